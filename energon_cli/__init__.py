@@ -1,0 +1,1 @@
+"""The `energon` command: parse the arguments, call `loader`, show what it says."""

@@ -1,0 +1,69 @@
+"""The energon dataset library: what a training script imports.
+
+Importing this package imports nothing else: a name is looked up in its module when it is first used (PEP 562), so a
+program that only needs the exceptions pays neither for torch nor for numpy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ConfigError",
+    "EnergonError",
+    "FatalSampleError",
+    "FormatError",
+    "SampleError",
+    "SkipSample",
+    "StateError",
+    "StorageError",
+    "TrustError",
+    "WorkerError",
+    "__version__",
+]
+
+if TYPE_CHECKING:
+    from .errors import (
+        ConfigError,
+        EnergonError,
+        FatalSampleError,
+        FormatError,
+        SampleError,
+        SkipSample,
+        StateError,
+        StorageError,
+        TrustError,
+        WorkerError,
+    )
+
+_MODULES = {
+    "errors": (
+        "ConfigError",
+        "EnergonError",
+        "FatalSampleError",
+        "FormatError",
+        "SampleError",
+        "SkipSample",
+        "StateError",
+        "StorageError",
+        "TrustError",
+        "WorkerError",
+    ),
+}
+_MODULE_OF_NAME = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF_NAME.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{module}", __name__), name)
+    globals()[name] = value  # the next use finds it without coming here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

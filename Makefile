@@ -1,0 +1,100 @@
+# Every target sets up what it needs by itself, in .venv; nothing outside this folder is touched.
+#
+#   make PYTHON=python3.12 …      another Python
+#   make TORCH=torch …            another torch than the CPU build that the tests are run with
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+PEER ?= megatron-energon==7.4.1
+PYTEST_WORKERS ?= 2
+ARGS ?=
+
+BIN := .venv/bin
+PEER_BIN := .venv-peer/bin
+PIP := -m pip install --quiet --disable-pip-version-check
+INSTALLED := .venv/.installed
+DOCS_INSTALLED := .venv/.docs-installed
+PEER_INSTALLED := .venv-peer/.installed
+
+# Layers whose branch coverage is a promise; one that does not exist yet promises nothing.
+COVERED := loader/format loader/order
+COVERED_PERCENT := 95
+
+.PHONY: help setup fmt check test test-all demo bench bench-prepare docs ci clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/\1\t/' | awk -F'\t' '{ printf "  make %-14s%s\n", $$1, $$2 }'
+
+setup: $(INSTALLED)  ## make .venv and install everything for work on the project
+
+fmt: $(INSTALLED)  ## format the code and fix what ruff can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+check: $(INSTALLED)  ## lint, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy --strict loader energon_cli
+
+test: $(INSTALLED)  ## the tests, with their coverage gates (ARGS='-k name' narrows; gates then fail)
+	$(BIN)/coverage erase
+	$(BIN)/pytest -n $(PYTEST_WORKERS) --cov --cov-report= $(ARGS)
+	@$(MAKE) coverage-gates
+
+test-all: $(INSTALLED) $(PEER_INSTALLED)  ## the same, and the tests against megatron-energon in .venv-peer
+	$(BIN)/coverage erase
+	ENERGON_PEER_BIN=$(CURDIR)/$(PEER_BIN) $(BIN)/pytest -m "" -n $(PYTEST_WORKERS) --cov --cov-report= $(ARGS)
+	@$(MAKE) coverage-gates
+
+.PHONY: coverage-gates
+coverage-gates:
+	@$(BIN)/coverage report --show-missing
+	@for layer in $(COVERED); do \
+		if [ -d $$layer ]; then \
+			echo "$$layer: at least $(COVERED_PERCENT) % of lines and branches"; \
+			$(BIN)/coverage report --format=total --include="$$layer/*" --fail-under=$(COVERED_PERCENT); \
+		fi; \
+	done
+
+demo: $(INSTALLED)  ## make a small dataset of photographs and run every command on it
+	$(BIN)/python benchmarks/demo.py build/demo
+
+bench: bench-prepare  ## all benchmarks
+
+bench-prepare: $(INSTALLED) $(PEER_INSTALLED)  ## prepare, info and lint against megatron-energon: a table of ratios
+	$(BIN)/python benchmarks/bench_prepare.py --peer-bin $(PEER_BIN) --work-folder build/bench $(ARGS)
+
+docs: $(DOCS_INSTALLED)  ## build the documentation into site/
+	$(BIN)/mkdocs build --strict
+
+ci:  ## what continuous integration runs
+	bash .ci/run
+
+clean:  ## remove what the targets above made, but for the environments
+	rm -rf build dist site htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache *.egg-info
+	find energon_cli loader tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch goes in by itself and first: asked for by another package, its newest build comes with gigabytes of CUDA.
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "needs Python 3.11 or newer: make PYTHON=…")'
+	@echo "setting up .venv (once, and when pyproject.toml changes)"
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python $(PIP) "$(TORCH)"
+	$(BIN)/python $(PIP) --editable '.[dev]'
+	@touch $@
+
+$(DOCS_INSTALLED): $(INSTALLED)
+	$(BIN)/python $(PIP) --editable '.[docs]'
+	@touch $@
+
+$(PEER_INSTALLED):
+	@echo "setting up .venv-peer with $(PEER) (once)"
+	test -x $(PEER_BIN)/python || $(PYTHON) -m venv .venv-peer
+	$(PEER_BIN)/python $(PIP) "$(TORCH)"
+	$(PEER_BIN)/python $(PIP) "$(PEER)"
+	@touch $@

@@ -1,0 +1,10 @@
+"""``python -m energon_cli`` is ``energon``."""
+
+from __future__ import annotations
+
+import sys
+
+from .main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

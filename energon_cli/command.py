@@ -1,0 +1,103 @@
+"""The kinds of click command used here: a group that imports its commands late, and a command with examples."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+__all__ = ["CONTEXT_SETTINGS", "ExampleCommand", "LateCommand", "LateGroup", "debug_option", "energon_command"]
+
+CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateCommand:
+    """Where a command lies, and the sentence that stands for it in the group's help."""
+
+    module: str
+    attribute: str
+    short_help: str
+
+
+class LateGroup(click.Group):
+    """A group whose commands' modules are imported when one is used, not to list them."""
+
+    def __init__(self, *args: Any, late: Mapping[str, LateCommand], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.late = dict(late)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(self.late)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        place = self.late.get(cmd_name)
+        if place is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(place.module), place.attribute)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.late and args[0][:1] != "-":
+            from difflib import get_close_matches
+
+            near = get_close_matches(args[0], self.late, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"Commands: {', '.join(self.late)}."
+            raise click.UsageError(f"No such command {args[0]!r}. {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, place.short_help) for name, place in self.late.items()])
+
+
+class ExampleCommand(click.Command):
+    """A command whose help ends with examples.
+
+    Args:
+        examples: Pairs of what a line does and the line.
+    """
+
+    def __init__(self, *args: Any, examples: Sequence[tuple[str, str]] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = tuple(examples)
+        # mkdocs-click shows only what click itself knows.
+        self.epilog = None
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Examples"):
+            for number, (what, line) in enumerate(self.examples):
+                if number:
+                    formatter.write_paragraph()
+                formatter.write_text(f"{what}:")
+                formatter.write(f"{'':>{formatter.current_indent + 2}}{line}\n")
+
+
+def debug_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--debug``, which is accepted before and behind a command's name."""
+
+    def remember(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
+        if value:
+            ctx.meta["energon.debug"] = True
+
+    return click.option(
+        "--debug", is_flag=True, expose_value=False, callback=remember, help="Show the traceback of an error."
+    )(function)
+
+
+def energon_command(
+    name: str, *, examples: Sequence[tuple[str, str]], short_help: str
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Make a command with ``--help`` under both names, ``--debug`` and examples."""
+
+    def decorate(function: Callable[..., Any]) -> click.Command:
+        return click.command(
+            name, cls=ExampleCommand, examples=examples, short_help=short_help, context_settings=CONTEXT_SETTINGS
+        )(debug_option(function))
+
+    return decorate

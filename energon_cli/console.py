@@ -1,0 +1,126 @@
+"""Where commands print: plain when piped, coloured on a terminal, and never raw control characters from data."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "colour_wanted",
+    "error_console",
+    "escape_controls",
+    "format_bytes",
+    "format_count",
+    "output_console",
+    "plural",
+    "print_json",
+]
+
+_PIPED_WIDTH = 120
+
+# Control characters, line separators, and marks that reorder text could rewrite what the terminal shows;
+# lone surrogates stand for bytes that are not UTF-8 and cannot be printed at all.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+
+
+def escape_controls(text: str, *, keep: str = "") -> str:
+    r"""Replace characters that could command or confuse a terminal by escapes.
+
+    Args:
+        text: Text from a dataset: a key, a caption, a message that quotes one.
+        keep: Characters to leave alone, such as a newline.
+
+    >>> escape_controls("red: \x1b[31m")
+    'red: \\x1b[31m'
+    """
+
+    def escape(match: re.Match[str]) -> str:
+        character = match[0]
+        if character in keep:
+            return character
+        code = ord(character)
+        if 0xDC80 <= code <= 0xDCFF:
+            code -= 0xDC00  # surrogateescape: the byte itself
+        named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
+        return named or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+    return _UNSAFE.sub(escape, text)
+
+
+def colour_wanted(stream: Any) -> bool:
+    """Tell whether a stream is a terminal whose user wants colours."""
+    import os
+
+    return "NO_COLOR" not in os.environ and bool(stream.isatty())
+
+
+def output_console() -> Console:
+    """Make the console for what was asked for: standard output."""
+    return _console(sys.stdout)
+
+
+def error_console() -> Console:
+    """Make the console for what goes beside it: standard error."""
+    return _console(sys.stderr)
+
+
+def _console(stream: Any) -> Console:
+    from rich.console import Console
+
+    terminal = bool(stream.isatty())
+    return Console(
+        file=stream,
+        force_terminal=terminal,
+        no_color=not colour_wanted(stream),
+        width=None if terminal else _PIPED_WIDTH,
+        markup=False,
+        highlight=False,
+        emoji=False,
+    )
+
+
+def print_json(document: Any) -> None:
+    """Print a report as JSON on standard output."""
+    # Escapes keep lone surrogates (keys that are not UTF-8) printable everywhere.
+    click.echo(json.dumps(document, indent=2, ensure_ascii=True))
+
+
+def format_bytes(size_bytes: float) -> str:
+    """Give a size in the largest unit that keeps a digit before the point.
+
+    >>> format_bytes(1_536)
+    '1.5 kB'
+    """
+    if size_bytes < 1000:
+        return f"{size_bytes:.0f} B"
+    size = float(size_bytes)
+    for unit in ("kB", "MB", "GB", "TB"):
+        size /= 1000
+        if size < 999.95:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1000:.1f} PB"
+
+
+def format_count(count: int) -> str:
+    """Give a count with thousands apart.
+
+    >>> format_count(1000000)
+    '1,000,000'
+    """
+    return f"{count:,}"
+
+
+def plural(count: int, noun: str) -> str:
+    """Give a count with its noun.
+
+    >>> plural(1, "shard"), plural(1200, "shard")
+    ('1 shard', '1,200 shards')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -1,0 +1,87 @@
+"""Walk through samples by keys: Enter or → forward, ← back, q out."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+__all__ = ["KEYS_HELP", "page_through", "read_key", "split_keys"]
+
+KEYS_HELP = "Enter/→ next · ← back · q quit"
+
+_KEY = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1bO.|\x1b.|.", re.DOTALL)
+_NEXT = frozenset(("\r", "\n", " ", "n", "l", "j", "\x1b[C", "\x1bOC", "\x1b[B", "\x1bOB"))
+_BACK = frozenset(("b", "p", "h", "k", "\x7f", "\b", "\x1b[D", "\x1bOD", "\x1b[A", "\x1bOA"))
+_QUIT = frozenset(("q", "Q", "\x1b", "\x04"))
+
+
+def split_keys(text: str) -> list[str]:
+    r"""Split what a terminal sent at once into keys, escape sequences whole.
+
+    >>> split_keys("n\x1b[Cq")
+    ['n', '\x1b[C', 'q']
+    """
+    return _KEY.findall(text)
+
+
+def read_key() -> Iterator[str]:
+    """Yield the keys pressed, for ever; Ctrl-C raises KeyboardInterrupt, an end of input ends it."""
+    while True:
+        try:
+            text = click.getchar()
+        except EOFError:
+            return
+        yield from split_keys(text)
+
+
+def page_through(
+    console: Console,
+    count: int,
+    render: Callable[[int], list[RenderableType]],
+    *,
+    keys: Callable[[], Iterator[str]] = read_key,
+) -> None:
+    """Show item after item until the user quits.
+
+    Args:
+        console: A terminal.
+        count: How many items there are.
+        render: Gives what to print for item ``i``.
+        keys: Where keys come from.
+    """
+    from rich.text import Text
+
+    place = 0
+    shown = -1
+    pressed = keys()
+    while True:
+        if place != shown:
+            items = render(place)
+            console.clear()
+            console.print(*items, sep="\n")
+            console.print(Text(f"{place + 1:,} of {count:,} · {KEYS_HELP}", style="reverse"))
+            # Answers of the terminal that came late are no keys.
+            _discard_typed_ahead(first=shown < 0)
+            shown = place
+        key = next(pressed, "q")
+        if key in _QUIT:
+            return
+        if key in _NEXT:
+            place = min(place + 1, count - 1)
+        elif key in _BACK:
+            place = max(place - 1, 0)
+
+
+def _discard_typed_ahead(*, first: bool) -> None:
+    if not first or not sys.stdin.isatty():
+        return
+    import termios
+
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)

@@ -1,0 +1,243 @@
+"""Draw a sample's fields: lines when piped, with pictures on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .console import escape_controls
+from .preview_fields import FieldView
+from .preview_picture import Picture, PictureError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+
+__all__ = [
+    "DrawingSpace",
+    "SampleView",
+    "best_renderable",
+    "fit_cells",
+    "half_blocks",
+    "render_sample",
+    "terminal_space",
+]
+
+_MAX_LINES = 12  # of one field's text
+_MAX_LINE = 1_000  # characters of one line when piped
+_LONGEST_PIXELS = 1_600  # a picture is decoded to no more; half blocks need far less
+_MIN_PICTURE_ROWS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleView:
+    """A sample to show.
+
+    Args:
+        title: Its key and what else says which one it is.
+        fields: What it holds.
+        fault: Why it could not be made, where it could not.
+        note: A remark below it.
+    """
+
+    title: str
+    fields: Sequence[FieldView]
+    fault: str | None = None
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrawingSpace:
+    """How much room there is, in cells, and whether pictures may be drawn.
+
+    Args:
+        columns: The width.
+        rows: The height one sample should fit into; None when it may be as long as it is.
+        pictures: Draw pictures.
+        colour: Pictures may use colour; without, shades of grey are drawn in characters.
+    """
+
+    columns: int
+    rows: int | None
+    pictures: bool
+    colour: bool = True
+
+
+def terminal_space(console: Console, *, images: bool | None) -> DrawingSpace:
+    """Measure a console.
+
+    Args:
+        console: Where samples will be shown.
+        images: Whether pictures are wanted; None means where they can be drawn.
+    """
+    # A terminal is asked what it can draw, so both directions must lead to it.
+    terminal = console.is_terminal and not console.is_dumb_terminal and sys.stdin.isatty()
+    return DrawingSpace(
+        columns=console.width,
+        rows=console.height - 2 if console.is_terminal else None,
+        pictures=terminal if images is None else images,
+        colour=not console.no_color,
+    )
+
+
+def render_sample(sample: SampleView, space: DrawingSpace) -> list[RenderableType]:
+    """Give what to print for one sample, from top to bottom."""
+    from rich.text import Text
+
+    lines: list[RenderableType] = [Text(escape_controls(sample.title), style="bold")]
+    if sample.fault is not None:
+        lines.extend(Text(escape_controls(line), style="red") for line in sample.fault.splitlines())
+    bodies = [_body(field, space) for field in sample.fields]
+    wide = max((len(escape_controls(field.name)) for field in sample.fields), default=0)
+    used = len(lines) + sum(1 + len(body) for body in bodies) + (sample.note is not None)
+    rows = _picture_rows(space, used, [len(field.pictures) for field in sample.fields])
+    for field, body in zip(sample.fields, bodies, strict=True):
+        head = Text("  ")
+        head.append(f"{escape_controls(field.name):<{wide}}", style="cyan")
+        head.append(f"  {escape_controls(field.facts)}")
+        if field.fault is not None:
+            head.append(f"  {escape_controls(field.fault)}", style="red")
+        lines.append(head)
+        lines.extend(Text(f"    {line}") for line in body)
+        if space.pictures and field.pictures:
+            lines.append(_draw_pictures(field.pictures, space, rows))
+    if sample.note is not None:
+        lines.append(Text(escape_controls(sample.note), style="dim"))
+    return lines
+
+
+def _body(field: FieldView, space: DrawingSpace) -> list[str]:
+    """Cut a field's text to what the space allows; a caption's own newlines stay newlines."""
+    if field.text is None:
+        return []
+    width = space.columns - 5 if space.rows is not None else _MAX_LINE
+    limit = _MAX_LINES if space.rows is None else max(3, min(_MAX_LINES, space.rows // 3))
+    lines: list[str] = []
+    for line in field.text.replace("\r\n", "\n").split("\n"):
+        lines.extend(_wrap(escape_controls(line.expandtabs(4)), max(20, width)))
+        if len(lines) > limit:
+            break
+    if len(lines) > limit:
+        lines = [*lines[: limit - 1], f"… ({len(field.text):,} characters in all)"]
+    return lines
+
+
+def _wrap(line: str, width: int) -> Iterable[str]:
+    """Cut a line by the columns it takes: wide characters take two."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    if cell_len(line) <= width:
+        return [line]
+    import io
+
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=width, markup=False, emoji=False, highlight=False)
+    return [str(part) for part in Text(line[:20_000]).wrap(console, width)]
+
+
+def _picture_rows(space: DrawingSpace, used: int, counts: Sequence[int]) -> int:
+    """Share the rows that text leaves free among the fields with pictures."""
+    fields = sum(count > 0 for count in counts)
+    if space.rows is None or not fields:
+        return 24
+    return max(_MIN_PICTURE_ROWS, (space.rows - used) // fields)
+
+
+def _draw_pictures(pictures: Sequence[Picture], space: DrawingSpace, rows: int) -> RenderableType:
+    from rich.columns import Columns
+    from rich.padding import Padding
+
+    columns = max(2, (space.columns - 4) // len(pictures) - 2)
+    drawn = [_draw(picture, columns, rows, colour=space.colour) for picture in pictures]
+    return Padding(drawn[0] if len(drawn) == 1 else Columns(drawn, padding=(0, 2)), (0, 0, 0, 4))
+
+
+def _draw(picture: Picture, columns: int, rows: int, *, colour: bool) -> RenderableType:
+    from rich.text import Text
+
+    width, height = fit_cells(picture.width, picture.height, columns, rows)
+    try:
+        image = picture.load(min(_LONGEST_PIXELS, max(width, 2 * height) * 12))
+        return _Drawing(image, width, height, colour=colour)
+    except PictureError as error:
+        return Text(escape_controls(f"no picture: {error}"), style="red")
+
+
+def fit_cells(width: int, height: int, columns: int, rows: int) -> tuple[int, int]:
+    """Fit an image into a box of cells (twice as high as wide): at least one cell, and no pixel wider than one.
+
+    >>> fit_cells(640, 480, 80, 20)
+    (53, 20)
+    >>> fit_cells(1, 1, 80, 20)
+    (1, 1)
+    """
+    scale = min(columns / width, 2 * rows / height, 1.0)
+    return max(1, round(width * scale)), max(1, round(height * scale / 2))
+
+
+class _Drawing:
+    """A picture of a fixed number of cells, drawn the best way the terminal knows.
+
+    Everything is drawn when it is made, so that a failure inside the drawing library becomes a half-block picture and
+    never an exception in the middle of a screen.
+    """
+
+    def __init__(self, image: Image, width: int, height: int, *, colour: bool) -> None:
+        self._size = (width, height)
+        self._colour = colour
+        self._image = image
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width, height = self._size
+        renderable = best_renderable(colour=self._colour)
+        if renderable is not None:
+            try:
+                yield from list(console.render(renderable(self._image, width=width, height=height), options))
+                return
+            except Exception:  # noqa: BLE001, S110 - whatever goes wrong there, half blocks can always be drawn
+                pass
+        yield from half_blocks(self._image, width, height)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Any:
+        from rich.measure import Measurement
+
+        return Measurement(self._size[0], self._size[0])
+
+
+def best_renderable(*, colour: bool) -> Any:
+    """Give textual-image's class for this terminal (Kitty's protocol, Sixel), or None for half blocks.
+
+    Importing it asks the terminal what it can draw, so it happens late, and only where both ends are terminals.
+    """
+    if not (sys.__stdout__ and sys.__stdout__.isatty() and sys.__stdin__ and sys.__stdin__.isatty()):
+        return None
+    try:
+        from textual_image import renderable
+    except Exception:  # noqa: BLE001 - a terminal may answer anything
+        return None
+    return renderable.Image if colour else renderable.UnicodeImage
+
+
+def half_blocks(image: Image, width: int, height: int) -> Iterable[Any]:
+    """Draw an image as ``▀`` with the upper pixel in front and the lower behind: (2 · height) × width pixels."""
+    from rich.color import Color
+    from rich.color_triplet import ColorTriplet
+    from rich.segment import Segment
+    from rich.style import Style
+
+    small = image.resize((width, 2 * height))
+    pixels = small.tobytes()  # (2 · height, width, 3)
+    stride = 3 * width
+    for row in range(height):
+        for column in range(width):
+            place = 2 * row * stride + 3 * column
+            upper, lower = pixels[place : place + 3], pixels[place + stride : place + stride + 3]
+            style = Style(
+                color=Color.from_triplet(ColorTriplet(*upper)), bgcolor=Color.from_triplet(ColorTriplet(*lower))
+            )
+            yield Segment("▀", style)
+        yield Segment.line()

@@ -16,7 +16,8 @@ ARGS ?=
 
 BIN := .venv/bin
 PEER_BIN := .venv-peer/bin
-PIP := -m pip install --quiet --disable-pip-version-check
+# -qq: pip warns of much that is no fault; errors still show.
+PIP := -m pip install -qq --disable-pip-version-check
 INSTALLED := .venv/.installed
 DOCS_INSTALLED := .venv/.docs-installed
 PEER_INSTALLED := .venv-peer/.installed
@@ -70,7 +71,7 @@ bench-prepare: $(INSTALLED) $(PEER_INSTALLED)  ## prepare, info and lint against
 	$(BIN)/python benchmarks/bench_prepare.py --peer-bin $(PEER_BIN) --work-folder build/bench $(ARGS)
 
 docs: $(DOCS_INSTALLED)  ## build the documentation into site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 ci:  ## what continuous integration runs
 	bash .ci/run
@@ -82,7 +83,7 @@ clean:  ## remove what the targets above made, but for the environments
 # torch goes in by itself and first: asked for by another package, its newest build comes with gigabytes of CUDA.
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "needs Python 3.11 or newer: make PYTHON=…")'
-	@echo "setting up .venv (once, and when pyproject.toml changes)"
+	@echo "setting up .venv (a minute or two; once, and when pyproject.toml changes)"
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python $(PIP) "$(TORCH)"
 	$(BIN)/python $(PIP) --editable '.[dev]'
@@ -93,7 +94,7 @@ $(DOCS_INSTALLED): $(INSTALLED)
 	@touch $@
 
 $(PEER_INSTALLED):
-	@echo "setting up .venv-peer with $(PEER) (once)"
+	@echo "setting up .venv-peer with $(PEER) (a minute or two, once)"
 	test -x $(PEER_BIN)/python || $(PYTHON) -m venv .venv-peer
 	$(PEER_BIN)/python $(PIP) "$(TORCH)"
 	$(PEER_BIN)/python $(PIP) "$(PEER)"

@@ -1,0 +1,122 @@
+"""The project's source files as syntax trees: what each module imports and defines."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("energon_cli", "loader")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Import:
+    """One imported module or name: ``target`` is its full dotted name."""
+
+    target: str
+    relative: bool
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One module: its dotted name, whether it is a package's ``__init__``, and its tree."""
+
+    module: str
+    is_package: bool
+    path: Path
+    tree: ast.Module
+
+    def imports(self) -> Iterator[Import]:
+        """Yield everything that any import statement names, inside functions and under conditions, too."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield Import(target=alias.name, relative=False, line=node.lineno)
+            elif isinstance(node, ast.ImportFrom):
+                module = self._resolve(node)
+                for alias in node.names:
+                    yield Import(target=f"{module}.{alias.name}", relative=node.level > 0, line=node.lineno)
+            elif isinstance(node, ast.Call) and _called_name(node) in ("import_module", "__import__"):
+                name = node.args[0] if node.args else None
+                if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                    yield Import(target=name.value, relative=False, line=node.lineno)
+
+    def _resolve(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        package = self.module if self.is_package else self.module.rpartition(".")[0]
+        for _ in range(node.level - 1):
+            package = package.rpartition(".")[0]
+        return f"{package}.{node.module}" if node.module else package
+
+    def listed_names(self) -> list[str] | None:
+        """Return ``__all__`` as it is written, None if there is none."""
+        for node in self.tree.body:
+            if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]:
+                return list(ast.literal_eval(node.value))
+        return None
+
+    def bound_names(self) -> set[str]:
+        """Return the names that the module's top level binds."""
+        return {name for node in self._top_level() for name in _names_bound(node)}
+
+    def public_definitions(self) -> set[str]:
+        """Return the classes and functions that the module defines and does not name with an underscore."""
+        kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        return {node.name for node in self._top_level() if isinstance(node, kinds) and not node.name.startswith("_")}
+
+    def public_reexports(self) -> set[str]:
+        """Return the public names that the top level takes from this package's own modules."""
+        return {
+            alias.asname or alias.name
+            for node in self._top_level()
+            if isinstance(node, ast.ImportFrom) and node.level == 1
+            for alias in node.names
+            if not (alias.asname or alias.name).startswith("_")
+        }
+
+    def _top_level(self) -> Iterator[ast.stmt]:
+        pending: list[ast.stmt] = list(self.tree.body)
+        while pending:
+            node = pending.pop(0)
+            yield node
+            if isinstance(node, ast.If | ast.Try):
+                pending[:0] = [*node.body, *node.orelse]
+            if isinstance(node, ast.Try):
+                pending[:0] = [statement for handler in node.handlers for statement in handler.body]
+
+
+def parse(text: str, *, module: str, is_package: bool = False) -> Source:
+    return Source(module=module, is_package=is_package, path=Path(f"<{module}>"), tree=ast.parse(text))
+
+
+@cache
+def sources() -> tuple[Source, ...]:
+    """Parse every module of the project, in the order of their names."""
+    found = []
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            is_package = parts[-1] == "__init__"
+            module = ".".join(parts[:-1] if is_package else parts)
+            tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+            found.append(Source(module=module, is_package=is_package, path=path, tree=tree))
+    return tuple(found)
+
+
+def _called_name(node: ast.Call) -> str:
+    return ast.unparse(node.func).rpartition(".")[2]
+
+
+def _names_bound(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        yield node.name
+    elif isinstance(node, ast.Import | ast.ImportFrom):
+        yield from ((alias.asname or alias.name).partition(".")[0] for alias in node.names)
+    elif isinstance(node, ast.Assign | ast.AnnAssign):
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            yield from (name.id for name in ast.walk(target) if isinstance(name, ast.Name))

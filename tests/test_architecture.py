@@ -1,0 +1,247 @@
+"""The shape of the source: who may import whom, what is public, and that every command is documented."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from tests.source_tree import PACKAGES, ROOT, Source, parse, sources
+
+# From the bottom up; a module may import its own layer and those before it. docs/explanation/architecture.md shows the same list.
+LAYERS = (
+    "loader.errors",
+    "loader.storage",
+    "loader.format",
+    "loader.order",
+    "loader.metadataset",
+    "loader.samples",
+    "loader.pipeline",
+    "loader.training",
+    "loader.integrations",
+    "energon_cli",
+)
+BELOW_TORCH = LAYERS[: LAYERS.index("loader.samples")]
+FORBIDDEN_BELOW_TORCH = {"torch", "torchvision", "webdataset", "pandas"}
+# What makes a command slow to start.
+HEAVY = ("torch", "webdataset", "fsspec", "upath", "pandas", "scipy")
+
+by_module = pytest.mark.parametrize("source", sources(), ids=lambda source: source.module)
+
+
+def layer_of(name: str) -> str | None:
+    """Name the layer that a module, or a name in it, belongs to."""
+    return next((layer for layer in LAYERS if name == layer or name.startswith(f"{layer}.")), None)
+
+
+def is_own(name: str) -> bool:
+    return name.partition(".")[0] in PACKAGES
+
+
+def upward_imports(source: Source) -> Iterator[str]:
+    own = layer_of(source.module)
+    for imported in source.imports():
+        target = layer_of(imported.target)
+        if own is None or not is_own(imported.target):
+            continue
+        if target is None and source.module.startswith("loader."):
+            yield f"line {imported.line}: {imported.target} is the package's face, which is above every layer"
+        elif target is not None and LAYERS.index(target) > LAYERS.index(own):
+            yield f"line {imported.line}: {own} imports {imported.target} from above"
+
+
+def absolute_imports_of_own_package(source: Source) -> Iterator[str]:
+    for imported in source.imports():
+        if source.module.startswith("loader") and is_own(imported.target) and not imported.relative:
+            yield f"line {imported.line}: {imported.target}; expected a relative import"
+
+
+def forbidden_imports(source: Source) -> Iterator[str]:
+    for imported in source.imports():
+        if layer_of(source.module) in BELOW_TORCH and imported.target.partition(".")[0] in FORBIDDEN_BELOW_TORCH:
+            yield f"line {imported.line}: {imported.target}"
+
+
+def asserts_and_prints(source: Source) -> Iterator[str]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Assert):
+            yield f"line {node.lineno}: assert"
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
+            yield f"line {node.lineno}: print"
+
+
+def faults_of_all(source: Source) -> Iterator[str]:
+    listed = source.listed_names()
+    expected = source.public_definitions() | (source.public_reexports() if source.is_package else set())
+    if listed is None:
+        if expected:
+            yield f"has public names but no __all__: {sorted(expected)}"
+        return
+    if listed != sorted(listed, key=sort_key):
+        yield f"is not sorted; expected {sorted(listed, key=sort_key)}"
+    if len(set(listed)) < len(listed):
+        yield "names something twice"
+    if unlisted := expected - set(listed):
+        yield f"lacks {sorted(unlisted)}"
+    if unknown := set(listed) - source.bound_names():
+        yield f"names what the module does not have: {sorted(unknown)}"
+
+
+def sort_key(name: str) -> tuple[int, str]:
+    """Sort as ruff's RUF022 does: CONSTANTS, then Classes, then functions."""
+    return (0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2, name)
+
+
+# ------------------------------------------------------------------------------------------------- the layers
+
+
+@by_module
+def test_every_module_lies_in_a_layer(source: Source) -> None:
+    assert source.module == "loader" or layer_of(source.module), (
+        "add its layer to LAYERS and to docs/explanation/architecture.md"
+    )
+
+
+@by_module
+def test_imports_go_down_only(source: Source) -> None:
+    assert not list(upward_imports(source))
+
+
+@by_module
+def test_imports_inside_loader_are_relative(source: Source) -> None:
+    assert not list(absolute_imports_of_own_package(source)), "a user's own loader.py would shadow us"
+
+
+@by_module
+def test_nothing_below_the_torch_line_imports_torch(source: Source) -> None:
+    assert not list(forbidden_imports(source))
+
+
+def test_what_only_reads_metadata_loads_nothing_heavy() -> None:
+    light = [source.module for source in sources() if layer_of(source.module) in (*BELOW_TORCH, "energon_cli")]
+    modules = [module for module in ["loader", *light] if not module.endswith("__main__")]
+    code = "import importlib, sys; [importlib.import_module(m) for m in sys.argv[2].split()]; "
+    code += "print(*[heavy for heavy in sys.argv[1].split() if heavy in sys.modules])"
+    command = [sys.executable, "-c", code, " ".join(HEAVY), " ".join(modules)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "check"),
+    [
+        ("loader.storage.local", "from ..format import prepare", upward_imports),
+        ("loader.storage.local", "from .. import format", upward_imports),
+        ("loader.storage.local", "def f():\n    from ..format.tar_scan import scan", upward_imports),
+        ("loader.format.prepare", "import energon_cli.main", upward_imports),
+        ("loader.format.prepare", "from .. import EnergonError", upward_imports),
+        ("loader.format.prepare", "from loader.errors import EnergonError", absolute_imports_of_own_package),
+        ("loader.format.prepare", "import loader.errors", absolute_imports_of_own_package),
+        ("loader.format.prepare", "def f():\n    import torch.nn", forbidden_imports),
+        ("loader.order.blend", "if TYPE_CHECKING:\n    from torch import Tensor", forbidden_imports),
+        ("loader.errors", "importlib.import_module('webdataset')", forbidden_imports),
+        ("loader.format.prepare", "def f(x):\n    assert x", asserts_and_prints),
+        ("energon_cli.info", "print('done')", asserts_and_prints),
+        ("loader.errors", "class Public: ...", faults_of_all),
+        ("loader.errors", "__all__ = ['b', 'a']\na = b = 1", faults_of_all),
+        ("loader.errors", "__all__ = ['a', 'a']\na = 1", faults_of_all),
+        ("loader.errors", "__all__ = []\ndef public(): ...", faults_of_all),
+        ("loader.errors", "__all__ = ['gone']", faults_of_all),
+    ],
+)
+def test_the_checks_of_this_file_see_a_fault(module: str, line: str, check: object) -> None:
+    assert list(check(parse(line, module=module)))
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "check"),
+    [
+        ("loader.format.prepare", "from ..errors import EnergonError\nfrom .commit import run", upward_imports),
+        ("loader.samples.types", "import torch", forbidden_imports),
+        ("energon_cli.info", "from loader.format import run_prepare", absolute_imports_of_own_package),
+        ("loader.errors", "__all__ = ['LIMIT', 'Error', 'run']\nLIMIT = Error = run = 1", faults_of_all),
+    ],
+)
+def test_the_checks_of_this_file_let_the_rest_pass(module: str, line: str, check: object) -> None:
+    assert not list(check(parse(line, module=module)))
+
+
+# ------------------------------------------------------------------------------------------- what is public
+
+
+@by_module
+def test_the_list_of_public_names_is_sorted_and_true(source: Source) -> None:
+    assert not list(faults_of_all(source)), source.path
+
+
+@by_module
+def test_nothing_asserts_or_prints(source: Source) -> None:
+    assert not list(asserts_and_prints(source))
+
+
+def test_the_face_hands_out_every_name_it_lists() -> None:
+    import loader
+
+    for name in loader.__all__:
+        value = getattr(loader, name)
+        assert getattr(value, "__name__", name) == name
+    assert set(loader.__all__) <= set(dir(loader))
+
+
+def test_the_face_lists_for_type_checkers_what_it_looks_up_lazily() -> None:
+    import loader
+
+    face = next(source for source in sources() if source.module == "loader")
+    assert face.public_reexports() | {"__version__"} == set(loader.__all__)
+    assert set(loader._MODULE_OF_NAME) | {"__version__"} == set(loader.__all__)
+
+
+def test_the_face_does_not_invent_names() -> None:
+    import loader
+
+    with pytest.raises(AttributeError, match="no attribute 'get_trian_dataset'"):
+        loader.get_trian_dataset  # noqa: B018
+
+
+# --------------------------------------------------------------------------------------------- the commands
+
+
+def commands() -> list[tuple[str, click.Command]]:
+    from energon_cli.main import cli
+
+    context = click.Context(cli, info_name="energon")
+    return [(name, cli.get_command(context, name)) for name in cli.list_commands(context)]
+
+
+def test_the_commands_are_those_of_the_design() -> None:
+    assert {"prepare", "info", "lint", "preview"} <= {name for name, _ in commands()}
+
+
+def test_every_command_has_help_with_an_example() -> None:
+    for name, command in commands():
+        context = click.Context(command, info_name=name, parent=click.Context(click.Group(), info_name="energon"))
+        text = command.get_help(context)
+        assert re.search(rf"^ +(\$ )?energon {name} ", text, flags=re.MULTILINE), f"no example in:\n{text}"
+
+
+def test_every_option_of_every_command_says_what_it_does() -> None:
+    silent = [
+        f"energon {name} {parameter.opts[-1]}"
+        for name, command in commands()
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not parameter.hidden and not parameter.help
+    ]
+    assert not silent
+
+
+def test_every_command_has_a_documentation_page_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    for name, _ in commands():
+        page = (ROOT / "docs" / "commands" / f"{name}.md").read_text(encoding="utf-8")
+        assert f":module: energon_cli.{name}\n" in page
+        assert f":command: {name}\n" in page
+        assert f"commands/{name}.md" in navigation

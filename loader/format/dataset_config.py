@@ -1,0 +1,308 @@
+"""``dataset.yaml``: what the samples of a dataset are, in its three forms.
+
+=====================================================  =======================================================
+``sample_type`` and ``field_map``                       expressions name the part of each field
+``sample_type`` and ``sample_loader``                   a Python file in ``.nv-meta`` makes the fields
+``__module__`` and ``__class__``                        ``CrudeWebdataset``; legacy ``CaptioningWebdataset`` etc.
+=====================================================  =======================================================
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from ..errors import ConfigError, Fault
+from .field_map import FieldMap, parse_field_map
+from .nearest_name import did_you_mean
+from .sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
+from .yaml_document import parse_yaml
+
+__all__ = ["DatasetConfig", "format_dataset_config", "is_own_module", "parse_dataset_config"]
+
+OWN_MODULE = "megatron.energon"
+"""Our own classes as we write them: megatron-energon reads them, too."""
+
+_KEYS = ("__module__", "__class__", "sample_type", "field_map", "sample_loader", "part_filter", "subflavors")
+_IGNORED_KEYS = (
+    "auto_decode",
+    "av_decode",
+    "guess_content",
+    "ignore_decoder_errors",
+    "image_decode",
+    "subflavor",
+    "video_decode_audio",
+)
+"""Keys of the legacy classes that say how to load, not what is there: kept in ``extra``."""
+
+_GENERIC_CLASSES = ("StandardWebdatasetFactory", "DefaultGenericWebdatasetFactory", "DefaultDecoderWebdatasetFactory")
+"""Classes that name no sample type of their own."""
+
+_CLASS_TO_SPEC = {spec.dataset_class: spec for spec in SAMPLE_TYPES.values()}
+_FUNCTION = re.compile(r"[^:\s][^:]*\.py:[^\W\d]\w*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetConfig:
+    """What a ``dataset.yaml`` says.
+
+    Args:
+        sample_type: The class of the samples, ``"CaptioningSample"``, for crude ones ``"CrudeSample"``; None where only
+            a dataset class of another module is named.
+        module: The module of that class as written: ``"megatron.energon"``, or another one.
+        crude: Samples stay dicts of parts.
+        field_map: Where the fields' values are.
+        sample_loader: ``"sample_loader.py:function"``, a file in ``.nv-meta``.
+        part_filter: Likewise, or the names of the parts to load.
+        subflavors: Labels that every sample bears.
+        dataset_class: The dataset class, where the document names one (third form), ...
+        dataset_module: ... and its module.
+        extra: What else a legacy class, or one of another module, was given.
+    """
+
+    sample_type: str | None
+    module: str = OWN_MODULE
+    crude: bool = False
+    field_map: FieldMap | None = None
+    sample_loader: str | None = None
+    part_filter: str | tuple[str, ...] | None = None
+    subflavors: dict[str, object] = field(default_factory=dict)
+    dataset_class: str | None = None
+    dataset_module: str = OWN_MODULE
+    extra: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> SampleTypeSpec | None:
+        """The fields of the sample type; None for a class of another module."""
+        return SAMPLE_TYPES.get(self.sample_type or "") if is_own_module(self.module) else None
+
+
+def is_own_module(module: str) -> bool:
+    """Tell whether a module is this library, under either of its names.
+
+    >>> is_own_module("megatron.energon.flavors"), is_own_module("my_code")
+    (True, False)
+    """
+    return any(module == own or module.startswith(f"{own}.") for own in (OWN_MODULE, "loader"))
+
+
+def parse_dataset_config(text: str, *, file: str) -> DatasetConfig:
+    """Parse a ``dataset.yaml``, collecting everything that is wrong with it.
+
+    Args:
+        text: The document, YAML or JSON.
+        file: Its name, for messages.
+
+    Raises:
+        ConfigError: It does not parse (with line and column), or says something wrong (all faults, with their places).
+
+    >>> parse_dataset_config("{__module__: megatron.energon, __class__: CrudeWebdataset}", file="dataset.yaml").crude
+    True
+    """
+    document = parse_yaml(text, file=file)
+    if not isinstance(document, Mapping):
+        found = "an empty document" if document is None else f"a {type(document).__name__}"
+        raise ConfigError(f"expected a mapping with 'sample_type' or '__class__', found {found}", file=file)
+    return _Parser(document, file).parse()
+
+
+def _implies_type(dataset_class: str | None, module: str) -> bool:
+    return dataset_class in _CLASS_TO_SPEC and is_own_module(module)
+
+
+def format_dataset_config(config: DatasetConfig) -> str:
+    """Write a config as YAML that this library and megatron-energon read back as the same.
+
+    >>> text = format_dataset_config(DatasetConfig(sample_type="CrudeSample", crude=True))
+    >>> print(text, end="")
+    __module__: megatron.energon
+    __class__: CrudeWebdataset
+    """
+    document: dict[str, object] = {}
+    dataset_class = CRUDE.dataset_class if config.crude else config.dataset_class
+    if dataset_class is not None:
+        document |= {"__module__": config.dataset_module, "__class__": dataset_class}
+    if config.sample_type is not None and not config.crude and not _implies_type(dataset_class, config.dataset_module):
+        document["sample_type"] = {"__module__": config.module, "__class__": config.sample_type}
+    if config.field_map is not None:
+        document["field_map"] = config.field_map.expressions()
+    if config.sample_loader is not None:
+        document["sample_loader"] = config.sample_loader
+    if config.part_filter is not None:
+        plain = isinstance(config.part_filter, str)
+        document["part_filter"] = config.part_filter if plain else list(config.part_filter)
+    if config.subflavors:
+        document["subflavors"] = config.subflavors
+    document |= config.extra
+    return yaml.dump(
+        document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=1000
+    )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes values out in full: references (``&id001``) are hard on readers."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's
+        return True
+
+
+class _Parser:
+    """One pass over a document; what is wrong is noted, and reported at the end."""
+
+    def __init__(self, document: Mapping[Any, Any], file: str) -> None:
+        self.document = document
+        self.file = file
+        self.faults: list[Fault] = []
+
+    def parse(self) -> DatasetConfig:
+        dataset_module, dataset_class = OWN_MODULE, None
+        if "__class__" in self.document or "__module__" in self.document:
+            dataset_module, dataset_class = self._class_named(self.document, "")
+        module, sample_type = dataset_module, None
+        if "sample_type" in self.document:
+            module, sample_type = self._sample_type()
+        elif dataset_class and is_own_module(dataset_module):
+            sample_type = self._legacy_type(dataset_class)
+        elif dataset_class is None:
+            self._fault("", f"expected 'sample_type' or '__class__', found {_listed(self.document)}")
+        extra = self._extra(foreign=not is_own_module(dataset_module))
+        crude = sample_type == CRUDE.name and is_own_module(module)
+        if crude:
+            dataset_class = None  # there is just the one, and it is written for every crude dataset
+        config = DatasetConfig(
+            sample_type=sample_type,
+            module=module,
+            crude=crude,
+            field_map=self._field_map(),
+            sample_loader=self._function("sample_loader"),
+            part_filter=self._part_filter(),
+            subflavors=self._subflavors(),
+            dataset_class=dataset_class,
+            dataset_module=dataset_module,
+            extra=extra,
+        )
+        self._check_whole(config)
+        if self.faults:
+            raise ConfigError(file=self.file, faults=self.faults)
+        return config
+
+    def _fault(self, place: str, found: str) -> None:
+        self.faults.append(Fault(place=place, found=found))
+
+    def _class_named(self, mapping: Mapping[Any, Any], place: str) -> tuple[str, str]:
+        module, name = mapping.get("__module__", OWN_MODULE), mapping.get("__class__")
+        for key, value in (("__module__", module), ("__class__", name)):
+            if not (isinstance(value, str) and value):
+                found = repr(value) if key in mapping else "nothing"
+                here = f"{place}.{key}" if place else key
+                self._fault(here, f"expected the name of a {key.strip('_')}, found {found}")
+        return str(module), name if isinstance(name, str) else ""
+
+    def _sample_type(self) -> tuple[str, str | None]:
+        value = self.document["sample_type"]
+        if not isinstance(value, Mapping):
+            self._fault("sample_type", f"expected a mapping with '__module__' and '__class__', found {value!r}")
+            return OWN_MODULE, None
+        for key in value:
+            if key not in ("__module__", "__class__"):
+                hint = did_you_mean(str(key), ("__module__", "__class__"))
+                self._fault(f"sample_type.{key}", f"there is no such key{hint}")
+        module, name = self._class_named(value, "sample_type")
+        if name and is_own_module(module) and name not in SAMPLE_TYPES:
+            self._fault("sample_type.__class__", f"there is no sample type {name!r}{did_you_mean(name, SAMPLE_TYPES)}")
+        return module, name or None
+
+    def _legacy_type(self, dataset_class: str) -> str | None:
+        if dataset_class.startswith("Metadataset"):
+            self._fault("__class__", "this describes a metadataset, not one dataset; load it by its own path")
+        elif dataset_class in _GENERIC_CLASSES:
+            self._fault("", f"{dataset_class} needs a 'sample_type'")
+        elif dataset_class in _CLASS_TO_SPEC:
+            return _CLASS_TO_SPEC[dataset_class].name
+        else:
+            hint = did_you_mean(dataset_class, (*_CLASS_TO_SPEC, *_GENERIC_CLASSES))
+            self._fault("__class__", f"there is no dataset class {dataset_class!r}{hint}")
+        return None
+
+    def _extra(self, *, foreign: bool) -> dict[str, object]:
+        extra: dict[str, object] = {}
+        for key, value in self.document.items():
+            if key in _KEYS:
+                continue
+            if isinstance(key, str) and (foreign or key in _IGNORED_KEYS):
+                extra[key] = value
+            else:
+                self._fault(str(key), f"there is no such key{did_you_mean(str(key), _KEYS)}")
+        return extra
+
+    def _field_map(self) -> FieldMap | None:
+        value = self.document.get("field_map")
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            self._fault("field_map", f"expected a mapping of fields to parts, found {value!r}")
+            return None
+        try:
+            return parse_field_map(value, file=self.file)
+        except ConfigError as error:
+            self.faults += error.faults
+            return None
+
+    def _function(self, key: str) -> str | None:
+        value = self.document.get(key)
+        if value is None:
+            return None
+        if isinstance(value, str) and _FUNCTION.fullmatch(value):
+            return value
+        self._fault(key, f"expected 'file.py:function' (a file in .nv-meta), found {value!r}")
+        return None
+
+    def _part_filter(self) -> str | tuple[str, ...] | None:
+        value = self.document.get("part_filter")
+        if isinstance(value, list):
+            if all(isinstance(name, str) for name in value):
+                return tuple(value)
+            self._fault("part_filter", f"expected names of parts, found {value!r}")
+            return None
+        return self._function("part_filter")
+
+    def _subflavors(self) -> dict[str, object]:
+        value = self.document.get("subflavors")
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            self._fault("subflavors", f"expected a mapping, found {value!r}")
+            return {}
+        return {str(key): item for key, item in value.items()}
+
+    def _check_whole(self, config: DatasetConfig) -> None:
+        """What can only be told of the document as a whole."""
+        if config.field_map is not None and config.sample_loader is not None:
+            self._fault("sample_loader", "expected either 'field_map' or 'sample_loader', found both")
+        spec = config.spec
+        if spec is None:
+            return
+        if spec.crude:
+            for key in ("field_map", "sample_loader"):
+                if self.document.get(key) is not None:
+                    self._fault(key, "crude samples have no fields to fill; name another sample type, or remove this")
+            return
+        if "field_map" not in self.document and "sample_loader" not in self.document:
+            self._fault("", f"expected 'field_map' or 'sample_loader' to make a {spec.name}, found neither")
+        if config.field_map is None:
+            return
+        names = [known.name for known in spec.fields]
+        for name in config.field_map.fields:
+            if name not in names:
+                self._fault(f"field_map.{name}", f"{spec.name} has no such field{did_you_mean(name, names)}")
+        for name in spec.required:
+            if name not in config.field_map.fields:
+                self._fault("field_map", f"field {name!r} of {spec.name} is missing")
+
+
+def _listed(mapping: Mapping[Any, Any]) -> str:
+    return ", ".join(map(repr, mapping)) or "an empty mapping"

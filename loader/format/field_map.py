@@ -1,0 +1,229 @@
+r"""Field-map expressions: which part, and which value inside it, fills a field of a sample.
+
+::
+
+    map         = { field: expression, … }
+    expression  = access { "," access }         the first one that is there
+    access      = part-name { "[" step "]" }     json[answers][0][text]
+    step        = integer | text | quoted text   'quoted' or "quoted", with \ before a quote or backslash
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ConfigError, Fault, SampleError
+
+__all__ = ["FieldAccess", "FieldMap", "parse_field_expression", "parse_field_map"]
+
+_INTEGER = re.compile(r"-?[0-9]+")
+_PART_NAME = re.compile(r"[^\[\],]+")
+_STEP = re.compile(
+    r"""\[\s*(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<plain>[^\[\]]*?))\s*\]""", re.DOTALL
+)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_NEEDS_QUOTES = re.compile(r"""[\[\]"'\\]|^\s|\s$|^$|^-?[0-9]+$""")
+
+
+class _NotThereError(LookupError):
+    """A path leads nowhere; the message says where it ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldAccess:
+    """One part and the path inside its decoded value: ``json[answers][0]``."""
+
+    part: str
+    path: tuple[str | int, ...] = ()
+
+    def __str__(self) -> str:
+        return self.part + "".join(f"[{_format_step(step)}]" for step in self.path)
+
+    def value(self, decoded: Any) -> Any:
+        """Walk the path inside the part's decoded value; LookupError where it leads nowhere."""
+        for depth, step in enumerate(self.path):
+            if isinstance(decoded, Mapping):
+                key = step if step in decoded else str(step)
+                if key not in decoded:
+                    raise _NotThereError(self._missing(depth, f"has no {step!r}, only {_some(decoded)}"))
+                decoded = decoded[key]
+            elif isinstance(decoded, list | tuple):
+                if not isinstance(step, int):
+                    raise _NotThereError(self._missing(depth, f"is a list, which has no {step!r}"))
+                if not -len(decoded) <= step < len(decoded):
+                    raise _NotThereError(self._missing(depth, f"has {len(decoded)} items, no item {step}"))
+                decoded = decoded[step]
+            else:
+                raise _NotThereError(self._missing(depth, f"is {type(decoded).__name__}, nothing to look into"))
+        return decoded
+
+    def _missing(self, depth: int, found: str) -> str:
+        return f"{FieldAccess(self.part, self.path[:depth])} {found}"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldMap:
+    """For each field of a sample, in order, the places its value may come from."""
+
+    fields: Mapping[str, tuple[FieldAccess, ...]]
+
+    def __str__(self) -> str:
+        return ", ".join(f"{field}: {expression}" for field, expression in self.expressions().items())
+
+    def expressions(self) -> dict[str, str]:
+        """Give the mapping back as it is written in ``dataset.yaml``.
+
+        >>> parse_field_map({"image": "jpg, png"}, file="dataset.yaml").expressions()
+        {'image': 'jpg,png'}
+        """
+        return {field: ",".join(map(str, accesses)) for field, accesses in self.fields.items()}
+
+    def part_names(self) -> frozenset[str]:
+        """Give the names of all parts that some field may come from."""
+        return frozenset(access.part for accesses in self.fields.values() for access in accesses)
+
+    def missing(self, parts_available: Collection[str]) -> list[str]:
+        """Give the fields of which not one alternative's part is there."""
+        return [
+            field
+            for field, accesses in self.fields.items()
+            if not any(access.part in parts_available for access in accesses)
+        ]
+
+    def apply(self, parts: Mapping[str, Any], *, optional: Collection[str] = frozenset()) -> dict[str, Any]:
+        """Take each field's value from the decoded parts: of its alternatives, the first that is there.
+
+        Args:
+            parts: Decoded parts by name; looked up only as needed, so it may decode on access.
+            optional: Fields that may be missing; they are left out of the result then.
+
+        Raises:
+            SampleError: A field is missing; the message names it, the parts there are, and where its path ended.
+
+        >>> field_map = parse_field_map({"caption": "txt,json[caption]"}, file="dataset.yaml")
+        >>> field_map.apply({"json": {"caption": "a cat"}})
+        {'caption': 'a cat'}
+        """
+        values: dict[str, Any] = {}
+        for field, accesses in self.fields.items():
+            missing: _NotThereError | None = None
+            for access in accesses:
+                if access.part in parts:
+                    decoded = parts[access.part]
+                    if access.path:
+                        try:
+                            decoded = access.value(decoded)
+                        except _NotThereError as error:
+                            missing = error
+                            continue
+                    values[field] = decoded
+                    break
+            else:
+                if field not in optional:
+                    raise _field_missing(field, accesses, parts, missing)
+        return values
+
+
+def parse_field_expression(text: str) -> tuple[FieldAccess, ...]:
+    """Parse one expression, ``"jpg,png"`` or ``"json[caption]"``.
+
+    Raises:
+        ValueError: The text is no such expression; the message says at which character.
+
+    >>> parse_field_expression("json['a b'][0]")
+    (FieldAccess(part='json', path=('a b', 0)),)
+    """
+    accesses: list[FieldAccess] = []
+    position = 0
+    while True:
+        part = _PART_NAME.match(text, position)
+        if part is None or not part.group().strip():
+            raise ValueError(f"expected a part name (jpg, json[caption]) at character {position + 1} of {text!r}")
+        position = part.end()
+        path: list[str | int] = []
+        while step := _STEP.match(text, position):
+            path.append(_parse_step(step, text))
+            position = step.end()
+        accesses.append(FieldAccess(part.group().strip(), tuple(path)))
+        rest = text[position:].lstrip()
+        if not rest:
+            return tuple(accesses)
+        position = len(text) - len(rest)
+        if rest[0] != ",":
+            raise ValueError(f"expected ',', '[' or the end at character {position + 1} of {text!r}")
+        position += 1
+
+
+def parse_field_map(mapping: Mapping[Any, object], *, file: str, place: str = "field_map") -> FieldMap:
+    """Parse a field map, collecting everything that is wrong with it.
+
+    Args:
+        mapping: Field names to expressions.
+        file: The file it is from, for messages.
+        place: Its path inside that file.
+
+    Raises:
+        ConfigError: Some expressions are not understood; all of them are named.
+
+    >>> str(parse_field_map({"image": "jpg,png", "caption": "json[caption][0]"}, file="dataset.yaml"))
+    'image: jpg,png, caption: json[caption][0]'
+    """
+    fields: dict[str, tuple[FieldAccess, ...]] = {}
+    faults: list[Fault] = []
+    for field, expression in mapping.items():
+        here = f"{place}.{field}"
+        if not isinstance(field, str):
+            faults.append(Fault(place=here, found=f"expected the name of a field, found {field!r}"))
+        elif not isinstance(expression, str):
+            found = f"expected text such as 'jpg' or 'json[caption]', found {expression!r}"
+            faults.append(Fault(place=here, found=found))
+        else:
+            try:
+                fields[field] = parse_field_expression(expression)
+            except ValueError as error:
+                faults.append(Fault(place=here, found=str(error)))
+    if faults:
+        raise ConfigError(file=file, faults=faults)
+    return FieldMap(fields)
+
+
+def _parse_step(step: re.Match[str], text: str) -> str | int:
+    quoted = step["double"] if step["double"] is not None else step["single"]
+    if quoted is not None:
+        return _ESCAPED.sub(r"\1", quoted)
+    plain = step["plain"]
+    if not plain:
+        raise ValueError(f"expected a key or a number inside [] at character {step.start() + 1} of {text!r}")
+    return int(plain) if _INTEGER.fullmatch(plain) else plain
+
+
+def _format_step(step: str | int) -> str:
+    if isinstance(step, int):
+        return str(step)
+    if not _NEEDS_QUOTES.search(step):
+        return step
+    escaped = step.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _field_missing(
+    field: str, accesses: tuple[FieldAccess, ...], parts: Mapping[str, Any], missing: _NotThereError | None
+) -> SampleError:
+    expression = ",".join(map(str, accesses))
+    if missing is not None:
+        found = f"field {field!r} ({expression}) is missing: {missing}"
+    else:
+        found = f"field {field!r} ({expression}) is missing: this sample has only the parts {_some(parts)}"
+    return SampleError(
+        found,
+        part=accesses[0].part,
+        do="correct field_map in dataset.yaml, or exclude the sample (energon lint --fix does)",
+    )
+
+
+def _some(names: Mapping[Any, Any]) -> str:
+    shown = [str(name) for name in names][:20]
+    return ", ".join(shown) + (", …" if len(names) > len(shown) else "") if shown else "nothing"

@@ -1,0 +1,87 @@
+"""What a part holds, told by its name.
+
+The rules are webdataset's: only the text behind the last dot of the part name counts (``seg.png`` is an image); case
+does not matter for images, audio and video, but does for everything else (``TXT`` stays bytes); ``.gz`` at the end
+means that the part is decompressed first.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+__all__ = [
+    "ARRAY",
+    "AUDIO",
+    "IMAGE",
+    "LABEL",
+    "PICKLE",
+    "TEXT",
+    "TREE",
+    "VIDEO",
+    "PartKind",
+    "part_extension",
+    "part_kind",
+]
+
+PartKind = Literal["array", "audio", "bytes", "image", "label", "pickle", "text", "tree", "video"]
+
+TEXT = frozenset({"text", "transcript", "txt"})
+"""Decoded to str."""
+
+LABEL = frozenset({"cls", "cls2", "id", "index", "inx"})
+"""Decoded to int."""
+
+TREE = frozenset({"cbor", "jsn", "json", "jsonl", "mp", "msg"})
+"""Decoded to dicts, lists and scalars."""
+
+ARRAY = frozenset({"npy", "npz", "pth", "tb", "ten"})
+"""Decoded to arrays or tensors."""
+
+PICKLE = frozenset({"pickle", "pkl", "pyd"})
+"""Unpickled, where the caller trusts the data."""
+
+AUDIO = frozenset({"aac", "flac", "m4a", "mp3", "ogg", "opus", "sox", "wav", "wma"})
+"""Audio files."""
+
+VIDEO = frozenset({"avi", "h264", "m4v", "mjpeg", "mkv", "mov", "mp4", "mpeg", "mpg", "ogv", "webm", "wmv"})
+"""Video files."""
+
+_IMAGE = """
+    apng blp bmp bufr bw cur dcx dds dib emf eps fit fits flc fli ftc ftu gbr gif grib icb icns ico iim im j2c j2k jfif
+    jp2 jpc jpe jpeg jpf jpg jpx msp pbm pcd pcx pgm png pnm ppm ps psd pxr ras rgb rgba sgi tga tif tiff vda vst webp
+    wmf xbm xpm
+"""
+IMAGE = frozenset(_IMAGE.split())
+"""Decoded as images: webdataset's list but for ``mpg``, ``mpeg``, ``h5`` and ``hdf``, which hold no images."""
+
+_KIND_OF_EXTENSION: dict[str, PartKind] = {
+    **dict.fromkeys(ARRAY, "array"),
+    **dict.fromkeys(LABEL, "label"),
+    **dict.fromkeys(PICKLE, "pickle"),
+    **dict.fromkeys(TEXT, "text"),
+    **dict.fromkeys(TREE, "tree"),
+}
+_KIND_OF_LOWER_EXTENSION: dict[str, PartKind] = {
+    **dict.fromkeys(AUDIO, "audio"),
+    **dict.fromkeys(VIDEO, "video"),
+    **dict.fromkeys(IMAGE, "image"),
+}
+
+
+def part_extension(part_name: str) -> str:
+    """Give what decides how a part is decoded: the text behind the last dot, ``.gz`` aside.
+
+    >>> part_extension("seg.png"), part_extension("json.gz"), part_extension("txt")
+    ('png', 'json', 'txt')
+    """
+    return part_name.removesuffix(".gz").rpartition(".")[2]
+
+
+def part_kind(part_name: str) -> PartKind:
+    """Tell what a part holds; ``"bytes"`` where its name says nothing.
+
+    >>> part_kind("JPG"), part_kind("left.txt"), part_kind("bin")
+    ('image', 'text', 'bytes')
+    """
+    extension = part_extension(part_name)
+    return _KIND_OF_LOWER_EXTENSION.get(extension.lower()) or _KIND_OF_EXTENSION.get(extension, "bytes")

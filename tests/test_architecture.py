@@ -13,7 +13,8 @@ import pytest
 
 from tests.source_tree import PACKAGES, ROOT, Source, parse, sources
 
-# From the bottom up; a module may import its own layer and those before it. docs/explanation/architecture.md shows the same list.
+# From the bottom up; a module may import its own layer and those before it. The same list is in
+# docs/explanation/architecture.md.
 LAYERS = (
     "loader.errors",
     "loader.storage",

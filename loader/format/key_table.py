@@ -1,0 +1,56 @@
+"""The table that finds a sample by its key: hashes of all keys, sorted, and the sample each belongs to.
+
+Each shard comes with its own sorted hashes (a run). The runs are merged by ranges of hash values: hashes are spread
+evenly, so a range of a known share of them fits in memory whatever the size of the dataset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["KeyRuns", "equal_neighbours", "merge_runs"]
+
+_ROWS_AT_ONCE = 1 << 20
+
+
+@dataclass(slots=True)
+class KeyRuns:
+    """Sorted runs of hashes, laid behind each other."""
+
+    hashes: npt.NDArray[np.uint64]  # (n,), usually memory-mapped
+    samples: npt.NDArray[np.uint64]  # (n,)
+    ends: Sequence[int] = field(default_factory=list)
+
+
+def merge_runs(
+    runs: KeyRuns, *, rows_at_once: int = _ROWS_AT_ONCE
+) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]:
+    """Yield the hashes of all runs in ascending order, with their samples, in pieces.
+
+    Equal hashes are never torn apart by the edge of a piece, and keep the order of their runs.
+    """
+    pieces = max(1, -(-len(runs.hashes) // rows_at_once))
+    edges = np.array([(1 << 64) * piece // pieces for piece in range(1, pieces)], dtype=np.uint64)
+    starts = [0, *runs.ends][:-1]
+    cuts = []  # for each run: where each piece starts and the last one ends
+    for start, end in zip(starts, runs.ends, strict=True):
+        cuts.append([start, *(start + np.searchsorted(runs.hashes[start:end], edges)).tolist(), end])
+    for piece in range(pieces):
+        hashes = np.concatenate([runs.hashes[cut[piece] : cut[piece + 1]] for cut in cuts] or [runs.hashes[:0]])
+        samples = np.concatenate([runs.samples[cut[piece] : cut[piece + 1]] for cut in cuts] or [runs.samples[:0]])
+        order = np.argsort(hashes, kind="stable")
+        yield hashes[order], samples[order]
+
+
+def equal_neighbours(hashes: npt.NDArray[np.uint64]) -> list[tuple[int, int]]:
+    """Give the half-open ranges of rows that share a hash, for rows in ascending order."""
+    same = hashes[1:] == hashes[:-1]
+    if not same.any():
+        return []
+    edges = np.flatnonzero(np.diff(same, prepend=False, append=False))
+    return [(int(start), int(stop) + 1) for start, stop in pairwise(edges.tolist())][::2]

@@ -1,0 +1,104 @@
+"""Member names to keys and part names: ``a/b.seg.png`` is part ``seg.png`` of sample ``a/b`` (``docs/format.md``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["SplitNames", "decode_name", "encode_name", "split_member_name", "split_member_names"]
+
+_DOT, _SLASH, _UNDERSCORE = b"./_"
+
+
+def decode_name(name: bytes) -> str:
+    """Give a name's text; bytes that are no UTF-8 survive the way there and back."""
+    return name.decode("utf-8", "surrogateescape")
+
+
+def encode_name(name: str) -> bytes:
+    """Give the bytes of a name that :func:`decode_name` gave."""
+    return name.encode("utf-8", "surrogateescape")
+
+
+def split_member_name(name: str) -> tuple[str, str] | None:
+    """Split one member's name into key and part name, or give None where it belongs to no sample.
+
+    >>> split_member_name("a/b.seg.png")
+    ('a/b', 'seg.png')
+    >>> split_member_name("__info__/a.json"), split_member_name("README"), split_member_name("a/.hidden.txt")
+    (None, None, None)
+    """
+    first = name.split("/", 1)[0]
+    if "/" in name and len(first) >= 4 and first.startswith("__") and first.endswith("__"):
+        return None
+    folder, slash, last = name.rpartition("/")
+    stem, dot, part_name = last.partition(".")
+    if not dot or not stem:
+        return None
+    return folder + slash + stem, part_name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitNames:
+    """The result of splitting m names, of which k belong to samples."""
+
+    taken: npt.NDArray[np.int64]  # (k,): which of the m names
+    keys: npt.NDArray[np.uint8]  # (k, w): zero behind each key's end, w a multiple of 8
+    key_lengths: npt.NDArray[np.int64]  # (k,)
+    part_names: list[bytes]  # k of them
+    hidden: int  # names left out because their last component starts with a dot
+
+
+def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
+    """Split many names as :func:`split_member_name` does.
+
+    Args:
+        names: Shape (m,), NUL-padded.
+    """
+    width = max(8, (int(np.strings.str_len(names).max(initial=0)) + 8) & -8)  # at least one NUL behind each name
+    letters = names.astype(f"S{width}").view(np.uint8).reshape(len(names), width)  # (m, w)
+    columns = np.arange(width)
+    is_dot = letters == _DOT
+    is_slash = letters == _SLASH
+    if is_slash.any():
+        base = np.where(is_slash.any(axis=1), width - is_slash[:, ::-1].argmax(axis=1), 0)  # (m,)
+        is_dot &= columns >= base[:, None]
+    else:
+        base = np.zeros(len(names), dtype=np.int64)
+    dot = is_dot.argmax(axis=1)  # (m,) the first dot of the last component
+    has_dot = is_dot[np.arange(len(names)), dot]
+    hidden = has_dot & (dot == base)
+    taken = has_dot & ~hidden & ~_is_metadata(letters)
+    rows = np.flatnonzero(taken)
+    if len(rows) < len(names):
+        letters, dot = letters[rows], dot[rows]
+    keys = letters * (columns < dot[:, None])
+    return SplitNames(
+        taken=rows,
+        keys=keys,
+        key_lengths=dot,
+        part_names=_tails(letters, dot + 1),
+        hidden=int(hidden.sum()),
+    )
+
+
+def _is_metadata(letters: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Tell which names lie in a folder of the form ``__x__``."""
+    found: npt.NDArray[np.bool_] = (letters[:, 0] == _UNDERSCORE) & (letters[:, 1] == _UNDERSCORE)
+    for row in np.flatnonzero(found).tolist():
+        first, slash, _ = letters[row].tobytes().partition(b"/")
+        found[row] = bool(slash) and len(first) >= 4 and first.endswith(b"__")
+    return found
+
+
+def _tails(letters: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> list[bytes]:
+    """Give each row's bytes from its start on, without the padding."""
+    if len(letters) == 0:
+        return []
+    width = letters.shape[1] - int(starts.min())
+    positions = np.minimum(starts[:, None] + np.arange(width), letters.shape[1] - 1)  # the last column is all NUL
+    tails = np.take_along_axis(letters, positions, axis=1)  # (k, width)
+    parts: list[bytes] = np.ascontiguousarray(tails).view(f"S{width}").reshape(-1).tolist()
+    return parts

@@ -1,0 +1,71 @@
+"""Columns in numpy's ``.npy`` format: written row by row in one pass, read through a memory map."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FormatError
+from ..storage import Storage
+
+__all__ = ["ColumnWriter", "create_column", "map_column"]
+
+
+class ColumnWriter:
+    """A one-dimensional array that grows at its end."""
+
+    def __init__(self, file: BinaryIO, dtype: str) -> None:
+        self.rows = 0
+        self._file = file
+        self._dtype = np.dtype(dtype)
+        self._write_header()
+
+    def append(self, values: npt.NDArray[np.generic]) -> None:
+        self._file.write(np.ascontiguousarray(values, dtype=self._dtype).data)
+        self.rows += len(values)
+
+    def finish(self) -> None:
+        self._file.seek(0)
+        self._write_header()
+
+    def _write_header(self) -> None:
+        # numpy pads the header so that its length does not depend on the number of rows.
+        header = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.rows,)}
+        np.lib.format.write_array_header_1_0(self._file, header)
+
+
+@contextmanager
+def create_column(storage: Storage, name: str, dtype: str) -> Iterator[ColumnWriter]:
+    """Write a column that appears whole at the end of the context, or not at all."""
+    with storage.create(name) as file:
+        column = ColumnWriter(file, dtype)
+        yield column
+        column.finish()
+
+
+def map_column(storage: Storage, name: str, dtype: str) -> npt.NDArray[np.generic]:
+    """Map a column into memory, read-only; costs the same for any number of rows.
+
+    Raises:
+        FormatError: The file is missing, is shorter than its header says, or holds another type.
+    """
+    try:
+        column = np.load(storage.local_path(name), mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise FormatError(
+            f"cannot map this column of the index: {error}",
+            shard=storage.path(name),
+            do="run energon prepare again on this dataset",
+        ) from error
+    if column.dtype != np.dtype(dtype) or column.ndim != 1:
+        raise FormatError(
+            f"expected a column of {np.dtype(dtype)}, found {column.ndim} dimensions of {column.dtype}",
+            shard=storage.path(name),
+            do="run energon prepare again on this dataset",
+        )
+    # A plain array over the map: indexing np.memmap costs ten times as much.
+    return np.asarray(column)

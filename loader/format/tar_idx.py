@@ -1,0 +1,34 @@
+"""``shard.tar.idx``: where each sample of a shard starts (``docs/format.md``)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ..storage import Storage
+from .nv_meta import TAR_IDX_SUFFIX
+from .tar_header import BLOCK
+
+__all__ = ["read_tar_idx", "tar_idx_bytes"]
+
+
+def tar_idx_bytes(sample_offsets: npt.NDArray[np.int64]) -> bytes:
+    """Give the file's contents: n + 1 little-endian 64-bit offsets, the last one behind the last sample."""
+    return sample_offsets.astype("<u8").tobytes()
+
+
+def read_tar_idx(storage: Storage, shard: str, *, samples: int, shard_size: int) -> npt.NDArray[np.int64] | None:
+    """Read a shard's sample offsets; None where the file is missing or cannot be about this shard.
+
+    Returns:
+        Shape (samples + 1,), in bytes.
+    """
+    name = shard + TAR_IDX_SUFFIX
+    if not storage.exists(name):
+        return None
+    data = storage.read(name)
+    if len(data) != 8 * (samples + 1):
+        return None
+    offsets = np.frombuffer(data, dtype="<u8").astype(np.int64)
+    fits = offsets[-1] <= shard_size and (np.diff(offsets) >= BLOCK).all() and (offsets % BLOCK == 0).all()
+    return offsets if fits else None

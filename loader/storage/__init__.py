@@ -1,0 +1,14 @@
+"""Paths and URLs to bytes: the only layer that opens files.
+
+=================  =====================================================
+``protocol.py``    what a store of files can do, and the small types it speaks
+``local.py``       files of this machine
+``resolve.py``     which store serves a path or URL
+=================  =====================================================
+"""
+
+from .local import LocalStorage
+from .protocol import ByteRange, FileInfo, ReadableFile, Storage
+from .resolve import open_storage
+
+__all__ = ["ByteRange", "FileInfo", "LocalStorage", "ReadableFile", "Storage", "open_storage"]

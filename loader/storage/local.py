@@ -1,0 +1,211 @@
+"""Files of this machine."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, NoReturn, Self
+
+from ..errors import StorageError
+from .protocol import ByteRange, FileInfo
+
+__all__ = ["LocalStorage"]
+
+_ADVICE = {
+    errno.ENOSPC: "free some space on that disk and run the same command again",
+    errno.EDQUOT: "free some of your quota on that disk and run the same command again",
+    errno.EACCES: "ask for the permission, or run as a user who has it",
+    errno.EPERM: "ask for the permission, or run as a user who has it",
+    errno.EROFS: "the disk is mounted read-only: copy the dataset to a writable one",
+    errno.EIO: "the disk or network file system reports a fault: check it (dmesg), then try again",
+    errno.ENOENT: "check the path",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+}
+
+
+def _fail(action: str, path: str, error: OSError) -> NoReturn:
+    cause = error.strerror or str(error)
+    raise StorageError(f"cannot {action}: {cause}", path=path, do=_ADVICE.get(error.errno or 0)) from error
+
+
+class _LocalFile:
+    """A file opened for ``pread``."""
+
+    __slots__ = ("_fd", "_path", "size_bytes")
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            _fail("open this file", path, error)
+        self.size_bytes = os.fstat(self._fd).st_size
+
+    def read_at(self, offset: int, size_bytes: int) -> bytes:
+        try:
+            data = os.pread(self._fd, size_bytes, offset)
+            if len(data) < size_bytes and offset + len(data) < self.size_bytes:
+                # Linux gives at most 2 GiB a call, and network file systems may give less.
+                pieces = [data]
+                while data and sum(map(len, pieces)) < size_bytes:
+                    done = sum(map(len, pieces))
+                    data = os.pread(self._fd, size_bytes - done, offset + done)
+                    pieces.append(data)
+                return b"".join(pieces)
+        except OSError as error:
+            _fail(f"read bytes {offset}–{offset + size_bytes} of this file", self._path, error)
+        return data
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class LocalStorage:
+    """A folder of this machine.
+
+    Args:
+        root: The folder; it need not be there yet.
+    """
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.url = os.fspath(root)
+        self._root = os.path.abspath(self.url)
+
+    def path(self, name: str) -> str:
+        return os.path.join(self._root, name) if name else self._root
+
+    def local_path(self, name: str = "") -> Path:
+        return Path(self.path(name))
+
+    def open(self, name: str) -> _LocalFile:
+        return _LocalFile(self.path(name))
+
+    def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
+        with self.open(name) as file:
+            wanted = byte_range or ByteRange(0, file.size_bytes)
+            return file.read_at(wanted.start, wanted.size_bytes)
+
+    def exists(self, name: str) -> bool:
+        return os.path.lexists(self.path(name))
+
+    def stat(self, name: str) -> FileInfo:
+        try:
+            stat = os.stat(self.path(name))
+        except OSError as error:
+            _fail("look this file up", self.path(name), error)
+        return FileInfo(name=name, size_bytes=stat.st_size, mtime_ns=stat.st_mtime_ns)
+
+    def list(self, folder: str = "") -> Iterator[FileInfo]:
+        names: list[str] = []
+        top = self.path(folder)
+
+        def unreadable(error: OSError) -> NoReturn:
+            _fail("list this folder", error.filename or top, error)
+
+        for base, folders, files in os.walk(top, onerror=unreadable, followlinks=True):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            names.extend(os.path.relpath(os.path.join(base, name), self._root) for name in files)
+        for name in sorted(names):
+            try:
+                yield self.stat(name)
+            except StorageError as error:
+                # A file that vanished since the listing, or a dangling link, is not there.
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    raise
+
+    @contextmanager
+    def create(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
+        path = self.path(name)
+        folder, base = os.path.split(path)
+        temporary: str | None = None
+        try:
+            os.makedirs(folder, exist_ok=True)
+            fd, temporary = tempfile.mkstemp(prefix=f".{base[:100]}.", suffix=".partial", dir=folder)
+            with os.fdopen(fd, "wb") as file:
+                os.fchmod(fd, 0o666 & ~_umask())
+                yield file
+                file.flush()
+                if durable:
+                    os.fsync(fd)
+            os.replace(temporary, path)
+        except BaseException as error:
+            if temporary is not None:
+                with suppress(FileNotFoundError):  # renamed already, or the whole folder is gone
+                    os.unlink(temporary)
+            if isinstance(error, OSError):
+                _fail("write this file", path, error)
+            raise
+
+    def rename(self, old: str, new: str) -> None:
+        try:
+            os.makedirs(os.path.dirname(self.path(new)), exist_ok=True)
+            os.replace(self.path(old), self.path(new))
+        except OSError as error:
+            _fail(f"rename {old} to this", self.path(new), error)
+
+    def remove(self, name: str) -> None:
+        path = self.path(name)
+        try:
+            if os.path.isdir(path) and not os.path.islink(path):
+                shutil.rmtree(path)
+            else:
+                os.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            _fail("remove this", path, error)
+
+    @contextmanager
+    def lock(self, name: str) -> Iterator[None]:
+        path = self.path(name)
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            _fail("create this lock file", path, error)
+        try:
+            try:
+                # Record locks, since forked workers do not inherit them and NFS honours them.
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    _fail("lock this file", path, error)
+                holder = os.pread(fd, 1000, 0).decode("utf-8", "replace").strip() or "another process"
+                raise StorageError(
+                    f"another run is at work here: {holder}", path=path, do="wait until it is done, or stop it"
+                ) from None
+            os.ftruncate(fd, 0)
+            started = time.strftime("%Y-%m-%d %H:%M:%S")
+            os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}, since {started}\n".encode(), 0)
+            yield
+        finally:
+            os.close(fd)
+
+
+def _umask() -> int:
+    # There is no call that only reads it.
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

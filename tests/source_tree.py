@@ -60,6 +60,12 @@ class Source:
                 return list(ast.literal_eval(node.value))
         return None
 
+    def grows_listed_names(self) -> bool:
+        """Say whether ``__all__`` is added to, which hides from a reader what is public."""
+        return any(
+            isinstance(node, ast.AugAssign) and ast.unparse(node.target) == "__all__" for node in ast.walk(self.tree)
+        )
+
     def bound_names(self) -> set[str]:
         """Return the names that the module's top level binds."""
         return {name for node in self._top_level() for name in _names_bound(node)}

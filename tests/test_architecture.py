@@ -83,6 +83,8 @@ def faults_of_all(source: Source) -> Iterator[str]:
         if expected:
             yield f"has public names but no __all__: {sorted(expected)}"
         return
+    if source.grows_listed_names():
+        yield "is added to; expected one list"
     if listed != sorted(listed, key=sort_key):
         yield f"is not sorted; expected {sorted(listed, key=sort_key)}"
     if len(set(listed)) < len(listed):
@@ -152,6 +154,7 @@ def test_what_only_reads_metadata_loads_nothing_heavy() -> None:
         ("loader.errors", "__all__ = ['a', 'a']\na = 1", faults_of_all),
         ("loader.errors", "__all__ = []\ndef public(): ...", faults_of_all),
         ("loader.errors", "__all__ = ['gone']", faults_of_all),
+        ("loader.errors", "__all__ = ['a']\na = 1\n__all__ += []", faults_of_all),
     ],
 )
 def test_the_checks_of_this_file_see_a_fault(module: str, line: str, check: object) -> None:

@@ -1,7 +1,5 @@
 """Every exception this library raises on purpose.
 
-::
-
     EnergonError
     ├── ConfigError    a file the user edits says something wrong (all faults of the file at once)
     ├── FormatError    bytes on disk are not what the format says (shard, byte offset)

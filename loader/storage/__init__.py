@@ -1,10 +1,10 @@
 """Paths and URLs to bytes: the only layer that opens files.
 
-=================  =====================================================
-``protocol.py``    what a store of files can do, and the small types it speaks
-``local.py``       files of this machine
-``resolve.py``     which store serves a path or URL
-=================  =====================================================
+| file          | what is in it                                               |
+| ------------- | ----------------------------------------------------------- |
+| `protocol.py` | what a store of files can do, and the small types it speaks |
+| `local.py`    | files of this machine                                       |
+| `resolve.py`  | which store serves a path or URL                            |
 """
 
 from .local import LocalStorage

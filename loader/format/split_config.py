@@ -1,0 +1,275 @@
+"""``split.yaml`` and ``split.json``: which shards make which split part, and what is left out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from ..errors import ConfigError, Fault
+from .brace_patterns import MAX_NAMES, compact_names, expand_pattern
+from .nearest_name import did_you_mean
+from .yaml_document import parse_yaml
+
+__all__ = ["SplitConfig", "format_split_config", "parse_split_config", "split_sample_name"]
+
+_KEYS = ("split_parts", "exclude")
+
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_./{}-]*")
+_ASCII = re.compile(r"[ -~]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitConfig:
+    """The content of a split file, brace patterns expanded.
+
+    Args:
+        split_parts: Part → its shards in order, relative to the dataset, with ``/`` between folders.
+        exclude: Shards (``shards/s_0.tar``) and samples (``shards/s_0.tar/key``) that are left out of every part.
+    """
+
+    split_parts: dict[str, tuple[str, ...]]
+    exclude: tuple[str, ...] = ()
+
+    def excluded_shards(self) -> frozenset[str]:
+        """Give the shards that are left out as a whole."""
+        return frozenset(shard for shard, key in self._split_exclude() if key is None)
+
+    def excluded_samples(self) -> dict[str, frozenset[str]]:
+        """Give the keys that are left out, by their shard."""
+        keys: dict[str, set[str]] = {}
+        for shard, key in self._split_exclude():
+            if key is not None:
+                keys.setdefault(shard, set()).add(key)
+        return {shard: frozenset(found) for shard, found in keys.items()}
+
+    def _split_exclude(self) -> Iterable[tuple[str, str | None]]:
+        shards = frozenset(shard for part in self.split_parts.values() for shard in part)
+        return (split_sample_name(name, shards) for name in self.exclude)
+
+
+def split_sample_name(name: str, shards: frozenset[str] = frozenset()) -> tuple[str, str | None]:
+    """Split ``shard/key`` into its two halves; the key is None where the name is a shard's.
+
+    Both may hold slashes. The shard is the one of ``shards`` that the name begins with (the longest), else what goes
+    up to the first ``.tar`` that ends a folder's name.
+
+    >>> split_sample_name("a/b.tar/c/d")
+    ('a/b.tar', 'c/d')
+    >>> split_sample_name("a/b.tar")
+    ('a/b.tar', None)
+    """
+    if name in shards:
+        return name, None
+    slash = name.rfind("/")
+    while slash > 0:
+        if name[:slash] in shards:
+            return name[:slash], name[slash + 1 :]
+        slash = name.rfind("/", 0, slash)
+    shard, suffix, key = name.partition(".tar/")
+    return (shard + ".tar", key) if suffix else (name, None)
+
+
+# --------------------------------------------------------------------------------------------------------- reading
+
+
+def parse_split_config(text: str, *, file: str) -> SplitConfig:
+    """Read a split file.
+
+    Args:
+        text: YAML, or JSON where the file's name ends in ``.json``.
+        file: The file's name, for messages.
+
+    Returns:
+        The parts in the file's order. A part or ``exclude`` with nothing behind the colon is empty.
+
+    Raises:
+        ConfigError: Syntax errors, or everything that is wrong: unknown keys, entries that are no names, patterns that
+            cannot be expanded, shards listed twice in one part. The faults carry their place
+            (``split_parts.train[2]``).
+    """
+    document = _parse_json(text, file) if file.lower().endswith(".json") else _parse_yaml(text, file)
+    reader = _Reader()
+    config = reader.read(document)
+    if reader.faults:
+        raise ConfigError(file=file, faults=reader.faults)
+    return config
+
+
+def _parse_yaml(text: str, file: str) -> Any:
+    if re.search(r"\\u[dD][89a-fA-F]", text):
+        # Names that are no UTF-8 are escaped as lone surrogates, which libyaml, behind parse_yaml, refuses.
+        try:
+            return yaml.safe_load(text)
+        except (yaml.YAMLError, ValueError, RecursionError):
+            pass  # parse_yaml says what is wrong
+    return parse_yaml(text, file=file)
+
+
+def _parse_json(text: str, file: str) -> Any:
+    repeated: list[Fault] = []
+
+    def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                repeated.append(Fault(place="", found=f"{_shown(key)} is given twice"))
+            found[key] = value
+        return found
+
+    try:
+        document = json.loads(text, object_pairs_hook=no_repeats)
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        fault = Fault(place=place, found=f"this is no JSON: {error.msg}")
+        raise ConfigError(file=file, faults=[fault], at=f"{file}, {place}") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"this is no JSON for a split: {error}", file=file) from error
+    if repeated:
+        raise ConfigError(file=file, faults=repeated, do="remove one of the two")
+    return document
+
+
+class _Reader:
+    """Reads the document's values and notes every fault on the way."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self._names_left = MAX_NAMES
+
+    def read(self, document: Any) -> SplitConfig:
+        if not isinstance(document, dict):
+            self._fault("", f"expected a mapping with split_parts and exclude, found {_kind(document)}")
+            document = {"split_parts": {}}
+        for key in document:
+            if key not in _KEYS:
+                hint = did_you_mean(key, _KEYS) if isinstance(key, str) else f"; known are {', '.join(_KEYS)}"
+                self._fault(str(key), f"unknown key{hint}")
+        if "split_parts" not in document:
+            self._fault("split_parts", "this is missing; expected a mapping from part to list of shards")
+        parts = document.get("split_parts", {})
+        if not isinstance(parts, dict):
+            self._fault("split_parts", f"expected a mapping from part to list of shards, found {_kind(parts)}")
+            parts = {}
+        return SplitConfig(
+            split_parts={str(part): self._shards(part, shards) for part, shards in parts.items()},
+            exclude=self._excluded(document.get("exclude")),
+        )
+
+    def _shards(self, part: Any, patterns: Any) -> tuple[str, ...]:
+        place = f"split_parts.{part}"
+        if not isinstance(part, str) or not part:
+            self._fault(place, f"expected a name of a part, found {_kind(part)}; put it in quotes")
+        shards: dict[str, str] = {}
+        for entry_place, name in self._names(place, patterns):
+            if name in shards:
+                self._fault(entry_place, f"{_shown(name)} is listed twice in this part (also at {shards[name]})")
+            shards.setdefault(name, entry_place)
+        return tuple(shards)
+
+    def _excluded(self, patterns: Any) -> tuple[str, ...]:
+        names: dict[str, None] = {}
+        for place, name in self._names("exclude", patterns):
+            if name.endswith("/"):
+                self._fault(place, f"{_shown(name)} ends in a slash; expected a shard, or a shard, a slash and a key")
+            names[name] = None
+        return tuple(names)
+
+    def _names(self, place: str, patterns: Any) -> Iterable[tuple[str, str]]:
+        """Yield every name with the place of its entry."""
+        if patterns is None:
+            return
+        if not isinstance(patterns, list):
+            self._fault(place, f"expected a list of names, found {_kind(patterns)}")
+            return
+        for index, pattern in enumerate(patterns):
+            entry_place = f"{place}[{index}]"
+            if not isinstance(pattern, str) or not pattern:
+                quotes = "; put it in quotes" if isinstance(pattern, int | float) else ""
+                self._fault(entry_place, f"expected a name, found {_kind(pattern)}{quotes}")
+                continue
+            try:
+                names = expand_pattern(pattern, limit=self._names_left)
+            except ConfigError as error:
+                self._fault(entry_place, f"{error.found}; {error.do}" if error.do else error.found)
+                continue
+            self._names_left -= len(names)
+            for name in names:
+                yield entry_place, name
+
+    def _fault(self, place: str, found: str) -> None:
+        self.faults.append(Fault(place=place, found=found))
+
+
+def _kind(value: Any) -> str:
+    """Describe a value without printing what may be large."""
+    match value:
+        case None:
+            return "nothing"
+        case "":
+            return "an empty text"
+        case str():
+            return f"the text {_shown(value)}"
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return f"the number {str(value)[:30]}"
+        case dict():
+            return "a mapping"
+        case list():
+            return "a list"
+    return f"a {type(value).__name__}"
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= 120 else name[:117] + "…")
+
+
+# --------------------------------------------------------------------------------------------------------- writing
+
+
+def format_split_config(config: SplitConfig) -> str:
+    """Write a split file as YAML, runs of names as brace patterns; megatron-energon reads it too.
+
+    >>> print(format_split_config(SplitConfig(split_parts={"train": ("s_0.tar", "s_1.tar"), "val": ()})), end="")
+    split_parts:
+      train:
+      - s_{0..1}.tar
+      val: []
+    exclude: []
+    """
+    lines = ["split_parts:" if config.split_parts else "split_parts: {}"]
+    lines += _format_lists(config.split_parts, indent="  ")
+    lines += _format_lists({"exclude": config.exclude}, indent="")
+    return "\n".join(lines) + "\n"
+
+
+def _format_lists(lists: Mapping[str, Iterable[str]], *, indent: str) -> Iterable[str]:
+    for key, names in lists.items():
+        patterns = compact_names(names)
+        yield f"{indent}{_scalar(key)}:" if patterns else f"{indent}{_scalar(key)}: []"
+        yield from (f"{indent}- {_scalar(pattern)}" for pattern in patterns)
+
+
+def _scalar(text: str) -> str:
+    """Write a text as YAML: bare where that is safe beyond doubt, else in quotes."""
+    if _BARE.fullmatch(text) and not any(
+        pattern.match(text) for _, pattern in yaml.SafeLoader.yaml_implicit_resolvers.get(text[0], ())
+    ):
+        return text
+    if _ASCII.fullmatch(text):
+        return "'" + text.replace("'", "''") + "'"
+    return '"' + "".join(map(_escape_character, text)) + '"'
+
+
+def _escape_character(character: str) -> str:
+    if character in '"\\':
+        return "\\" + character
+    if character.isprintable():
+        return character
+    code = ord(character)
+    return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"

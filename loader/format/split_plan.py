@@ -1,0 +1,263 @@
+"""Which shards go into which split part: by ratio, by patterns, or by what their names say."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import random
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ..errors import ConfigError, Fault
+from .shard_patterns import ShardFinder
+
+__all__ = ["SplitResult", "detect_split", "parse_ratio", "parse_split_part", "split_by_patterns", "split_by_ratio"]
+
+_RATIO_PARTS = ("train", "val", "test")
+_RATIO_HELP = "give numbers for train, val and test (8,1,1), or for parts of your own (train=9,holdout=1)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitResult:
+    """What a split came to.
+
+    Args:
+        parts: Part → its shards.
+        warnings: What the user may not expect, one sentence each.
+    """
+
+    parts: dict[str, tuple[str, ...]]
+    warnings: tuple[str, ...] = ()
+
+
+# -------------------------------------------------------------------------------------------------------- by ratio
+
+
+def parse_ratio(text: str) -> dict[str, float]:
+    """Read a ratio: up to three numbers for train, val and test, or named ones.
+
+    Raises:
+        ConfigError: Not that, a number below 0 or not finite, or none above 0.
+
+    >>> parse_ratio("8,1,1")
+    {'train': 8.0, 'val': 1.0, 'test': 1.0}
+    >>> parse_ratio("train=9, holdout=1")
+    {'train': 9.0, 'holdout': 1.0}
+    """
+    items = [item.strip() for item in text.split(",")]
+    if "=" in text:
+        pairs = [(name.strip(), number) for name, _, number in (item.partition("=") for item in items)]
+    else:
+        if len(items) > len(_RATIO_PARTS):
+            raise ConfigError(f"the ratio {text!r} has {len(items)} numbers, expected at most 3", do=f"{_RATIO_HELP}")
+        pairs = list(zip(_RATIO_PARTS, items, strict=False))
+    ratio: dict[str, float] = {}
+    for name, number in pairs:
+        try:
+            share = float(number)
+        except ValueError:
+            share = math.nan
+        if not name or not 0 <= share < math.inf:
+            raise ConfigError(f"the ratio {text!r} has {number!r} where a number from 0 up is expected", do=_RATIO_HELP)
+        if name in ratio:
+            raise ConfigError(f"the ratio {text!r} names {name!r} twice", do=_RATIO_HELP)
+        ratio[name] = share
+    if not any(ratio.values()):
+        raise ConfigError(f"the ratio {text!r} leaves every part empty", do=_RATIO_HELP)
+    return ratio
+
+
+def split_by_ratio(
+    shards: Sequence[str], ratio: Mapping[str, float], *, shuffle_seed: int | None = None
+) -> SplitResult:
+    """Assign whole shards to parts, in order, each part up to its running fraction (rounded down).
+
+    Every part with a ratio above 0 gets a shard while there are enough, the first ones first; so 8,1,1 over one
+    shard is all train. Where megatron-energon leaves no such part empty, the result is the same as there.
+
+    Args:
+        shards: The dataset's shards in order.
+        ratio: Part → its share, in any unit.
+        shuffle_seed: Shuffle the shards under this seed before they are dealt; None keeps them in order.
+
+    Returns:
+        All parts of ``ratio``, also the empty ones; a warning for each that is empty against its ratio.
+
+    >>> split_by_ratio(["a", "b", "c", "d"], {"train": 8, "val": 1, "test": 1}).parts
+    {'train': ('a', 'b'), 'val': ('c',), 'test': ('d',)}
+    """
+    dealt = list(shards)
+    if shuffle_seed is not None:
+        _shuffle(dealt, shuffle_seed)
+    # As decimals, not as binary fractions: 0.7 + 0.2 + 0.1 is 1 and a tenth of ten shards is one.
+    shares = {name: Fraction(str(share)) for name, share in ratio.items()}
+    wanting = [name for name, share in shares.items() if share > 0]
+    total = sum(shares.values())
+    ends: dict[str, int] = {}
+    end = 0
+    running = Fraction(0)
+    for rank, name in enumerate(wanting, start=1):
+        running += shares[name]
+        later = len(wanting) - rank
+        # Leave a shard for each later part, but take one oneself first.
+        end = min(len(dealt), max(end + 1, min(math.floor(len(dealt) * running / total), len(dealt) - later)))
+        ends[name] = end
+    parts: dict[str, tuple[str, ...]] = {}
+    start = 0
+    for name in shares:
+        stop = ends.get(name, start)
+        parts[name] = tuple(dealt[start:stop])
+        start = stop
+    empty = [name for name in wanting if not parts[name]]
+    warnings = [
+        f"part {name!r} is empty: there {_count(len(shards), 'shard')} for {_count(len(wanting), 'part', verb=False)}, "
+        "and shards are never divided"
+        for name in empty
+    ]
+    return SplitResult(parts=parts, warnings=tuple(warnings))
+
+
+def _count(count: int, noun: str, *, verb: bool = True) -> str:
+    text = f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return text if not verb else f"{'is' if count == 1 else 'are'} {text}"
+
+
+def _shuffle(items: list[str], seed: int) -> None:
+    """Shuffle in place, the same for a seed under every version of Python.
+
+    ``random.Random(seed).random()`` is fixed by Python's documentation; ``shuffle`` is not.
+    """
+    draw = random.Random(seed).random
+    for left in range(len(items), 1, -1):
+        chosen = int(draw() * left)
+        items[chosen], items[left - 1] = items[left - 1], items[chosen]
+
+
+# ----------------------------------------------------------------------------------------------------- by patterns
+
+
+def parse_split_part(text: str) -> tuple[str, str]:
+    """Read ``NAME:PATTERN``.
+
+    Raises:
+        ConfigError: No colon, or nothing on one side of it.
+
+    >>> parse_split_part("train:glob:train/*.tar")
+    ('train', 'glob:train/*.tar')
+    """
+    name, colon, pattern = text.partition(":")
+    name, pattern = name.strip(), pattern.strip()
+    if not (name and colon and pattern):
+        raise ConfigError(
+            f"the split part {text!r} is not NAME:PATTERN",
+            do="write for example 'train:train/.*' (a regex), 'train:s_{000..019}.tar' or 'train:glob:train/*.tar'",
+        )
+    return name, pattern
+
+
+def split_by_patterns(shards: Sequence[str], patterns: Sequence[tuple[str, str]]) -> SplitResult:
+    """Assign to each part the shards that its patterns match (how: :mod:`~loader.format.shard_patterns`).
+
+    Args:
+        shards: The dataset's shards in order.
+        patterns: (part, pattern); a part may be given several times.
+
+    Returns:
+        The parts in the order of their first pattern, their shards in the dataset's order; warnings for shards that two
+        parts share, and for those in no part.
+
+    Raises:
+        ConfigError: Patterns that are no regex, cannot be expanded or match no shard: all of them at once.
+
+    >>> split_by_patterns(["train/0.tar", "val/0.tar"], [("train", "train/"), ("val", "glob:val/*")]).parts
+    {'train': ('train/0.tar',), 'val': ('val/0.tar',)}
+    """
+    finder = ShardFinder(shards)
+    matched: dict[str, set[str]] = {}
+    faults: list[Fault] = []
+    for name, pattern in patterns:
+        place = f"{name}:{pattern}"
+        found: set[str] = set()
+        try:
+            found = finder.find(pattern)
+            if not found:
+                faults.append(Fault(place=place, found=f"this matches no shard; {_nearby(pattern, shards)}"))
+        except ConfigError as error:
+            faults.append(Fault(place=place, found=f"{error.found}; {error.do}" if error.do else error.found))
+        except (re.error, OverflowError, RecursionError) as error:
+            faults.append(Fault(place=place, found=f"this is no regex: {error}"))
+        matched.setdefault(name, set()).update(found)
+    if faults:
+        raise ConfigError(
+            faults=faults,
+            do="a pattern is a regex matched from the start of the shard's name; NAME:glob:… takes a glob instead",
+        )
+    parts = {name: tuple(shard for shard in shards if shard in found) for name, found in matched.items()}
+    return SplitResult(parts=parts, warnings=tuple(_overlaps(shards, matched)))
+
+
+def _overlaps(shards: Sequence[str], matched: Mapping[str, set[str]]) -> Iterator[str]:
+    shared: dict[tuple[str, ...], list[str]] = {}
+    for shard in shards:
+        names = tuple(name for name, found in matched.items() if shard in found)
+        if len(names) != 1:
+            shared.setdefault(names, []).append(shard)
+    for names, found in shared.items():
+        which = f"{found[0]!r}" if len(found) == 1 else f"{found[0]!r} and {len(found) - 1:,} more"
+        if names:
+            yield f"parts {' and '.join(map(repr, names))} overlap: each holds {which}"
+        else:
+            yield f"{_count(len(found), 'shard', verb=False)} in no part: {which}"
+
+
+def _nearby(pattern: str, shards: Sequence[str]) -> str:
+    plain = pattern.removeprefix("glob:")
+    # A sample is enough to show what the names look like, and the comparison is slow.
+    near = difflib.get_close_matches(plain, shards[:1000], n=3, cutoff=0.3) or list(shards[:3])
+    return f"shards are called {', '.join(map(repr, near))}" if near else "there are no shards"
+
+
+# -------------------------------------------------------------------------------------------------- by their names
+
+_NAMES_OF_PARTS = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "test": "test",
+    "testing": "test",
+}
+
+
+def detect_split(shards: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
+    """Propose a split where the shards' names tell one: ``train_0.tar``, ``cc3m-val-000.tar``, ``valid/0.tar``.
+
+    Returns:
+        Part → shards, train, val and test in this order; None unless *every* shard tells its part and there are two
+        parts at least.
+
+    >>> detect_split(["train/0.tar", "validation/0.tar"])
+    {'train': ('train/0.tar',), 'val': ('validation/0.tar',)}
+    >>> detect_split(["train/0.tar", "extra/0.tar"])
+    """
+    parts: dict[str, list[str]] = {name: [] for name in _RATIO_PARTS}
+    for shard in shards:
+        part = _part_of(shard)
+        if part is None:
+            return None
+        parts[part].append(shard)
+    found = {name: tuple(names) for name, names in parts.items() if names}
+    return found if len(found) > 1 else None
+
+
+def _part_of(shard: str) -> str | None:
+    """Read the part off the first folder (or the file's name) that names exactly one."""
+    for component in shard.lower().split("/"):
+        words = re.findall(r"[^\W\d_]+", component)
+        told = {_NAMES_OF_PARTS[word] for word in words if word in _NAMES_OF_PARTS}
+        if len(told) == 1:
+            return told.pop()
+    return None

@@ -11,6 +11,22 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("energon_cli", "loader")
 
+# From the bottom up; a module may import its own layer and those before it. The same list is in
+# docs/explanation/architecture.md.
+LAYERS = (
+    "loader.errors",
+    "loader.storage",
+    "loader.format",
+    "loader.order",
+    "loader.metadataset",
+    "loader.samples",
+    "loader.pipeline",
+    "loader.training",
+    "loader.integrations",
+    "energon_cli",
+)
+BELOW_TORCH = LAYERS[: LAYERS.index("loader.samples")]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
@@ -98,6 +114,11 @@ class Source:
 
 def parse(text: str, *, module: str, is_package: bool = False) -> Source:
     return Source(module=module, is_package=is_package, path=Path(f"<{module}>"), tree=ast.parse(text))
+
+
+def layer_of(name: str) -> str | None:
+    """Name the layer that a module, or a name in it, belongs to."""
+    return next((layer for layer in LAYERS if name == layer or name.startswith(f"{layer}.")), None)
 
 
 @cache

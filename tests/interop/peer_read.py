@@ -1,0 +1,209 @@
+"""What megatron-energon makes of a dataset, as JSON: run by the *peer's* Python, in a process of its own.
+
+usage: python peer_read.py WHAT ARGUMENT...
+
+crude PATH SPLIT_PART [DATASET_CONFIG]   every sample's key and the sha256 of its parts
+fields PATH SPLIT_PART                   every sample decoded through dataset.yaml
+lookup PATH NAME...                      a look-up of each ``key.part`` through index.sqlite
+all PATH SPLIT_PART DATASET_CONFIG       crude, and a look-up of every part it found
+lookup-timed PATH COUNT                  the seconds that so many look-ups of parts drawn at random take
+
+Only the public names of ``megatron.energon`` are used. This file imports nothing of ours: the peer lives in another
+virtual environment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import random
+import sqlite3
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from megatron.energon import (
+    Cooker,
+    DefaultTaskEncoder,
+    Sample,
+    WorkerConfig,
+    basic_sample_keys,
+    edataclass,
+    get_loader,
+    get_train_dataset,
+    get_val_dataset,
+    stateless,
+)
+
+WORKERS = WorkerConfig(rank=0, world_size=1, num_workers=0)
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+@edataclass
+class Parts(Sample):
+    """A sample as its parts' digests."""
+
+    parts: dict
+
+
+@stateless
+def cook_parts(sample: dict) -> Parts:
+    parts = {name: digest(value) for name, value in sample.items() if isinstance(value, bytes)}
+    return Parts(**basic_sample_keys(sample), parts=parts)
+
+
+class PartsEncoder(DefaultTaskEncoder):
+    """Hand the raw parts on: no decoder, one sample a batch."""
+
+    decoder = None
+    cookers = [Cooker(cook_parts)]
+
+    @stateless
+    def batch(self, samples: list) -> Any:
+        return samples[0]
+
+
+class FieldsEncoder(DefaultTaskEncoder):
+    """Hand the typed samples on, one a batch."""
+
+    @stateless
+    def batch(self, samples: list) -> Any:
+        return samples[0]
+
+
+def one_pass(path: str, part: str, encoder: DefaultTaskEncoder, **options: Any) -> Any:
+    """All samples of a split part in their order, once."""
+    dataset = get_val_dataset(
+        path, split_part=part, worker_config=WORKERS, batch_size=1, task_encoder=encoder, **options
+    )
+    return get_loader(dataset)
+
+
+def training_keys(path: str, part: str, **options: Any) -> list[str]:
+    """The keys of one shuffled epoch, sorted."""
+    dataset = get_train_dataset(
+        path,
+        split_part=part,
+        worker_config=WORKERS,
+        batch_size=1,
+        shuffle_buffer_size=10,
+        max_samples_per_sequence=5,
+        repeat=False,
+        task_encoder=PartsEncoder(),
+        **options,
+    )
+    return sorted(sample.__key__ for sample in get_loader(dataset))
+
+
+def read_crude(path: str, part: str, dataset_config: str = "dataset.yaml") -> dict:
+    options = {"dataset_config": dataset_config}
+    samples = [[sample.__key__, sample.parts] for sample in one_pass(path, part, PartsEncoder(), **options)]
+    return {"samples": samples, "training_keys": training_keys(path, part, **options)}
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return {"shape": list(value.shape), "dtype": str(value.dtype), "sha256": digest(value.numpy().tobytes())}
+    if isinstance(value, bytes):
+        return {"bytes": digest(value)}
+    return value
+
+
+def read_fields(path: str, part: str) -> dict:
+    samples = []
+    for sample in one_pass(path, part, FieldsEncoder()):
+        fields = {
+            field.name: plain(getattr(sample, field.name))
+            for field in dataclasses.fields(sample)
+            if not field.name.startswith("__")
+        }
+        samples.append([sample.__key__, type(sample).__name__, fields])
+    return {"samples": samples}
+
+
+def with_store(path: str, work: Any) -> Any:
+    """Call ``work(store)`` with the peer's random-access store over a dataset, which cookers get as an ``aux``."""
+    results: list[Any] = []
+
+    @stateless
+    def cook(sample: dict, store: Any) -> Parts:
+        if not results:
+            results.append(work(store))
+        return Parts(**basic_sample_keys(sample), parts={})
+
+    class StoreEncoder(PartsEncoder):
+        cookers = [Cooker(cook)]
+
+    # The primary is a dataset of one sample made here; the dataset asked about is its auxiliary source.
+    with tempfile.TemporaryDirectory() as folder:
+        lines = Path(folder, "one.jsonl")
+        lines.write_text('{"x": 1}\n')
+        lines.with_name("one.jsonl.idx").write_bytes((0).to_bytes(8, "little") + (9).to_bytes(8, "little"))
+        meta = Path(folder, "meta.yaml")
+        meta.write_text(
+            json.dumps(
+                {
+                    "__module__": "megatron.energon",
+                    "__class__": "MetadatasetV2",
+                    "splits": {"val": {"path": str(lines), "aux": {"store": str(Path(path).resolve())}}},
+                }
+            )
+        )
+        for _ in one_pass(str(meta), "val", StoreEncoder()):
+            pass
+    return results[0]
+
+
+def content(found: Any) -> bytes:
+    # The store gives (bytes, where they came from).
+    return found[0] if isinstance(found, tuple) else found
+
+
+def lookup(path: str, *names: str) -> dict:
+    def work(store: Any) -> dict:
+        answers = {}
+        for name in names:
+            try:
+                answers[name] = digest(content(store[name]))
+            except KeyError as error:
+                answers[name] = f"KeyError: {error}"
+        return answers
+
+    return {"answers": with_store(path, work)}
+
+
+def lookup_timed(path: str, count: str) -> dict:
+    database = sqlite3.connect(f"file:{Path(path, '.nv-meta/index.sqlite').resolve()}?mode=ro", uri=True)
+    rows = database.execute(
+        "select sample_key || '.' || part_name from samples join sample_parts using (tar_file_id, sample_index)"
+    ).fetchall()
+    names = [name for (name,) in random.Random(0).choices(rows, k=int(count))]
+
+    def work(store: Any) -> dict:
+        content(store[names[0]])
+        start = time.perf_counter()
+        size = sum(len(content(store[name])) for name in names)
+        return {"seconds": time.perf_counter() - start, "bytes": size, "count": len(names)}
+
+    return with_store(path, work)
+
+
+def read_all(path: str, part: str, dataset_config: str) -> dict:
+    answer = read_crude(path, part, dataset_config)
+    names = [f"{key}.{name}" for key, parts in answer["samples"] for name in parts]
+    return {**answer, **lookup(path, *names)}
+
+
+COMMANDS = {"all": read_all, "crude": read_crude, "fields": read_fields, "lookup": lookup, "lookup-timed": lookup_timed}
+
+if __name__ == "__main__":
+    answer = COMMANDS[sys.argv[1]](*sys.argv[2:])
+    # The peer prints to stdout while it loads; the answer is the last line.
+    print("\n" + json.dumps(answer))

@@ -1,0 +1,135 @@
+"""Whether the parts of a sample decode, and make a sample: what ``energon lint`` asks of every sample.
+
+Nothing here imports torch unless a dataset has tensors, or code that makes its samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ..errors import EnergonError, SampleError
+from ..format.dataset_config import DatasetConfig
+from ..format.part_kinds import part_kind
+from .field_kinds import PICTURE, kind_fault
+from .image_check import check_image_bytes
+from .image_decode import IMAGE_FORMS
+from .part_decode import decode_part
+from .trust import is_trusted
+
+__all__ = ["DecodeCheck", "check_image_bytes"]
+
+
+class DecodeCheck:
+    """Check one sample after the other; picklable, so that worker processes can do it.
+
+    Args:
+        config: What ``dataset.yaml`` says; None checks only that the parts decode.
+        meta_folder: The ``.nv-meta`` folder, where ``sample_loader.py`` is.
+        trust_code: Code and pickles of the dataset may run; without, pickles and ``sample_loader.py`` are not checked.
+
+    >>> check = DecodeCheck(None, Path("dataset/.nv-meta"), trust_code=False)
+    >>> check("0001", {"txt": b"a cat", "json": b"{"})
+    [('json', "part 'json' does not decode as json: Expecting property name enclosed in double quotes: ...")]
+    """
+
+    def __init__(self, config: DatasetConfig | None, meta_folder: Path, trust_code: bool) -> None:
+        self._config = config
+        self._meta_folder = meta_folder
+        self._trusted = is_trusted(trust_code)
+
+    @property
+    def unchecked(self) -> str | None:
+        """What of this dataset this check cannot tell, and why; None if it checks everything."""
+        config = self._config
+        if config is None or config.crude or self._trusted:
+            return None
+        if config.sample_loader is not None:
+            return f"samples were not made: {config.sample_loader} is code, which runs only with --trust-code"
+        if config.spec is None:
+            return f"samples were not made: {config.module}.{config.sample_type} is imported only with --trust-code"
+        return None
+
+    def __call__(self, key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, str]]:
+        """Check a sample.
+
+        Args:
+            key: The sample's key.
+            parts: All of its parts, by name.
+
+        Returns:
+            What is wrong: the part (None: the sample as a whole) and one line about it. Empty if nothing is.
+        """
+        faults: list[tuple[str | None, str]] = []
+        values: dict[str, Any] = {}
+        for name, data in parts.items():
+            try:
+                values[name] = self._check_part(name, data)
+            except EnergonError as error:
+                faults.append((name, error.found))
+            except ImportError as error:
+                faults.append((name, str(error)))
+        if not faults:
+            faults = self._check_sample(key, parts, values)
+        return faults
+
+    def _check_part(self, name: str, data: bytes) -> Any:
+        if not data:
+            raise SampleError(f"part {name!r} is empty (0 bytes)", part=name)
+        kind = part_kind(name)
+        if kind == "image" and not name.endswith(".gz"):
+            found = check_image_bytes(data, name, trusted=self._trusted)
+            if found is not None:
+                raise SampleError(found, part=name)
+            return PICTURE
+        if kind == "pickle" and not self._trusted:
+            return data
+        return decode_part(name, data, form=IMAGE_FORMS["rgb8"], trusted=self._trusted)
+
+    def _check_sample(
+        self, key: str, parts: Mapping[str, bytes], values: dict[str, Any]
+    ) -> list[tuple[str | None, str]]:
+        config = self._config
+        if config is None or config.crude:
+            return []
+        spec = config.spec
+        if config.field_map is None or spec is None:
+            return self._build(key, parts)
+        try:
+            fields = config.field_map.apply(values, optional=spec.optional)
+        except SampleError as error:
+            return [(error.part, error.found)]
+        faults: list[tuple[str | None, str]] = []
+        for name, value in fields.items():
+            field = spec.field(name)
+            found = None if value is None and not field.required else kind_fault(field.kind, value)
+            if found is not None:
+                expression = config.field_map.expressions()[name]
+                faults.append((None, f"field {name!r} ({expression}): {found}"))
+        return faults
+
+    def _build(self, key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, str]]:
+        """Make the sample as training would, with the code that the dataset brings."""
+        if self._builder is None:
+            return []
+        needed = {name: data for name, data in parts.items() if self._builder.part_filter(name)}
+        try:
+            self._builder.build(needed, key=key)
+        except SampleError as error:
+            return [(error.part, error.found.removeprefix(f"sample {key!r}: "))]
+        except Exception as error:  # noqa: BLE001 - the dataset's own code may raise anything
+            return [(None, f"making the sample fails: {type(error).__name__}: {error}")]
+        return []
+
+    @cached_property
+    def _builder(self) -> Any:
+        if self.unchecked is not None:
+            return None
+        from .decoder import SampleDecoder  # these import torch
+        from .sample_builder import SampleBuilder
+
+        return SampleBuilder(
+            self._config, meta_folder=self._meta_folder, decoder=SampleDecoder(), trust_code=self._trusted
+        )

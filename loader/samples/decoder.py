@@ -1,0 +1,83 @@
+"""The decoder of all parts of a sample."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..errors import ConfigError
+from ..format.nearest_name import did_you_mean
+from .image_decode import IMAGE_FORMS
+from .part_decode import decode_part
+from .trust import is_trusted
+
+__all__ = ["SampleDecoder"]
+
+
+class SampleDecoder:
+    """Decode the parts of a sample by their names, to the values that webdataset's own decoders give.
+
+    Args:
+        image_decode: What pictures become: ``l8 rgb8 rgba8`` (uint8 arrays, (H, W, C) or (H, W)), ``l rgb rgba`` (the
+            same as float32 in [0, 1]), ``torchl8 torchrgb8 torchrgba8`` (uint8 tensors, (C, H, W) or (H, W)),
+            ``torchl torchrgb torch torchrgba`` (the same as float32), ``pill pil pilrgb pilrgba`` (Pillow images).
+        av_decode: What audio and video become. Until media support is there, they stay bytes.
+        video_decode_audio: Also decode the audio of videos.
+        guess_content: Decode as a picture what looks like one, where the part's name says nothing.
+
+    Raises:
+        ConfigError: There is no such ``image_decode``.
+
+    >>> decoder = SampleDecoder(image_decode="rgb8")
+    >>> decoder({"__key__": "0", "txt": b"a cat", "json": b'{"id": 3}', "bin": b"?"})
+    {'__key__': '0', 'txt': 'a cat', 'json': {'id': 3}, 'bin': b'?'}
+    """
+
+    __slots__ = ("av_decode", "guess_content", "image_decode", "video_decode_audio")
+
+    def __init__(
+        self,
+        *,
+        image_decode: str = "torchrgb",
+        av_decode: str = "AVDecoder",
+        video_decode_audio: bool = False,
+        guess_content: bool = False,
+    ) -> None:
+        if image_decode not in IMAGE_FORMS:
+            raise ConfigError(f"there is no image_decode {image_decode!r}{did_you_mean(image_decode, IMAGE_FORMS)}")
+        self.image_decode = image_decode
+        self.av_decode = av_decode
+        self.video_decode_audio = video_decode_audio
+        self.guess_content = guess_content
+
+    def decode_part(self, part_name: str, data: bytes, *, trust_code: bool = False) -> Any:
+        """Decode one part.
+
+        Args:
+            part_name: Its name, ``"jpg"`` or ``"seg.png"``.
+            data: Its bytes.
+            trust_code: Load pickles, which may run code.
+
+        Raises:
+            SampleError: The bytes are not what the name says.
+            TrustError: The part is a pickle, and the caller does not trust it.
+        """
+        return decode_part(
+            part_name,
+            data,
+            form=IMAGE_FORMS[self.image_decode],
+            trusted=is_trusted(trust_code),
+            guess_content=self.guess_content,
+        )
+
+    def __call__(self, sample: Mapping[str, Any], *, trust_code: bool = False) -> dict[str, Any]:
+        """Decode every part of a sample; names such as ``__key__``, and what is not bytes, are passed on."""
+        return {
+            name: value
+            if name.startswith("__") or not isinstance(value, bytes)
+            else self.decode_part(name, value, trust_code=trust_code)
+            for name, value in sample.items()
+        }
+
+    def __repr__(self) -> str:
+        return f"SampleDecoder({', '.join(f'{name}={getattr(self, name)!r}' for name in sorted(self.__slots__))})"

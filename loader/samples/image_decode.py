@@ -1,0 +1,148 @@
+"""Image bytes to pixels: each of webdataset's names for a kind of picture, with webdataset's pixels.
+
+JPEGs go through simplejpeg, which runs the same libjpeg-turbo as Pillow with the same settings, a third faster.
+Whatever it does not take as it is (CMYK, damage) and every other format goes through Pillow, so that both what decodes
+and what fails is what it is in webdataset.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import simplejpeg
+from PIL import Image
+
+from .trust import refuse
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["IMAGE_FORMS", "ImageForm", "decode_image", "is_plain_jpeg", "looks_like_image", "open_image"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageForm:
+    """What a picture is decoded to.
+
+    Args:
+        container: ``"numpy"`` (H, W, C), ``"torch"`` (C, H, W) or ``"pil"``; grey arrays and tensors are (H, W).
+        floating: float32 in [0, 1] rather than uint8.
+        mode: Pillow's name for the channels.
+    """
+
+    container: Literal["numpy", "torch", "pil"]
+    floating: bool
+    mode: Literal["L", "RGB", "RGBA"]
+
+
+IMAGE_FORMS: Mapping[str, ImageForm] = {
+    "l": ImageForm(container="numpy", floating=True, mode="L"),
+    "l8": ImageForm(container="numpy", floating=False, mode="L"),
+    "pil": ImageForm(container="pil", floating=False, mode="RGB"),
+    "pill": ImageForm(container="pil", floating=False, mode="L"),
+    "pilrgb": ImageForm(container="pil", floating=False, mode="RGB"),
+    "pilrgba": ImageForm(container="pil", floating=False, mode="RGBA"),
+    "rgb": ImageForm(container="numpy", floating=True, mode="RGB"),
+    "rgb8": ImageForm(container="numpy", floating=False, mode="RGB"),
+    "rgba": ImageForm(container="numpy", floating=True, mode="RGBA"),
+    "rgba8": ImageForm(container="numpy", floating=False, mode="RGBA"),
+    "torch": ImageForm(container="torch", floating=True, mode="RGB"),
+    "torchl": ImageForm(container="torch", floating=True, mode="L"),
+    "torchl8": ImageForm(container="torch", floating=False, mode="L"),
+    "torchrgb": ImageForm(container="torch", floating=True, mode="RGB"),
+    "torchrgb8": ImageForm(container="torch", floating=False, mode="RGB"),
+    "torchrgba": ImageForm(container="torch", floating=True, mode="RGBA"),
+    "torchrgba8": ImageForm(container="torch", floating=False, mode="RGBA"),
+}
+"""The names that ``image_decode`` may have."""
+
+_PROGRAM_FORMATS = frozenset({"EPS"})
+"""Formats that Pillow hands to another program (Ghostscript)."""
+
+_MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"II*\x00", b"MM\x00*")
+
+
+def decode_image(data: bytes, form: ImageForm, *, trusted: bool = False) -> Any:
+    """Decode a picture.
+
+    Args:
+        data: The file's bytes.
+        form: What to make of it.
+        trusted: Also decode formats that are programs (EPS, which Ghostscript runs).
+
+    Returns:
+        A C-contiguous, writable array or tensor, or a Pillow image.
+
+    Raises:
+        TrustError: The picture is a program, and ``trusted`` is false.
+        Exception: Whatever Pillow raises for data that is no picture, or a broken one.
+    """
+    if form.container == "pil":
+        return open_image(data, trusted=trusted).convert(form.mode)
+    pixels = _jpeg_pixels(data, form.mode)
+    if pixels is None:
+        # np.array copies: Pillow's own buffer is read-only.
+        pixels = np.array(open_image(data, trusted=trusted).convert(form.mode))
+    return _to_torch(pixels, form.floating) if form.container == "torch" else _to_numpy(pixels, form.floating)
+
+
+def open_image(data: bytes, *, trusted: bool = False) -> Image.Image:
+    """Open and load a picture with Pillow, which raises on anything amiss."""
+    image = Image.open(io.BytesIO(data))
+    if image.format in _PROGRAM_FORMATS and not trusted:
+        raise refuse(f"an {image.format} picture is a program that Ghostscript would run")
+    image.load()
+    return image
+
+
+def is_plain_jpeg(data: bytes) -> bool:
+    """Tell whether these bytes are a JPEG of RGB or grey pixels, of a size that Pillow takes without a warning."""
+    if data[:3] != b"\xff\xd8\xff":
+        return False
+    try:
+        height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
+    except ValueError:
+        return False
+    limit = Image.MAX_IMAGE_PIXELS
+    return colours in ("RGB", "YCbCr", "Gray") and (limit is None or height * width <= limit)
+
+
+def looks_like_image(data: bytes) -> bool:
+    """Tell by the first bytes whether this is a JPEG, PNG, GIF, TIFF or WebP."""
+    return data.startswith(_MAGIC) or (data[:4] == b"RIFF" and data[8:12] == b"WEBP")
+
+
+def _jpeg_pixels(data: bytes, mode: Literal["L", "RGB", "RGBA"]) -> NDArray[np.uint8] | None:
+    """Decode a plain JPEG, uint8 (H, W[, C]); None where Pillow should."""
+    if not is_plain_jpeg(data):
+        return None
+    try:
+        pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(data, "RGBA" if mode == "RGBA" else "RGB")
+    except ValueError:
+        return None  # damaged: Pillow is lenient with some damage and decides
+    if mode == "L":
+        # libjpeg's own grey is the Y channel; Pillow weighs the RGB pixels instead.
+        return np.array(Image.fromarray(pixels).convert("L"))
+    return pixels
+
+
+def _to_numpy(pixels: NDArray[np.uint8], floating: bool) -> NDArray[Any]:
+    if not floating:
+        return pixels
+    values = pixels.astype(np.float32)
+    values /= np.float32(255)
+    return values
+
+
+def _to_torch(pixels: NDArray[np.uint8], floating: bool) -> Any:
+    import torch
+
+    tensor = torch.from_numpy(pixels)  # (H, W[, C])
+    if tensor.ndim == 3:
+        # Moving bytes and then converting beats converting and then moving floats.
+        tensor = tensor.permute(2, 0, 1).contiguous()  # (C, H, W)
+    return tensor.to(torch.float32).div_(255) if floating else tensor

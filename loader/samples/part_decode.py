@@ -1,0 +1,166 @@
+"""The bytes of one part to its value, by the part's name; the rules are in ``loader/format/part_kinds.py``.
+
+Every value is what webdataset's own decoders give, but for these, on purpose:
+
+* ``jsonl`` is decoded (webdataset leaves bytes), to the list of its lines' values;
+* a ``json`` that holds ``null`` gives None (webdataset gives the bytes ``b"null"``);
+* pickles load only where the caller trusts the data, ``.pth`` with anything but tensors and plain values likewise;
+* ``mp`` / ``msg`` go through msgspec: timestamps become datetime, maps may have numbers for keys;
+* ``mpg``, ``mpeg``, ``h5`` and ``hdf`` are no images and stay bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import pickle
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ..errors import EnergonError, SampleError
+from ..format.part_kinds import part_extension, part_kind
+from .image_decode import ImageForm, decode_image, looks_like_image
+from .trust import refuse
+
+__all__ = ["decode_part", "decode_value", "part_error"]
+
+
+def decode_part(
+    part_name: str, data: bytes, *, form: ImageForm, trusted: bool = False, guess_content: bool = False
+) -> Any:
+    """Decode a part.
+
+    Args:
+        part_name: Its name, ``"jpg"`` or ``"seg.png"``.
+        data: Its bytes.
+        form: What pictures become.
+        trusted: The caller trusts the data: pickles may load.
+        guess_content: Look at the bytes where the name says nothing.
+
+    Returns:
+        The value; the bytes themselves where the name says nothing, and for audio and video.
+
+    Raises:
+        SampleError: The bytes are not what the name says.
+        TrustError: The part may run code, and ``trusted`` is false.
+        ImportError: A package is missing; the message names it.
+    """
+    try:
+        if part_name.endswith(".gz") or part_name == "gz":
+            data = gzip.decompress(data)
+        kind = part_kind(part_name)
+        if kind == "image" or (kind == "bytes" and guess_content and looks_like_image(data)):
+            return decode_image(data, form, trusted=trusted)
+        return decode_value(part_name, data, trusted=trusted)
+    except (EnergonError, ImportError):
+        raise
+    except Exception as error:
+        raise part_error(part_name, data, error) from error
+
+
+def decode_value(part_name: str, data: bytes, *, trusted: bool = False) -> Any:
+    """Decode a part that is no picture, as :func:`decode_part` does, but raise what the decoder raises."""
+    decoder = _DECODERS.get(part_extension(part_name))
+    if decoder is not None:
+        return decoder(data)
+    trusting_decoder = _TRUSTING_DECODERS.get(part_extension(part_name))
+    if trusting_decoder is not None:
+        return trusting_decoder(part_name, data, trusted)
+    return data
+
+
+def part_error(part_name: str, data: bytes, error: Exception) -> SampleError:
+    """Build the error for a part whose bytes are not what its name says."""
+    name = type(error).__name__
+    if not data:
+        found = f"part {part_name!r} is empty (0 bytes)"
+    elif name == "UnidentifiedImageError":
+        found = f"part {part_name!r} is not an image (it starts with {data[:16]!r})"
+    else:
+        cause = str(error).partition("\n")[0]
+        kind = {"image": "image", "tree": part_extension(part_name), "text": "UTF-8 text", "label": "whole number"}
+        expected = kind.get(part_kind(part_name), part_extension(part_name))
+        found = f"part {part_name!r} does not decode as {expected}: {cause or name}"
+    return SampleError(found, part=part_name, do="rewrite it, or exclude the sample (energon lint --fix does)")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8")
+
+
+def _jsonl(data: bytes) -> list[Any]:
+    return [json.loads(line) for line in data.split(b"\n") if line.strip()]
+
+
+def _npy(data: bytes) -> Any:
+    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+
+
+def _npz(data: bytes) -> dict[str, Any]:
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def _tensor_list(data: bytes) -> Any:
+    from webdataset import tenbin
+
+    return tenbin.decode_buffer(data)
+
+
+def _cbor(data: bytes) -> Any:
+    try:
+        import cbor2
+    except ImportError:
+        raise ImportError("decoding cbor parts needs the package cbor2: pip install cbor2") from None
+    return cbor2.loads(data)
+
+
+def _torch(part_name: str, data: bytes, trusted: bool) -> Any:
+    import torch
+
+    try:
+        return torch.load(io.BytesIO(data), map_location="cpu", weights_only=not trusted)
+    except pickle.UnpicklingError as error:
+        if trusted:
+            raise
+        # PyTorch's text says more than what it found, such as which of its functions would allow it.
+        raise refuse(f"part {part_name!r} holds more than tensors and plain values, which may run code") from error
+
+
+def _pickle(part_name: str, data: bytes, trusted: bool) -> Any:
+    if not trusted:
+        raise refuse(f"part {part_name!r} is a pickle, which may run code")
+    return pickle.loads(data)  # noqa: S301 - the caller trusts the data
+
+
+_DECODERS: Mapping[str, Callable[[bytes], Any]] = {
+    "cbor": _cbor,
+    "cls": int,
+    "cls2": int,
+    "id": int,
+    "index": int,
+    "inx": int,
+    "jsn": json.loads,
+    "json": json.loads,
+    "jsonl": _jsonl,
+    "mp": msgspec.msgpack.decode,
+    "msg": msgspec.msgpack.decode,
+    "npy": _npy,
+    "npz": _npz,
+    "tb": _tensor_list,
+    "ten": _tensor_list,
+    "text": _text,
+    "transcript": _text,
+    "txt": _text,
+}
+
+_TRUSTING_DECODERS: Mapping[str, Callable[[str, bytes, bool], Any]] = {
+    "pickle": _pickle,
+    "pkl": _pickle,
+    "pth": _torch,
+    "pyd": _pickle,
+}

@@ -1,0 +1,189 @@
+"""The bytes of a sample's parts to a ``Sample``, as ``dataset.yaml`` says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ..errors import SampleError
+from ..format.dataset_config import DatasetConfig
+from ..format.field_map import FieldMap
+from .decoder import SampleDecoder
+from .sample_class import optional_fields, sample_class_of
+from .sample_loader import MetaFunction
+from .source_info import SourceInfo
+from .trust import is_trusted
+from .types import CrudeSample, Sample
+
+__all__ = ["SampleBuilder"]
+
+
+class SampleBuilder:
+    """Make samples of a dataset; picklable, so that worker processes can do it.
+
+    Args:
+        config: What ``dataset.yaml`` says; None makes crude samples.
+        meta_folder: The ``.nv-meta`` folder, where ``sample_loader.py`` is.
+        decoder: Decodes the parts; None leaves them bytes.
+        trust_code: Code and pickles of the dataset may run.
+
+    Raises:
+        TrustError: The dataset asks to run code, and the caller does not allow it.
+        ConfigError: A class, file or function that ``dataset.yaml`` names is not there.
+    """
+
+    def __init__(
+        self,
+        config: DatasetConfig | None,
+        *,
+        meta_folder: Path,
+        decoder: SampleDecoder | None,
+        trust_code: bool = False,
+    ) -> None:
+        self._decoder = decoder
+        self._trusted = is_trusted(trust_code)
+        self._subflavors = config.subflavors if config else {}
+        self._field_map = config.field_map if config else None
+        self._class: type[Any] = CrudeSample if config is None else sample_class_of(config, trust_code=trust_code)
+        self._crude = issubclass(self._class, CrudeSample)
+        self._takes_shared = issubclass(self._class, Sample)
+        self._names = frozenset() if self._crude else frozenset(known.name for known in fields(self._class))
+        self._optional = frozenset() if self._crude else optional_fields(self._class)
+        self._loader = _function(config.sample_loader if config else None, meta_folder, trust_code)
+        self._filter = _part_filter(config, meta_folder, trust_code)
+
+    @property
+    def sample_class(self) -> type[Any]:
+        """The class of the samples that are made; ``CrudeSample`` for crude ones."""
+        return self._class
+
+    def part_filter(self, part_name: str) -> bool:
+        """Tell whether a part of this name is needed, and so must be read."""
+        if self._filter is None:
+            return True
+        if isinstance(self._filter, frozenset):
+            return part_name in self._filter
+        return bool(self._filter(part_name))
+
+    def build(
+        self,
+        parts: Mapping[str, bytes],
+        *,
+        key: str,
+        restore_key: tuple[Any, ...] = (),
+        subflavors: Mapping[str, Any] | None = None,
+        sources: Sequence[SourceInfo] = (),
+    ) -> Any:
+        """Make one sample.
+
+        Args:
+            parts: The parts' bytes by name.
+            key: The sample's key, ``<shard>/<key>``.
+            restore_key: What finds the sample again.
+            subflavors: Labels; they win over those of ``dataset.yaml``.
+            sources: Where the parts lie.
+
+        Returns:
+            A sample of the dataset's type; a :class:`CrudeSample` for a crude dataset.
+
+        Raises:
+            SampleError: A part does not decode, or a field is missing; the message names both sample and part.
+            TrustError: A part is a pickle, and the caller does not trust the dataset.
+        """
+        shared = {
+            "__key__": key,
+            "__restore_key__": restore_key,
+            "__subflavors__": {**self._subflavors, **(subflavors or {})},
+            "__sources__": tuple(sources),
+        }
+        try:
+            if self._field_map is not None:
+                return self._fill(self._map(self._field_map, parts), shared)
+            decoded = self._decode(parts)
+            if self._loader is not None:
+                return self._fill(self._loader({**decoded, **shared}), shared)
+            if self._crude:
+                return self._class(decoded | shared)
+            return self._fill({name: value for name, value in decoded.items() if name in self._names}, shared)
+        except SampleError as error:
+            raise _at_sample(error, key, sources) from error.__cause__
+
+    def _map(self, field_map: FieldMap, parts: Mapping[str, bytes]) -> dict[str, Any]:
+        decoder = self._decoder
+        decoded: Mapping[str, Any] = parts if decoder is None else _DecodedParts(parts, decoder, self._trusted)
+        return field_map.apply(decoded, optional=self._optional)
+
+    def _decode(self, parts: Mapping[str, bytes]) -> dict[str, Any]:
+        return dict(parts) if self._decoder is None else self._decoder(parts, trust_code=self._trusted)
+
+    def _fill(self, values: Any, shared: dict[str, Any]) -> Any:
+        if isinstance(values, Sample):
+            return values  # a sample_loader may make the whole sample
+        if not isinstance(values, Mapping):
+            found = f"{self._loader} returned {type(values).__name__}"
+            raise SampleError(f"{found}; expected a dict of the fields of {self._class.__name__}")
+        if self._crude:
+            return self._class({**values, **shared})
+        given = {**values, **shared}
+        if not self._takes_shared:
+            # A plain dataclass: it has perhaps a __key__, but not all of what a Sample has.
+            given = {name: value for name, value in given.items() if name not in shared or name in self._names}
+        try:
+            return self._class(**given)
+        except TypeError as error:
+            faults = [f"it has no field {name!r}" for name in given if name not in self._names]
+            missing = sorted(self._names - self._optional - given.keys())
+            faults += [f"field {name!r} is missing" for name in missing]
+            if not faults:
+                raise  # the class's own code
+            raise SampleError(f"cannot make a {self._class.__name__}: {', '.join(faults)}") from error
+
+
+class _DecodedParts(Mapping[str, Any]):
+    """The parts of one sample, each decoded when it is first asked for."""
+
+    __slots__ = ("_decoded", "_decoder", "_parts", "_trusted")
+
+    def __init__(self, parts: Mapping[str, bytes], decoder: SampleDecoder, trusted: bool) -> None:
+        self._parts = parts
+        self._decoder = decoder
+        self._trusted = trusted
+        self._decoded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._decoded:
+            self._decoded[name] = self._decoder.decode_part(name, self._parts[name], trust_code=self._trusted)
+        return self._decoded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._parts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+
+def _function(reference: str | None, meta_folder: Path, trust_code: bool) -> MetaFunction | None:
+    return None if reference is None else MetaFunction(meta_folder, reference, trust_code=trust_code)
+
+
+def _part_filter(
+    config: DatasetConfig | None, meta_folder: Path, trust_code: bool
+) -> frozenset[str] | Callable[[str], Any] | None:
+    if config is None:
+        return None
+    if config.field_map is not None:
+        return config.field_map.part_names()
+    if isinstance(config.part_filter, tuple):
+        return frozenset(config.part_filter)
+    return _function(config.part_filter, meta_folder, trust_code)
+
+
+def _at_sample(error: SampleError, key: str, sources: Sequence[SourceInfo]) -> SampleError:
+    """Say of which sample an error is."""
+    source = "; ".join(map(str, sources)) or None
+    return SampleError(f"sample {key!r}: {error.found}", key=key, part=error.part, source=source, do=error.do)

@@ -1,0 +1,70 @@
+"""The class that ``dataset.yaml`` names for its samples."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any
+
+from ..errors import ConfigError
+from ..format.dataset_config import DatasetConfig, is_own_module
+from ..format.nearest_name import did_you_mean
+from . import types
+from .trust import is_trusted, refuse
+
+__all__ = ["optional_fields", "sample_class_of"]
+
+
+def sample_class_of(config: DatasetConfig, *, trust_code: bool) -> type[Any]:
+    """Find the sample class of a dataset.
+
+    A class of this library is found by its name. One of another module is taken where that module is imported already;
+    to import it, the caller must trust the dataset.
+
+    Raises:
+        TrustError: The class's module is not imported, and the caller does not trust the dataset.
+        ConfigError: There is no such class, or it is no sample class.
+    """
+    if config.sample_type is None:
+        dataset_class = _find(config.dataset_module, config.dataset_class or "", trust_code)
+        named = getattr(dataset_class, "__sample_type__", None)
+        if named is None:
+            name = f"{config.dataset_module}.{config.dataset_class}"
+            raise ConfigError(f"{name} has no __sample_type__; expected a dataset class that has one")
+        return _checked(named)
+    if is_own_module(config.module):
+        own: type[Any] = getattr(types, config.sample_type)
+        return own
+    return _checked(_find(config.module, config.sample_type, trust_code))
+
+
+def optional_fields(cls: type[Any]) -> frozenset[str]:
+    """Give the names of the fields that a class's constructor can do without."""
+    return frozenset(
+        known.name for known in fields(cls) if known.default is not MISSING or known.default_factory is not MISSING
+    )
+
+
+def _find(module_name: str, class_name: str, trust_code: bool) -> Any:
+    module = sys.modules.get(module_name)
+    if module is None:
+        if not is_trusted(trust_code):
+            error = refuse(f"dataset.yaml asks to import {module_name} for its class {class_name}")
+            error.do = f"import {module_name} before loading the dataset; or {error.do}"
+            raise error
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError as error:
+            raise ConfigError(f"dataset.yaml names {module_name}.{class_name}, but: {error}") from error
+    if not hasattr(module, class_name):
+        names = [name for name, value in vars(module).items() if isinstance(value, type)]
+        raise ConfigError(f"module {module_name} has no class {class_name!r}{did_you_mean(class_name, names)}")
+    return getattr(module, class_name)
+
+
+def _checked(cls: Any) -> type[Any]:
+    """Refuse what is no sample class: that a class is imported does not mean that a dataset may call it."""
+    if isinstance(cls, type) and (is_dataclass(cls) or issubclass(cls, types.CrudeSample)):
+        return cls
+    raise ConfigError(f"{cls!r} is no sample class; expected a dataclass, such as a subclass of Sample")

@@ -1,0 +1,297 @@
+"""What every store of files promises; a new backend joins by a line in `OPENERS`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loader.errors import StorageError
+from loader.storage import ByteRange, LocalStorage, Storage, open_storage
+
+OPENERS: dict[str, Callable[[Path], Storage]] = {
+    "path": LocalStorage,
+    "URL": lambda root: open_storage(f"file://{root}"),
+}
+
+
+@pytest.fixture(params=OPENERS)
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+    return OPENERS[request.param](tmp_path / "root")
+
+
+def write(storage: Storage, name: str, content: bytes) -> None:
+    with storage.create(name) as file:
+        file.write(content)
+
+
+def test_what_was_written_is_read(storage: Storage) -> None:
+    write(storage, "a/b/c.bin", b"0123456789")
+    assert storage.read("a/b/c.bin") == b"0123456789"
+    assert storage.read("a/b/c.bin", ByteRange(2, 5)) == b"234"
+    assert storage.read("a/b/c.bin", ByteRange(10, 10)) == b""
+
+
+def test_a_read_beyond_the_end_gives_what_is_there(storage: Storage) -> None:
+    write(storage, "x", b"0123")
+    with storage.open("x") as file:
+        assert file.size_bytes == 4
+        assert file.read_at(2, 100) == b"23"
+        assert file.read_at(4, 1) == b""
+        assert file.read_at(100, 1) == b""
+
+
+def test_reads_have_no_common_position(storage: Storage) -> None:
+    write(storage, "x", bytes(range(256)) * 64)
+    wrong = []
+    with storage.open("x") as file:
+
+        def read_often(start: int) -> None:
+            found = {file.read_at(start, 3) for _ in range(200)}
+            wrong.extend(found - {bytes([start, start + 1, start + 2])})
+
+        threads = [threading.Thread(target=read_often, args=(start,)) for start in (0, 50, 100, 200)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+def test_a_file_can_be_closed_twice(storage: Storage) -> None:
+    write(storage, "x", b"")
+    file = storage.open("x")
+    file.close()
+    file.close()
+
+
+def test_stat_gives_size_and_time_of_change(storage: Storage) -> None:
+    write(storage, "a/x", b"123")
+    os.utime(storage.path("a/x"), ns=(5, 1_700_000_000_123_456_789))
+    info = storage.stat("a/x")
+    assert (info.name, info.size_bytes, info.mtime_ns) == ("a/x", 3, 1_700_000_000_123_456_789)
+
+
+def test_a_listing_is_sorted_and_leaves_hidden_folders_out(storage: Storage) -> None:
+    for name in ("b.tar", "a/z.tar", "a/.hidden/x", ".nv-meta/split.yaml", "a.tar", "a/b/c.tar"):
+        write(storage, name, b"12")
+    assert [info.name for info in storage.list()] == ["a.tar", "a/b/c.tar", "a/z.tar", "b.tar"]
+    assert [info.name for info in storage.list("a")] == ["a/b/c.tar", "a/z.tar"]
+    assert {info.size_bytes for info in storage.list()} == {2}
+
+
+def test_a_listing_leaves_out_links_that_lead_nowhere(storage: Storage) -> None:
+    write(storage, "x", b"")
+    storage.local_path("broken").symlink_to("gone")
+    assert [info.name for info in storage.list()] == ["x"]
+
+
+def test_names_that_are_no_utf8_survive(storage: Storage) -> None:
+    name = os.fsdecode(b"caf\xe9.tar")
+    write(storage, name, b"1")
+    assert [info.name for info in storage.list()] == [name]
+    assert storage.read(name) == b"1"
+
+
+@pytest.mark.parametrize("action", ["open", "read", "stat"])
+def test_a_missing_file_is_an_error_that_names_it(storage: Storage, action: str) -> None:
+    with pytest.raises(StorageError, match=r"No such file") as caught:
+        getattr(storage, action)("gone.tar")
+    assert caught.value.path == storage.path("gone.tar")
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
+    assert str(caught.value).count("\n") == 2  # found, at, do
+
+
+def test_a_missing_folder_cannot_be_listed(storage: Storage) -> None:
+    with pytest.raises(StorageError, match="cannot list this folder"):
+        list(storage.list())
+
+
+def test_a_folder_cannot_be_read_as_a_file(storage: Storage) -> None:
+    write(storage, "a/x", b"1")
+    with pytest.raises(StorageError, match="directory"):
+        storage.read("a", ByteRange(0, 1))
+
+
+# ------------------------------------------------------------------------------------------- atomic writing
+
+
+def test_a_file_appears_only_when_it_is_whole(storage: Storage) -> None:
+    write(storage, "x", b"old")
+    with storage.create("x") as file:
+        file.write(b"new")
+        file.flush()
+        assert storage.read("x") == b"old"
+    assert storage.read("x") == b"new"
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt()], ids=["error", "Ctrl-C"])
+def test_an_interrupted_write_leaves_what_was_there(storage: Storage, error: BaseException) -> None:
+    write(storage, "a/x", b"old")
+
+    def interrupted_write() -> None:
+        with storage.create("a/x") as file:
+            file.write(b"new")
+            raise error
+
+    with pytest.raises(type(error)):
+        interrupted_write()
+    assert storage.read("a/x") == b"old"
+    assert os.listdir(storage.path("a")) == ["x"]
+
+
+def test_a_write_that_the_disk_refuses_is_a_storage_error(storage: Storage) -> None:
+    def full_disk() -> None:
+        with storage.create("x"):
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(StorageError, match="No space left") as caught:
+        full_disk()
+    assert caught.value.do is not None
+    assert "free some space" in caught.value.do
+    assert os.listdir(storage.path("")) == []
+
+
+def test_a_file_is_created_with_the_permissions_of_the_umask(storage: Storage) -> None:
+    before = os.umask(0o027)
+    try:
+        write(storage, "x", b"")
+    finally:
+        os.umask(before)
+    assert os.stat(storage.path("x")).st_mode & 0o777 == 0o640
+
+
+def test_a_write_below_a_file_is_a_storage_error(storage: Storage) -> None:
+    write(storage, "x", b"")
+    with pytest.raises(StorageError, match="cannot write"), storage.create("x/y"):
+        pass
+
+
+# ---------------------------------------------------------------------------------------- rename and remove
+
+
+def test_a_rename_replaces_a_file_and_makes_the_folder(storage: Storage) -> None:
+    write(storage, "x", b"1")
+    write(storage, "a/y", b"2")
+    storage.rename("x", "a/y")
+    assert not storage.exists("x")
+    assert storage.read("a/y") == b"1"
+    storage.rename("a", "b/c")
+    assert storage.read("b/c/y") == b"1"
+
+
+def test_a_rename_of_what_is_missing_is_a_storage_error(storage: Storage) -> None:
+    with pytest.raises(StorageError, match="cannot rename gone"):
+        storage.rename("gone", "there")
+
+
+def test_files_folders_and_nothing_at_all_can_be_removed(storage: Storage) -> None:
+    write(storage, "a/b/x", b"")
+    write(storage, "y", b"")
+    for name in ("a", "y", "gone"):
+        storage.remove(name)
+        assert not storage.exists(name)
+
+
+def test_removing_a_link_to_a_folder_keeps_the_folder(storage: Storage) -> None:
+    write(storage, "a/x", b"1")
+    storage.local_path("link").symlink_to("a")
+    storage.remove("link")
+    assert storage.read("a/x") == b"1"
+    assert not storage.exists("link")
+
+
+# ----------------------------------------------------------------------------------------------------- locks
+
+HOLD = """
+import sys
+from loader.storage import LocalStorage
+with LocalStorage(sys.argv[1]).lock("a/lock"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(storage: Storage) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", HOLD, storage.path("")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def test_a_lock_that_another_process_holds_says_which(storage: Storage, holder: subprocess.Popen[str]) -> None:
+    with pytest.raises(StorageError, match=f"process {holder.pid} on "), storage.lock("a/lock"):
+        pass
+
+
+def test_a_lock_ends_with_its_process_however_that_ends(storage: Storage, holder: subprocess.Popen[str]) -> None:
+    holder.kill()
+    holder.wait()
+    with storage.lock("a/lock"):
+        pass
+
+
+def test_a_lock_can_be_waited_for(storage: Storage, holder: subprocess.Popen[str]) -> None:
+    held = threading.Event()
+
+    def wait_for_it() -> None:
+        with storage.lock("a/lock", wait=True):
+            held.set()
+
+    thread = threading.Thread(target=wait_for_it)
+    thread.start()
+    assert not held.wait(0.2)
+    holder.stdin.close()  # it ends, and with it the lock
+    thread.join()
+    assert held.is_set()
+
+
+def test_a_lock_is_free_again_after_an_error(storage: Storage) -> None:
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no"), storage.lock("lock"):
+            raise ValueError("no")
+
+
+# ------------------------------------------------------------------------------------------------ the rest
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 2), (3, 2)])
+def test_a_byte_range_is_half_open_and_not_negative(start: int, stop: int) -> None:
+    assert ByteRange(2, 5).size_bytes == 3
+    with pytest.raises(ValueError, match="expected 0 <= start <= stop"):
+        ByteRange(start, stop)
+
+
+def test_a_relative_root_does_not_move_with_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    storage = open_storage("data")
+    write(storage, "x", b"1")
+    monkeypatch.chdir("/")
+    assert storage.read("x") == b"1"
+    assert storage.url == "data"
+
+
+def test_a_url_that_no_store_serves_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot read memory:// URLs"):
+        open_storage("memory://bucket/x")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_without_permission_is_not_writable(storage: Storage) -> None:
+    write(storage, "a/x", b"")
+    os.chmod(storage.path("a"), 0o500)
+    assert not storage.is_writable("a")
+    with pytest.raises(StorageError, match="Permission denied"), storage.create("a/y"):
+        pass
+
+
+def test_a_folder_of_ones_own_is_writable(storage: Storage) -> None:
+    write(storage, "a/x", b"")
+    assert storage.is_writable("a")

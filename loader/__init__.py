@@ -12,17 +12,33 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 __all__ = [
+    "CaptioningSample",
     "ConfigError",
+    "CrudeSample",
     "EnergonError",
     "FatalSampleError",
     "FormatError",
+    "ImageClassificationSample",
+    "ImageSample",
+    "InterleavedSample",
+    "MultiChoiceVQASample",
+    "OCRSample",
+    "Sample",
+    "SampleDecoder",
     "SampleError",
+    "SimilarityInterleavedSample",
     "SkipSample",
+    "SourceInfo",
     "StateError",
     "StorageError",
+    "TextSample",
     "TrustError",
+    "VQAOCRSample",
+    "VQASample",
+    "VidQASample",
     "WorkerError",
     "__version__",
+    "edataclass",
 ]
 
 if TYPE_CHECKING:
@@ -38,6 +54,24 @@ if TYPE_CHECKING:
         TrustError,
         WorkerError,
     )
+    from .samples import (
+        CaptioningSample,
+        CrudeSample,
+        ImageClassificationSample,
+        ImageSample,
+        InterleavedSample,
+        MultiChoiceVQASample,
+        OCRSample,
+        Sample,
+        SampleDecoder,
+        SimilarityInterleavedSample,
+        SourceInfo,
+        TextSample,
+        VidQASample,
+        VQAOCRSample,
+        VQASample,
+        edataclass,
+    )
 
 _MODULES = {
     "errors": (
@@ -51,6 +85,24 @@ _MODULES = {
         "StorageError",
         "TrustError",
         "WorkerError",
+    ),
+    "samples": (
+        "CaptioningSample",
+        "CrudeSample",
+        "ImageClassificationSample",
+        "ImageSample",
+        "InterleavedSample",
+        "MultiChoiceVQASample",
+        "OCRSample",
+        "Sample",
+        "SampleDecoder",
+        "SimilarityInterleavedSample",
+        "SourceInfo",
+        "TextSample",
+        "VQAOCRSample",
+        "VQASample",
+        "VidQASample",
+        "edataclass",
     ),
 }
 _MODULE_OF_NAME = {name: module for module, names in _MODULES.items() for name in names}

@@ -100,11 +100,20 @@ def parse_split_config(text: str, *, file: str) -> SplitConfig:
     return config
 
 
+class _NoReferencesLoader(yaml.SafeLoader):
+    """PyYAML's own safe parser without ``*references``, by which a small document could fill the memory."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("references cannot be used together with escaped surrogates")
+        return super().compose_node(parent, index)
+
+
 def _parse_yaml(text: str, file: str) -> Any:
     if re.search(r"\\u[dD][89a-fA-F]", text):
         # Names that are no UTF-8 are escaped as lone surrogates, which libyaml, behind parse_yaml, refuses.
         try:
-            return yaml.safe_load(text)
+            return yaml.load(text, Loader=_NoReferencesLoader)  # noqa: S506 - it is a safe loader
         except (yaml.YAMLError, ValueError, RecursionError):
             pass  # parse_yaml says what is wrong
     return parse_yaml(text, file=file)

@@ -152,6 +152,12 @@ def test_a_lone_surrogate_does_not_hide_a_syntax_error():
     assert "no plain YAML" in faults_of('split_parts: {"\\udc80": [')[0]
 
 
+def test_references_cannot_fill_the_memory_behind_a_lone_surrogate():
+    levels = "".join(f"k{n}: &k{n}\n  <<: [{', '.join([f'*k{n - 1}'] * 9)}]\n" for n in range(1, 12))
+    with pytest.raises(ConfigError):
+        parse_split_config(f'k0: &k0 {{x: "\\udc80"}}\n{levels}', file="split.yaml")
+
+
 def test_excluded_shards_and_samples_are_told_apart():
     config = parse_split_config(
         """

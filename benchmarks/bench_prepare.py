@@ -276,8 +276,8 @@ def main() -> int:
     if arguments.quick:
         print("quick: a twentieth of the samples, the figures mean nothing")
     print_table(cells)
-    for name, failure in results.failures.items():
-        print(f"\n{name}: {failure}")
+    for failure in dict.fromkeys(results.failures.values()):
+        print("", *(name for name, other in results.failures.items() if other == failure), failure, sep="\n")
     if arguments.json:
         document = {"machine": facts, "table": cells, "figures": results.figures, "failures": results.failures}
         arguments.json.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")

@@ -1,6 +1,6 @@
 """The energon dataset library: what a training script imports.
 
-Importing this package imports nothing else: a name is looked up in its module when it is first used (PEP 562), so a
+Importing this package imports next to nothing: a name is looked up in its module when it is first used (PEP 562), so a
 program that only needs the exceptions pays neither for torch nor for numpy.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from .version import __version__
 
 __all__ = [
     "CaptioningSample",

@@ -14,6 +14,7 @@ PACKAGES = ("energon_cli", "loader")
 # From the bottom up; a module may import its own layer and those before it. The same list is in
 # docs/explanation/architecture.md.
 LAYERS = (
+    "loader.version",
     "loader.errors",
     "loader.storage",
     "loader.format",

@@ -120,6 +120,7 @@ _TYPES = (
         matched_text_indices_="any",
     ),
     _type("Text", text="text"),
+    _type("VidQA", video="video", context="text", answers_="text_list", answer_weights_="tensor"),
     _type("VQA", image="image", context="text", answers_="text_list", answer_weights_="tensor"),
     _type(
         "VQAOCR",
@@ -131,7 +132,6 @@ _TYPES = (
         words_boxes_="tensor",
         words_text_="text_list",
     ),
-    _type("VidQA", video="video", context="text", answers_="text_list", answer_weights_="tensor"),
 )
 
 SAMPLE_TYPES: Mapping[str, SampleTypeSpec] = MappingProxyType({spec.name: spec for spec in _TYPES})

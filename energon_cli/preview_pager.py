@@ -46,6 +46,7 @@ def page_through(
     count: int,
     render: Callable[[int], list[RenderableType]],
     *,
+    start: int = 0,
     keys: Callable[[], Iterator[str]] = read_key,
 ) -> None:
     """Show item after item until the user quits.
@@ -54,11 +55,13 @@ def page_through(
         console: A terminal.
         count: How many items there are.
         render: Gives what to print for item ``i``.
+        start: The item to begin with.
         keys: Where keys come from.
     """
     from rich.text import Text
 
-    place = 0
+    footer = Text(KEYS_HELP, style="reverse")
+    place = start
     shown = -1
     pressed = keys()
     while True:
@@ -66,7 +69,7 @@ def page_through(
             items = render(place)
             console.clear()
             console.print(*items, sep="\n")
-            console.print(Text(f"{place + 1:,} of {count:,} · {KEYS_HELP}", style="reverse"))
+            console.print(footer)
             # Answers of the terminal that came late are no keys.
             _discard_typed_ahead(first=shown < 0)
             shown = place

@@ -1,0 +1,115 @@
+"""The wizard's questions as plain lines, for scripts that pipe the answers in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TextIO
+
+from loader.errors import ConfigError, EnergonError
+from loader.format.prepare_plan import SplitRequest
+from loader.format.sample_types import SAMPLE_TYPES, SampleTypeSpec, sample_type_of_name
+from loader.format.split_plan import parse_ratio
+
+from .prepare_choices import yes_or_no
+from .prepare_wizard import DEFAULT_RATIO, FieldQuestion, check_field, sample_type_by_number
+
+__all__ = ["PipedQuestions"]
+
+
+class PipedQuestions:
+    """Reads one line an answer; an answer that cannot be understood ends the run, since nobody is there to ask again.
+
+    Args:
+        answers: Where the lines come from.
+        show: Prints a question.
+        warn: Takes remarks on answers that are odd but may be right.
+    """
+
+    def __init__(
+        self,
+        *,
+        show: Callable[[str], None],
+        warn: Callable[[str], None],
+        answers: TextIO | None = None,
+    ) -> None:
+        self._answers = sys.stdin if answers is None else answers
+        self._show = show
+        self._warn = warn
+        self._asked = 0
+
+    def split(self, detected: Mapping[str, tuple[str, ...]] | None) -> SplitRequest:
+        proposal = f"as the names say: {', '.join(detected)}" if detected else "8,1,1"
+        answer = self._ask(f"Ratio of train, val and test, such as 8,1,1 (empty: {proposal})")
+        if not answer:
+            return SplitRequest(parts=detected) if detected else SplitRequest(ratio=DEFAULT_RATIO)
+        return SplitRequest(ratio=self._understand(lambda: parse_ratio(answer)))
+
+    def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:
+        answer = self._ask("Create a dataset.yaml? (yes, no, or a sample type)") or "yes"
+        agreed = yes_or_no(answer)
+        if agreed is False:
+            return None
+        if agreed is None:
+            return self._sample_type(answer, also="yes, no")
+        for number, name in enumerate(sorted(SAMPLE_TYPES)):
+            self._show(f"  {number:>2}  {name}")
+        answer = self._ask(f"Sample type, by name or number (empty: {likeliest_first[0].name})")
+        return self._sample_type(answer) if answer else likeliest_first[0]
+
+    def use_field_map(self, spec: SampleTypeSpec) -> bool:
+        answer = self._ask(f"Take the fields of {spec.name} straight from parts (a field map)? (yes, no)") or "yes"
+        agreed = yes_or_no(answer)
+        if agreed is None:
+            raise self._wrong(answer, "expected yes or no")
+        return agreed
+
+    def field(self, question: FieldQuestion) -> str:
+        field = question.field
+        empty = "" if field.required else " (empty: leave it out)"
+        parts = ", ".join(question.part_names) or "unknown"
+        answer = self._ask(f"Part for {field.name!r}{empty}, of {parts}; json[caption] looks inside")
+        fault = check_field(question, answer)
+        if fault is not None:
+            if fault.startswith("no sample looked at"):
+                self._warn(f"{field.name}: {fault}")  # later shards may have it
+            else:
+                raise self._wrong(answer, fault)
+        return answer
+
+    def accept_field_map(self, spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:  # noqa: ARG002 - see Questions
+        return True
+
+    def _sample_type(self, answer: str, *, also: str = "") -> SampleTypeSpec:
+        if answer.isdecimal() and not also:
+            spec = sample_type_by_number(int(answer))
+            if spec is None:
+                raise self._wrong(answer, f"expected a number from 0 to {len(SAMPLE_TYPES) - 1}")
+            return spec
+        try:
+            return sample_type_of_name(answer)
+        except ConfigError as error:
+            raise self._wrong(answer, (f"expected {also} or a sample type; " if also else "") + error.found) from error
+
+    def _ask(self, question: str) -> str:
+        self._show(question)
+        self._asked += 1
+        line = self._answers.readline()
+        if not line:
+            raise ConfigError(
+                f"the answers ended where number {self._asked} was expected: {question}",
+                at="standard input",
+                do="pipe one line for each question, or decide by flags (--yes, or --non-interactive --split-ratio …)",
+            )
+        answer = line.strip()
+        self._show(f"> {answer}")
+        return answer
+
+    def _understand(self, parse: Callable[[], dict[str, float]]) -> dict[str, float]:
+        try:
+            return parse()
+        except ConfigError as error:
+            raise ConfigError(error.found, at=f"answer {self._asked} on standard input", do=error.do) from error
+
+    def _wrong(self, answer: str, why: str) -> EnergonError:
+        return ConfigError(f"{answer!r} is no answer here: {why}", at=f"answer {self._asked} on standard input")

@@ -1,0 +1,118 @@
+"""What ``energon prepare`` shows: what it found, what it is about to write, what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .console import escape_controls, format_bytes, format_count, plural
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from loader.format.prepare_plan import PrepareReport
+
+    from .prepare_look import Look
+
+__all__ = ["report_document", "show_done", "show_files", "show_found", "show_look", "show_notes", "show_split"]
+
+
+def show_found(console: Console, path: str, sizes: Mapping[str, int], look: Look) -> None:
+    """Show shards and bytes, part names with their coverage, and the first sample."""
+    console.print(f"{escape_controls(path)}: {plural(len(sizes), 'shard')}, {format_bytes(sum(sizes.values()))}")
+    if look.samples:
+        coverage = ", ".join(
+            f"{escape_controls(name)} {100 * look.part_counts[name] / look.samples:.0f} %" for name in look.part_names
+        )
+        console.print(f"parts, in the first {plural(look.samples, 'sample')}: {coverage}", soft_wrap=True)
+
+
+def show_look(console: Console, look: Look, *, images: bool | None = None) -> None:
+    """Show the first sample's parts."""
+    from .preview_render import SampleView, render_sample, terminal_space
+    from .preview_source import describe_parts
+
+    if not look.samples:
+        return
+    view = SampleView(title=f"first sample: {look.key}", fields=describe_parts(look.parts))
+    for line in render_sample(view, terminal_space(console, images=images)):
+        console.print(line, soft_wrap=not console.is_terminal)
+
+
+def show_split(console: Console, parts: Mapping[str, Sequence[str]], sizes: Mapping[str, int]) -> None:
+    """Show which part of a split gets how much."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("split part")
+    for heading in ("shards", "bytes", "share"):
+        table.add_column(heading, justify="right")
+    table.add_column("from … to")
+    total = sum(sizes.values()) or 1
+    for name, shards in parts.items():
+        size = sum(sizes.get(shard, 0) for shard in shards)
+        span = "" if not shards else shards[0] if len(shards) == 1 else f"{shards[0]} … {shards[-1]}"
+        table.add_row(
+            escape_controls(name),
+            format_count(len(shards)),
+            format_bytes(size),
+            f"{100 * size / total:.1f} %",
+            escape_controls(span),
+        )
+    console.print(table)
+
+
+def show_files(console: Console, files: Mapping[str, str]) -> None:
+    """Show the text of the files that will be written."""
+    for name, text in files.items():
+        console.print(f".nv-meta/{name}:", style="bold")
+        for line in text.rstrip("\n").split("\n"):
+            console.print(f"  {escape_controls(line)}", soft_wrap=True)
+
+
+def show_notes(console: Console, notes: Sequence[str], *, label: str, style: str = "") -> None:
+    """Show remarks, a line each."""
+    for note in notes:
+        console.print(f"{label}: {escape_controls(note)}", style=style, soft_wrap=True)
+
+
+def show_done(console: Console, path: str, report: PrepareReport, files: Mapping[str, str]) -> None:
+    """Say what a run did."""
+    reused = f", {plural(report.reused, 'shard')} unchanged" if report.reused else ""
+    console.print(
+        f"prepared {escape_controls(path)}: {plural(report.samples, 'sample')} in {plural(report.shards, 'shard')}"
+        f" ({format_bytes(report.size_bytes)}) in {report.seconds:.1f} s{reused}",
+        soft_wrap=True,
+        style="green",
+    )
+    if report.split:
+        split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in report.split.items())
+        console.print(f"split: {split} samples", soft_wrap=True)
+    if files:
+        console.print(f"wrote .nv-meta/{', '.join(files)}", soft_wrap=True)
+    show_notes(console, report.warnings, label="warning", style="yellow")
+
+
+def report_document(
+    path: str, report: PrepareReport, *, files: Mapping[str, str], notes: Sequence[str]
+) -> dict[str, Any]:
+    """Give what a run did, as ``--json`` prints it."""
+    return {
+        "path": path,
+        "samples": report.samples,
+        "shards": report.shards,
+        "bytes": report.size_bytes,
+        "changed": report.changed,
+        "parts": report.parts,
+        "scanned": report.scanned,
+        "resumed": report.resumed,
+        "reused": report.reused,
+        "split": {name: {"shards": shards, "samples": samples} for name, (shards, samples) in report.split.items()},
+        "files": sorted(files),
+        "duplicate_keys": report.duplicate_keys,
+        "compat": report.compat,
+        "uuid": report.uuid,
+        "seconds": round(report.seconds, 3),
+        "warnings": list(report.warnings),
+        "notes": list(notes),
+    }

@@ -1,0 +1,157 @@
+"""From choices to a plan, and from the plan to a prepared dataset and a report of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from loader.format.prepare import run_prepare
+from loader.format.prepare_plan import PreparePlan
+from loader.format.prepare_split import PlannedSplit, plan_split
+from loader.format.sample_types import propose_field_map
+
+from .console import error_console, escape_controls, format_bytes, output_console, plural, print_json
+from .prepare_choices import Choices
+from .prepare_decide import Folder, decide, look_into_folder, remarks
+from .prepare_flags import PrepareFlags, check_consent, check_flags
+from .prepare_report import report_document, show_done, show_files, show_notes, show_split
+from .prepare_template import SAMPLE_LOADER, files_to_write
+from .progress import ProgressBar
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["prepare_dataset", "prepare_jsonl"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Prospect:
+    """All that is known before anything is written."""
+
+    flags: PrepareFlags
+    folder: Folder
+    choices: Choices
+    files: Mapping[str, str]  # of .nv-meta, name → text
+    notes: Sequence[str]
+
+
+def prepare_dataset(flags: PrepareFlags) -> None:
+    """Find out what there is, decide what to do, show it, do it, and tell."""
+    check_flags(flags)
+    console = error_console() if flags.as_json else output_console()
+    folder = look_into_folder(flags)
+    check_consent(flags, has_split=folder.has_split, has_dataset_yaml=folder.has_dataset_yaml)
+    choices = decide(flags, folder, console)
+    prospect = _Prospect(
+        flags=flags,
+        folder=folder,
+        choices=choices,
+        files=_files(flags, folder, choices),
+        notes=remarks(flags, folder, choices),
+    )
+    if flags.dry_run:
+        _tell_prospect(prospect, console)
+        return
+    if flags.asks_by_menus:
+        _confirm(prospect, console)
+    with ProgressBar("Scanning headers", unit="shards", enabled=flags.progress) as bar:
+        report = run_prepare(_plan(prospect), on_progress=lambda now: bar.update(now.shards_done, now.shards_total))
+    if flags.as_json:
+        print_json(report_document(flags.path, report, files=prospect.files, notes=prospect.notes))
+        return
+    show_done(console, flags.path, report, prospect.files)
+    show_notes(console, prospect.notes, label="note")
+
+
+def _files(flags: PrepareFlags, folder: Folder, choices: Choices) -> dict[str, str]:
+    """Give the files to write beside the index; a ``sample_loader.py`` that is there already is the user's."""
+    chosen = choices.dataset_yaml
+    if chosen is None:
+        return {}
+    look = folder.look
+    proposals = propose_field_map(chosen.spec, look.part_names, look.json_example)
+    files = files_to_write(chosen, name=flags.dataset_yaml_name, proposals=proposals, part_names=look.part_names)
+    if folder.storage.exists(f".nv-meta/{SAMPLE_LOADER}"):
+        files.pop(SAMPLE_LOADER, None)
+    return files
+
+
+def _plan(prospect: _Prospect) -> PreparePlan:
+    flags = prospect.flags
+    workers = flags.num_workers if flags.num_workers is not None else len(os.sched_getaffinity(0))
+    return PreparePlan(
+        path=flags.path,
+        workers=max(1, workers),
+        exclude=flags.exclude,
+        split=prospect.choices.split,
+        files=prospect.files,
+        compat=flags.compat,
+        force=flags.force_overwrite,
+        fix_duplicates=flags.fix_duplicates,
+    )
+
+
+def _confirm(prospect: _Prospect, console: Console) -> None:
+    from .prepare_menus import confirm
+
+    show_files(console, prospect.files)
+    if not confirm(f"Prepare {plural(len(prospect.folder.sizes), 'shard')} so?"):
+        console.print("nothing was written")
+        raise click.exceptions.Exit(1)
+
+
+def _tell_prospect(prospect: _Prospect, console: Console) -> None:
+    """Show what a run would do (``--dry-run``)."""
+    path, folder = prospect.flags.path, prospect.folder
+    planned: PlannedSplit | None = None
+    if prospect.choices.split is not None:
+        planned = plan_split(folder.storage, prospect.choices.split, list(folder.sizes))
+    warnings = list(planned.warnings) if planned is not None else []
+    size_bytes = sum(folder.sizes.values())
+    if prospect.flags.as_json:
+        document: dict[str, Any] = {
+            "path": path,
+            "dry_run": True,
+            "shards": len(folder.sizes),
+            "bytes": size_bytes,
+            "split": None if planned is None else {name: list(shards) for name, shards in planned.parts.items()},
+            "files": dict(prospect.files),
+            "warnings": warnings,
+            "notes": list(prospect.notes),
+        }
+        print_json(document)
+        return
+    shards = plural(len(folder.sizes), "shard")
+    console.print(f"would prepare {escape_controls(path)}: {shards}, {format_bytes(size_bytes)}", soft_wrap=True)
+    if planned is not None:
+        show_split(console, planned.parts, folder.sizes)
+    show_files(console, prospect.files)
+    show_notes(console, warnings, label="warning", style="yellow")
+    show_notes(console, prospect.notes, label="note")
+
+
+def prepare_jsonl(flags: PrepareFlags) -> None:
+    """Index the lines of a JSONL file."""
+    from loader.format.jsonl import build_jsonl_index, write_jsonl_index
+    from loader.storage import open_storage
+
+    check_flags(flags)
+    folder, name = os.path.split(flags.path)
+    storage = open_storage(folder or ".")
+    size_bytes = storage.stat(name).size_bytes
+    with ProgressBar("Reading lines", unit="bytes", enabled=flags.progress) as bar:
+        index = build_jsonl_index(storage, name, progress=lambda done: bar.update(done, size_bytes))
+    if not flags.dry_run:
+        write_jsonl_index(storage, name, index)
+    document = {"path": flags.path, "samples": len(index), "bytes": size_bytes, "dry_run": flags.dry_run}
+    if flags.as_json:
+        print_json(document)
+        return
+    verb = "would index" if flags.dry_run else "indexed"
+    output_console().print(
+        f"{verb} {flags.path}: {plural(len(index), 'sample')}, {format_bytes(size_bytes)}", soft_wrap=True
+    )

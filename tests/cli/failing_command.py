@@ -1,0 +1,27 @@
+"""A command that fails in the way it is told to, for tests of what the program makes of it."""
+
+from __future__ import annotations
+
+import click
+
+from energon_cli.command import energon_command
+from loader.errors import FormatError
+
+
+@energon_command("fail", examples=[("Fail", "energon fail bug")], short_help="Fail in a given way.")
+@click.argument("how")
+def fail(how):
+    """Fail in the way that HOW says."""
+    if how == "bug":
+        raise RuntimeError("the flux\x1b[31m is off")
+    if how == "format":
+        raise FormatError("cut \x1b[2J short", shard="/data/s.tar", offset=512, do="copy it anew")
+    if how == "interrupt":
+        raise KeyboardInterrupt
+    if how == "pipe":
+        raise BrokenPipeError
+    if how == "exit":
+        raise click.exceptions.Exit(1)
+    if how == "usage":
+        raise click.BadParameter("no", param_hint="--how")
+    click.echo("fine")

@@ -1,0 +1,103 @@
+"""What reaches the terminal: nothing raw from data, plain where it is piped."""
+
+from __future__ import annotations
+
+import io
+import json
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from energon_cli.console import error_console, escape_controls, format_bytes, output_console, plural, print_json
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@given(st.text(alphabet=st.characters(codec=None)))
+def test_no_control_character_survives(text):
+    escaped = escape_controls(text)
+    assert not [c for c in escaped if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")]
+    escaped.encode("utf-8")
+
+
+@given(st.text(alphabet=st.characters(categories=("L", "N", "P", "S", "Zs"))))
+def test_ordinary_text_stays_as_it_is(text):
+    assert escape_controls(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("a\nb", "a\\nb"),
+        ("\x1b]0;owned\x07", "\\x1b]0;owned\\x07"),
+        ("\x9b31m", "\\x9b31m"),
+        ("abc\u202excod.exe", "abc\\u202excod.exe"),
+        (b"caf\xe9".decode("utf-8", "surrogateescape"), "caf\\xe9"),
+    ],
+)
+def test_escapes_are_readable(text, escaped):
+    assert escape_controls(text) == escaped
+
+
+def test_kept_characters_are_kept():
+    assert escape_controls("a\nb\x1b", keep="\n") == "a\nb\\x1b"
+
+
+@pytest.mark.parametrize("make", [output_console, error_console])
+def test_a_terminal_gets_colours_and_a_pipe_does_not(monkeypatch, make):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    name = "stdout" if make is output_console else "stderr"
+    seen = {}
+    for kind, stream in (("terminal", Terminal()), ("pipe", io.StringIO())):
+        monkeypatch.setattr(f"sys.{name}", stream)
+        make().print("text", style="red")
+        seen[kind] = stream.getvalue()
+    assert "\x1b[31m" in seen["terminal"]
+    assert seen["pipe"] == "text\n"
+
+
+def test_no_color_is_respected_on_a_terminal(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    stream = Terminal()
+    monkeypatch.setattr("sys.stdout", stream)
+    output_console().print("text", style="red")
+    assert stream.getvalue() == "text\n"
+
+
+def test_square_brackets_in_data_are_no_markup(monkeypatch):
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stdout", stream)
+    output_console().print("json[caption] [red]:smile:")
+    assert stream.getvalue() == "json[caption] [red]:smile:\n"
+
+
+def test_json_prints_names_that_are_not_utf8(capsys):
+    print_json({"key": "caf\udce9"})
+    assert json.loads(capsys.readouterr().out) == {"key": "caf\udce9"}
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1.0 kB"),
+        (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"),
+        (5e12, "5.0 TB"),
+        (7e15, "7.0 PB"),
+    ],
+)
+def test_sizes_keep_a_digit_before_the_point(size, text):
+    assert format_bytes(size) == text
+
+
+def test_plurals():
+    assert [plural(n, "shard") for n in (0, 1, 2000)] == ["0 shards", "1 shard", "2,000 shards"]

@@ -1,0 +1,152 @@
+"""The program around the commands: help, version, errors and exit codes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import loader
+from energon_cli.command import LateCommand
+from energon_cli.main import cli, main
+from tests.source_tree import ROOT
+
+ENERGON = [sys.executable, "-m", "energon_cli"]
+HEAVY = ("torch", "webdataset", "numpy", "PIL", "rich", "questionary", "yaml", "msgspec", "fsspec")
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    monkeypatch.setitem(
+        cli.late,
+        "fail",
+        LateCommand(module="tests.cli.failing_command", attribute="fail", short_help="Fail in a given way."),
+    )
+
+
+def energon(*arguments, **kwargs):
+    return subprocess.run([*ENERGON, *arguments], capture_output=True, text=True, cwd=ROOT, check=False, **kwargs)
+
+
+def test_the_version_is_the_packages(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"energon {loader.__version__}\n"
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_lists_every_command_with_a_sentence(capsys, flag):
+    assert main([flag]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for name, place in cli.late.items():
+        assert any(line.split(maxsplit=1) == [name, place.short_help] for line in lines)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
+def test_help_and_version_import_nothing_that_takes_time(arguments):
+    code = (
+        "import sys; from energon_cli.main import main; main(sys.argv[2:]);"
+        "print('loaded:', *[name for name in sys.argv[1].split() if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, " ".join(HEAVY), *arguments], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stderr == "loaded:\n"
+
+
+def test_the_short_help_in_the_list_is_that_of_the_command():
+    import click
+
+    context = click.Context(cli)
+    for name, place in cli.late.items():
+        command = cli.get_command(context, name)
+        assert command.name == name
+        assert command.get_short_help_str(limit=200) == place.short_help
+
+
+def test_no_arguments_show_the_help_and_count_as_wrong_usage(capsys):
+    assert main([]) == 2
+    assert "Commands:" in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["prepar"], "Did you mean 'prepare'?"),
+        (["xyzzy"], "Commands: prepare, info, lint, preview."),
+        (["--versoin"], "Did you mean '--version'?"),
+        (["info"], "Missing argument 'PATH'"),
+        (["info", "x", "--jsno"], "Did you mean '--json'?"),
+        (["lint", "x", "--level", "all"], "'headers', 'bytes', 'decode'"),
+    ],
+)
+def test_wrong_usage_is_told_and_exits_2(capsys, arguments, told):
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert told in err
+    assert out == ""
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "told"),
+    [
+        ("fine", 0, ""),
+        ("exit", 1, ""),
+        ("usage", 2, "Error: Invalid value for --how: no"),
+        ("interrupt", 130, "interrupted\n"),
+        ("pipe", 141, ""),
+        ("format", 1, "error: cut \\x1b[2J short\n  at   /data/s.tar, byte 512\n  do   copy it anew\n"),
+        ("bug", 1, "error: RuntimeError: the flux\\x1b[31m is off\n  this is a bug"),
+    ],
+)
+@pytest.mark.usefixtures("failing")
+def test_every_kind_of_failure_has_its_exit_code_and_no_traceback(capfd, how, code, told):
+    assert main(["fail", how]) == code
+    err = capfd.readouterr().err
+    assert told in err
+    assert "Traceback" not in err
+    assert "\x1b" not in err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--debug", "fail", "bug"], ["fail", "bug", "--debug"], ["fail", "--debug", "bug"]]
+)
+@pytest.mark.usefixtures("failing")
+def test_debug_shows_the_traceback_wherever_it_stands(capsys, arguments):
+    assert main(arguments) == 1
+    err = capsys.readouterr().err
+    assert "Traceback" in err
+    assert "failing_command.py" in err
+    assert "run again with --debug" not in err
+
+
+@pytest.mark.usefixtures("failing")
+def test_debug_leaves_wrong_usage_alone(capsys):
+    assert main(["--debug", "fail", "usage"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    try:
+        done = subprocess.run(
+            [*ENERGON, "--help"], stdout=write_end, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False
+        )
+    finally:
+        os.close(write_end)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_a_terminal_that_knows_only_ascii_gets_escapes():
+    done = energon("preview", "--help", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert done.returncode == 0
+    assert done.stdout.isascii()
+
+
+def test_shells_can_complete_commands():
+    done = energon(
+        env={**os.environ, "_ENERGON_COMPLETE": "bash_complete", "COMP_WORDS": "energon pre", "COMP_CWORD": "1"}
+    )
+    assert done.stdout.split() == ["plain,prepare", "plain,preview"]

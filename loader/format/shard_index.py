@@ -46,6 +46,10 @@ class ShardIndex:
     def __len__(self) -> int:
         return len(self.part_ends)
 
+    def first_part_offsets(self) -> npt.NDArray[np.int64]:
+        """Give the content offset of each sample's first part, shape (n,)."""
+        return self.part_offset[np.concatenate(([0], self.part_ends[:-1])).astype(np.int64)[: len(self)]]
+
     def keys(self) -> list[str]:
         """Give the keys as text."""
         data = self.key_bytes.tobytes()

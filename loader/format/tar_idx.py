@@ -9,12 +9,18 @@ from ..storage import Storage
 from .nv_meta import TAR_IDX_SUFFIX
 from .tar_header import BLOCK
 
-__all__ = ["read_tar_idx", "tar_idx_bytes"]
+__all__ = ["has_tar_idx", "read_tar_idx", "tar_idx_bytes"]
 
 
 def tar_idx_bytes(sample_offsets: npt.NDArray[np.int64]) -> bytes:
     """Give the file's contents: n + 1 little-endian 64-bit offsets, the last one behind the last sample."""
     return sample_offsets.astype("<u8").tobytes()
+
+
+def has_tar_idx(storage: Storage, shard: str, samples: int) -> bool:
+    """Tell whether a shard has a ``.tar.idx`` of the right length."""
+    name = shard + TAR_IDX_SUFFIX
+    return storage.exists(name) and storage.stat(name).size_bytes == 8 * (samples + 1)
 
 
 def read_tar_idx(storage: Storage, shard: str, *, samples: int, shard_size: int) -> npt.NDArray[np.int64] | None:
@@ -23,12 +29,8 @@ def read_tar_idx(storage: Storage, shard: str, *, samples: int, shard_size: int)
     Returns:
         Shape (samples + 1,), in bytes.
     """
-    name = shard + TAR_IDX_SUFFIX
-    if not storage.exists(name):
+    if not has_tar_idx(storage, shard, samples):
         return None
-    data = storage.read(name)
-    if len(data) != 8 * (samples + 1):
-        return None
-    offsets = np.frombuffer(data, dtype="<u8").astype(np.int64)
+    offsets = np.frombuffer(storage.read(shard + TAR_IDX_SUFFIX), dtype="<u8").astype(np.int64)
     fits = offsets[-1] <= shard_size and (np.diff(offsets) >= BLOCK).all() and (offsets % BLOCK == 0).all()
     return offsets if fits else None

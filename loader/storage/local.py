@@ -44,6 +44,7 @@ class _LocalFile:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._fd = -1  # so that a file that cannot be opened can still be closed
         try:
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
@@ -163,7 +164,15 @@ class LocalStorage:
             os.makedirs(os.path.dirname(self.path(new)), exist_ok=True)
             os.replace(self.path(old), self.path(new))
         except OSError as error:
+            if error.errno == errno.EXDEV:  # a folder that is a link to another disk
+                with self.create(new) as target, open(self.path(old), "rb") as source:
+                    shutil.copyfileobj(source, target)
+                self.remove(old)
+                return
             _fail(f"rename {old} to this", self.path(new), error)
+
+    def is_writable(self, folder: str) -> bool:
+        return os.access(self.path(folder), os.W_OK)
 
     def remove(self, name: str) -> None:
         path = self.path(name)
@@ -178,7 +187,7 @@ class LocalStorage:
             _fail("remove this", path, error)
 
     @contextmanager
-    def lock(self, name: str) -> Iterator[None]:
+    def lock(self, name: str, *, wait: bool = False) -> Iterator[None]:
         path = self.path(name)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -188,7 +197,7 @@ class LocalStorage:
         try:
             try:
                 # Record locks, since forked workers do not inherit them and NFS honours them.
-                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 if error.errno not in (errno.EACCES, errno.EAGAIN):
                     _fail("lock this file", path, error)

@@ -88,14 +88,17 @@ class Storage(Protocol):
             durable: Wait until the disk has it, so that it also survives a power cut.
         """
 
+    def is_writable(self, folder: str) -> bool:
+        """Tell whether files can be created in a folder."""
+
     def rename(self, old: str, new: str) -> None:
         """Move a file or folder to another name in one step, replacing a file that is there."""
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with all it holds; a missing one is fine."""
 
-    def lock(self, name: str) -> AbstractContextManager[None]:
-        """Hold an exclusive lock, or raise a ``StorageError`` that says who holds it.
+    def lock(self, name: str, *, wait: bool = False) -> AbstractContextManager[None]:
+        """Hold an exclusive lock; where another process has it, wait or raise a ``StorageError`` that says who.
 
         The lock ends with the process that holds it, however that ends.
         """

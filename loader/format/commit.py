@@ -1,0 +1,58 @@
+"""Put the files of a finished prepare in place, so that a kill at any moment leaves the old dataset or the new one.
+
+All files are written beside their places first. Then the list of renames is written: from there on a later prepare
+carries them out to the end. ``.info.json`` is renamed last; a reader that finds it beside an index of other shards
+takes the index that fits it (:mod:`.dataset_folder`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from ..errors import FormatError
+from ..storage import Storage
+from .nv_meta import WORK_FOLDER
+
+__all__ = ["STAGING", "commit", "finish_interrupted_commit"]
+
+STAGING = f"{WORK_FOLDER}/staged"
+"""Where files wait for the commit."""
+
+_INTENT = f"{WORK_FOLDER}/commit.json"
+
+
+def commit(storage: Storage, *, renames: Sequence[tuple[str, str]], removals: Sequence[str] = ()) -> None:
+    """Carry out removals and then renames as one step, as far as kills are concerned.
+
+    Args:
+        storage: The dataset.
+        renames: Pairs (name now, name then), in order; the last one makes the commit visible.
+        removals: Files that the new state has no use for.
+    """
+    intent = {"renames": list(renames), "removals": list(removals)}
+    with storage.create(_INTENT) as file:
+        file.write(json.dumps(intent).encode("ascii"))
+    finish_interrupted_commit(storage)
+
+
+def finish_interrupted_commit(storage: Storage) -> bool:
+    """Finish the commit that an earlier process began; False where there is none."""
+    if not storage.exists(_INTENT):
+        return False
+    try:
+        intent = json.loads(storage.read(_INTENT))
+        renames, removals = intent["renames"], intent["removals"]
+    except (ValueError, KeyError) as error:
+        raise FormatError(
+            f"the list of a commit's renames is damaged: {error}",
+            shard=storage.path(_INTENT),
+            do=f"remove {storage.path(WORK_FOLDER)} and run energon prepare again",
+        ) from error
+    for name in removals:
+        storage.remove(name)
+    for staged, final in renames:
+        if storage.exists(staged):  # else it was renamed before the interruption
+            storage.rename(staged, final)
+    storage.remove(WORK_FOLDER)
+    return True

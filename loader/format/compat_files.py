@@ -1,0 +1,116 @@
+"""``index.sqlite`` and the ``.tar.idx`` files: the index as other readers of the format know it.
+
+They cannot express every dataset: a key that two shards share, parts of a sample that are not neighbours, names that
+are not UTF-8. By default they are then left out with a warning; where the user asked for them, that is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..errors import FormatError
+from ..storage import FileInfo, Storage
+from .commit import STAGING
+from .index_writer import DuplicateKeys
+from .nv_meta import INDEX_SQLITE, TAR_IDX_SUFFIX
+from .shard_index import ShardIndex
+from .sqlite_index import NotPatchable, SqliteIndexWriter, cannot_express
+from .tar_idx import tar_idx_bytes
+
+__all__ = ["CompatFiles", "stale_compat_files"]
+
+_STAGED_SQLITE = f"{STAGING}/index.sqlite"
+
+
+class CompatFiles:
+    """Collects the compat files of a prepare, shard by shard.
+
+    Args:
+        storage: The dataset.
+        required: Fail where the dataset cannot be expressed, instead of leaving the files out.
+        shards: All shards in order.
+        unchanged: Shards (by their number) whose rows in the ``index.sqlite`` that is there are still right; None
+            where there is no such file to start from, or too little of it is right.
+        gone: How many shards it holds behind those in ``shards``.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        required: bool,
+        shards: Sequence[FileInfo],
+        unchanged: frozenset[int] | None,
+        gone: int,
+    ) -> None:
+        self._storage = storage
+        self._required = required
+        self._shards = shards
+        self._unchanged = unchanged or frozenset()
+        self.reason: str | None = None  # why there will be no files
+        self._renames: list[tuple[str, str]] = []
+        self._sqlite = self._open(unchanged, gone)
+
+    def _open(self, unchanged: frozenset[int] | None, gone: int) -> SqliteIndexWriter:
+        path = self._storage.local_path(_STAGED_SQLITE)
+        if unchanged is not None:
+            replaced = [*set(range(len(self._shards))) - unchanged, *range(len(self._shards), len(self._shards) + gone)]
+            try:
+                return SqliteIndexWriter(path, earlier=self._storage.local_path(INDEX_SQLITE), replaced=replaced)
+            except NotPatchable:
+                self._unchanged = frozenset()
+                self._storage.remove(_STAGED_SQLITE)
+        return SqliteIndexWriter(path)
+
+    def needs(self, number: int) -> bool:
+        """Tell whether :meth:`add` must be called for a shard."""
+        return self.reason is None and number not in self._unchanged
+
+    def add(self, number: int, index: ShardIndex) -> None:
+        """Take one shard; in any order."""
+        shard = self._shards[number]
+        reason = cannot_express(index)
+        if reason:
+            self.give_up(f"{shard.name}: {reason}")
+            return
+        if not self._sqlite.add(number, index):
+            return  # a key that another shard has: counted, and reported, when the key table is made
+        staged = f"{STAGING}/tar_idx/{number}"
+        with self._storage.create(staged, durable=False) as file:
+            file.write(tar_idx_bytes(index.sample_offsets))
+        self._renames.append((staged, shard.name + TAR_IDX_SUFFIX))
+
+    def give_up(self, reason: str) -> None:
+        """Leave the files out, or fail where they are required."""
+        if self._required:
+            raise FormatError(
+                f"index.sqlite and .tar.idx cannot express this dataset: {reason}",
+                shard=self._storage.path(""),
+                do="leave --compat out: this loader needs neither",
+            )
+        self.reason = self.reason or reason
+        self._sqlite.close()
+        self._renames.clear()
+
+    def finish(self, duplicates: DuplicateKeys) -> list[tuple[str, str]]:
+        """Close the files; give the renames that put them in place."""
+        if self.reason is None and duplicates.samples:
+            count = f"{duplicates.samples} samples" if duplicates.samples > 1 else "1 sample"
+            self.give_up(
+                f"{count} repeat the key of a sample in another shard, first {duplicates.first_key!r}"
+                " (energon prepare --fix-duplicates renames them)"
+            )
+        if self.reason is not None:
+            return []
+        self._sqlite.finish()
+        return [*self._renames, (_STAGED_SQLITE, INDEX_SQLITE)]
+
+    def close(self) -> None:
+        """Let go of the files when the prepare fails."""
+        self._sqlite.close()
+
+
+def stale_compat_files(storage: Storage, changed: Sequence[str]) -> list[str]:
+    """List the compat files that no longer tell the truth once some shards have changed."""
+    names = [shard + TAR_IDX_SUFFIX for shard in changed]
+    return [name for name in (INDEX_SQLITE, *names) if storage.exists(name)]

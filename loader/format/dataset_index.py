@@ -1,0 +1,208 @@
+"""The index of a whole dataset, memory-mapped: from a sample's number to its key and the bytes of its parts."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FormatError
+from ..storage import Storage
+from .index_layout import COLUMNS, Layout, PartStats, ShardEntry, decode_layout
+from .key_hash import hash_key, hash_keys
+from .member_name import decode_name, encode_name
+from .npy_column import map_column
+from .nv_meta import INDEX_FOLDER
+from .shard_index import ShardIndex
+from .tar_header import BLOCK
+
+__all__ = ["DatasetIndex", "PartLocation"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartLocation:
+    """Where the bytes of a part lie in its shard: ``[offset, offset + size_bytes)``."""
+
+    name: str
+    offset: int
+    size_bytes: int
+
+
+class DatasetIndex:
+    """Samples are numbered from 0 over all shards, in the order of ``.info.json``.
+
+    Opening maps the columns and reads only ``layout.json``, so it costs the same for any number of samples.
+
+    Args:
+        storage: The dataset.
+        uuid: Which of its indexes.
+
+    Raises:
+        FormatError: A column is missing, cut, or does not fit the layout.
+    """
+
+    def __init__(self, storage: Storage, uuid: str) -> None:
+        self.uuid = uuid
+        self._folder = f"{INDEX_FOLDER}/{uuid}"
+        layout_file = f"{self._folder}/layout.json"
+        self.layout: Layout = decode_layout(storage.read(layout_file), file=storage.path(layout_file))
+        columns: dict[str, npt.NDArray[Any]] = {
+            name: map_column(storage, f"{self._folder}/{name}.npy", dtype) for name, dtype in COLUMNS.items()
+        }
+        self.part_ends: npt.NDArray[np.uint64] = columns["part_ends"]
+        self.key_ends: npt.NDArray[np.uint64] = columns["key_ends"]
+        self.key_bytes: npt.NDArray[np.uint8] = columns["key_bytes"]
+        self.part_name: npt.NDArray[np.uint32] = columns["part_name"]
+        self.part_offset: npt.NDArray[np.uint32] = columns["part_offset"]
+        self.part_size: npt.NDArray[np.uint64] = columns["part_size"]
+        self.key_hash: npt.NDArray[np.uint64] = columns["key_hash"]
+        self.key_sample: npt.NDArray[np.uint64] = columns["key_sample"]
+        self._check_rows(storage)
+
+    def _check_rows(self, storage: Storage) -> None:
+        samples, parts = self.layout.samples, self.layout.parts
+        expected = dict.fromkeys(("part_ends", "key_ends", "key_hash", "key_sample"), samples)
+        expected |= dict.fromkeys(("part_name", "part_offset", "part_size"), parts)
+        expected["key_bytes"] = int(self.key_ends[-1]) if len(self.key_ends) else 0
+        for name, rows in expected.items():
+            if len(getattr(self, name)) != rows:
+                raise FormatError(
+                    f"expected {rows} rows, found {len(getattr(self, name))}",
+                    shard=storage.path(f"{self._folder}/{name}.npy"),
+                    do="run energon prepare again on this dataset",
+                )
+
+    def __len__(self) -> int:
+        return self.layout.samples
+
+    @property
+    def shards(self) -> tuple[ShardEntry, ...]:
+        return self.layout.shards
+
+    @cached_property
+    def part_names(self) -> tuple[str, ...]:
+        return self.layout.part_names
+
+    @cached_property
+    def _shard_starts(self) -> list[int]:
+        return [shard.first_sample for shard in self.layout.shards]
+
+    def key(self, sample: int) -> str:
+        """Give a sample's bare key."""
+        return decode_name(self._key(sample))
+
+    def _key(self, sample: int) -> bytes:
+        start = int(self.key_ends[sample - 1]) if sample else 0
+        return self.key_bytes[start : int(self.key_ends[sample])].tobytes()
+
+    def full_key(self, sample: int) -> str:
+        """Give ``<shard>/<key>``, unique in the dataset unless the shard repeats a key."""
+        return f"{self.shard_of(sample).name}/{self.key(sample)}"
+
+    def shard_of(self, sample: int) -> ShardEntry:
+        """Give the shard that holds a sample."""
+        if not 0 <= sample < len(self):
+            raise IndexError(f"expected a sample in [0, {len(self)}), found {sample}")
+        # Shards without samples start where the next one does: the last of those that start here holds it.
+        return self.layout.shards[bisect_right(self._shard_starts, sample) - 1]
+
+    def parts(self, sample: int) -> list[PartLocation]:
+        """Give where a sample's parts lie, in their order in the shard."""
+        start = int(self.part_ends[sample - 1]) if sample else 0
+        rows = slice(start, int(self.part_ends[sample]))
+        return [
+            PartLocation(self.part_names[name], block * BLOCK, size)
+            for name, block, size in zip(
+                self.part_name[rows].tolist(),
+                self.part_offset[rows].tolist(),
+                self.part_size[rows].tolist(),
+                strict=True,
+            )
+        ]
+
+    def find(self, key: str) -> list[int]:
+        """Find the samples of a bare key or of ``<shard>/<key>``, ascending; empty where there is none."""
+        found = self._find(encode_name(key))
+        position = key.find(".tar/")
+        while position >= 0:
+            # A key may hold ".tar/" itself, so every place is tried.
+            shard, bare = key[: position + 4], key[position + 5 :]
+            found += [sample for sample in self._find(encode_name(bare)) if self.shard_of(sample).name == shard]
+            position = key.find(".tar/", position + 1)
+        return sorted(set(found))
+
+    def _find(self, key: bytes) -> list[int]:
+        wanted = np.uint64(hash_key(key))
+        row = int(np.searchsorted(self.key_hash, wanted))
+        found = []
+        while row < len(self) and self.key_hash[row] == wanted:
+            sample = int(self.key_sample[row])
+            if self._key(sample) == key:
+                found.append(sample)
+            row += 1
+        return found
+
+    def part_stats(self) -> tuple[PartStats, ...]:
+        """Give the part names with their counts and sizes."""
+        return self.layout.part_stats
+
+    def samples_of(self, shard: ShardEntry) -> range:
+        """Give the numbers of a shard's samples."""
+        return range(shard.first_sample, shard.first_sample + shard.samples)
+
+    def shard_index(self, shard: ShardEntry) -> ShardIndex:
+        """Cut one shard's columns out, as a scan of the shard would give them.
+
+        Returns:
+            Without sample offsets where the shard is not plain: this index does not hold them.
+        """
+        samples = slice(shard.first_sample, shard.first_sample + shard.samples)
+        part_ends, first_part = _from_zero(self.part_ends, samples)
+        key_ends, first_byte = _from_zero(self.key_ends, samples)
+        rows = slice(first_part, first_part + (int(part_ends[-1]) if len(part_ends) else 0))
+        key_bytes = np.array(self.key_bytes[first_byte : first_byte + (int(key_ends[-1]) if len(key_ends) else 0)])
+        key_hash = _hash_ragged(key_bytes, key_ends)
+        key_order = np.argsort(key_hash, kind="stable")
+        used = np.unique(self.part_name[rows])
+        index = ShardIndex(
+            part_names=tuple(self.part_names[name] for name in used.tolist()),
+            part_name=np.searchsorted(used, self.part_name[rows]).astype(np.uint32),
+            part_offset=self.part_offset[rows].astype(np.int64) * BLOCK,
+            part_size=self.part_size[rows].astype(np.int64),
+            part_ends=part_ends,
+            key_bytes=key_bytes,
+            key_ends=key_ends,
+            key_hash=key_hash[key_order],
+            key_order=key_order,
+            sample_offsets=np.empty(0, np.int64),
+            scattered=shard.scattered,
+            warnings=shard.warnings,
+        )
+        if not shard.plain:
+            return index
+        return replace(index, sample_offsets=np.append(index.first_part_offsets() - BLOCK, shard.end_offset))
+
+
+def _from_zero(ends: npt.NDArray[np.uint64], rows: slice) -> tuple[npt.NDArray[np.int64], int]:
+    """Give some rows of an end column, counted from where the first of them starts, and that start."""
+    start = int(ends[rows.start - 1]) if rows.start else 0
+    return ends[rows].astype(np.int64) - start, start
+
+
+def _hash_ragged(key_bytes: npt.NDArray[np.uint8], key_ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """Hash keys that lie behind each other, some thousands at a time since they are padded to the longest."""
+    lengths = np.diff(key_ends, prepend=0)
+    hashes = np.empty(len(key_ends), np.uint64)
+    for start in range(0, len(key_ends), 16384):
+        stop = min(start + 16384, len(key_ends))
+        some = lengths[start:stop]
+        width = max(8, (int(some.max()) + 7) & -8)
+        padded = np.zeros((stop - start, width), np.uint8)
+        first = int(key_ends[start] - lengths[start])
+        padded[np.arange(width) < some[:, None]] = key_bytes[first : int(key_ends[stop - 1])]
+        hashes[start:stop] = hash_keys(padded, some)
+    return hashes

@@ -1,0 +1,59 @@
+"""Which of the index folders of a dataset is the one to read."""
+
+from __future__ import annotations
+
+from ..errors import FormatError
+from ..storage import Storage
+from .dataset_index import DatasetIndex
+from .nv_meta import INDEX_FOLDER, INDEX_UUID
+
+__all__ = ["index_folders", "index_in_force", "read_uuid"]
+
+
+def read_uuid(storage: Storage) -> str | None:
+    """Read ``index.uuid``."""
+    if not storage.exists(INDEX_UUID):
+        return None
+    uuid = storage.read(INDEX_UUID).decode("ascii", "replace").strip()
+    return uuid if uuid and "/" not in uuid and not uuid.startswith(".") else None
+
+
+def index_folders(storage: Storage) -> list[str]:
+    """List the uuids of all index folders, newest first."""
+    if not storage.exists(INDEX_FOLDER):
+        return []
+    layouts = [file for file in storage.list(INDEX_FOLDER) if file.name.endswith("/layout.json")]
+    layouts.sort(key=lambda file: -file.mtime_ns)
+    return [file.name.split("/")[-2] for file in layouts]
+
+
+def index_in_force(storage: Storage, shard_counts: dict[str, int]) -> DatasetIndex | None:
+    """Open the index that ``index.uuid`` names, or else one that fits ``.info.json``.
+
+    The two disagree only when a prepare was killed while it renamed its files: then the earlier index, which is kept,
+    is the one that fits.
+
+    Args:
+        storage: The dataset.
+        shard_counts: What ``.info.json`` says.
+
+    Returns:
+        None where no index is about these shards: another tool prepared the dataset.
+    """
+    named = read_uuid(storage)
+    folders = index_folders(storage)
+    for uuid in sorted(folders, key=lambda uuid: uuid != named):
+        try:
+            index = DatasetIndex(storage, uuid)
+        except FormatError:
+            if uuid == named:
+                raise
+            continue
+        if fits(index, shard_counts):
+            return index
+    return None
+
+
+def fits(index: DatasetIndex, shard_counts: dict[str, int]) -> bool:
+    """Tell whether an index is about the shards of an ``.info.json``, in its order."""
+    return [(shard.name, shard.samples) for shard in index.shards] == list(shard_counts.items())

@@ -1,0 +1,131 @@
+"""What ``index/<uuid>/layout.json`` says: the shards as they were when indexed, and the part names."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+
+from ..errors import FormatError
+
+__all__ = [
+    "COLUMNS",
+    "LAYOUT_VERSION",
+    "Layout",
+    "PartStats",
+    "ShardEntry",
+    "decode_layout",
+    "encode_layout",
+    "layout_warnings",
+]
+
+LAYOUT_VERSION = 1
+
+_WARNINGS_SHOWN = 10
+_MANY_PARTS = 50  # more parts a sample than this are probably not meant
+
+COLUMNS = {
+    # Per sample: where its parts' rows end, where its key ends.
+    "part_ends": "<u8",
+    "key_ends": "<u8",
+    "key_bytes": "<u1",
+    # Per part, those of one sample behind each other.
+    "part_name": "<u4",  # number in Layout.part_names
+    "part_offset": "<u4",  # of the contents, in blocks of 512 bytes
+    "part_size": "<u8",  # bytes
+    # The table that finds keys: ascending hashes, and the sample of each.
+    "key_hash": "<u8",
+    "key_sample": "<u8",
+}
+"""Columns of the index and their types."""
+
+
+class ShardEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A shard as it was when indexed."""
+
+    name: str
+    size_bytes: int
+    mtime_ns: int
+    samples: int
+    first_sample: int
+    end_offset: int  # of the archive: where its empty blocks start
+    plain: bool  # each sample starts with the header of its first part: no PAX or GNU headers, no scattered parts
+    scattered: int = 0  # samples whose parts are not neighbours
+    warnings: tuple[str, ...] = ()
+
+
+class PartStats(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a part name occurs in the dataset, and how large its parts are."""
+
+    name: str
+    parts: int
+    total_bytes: int
+    median_bytes: int  # over evenly spaced parts where there are very many
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts about an index that are no columns."""
+
+    version: int
+    samples: int
+    parts: int
+    shards: tuple[ShardEntry, ...]
+    part_stats: tuple[PartStats, ...]
+    duplicate_keys: int  # samples whose key an earlier sample has
+    prepared_by: str
+    prepared_at: str
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        return tuple(stats.name for stats in self.part_stats)
+
+
+def encode_layout(layout: Layout) -> bytes:
+    """Write a layout as JSON."""
+    # The standard library's encoder escapes names that are no UTF-8; msgspec's refuses them.
+    return json.dumps(msgspec.to_builtins(layout), indent=1).encode("ascii")
+
+
+def decode_layout(data: bytes, *, file: str) -> Layout:
+    """Read a layout.
+
+    Raises:
+        FormatError: It is no layout, or one of another version.
+    """
+    try:
+        values = json.loads(data)
+        version = values.get("version") if isinstance(values, dict) else None
+        if version == LAYOUT_VERSION:
+            return msgspec.convert(values, Layout)
+        found = f"expected an index layout of version {LAYOUT_VERSION}, found {version!r}"
+    except (ValueError, msgspec.ValidationError) as error:
+        found = f"not an index layout: {error}"
+    raise FormatError(found, shard=file, do="run energon prepare again on this dataset")
+
+
+def layout_warnings(layout: Layout) -> list[str]:
+    """Say what is odd about a dataset but harmless, or probably not meant."""
+    warnings = []
+    empty = [shard.name for shard in layout.shards if not shard.samples]
+    if empty:
+        warnings.append(f"{len(empty)} shards hold no samples, first {empty[0]}")
+    noted = [(shard.name, warning) for shard in layout.shards for warning in shard.warnings]
+    warnings += [f"{name}: {warning}" for name, warning in noted[:_WARNINGS_SHOWN]]
+    if len(noted) > _WARNINGS_SHOWN:
+        warnings.append(f"and {len(noted) - _WARNINGS_SHOWN} more such warnings (energon lint lists all)")
+    scattered = sum(shard.scattered for shard in layout.shards)
+    if scattered:
+        warnings.append(
+            f"the parts of {scattered} samples are not neighbours in their shard: reading them takes longer"
+        )
+    if layout.duplicate_keys:
+        warnings.append(
+            f"{layout.duplicate_keys} samples repeat the key of a sample in another shard: "
+            "look-up by bare key finds several (energon prepare --fix-duplicates renames them)"
+        )
+    if layout.parts > _MANY_PARTS * layout.samples:
+        warnings.append(
+            f"there are {layout.parts // layout.samples} parts a sample: do the file names have a dot too many? "
+            "The key ends at the first dot"
+        )
+    return warnings

@@ -1,0 +1,189 @@
+"""Write the index of a whole dataset, shard by shard, in little memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FormatError
+from ..storage import FileInfo, Storage
+from .index_layout import COLUMNS, LAYOUT_VERSION, Layout, PartStats, ShardEntry, encode_layout
+from .key_table import KeyRuns, equal_neighbours, merge_runs
+from .member_name import decode_name
+from .npy_column import ColumnWriter, create_column, map_column
+from .shard_index import ShardIndex
+from .tar_header import BLOCK
+
+__all__ = ["DuplicateKeys", "IndexWriter"]
+
+_GROWING = ("part_ends", "key_ends", "key_bytes", "part_name", "part_offset", "part_size")
+_MEDIAN_PARTS = 1 << 18
+_ROWS_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuplicateKeys:
+    """Samples that share their key with a sample before them."""
+
+    groups: tuple[npt.NDArray[np.uint64], ...] = ()  # each: the samples of one key, ascending
+    first_key: str = ""
+
+    @property
+    def samples(self) -> int:
+        return sum(len(group) - 1 for group in self.groups)
+
+
+class IndexWriter:
+    """Collects shards in order and leaves a folder that :class:`.dataset_index.DatasetIndex` opens.
+
+    Use as a context manager around :meth:`add`; then call :meth:`finish`.
+    """
+
+    def __init__(self, storage: Storage, folder: str) -> None:
+        self._storage = storage
+        self._folder = folder
+        self._stack = ExitStack()
+        self._columns: dict[str, ColumnWriter] = {}
+        self._part_ids: dict[str, int] = {}
+        self._shards: list[ShardEntry] = []
+        self._run_ends: list[int] = []
+        self._samples = 0
+        self._parts = 0
+        self._key_bytes = 0
+
+    def __enter__(self) -> Self:
+        for name in _GROWING:
+            self._columns[name] = self._open(name, COLUMNS[name])
+        for name in ("run_hash", "run_sample"):
+            self._columns[name] = self._open(name, "<u8")
+        return self
+
+    def _open(self, name: str, dtype: str) -> ColumnWriter:
+        return self._stack.enter_context(create_column(self._storage, f"{self._folder}/{name}.npy", dtype))
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def add(self, shard: FileInfo, index: ShardIndex) -> None:
+        """Append one shard."""
+        ids = np.array(
+            [self._part_ids.setdefault(name, len(self._part_ids)) for name in index.part_names], dtype=np.uint32
+        )
+        blocks = index.part_offset // BLOCK
+        if len(blocks) and int(blocks.max()) >= 1 << 32:
+            raise FormatError("the shard is larger than 2 TiB", shard=shard.name, do="split it into smaller ones")
+        columns = self._columns
+        columns["part_ends"].append(index.part_ends + self._parts)
+        columns["key_ends"].append(index.key_ends + self._key_bytes)
+        columns["key_bytes"].append(index.key_bytes)
+        columns["part_name"].append(ids[index.part_name] if len(ids) else index.part_name)
+        columns["part_offset"].append(blocks)
+        columns["part_size"].append(index.part_size)
+        columns["run_hash"].append(index.key_hash)
+        columns["run_sample"].append(index.key_order + self._samples)
+        self._shards.append(
+            ShardEntry(
+                name=shard.name,
+                size_bytes=shard.size_bytes,
+                mtime_ns=shard.mtime_ns,
+                samples=len(index),
+                first_sample=self._samples,
+                end_offset=int(index.sample_offsets[-1]),
+                plain=bool((index.sample_offsets[:-1] == index.first_part_offsets() - BLOCK).all()),
+                scattered=index.scattered,
+                warnings=index.warnings,
+            )
+        )
+        self._samples += len(index)
+        self._parts += len(index.part_name)
+        self._key_bytes += len(index.key_bytes)
+        self._run_ends.append(self._samples)
+
+    def finish(self, *, prepared_by: str) -> tuple[Layout, DuplicateKeys]:
+        """Write the key table and the layout, after the context has closed the other columns."""
+        duplicates = self._write_key_table()
+        layout = Layout(
+            version=LAYOUT_VERSION,
+            samples=self._samples,
+            parts=self._parts,
+            shards=tuple(self._shards),
+            part_stats=tuple(self._part_stats()),
+            duplicate_keys=duplicates.samples,
+            prepared_by=prepared_by,
+            prepared_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        )
+        with self._storage.create(f"{self._folder}/layout.json") as file:
+            file.write(encode_layout(layout))
+        return layout, duplicates
+
+    def _map(self, name: str, dtype: str) -> npt.NDArray[Any]:
+        return map_column(self._storage, f"{self._folder}/{name}.npy", dtype)
+
+    def _write_key_table(self) -> DuplicateKeys:
+        runs = KeyRuns(self._map("run_hash", "<u8"), self._map("run_sample", "<u8"), self._run_ends)
+        suspects: list[npt.NDArray[np.uint64]] = []
+        with (
+            self._create("key_hash") as hash_column,
+            self._create("key_sample") as sample_column,
+        ):
+            for hashes, samples in merge_runs(runs):
+                hash_column.append(hashes)
+                sample_column.append(samples)
+                suspects += [samples[start:stop] for start, stop in equal_neighbours(hashes)]
+        for name in ("run_hash", "run_sample"):
+            self._storage.remove(f"{self._folder}/{name}.npy")
+        return self._duplicates(suspects)
+
+    def _create(self, name: str) -> Any:
+        return create_column(self._storage, f"{self._folder}/{name}.npy", COLUMNS[name])
+
+    def _duplicates(self, suspects: list[npt.NDArray[np.uint64]]) -> DuplicateKeys:
+        """Keep those of the samples with equal hashes whose keys are equal."""
+        if not suspects:
+            return DuplicateKeys()
+        ends, data = self._map("key_ends", "<u8"), self._map("key_bytes", "<u1")
+
+        def key_of(sample: int) -> bytes:
+            return data[int(ends[sample - 1]) if sample else 0 : int(ends[sample])].tobytes()
+
+        groups = []
+        for samples in suspects:
+            by_key: dict[bytes, list[int]] = {}
+            for sample in samples.tolist():
+                by_key.setdefault(key_of(sample), []).append(sample)
+            groups += [np.array(group, dtype=np.uint64) for group in by_key.values() if len(group) > 1]
+        groups.sort(key=lambda group: int(group[1]))
+        return DuplicateKeys(groups=tuple(groups), first_key=decode_name(key_of(int(groups[0][0]))) if groups else "")
+
+    def _part_stats(self) -> Iterator[PartStats]:
+        names, sizes = self._map("part_name", "<u4"), self._map("part_size", "<u8")
+        count = np.zeros(len(self._part_ids), np.int64)
+        total = np.zeros(len(self._part_ids), np.int64)
+        for start in range(0, self._parts, _ROWS_AT_ONCE):
+            chunk = slice(start, start + _ROWS_AT_ONCE)
+            count += np.bincount(names[chunk], minlength=len(count))
+            # Weights are floats, exact up to 2^53: bytes of a million parts stay below for parts up to 8 GiB.
+            total += np.bincount(names[chunk], weights=sizes[chunk], minlength=len(total)).astype(np.int64)
+        if self._parts <= _MEDIAN_PARTS:
+            rows = np.arange(self._parts)
+        else:
+            # Multiples of the golden ratio spread evenly and fall in step with no number of parts a sample.
+            rows = (np.modf(np.arange(_MEDIAN_PARTS) * 0.6180339887498949)[0] * self._parts).astype(np.int64)
+        some_names, some_sizes = names[rows], sizes[rows]
+        order = np.lexsort((some_sizes, some_names))
+        ends = np.cumsum(np.bincount(some_names, minlength=len(count)))
+        sorted_sizes = some_sizes[order]
+        starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
+        for name, number in self._part_ids.items():
+            start, end = int(starts[number]), int(ends[number])
+            median = int(sorted_sizes[(start + end - 1) // 2]) if end > start else 0
+            yield PartStats(name=name, parts=int(count[number]), total_bytes=int(total[number]), median_bytes=median)

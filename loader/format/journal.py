@@ -1,0 +1,42 @@
+"""What an interrupted prepare has done already: one file per scanned shard, named by the shard as it was then."""
+
+from __future__ import annotations
+
+import hashlib
+
+from ..errors import FormatError, StorageError
+from ..storage import FileInfo, Storage
+from .nv_meta import WORK_FOLDER
+from .shard_index import ShardIndex, load_shard_index, save_shard_index
+
+__all__ = ["Journal"]
+
+
+class Journal:
+    """Scans of shards on disk, kept until the prepare they belong to is committed."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def _name(self, shard: FileInfo) -> str:
+        version = f"{shard.name}\0{shard.size_bytes}\0{shard.mtime_ns}".encode("utf-8", "surrogateescape")
+        return f"{WORK_FOLDER}/shards/{hashlib.sha256(version).hexdigest()[:32]}.scan"
+
+    def save(self, shard: FileInfo, index: ShardIndex) -> None:
+        """Keep a scan; after a power cut it may be damaged, and then it is not :meth:`load`-ed."""
+        with self._storage.create(self._name(shard), durable=False) as file:
+            save_shard_index(index, file)
+
+    def has(self, shard: FileInfo) -> bool:
+        return self._storage.exists(self._name(shard))
+
+    def load(self, shard: FileInfo) -> ShardIndex | None:
+        """Give a scan; None where there is none of the shard as it is now, or the file is damaged."""
+        name = self._name(shard)
+        try:
+            with self._storage.local_path(name).open("rb") as file:
+                return load_shard_index(file, name=name)
+        except (FileNotFoundError, FormatError):
+            return None
+        except OSError as error:
+            raise StorageError(f"cannot read this file: {error.strerror}", path=self._storage.path(name)) from error

@@ -1,0 +1,143 @@
+"""Build our index for a dataset that another tool prepared, once, however many processes ask for it."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import FormatError
+from ..storage import FileInfo, LocalStorage, Storage
+from ..version import __version__
+from .dataset_index import DatasetIndex
+from .index_in_force import index_in_force, read_uuid
+from .index_writer import IndexWriter
+from .key_hash import hash_keys
+from .nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, LOCK
+from .shard_index import ShardIndex, index_shard
+
+__all__ = ["build_missing_index"]
+
+_log = logging.getLogger(__name__)
+
+
+def build_missing_index(storage: Storage, shard_counts: dict[str, int]) -> DatasetIndex:
+    """Build the index into ``.nv-meta/index``, or into a cache folder of this machine where that is read-only.
+
+    One process builds; others that ask meanwhile wait for it.
+
+    Args:
+        storage: The dataset.
+        shard_counts: Its shards in order, with their numbers of samples.
+
+    Raises:
+        FormatError: A shard is damaged, or no longer holds as many samples as ``.info.json`` says.
+    """
+    target = storage if storage.is_writable(INDEX_FOLDER.rpartition("/")[0]) else _cache(storage)
+    with target.lock(LOCK, wait=True):
+        found = index_in_force(target, shard_counts)
+        if found is not None:
+            return found
+        identity = read_uuid(storage) or str(uuid.uuid4())
+        _log.warning(
+            "%s was prepared by another tool: building its index in %s, once",
+            storage.path(""),
+            target.path(INDEX_FOLDER),
+        )
+        folder = f"{INDEX_FOLDER}/.{identity}.partial"
+        target.remove(folder)
+        writer = IndexWriter(target, folder)
+        with writer:
+            for shard, index in _shard_indexes(storage, shard_counts):
+                if len(index) != shard_counts[shard.name]:
+                    raise FormatError(
+                        f"expected {shard_counts[shard.name]} samples, as .info.json says, found {len(index)}",
+                        shard=storage.path(shard.name),
+                        do="the shard has changed: run energon prepare again on this dataset",
+                    )
+                writer.add(shard, index)
+        writer.finish(prepared_by=f"energon-toolkit {__version__}, from the files of another tool")
+        final = f"{INDEX_FOLDER}/{identity}"
+        target.remove(final)
+        target.rename(folder, final)
+        if read_uuid(target) is None:
+            with target.create(INDEX_UUID) as file:
+                file.write(identity.encode())
+        return DatasetIndex(target, identity)
+
+
+def _cache(storage: Storage) -> Storage:
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    name = hashlib.sha256(f"{storage.path('')}\0{read_uuid(storage)}".encode()).hexdigest()[:32]
+    return LocalStorage(Path(base) / "energon" / name)
+
+
+def _shard_indexes(storage: Storage, shard_counts: dict[str, int]) -> Iterator[tuple[FileInfo, ShardIndex]]:
+    rows = _SqliteRows(storage) if storage.exists(INDEX_SQLITE) else None
+    for tar_file_id, name in enumerate(shard_counts):
+        shard = storage.stat(name)
+        index = rows.shard_index(tar_file_id, shard) if rows else None
+        yield shard, index if index is not None else index_shard(storage, name)
+
+
+class _SqliteRows:
+    """The rows of another tool's ``index.sqlite``: one read of a file instead of one a header."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._path = storage.local_path(INDEX_SQLITE)
+        self._written_ns = storage.stat(INDEX_SQLITE).mtime_ns
+
+    def shard_index(self, tar_file_id: int, shard: FileInfo) -> ShardIndex | None:
+        """Give a shard's index; None where the shard is newer, or its parts are not listed (older datasets)."""
+        if shard.mtime_ns > self._written_ns:
+            return None
+        try:
+            with closing(sqlite3.connect(f"file:{self._path}?mode=ro&immutable=1", uri=True)) as database:
+                samples = database.execute(
+                    "SELECT sample_key, byte_offset, byte_size FROM samples "
+                    "WHERE tar_file_id = ? ORDER BY sample_index",
+                    (tar_file_id,),
+                ).fetchall()
+                parts = database.execute(
+                    "SELECT sample_index, part_name, content_byte_offset, content_byte_size FROM sample_parts "
+                    "WHERE tar_file_id = ? ORDER BY sample_index, content_byte_offset",
+                    (tar_file_id,),
+                ).fetchall()
+        except sqlite3.Error:
+            return None
+        if not samples or not parts or samples[-1][1] + samples[-1][2] > shard.size_bytes:
+            return None
+        return _index_of_rows(samples, parts)
+
+
+def _index_of_rows(samples: list[tuple[str, int, int]], parts: list[tuple[int, str, int, int]]) -> ShardIndex:
+    keys = [key.encode() for key, _, _ in samples]
+    lengths = np.array([len(key) for key in keys])
+    width = max(8, (int(lengths.max()) + 7) & -8)
+    padded = np.array(keys, dtype=f"S{width}").view(np.uint8).reshape(len(keys), width)
+    hashes = hash_keys(padded, lengths)
+    order = np.argsort(hashes, kind="stable")
+    names = sorted({part[1] for part in parts})
+    number_of = {name: number for number, name in enumerate(names)}
+    return ShardIndex(
+        part_names=tuple(names),
+        part_name=np.array([number_of[part[1]] for part in parts], dtype=np.uint32),
+        part_offset=np.array([part[2] for part in parts], dtype=np.int64),
+        part_size=np.array([part[3] for part in parts], dtype=np.int64),
+        part_ends=np.cumsum(np.bincount([part[0] for part in parts], minlength=len(samples))),
+        key_bytes=np.frombuffer(b"".join(keys), dtype=np.uint8),
+        key_ends=np.cumsum(lengths),
+        key_hash=hashes[order],
+        key_order=order,
+        sample_offsets=np.fromiter(
+            chain((sample[1] for sample in samples), (samples[-1][1] + samples[-1][2],)), np.int64, len(samples) + 1
+        ),
+    )

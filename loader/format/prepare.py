@@ -1,0 +1,269 @@
+"""Turn a folder of shards into a dataset: search, split, scan, index, commit."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from contextlib import closing
+
+from ..errors import FormatError
+from ..storage import FileInfo, Storage, open_storage
+from ..version import __version__
+from .commit import STAGING, commit, finish_interrupted_commit
+from .compat_files import CompatFiles, stale_compat_files
+from .index_in_force import index_folders
+from .index_layout import Layout, ShardEntry, layout_warnings
+from .index_writer import DuplicateKeys, IndexWriter
+from .journal import Journal
+from .nv_meta import FOLDER, INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, LOCK, SPLIT_YAML
+from .prepare_plan import PreparePlan, PrepareProgress, PrepareReport, ProgressCallback
+from .prepare_split import PlannedSplit, plan_split
+from .previous_index import PreviousIndex
+from .shard_index import ShardIndex, index_shard
+from .shard_info import encode_shard_info
+from .shard_scans import ShardScans
+from .shard_search import ShardSearch, find_shards
+from .tar_idx import has_tar_idx
+
+__all__ = ["run_prepare"]
+
+
+def run_prepare(plan: PreparePlan, *, on_progress: ProgressCallback | None = None) -> PrepareReport:
+    """Prepare a dataset.
+
+    Everything appears in ``.nv-meta`` at once, or nothing does. A run that was interrupted, even killed, goes on where
+    it was; shards that have not changed since the last prepare are not scanned again.
+
+    Args:
+        plan: What to do.
+        on_progress: Called after each shard.
+
+    Raises:
+        FormatError: Shards are truncated or damaged; all of them are named.
+        ConfigError: The split or an argument cannot be right.
+        StorageError: No shards, no permission, a full disk, or another prepare at work.
+    """
+    storage = open_storage(plan.path)
+    search = find_shards(storage, exclude=plan.exclude)
+    split = plan_split(storage, plan.split, [shard.name for shard in search.shards])
+    with storage.lock(LOCK):
+        finish_interrupted_commit(storage)
+        storage.remove(STAGING)
+        try:
+            return _Prepare(storage, plan, search, split, on_progress).run()
+        finally:
+            storage.remove(STAGING)  # the journal stays
+
+
+class _Prepare:
+    """One run: what is known, what is to be scanned, what will be written."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        plan: PreparePlan,
+        search: ShardSearch,
+        split: PlannedSplit,
+        on_progress: ProgressCallback | None,
+    ) -> None:
+        self._started = time.perf_counter()
+        self._storage = storage
+        self._plan = plan
+        self._search = search
+        self._shards = search.shards
+        self._split = split
+        self._on_progress = on_progress
+        self._journal = Journal(storage)
+        self._previous = PreviousIndex(storage)
+        self._files = {f"{FOLDER}/{name}": text.encode() for name, text in plan.files.items()}
+        if split.text is not None:
+            self._files[f"{FOLDER}/{SPLIT_YAML}"] = split.text.encode()
+        self._kept: dict[int, ShardEntry] = {} if plan.force else self._unchanged_shards()
+        self._done = 0
+        self._samples_done = 0
+
+    def run(self) -> PrepareReport:
+        if self._previous.index and self._is_up_to_date():
+            return self._report(self._previous.index.layout, self._previous.index.uuid, changed=False)
+        to_scan = [
+            shard
+            for number, shard in enumerate(self._shards)
+            if number not in self._kept and (self._plan.force or not self._journal.has(shard))
+        ]
+        scanned = len(to_scan)
+        resumed = len(self._shards) - len(self._kept) - scanned
+        self._advance(0, shards=len(self._shards) - scanned)
+        scans = ShardScans(self._storage, to_scan, self._plan.workers, self._advance)
+        with closing(scans):
+            compat = self._open_compat()
+            writer = IndexWriter(self._storage, f"{STAGING}/index")
+            try:
+                with writer:
+                    self._write(scans, writer, compat)
+                layout, duplicates = writer.finish(prepared_by=f"energon-toolkit {__version__}")
+                if not layout.samples:
+                    raise FormatError(
+                        "the shards hold no samples; expected members named key.part",
+                        shard=self._storage.path(""),
+                        do="look at a shard with: tar tf SHARD | head",
+                    )
+                renames = compat.finish(duplicates) if compat else []
+            finally:
+                if compat:
+                    compat.close()
+        if duplicates.samples and self._plan.fix_duplicates:
+            return self._fix(duplicates, layout)
+        identity = str(uuid.uuid4())
+        self._commit(identity, layout, renames)
+        warning = compat.reason if compat else None
+        return self._report(layout, identity, changed=True, scanned=scanned, resumed=resumed, compat_warning=warning)
+
+    # ------------------------------------------------------------------------------------------- what is known
+
+    def _unchanged_shards(self) -> dict[int, ShardEntry]:
+        """Find the shards that need no scan, by number."""
+        kept = {}
+        for number, shard in enumerate(self._shards):
+            entry = self._previous.entry(shard)
+            if entry and (self._plan.compat is False or entry.scattered or self._previous.has_offsets(entry)):
+                kept[number] = entry
+        return kept
+
+    def _is_up_to_date(self) -> bool:
+        index = self._previous.index
+        if index is None or len(self._kept) < len(self._shards) or len(index.shards) != len(self._shards):
+            return False
+        if any(entry.name != shard.name for entry, shard in zip(index.shards, self._shards, strict=True)):
+            return False
+        if self._plan.fix_duplicates and index.layout.duplicate_keys:
+            return False
+        if any(
+            not self._storage.exists(name) or self._storage.read(name) != data for name, data in self._files.items()
+        ):
+            return False
+        if self._plan.compat is False:
+            return True
+        inexpressible = index.layout.duplicate_keys > 0 or any(shard.scattered for shard in index.shards)
+        if inexpressible:
+            return self._plan.compat is None
+        return self._storage.exists(INDEX_SQLITE) and len(self._compat_kept()) == len(self._shards)
+
+    def _compat_kept(self) -> frozenset[int]:
+        """Find the kept shards whose compat files are there, under the same number."""
+        return frozenset(
+            number
+            for number, entry in self._kept.items()
+            if self._previous.number(entry.name) == number and has_tar_idx(self._storage, entry.name, entry.samples)
+        )
+
+    # --------------------------------------------------------------------------------------------- what is done
+
+    def _open_compat(self) -> CompatFiles | None:
+        if self._plan.compat is False:
+            return None
+        unchanged = self._compat_kept() if self._storage.exists(INDEX_SQLITE) else frozenset()
+        earlier = len(self._previous.index.shards) if self._previous.index else 0
+        compat = CompatFiles(
+            self._storage,
+            required=self._plan.compat is True,
+            shards=self._shards,
+            # Replacing most rows of a large file costs more than writing it anew.
+            unchanged=unchanged if 2 * len(unchanged) > len(self._shards) else None,
+            gone=max(0, earlier - len(self._shards)),
+        )
+        folders = {shard.name.rpartition("/")[0] for shard in self._shards}
+        for folder in sorted(folder for folder in folders if not self._storage.is_writable(folder)):
+            compat.give_up(f"no permission to write .tar.idx files in {self._storage.path(folder)}")
+        return compat
+
+    def _write(self, scans: ShardScans, writer: IndexWriter, compat: CompatFiles | None) -> None:
+        for number, shard in enumerate(self._shards):
+            scans.wait_for(shard)
+            scans.raise_errors()
+            index = self._load(number, shard)
+            writer.add(shard, index)
+            if compat and compat.needs(number):
+                compat.add(number, index)
+
+    def _load(self, number: int, shard: FileInfo) -> ShardIndex:
+        if number in self._kept:
+            return self._previous.load(self._kept[number])
+        index = self._journal.load(shard)
+        if index is None:  # a journal damaged by a power cut
+            index = index_shard(self._storage, shard.name)
+        return index
+
+    def _commit(self, identity: str, layout: Layout, compat_renames: list[tuple[str, str]]) -> None:
+        renames = [(f"{STAGING}/index", f"{INDEX_FOLDER}/{identity}"), *compat_renames]
+        files = {
+            **self._files,
+            INDEX_UUID: identity.encode(),
+            INFO_JSON: encode_shard_info({shard.name: shard.samples for shard in layout.shards}),
+        }
+        for number, (name, data) in enumerate(files.items()):
+            staged = f"{STAGING}/files/{number}"
+            with self._storage.create(staged) as file:
+                file.write(data)
+            renames.append((staged, name))
+        earlier = self._previous.index.uuid if self._previous.index else None
+        removals = [f"{INDEX_FOLDER}/{folder}" for folder in index_folders(self._storage) if folder != earlier]
+        if not compat_renames:
+            changed = [shard.name for number, shard in enumerate(self._shards) if number not in self._kept]
+            same_numbers = all(self._previous.number(entry.name) == number for number, entry in self._kept.items())
+            removals += stale_compat_files(self._storage, changed) if changed or not same_numbers else []
+        commit(self._storage, renames=renames, removals=removals)
+
+    def _fix(self, duplicates: DuplicateKeys, layout: Layout) -> PrepareReport:
+        raise FormatError("not yet")
+
+    # ------------------------------------------------------------------------------------------- what is reported
+
+    def _advance(self, samples: int, shards: int = 1) -> None:
+        self._done += shards
+        self._samples_done += samples
+        if self._on_progress:
+            self._on_progress(
+                PrepareProgress(
+                    phase="scan", shards_done=self._done, shards_total=len(self._shards), samples=self._samples_done
+                )
+            )
+
+    def _report(
+        self,
+        layout: Layout,
+        identity: str,
+        *,
+        changed: bool,
+        scanned: int = 0,
+        resumed: int = 0,
+        compat_warning: str | None = None,
+    ) -> PrepareReport:
+        counts = {shard.name: shard.samples for shard in layout.shards}
+        warnings = list(self._split.warnings)
+        if self._search.compressed:
+            warnings.append(
+                f"{len(self._search.compressed)} compressed shards are left out, first {self._search.compressed[0]}: "
+                "unpack them, since samples cannot be read from the middle of a compressed file"
+            )
+        warnings += layout_warnings(layout)
+        if compat_warning:
+            warnings.append(f"no index.sqlite and .tar.idx files, which other tools need: {compat_warning}")
+        return PrepareReport(
+            changed=changed,
+            uuid=identity,
+            samples=layout.samples,
+            parts=layout.parts,
+            shards=len(layout.shards),
+            size_bytes=sum(shard.size_bytes for shard in layout.shards),
+            scanned=scanned,
+            resumed=resumed,
+            reused=len(self._kept),
+            duplicate_keys=layout.duplicate_keys,
+            compat=self._storage.exists(INDEX_SQLITE),
+            split={
+                part: (len(shards), sum(counts.get(shard, 0) for shard in shards))
+                for part, shards in self._split.parts.items()
+            },
+            warnings=tuple(warnings),
+            seconds=time.perf_counter() - self._started,
+        )

@@ -1,0 +1,183 @@
+"""``index.sqlite``: the index in the form that other readers of the format expect (``docs/format.md``).
+
+The tables are clustered by shard and sample instead of by row number, so that they need no indexes beside them but the
+one over keys; rows then arrive in order, and writing costs half. What a query answers is the same.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from itertools import repeat
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import StorageError
+from .shard_index import ShardIndex
+
+__all__ = ["NotPatchable", "SqliteIndexWriter", "cannot_express"]
+
+_TABLES = """
+CREATE TABLE samples (
+    tar_file_id INTEGER NOT NULL,
+    sample_key TEXT NOT NULL,
+    sample_index INTEGER NOT NULL,
+    byte_offset INTEGER,
+    byte_size INTEGER,
+    PRIMARY KEY (tar_file_id, sample_index)
+) WITHOUT ROWID;
+CREATE TABLE sample_parts (
+    tar_file_id INTEGER NOT NULL,
+    sample_index INTEGER NOT NULL,
+    part_name TEXT,
+    content_byte_offset INTEGER NOT NULL,
+    content_byte_size INTEGER,
+    PRIMARY KEY (tar_file_id, sample_index, content_byte_offset)
+) WITHOUT ROWID;
+"""
+_UNIQUE_KEYS = "CREATE UNIQUE INDEX idx_samples_by_key ON samples (sample_key)"
+_ROWS_AT_ONCE = 20_000
+
+
+def cannot_express(index: ShardIndex) -> str | None:
+    """Say why SQLite and ``.tar.idx`` files cannot hold a shard, or None where they can."""
+    if index.scattered:
+        return f"the parts of {index.scattered} samples are not neighbours in the shard"
+    try:
+        index.key_bytes.tobytes().decode("utf-8")
+        for name in index.part_names:
+            name.encode("utf-8")
+    except UnicodeError:
+        return "it has member names that are not UTF-8"
+    return None
+
+
+class SqliteIndexWriter:
+    """Writes an ``index.sqlite`` anew, or a changed copy of an earlier one.
+
+    Args:
+        path: A file of this machine; it is thrown away if anything fails.
+        earlier: The file to copy; None writes a new one.
+        replaced: Shards (``tar_file_id``) of the earlier file whose rows go, because they changed or are gone.
+
+    Raises:
+        NotPatchable: Another tool wrote the earlier file, or it is damaged: write a new one.
+    """
+
+    def __init__(self, path: Path, *, earlier: Path | None = None, replaced: Collection[int] = ()) -> None:
+        self._path = path
+        self._is_new = earlier is None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if earlier is not None:
+            try:
+                shutil.copyfile(earlier, path)
+            except OSError as error:
+                raise StorageError(f"cannot copy {earlier} here: {error.strerror}", path=str(path)) from error
+        with _sqlite_errors(path):
+            self._database = _connect(path)
+            if earlier is not None:
+                self._check_patchable()
+            else:
+                self._database.executescript(_TABLES)
+            self._database.execute("BEGIN")
+            for tar_file_id in sorted(replaced):
+                for table in ("samples", "sample_parts"):
+                    self._database.execute(f"DELETE FROM {table} WHERE tar_file_id = ?", (tar_file_id,))  # noqa: S608
+
+    def _check_patchable(self) -> None:
+        try:
+            found = {row[0] for row in self._database.execute("SELECT sql FROM sqlite_master")}
+            ours = {statement.strip() for statement in (*_TABLES.split(";"), _UNIQUE_KEYS) if statement.strip()}
+        except sqlite3.DatabaseError as error:
+            raise NotPatchable(str(error)) from error
+        if not ours <= found:
+            raise NotPatchable("its tables are another tool's")
+
+    def add(self, tar_file_id: int, index: ShardIndex) -> bool:
+        """Append the rows of one shard; False where one of its keys is there already."""
+        with _sqlite_errors(self._path):
+            try:
+                _insert(self._database, tar_file_id, index)
+            except sqlite3.IntegrityError:
+                return False
+        return True
+
+    def finish(self) -> None:
+        """Add the index over keys, and close the file."""
+        with _sqlite_errors(self._path):
+            self._database.execute("COMMIT")
+            if self._is_new:
+                self._database.execute(_UNIQUE_KEYS)
+            self._database.close()
+
+    def close(self) -> None:
+        """Close the file, whatever is in it."""
+        self._database.close()
+
+
+class NotPatchable(Exception):  # noqa: N818 - no error: the caller writes a new file
+    """An earlier ``index.sqlite`` cannot be changed row by row."""
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, isolation_level=None)
+    # The file is nobody's until it is renamed into place, so nothing needs undoing.
+    for setting in ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE", "cache_size = -32768"):
+        database.execute(f"PRAGMA {setting}")
+    return database
+
+
+def _insert(database: sqlite3.Connection, tar_file_id: int, index: ShardIndex) -> None:
+    keys = index.keys()
+    part_names = list(index.part_names)
+    sizes = np.diff(index.sample_offsets)
+    counts = np.diff(index.part_ends, prepend=0)
+    for rows in _chunks(len(index)):
+        database.executemany(
+            "INSERT INTO samples VALUES (?, ?, ?, ?, ?)",
+            zip(
+                repeat(tar_file_id),
+                keys[rows],
+                range(rows.start, rows.stop),
+                index.sample_offsets[rows].tolist(),
+                sizes[rows].tolist(),
+                strict=False,
+            ),
+        )
+        parts = slice(int(index.part_ends[rows.start - 1]) if rows.start else 0, int(index.part_ends[rows.stop - 1]))
+        database.executemany(
+            "INSERT INTO sample_parts VALUES (?, ?, ?, ?, ?)",
+            zip(
+                repeat(tar_file_id),
+                np.repeat(np.arange(rows.start, rows.stop), counts[rows]).tolist(),
+                map(part_names.__getitem__, index.part_name[parts].tolist()),
+                index.part_offset[parts].tolist(),
+                index.part_size[parts].tolist(),
+                strict=False,
+            ),
+        )
+
+
+def _chunks(rows: int) -> Iterator[slice]:
+    for start in range(0, rows, _ROWS_AT_ONCE):
+        yield slice(start, min(start + _ROWS_AT_ONCE, rows))
+
+
+@contextmanager
+def _sqlite_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _disk_error(path, error) from error
+
+
+def _is_disk_full(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+
+
+def _disk_error(path: Path, error: sqlite3.Error) -> StorageError:
+    advice = "free some space on that disk and run the same command again" if _is_disk_full(error) else None
+    return StorageError(f"cannot write this file: {error}", path=str(path), do=advice)

@@ -1,0 +1,137 @@
+"""Run a function over many items in worker processes, taking results as they come.
+
+What the standard library's pools lack: a worker that is killed is named together with what it was at, leaving the
+loop ends every worker at once, and workers end when this process is killed, however that happens.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, TypeVar
+
+from ..errors import WorkerError
+
+__all__ = ["run_in_workers"]
+
+_AHEAD = 4
+"""Items that a worker is given at a time, so that it need not wait while this process is busy."""
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def run_in_workers(
+    function: Callable[[_Item], _Result], items: Sequence[_Item], *, workers: int
+) -> Generator[tuple[int, _Result], None, None]:
+    """Yield the index of an item and ``function(item)``, in the order in which the results come.
+
+    Args:
+        function: Picklable; it runs in the workers, in order of the items as workers get free.
+        items: Picklable.
+        workers: Number of processes; with one, or one item, all runs in this process.
+
+    Raises:
+        WorkerError: A worker was killed; the message names the item it was at.
+        Exception: What the function raised.
+    """
+    workers = min(workers, len(items))
+    if workers <= 1:
+        for number, item in enumerate(items):
+            yield number, function(item)
+        return
+    pool = _Pool(function, workers)
+    try:
+        yield from pool.run(items)
+    finally:
+        pool.close()
+
+
+class _Pool:
+    def __init__(self, function: Callable[[Any], Any], workers: int) -> None:
+        # Forking starts at once, but copies the locks that other threads hold.
+        forks = threading.active_count() == 1
+        context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
+        self._processes: dict[Connection, BaseProcess] = {}
+        self._given: dict[Connection, deque[int]] = {}  # item numbers that each worker has not answered
+        for _ in range(workers):
+            ours, theirs = context.Pipe()
+            # A forked worker has copies of the ends that belong to us; it must close them to see us die.
+            inherited = [*self._processes, ours] if forks else []
+            process: BaseProcess = context.Process(target=_serve, args=(function, theirs, inherited), daemon=True)
+            process.start()
+            theirs.close()
+            self._processes[ours] = process
+
+    def run(self, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        left = iter(enumerate(items))
+        for connection in [*self._processes] * _AHEAD:
+            self._give(connection, left)
+        while busy := [connection for connection, given in self._given.items() if given]:
+            ready = set(wait(busy))
+            for connection in busy:
+                if connection not in ready:
+                    continue
+                number = self._given[connection][0]
+                try:
+                    error, result = connection.recv()
+                except (EOFError, ConnectionResetError):
+                    raise self._death(connection, items[number]) from None
+                if error is not None:
+                    raise error
+                self._given[connection].popleft()
+                self._give(connection, left)
+                yield number, result
+
+    def _give(self, connection: Connection, left: Iterator[tuple[int, Any]]) -> None:
+        for number, item in left:
+            self._given.setdefault(connection, deque()).append(number)
+            try:
+                connection.send(item)
+            except (BrokenPipeError, ConnectionResetError):
+                raise self._death(connection, item) from None
+            return
+
+    def _death(self, connection: Connection, item: object) -> WorkerError:
+        process = self._processes[connection]
+        process.join(timeout=5)
+        code = process.exitcode
+        how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
+        return WorkerError(
+            f"a worker process {how} while it worked on {item}",
+            do="a kill (signal 9) often means that memory ran out: try fewer workers; the run resumes where it stopped",
+        )
+
+    def close(self) -> None:
+        for connection, process in self._processes.items():
+            if self._given.get(connection):
+                process.terminate()
+            connection.close()  # an idle worker reads the end of the stream and leaves
+        for process in self._processes.values():
+            process.join()
+
+
+def _serve(function: Callable[[Any], Any], connection: Connection, inherited: list[Connection]) -> None:
+    for other in inherited:
+        other.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what ends
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    while True:
+        try:
+            item = connection.recv()
+        except EOFError:
+            return
+        answer: tuple[Exception | None, Any]
+        try:
+            answer = (None, function(item))
+        except Exception as error:  # noqa: BLE001 - it is raised again in the parent
+            answer = (error, None)
+        try:
+            connection.send(answer)
+        except BrokenPipeError:
+            return

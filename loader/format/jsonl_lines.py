@@ -1,0 +1,170 @@
+"""Where the lines of a JSONL file begin, each checked to be one JSON object, in flat memory."""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Callable, Iterator
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FormatError
+from ..storage import ReadableFile
+
+__all__ = ["BYTE_ORDER_MARK", "scan_lines"]
+
+BYTE_ORDER_MARK = codecs.BOM_UTF8
+
+_CHUNK_BYTES = 1 << 20
+_NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
+
+
+class _AnyObject(msgspec.Struct):
+    """A JSON object of any content: decoding to this checks the grammar and builds nothing."""
+
+
+_decoder = msgspec.json.Decoder(_AnyObject)
+
+
+def scan_lines(
+    file: ReadableFile, path: str, progress: Callable[[int], None] | None = None
+) -> Iterator[npt.NDArray[np.uint64]]:
+    """Yield the byte offsets at which the lines that are not blank begin, many at a time.
+
+    Args:
+        file: The file, which is read once from start to end.
+        path: Its path, for messages.
+        progress: Called with the number of bytes read so far.
+
+    Raises:
+        FormatError: A line is not one JSON object, or not UTF-8; with the line's number and offset.
+    """
+    utf8 = codecs.getincrementaldecoder("utf-8")()
+    waiting: list[bytes] = []  # the pieces of a line whose end is not read yet
+    offset = block_offset = 0
+    lines_before = 0
+    while offset < file.size_bytes:
+        chunk = file.read_at(offset, _CHUNK_BYTES)
+        if not chunk:
+            raise FormatError(
+                f"this file ended while it was read; expected {file.size_bytes:,} bytes", shard=path, offset=offset
+            )
+        try:
+            if not chunk.isascii() or utf8.getstate()[0]:
+                utf8.decode(chunk, final=offset + len(chunk) == file.size_bytes)
+        except UnicodeDecodeError as error:
+            pending = len(error.object) - len(chunk)  # bytes of a character that began in the chunk before
+            raise FormatError(
+                f"line {lines_before + 1 + chunk.count(_NEWLINE, 0, max(0, error.start - pending))} is not UTF-8: "
+                f"{error.reason}",
+                shard=path,
+                offset=offset - pending + error.start,
+                do="convert the file: iconv -f LATIN1 -t UTF-8",
+            ) from error
+        offset += len(chunk)
+        cut = len(chunk) if offset == file.size_bytes else chunk.rfind(b"\n") + 1
+        if cut:
+            block = b"".join([*waiting, chunk[:cut]])
+            waiting = [chunk[cut:]]
+            yield _Block(block, block_offset, lines_before, path).starts()
+            block_offset += len(block)
+            lines_before += block.count(b"\n")
+        else:
+            waiting.append(chunk)
+            if len(waiting) <= 2:
+                _Block(b"".join(waiting), block_offset, lines_before, path).check_beginning()
+        if progress is not None:
+            progress(offset)
+
+
+class _Block:
+    """Whole lines of a file.
+
+    Args:
+        data: Their bytes; only the last line of a file may lack its end.
+        offset: Where they begin in the file.
+        lines_before: How many lines stand before them.
+        path: The file's path.
+    """
+
+    def __init__(self, data: bytes, offset: int, lines_before: int, path: str) -> None:
+        self._data = data
+        self._offset = offset
+        self._lines_before = lines_before
+        self._path = path
+
+    def starts(self) -> npt.NDArray[np.uint64]:
+        """Give the offsets in the file of all lines that are not blank, after a check of each."""
+        data = np.frombuffer(self._data, np.uint8)
+        ends = np.flatnonzero(data == _NEWLINE)
+        if data[-1] != _NEWLINE:
+            ends = np.append(ends, len(data))
+        begins = np.concatenate([[0], ends[:-1] + 1])
+        # An index of -1 only arises for an empty first line, which is left out next.
+        ends -= (data[ends - 1] == _RETURN) & (ends > begins)
+        filled = np.flatnonzero(ends > begins)
+        in_braces = (data[begins[filled]] == _OPEN) & (data[ends[filled] - 1] == _CLOSE)
+        blank = []
+        for line in filled[~in_braces].tolist():
+            text = self._line(begins[line], ends[line])
+            if not text:
+                blank.append(line)
+            elif not (text.startswith(b"{") and text.endswith(b"}")):
+                raise self._fault(line, int(begins[line]), f"it is {_shown(text)}")
+        kept = np.setdiff1d(filled, blank, assume_unique=True) if blank else filled
+        if not self._are_objects(len(kept)):
+            for line in kept.tolist():
+                if fault := _find_fault(self._line(begins[line], ends[line])):
+                    raise self._fault(line, int(begins[line]), fault)
+        return (begins[kept] + self._offset).astype(np.uint64)
+
+    def check_beginning(self) -> None:
+        """Refuse a first line that is no object before all of it, maybe gigabytes, is read."""
+        text = self._line(0, len(self._data))
+        if text and not text.startswith(b"{"):
+            raise self._fault(0, 0, f"it is {_shown(text)}")
+
+    def _are_objects(self, count: int) -> bool:
+        """Tell quickly whether these lines, each from a { to a }, are one valid JSON object each.
+
+        ``decode_lines`` does not insist on line breaks between values. But where a line ends in } and the next begins
+        with {, with no comma between, valid JSON can only be between two values; so as many values as lines are one
+        value in each line.
+        """
+        try:
+            return len(_decoder.decode_lines(self._data)) == count
+        except (msgspec.MsgspecError, RecursionError):
+            return False
+
+    def _line(self, begin: int, end: int) -> bytes:
+        text = self._data[begin:end].strip()
+        return text.removeprefix(BYTE_ORDER_MARK).lstrip() if self._offset + begin == 0 else text
+
+    def _fault(self, line: int, begin: int, found: str) -> FormatError:
+        return FormatError(
+            f"line {self._lines_before + line + 1:,} is not one JSON object: {found}",
+            shard=self._path,
+            offset=self._offset + begin,
+            do="correct or remove that line; JSON over several lines: jq -c . converts it",
+        )
+
+
+def _find_fault(text: bytes) -> str | None:
+    try:
+        _decoder.decode(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        # Python's own parser has the last word: it writes, and so reads, NaN and lone surrogates.
+        try:
+            json.loads(text.decode())
+        except RecursionError:
+            return "it is nested too deeply"
+        except ValueError:
+            return str(error)
+        return None
+    return None
+
+
+def _shown(text: bytes) -> str:
+    return repr(text[:60].decode("utf-8", "replace")) + ("…" if len(text) > 60 else "")

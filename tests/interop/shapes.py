@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import random
 import re
 import tarfile
 from collections.abc import Callable, Mapping
@@ -212,6 +213,38 @@ def endings() -> Shape:
     }
 
 
+def random_shards() -> Shape:
+    """Throw everything together, the same way every time."""
+    return {f"{seed % 7}/s{seed}.tar": random_shard(random.Random(seed), seed) for seed in range(150)}
+
+
+def random_shard(draw: random.Random, number: int) -> bytes:
+    forms = tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT
+    noise: tuple[Callable[[], bytes], ...] = (
+        lambda: file("README" * draw.randint(1, 9), b"n" * draw.randint(0, 1200)),
+        lambda: file("no/dot/" + "l" * draw.randint(90, 200), b"n", form=draw.choice(forms[1:])),
+        lambda: file("__meta__/x.json", b"{}"),
+        lambda: file(".hidden", b"h"),
+        lambda: other("folder.d/", tarfile.DIRTYPE),
+        lambda: other("link.txt", tarfile.SYMTYPE, "target.txt"),
+        lambda: other("hard.txt", tarfile.LNKTYPE, "target.txt"),
+        lambda: with_field(file("unknown.txt", b"u" * draw.randint(0, 900)), 156, b"Z"),
+        lambda: pax_header(b"x", path="ignored" * draw.randint(1, 40)) + file("named.txt", b"n"),
+    )
+    pieces = []
+    for sample in range(draw.randint(1, 12)):
+        folder = draw.choice(["", "a/", "./", "deep/" * 20, "ordner-ü/" * 12, "x.y/"])
+        key = f"{folder}{'k' * draw.choice([1, 1, 1, 60, 95, 140])}{number}_{sample}"
+        # USTAR has no room for long names: there, the header's writer would refuse.
+        form = draw.choice(forms if len(key.encode()) < 80 else forms[1:])
+        for part in range(draw.randint(1, 4)):
+            pieces += [draw.choice(noise)() for _ in range(draw.choice([0, 0, 0, 1, 2]))]
+            content = draw.randbytes(draw.choice([0, 1, 100, 511, 512, 513, 3000]))
+            pieces.append(file(f"{key}.{draw.choice(['', 'seg.', 'A.'])}p{part}", content, form=form))
+    pieces += [draw.choice(noise)() for _ in range(draw.choice([0, 0, 1]))]
+    return b"".join(pieces) + draw.choice([END, END, b"", bytes(BLOCK), bytes(20 * BLOCK)])
+
+
 SHAPES: dict[str, Callable[[], Shape]] = {
     "flat": flat,
     "nested": nested,
@@ -227,6 +260,7 @@ SHAPES: dict[str, Callable[[], Shape]] = {
     "empty parts": empty_parts,
     "many parts": many_parts,
     "endings": endings,
+    "random shards": random_shards,
 }
 
 

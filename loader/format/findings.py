@@ -1,0 +1,76 @@
+"""What ``energon lint`` can find, and the codes under which the documentation explains it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["CODES", "Finding"]
+
+CODES: dict[str, str] = {
+    # The dataset's own files
+    "E001": "the dataset is not prepared, or .info.json is damaged",
+    "E002": "split.yaml is missing or says something wrong",
+    "E003": "dataset.yaml says something wrong",
+    "W004": "there is no dataset.yaml: samples are crude",
+    "E005": "the index is missing or damaged",
+    "E006": "index.sqlite disagrees with the dataset: other tools will fail or read wrong bytes",
+    "E007": "a .tar.idx file disagrees with its shard: other tools will fail or read wrong bytes",
+    "W008": "a .tar.idx file is missing: other tools need it",
+    "W009": "samples are not made: that takes code which may not run without --trust-code",
+    # Shards
+    "E101": "a shard is missing",
+    "E102": "a shard's size is not what it was when indexed: the index is stale",
+    "W103": "a shard's time of change is not what it was when indexed",
+    "E104": "a shard is damaged or cut",
+    "E105": "the index disagrees with the shard's headers",
+    "W106": "a shard is odd in a harmless way",
+    "W107": "there are bytes behind the end of the archive",
+    "W108": "a shard holds no samples",
+    "E109": "a shard cannot be read",
+    # The split
+    "W201": "a shard is on disk, but in no split part",
+    "E202": "the split names a shard that is not in the dataset",
+    "E203": "a shard is in two split parts",
+    "W204": "the split excludes something that does not exist",
+    "W205": "a split part is empty",
+    # Samples
+    "E301": "a required part is missing",
+    "E302": "a part does not decode",
+    "E303": "a part is empty",
+    "W304": "the parts of a sample are not neighbours in the shard",
+    "W305": "a key occurs in two shards",
+    "E306": "a sample has two parts of one name",
+    "E307": "the sample cannot be made of its parts",
+    "W308": "a text is empty",
+}
+"""Code → what it means. E is an error (exit code 1), W a warning."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong.
+
+    Attributes:
+        code: One of :data:`CODES`.
+        message: What was found and what was expected.
+        shard: The shard concerned, relative to the dataset.
+        key: The bare key of the sample concerned.
+        part: The part concerned.
+        offset: Byte offset in the shard.
+    """
+
+    code: str
+    message: str
+    shard: str | None = None
+    key: str | None = None
+    part: str | None = None
+    offset: int | None = None
+
+    @property
+    def severity(self) -> str:
+        return "error" if self.code.startswith("E") else "warning"
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether leaving one sample out mends it."""
+        return self.code in ("E301", "E302", "E303", "E306", "E307") and self.shard is not None and self.key is not None

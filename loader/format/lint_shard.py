@@ -1,0 +1,188 @@
+"""Whether a shard is whole, and the index tells the truth about it. Reads headers, and at level ``bytes`` all bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..errors import FormatError, StorageError
+from ..storage import Storage
+from .dataset_config import DatasetConfig
+from .dataset_index import DatasetIndex
+from .findings import Finding
+from .index_layout import ShardEntry
+from .nv_meta import INDEX_SQLITE
+from .part_kinds import part_kind
+from .shard_index import ShardIndex, index_shard
+from .tar_idx import has_tar_idx, tar_idx_bytes
+
+__all__ = ["check_shard"]
+
+_CHUNK = 4 * 1024 * 1024
+
+
+def check_shard(
+    storage: Storage, index: DatasetIndex, shard: ShardEntry, config: DatasetConfig | None, *, read_bytes: bool
+) -> Iterator[Finding]:
+    """Check one shard against its headers.
+
+    Args:
+        storage: The dataset.
+        index: The dataset's index.
+        shard: Its entry for the shard.
+        config: Which parts each sample must have; None asks for none.
+        read_bytes: Read contents too, to see that the disk gives them.
+    """
+    name = shard.name
+    try:
+        now = storage.stat(name)
+    except StorageError as error:
+        missing = isinstance(error.__cause__, FileNotFoundError)
+        yield Finding(code="E101" if missing else "E109", message=error.found, shard=name)
+        return
+    if now.size_bytes != shard.size_bytes:
+        message = (
+            f"expected {shard.size_bytes} bytes, as when indexed, found {now.size_bytes}: run energon prepare again"
+        )
+        yield Finding(code="E102", message=message, shard=name)
+    elif now.mtime_ns != shard.mtime_ns:
+        yield Finding(code="W103", message="it changed, or was copied, since it was indexed", shard=name)
+    try:
+        scanned = index_shard(storage, name)
+        if now.size_bytes == shard.size_bytes:
+            yield from _compare(index, shard, scanned)
+            yield from _parts_of_samples(name, scanned, config)
+        yield from _oddities(storage, name, scanned)
+        if read_bytes:
+            _read_all(storage, name)
+    except FormatError as error:
+        yield Finding(code="E104", message=error.found, shard=name, offset=error.offset)
+    except StorageError as error:
+        yield Finding(code="E109", message=error.found, shard=name)
+
+
+def _compare(index: DatasetIndex, shard: ShardEntry, scanned: ShardIndex) -> Iterator[Finding]:
+    """Compare what the index says with what the headers say; report the first place where they part."""
+    known = index.shard_index(shard)
+    if len(known) != len(scanned):
+        message = f"the index has {len(known)} samples, the shard {len(scanned)}: run energon prepare again"
+        yield Finding(code="E105", message=message, shard=shard.name)
+        return
+    known_names = np.array(known.part_names, dtype=object)[known.part_name]
+    scanned_names = np.array(scanned.part_names, dtype=object)[scanned.part_name]
+    for what, ours, theirs in (
+        ("part", known_names, scanned_names),
+        ("offset", known.part_offset, scanned.part_offset),
+        ("size", known.part_size, scanned.part_size),
+    ):
+        differs = np.flatnonzero(ours != theirs) if len(ours) == len(theirs) else np.zeros(1, np.int64)
+        if len(differs):
+            row = int(differs[0])
+            sample = int(np.searchsorted(scanned.part_ends, row, side="right"))
+            message = f"the index has {what} {ours[row]}, the shard {theirs[row]}: run energon prepare again"
+            yield Finding(
+                code="E105",
+                message=message,
+                shard=shard.name,
+                key=scanned.keys()[sample],
+                part=str(scanned_names[row]),
+                offset=int(scanned.part_offset[row]),
+            )
+            return
+    if known.key_bytes.tobytes() != scanned.key_bytes.tobytes() or (known.key_ends != scanned.key_ends).any():
+        pairs = zip(known.keys(), scanned.keys(), strict=True)
+        ours_key, key = next(pair for pair in pairs if pair[0] != pair[1])
+        message = f"the index has key {ours_key!r}, the shard {key!r}: run energon prepare again"
+        yield Finding(code="E105", message=message, shard=shard.name, key=key)
+
+
+def _parts_of_samples(shard: str, scanned: ShardIndex, config: DatasetConfig | None) -> Iterator[Finding]:
+    counts = np.diff(scanned.part_ends, prepend=0)
+    sample_of = np.repeat(np.arange(len(scanned)), counts)  # (p,)
+    keys = scanned.keys()
+
+    def at(row: int, code: str, message: str) -> Finding:
+        part = scanned.part_names[int(scanned.part_name[row])]
+        offset = int(scanned.part_offset[row])
+        return Finding(code=code, message=message, shard=shard, key=keys[sample_of[row]], part=part, offset=offset)
+
+    for row in np.flatnonzero(scanned.part_size == 0).tolist():
+        is_text = part_kind(scanned.part_names[int(scanned.part_name[row])]) == "text"
+        yield at(row, "W308" if is_text else "E303", "the part is empty (0 bytes)")
+
+    by_name = np.lexsort((scanned.part_name, sample_of))
+    same = (np.diff(sample_of[by_name]) == 0) & (np.diff(scanned.part_name[by_name].astype(np.int64)) == 0)
+    for row in by_name[1:][same].tolist():
+        yield at(row, "E306", "the sample has this part twice: which one counts is anybody's guess")
+
+    backwards = np.flatnonzero(np.diff(scanned.part_offset) < 0)
+    scattered = np.unique(sample_of[backwards]) if scanned.scattered else backwards[:0]
+    for sample in scattered.tolist():
+        yield Finding(
+            code="W304",
+            message="other samples lie between its parts: reading it takes longer",
+            shard=shard,
+            key=keys[sample],
+        )
+
+    for field, alternatives in _required(config).items():
+        wanted = [number for number, name in enumerate(scanned.part_names) if name in alternatives]
+        has = np.zeros(len(scanned), np.bool_)
+        has[sample_of[np.isin(scanned.part_name, wanted)]] = True
+        for sample in np.flatnonzero(~has).tolist():
+            rows = slice(int(scanned.part_ends[sample] - counts[sample]), int(scanned.part_ends[sample]))
+            there = ", ".join(scanned.part_names[name] for name in scanned.part_name[rows].tolist())
+            yield Finding(
+                code="E301",
+                message=f"field {field!r} needs part {' or '.join(alternatives)}; the sample has {there}",
+                shard=shard,
+                key=keys[sample],
+                part=alternatives[0],
+                offset=int(scanned.sample_offsets[sample]),
+            )
+
+
+def _required(config: DatasetConfig | None) -> dict[str, list[str]]:
+    """Give the fields that every sample must have, with the parts any of which will do."""
+    if config is None or config.field_map is None or config.spec is None:
+        return {}
+    optional = config.spec.optional
+    return {
+        name: list(dict.fromkeys(access.part for access in accesses))
+        for name, accesses in config.field_map.fields.items()
+        if name not in optional
+    }
+
+
+def _oddities(storage: Storage, shard: str, scanned: ShardIndex) -> Iterator[Finding]:
+    for warning in scanned.warnings:
+        yield Finding(code="W106", message=warning, shard=shard)
+    if not len(scanned):
+        yield Finding(code="W108", message="no member is named key.part", shard=shard)
+    if not scanned.scattered:
+        if has_tar_idx(storage, shard, len(scanned)):
+            if storage.read(f"{shard}.idx") != tar_idx_bytes(scanned.sample_offsets):
+                yield Finding(
+                    code="E007", message="its offsets are not the shard's: run energon prepare again", shard=shard
+                )
+        elif storage.exists(f"{shard}.idx"):
+            yield Finding(code="E007", message="its length is not the shard's: run energon prepare again", shard=shard)
+        elif storage.exists(INDEX_SQLITE):
+            yield Finding(code="W008", message="run energon prepare again", shard=shard)
+    with storage.open(shard) as file:
+        for offset in range(int(scanned.sample_offsets[-1]), file.size_bytes, _CHUNK):
+            data = file.read_at(offset, _CHUNK)
+            if data.strip(b"\0"):
+                found = offset + len(data) - len(data.lstrip(b"\0"))
+                message = "no tool reads them; two tar files joined by cat look like this"
+                yield Finding(code="W107", message=message, shard=shard, offset=found)
+                break
+
+
+def _read_all(storage: Storage, shard: str) -> None:
+    with storage.open(shard) as file:
+        for offset in range(0, file.size_bytes, _CHUNK):
+            data = file.read_at(offset, _CHUNK)
+            if len(data) < min(_CHUNK, file.size_bytes - offset):
+                raise StorageError(f"the file ended at byte {offset + len(data)} while it was read", path=shard)

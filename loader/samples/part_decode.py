@@ -127,6 +127,8 @@ def _torch(part_name: str, data: bytes, trusted: bool) -> Any:
     except pickle.UnpicklingError as error:
         if trusted:
             raise
+        if not data.startswith((b"PK", b"\x80")):  # a zip archive, or a pickle as old versions wrote
+            raise ValueError("torch.save writes no such file") from error
         # PyTorch's text says more than what it found, such as which of its functions would allow it.
         raise refuse(f"part {part_name!r} holds more than tensors and plain values, which may run code") from error
 

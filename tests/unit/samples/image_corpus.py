@@ -71,7 +71,7 @@ def others() -> Iterator[tuple[str, bytes]]:
         ("palette", palette),
         ("one-bit", photo.convert("1")),
         ("1x1", Image.new("RGB", (1, 1), (1, 2, 3))),
-        ("16-bit", Image.fromarray((pattern(31, 45, 1).astype(np.uint16) * 257))),
+        ("16-bit", Image.fromarray(pattern(31, 45, 1).astype(np.uint16) * 257)),
     ):
         yield f"png-{name}", encode(image, "PNG")
     yield "png-palette-transparent", encode(palette, "PNG", transparency=3)

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+
+from loader import samples
+from loader.samples import (
+    CaptioningSample,
+    CrudeSample,
+    ImageSample,
+    Sample,
+    SourceInfo,
+    TextSample,
+    VQASample,
+    edataclass,
+)
+from loader.samples.types import __all__ as type_names
+
+IMAGE = torch.zeros(3, 2, 2)
+
+
+def test_samples_take_keyword_arguments_only() -> None:
+    with pytest.raises(TypeError, match="positional argument"):
+        TextSample("s.tar/0", text="a")  # type: ignore[misc]
+
+
+def test_required_fields_are_required_and_optional_ones_are_none() -> None:
+    sample = VQASample(__key__="0", image=IMAGE, context="?")
+    assert (sample.answers, sample.answer_weights) == (None, None)
+    assert (sample.__restore_key__, sample.__subflavors__, sample.__sources__) == ((), None, None)
+    with pytest.raises(TypeError, match="context"):
+        VQASample(__key__="0", image=IMAGE)  # type: ignore[call-arg]
+
+
+def test_a_sample_prints_its_key_and_fields() -> None:
+    assert repr(TextSample(__key__="part_00123/00403.tar/004030195", __restore_key__=(1,), text="Cello")) == (
+        "TextSample(__key__='part_00123/00403.tar/004030195', text='Cello')"
+    )
+
+
+def test_derive_from_takes_over_where_a_sample_is_from() -> None:
+    source = SourceInfo(dataset_path="/data", index=3, shard_name="s.tar", file_names=("0.jpg",))
+    image = ImageSample(
+        __key__="s.tar/0", __restore_key__=("a", 1), __subflavors__={"x": 1}, __sources__=(source,), image=IMAGE
+    )
+    derived = TextSample.derive_from(image, text="t")
+    assert type(derived) is TextSample
+    assert (derived.__key__, derived.__restore_key__) == ("s.tar/0", ("a", 1))
+    assert (derived.__subflavors__, derived.__sources__) == ({"x": 1}, (source,))
+    assert TextSample.derive_from(image, text="t", __key__="other").__key__ == "other"
+
+
+def test_extend_takes_over_every_field() -> None:
+    image = ImageSample(__key__="0", image=IMAGE)
+    extended = CaptioningSample.extend(image, caption="c")
+    assert extended.image is IMAGE
+    assert extended.caption == "c"
+    assert CaptioningSample.extend(extended, caption="d").caption == "d"
+
+
+def test_own_sample_types_are_made_with_edataclass() -> None:
+    @edataclass
+    class Mine(CaptioningSample):
+        score: float = 0.5
+        label: int
+
+    sample = Mine(__key__="0", image=IMAGE, caption="c", label=3)
+    assert (sample.score, sample.label) == (0.5, 3)
+    assert isinstance(sample, Sample)
+
+
+def test_edataclass_takes_the_options_of_dataclass() -> None:
+    @edataclass(frozen=True)
+    class Frozen:
+        x: int
+
+    with pytest.raises(AttributeError):
+        Frozen(x=1).x = 2  # type: ignore[misc]
+
+
+def test_samples_travel_between_processes() -> None:
+    sample = TextSample(__key__="0", __restore_key__=("a", 1), text="t")
+    assert pickle.loads(pickle.dumps(sample)) == sample
+    crude = CrudeSample(__key__="0", txt="t")
+    copy = pickle.loads(pickle.dumps(crude))
+    assert copy == crude
+    assert type(copy) is CrudeSample
+
+
+def test_a_source_prints_as_its_place() -> None:
+    source = SourceInfo(dataset_path="/data", index=3, shard_name="s.tar", file_names=("0.jpg", "0.txt"))
+    assert str(source) == "/data/s.tar: 0.jpg, 0.txt"
+    assert str(SourceInfo(dataset_path="/files", index="a.jpg", shard_name=None, file_names=())) == "/files"
+
+
+def test_the_package_offers_every_type_and_nothing_unknown() -> None:
+    assert set(type_names) <= set(samples.__all__)
+    assert all(getattr(samples, name) is not None for name in samples.__all__)
+    assert set(samples.__all__) <= set(dir(samples))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        samples.nothing  # noqa: B018

@@ -74,6 +74,14 @@ def test_every_make_target_in_the_documentation_exists(page: Path) -> None:
     assert {first or second for first, second in named} <= targets
 
 
+def test_every_finding_of_lint_is_explained_in_the_words_that_the_code_has() -> None:
+    from loader.format.findings import CODES
+
+    text = (ROOT / "docs" / "reference" / "findings.md").read_text(encoding="utf-8").replace("`", "")
+    rows = re.findall(r"^\| ([EW]\d{3}) \| (.+?) \| .+ \|$", text, flags=re.MULTILINE)
+    assert rows == list(CODES.items())
+
+
 def test_the_reader_of_command_lines_finds_them() -> None:
     text = "$ energon lint /d --level headers && echo '--no'\n$ printf x | energon prepare /d\nuse `energon info -h`\n"
     text += "$ energon prepare /d \\\n    --yes  # comment\n$ .venv/bin/energon preview build/demo\n"

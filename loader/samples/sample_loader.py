@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import sys
 from collections.abc import Callable
 from importlib.machinery import SourceFileLoader
@@ -81,14 +80,11 @@ def _import_file(path: Path) -> ModuleType:
     name = f"_energon_meta_{path.stem}_{digest[:16]}"
     if name in sys.modules:
         return sys.modules[name]
-    loader = _FileLoader(name, str(path))
-    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
-    if spec is None:
-        raise ConfigError("cannot import this file", file=str(path))
-    module = importlib.util.module_from_spec(spec)
+    module = ModuleType(name)
+    module.__file__ = str(path)
     sys.modules[name] = module  # dataclasses and pickle look classes up by their module's name
     try:
-        loader.exec_module(module)
+        _FileLoader(name, str(path)).exec_module(module)
     except Exception as error:
         del sys.modules[name]
         found = f"importing this file fails: {type(error).__name__}: {error}"

@@ -68,7 +68,10 @@ def test_an_edited_file_is_imported_anew_and_an_unchanged_one_is_not(meta_folder
     assert load()({}) == "new"
 
 
-def test_nothing_is_written_beside_the_data_and_no_name_is_taken(meta_folder: Path) -> None:
+def test_nothing_is_written_beside_the_data_and_no_name_is_taken(
+    meta_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     before = set(sys.modules)
     MetaFunction(meta_folder, "sample_loader.py:sample_loader", trust_code=True)
     assert [path.name for path in meta_folder.iterdir()] == ["sample_loader.py"]

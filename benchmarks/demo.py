@@ -94,7 +94,7 @@ def run(command: list[str]) -> bool:
     """Show a command line, run it, and say whether it succeeded."""
     print(f"\n$ {shlex.join(command)}", flush=True)
     program = Path(sys.executable).with_name(command[0])
-    code = subprocess.run([program, *command[1:]], stdin=subprocess.DEVNULL, check=False).returncode
+    code = subprocess.run([program, *command[1:]], check=False).returncode
     if code:
         print(f"exited with {code}", file=sys.stderr)
     return code == 0

@@ -168,7 +168,7 @@ def _show_trial(folder: Folder, choice: DatasetYaml, console: Console) -> bool:
         view = SampleView(title=title, fields=describe_sample(sample))
     except EnergonError as error:
         view = SampleView(title=title, fields=(), fault=str(error))
-    for line in render_sample(view, terminal_space(console, images=None)):
+    for line in render_sample(view, terminal_space(console, share=0.5)):
         console.print(line)
     return view.fault is None
 

@@ -14,7 +14,16 @@ if TYPE_CHECKING:
 
     from .prepare_look import Look
 
-__all__ = ["report_document", "show_done", "show_files", "show_found", "show_look", "show_notes", "show_split"]
+__all__ = [
+    "report_document",
+    "show_done",
+    "show_files",
+    "show_found",
+    "show_look",
+    "show_notes",
+    "show_split",
+    "show_split_line",
+]
 
 
 def show_found(console: Console, path: str, sizes: Mapping[str, int], look: Look) -> None:
@@ -27,7 +36,7 @@ def show_found(console: Console, path: str, sizes: Mapping[str, int], look: Look
         console.print(f"parts, in the first {plural(look.samples, 'sample')}: {coverage}", soft_wrap=True)
 
 
-def show_look(console: Console, look: Look, *, images: bool | None = None) -> None:
+def show_look(console: Console, look: Look) -> None:
     """Show the first sample's parts."""
     from .preview_render import SampleView, render_sample, terminal_space
     from .preview_source import describe_parts
@@ -35,7 +44,7 @@ def show_look(console: Console, look: Look, *, images: bool | None = None) -> No
     if not look.samples:
         return
     view = SampleView(title=f"first sample: {look.key}", fields=describe_parts(look.parts))
-    for line in render_sample(view, terminal_space(console, images=images)):
+    for line in render_sample(view, terminal_space(console, share=0.5)):
         console.print(line, soft_wrap=not console.is_terminal)
 
 
@@ -60,6 +69,12 @@ def show_split(console: Console, parts: Mapping[str, Sequence[str]], sizes: Mapp
             escape_controls(span),
         )
     console.print(table)
+
+
+def show_split_line(console: Console, parts: Mapping[str, Sequence[str]]) -> None:
+    """Show a split in one line."""
+    counts = ", ".join(f"{escape_controls(name)} {plural(len(shards), 'shard')}" for name, shards in parts.items())
+    console.print(f"split: {counts}", soft_wrap=True)
 
 
 def show_files(console: Console, files: Mapping[str, str]) -> None:

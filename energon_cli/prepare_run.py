@@ -18,7 +18,7 @@ from .console import error_console, escape_controls, format_bytes, output_consol
 from .prepare_choices import Choices
 from .prepare_decide import Folder, decide, look_into_folder, remarks
 from .prepare_flags import PrepareFlags, check_consent, check_flags
-from .prepare_report import report_document, show_done, show_files, show_notes, show_split
+from .prepare_report import report_document, show_done, show_files, show_notes, show_split, show_split_line
 from .prepare_template import SAMPLE_LOADER, files_to_write
 from .progress import ProgressBar
 
@@ -98,8 +98,11 @@ def _plan(prospect: _Prospect) -> PreparePlan:
 def _confirm(prospect: _Prospect, console: Console) -> None:
     from .prepare_menus import confirm
 
+    folder = prospect.folder
+    if prospect.choices.split is not None:
+        show_split_line(console, plan_split(folder.storage, prospect.choices.split, list(folder.sizes)).parts)
     show_files(console, prospect.files)
-    if not confirm(f"Prepare {plural(len(prospect.folder.sizes), 'shard')} so?"):
+    if not confirm(f"Index {plural(len(folder.sizes), 'shard')} and write this?"):
         console.print("nothing was written")
         raise click.exceptions.Exit(1)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -65,18 +67,21 @@ class DrawingSpace:
     colour: bool = True
 
 
-def terminal_space(console: Console, *, images: bool | None) -> DrawingSpace:
+def terminal_space(console: Console, *, images: bool | None = None, share: float = 1.0) -> DrawingSpace:
     """Measure a console.
 
     Args:
         console: Where samples will be shown.
         images: Whether pictures are wanted; None means where they can be drawn.
+        share: How much of the screen's height a sample may fill.
     """
     # A terminal is asked what it can draw, so both directions must lead to it.
     terminal = console.is_terminal and not console.is_dumb_terminal and sys.stdin.isatty()
+    if terminal and images is not False:
+        best_renderable(colour=True)  # asks now, before anything is on the screen
     return DrawingSpace(
         columns=console.width,
-        rows=console.height - 2 if console.is_terminal else None,
+        rows=int(console.height * share) - 2 if console.is_terminal else None,
         pictures=terminal if images is None else images,
         colour=not console.no_color,
     )
@@ -213,8 +218,11 @@ def best_renderable(*, colour: bool) -> Any:
 
     Importing it asks the terminal what it can draw, so it happens late, and only where both ends are terminals.
     """
-    if not (sys.__stdout__ and sys.__stdout__.isatty() and sys.__stdin__ and sys.__stdin__.isatty()):
+    streams = (sys.__stdin__, sys.__stdout__)
+    if not all(stream is not None and stream.isatty() for stream in streams) or os.environ.get("TERM") == "linux":
         return None
+    # It reports a terminal that does not answer by logging a traceback; there is nothing wrong with such a terminal.
+    logging.getLogger("textual_image").setLevel(logging.CRITICAL)
     try:
         from textual_image import renderable
     except Exception:  # noqa: BLE001 - a terminal may answer anything

@@ -1,0 +1,121 @@
+"""``energon preview``: samples of a dataset, with their pictures, in the terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .command import energon_command
+
+if TYPE_CHECKING:
+    from loader.format.dataset_folder import DatasetFolder
+
+    from .preview_render import SampleView
+
+__all__ = ["preview"]
+
+_EXAMPLES = (
+    ("Page through a dataset", "energon preview /data/coco"),
+    ("Print three samples of the validation part", "energon preview /data/coco --split-parts val -n 3"),
+    ("Show one sample by its key", "energon preview /data/coco --key shard_000.tar/000017"),
+    ("Look at random samples as they lie in the shards", "energon preview /data/coco --shuffle --crude"),
+)
+
+
+@energon_command("preview", examples=_EXAMPLES, short_help="Show samples, with their pictures, in the terminal.")
+@click.argument("path")
+@click.option("-n", "count", type=click.IntRange(min=1), help="Print this many samples and end (piped: 1).")
+@click.option("--index", type=click.IntRange(min=0), default=0, help="Start at this sample, counted from 0.")
+@click.option("--key", help="Show the sample of this key: '<shard>/<key>', or the key alone.")
+@click.option("--split-parts", metavar="A,B", help="Only samples of these split parts.")
+@click.option("--shuffle/--no-shuffle", default=False, help="Go through the samples in random order.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Another seed, another random order.")
+@click.option("--crude", is_flag=True, help="Show the raw parts, whatever dataset.yaml makes of them.")
+@click.option("--images/--no-images", default=None, help="Draw pictures (on a terminal, unless told otherwise).")
+@click.option("--dataset-config", metavar="NAME", default="dataset.yaml", show_default=True, help="Which dataset.yaml.")
+@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Which split.yaml.")
+@click.option(
+    "--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files that the dataset brings along."
+)
+def preview(
+    path: str,
+    *,
+    count: int | None,
+    index: int,
+    key: str | None,
+    split_parts: str | None,
+    shuffle: bool,
+    seed: int,
+    crude: bool,
+    images: bool | None,
+    dataset_config: str,
+    split_config: str,
+    trust_code: bool,
+) -> None:
+    """Show samples of the dataset at PATH as training will get them: fields, types, shapes, texts and pictures.
+
+    On a terminal, Enter or → shows the next sample, ← the one before, q ends. Piped, or with -n, samples are printed.
+    A dataset without a dataset.yaml, and a sample that cannot be made, are shown as raw parts.
+    """
+    from loader.format.dataset_folder import DatasetFolder
+
+    from .console import output_console
+    from .preview_render import render_sample, terminal_space
+    from .preview_source import place_of, select_samples, view_of_sample
+
+    dataset = DatasetFolder(path, split_config=split_config, dataset_config=dataset_config)
+    parts = [name.strip() for name in split_parts.split(",")] if split_parts is not None else None
+    selection = select_samples(dataset, split_parts=parts, key=key, seed=seed if shuffle else None)
+    if not len(selection):
+        raise click.ClickException("there are no samples to show")
+    if index >= len(selection):
+        raise click.BadParameter(f"there are {len(selection):,} samples, counted from 0", param_hint="--index")
+    build = None if crude else _builder(dataset, trust_code=trust_code)
+    console = output_console()
+    space = terminal_space(console, images=images)
+
+    def view(place: int) -> SampleView:
+        title = place_of(place, len(selection))
+        return view_of_sample(dataset, selection[place], title=title, build=build)
+
+    if console.is_terminal and sys.stdin.isatty() and count is None:
+        from .preview_pager import page_through
+
+        page_through(console, len(selection), lambda place: render_sample(view(place), space), start=index)
+        return
+    faults = 0
+    for number, place in enumerate(range(index, min(index + (count or 1), len(selection)))):
+        sample = view(place)
+        faults += sample.fault is not None
+        if number:
+            console.print()
+        for line in render_sample(sample, space):
+            console.print(line, soft_wrap=not console.is_terminal)
+    if faults:
+        raise click.exceptions.Exit(1)
+
+
+def _builder(dataset: DatasetFolder, *, trust_code: bool) -> Callable[[Mapping[str, bytes], str], Any] | None:
+    """Give what makes samples as ``dataset.yaml`` says; None where samples stay parts."""
+    config = dataset.config
+    if config is None or config.crude:
+        return None
+    from loader.format.nv_meta import FOLDER
+    from loader.samples.decoder import SampleDecoder
+    from loader.samples.sample_builder import SampleBuilder
+
+    builder = SampleBuilder(
+        config,
+        meta_folder=dataset.storage.local_path(FOLDER),
+        decoder=SampleDecoder(),
+        trust_code=trust_code,
+    )
+
+    def build(parts: Mapping[str, bytes], key: str) -> Any:
+        wanted = {name: data for name, data in parts.items() if builder.part_filter(name)}
+        return builder.build(wanted, key=key)
+
+    return build

@@ -1,0 +1,51 @@
+"""What the tests of the commands share."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from energon_cli.main import main
+from tests.cli.make_dataset import write_captions
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def energon(capfd, monkeypatch):
+    """Run the program in this process; ``answers`` are piped to it."""
+
+    def run(*arguments, answers=None):
+        monkeypatch.setattr("sys.stdin", io.StringIO("" if answers is None else "\n".join([*answers, ""])))
+        capfd.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return Done(code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def captions(tmp_path):
+    """Four shards of three captioned pictures, not prepared."""
+    return write_captions(tmp_path / "captions")
+
+
+@pytest.fixture
+def prepared(captions, energon):
+    """The same, prepared: two shards train, one val, one test."""
+    assert energon("prepare", captions, "--yes", "--num-workers", 1).code == 0
+    return captions

@@ -1,0 +1,97 @@
+"""A real terminal for a command: keys go in, and what the user would see comes out."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+
+import pexpect
+import pyte
+
+from tests.source_tree import ROOT
+
+UP, DOWN, RIGHT, LEFT, ENTER = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\r"
+CTRL_C = "\x03"
+
+
+class TerminalRun:
+    """A command on a pseudo-terminal, and the screen it draws.
+
+    Args:
+        arguments: The command line behind ``energon``.
+        rows: Of the screen.
+        columns: Of the screen.
+        environment: Variables to set; None unsets.
+    """
+
+    def __init__(self, *arguments, rows=40, columns=100, environment=None):
+        variables = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(environment or {})}
+        for name in ("NO_COLOR", "CI", "COLUMNS", "LINES"):
+            if not (environment or {}).get(name):
+                variables.pop(name, None)
+        self.screen = pyte.Screen(columns, rows)
+        self._stream = pyte.Stream(self.screen)
+        self.raw = ""
+        self.process = pexpect.spawn(
+            sys.executable,
+            ["-m", "energon_cli", *map(str, arguments)],
+            env=variables,
+            dimensions=(rows, columns),
+            encoding="utf-8",
+            cwd=str(ROOT),
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.close(force=True)
+
+    @property
+    def text(self):
+        return "\n".join(line.rstrip() for line in self.screen.display)
+
+    def _read(self, timeout_s):
+        try:
+            data = self.process.read_nonblocking(65536, timeout=timeout_s)
+        except pexpect.TIMEOUT:
+            return True
+        except pexpect.EOF:
+            return False
+        self.raw += data
+        # pyte does not know Kitty's questions; terminals that cannot answer them swallow them.
+        self._stream.feed(re.sub("\x1b_.*?\x1b\\\\", "", data, flags=re.DOTALL))
+        if "\x1b[6n" in data:  # where is the cursor?
+            self.process.send(f"\x1b[{self.screen.cursor.y + 1};{self.screen.cursor.x + 1}R")
+        if "\x1b[c" in data:  # what kind of terminal? One without Sixel.
+            self.process.send("\x1b[?62;22c")
+        return True
+
+    def wait_for(self, text, *, timeout_s=60):
+        """Read until the screen shows the text."""
+        deadline = time.monotonic() + timeout_s
+        while text not in self.text:
+            alive = self._read(0.1)
+            if text in self.text:
+                break
+            if not alive or time.monotonic() > deadline:
+                raise AssertionError(f"{text!r} did not appear on\n{self.text}")
+        return self
+
+    def press(self, *keys):
+        """Send keys, one after the other."""
+        for key in keys:
+            self.process.send(key)
+            self._read(0.02)
+        return self
+
+    def finish(self, *, timeout_s=60):
+        """Read to the end; give the exit code."""
+        deadline = time.monotonic() + timeout_s
+        while self._read(0.1):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"the command did not end; it shows\n{self.text}")
+        self.process.close()
+        return self.process.exitstatus

@@ -1,0 +1,150 @@
+"""``energon lint``: what it says, and the exit code that scripts rely on."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import yaml
+
+from tests.cli.make_dataset import caption_parts, write_captions, write_shard
+
+KEYS = {"path", "level", "complete", "shards", "samples", "seconds", "errors", "warnings", "fixed", "findings"}
+FINDING_KEYS = {"severity", "code", "message", "shard", "key", "part", "offset"}
+
+
+@pytest.fixture
+def broken(tmp_path, energon):
+    """Sample 4 of 12 has a picture that is none."""
+
+    def parts(number):
+        return caption_parts(number) | ({"jpg": b"<!DOCTYPE html>"} if number == 4 else {})
+
+    folder = write_captions(tmp_path / "broken", parts=parts)
+    assert energon("prepare", folder, "--yes").code == 0
+    return folder
+
+
+@pytest.mark.parametrize("level", ["headers", "bytes", "decode"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_clean_dataset_exits_0(prepared, energon, level, workers):
+    done = energon("lint", prepared, "--level", level, "--parallel", workers)
+    assert (done.code, done.err) == (0, "")
+    assert f"nothing wrong: 12 samples in 4 shards, level {level}" in done.out
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_one_broken_picture_is_named_and_exits_1(broken, energon, workers):
+    done = energon("lint", broken, "--parallel", workers)
+    assert done.code == 1
+    assert "error   E302  shard_001.tar/000004 [jpg] at byte " in done.out
+    assert "<!DOCTYPE" in done.out
+    assert "1 error, 0 warnings" in done.out
+    assert f"energon lint {broken} --fix" in done.out
+
+
+def test_headers_do_not_show_what_only_decoding_can(broken, energon):
+    assert energon("lint", broken, "--level", "headers").code == 0
+
+
+def test_the_findings_as_json(broken, energon):
+    done = energon("lint", broken, "--json")
+    assert done.code == 1
+    assert set(done.json) == KEYS
+    [finding] = done.json["findings"]
+    assert set(finding) == FINDING_KEYS
+    assert (finding["code"], finding["severity"], finding["shard"], finding["key"], finding["part"]) == (
+        "E302", "error", "shard_001.tar", "000004", "jpg",
+    )  # fmt: skip
+    shard = (broken / "shard_001.tar").read_bytes()
+    assert shard[finding["offset"] :].startswith(b"<!DOCTYPE")
+
+
+def test_only_some_split_parts(broken, energon):
+    assert energon("lint", broken, "--split-parts", "val,test").code == 0
+    assert energon("lint", broken, "--split-parts", "train").code == 1
+    done = energon("lint", broken, "--split-parts", "vla")
+    assert done.code == 1
+    assert "there is no split part 'vla'" in done.out
+
+
+def test_fix_excludes_what_is_broken_and_the_next_lint_is_clean(broken, energon):
+    before = (broken / ".nv-meta/split.yaml").read_text()
+    done = energon("lint", broken, "--fix")
+    assert done.code == 1, "there were errors"
+    assert "excluded 1 sample in split.yaml" in done.out
+    assert yaml.safe_load((broken / ".nv-meta/split.yaml").read_text())["exclude"] == ["shard_001.tar/000004"]
+    assert (broken / ".nv-meta/split.yaml.bak").read_text() == before
+    again = energon("lint", broken, "--fix", "--json")
+    assert (again.code, again.json["fixed"]) == (0, 0)
+    assert "excluded" in energon("preview", broken, "--key", "000004", "--crude").out
+
+
+def test_it_stops_at_the_wanted_number_of_findings(tmp_path, energon):
+    folder = write_captions(tmp_path, parts=lambda number: caption_parts(number) | {"json": b"{"})
+    energon("prepare", folder, "--yes")
+    done = energon("lint", folder, "--max-findings", 2)
+    assert done.code == 1
+    assert "2 errors" in done.out
+    assert "there may be more" in done.out
+
+
+def test_a_missing_part_a_truncated_shard_and_a_stale_index_exit_1(prepared, energon):
+    shard = prepared / "shard_001.tar"
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-2048])
+    done = energon("lint", prepared, "--json")
+    assert done.code == 1
+    assert "shard_001.tar" in {finding["shard"] for finding in done.json["findings"]}
+    write_shard(shard, {"000003": {"txt": b"no picture"}})
+    assert energon("prepare", prepared).code == 0
+    done = energon("lint", prepared)
+    assert done.code == 1
+    assert "E301" in done.out
+
+
+def test_warnings_alone_exit_0_and_are_said_once_for_many_shards(prepared, energon):
+    for shard in prepared.glob("*.tar"):
+        os.utime(shard, (1, 1))
+    done = energon("lint", prepared)
+    assert done.code == 0
+    assert done.out.count("W103") == 1
+    assert "(and 3 shards more)" in done.out
+    assert len(energon("lint", prepared, "--json").json["findings"]) == 4
+
+
+def test_a_folder_that_is_not_prepared_exits_1(captions, energon):
+    done = energon("lint", captions)
+    assert done.code == 1
+    assert "E001" in done.out
+
+
+def test_faults_in_the_yaml_files_exit_1(prepared, energon):
+    (prepared / ".nv-meta/dataset.yaml").write_text("sample_tpye: x\n")
+    (prepared / ".nv-meta/split.yaml").write_text("split_parts: [\n")
+    done = energon("lint", prepared)
+    assert done.code == 1
+    assert "E002" in done.out
+    assert "E003" in done.out
+
+
+def test_keys_with_escape_codes_reach_no_terminal_raw(tmp_path, energon):
+    write_shard(tmp_path / "s.tar", {"\x1b[31mred": {"jpg": b"none", "txt": b"x"}})
+    energon("prepare", tmp_path, "--yes")
+    done = energon("lint", tmp_path)
+    assert done.code == 1
+    assert "\\x1b[31mred" in done.out
+    assert "\x1b" not in done.out
+    assert "\x1b[31mred" in {finding["key"] for finding in energon("lint", tmp_path, "--json").json["findings"]}
+
+
+def test_code_of_the_dataset_runs_only_when_trusted(captions, energon, monkeypatch):
+    energon("prepare", captions, "--non-interactive", "--split-ratio", "1", "--sample-type", "Captioning")
+    loader = captions / ".nv-meta/sample_loader.py"
+    loader.write_text(loader.read_text().replace("return {", "raise ValueError('ran')\n    return {"))
+    done = energon("lint", captions)
+    assert done.code == 0
+    assert "W009" in done.out
+    done = energon("lint", captions, "--trust-code")
+    assert done.code == 1
+    assert "ValueError: ran" in done.out

@@ -1,0 +1,413 @@
+"""``energon prepare`` without a terminal: flags, piped answers, reports and refusals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.cli.make_dataset import caption_parts, write_captions, write_shard
+from tests.source_tree import ROOT
+
+FIELDS = '{"image": "jpg", "caption": "json[caption]"}'
+REPORT_KEYS = {
+    "path", "samples", "shards", "bytes", "changed", "parts", "scanned", "resumed", "reused", "split", "files",
+    "duplicate_keys", "compat", "uuid", "seconds", "warnings", "notes",
+}  # fmt: skip
+PROSPECT_KEYS = {"path", "dry_run", "shards", "bytes", "split", "files", "warnings", "notes"}
+
+
+def read_yaml(folder: Path, name: str):
+    return yaml.safe_load((folder / ".nv-meta" / name).read_text(encoding="utf-8"))
+
+
+def files_of(folder: Path):
+    """Give what counts of a folder; a run that failed may leave its journal, for the next one to go on from."""
+    files = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    journal = (".nv-meta/.lock", ".nv-meta/.prepare/")
+    return {name: path.read_bytes() for name, path in files.items() if not name.startswith(journal)}
+
+
+# -------------------------------------------------------------------------------------------------------- by flags
+
+
+def test_flags_alone_prepare_a_dataset(captions, energon):
+    done = energon(
+        "prepare", captions, "--non-interactive", "--split-ratio", "2,1,1", "--sample-type", "CaptioningSample",
+        "--field-map", FIELDS,
+    )  # fmt: skip
+    assert (done.code, done.err) == (0, "")
+    assert read_yaml(captions, "split.yaml")["split_parts"] == {
+        "train": ["shard_{000..001}.tar"],
+        "val": ["shard_002.tar"],
+        "test": ["shard_003.tar"],
+    }
+    assert read_yaml(captions, "dataset.yaml") == {
+        "sample_type": {"__module__": "megatron.energon", "__class__": "CaptioningSample"},
+        "field_map": {"image": "jpg", "caption": "json[caption]"},
+    }
+    assert "12 samples in 4 shards" in done.out
+    assert "split: train 6, val 3, test 3 samples" in done.out
+
+
+def test_patterns_split_by_name(captions, energon):
+    done = energon(
+        "prepare", captions, "--non-interactive", "--split-parts", "train:shard_{000..002}.tar", "--split-parts",
+        "val:glob:*3.tar",
+    )  # fmt: skip
+    assert done.code == 0
+    assert list(read_yaml(captions, "split.yaml")["split_parts"]) == ["train", "val"]
+    assert "note: no dataset.yaml was asked for" in done.out
+    assert not (captions / ".nv-meta/dataset.yaml").exists()
+
+
+def test_a_type_without_a_field_map_gets_a_sample_loader_that_works(captions, energon):
+    done = energon(
+        "prepare", captions, "--non-interactive", "--split-ratio", "1", "--sample-type", "CaptioningWebdataset"
+    )
+    assert done.code == 0
+    assert read_yaml(captions, "dataset.yaml")["sample_loader"] == "sample_loader.py:sample_loader"
+    assert "fill in .nv-meta/sample_loader.py" in done.out
+    shown = energon("preview", captions, "--trust-code")
+    assert shown.code == 0
+    assert "picture number 0" in shown.out
+    assert "json" not in shown.out
+
+
+def test_a_sample_loader_that_is_there_is_the_users(captions, energon):
+    (captions / ".nv-meta").mkdir()
+    loader = captions / ".nv-meta/sample_loader.py"
+    loader.write_text("def sample_loader(parts):\n    return {}\n")
+    before = loader.read_text()
+    assert energon("prepare", captions, "--non-interactive", "--split-ratio", "1", "--sample-type", "Text").code == 0
+    assert loader.read_text() == before
+
+
+def test_yes_takes_every_proposal(captions, energon):
+    assert energon("prepare", captions, "--yes").code == 0
+    assert list(read_yaml(captions, "split.yaml")["split_parts"]) == ["train", "val", "test"]
+    assert read_yaml(captions, "dataset.yaml")["field_map"] == {"image": "jpg", "caption": "txt"}
+
+
+def test_yes_takes_the_split_that_names_suggest(tmp_path, energon):
+    write_captions(tmp_path, shards=2, names="train/{:03d}.tar")
+    write_captions(tmp_path, shards=1, names="val/{:03d}.tar", parts=lambda number: caption_parts(number + 100))
+    assert energon("prepare", tmp_path, "--yes").code == 0
+    assert read_yaml(tmp_path, "split.yaml")["split_parts"] == {
+        "train": ["train/{000..001}.tar"],
+        "val": ["val/000.tar"],
+    }
+
+
+def test_another_name_for_dataset_yaml(captions, energon):
+    assert (
+        energon("prepare", captions, "--yes", "--dataset-yaml-name", "crude.yaml", "--sample-type", "crude").code == 0
+    )
+    assert read_yaml(captions, "crude.yaml")["__class__"] == "CrudeWebdataset"
+    assert not (captions / ".nv-meta/dataset.yaml").exists()
+
+
+def test_no_dataset_yaml_where_it_is_skipped(captions, energon):
+    assert energon("prepare", captions, "--yes", "--skip-dataset-yaml").code == 0
+    assert not (captions / ".nv-meta/dataset.yaml").exists()
+
+
+def test_excluded_shards_are_not_part_of_the_dataset(captions, energon):
+    assert energon("prepare", captions, "--yes", "--exclude", "00[01]", "--json").json["shards"] == 2
+
+
+@pytest.mark.parametrize("flag", ["--compat", "--no-compat"])
+def test_compat_files_are_written_as_asked(captions, energon, flag):
+    assert energon("prepare", captions, "--yes", flag, "--json").json["compat"] is (flag == "--compat")
+    assert (captions / ".nv-meta/index.sqlite").exists() is (flag == "--compat")
+
+
+def test_shuffled_shards_are_dealt_the_same_way_every_time(tmp_path, energon):
+    splits = []
+    for name in ("one", "two"):
+        folder = write_captions(tmp_path / name, shards=20, samples=1)
+        assert energon("prepare", folder, "--yes", "--shuffle-tars", "--no-compat").code == 0
+        splits.append(read_yaml(folder, "split.yaml"))
+    assert splits[0] == splits[1]
+    assert splits[0]["split_parts"]["train"] != ["shard_{000..015}.tar"]
+
+
+def test_only_the_index(captions, energon):
+    assert energon("prepare", captions, "--tar-index-only").code == 0
+    assert (captions / ".nv-meta/index.uuid").exists()
+    assert not (captions / ".nv-meta/dataset.yaml").exists()
+    assert not (captions / ".nv-meta/split.yaml").exists()
+
+
+# ---------------------------------------------------------------------------------------------------- wrong usage
+
+
+@pytest.mark.parametrize(
+    ("flags", "told"),
+    [
+        (["--non-interactive"], "--split-ratio 8,1,1 or --split-parts NAME:PATTERN"),
+        (["--split-ratio", "8,x"], "a number from 0 up is expected"),
+        (["--split-parts", "train"], "NAME:PATTERN"),
+        (["--exclude", "("], "not a regex"),
+        (["--sample-type", "Captionin"], "did you mean CaptioningSample?"),
+        (["--field-map", FIELDS], "--field-map needs --sample-type"),
+        (["--sample-type", "crude", "--field-map", "{}"], "crude samples have no fields"),
+        (["--sample-type", "Captioning", "--field-map", "{"], "not JSON"),
+        (["--sample-type", "Captioning", "--field-map", "[]"], "expected an object"),
+        (["--sample-type", "Captioning", "--field-map", '{"imgae": "jpg", "caption": 3}'], "no field 'imgae'"),
+        (["--sample-type", "Captioning", "--field-map", '{"image": "jpg"}'], "'caption' is required"),
+        (["--sample-type", "Captioning", "--field-map", '{"image": "jpg", "caption": "[0]"}'], "a part name"),
+        (["--sample-type", "Captioning", "--skip-dataset-yaml"], "contradicts"),
+        (["--dataset-yaml-name", "../x.yaml"], "a file name"),
+        (["--tar-index-only", "--split-ratio", "1"], "--tar-index-only"),
+        (["--yes", "--non-interactive"], "give one of them"),
+        (["--yes", "--media-metadata-by-header"], "media metadata"),
+    ],
+)
+def test_wrong_usage_exits_2_says_why_and_writes_nothing(captions, energon, flags, told):
+    before = files_of(captions)
+    done = energon("prepare", captions, *flags)
+    assert done.code == 2
+    assert told in done.err
+    assert files_of(captions) == before
+
+
+def test_a_metadataset_is_told_apart(tmp_path, energon):
+    done = energon("prepare", tmp_path / "mix.yaml")
+    assert done.code == 2
+    assert "metadatasets" in done.err
+
+
+# ---------------------------------------------------------------------------------------------------- failed runs
+
+
+def test_a_folder_that_is_not_there(tmp_path, energon):
+    done = energon("prepare", tmp_path / "nowhere", "--yes")
+    assert done.code == 1
+    assert "does not exist" in done.err
+
+
+def test_a_folder_without_shards_names_the_compressed_ones(tmp_path, energon):
+    (tmp_path / "a.tar.gz").write_bytes(b"\x1f\x8b")
+    done = energon("prepare", tmp_path, "--yes")
+    assert done.code == 1
+    assert "gunzip" in done.err
+
+
+def test_a_truncated_shard_is_named_with_its_offset_and_nothing_is_written(captions, energon):
+    shard = captions / "shard_001.tar"
+    shard.write_bytes(shard.read_bytes()[:1700])
+    before = files_of(captions)
+    done = energon("prepare", captions, "--yes")
+    assert done.code == 1
+    assert "shard_001.tar, byte " in done.err
+    assert files_of(captions) == before
+    assert energon("prepare", captions, "--yes", "--exclude", "shard_001").code == 0
+
+
+def test_a_pattern_that_matches_nothing_fails(captions, energon):
+    done = energon("prepare", captions, "--non-interactive", "--split-parts", "train:tarin_.*")
+    assert done.code == 1
+    assert "matches no shard" in done.err
+
+
+def test_a_damaged_first_shard_does_not_hide_what_the_others_hold(captions, energon):
+    (captions / "shard_000.tar").write_bytes(b"x" * 2048)
+    done = energon("prepare", captions, "--yes", "--exclude", "_000", "--dry-run")
+    assert "CaptioningSample" in done.out
+    done = energon("prepare", captions, "--yes", "--dry-run")
+    assert "CaptioningSample" in done.out
+
+
+# ----------------------------------------------------------------------------------------------- over a prepared one
+
+
+def test_preparing_again_scans_only_what_changed_and_keeps_what_was_decided(prepared, energon):
+    split = (prepared / ".nv-meta/split.yaml").read_text().replace("exclude: []", "exclude: [shard_000.tar/000001]")
+    (prepared / ".nv-meta/split.yaml").write_text(split)
+    dataset_yaml = (prepared / ".nv-meta/dataset.yaml").read_text()
+    write_shard(prepared / "shard_002.tar", {"new": caption_parts(77)})
+    done = energon("prepare", prepared, "--json")
+    assert done.code == 0
+    assert (done.json["scanned"], done.json["reused"], done.json["samples"]) == (1, 3, 10)
+    assert "kept as before: the split and dataset.yaml" in done.json["notes"]
+    assert (prepared / ".nv-meta/split.yaml").read_text() == split
+    assert (prepared / ".nv-meta/dataset.yaml").read_text() == dataset_yaml
+
+
+@pytest.mark.parametrize(
+    ("flags", "what"),
+    [(["--split-ratio", "1"], "the split"), (["--sample-type", "crude"], "dataset.yaml")],
+)
+@pytest.mark.parametrize("asking", [["--non-interactive"], []])
+def test_replacing_decisions_needs_force_where_nobody_is_asked(prepared, energon, flags, what, asking):
+    before = files_of(prepared)
+    done = energon("prepare", prepared, *asking, *flags)
+    assert done.code == 2
+    assert f"would replace {what}" in done.err
+    assert files_of(prepared) == before
+    assert energon("prepare", prepared, *asking, *flags, "--force-overwrite").code == 0
+    assert files_of(prepared) != before
+
+
+# --------------------------------------------------------------------------------------------------------- reports
+
+
+def test_the_report_as_json_has_its_keys_and_nothing_else_on_stdout(captions, energon):
+    done = energon("prepare", captions, "--yes", "--json")
+    assert done.code == 0
+    assert set(done.json) == REPORT_KEYS
+    assert done.json["split"] == {
+        "train": {"shards": 2, "samples": 6},
+        "val": {"shards": 1, "samples": 3},
+        "test": {"shards": 1, "samples": 3},
+    }
+    assert done.json["files"] == ["dataset.yaml"]
+
+
+def test_piped_questions_leave_stdout_to_the_json(captions, energon):
+    done = energon("prepare", captions, "--json", answers=["8,1,1", "no"])
+    assert set(done.json) == REPORT_KEYS
+    assert "Ratio of train" in done.err
+
+
+def test_a_dry_run_shows_everything_and_writes_nothing(captions, energon):
+    before = files_of(captions)
+    done = energon("prepare", captions, "--yes", "--dry-run")
+    assert done.code == 0
+    assert "would prepare" in done.out
+    assert "__class__: CaptioningSample" in done.out
+    as_json = energon("prepare", captions, "--yes", "--dry-run", "--json")
+    assert set(as_json.json) == PROSPECT_KEYS
+    assert as_json.json["split"]["test"] == ["shard_003.tar"]
+    assert files_of(captions) == before
+
+
+def test_piped_output_has_no_escape_codes(captions, energon):
+    done = energon("prepare", captions, answers=["8,1,1", "y", "Captioning", "y", "jpg", "txt"])
+    assert "\x1b" not in done.out + done.err
+
+
+def test_a_field_map_that_the_first_samples_cannot_fill_is_doubted(captions, energon):
+    done = energon(
+        "prepare", captions, "--yes", "--sample-type", "Captioning", "--field-map",
+        '{"image": "png", "caption": "json[text]"}',
+    )  # fmt: skip
+    assert done.code == 0
+    assert "field 'image' comes from 'png', but the first 3 samples have only" in done.out
+    assert "field 'caption': in the first sample, json has no 'text'" in done.out
+
+
+# -------------------------------------------------------------------------------------------------- piped answers
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        ["8,1,1", "CaptioningWebdataset", "Yes", "jpg", "txt"],  # the quickstart's example answers
+        ["8,1,1", "y", "CaptioningSample", "y", "jpg", "txt"],
+        ["8,1,1", "y", "0", "y", "jpg", "txt"],
+        ["", "", "", "", "jpg", "txt"],
+        ["8,1,1", "captioning", "y", " jpg ", "txt"],
+    ],
+)
+def test_piped_answers_lead_to_the_same_dataset(captions, energon, answers):
+    done = energon("prepare", captions, answers=answers)
+    assert (done.code, done.err) == (0, "")
+    assert read_yaml(captions, "dataset.yaml") == {
+        "sample_type": {"__module__": "megatron.energon", "__class__": "CaptioningSample"},
+        "field_map": {"image": "jpg", "caption": "txt"},
+    }
+
+
+def test_flags_settle_some_questions_and_the_rest_is_asked(captions, energon):
+    done = energon(
+        "prepare", captions, "--split-ratio", "1", "--sample-type", "VQA", answers=["y", "jpg", "txt", "", ""]
+    )
+    assert done.code == 0
+    assert read_yaml(captions, "dataset.yaml")["field_map"] == {"image": "jpg", "context": "txt"}
+
+
+def test_no_simple_field_map_means_a_sample_loader(captions, energon):
+    assert energon("prepare", captions, answers=["1", "OCRSample", "no"]).code == 0
+    assert (captions / ".nv-meta/sample_loader.py").exists()
+
+
+def test_no_dataset_yaml_may_be_wanted(captions, energon):
+    assert energon("prepare", captions, answers=["1", "no"]).code == 0
+    assert not (captions / ".nv-meta/dataset.yaml").exists()
+
+
+def test_a_part_that_was_not_seen_is_warned_of(captions, energon):
+    done = energon("prepare", captions, answers=["1", "ImageSample", "y", "jgp"])
+    assert done.code == 0
+    assert "did you mean 'jpg'?" in done.out
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ([], "the answers ended where number 1 was expected"),
+        (["8,1,1", "y", "Captioning", "y", "jpg"], "the answers ended where number 6 was expected: Part for 'caption'"),
+        (["eight"], "answer 1 on standard input"),
+        (["1", "perhaps"], "expected yes, no or a sample type"),
+        (["1", "y", "99"], "expected a number from 0 to 11"),
+        (["1", "y", "Captionin"], "did you mean CaptioningSample?"),
+        (["1", "Captioning", "perhaps"], "expected yes or no"),
+        (["1", "Captioning", "y", ""], "CaptioningSample requires 'image'"),
+        (["1", "Captioning", "y", "jpg", "json[caption"], "character"),
+    ],
+)
+def test_answers_that_cannot_be_understood_fail_and_write_nothing(captions, energon, answers, told):
+    before = files_of(captions)
+    done = energon("prepare", captions, answers=answers)
+    assert done.code == 1
+    assert told in done.err
+    assert files_of(captions) == before
+
+
+# ------------------------------------------------------------------------------------------------------------ JSONL
+
+
+def test_lines_of_a_jsonl_file_are_indexed(tmp_path, energon):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": "one"}\n\n{"text": "two"}\n')
+    done = energon("prepare", path, "--json")
+    assert done.json == {"path": str(path), "samples": 2, "bytes": 33, "dry_run": False}
+    assert (tmp_path / "texts.jsonl.idx").stat().st_size == 8 * 3
+    assert "indexed" in energon("prepare", path).out
+
+
+def test_a_line_that_is_no_object_is_named(tmp_path, energon):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": "one"}\n[1]\n')
+    done = energon("prepare", path)
+    assert done.code == 1
+    assert "line 2" in done.err
+    assert not (tmp_path / "texts.jsonl.idx").exists()
+
+
+# ----------------------------------------------------------------------------------------------------------- Ctrl-C
+
+
+def test_ctrl_c_exits_130_within_a_second_and_leaves_what_was_there(tmp_path):
+    folder = write_captions(tmp_path / "many", shards=300, samples=60)
+    before = files_of(folder)
+    command = [sys.executable, "-m", "energon_cli", "prepare", str(folder), "--yes", "--num-workers", "2"]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env={**os.environ})
+    deadline = time.monotonic() + 20
+    while not (folder / ".nv-meta").exists() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    started = time.monotonic()
+    _, err = process.communicate(timeout=10)
+    assert time.monotonic() - started < 5, "a second, on a machine that is not busy"
+    assert process.returncode == 130
+    assert err == "interrupted\n"
+    assert files_of(folder) == before

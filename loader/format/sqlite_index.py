@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +38,8 @@ CREATE TABLE sample_parts (
 ) WITHOUT ROWID;
 """
 _UNIQUE_KEYS = "CREATE UNIQUE INDEX idx_samples_by_key ON samples (sample_key)"
-_ROWS_AT_ONCE = 20_000
+_ROWS_AT_ONCE = 20_000  # as Python objects in memory
+_ROWS_A_STATEMENT = 64
 
 
 def cannot_express(index: ShardIndex) -> str | None:
@@ -136,34 +136,46 @@ def _insert(database: sqlite3.Connection, tar_file_id: int, index: ShardIndex) -
     sizes = np.diff(index.sample_offsets)
     counts = np.diff(index.part_ends, prepend=0)
     for rows in _chunks(len(index)):
-        database.executemany(
-            "INSERT INTO samples VALUES (?, ?, ?, ?, ?)",
-            zip(
-                repeat(tar_file_id),
-                keys[rows],
-                range(rows.start, rows.stop),
-                index.sample_offsets[rows].tolist(),
-                sizes[rows].tolist(),
-                strict=False,
-            ),
+        _insert_rows(
+            database,
+            "samples",
+            [tar_file_id] * (rows.stop - rows.start),
+            keys[rows],
+            range(rows.start, rows.stop),
+            index.sample_offsets[rows].tolist(),
+            sizes[rows].tolist(),
         )
         parts = slice(int(index.part_ends[rows.start - 1]) if rows.start else 0, int(index.part_ends[rows.stop - 1]))
-        database.executemany(
-            "INSERT INTO sample_parts VALUES (?, ?, ?, ?, ?)",
-            zip(
-                repeat(tar_file_id),
-                np.repeat(np.arange(rows.start, rows.stop), counts[rows]).tolist(),
-                map(part_names.__getitem__, index.part_name[parts].tolist()),
-                index.part_offset[parts].tolist(),
-                index.part_size[parts].tolist(),
-                strict=False,
-            ),
+        _insert_rows(
+            database,
+            "sample_parts",
+            [tar_file_id] * (parts.stop - parts.start),
+            np.repeat(np.arange(rows.start, rows.stop), counts[rows]).tolist(),
+            list(map(part_names.__getitem__, index.part_name[parts].tolist())),
+            index.part_offset[parts].tolist(),
+            index.part_size[parts].tolist(),
         )
 
 
 def _chunks(rows: int) -> Iterator[slice]:
     for start in range(0, rows, _ROWS_AT_ONCE):
         yield slice(start, min(start + _ROWS_AT_ONCE, rows))
+
+
+def _insert_rows(database: sqlite3.Connection, table: str, *columns: Sequence[int | str]) -> None:
+    """Insert rows given as columns, dozens a statement: that halves the time of one statement a row."""
+    width, rows = len(columns), len(columns[0])
+    values: list[int | str] = [0] * (width * rows)
+    for number, column in enumerate(columns):
+        values[number::width] = column
+    row = f"({', '.join('?' * width)})"
+    whole = rows - rows % _ROWS_A_STATEMENT
+    for per_statement, start, stop in ((_ROWS_A_STATEMENT, 0, whole), (1, whole, rows)):
+        step = width * per_statement
+        database.executemany(
+            f"INSERT INTO {table} VALUES {', '.join([row] * per_statement)}",  # noqa: S608 - the names are ours
+            (values[first : first + step] for first in range(width * start, width * stop, step)),
+        )
 
 
 @contextmanager

@@ -31,6 +31,10 @@ _NEEDS_QUOTES = re.compile(r"""[\[\]"'\\]|^\s|\s$|^$|^-?[0-9]+$""")
 class _NotThereError(LookupError):
     """A path leads nowhere; the message says where it ended."""
 
+    def __init__(self, message: str, part: str) -> None:
+        super().__init__(message)
+        self.part = part
+
 
 @dataclass(frozen=True, slots=True)
 class FieldAccess:
@@ -48,20 +52,20 @@ class FieldAccess:
             if isinstance(decoded, Mapping):
                 key = step if step in decoded else str(step)
                 if key not in decoded:
-                    raise _NotThereError(self._missing(depth, f"has no {step!r}, only {_some(decoded)}"))
+                    raise self._missing(depth, f"has no {step!r}, only {_some(decoded)}")
                 decoded = decoded[key]
             elif isinstance(decoded, list | tuple):
                 if not isinstance(step, int):
-                    raise _NotThereError(self._missing(depth, f"is a list, which has no {step!r}"))
+                    raise self._missing(depth, f"is a list, which has no {step!r}")
                 if not -len(decoded) <= step < len(decoded):
-                    raise _NotThereError(self._missing(depth, f"has {len(decoded)} items, no item {step}"))
+                    raise self._missing(depth, f"has {len(decoded)} items, no item {step}")
                 decoded = decoded[step]
             else:
-                raise _NotThereError(self._missing(depth, f"is {type(decoded).__name__}, nothing to look into"))
+                raise self._missing(depth, f"is {type(decoded).__name__}, nothing to look into")
         return decoded
 
-    def _missing(self, depth: int, found: str) -> str:
-        return f"{FieldAccess(self.part, self.path[:depth])} {found}"
+    def _missing(self, depth: int, found: str) -> _NotThereError:
+        return _NotThereError(f"{FieldAccess(self.part, self.path[:depth])} {found}", self.part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,8 @@ class FieldMap:
             optional: Fields that may be missing; they are left out of the result then.
 
         Raises:
-            SampleError: A field is missing; the message names it, the parts there are, and where its path ended.
+            SampleError: A field is missing; the message names it, the parts there are, and where its path ended. Its
+                ``part`` is one that is there exactly if a path inside it leads nowhere.
 
         >>> field_map = parse_field_map({"caption": "txt,json[caption]"}, file="dataset.yaml")
         >>> field_map.apply({"json": {"caption": "a cat"}})
@@ -219,7 +224,7 @@ def _field_missing(
         found = f"field {field!r} ({expression}) is missing: this sample has only the parts {_some(parts)}"
     return SampleError(
         found,
-        part=accesses[0].part,
+        part=accesses[0].part if missing is None else missing.part,
         do="correct field_map in dataset.yaml, or exclude the sample (energon lint --fix does)",
     )
 

@@ -60,7 +60,8 @@ class DecodeCheck:
             parts: All of its parts, by name.
 
         Returns:
-            What is wrong: the part (None: the sample as a whole) and one line about it. Empty if nothing is.
+            What is wrong: the part (None: the sample as a whole) and one line about it. Empty if nothing is. An empty
+            text is nothing wrong; every other empty part is.
         """
         faults: list[tuple[str | None, str]] = []
         values: dict[str, Any] = {}
@@ -76,9 +77,9 @@ class DecodeCheck:
         return faults
 
     def _check_part(self, name: str, data: bytes) -> Any:
-        if not data:
-            raise SampleError(f"part {name!r} is empty (0 bytes)", part=name)
         kind = part_kind(name)
+        if not data and kind != "text":
+            raise SampleError(f"part {name!r} is empty (0 bytes)", part=name)
         if kind == "image" and not name.endswith(".gz"):
             found = check_image_bytes(data, name, trusted=self._trusted)
             if found is not None:
@@ -100,7 +101,8 @@ class DecodeCheck:
         try:
             fields = config.field_map.apply(values, optional=spec.optional)
         except SampleError as error:
-            return [(error.part, error.found)]
+            # A part that is there is not to blame for what was looked for inside it.
+            return [(None if error.part in parts else error.part, error.found)]
         faults: list[tuple[str | None, str]] = []
         for name, value in fields.items():
             field = spec.field(name)

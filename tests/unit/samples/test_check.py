@@ -160,6 +160,10 @@ def test_without_a_config_every_part_is_decoded() -> None:
     assert all(f"part {part!r} " in found for part, found in faults)
 
 
+def test_an_empty_text_is_a_text() -> None:
+    assert check({"jpg": JPEG, "txt": b""}, CAPTIONING) == []
+
+
 def test_arrays_with_objects_are_found(tmp_path: Path) -> None:
     stream = io.BytesIO()
     np.save(stream, np.array([{}], dtype=object), allow_pickle=True)
@@ -191,7 +195,7 @@ def test_a_whole_sample_has_no_faults() -> None:
     [
         ({"txt": b"cat"}, "jpg", "field 'image' (jpg) is missing: this sample has only the parts txt"),
         ({"jpg": JPEG}, "txt", "field 'caption' (txt,json[caption]) is missing"),
-        ({"jpg": JPEG, "json": b"{}"}, "txt", "json has no 'caption', only nothing"),
+        ({"jpg": JPEG, "json": b"{}"}, None, "json has no 'caption', only nothing"),
         (
             {"jpg": JPEG, "json": b'{"caption": ["cat"]}'},
             None,

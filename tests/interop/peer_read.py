@@ -6,6 +6,7 @@ crude PATH SPLIT_PART [DATASET_CONFIG]   every sample's key and the sha256 of it
 fields PATH SPLIT_PART                   every sample decoded through dataset.yaml
 lookup PATH NAME...                      a look-up of each ``key.part`` through index.sqlite
 all PATH SPLIT_PART DATASET_CONFIG       crude, and a look-up of every part it found
+join PATH PATH SPLIT_PART                two captioning datasets joined by key
 lookup-timed PATH COUNT                  the seconds that so many look-ups of parts drawn at random take
 
 Only the public names of ``megatron.energon`` are used. This file imports nothing of ours: the peer lives in another
@@ -36,8 +37,10 @@ from megatron.energon import (
     get_loader,
     get_train_dataset,
     get_val_dataset,
+    prepare_metadataset,
     stateless,
 )
+from megatron.energon.epathlib import EPath
 
 WORKERS = WorkerConfig(rank=0, world_size=1, num_workers=0)
 
@@ -195,13 +198,51 @@ def lookup_timed(path: str, count: str) -> dict:
     return with_store(path, work)
 
 
+@edataclass
+class Pair(Sample):
+    """A sample joined of two captioned ones."""
+
+    first: str
+    second: str
+
+    @staticmethod
+    def from_joined(first: Any, second: Any) -> Pair:
+        names = "__key__", "__restore_key__", "__subflavors__", "__sources__"
+        own = {name: getattr(first, name) for name in names}
+        return Pair(**own, first=first.caption, second=second.caption)
+
+
+def read_join(first: str, second: str, part: str) -> dict:
+    """Join two captioning datasets by key, which the peer does through their index.sqlite."""
+    paths = [{"path": str(Path(path).resolve())} for path in (first, second)]
+    joiner = {"__module__": "__main__", "__class__": "Pair"}
+    with tempfile.TemporaryDirectory() as folder:
+        meta = Path(folder, "meta.yaml")
+        document = {
+            "__module__": "megatron.energon",
+            "__class__": "MetadatasetV2",
+            "splits": {part: {"join": paths, "joiner": joiner}},
+        }
+        meta.write_text(json.dumps(document))
+        prepare_metadataset(EPath(str(meta)))
+        samples = [[s.__key__, s.first, s.second] for s in one_pass(str(meta), part, FieldsEncoder())]
+    return {"samples": samples}
+
+
 def read_all(path: str, part: str, dataset_config: str) -> dict:
     answer = read_crude(path, part, dataset_config)
     names = [f"{key}.{name}" for key, parts in answer["samples"] for name in parts]
     return {**answer, **lookup(path, *names)}
 
 
-COMMANDS = {"all": read_all, "crude": read_crude, "fields": read_fields, "lookup": lookup, "lookup-timed": lookup_timed}
+COMMANDS = {
+    "all": read_all,
+    "crude": read_crude,
+    "fields": read_fields,
+    "join": read_join,
+    "lookup": lookup,
+    "lookup-timed": lookup_timed,
+}
 
 if __name__ == "__main__":
     answer = COMMANDS[sys.argv[1]](*sys.argv[2:])

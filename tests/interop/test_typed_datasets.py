@@ -12,7 +12,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from .conftest import Peer, Program
+from .conftest import WHOLE, Peer, Program
 from .shapes import END, Shape, file, write
 
 SAMPLES, SHARDS = 40, 10
@@ -92,6 +92,18 @@ def test_a_metadataset_of_the_peers_blends_ours_with_its_own(
     keys = [key for key, _, _ in peer.read("fields", path, "val")["samples"]]
     assert len(keys) == 8
     assert len(set(keys)) == 4
+
+
+def test_the_peer_joins_ours_with_its_own(ours: Program, peer: Peer, tmp_path: Path) -> None:
+    shape = captions()
+    # The same samples in other shards, so that a join by position would not do.
+    renamed = {f"s{SHARDS - number}.tar": content for number, content in enumerate(shape.values())}
+    mine = ours.prepare(write(tmp_path / "ours", renamed), *WHOLE, *TYPED[2:], "--compat")
+    other = peer.prepare(write(tmp_path / "peers", shape), *WHOLE, *TYPED[2:])
+    for paths in ((other, mine), (mine, other)):
+        samples = peer.read("join", *paths, "train")["samples"]
+        assert len(samples) == SAMPLES
+        assert all(first == second == f"picture {int(key)}" for key, first, second in samples)
 
 
 # ------------------------------------------------------------------------------------------ prepared by the peer

@@ -80,13 +80,13 @@ class CompatFiles:
             file.write(tar_idx_bytes(index.sample_offsets))
         self._renames.append((staged, shard.name + TAR_IDX_SUFFIX))
 
-    def give_up(self, reason: str) -> None:
+    def give_up(self, reason: str, *, do: str = "leave --compat out: this loader needs neither") -> None:
         """Leave the files out, or fail where they are required."""
         if self._required:
             raise FormatError(
                 f"index.sqlite and .tar.idx cannot express this dataset: {reason}",
                 shard=self._storage.path(""),
-                do="leave --compat out: this loader needs neither",
+                do=do,
             )
         self.reason = self.reason or reason
         self._sqlite.close()
@@ -95,10 +95,9 @@ class CompatFiles:
     def finish(self, duplicates: DuplicateKeys) -> list[tuple[str, str]]:
         """Close the files; give the renames that put them in place."""
         if self.reason is None and duplicates.samples:
-            count = f"{duplicates.samples} samples" if duplicates.samples > 1 else "1 sample"
             self.give_up(
-                f"{count} repeat the key of a sample in another shard, first {duplicates.first_key!r}"
-                " (energon prepare --fix-duplicates renames them)"
+                f"key {duplicates.first_key!r} occurs in two shards",
+                do="rename such keys with --fix-duplicates, or leave --compat out",
             )
         if self.reason is not None:
             return []

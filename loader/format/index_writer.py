@@ -32,12 +32,15 @@ _ROWS_AT_ONCE = 1 << 20
 class DuplicateKeys:
     """Samples that share their key with a sample before them."""
 
-    groups: tuple[npt.NDArray[np.uint64], ...] = ()  # each: the samples of one key, ascending
-    first_key: str = ""
+    groups: tuple[tuple[str, npt.NDArray[np.uint64]], ...] = ()  # each key with its samples, ascending
 
     @property
     def samples(self) -> int:
-        return sum(len(group) - 1 for group in self.groups)
+        return sum(len(samples) - 1 for _, samples in self.groups)
+
+    @property
+    def first_key(self) -> str:
+        return self.groups[0][0] if self.groups else ""
 
 
 class IndexWriter:
@@ -160,9 +163,11 @@ class IndexWriter:
             by_key: dict[bytes, list[int]] = {}
             for sample in samples.tolist():
                 by_key.setdefault(key_of(sample), []).append(sample)
-            groups += [np.array(group, dtype=np.uint64) for group in by_key.values() if len(group) > 1]
-        groups.sort(key=lambda group: int(group[1]))
-        return DuplicateKeys(groups=tuple(groups), first_key=decode_name(key_of(int(groups[0][0]))) if groups else "")
+            groups += [
+                (decode_name(key), np.array(group, dtype=np.uint64)) for key, group in by_key.items() if len(group) > 1
+            ]
+        groups.sort(key=lambda group: int(group[1][1]))  # by the first sample that repeats a key
+        return DuplicateKeys(groups=tuple(groups))
 
     def _part_stats(self) -> Iterator[PartStats]:
         names, sizes = self._map("part_name", "<u4"), self._map("part_size", "<u8")

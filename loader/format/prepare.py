@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from bisect import bisect_right
 from contextlib import closing
 
 from ..errors import FormatError
@@ -11,13 +12,14 @@ from ..storage import FileInfo, Storage, open_storage
 from ..version import __version__
 from .commit import STAGING, commit, finish_interrupted_commit
 from .compat_files import CompatFiles, stale_compat_files
+from .fix_duplicates import fix_duplicates
 from .index_in_force import index_folders
 from .index_layout import Layout, ShardEntry, layout_warnings
 from .index_writer import DuplicateKeys, IndexWriter
 from .journal import Journal
 from .nv_meta import FOLDER, INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, LOCK, SPLIT_YAML
 from .prepare_plan import PreparePlan, PrepareProgress, PrepareReport, ProgressCallback
-from .prepare_split import PlannedSplit, plan_split
+from .prepare_split import PlannedSplit, plan_split, rename_excluded
 from .previous_index import PreviousIndex
 from .shard_index import ShardIndex, index_shard
 from .shard_info import encode_shard_info
@@ -107,11 +109,12 @@ class _Prepare:
                         shard=self._storage.path(""),
                         do="look at a shard with: tar tf SHARD | head",
                     )
-                renames = compat.finish(duplicates) if compat else []
+                fixes = self._plan.fix_duplicates and duplicates.samples > 0
+                renames = compat.finish(duplicates) if compat and not fixes else []
             finally:
                 if compat:
                     compat.close()
-        if duplicates.samples and self._plan.fix_duplicates:
+        if fixes:
             return self._fix(duplicates, layout)
         identity = str(uuid.uuid4())
         self._commit(identity, layout, renames)
@@ -214,7 +217,18 @@ class _Prepare:
         commit(self._storage, renames=renames, removals=removals)
 
     def _fix(self, duplicates: DuplicateKeys, layout: Layout) -> PrepareReport:
-        raise FormatError("not yet")
+        """Rename the keys that repeat an earlier sample's, then prepare what has become of the shards."""
+        wanted: dict[str, set[str]] = {}
+        starts = [shard.first_sample for shard in layout.shards]
+        for key, samples in duplicates.groups:
+            for sample in samples[1:].tolist():
+                shard = layout.shards[bisect_right(starts, sample) - 1].name
+                wanted.setdefault(shard, set()).add(key)
+        renamed = fix_duplicates(self._storage, [shard.name for shard in self._shards], wanted).renamed
+        split = rename_excluded(self._storage, self._split, renamed)
+        self._storage.remove(STAGING)
+        search = find_shards(self._storage, exclude=self._plan.exclude)
+        return _Prepare(self._storage, self._plan, search, split, self._on_progress).run()
 
     # ------------------------------------------------------------------------------------------- what is reported
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..errors import EnergonError
 from ..storage import Storage
@@ -12,7 +12,7 @@ from .prepare_plan import SplitRequest
 from .split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
 from .split_plan import SplitResult, split_by_patterns, split_by_ratio
 
-__all__ = ["PlannedSplit", "plan_split", "read_split_config"]
+__all__ = ["PlannedSplit", "plan_split", "read_split_config", "rename_excluded"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +49,31 @@ def plan_split(storage: Storage, request: SplitRequest | None, shards: Sequence[
         result = split_by_ratio(shards, request.ratio or {}, shuffle_seed=request.shuffle_seed)
     config = SplitConfig(split_parts=result.parts, exclude=_kept_excludes(storage, shards))
     return PlannedSplit(parts=result.parts, text=format_split_config(config), warnings=result.warnings)
+
+
+def rename_excluded(storage: Storage, split: PlannedSplit, renamed: Mapping[str, Mapping[str, str]]) -> PlannedSplit:
+    """Let a split exclude the samples it excluded, under the keys they have been given.
+
+    Args:
+        storage: The dataset.
+        split: The split as planned.
+        renamed: Shard → {old key: new key}.
+    """
+    file = f"{FOLDER}/{SPLIT_YAML}"
+    text = split.text or (storage.read(file).decode() if storage.exists(file) else "")
+    if not text:
+        return split
+    config = parse_split_config(text, file=storage.path(file))
+    known = frozenset(renamed)
+
+    def new_name(name: str) -> str:
+        shard, key = split_sample_name(name, known)
+        return f"{shard}/{renamed[shard].get(key, key)}" if key is not None and shard in known else name
+
+    exclude = tuple(map(new_name, config.exclude))
+    if exclude == config.exclude:
+        return split
+    return replace(split, text=format_split_config(replace(config, exclude=exclude)))
 
 
 def _kept(config: SplitConfig | None, shards: Sequence[str]) -> PlannedSplit:

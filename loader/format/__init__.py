@@ -5,6 +5,7 @@
 ``shard_index.py``                                           members of one shard → columns
 ``index_writer.py``, ``key_table.py``, ``index_layout.py``   columns of all shards → ``index/<uuid>/``
 ``dataset_index.py``, ``index_in_force.py``                  ``index/<uuid>/`` → where a sample's bytes lie
+``staleness.py``                                             is the shard still the one that was indexed?
 ``missing_index.py``                                         the same for a dataset that another tool prepared
 ``tar_idx.py``, ``sqlite_index.py``, ``compat_files.py``     the index as other tools read it
 ``prepare_plan.py``, ``prepare.py``                          the whole way from a folder of shards to a dataset

@@ -16,6 +16,7 @@ from .nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 from .prepare_split import read_split_config
 from .shard_info import read_shard_info
 from .split_config import SplitConfig
+from .staleness import open_fresh_shard
 
 __all__ = ["DatasetFolder"]
 
@@ -106,11 +107,14 @@ class DatasetFolder:
 
         Returns:
             Part name → bytes, in the order in the shard.
+
+        Raises:
+            FormatError: The shard is not the one that was indexed.
         """
-        shard = self.index.shard_of(sample).name
-        if self._open_shard is None or self._open_shard[0] != shard:
+        shard = self.index.shard_of(sample)
+        if self._open_shard is None or self._open_shard[0] != shard.name:
             self.close()
-            self._open_shard = (shard, self.storage.open(shard))
+            self._open_shard = (shard.name, open_fresh_shard(self.storage, self.index, shard))
         file = self._open_shard[1]
         return {
             part.name: file.read_at(part.offset, part.size_bytes)

@@ -1,0 +1,63 @@
+"""Is a shard still the file that was indexed? Asked when it is first opened, never for all shards at the start."""
+
+from __future__ import annotations
+
+import logging
+
+from ..errors import FormatError
+from ..storage import ReadableFile, Storage
+from .dataset_index import DatasetIndex, PartLocation
+from .index_layout import ShardEntry
+from .member_name import decode_name
+from .tar_header import BLOCK, check_header, header_name
+
+__all__ = ["open_fresh_shard"]
+
+_log = logging.getLogger(__name__)
+_PREPARE_AGAIN = "run energon prepare again on this dataset"
+
+
+def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -> ReadableFile:
+    """Open a shard for reading by the index.
+
+    Every copy of a file changes its time, so another time alone is no fault: the first and the last header are then
+    compared with the index, and a warning is logged.
+
+    Raises:
+        FormatError: The size is not what it was, or a header is not where the index has it.
+        StorageError: The shard is missing or cannot be read.
+    """
+    path = storage.path(shard.name)
+    now = storage.stat(shard.name)
+    if now.size_bytes != shard.size_bytes:
+        raise FormatError(
+            f"the shard has changed since it was indexed: it had {shard.size_bytes} bytes, now {now.size_bytes}",
+            shard=path,
+            do=_PREPARE_AGAIN,
+        )
+    file = storage.open(shard.name)
+    if now.mtime_ns != shard.mtime_ns and shard.samples:
+        try:
+            samples = index.samples_of(shard)
+            for sample, part in ((samples[0], 0), (samples[-1], -1)):
+                _check_header_of(file, path, index.key(sample), index.parts(sample)[part], plain=shard.plain)
+        except FormatError:
+            file.close()
+            raise
+        _log.warning("%s was touched or copied since it was indexed; its first and last headers are as indexed", path)
+    return file
+
+
+def _check_header_of(file: ReadableFile, path: str, key: str, part: PartLocation, *, plain: bool) -> None:
+    offset = part.offset - BLOCK
+    header = file.read_at(offset, BLOCK)
+    check_header(header, shard=path, offset=offset)
+    name, expected = decode_name(header_name(header)), f"{key}.{part.name}"
+    # A PAX or GNU header may have given the member another name than its own header says.
+    if plain and name != expected:
+        raise FormatError(
+            f"the shard has changed since it was indexed: expected the header of {expected!r}, found {name!r}",
+            shard=path,
+            offset=offset,
+            do=_PREPARE_AGAIN,
+        )

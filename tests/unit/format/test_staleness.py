@@ -1,0 +1,78 @@
+"""A shard is read only while it is the file that was indexed."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from loader.errors import FormatError, StorageError
+from loader.format.dataset_folder import DatasetFolder
+from loader.format.prepare import run_prepare
+from loader.format.prepare_plan import PreparePlan, SplitRequest
+
+
+def write_shard(path: Path, keys: list[str], *, tar_format: int = tarfile.USTAR_FORMAT) -> None:
+    with tarfile.open(path, "w", format=tar_format) as tar:
+        for key in keys:
+            member = tarfile.TarInfo(f"{key}.txt")
+            member.size = len(key)
+            tar.addfile(member, io.BytesIO(key.encode()))
+
+
+def prepared(folder: Path, keys: list[str], **options: int) -> Path:
+    write_shard(folder / "s.tar", keys, **options)
+    run_prepare(PreparePlan(path=str(folder), split=SplitRequest(ratio={"train": 1.0})))
+    return folder
+
+
+def touch(path: Path) -> None:
+    os.utime(path, ns=(1, 1))
+
+
+def test_an_unchanged_shard_is_read_without_a_word(tmp_path, caplog):
+    dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
+    assert dataset.read_parts(1) == {"txt": b"b"}
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize("tar_format", [tarfile.USTAR_FORMAT, tarfile.PAX_FORMAT])
+def test_a_touched_shard_is_read_with_one_warning(tmp_path, caplog, tar_format):
+    keys = ["a", "b" * (95 if tar_format == tarfile.USTAR_FORMAT else 120)]
+    dataset = DatasetFolder(prepared(tmp_path, keys, tar_format=tar_format))
+    touch(tmp_path / "s.tar")
+    with caplog.at_level(logging.WARNING):
+        assert dataset.read_parts(0) == {"txt": b"a"}
+        assert dataset.read_parts(1) == {"txt": keys[1].encode()}
+    assert [record.message.count("touched or copied") for record in caplog.records] == [1]
+
+
+def test_a_shard_of_another_size_is_refused_by_name(tmp_path):
+    dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
+    with (tmp_path / "s.tar").open("ab") as shard:
+        shard.write(bytes(512))
+    with pytest.raises(FormatError, match="it had 10240 bytes, now 10752") as caught:
+        dataset.read_parts(0)
+    assert caught.value.shard == str(tmp_path / "s.tar")
+
+
+@pytest.mark.parametrize("other", [["x", "b"], ["a", "x"]], ids=["first", "last"])
+def test_a_shard_with_another_first_or_last_header_is_refused_with_its_offset(tmp_path, other):
+    dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
+    write_shard(tmp_path / "s.tar", other)
+    touch(tmp_path / "s.tar")
+    with pytest.raises(FormatError, match="found 'x.txt'") as caught:
+        dataset.read_parts(0)
+    assert caught.value.offset == 1024 * other.index("x")
+
+
+def test_a_missing_shard_is_refused_by_name(tmp_path):
+    dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
+    (tmp_path / "s.tar").unlink()
+    with pytest.raises(StorageError, match="No such file") as caught:
+        dataset.read_parts(0)
+    assert caught.value.path == str(tmp_path / "s.tar")

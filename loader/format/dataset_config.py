@@ -165,6 +165,9 @@ class _Parser:
         module, sample_type = dataset_module, None
         if "sample_type" in self.document:
             module, sample_type = self._sample_type()
+            implied = _CLASS_TO_SPEC.get(dataset_class or "") if is_own_module(dataset_module) else None
+            if implied is not None and not (is_own_module(module) and sample_type == implied.name):
+                self._fault("sample_type", f"{dataset_class} means {implied.name}; remove one of the two")
         elif dataset_class and is_own_module(dataset_module):
             sample_type = self._legacy_type(dataset_class)
         elif dataset_class is None:

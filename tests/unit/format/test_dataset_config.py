@@ -137,6 +137,11 @@ def test_all_faults_are_reported_at_once_with_their_places() -> None:
         ("__module__: 3\n__class__: X", "__module__", "expected the name of a module, found 3"),
         ("sample_type: TextSample", "sample_type", "expected a mapping with '__module__' and '__class__'"),
         ("sample_type: 3", "sample_type", "expected a mapping with '__module__' and '__class__', found 3"),
+        (
+            "__class__: CrudeWebdataset\nsample_type: {__class__: TextSample}",
+            "sample_type",
+            "means CrudeSample; remove one",
+        ),
         ("sample_type: {}", "sample_type.__class__", "expected the name of a class, found nothing"),
         (
             "__class__: TextWebdataset",
@@ -182,6 +187,7 @@ TEXTS = [
     "__module__: megatron.energon\n__class__: CrudeWebdataset\npart_filter:\n- jpg\nsubflavors:\n  é: [1, {a: null}]\n",
     "__class__: CaptioningWebdataset\nfield_map: {image: jpg, caption: txt}\nsubflavors: {a: 1}\nimage_decode: pil",
     "sample_type: {__module__: my.code, __class__: Mine}\nsample_loader: sample_loader.py:load\npart_filter: a.py:b",
+    "__class__: TextWebdataset\nsample_type: {__class__: TextSample}\nfield_map: {text: txt}",
     "__module__: my.code\n__class__: MyDatasets\nspeed: 3",
     "__module__: my.code\n__class__: MyDatasets\nsample_type: {__class__: TextSample}\nfield_map: {text: txt}",
     "__module__: my.code\n__class__: TextWebdataset\nsample_type: {__class__: TextSample}\nfield_map: {text: txt}",

@@ -103,16 +103,22 @@ def _builder(dataset: DatasetFolder, *, trust_code: bool) -> Callable[[Mapping[s
     config = dataset.config
     if config is None or config.crude:
         return None
+    from loader.errors import TrustError
     from loader.format.nv_meta import FOLDER
     from loader.samples.decoder import SampleDecoder
     from loader.samples.sample_builder import SampleBuilder
 
-    builder = SampleBuilder(
-        config,
-        meta_folder=dataset.storage.local_path(FOLDER),
-        decoder=SampleDecoder(),
-        trust_code=trust_code,
-    )
+    try:
+        builder = SampleBuilder(
+            config, meta_folder=dataset.storage.local_path(FOLDER), decoder=SampleDecoder(), trust_code=trust_code
+        )
+    except TrustError as error:
+        refused = error
+
+        def refuse(_parts: Mapping[str, bytes], _key: str) -> Any:
+            raise refused
+
+        return refuse
 
     def build(parts: Mapping[str, bytes], key: str) -> Any:
         wanted = {name: data for name, data in parts.items() if builder.part_filter(name)}

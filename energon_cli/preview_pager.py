@@ -69,9 +69,9 @@ def page_through(
             items = render(place)
             console.clear()
             console.print(*items, sep="\n")
-            console.print(footer)
-            # Answers of the terminal that came late are no keys.
+            # Answers of the terminal that came late are no keys; what is typed once the keys are shown is.
             _discard_typed_ahead(first=shown < 0)
+            console.print(footer)
             shown = place
         key = next(pressed, "q")
         if key in _QUIT:

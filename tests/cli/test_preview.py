@@ -1,0 +1,154 @@
+"""``energon preview``, piped: which samples, and what is said of each."""
+
+from __future__ import annotations
+
+import pytest
+
+from energon_cli.preview_source import Selection
+from tests.cli.make_dataset import caption_parts, write_captions, write_shard
+
+
+def test_one_sample_as_training_gets_it(prepared, energon):
+    done = energon("preview", prepared)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "shard_000.tar/000000   sample 0 of 12"
+    assert lines[1].startswith("  image    float32 (3, 16, 24), 0")
+    assert lines[2] == "  caption  str, 16 characters"
+    assert lines[3] == "    picture number 0"
+    assert "\x1b" not in done.out
+
+
+def test_raw_parts_whatever_dataset_yaml_says(prepared, energon):
+    done = energon("preview", prepared, "--crude")
+    assert "jpg   JPEG 24×16 RGB, " in done.out
+    assert '"caption": "a gradient, number 0"' in done.out
+
+
+def test_a_dataset_without_dataset_yaml_is_shown_as_parts(captions, energon):
+    energon("prepare", captions, "--yes", "--skip-dataset-yaml")
+    assert "jpg   JPEG 24×16 RGB, " in energon("preview", captions).out
+
+
+def test_several_samples_from_an_index_on(prepared, energon):
+    done = energon("preview", prepared, "-n", 3, "--index", 10)
+    assert [line for line in done.out.splitlines() if "sample " in line] == [
+        "shard_003.tar/000010   sample 10 of 12",
+        "shard_003.tar/000011   sample 11 of 12",
+    ]
+
+
+@pytest.mark.parametrize("key", ["000004", "shard_001.tar/000004"])
+def test_a_sample_by_its_key(prepared, energon, key):
+    assert "picture number 4" in energon("preview", prepared, "--key", key).out
+
+
+def test_a_key_that_occurs_twice_gives_both(captions, energon):
+    write_shard(captions / "shard_009.tar", {"000004": caption_parts(99)})
+    energon("prepare", captions, "--yes")
+    done = energon("preview", captions, "--key", "000004", "-n", 5)
+    assert "picture number 4" in done.out
+    assert "picture number 99" in done.out
+
+
+def test_only_some_split_parts(prepared, energon):
+    done = energon("preview", prepared, "--split-parts", "val", "-n", 20)
+    assert done.out.count("shard_002.tar/") == 3
+    assert "shard_000" not in done.out
+    assert "of 6" in energon("preview", prepared, "--split-parts", "val, test").out
+
+
+def test_shuffled_order_depends_on_the_seed_only(prepared, energon):
+    def keys(*flags):
+        done = energon("preview", prepared, "--crude", "-n", 12, "--shuffle", *flags)
+        return [line.split()[0] for line in done.out.splitlines() if "   sample " in line]
+
+    assert keys() == keys()
+    assert sorted(keys()) == sorted(keys("--seed", 5))
+    assert len(set(keys())) == 12
+    assert keys() != keys("--seed", 5)
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "told"),
+    [
+        (["--key", "nobody"], 1, "no sample has the key 'nobody'"),
+        (["--split-parts", "vla"], 1, "there are: train, val, test"),
+        (["--index", "12"], 2, "there are 12 samples, counted from 0"),
+        (["-n", "0"], 2, "Invalid value for '-n'"),
+        (["--dataset-config", "none.yaml"], 1, "there is no such file"),
+    ],
+)
+def test_what_is_not_there_is_told(prepared, energon, flags, code, told):
+    done = energon("preview", prepared, *flags)
+    assert done.code == code
+    assert told in done.err
+
+
+def test_an_unprepared_folder_says_how_to_prepare_it(captions, energon):
+    done = energon("preview", captions)
+    assert done.code == 1
+    assert f"energon prepare {captions}" in done.err
+
+
+def test_a_sample_that_cannot_be_made_is_shown_as_parts_with_the_reason(tmp_path, energon):
+    folder = write_captions(tmp_path, parts=lambda number: caption_parts(number) | {"jpg": b"<!DOCTYPE html>"})
+    energon("prepare", folder, "--yes")
+    done = energon("preview", folder)
+    assert done.code == 1
+    assert "part 'jpg'" in done.out
+    assert "not an image (it starts with b'<!DOCTYPE ht')" in done.out
+    assert "picture number 0" in done.out
+
+
+def test_a_shard_that_is_gone_is_told_and_does_not_crash(prepared, energon):
+    (prepared / "shard_000.tar").unlink()
+    done = energon("preview", prepared)
+    assert done.code == 1
+    assert "shard_000.tar" in done.out
+
+
+def test_code_of_the_dataset_runs_only_when_trusted(captions, energon, monkeypatch):
+    energon("prepare", captions, "--non-interactive", "--split-ratio", "1", "--sample-type", "Captioning")
+    done = energon("preview", captions)
+    assert done.code == 0
+    assert "shown as parts" in done.out
+    assert "--trust-code" in done.out
+    assert "jpg   JPEG" in done.out
+    monkeypatch.setenv("ENERGON_TRUST_CODE", "1")
+    assert "caption  str, 16 characters" in energon("preview", captions).out
+
+
+def test_control_characters_of_the_data_are_escaped(tmp_path, energon):
+    parts = {"txt": b"\x1b]0;owned\x07\x1b[2J caption\r\nsecond", "\x1b[31m.txt": b"\x9b31m \xff"}
+    write_shard(tmp_path / "s.tar", {"key\x1b[5m": parts})
+    energon("prepare", tmp_path, "--yes", "--skip-dataset-yaml")
+    done = energon("preview", tmp_path)
+    assert done.code == 0
+    assert not [c for c in done.out if c < " " and c != "\n"]
+    assert "key\\x1b[5m" in done.out
+    assert "    \\x1b]0;owned\\x07\\x1b[2J caption\n    second\n" in done.out
+    assert "not UTF-8 at byte 0" in done.out
+
+
+def test_the_same_part_name_is_not_needed_in_every_sample(tmp_path, energon):
+    write_shard(tmp_path / "s.tar", {"a": {"txt": b"x"}, "b": {"cls": b"3"}})
+    energon("prepare", tmp_path, "--yes", "--skip-dataset-yaml")
+    assert "cls  text, 1 B" in energon("preview", tmp_path, "--index", 1).out
+
+
+@pytest.mark.parametrize("seed", [None, 0, 7])
+def test_a_selection_gives_every_sample_once(seed):
+    selection = Selection([range(5), range(5, 5), range(100, 120)], seed=seed)
+    expected = [*range(5), *range(100, 120)]
+    assert sorted(selection[place] for place in range(len(selection))) == expected
+    if seed is None:
+        assert [selection[place] for place in range(len(selection))] == expected
+    with pytest.raises(IndexError):
+        selection[25]
+
+
+def test_a_shuffled_selection_is_the_same_from_whatever_end_it_is_read():
+    forward = Selection([range(1000)], seed=3)
+    backward = Selection([range(1000)], seed=3)
+    assert [forward[place] for place in range(1000)] == [backward[place] for place in reversed(range(1000))][::-1]

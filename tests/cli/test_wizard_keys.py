@@ -1,0 +1,150 @@
+"""The wizard by real keystrokes on a pseudo-terminal."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+
+from tests.cli.make_dataset import caption_parts, write_captions
+from tests.cli.terminal import CTRL_C, DOWN, ENTER, UP, TerminalRun
+from tests.cli.test_prepare import files_of
+
+SPLIT, TYPE, FROM, WRITE = "How are the shards split?", "What are the samples?", "come from?", "write this?"
+AGAIN = "This dataset is prepared already. What should change?"
+
+
+def read_yaml(folder, name):
+    return yaml.safe_load((folder / ".nv-meta" / name).read_text())
+
+
+def clear(length):
+    return ["\x7f"] * length
+
+
+@pytest.fixture
+def wizard(captions):
+    with TerminalRun("prepare", captions, "--num-workers", 1, rows=70) as run:
+        yield run.wait_for(SPLIT)
+
+
+def test_enter_takes_every_proposal(captions, wizard):
+    assert "4 shards" in wizard.text
+    assert "first sample: shard_000.tar/000000" in wizard.text
+    wizard.press(ENTER).wait_for(TYPE)
+    assert "train            2" in wizard.text, "the split as a table, before anything is written"
+    wizard.press(ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
+    wizard.press(ENTER).wait_for("caption (text) from").press(ENTER).wait_for(WRITE)
+    assert "as a CaptioningSample: shard_000.tar/000000" in wizard.text
+    assert "float32 (3, 16, 24)" in wizard.text
+    assert not (captions / ".nv-meta").exists()
+    assert wizard.press(ENTER).finish() == 0
+    assert "prepared" in wizard.text
+    assert list(read_yaml(captions, "split.yaml")["split_parts"]) == ["train", "val", "test"]
+    assert read_yaml(captions, "dataset.yaml")["field_map"] == {"image": "jpg", "caption": "txt"}
+
+
+def test_arrow_keys_choose_and_texts_can_be_edited(captions, wizard):
+    wizard.press(DOWN, DOWN, ENTER).wait_for(TYPE)  # all train
+    wizard.press(DOWN, UP, ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
+    wizard.press(ENTER).wait_for("caption (text) from")
+    wizard.press(*clear(3), *"json[caption", ENTER).wait_for("character")  # a slip is told at once
+    wizard.press("]", ENTER).wait_for(WRITE)
+    assert "a gradient, number 0" in wizard.text
+    assert wizard.press("y").finish() == 0
+    assert set(read_yaml(captions, "split.yaml")["split_parts"]) == {"train", "val", "test"}
+    assert read_yaml(captions, "split.yaml")["split_parts"]["val"] == []
+    assert read_yaml(captions, "dataset.yaml")["field_map"]["caption"] == "json[caption]"
+
+
+def test_a_map_that_cannot_make_a_sample_shows_why_and_asks_again(captions, wizard):
+    wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
+    wizard.press(ENTER).wait_for("caption (text) from")
+    wizard.press(*clear(3), *"json[title]", ENTER).wait_for("This sample cannot be made so.")
+    assert "json has no 'title', only" in wizard.text
+    wizard.press(ENTER).wait_for("image (image) from jpg").press(ENTER).wait_for("caption (text) from json[title]")
+    wizard.press(*clear(11), *"txt", ENTER).wait_for(WRITE)
+    assert wizard.press("y").finish() == 0
+    assert read_yaml(captions, "dataset.yaml")["field_map"] == {"image": "jpg", "caption": "txt"}
+
+
+def test_another_ratio_is_checked_as_it_is_typed(captions, wizard):
+    wizard.press(UP, UP, ENTER).wait_for("Ratio of train, val and test")
+    wizard.press(*clear(5), *"1,x", ENTER).wait_for("a number from 0 up")
+    wizard.press(*clear(1), *"1", ENTER).wait_for(TYPE)
+    wizard.press(UP, ENTER).wait_for(WRITE)  # no dataset.yaml
+    assert wizard.press("y").finish() == 0
+    assert read_yaml(captions, "split.yaml")["split_parts"] == {
+        "train": ["shard_{000..001}.tar"],
+        "val": ["shard_{002..003}.tar"],
+    }
+    assert not (captions / ".nv-meta/dataset.yaml").exists()
+
+
+def test_patterns_that_match_nothing_are_told_and_asked_for_again(captions, wizard):
+    wizard.press(UP, ENTER).wait_for("Part and pattern")
+    wizard.press(ENTER).wait_for("Part and pattern (empty ends)").press(ENTER)
+    wizard.wait_for("matches no shard").wait_for("by patterns of shard names")
+    wizard.press(UP, ENTER).wait_for("Part and pattern").press(*clear(len("train:train_.*")), *"train:shard_.*", ENTER)
+    wizard.wait_for("Part and pattern (empty ends)").press(ENTER).wait_for(TYPE).press(UP, ENTER).wait_for(WRITE)
+    assert wizard.press("y").finish() == 0
+    assert read_yaml(captions, "split.yaml")["split_parts"] == {"train": ["shard_{000..003}.tar"]}
+
+
+def test_own_code_for_the_fields(captions, wizard):
+    wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(DOWN, ENTER).wait_for(WRITE)
+    assert "sample_loader.py:" in wizard.text
+    assert wizard.press("y").finish() == 0
+    assert (captions / ".nv-meta/sample_loader.py").exists()
+
+
+def test_no_at_the_end_writes_nothing(captions, wizard):
+    before = files_of(captions)
+    wizard.press(ENTER).wait_for(TYPE).press(UP, ENTER).wait_for(WRITE)
+    assert wizard.press("n").finish() == 1
+    assert "nothing was written" in wizard.text
+    assert files_of(captions) == before
+
+
+@pytest.mark.parametrize("step", [0, 1, 2])
+def test_ctrl_c_at_any_question_exits_130_and_writes_nothing(captions, wizard, step):
+    before = files_of(captions)
+    for question in (TYPE, FROM)[:step]:
+        wizard.press(ENTER).wait_for(question)
+    assert wizard.press(CTRL_C).finish(timeout_s=5) == 130
+    assert "Traceback" not in wizard.raw
+    assert files_of(captions) == before
+
+
+def test_a_split_that_names_suggest_comes_first(tmp_path):
+    write_captions(tmp_path, shards=2, names="train_{:03d}.tar")
+    write_captions(tmp_path, shards=1, names="val_{:03d}.tar", parts=lambda number: caption_parts(number + 50))
+    with TerminalRun("prepare", tmp_path, "--skip-dataset-yaml", "--num-workers", 1) as run:
+        run.wait_for("as the names say: train (2 shards), val (1 shard)").press(ENTER).wait_for(WRITE)
+        assert run.press(ENTER).finish() == 0
+    assert read_yaml(tmp_path, "split.yaml")["split_parts"] == {
+        "train": ["train_{000..001}.tar"],
+        "val": ["val_000.tar"],
+    }
+
+
+def test_over_a_prepared_dataset_one_chooses_what_changes(prepared):
+    split = read_yaml(prepared, "split.yaml")
+    with TerminalRun("prepare", prepared, "--num-workers", 1) as run:
+        run.wait_for(AGAIN).press(ENTER).wait_for(WRITE)
+        assert run.press(ENTER).finish() == 0
+        assert "kept as before: the split and dataset.yaml" in run.text
+    with TerminalRun("prepare", prepared, "--num-workers", 1, rows=60) as run:
+        run.wait_for(AGAIN).press(DOWN, ENTER).wait_for(TYPE)
+        run.press(*7 * [DOWN]).wait_for("» CrudeSample").press(ENTER).wait_for(WRITE)
+        assert run.press(ENTER).finish() == 0
+    assert read_yaml(prepared, "dataset.yaml")["__class__"] == "CrudeWebdataset"
+    assert read_yaml(prepared, "split.yaml") == split
+
+
+def test_no_color_is_respected(captions):
+    with TerminalRun("prepare", captions, "--num-workers", 1, environment={"NO_COLOR": "1"}) as run:
+        run.wait_for(SPLIT)
+        assert not re.search(r"\x1b\[[0-9;]*(3[0-9]|4[0-9]|9[0-7])m", run.raw), "no colour is set"
+        run.press(CTRL_C).finish()

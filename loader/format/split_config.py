@@ -157,7 +157,7 @@ class _Reader:
         for key in document:
             if key not in _KEYS:
                 hint = did_you_mean(key, _KEYS) if isinstance(key, str) else f"; known are {', '.join(_KEYS)}"
-                self._fault(str(key), f"unknown key{hint}")
+                self._fault(_place(key), f"unknown key{hint}")
         if "split_parts" not in document:
             self._fault("split_parts", "this is missing; expected a mapping from part to list of shards")
         parts = document.get("split_parts", {})
@@ -165,12 +165,15 @@ class _Reader:
             self._fault("split_parts", f"expected a mapping from part to list of shards, found {_kind(parts)}")
             parts = {}
         return SplitConfig(
-            split_parts={str(part): self._shards(part, shards) for part, shards in parts.items()},
+            split_parts={
+                part if isinstance(part, str) else _kind(part): self._shards(part, shards)
+                for part, shards in parts.items()
+            },
             exclude=self._excluded(document.get("exclude")),
         )
 
     def _shards(self, part: Any, patterns: Any) -> tuple[str, ...]:
-        place = f"split_parts.{part}"
+        place = f"split_parts.{_place(part)}"
         if not isinstance(part, str) or not part:
             self._fault(place, f"expected a name of a part, found {_kind(part)}; put it in quotes")
         shards: dict[str, str] = {}
@@ -214,6 +217,10 @@ class _Reader:
         self.faults.append(Fault(place=place, found=found))
 
 
+def _place(key: Any) -> str:
+    return key if isinstance(key, str) and len(key) <= 120 else _kind(key)
+
+
 def _kind(value: Any) -> str:
     """Describe a value without printing what may be large."""
     match value:
@@ -226,7 +233,8 @@ def _kind(value: Any) -> str:
         case bool():
             return str(value).lower()
         case int() | float():
-            return f"the number {str(value)[:30]}"
+            huge = isinstance(value, int) and value.bit_length() > 99  # Python refuses to print some of them
+            return "a huge number" if huge else f"the number {value}"
         case dict():
             return "a mapping"
         case list():

@@ -81,7 +81,7 @@ exclude: [a.tar/, d.tar]
 """
     assert faults_of(text) == [
         "exlude: unknown key; did you mean 'exclude'?",
-        "2: unknown key; known are split_parts, exclude",
+        "the number 2: unknown key; known are split_parts, exclude",
         "split_parts.train[1]: 'a.tar' is listed twice in this part (also at split_parts.train[0])",
         "split_parts.train[2]: expected a name, found the number 3; put it in quotes",
         "split_parts.train[3]: '{0..99999999}.tar' stands for 100,000,000 names, expected at most 999,998",
@@ -93,7 +93,7 @@ exclude: [a.tar/, d.tar]
         "split_parts.train[9]: expected a name, found a mapping",
         "split_parts.train[10]: expected a name, found true; put it in quotes",
         "split_parts.val: expected a list of names, found the text 'b.tar'",
-        "split_parts.1: expected a name of a part, found the number 1; put it in quotes",
+        "split_parts.the number 1: expected a name of a part, found the number 1; put it in quotes",
         "exclude[0]: 'a.tar/' ends in a slash; expected a shard, or a shard, a slash and a key",
     ]
 

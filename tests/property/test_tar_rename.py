@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+import io
+import tarfile
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loader.format.tar_rename import rename_headers
+
+# Names as archives hold them: without NUL, and not a folder's (a slash at the end).
+name = st.binary(min_size=1, max_size=130).filter(lambda text: b"\0" not in text and not text.endswith(b"/"))
+long_name = st.builds(lambda text, times: (text + b"/") * times + text, name, st.integers(0, 5))
+form = st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+
+
+@given(long_name, long_name, form, st.binary(max_size=600))
+def test_python_reads_the_new_name_and_the_same_contents_behind_renamed_headers(old, new, kind, data):
+    info = tarfile.TarInfo(old.decode("utf-8", "surrogateescape"))
+    info.size = len(data)
+    headers = info.tobuf(kind, "utf-8", "surrogateescape")
+    archive = rename_headers(headers, new, shard="s", offset=0) + data.ljust(-(-len(data) // 512) * 512, b"\0")
+    with tarfile.open(fileobj=io.BytesIO(archive + bytes(1024)), encoding="utf-8", errors="surrogateescape") as tar:
+        (member,) = tar.getmembers()
+        contents = tar.extractfile(member)
+        assert contents is not None
+        assert contents.read() == data
+    assert member.name.encode("utf-8", "surrogateescape") == new

@@ -65,7 +65,7 @@ def test_a_shard_with_another_first_or_last_header_is_refused_with_its_offset(tm
     dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
     write_shard(tmp_path / "s.tar", other)
     touch(tmp_path / "s.tar")
-    with pytest.raises(FormatError, match="found 'x[.]txt'") as caught:
+    with pytest.raises(FormatError, match=r"found 'x[.]txt'") as caught:
         dataset.read_parts(0)
     assert caught.value.offset == 1024 * other.index("x")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -161,7 +162,7 @@ def _find_fault(text: bytes) -> str | None:
         except RecursionError:
             return "it is nested too deeply"
         except ValueError:
-            return str(error)
+            return re.sub(r"\(byte (\d+)\)$", r"(byte \1 of the line)", str(error))
         return None
     return None
 

@@ -84,7 +84,7 @@ def test_every_line_is_read_back_without_what_surrounds_it(storage, name):
         (b'{"a":1}\n\n3', 3, 9, "it is '3'"),
         (b'{"a":1} {"b":2}\n', 1, 0, "trailing characters"),
         (b'{"a":1}\r{"b":2}\r', 1, 0, "trailing characters"),
-        (b'{"a":1}\n{"b":}\n', 2, 8, "invalid character"),
+        (b'{"a":1}\n{"b":}\n', 2, 8, r"invalid character \(byte 5 of the line\)"),
         (b'{"a":1}\n{"b":1\n', 2, 8, r"it is '\{\"b\":1'"),
         (b'{"a":1}\n{"b":1}\x00\n', 2, 8, r"it is '\{\"b\":1\}\\x00'"),
         (b'{"a":1}\n\x00\n', 2, 8, r"it is '\\x00'"),

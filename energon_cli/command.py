@@ -78,16 +78,16 @@ class ExampleCommand(click.Command):
                 formatter.write(f"{'':>{formatter.current_indent + 2}}{line}\n")
 
 
-def debug_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--debug``, which is accepted before and behind a command's name."""
+def debug_option() -> click.Option:
+    """Make ``--debug``, which is accepted before and behind a command's name."""
 
     def remember(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
         if value:
             ctx.meta["energon.debug"] = True
 
-    return click.option(
-        "--debug", is_flag=True, expose_value=False, callback=remember, help="Show the traceback of an error."
-    )(function)
+    return click.Option(
+        ["--debug"], is_flag=True, expose_value=False, callback=remember, help="Show the traceback of an error."
+    )
 
 
 def energon_command(
@@ -96,8 +96,10 @@ def energon_command(
     """Make a command with ``--help`` under both names, ``--debug`` and examples."""
 
     def decorate(function: Callable[..., Any]) -> click.Command:
-        return click.command(
+        command: click.Command = click.command(
             name, cls=ExampleCommand, examples=examples, short_help=short_help, context_settings=CONTEXT_SETTINGS
-        )(debug_option(function))
+        )(function)
+        command.params.append(debug_option())
+        return command
 
     return decorate

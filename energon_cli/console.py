@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 _PIPED_WIDTH = 120
+_COLOURFUL = ("alacritty", "foot", "rxvt", "screen", "tmux", "vte", "wezterm", "xterm")
 
 # Control characters, line separators, and marks that reorder text could rewrite what the terminal shows;
 # lone surrogates stand for bytes that are not UTF-8 and cannot be printed at all.
@@ -56,8 +58,6 @@ def escape_controls(text: str, *, keep: str = "") -> str:
 
 def colour_wanted(stream: Any) -> bool:
     """Tell whether a stream is a terminal whose user wants colours."""
-    import os
-
     return "NO_COLOR" not in os.environ and bool(stream.isatty())
 
 
@@ -79,11 +79,21 @@ def _console(stream: Any) -> Console:
         file=stream,
         force_terminal=terminal,
         no_color=not colour_wanted(stream),
+        color_system="truecolor" if terminal and _knows_all_colours() else "auto",
         width=None if terminal else _PIPED_WIDTH,
         markup=False,
         highlight=False,
         emoji=False,
     )
+
+
+def _knows_all_colours() -> bool:
+    """Tell whether pictures may use 24-bit colours, also where ``COLORTERM`` does not say so.
+
+    Many terminals that have them call themselves just ``xterm``; Apple's is the one in wide use that has not.
+    """
+    terminal = os.environ.get("TERM", "")
+    return terminal.startswith(_COLOURFUL) and os.environ.get("TERM_PROGRAM") != "Apple_Terminal"
 
 
 def print_json(document: Any) -> None:

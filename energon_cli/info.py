@@ -24,8 +24,10 @@ _EXAMPLES = (
 @energon_command("info", examples=_EXAMPLES, short_help="Describe a prepared dataset on one screen.")
 @click.argument("path")
 @click.option("--json", "as_json", is_flag=True, help="Print the description as JSON.")
-@click.option("--dataset-config", metavar="NAME", default="dataset.yaml", show_default=True, help="Which dataset.yaml.")
-@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Which split.yaml.")
+@click.option(
+    "--dataset-config", metavar="NAME", default="dataset.yaml", show_default=True, help="Its name in .nv-meta."
+)
+@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Its name in .nv-meta.")
 def info(path: str, *, as_json: bool, dataset_config: str, split_config: str) -> None:
     """Describe the dataset at PATH: samples, shards, split, parts, sample type, and whether its index is fresh.
 

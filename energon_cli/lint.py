@@ -45,8 +45,10 @@ _EXAMPLES = (
 @click.option("--max-findings", metavar="N", type=click.IntRange(min=1), help="Stop at this many findings.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option("--progress/--no-progress", default=True, help="Show a progress bar on a terminal.")
-@click.option("--dataset-config", metavar="NAME", default="dataset.yaml", show_default=True, help="Which dataset.yaml.")
-@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Which split.yaml.")
+@click.option(
+    "--dataset-config", metavar="NAME", default="dataset.yaml", show_default=True, help="Its name in .nv-meta."
+)
+@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Its name in .nv-meta.")
 @click.option(
     "--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files that the dataset brings along."
 )

@@ -11,10 +11,9 @@ import click
 
 from .command import CONTEXT_SETTINGS, LateCommand, LateGroup, debug_option
 
-__all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_READER_GONE", "EXIT_USAGE", "cli", "main"]
+__all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_READER_GONE", "cli", "main"]
 
 EXIT_FAILED = 1
-EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
 EXIT_READER_GONE = 141  # 128 + SIGPIPE
 
@@ -59,12 +58,14 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
     callback=_show_version,
     help="Show the version and exit.",
 )
-@debug_option
 def cli() -> None:
     """Prepare, describe, check and look at datasets of tar shards.
 
     Exit codes: 0 done and nothing wrong, 1 findings or a failed run, 2 wrong usage, 130 stopped by Ctrl-C.
     """
+
+
+cli.params.append(debug_option())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -18,6 +18,10 @@ _EXAMPLES = (
         "energon prepare /data/coco --non-interactive --split-ratio 8,1,1 --sample-type CrudeWebdataset",
     ),
     (
+        "Say where the fields of samples come from",
+        """energon prepare /data/coco --sample-type Captioning --field-map '{"image": "jpg", "caption": "txt"}'""",
+    ),
+    (
         "Split by the shards' names",
         "energon prepare /data/coco --split-parts 'train:train_.*' --split-parts 'val:val_.*'",
     ),
@@ -63,7 +67,10 @@ _EXAMPLES = (
 @click.option("--progress/--no-progress", default=True, help="Show a progress bar on a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 @click.option(
-    "--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files that the dataset brings along."
+    "--trust-code",
+    is_flag=True,
+    envvar="ENERGON_TRUST_CODE",
+    help="Load pickled parts of the first sample, which may run code.",
 )
 @click.option("--media-metadata-by-glob", hidden=True)
 @click.option("--media-metadata-by-header", is_flag=True, hidden=True)

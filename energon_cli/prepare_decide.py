@@ -137,7 +137,8 @@ def _ask_by_menus(flags: PrepareFlags, folder: Folder, given: Given, console: Co
         show_look(console, folder.look)
 
     def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
-        return _show_trial(folder, DatasetYaml(spec=spec, field_map=field_map), console)
+        choice = DatasetYaml(spec=spec, field_map=field_map)
+        return _show_trial(folder, choice, console, trust_code=flags.trust_code)
 
     def show_choice(choice: SplitRequest) -> None:
         planned = plan_split(folder.storage, _shuffled(flags, choice), list(folder.sizes))
@@ -147,7 +148,7 @@ def _ask_by_menus(flags: PrepareFlags, folder: Folder, given: Given, console: Co
     return ask(MenuQuestions(try_field_map=try_field_map, show_split=show_choice), given)
 
 
-def _show_trial(folder: Folder, choice: DatasetYaml, console: Console) -> bool:
+def _show_trial(folder: Folder, choice: DatasetYaml, console: Console, *, trust_code: bool) -> bool:
     """Make the first sample as chosen, and show it or why it cannot be made."""
     look = folder.look
     if not look.parts:
@@ -161,7 +162,10 @@ def _show_trial(folder: Folder, choice: DatasetYaml, console: Console) -> bool:
     title = f"as a {choice.spec.name}: {look.key}"
     try:
         builder = SampleBuilder(
-            dataset_config_of(choice), meta_folder=folder.storage.local_path(nv_meta.FOLDER), decoder=SampleDecoder()
+            dataset_config_of(choice),
+            meta_folder=folder.storage.local_path(nv_meta.FOLDER),
+            decoder=SampleDecoder(),
+            trust_code=trust_code,
         )
         parts = {name: data for name, data in look.parts.items() if builder.part_filter(name)}
         sample = builder.build(parts, key=look.key)

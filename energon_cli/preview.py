@@ -27,16 +27,22 @@ _EXAMPLES = (
 
 @energon_command("preview", examples=_EXAMPLES, short_help="Show samples, with their pictures, in the terminal.")
 @click.argument("path")
-@click.option("-n", "count", type=click.IntRange(min=1), help="Print this many samples and end (piped: 1).")
-@click.option("--index", type=click.IntRange(min=0), default=0, help="Start at this sample, counted from 0.")
-@click.option("--key", help="Show the sample of this key: '<shard>/<key>', or the key alone.")
+@click.option(
+    "-n", "count", metavar="N", type=click.IntRange(min=1), help="Print this many samples and end (piped: 1)."
+)
+@click.option(
+    "--index", metavar="I", type=click.IntRange(min=0), default=0, help="Start at this sample, counted from 0."
+)
+@click.option("--key", metavar="KEY", help="Show the sample of this key: '<shard>/<key>', or the key alone.")
 @click.option("--split-parts", metavar="A,B", help="Only samples of these split parts.")
 @click.option("--shuffle/--no-shuffle", default=False, help="Go through the samples in random order.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Another seed, another random order.")
+@click.option("--seed", metavar="N", type=int, default=0, show_default=True, help="Another seed, another random order.")
 @click.option("--crude", is_flag=True, help="Show the raw parts, whatever dataset.yaml makes of them.")
 @click.option("--images/--no-images", default=None, help="Draw pictures (on a terminal, unless told otherwise).")
-@click.option("--dataset-config", metavar="NAME", default="dataset.yaml", show_default=True, help="Which dataset.yaml.")
-@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Which split.yaml.")
+@click.option(
+    "--dataset-config", metavar="NAME", default="dataset.yaml", show_default=True, help="Its name in .nv-meta."
+)
+@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Its name in .nv-meta.")
 @click.option(
     "--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files that the dataset brings along."
 )

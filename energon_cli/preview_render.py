@@ -81,7 +81,7 @@ def terminal_space(console: Console, *, images: bool | None = None, share: float
         best_renderable(colour=True)  # asks now, before anything is on the screen
     return DrawingSpace(
         columns=console.width,
-        rows=int(console.height * share) - 2 if console.is_terminal else None,
+        rows=int(console.height * share) - 3 if console.is_terminal else None,
         pictures=terminal if images is None else images,
         colour=not console.no_color,
     )

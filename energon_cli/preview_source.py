@@ -18,7 +18,7 @@ from .preview_render import SampleView
 if TYPE_CHECKING:
     from loader.format.dataset_folder import DatasetFolder
 
-__all__ = ["Selection", "describe_sample", "select_samples", "view_of_sample"]
+__all__ = ["Selection", "describe_parts", "describe_sample", "place_of", "select_samples", "view_of_sample"]
 
 
 class Selection:

@@ -14,7 +14,7 @@ from ..errors import FormatError
 from ..storage import Storage
 from .nv_meta import WORK_FOLDER
 
-__all__ = ["STAGING", "commit", "finish_interrupted_commit"]
+__all__ = ["STAGING", "commit", "finish_interrupted_commit", "is_commit_pending"]
 
 STAGING = f"{WORK_FOLDER}/staged"
 """Where files wait for the commit."""
@@ -36,9 +36,14 @@ def commit(storage: Storage, *, renames: Sequence[tuple[str, str]], removals: Se
     finish_interrupted_commit(storage)
 
 
+def is_commit_pending(storage: Storage) -> bool:
+    """Tell whether a commit was begun and not finished."""
+    return storage.exists(_INTENT)
+
+
 def finish_interrupted_commit(storage: Storage) -> bool:
     """Finish the commit that an earlier process began; False where there is none."""
-    if not storage.exists(_INTENT):
+    if not is_commit_pending(storage):
         return False
     try:
         intent = json.loads(storage.read(_INTENT))

@@ -6,18 +6,20 @@ are not UTF-8. By default they are then left out with a warning; where the user 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ..errors import FormatError
 from ..storage import FileInfo, Storage
 from .commit import STAGING
+from .dataset_index import DatasetIndex
+from .index_layout import ShardEntry
 from .index_writer import DuplicateKeys
 from .nv_meta import INDEX_SQLITE, TAR_IDX_SUFFIX
 from .shard_index import ShardIndex
-from .sqlite_index import NotPatchable, SqliteIndexWriter, cannot_express
+from .sqlite_index import NotPatchable, SqliteIndexWriter, are_names_utf8, cannot_express
 from .tar_idx import tar_idx_bytes
 
-__all__ = ["CompatFiles", "stale_compat_files"]
+__all__ = ["CompatFiles", "first_unwritable_folder", "stale_compat_files", "why_inexpressible"]
 
 _STAGED_SQLITE = f"{STAGING}/index.sqlite"
 
@@ -48,6 +50,7 @@ class CompatFiles:
         self._shards = shards
         self._unchanged = unchanged or frozenset()
         self.reason: str | None = None  # why there will be no files
+        self._is_refused = False
         self._renames: list[tuple[str, str]] = []
         self._sqlite = self._open(unchanged, gone)
 
@@ -74,7 +77,8 @@ class CompatFiles:
             self.give_up(f"{shard.name}: {reason}")
             return
         if not self._sqlite.add(number, index):
-            return  # a key that another shard has: counted, and reported, when the key table is made
+            self._is_refused = True  # a key that another shard has: reported when the key table is made
+            return
         staged = f"{STAGING}/tar_idx/{number}"
         with self._storage.create(staged, durable=False) as file:
             file.write(tar_idx_bytes(index.sample_offsets))
@@ -99,6 +103,11 @@ class CompatFiles:
                 f"key {duplicates.first_key!r} occurs in two shards",
                 do="rename such keys with --fix-duplicates, or leave --compat out",
             )
+        elif self.reason is None and self._is_refused:
+            self.give_up(
+                "the index.sqlite that is there holds other keys than it should",
+                do="write it anew: energon prepare --force-overwrite",
+            )
         if self.reason is not None:
             return []
         self._sqlite.finish()
@@ -109,7 +118,41 @@ class CompatFiles:
         self._sqlite.close()
 
 
-def stale_compat_files(storage: Storage, changed: Sequence[str]) -> list[str]:
-    """List the compat files that no longer tell the truth once some shards have changed."""
-    names = [shard + TAR_IDX_SUFFIX for shard in changed]
-    return [name for name in (INDEX_SQLITE, *names) if storage.exists(name)]
+def why_inexpressible(storage: Storage, index: DatasetIndex) -> str | None:
+    """Say why an indexed dataset can have no compat files, or None where it can."""
+    if index.layout.duplicate_keys:
+        return "keys occur in two shards"
+    if any(shard.scattered for shard in index.shards):
+        return "the parts of some samples are not neighbours in their shard"
+    if not are_names_utf8(index.key_bytes, index.part_names):
+        return "there are member names that are not UTF-8"
+    if first_unwritable_folder(storage, [shard.name for shard in index.shards]) is not None:
+        return "no permission to write .tar.idx files"
+    return None
+
+
+def first_unwritable_folder(storage: Storage, shards: Iterable[str]) -> str | None:
+    """Give the first of the shards' folders that takes no new files."""
+    folders = {shard.rpartition("/")[0] for shard in shards}
+    return next((folder for folder in sorted(folders) if not storage.is_writable(folder)), None)
+
+
+def stale_compat_files(
+    storage: Storage, *, earlier: Sequence[ShardEntry], now: Sequence[tuple[str, bool]], rewritten: bool
+) -> list[str]:
+    """List the compat files that no longer tell the truth about a dataset.
+
+    Args:
+        storage: The dataset.
+        earlier: The shards as last indexed.
+        now: The shards' names, and whether each is as it was then.
+        rewritten: Whether new compat files replace those of the shards that are there.
+    """
+    names = frozenset(name for name, _ in now)
+    gone = [shard.name for shard in earlier if shard.name not in names and not storage.exists(shard.name)]
+    stale = [shard + TAR_IDX_SUFFIX for shard in gone]
+    if not rewritten:
+        stale += [name + TAR_IDX_SUFFIX for name, unchanged in now if not unchanged]
+        if now != [(shard.name, True) for shard in earlier]:
+            stale.append(INDEX_SQLITE)
+    return [name for name in stale if storage.exists(name) and storage.is_writable(name.rpartition("/")[0])]

@@ -167,10 +167,14 @@ class DatasetIndex:
         key_bytes = np.array(self.key_bytes[first_byte : first_byte + (int(key_ends[-1]) if len(key_ends) else 0)])
         key_hash = _hash_ragged(key_bytes, key_ends)
         key_order = np.argsort(key_hash, kind="stable")
-        used = np.unique(self.part_name[rows])
+        used, part_name = np.unique(self.part_name[rows], return_inverse=True)
+        names = [self.part_names[name] for name in used.tolist()]
+        order = sorted(range(len(names)), key=lambda number: encode_name(names[number]))
+        renumber = np.empty(len(names), dtype=np.uint32)
+        renumber[order] = np.arange(len(names), dtype=np.uint32)
         index = ShardIndex(
-            part_names=tuple(self.part_names[name] for name in used.tolist()),
-            part_name=np.searchsorted(used, self.part_name[rows]).astype(np.uint32),
+            part_names=tuple(names[number] for number in order),
+            part_name=renumber[part_name],
             part_offset=self.part_offset[rows].astype(np.int64) * BLOCK,
             part_size=self.part_size[rows].astype(np.int64),
             part_ends=part_ends,

@@ -10,14 +10,14 @@ from contextlib import closing
 from ..errors import FormatError
 from ..storage import FileInfo, Storage, open_storage
 from ..version import __version__
-from .commit import STAGING, commit, finish_interrupted_commit
-from .compat_files import CompatFiles, stale_compat_files
+from .commit import STAGING, commit, finish_interrupted_commit, is_commit_pending
+from .compat_files import CompatFiles, first_unwritable_folder, stale_compat_files, why_inexpressible
 from .fix_duplicates import fix_duplicates
-from .index_in_force import index_folders
+from .index_in_force import index_folders, read_uuid
 from .index_layout import Layout, ShardEntry, layout_warnings
 from .index_writer import DuplicateKeys, IndexWriter
 from .journal import Journal
-from .nv_meta import FOLDER, INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, LOCK, SPLIT_YAML
+from .nv_meta import FOLDER, INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, LOCK, SPLIT_YAML, WORK_FOLDER
 from .prepare_plan import PreparePlan, PrepareProgress, PrepareReport, ProgressCallback
 from .prepare_split import PlannedSplit, plan_split, rename_excluded
 from .previous_index import PreviousIndex
@@ -49,12 +49,15 @@ def run_prepare(plan: PreparePlan, *, on_progress: ProgressCallback | None = Non
     search = find_shards(storage, exclude=plan.exclude)
     split = plan_split(storage, plan.split, [shard.name for shard in search.shards])
     with storage.lock(LOCK):
-        finish_interrupted_commit(storage)
+        if finish_interrupted_commit(storage):
+            split = plan_split(storage, plan.split, [shard.name for shard in search.shards])
         storage.remove(STAGING)
         try:
             return _Prepare(storage, plan, search, split, on_progress).run()
         finally:
-            storage.remove(STAGING)  # the journal stays
+            # The journal stays, and so do the files of a commit that was interrupted: the next prepare finishes it.
+            if not is_commit_pending(storage):
+                storage.remove(STAGING)
 
 
 class _Prepare:
@@ -86,6 +89,7 @@ class _Prepare:
 
     def run(self) -> PrepareReport:
         if self._previous.index and self._is_up_to_date():
+            self._storage.remove(WORK_FOLDER)  # scans of a run that was interrupted, and is not needed any more
             return self._report(self._previous.index.layout, self._previous.index.uuid, changed=False)
         to_scan = [
             shard
@@ -134,9 +138,9 @@ class _Prepare:
 
     def _is_up_to_date(self) -> bool:
         index = self._previous.index
-        if index is None or len(self._kept) < len(self._shards) or len(index.shards) != len(self._shards):
+        if index is None or self._plan.force or read_uuid(self._storage) != index.uuid:
             return False
-        if any(entry.name != shard.name for entry, shard in zip(index.shards, self._shards, strict=True)):
+        if index.shards != tuple(self._previous.entry(shard) for shard in self._shards):
             return False
         if self._plan.fix_duplicates and index.layout.duplicate_keys:
             return False
@@ -146,10 +150,9 @@ class _Prepare:
             return False
         if self._plan.compat is False:
             return True
-        inexpressible = index.layout.duplicate_keys > 0 or any(shard.scattered for shard in index.shards)
-        if inexpressible:
-            return self._plan.compat is None
-        return self._storage.exists(INDEX_SQLITE) and len(self._compat_kept()) == len(self._shards)
+        if self._storage.exists(INDEX_SQLITE):
+            return len(self._compat_kept()) == len(self._shards)
+        return self._plan.compat is None and why_inexpressible(self._storage, index) is not None
 
     def _compat_kept(self) -> frozenset[int]:
         """Find the kept shards whose compat files are there, under the same number."""
@@ -174,8 +177,10 @@ class _Prepare:
             unchanged=unchanged if 2 * len(unchanged) > len(self._shards) else None,
             gone=max(0, earlier - len(self._shards)),
         )
-        folders = {shard.name.rpartition("/")[0] for shard in self._shards}
-        for folder in sorted(folder for folder in folders if not self._storage.is_writable(folder)):
+        folder = first_unwritable_folder(
+            self._storage, [shard.name for number, shard in enumerate(self._shards) if compat.needs(number)]
+        )
+        if folder is not None:
             compat.give_up(f"no permission to write .tar.idx files in {self._storage.path(folder)}")
         return compat
 
@@ -210,11 +215,13 @@ class _Prepare:
             renames.append((staged, name))
         earlier = self._previous.index.uuid if self._previous.index else None
         removals = [f"{INDEX_FOLDER}/{folder}" for folder in index_folders(self._storage) if folder != earlier]
-        if not compat_renames:
-            changed = [shard.name for number, shard in enumerate(self._shards) if number not in self._kept]
-            same_numbers = all(self._previous.number(entry.name) == number for number, entry in self._kept.items())
-            removals += stale_compat_files(self._storage, changed) if changed or not same_numbers else []
-        commit(self._storage, renames=renames, removals=removals)
+        stale = stale_compat_files(
+            self._storage,
+            earlier=self._previous.index.shards if self._previous.index else (),
+            now=[(shard.name, number in self._kept) for number, shard in enumerate(self._shards)],
+            rewritten=bool(compat_renames),
+        )
+        commit(self._storage, renames=renames, removals=[*removals, *stale])
 
     def _fix(self, duplicates: DuplicateKeys, layout: Layout) -> PrepareReport:
         """Rename the keys that repeat an earlier sample's, then prepare what has become of the shards."""
@@ -271,7 +278,7 @@ class _Prepare:
             size_bytes=sum(shard.size_bytes for shard in layout.shards),
             scanned=scanned,
             resumed=resumed,
-            reused=len(self._kept),
+            reused=len(self._shards) - scanned - resumed,
             duplicate_keys=layout.duplicate_keys,
             compat=self._storage.exists(INDEX_SQLITE),
             split={

@@ -6,18 +6,20 @@ one over keys; rows then arrive in order, and writing costs half. What a query a
 
 from __future__ import annotations
 
+import codecs
 import shutil
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import StorageError
 from .shard_index import ShardIndex
 
-__all__ = ["NotPatchable", "SqliteIndexWriter", "cannot_express"]
+__all__ = ["NotPatchable", "SqliteIndexWriter", "are_names_utf8", "cannot_express"]
 
 _TABLES = """
 CREATE TABLE samples (
@@ -38,6 +40,8 @@ CREATE TABLE sample_parts (
 ) WITHOUT ROWID;
 """
 _UNIQUE_KEYS = "CREATE UNIQUE INDEX idx_samples_by_key ON samples (sample_key)"
+# The file is nobody's until it is renamed into place, so nothing needs undoing.
+_SETTINGS = ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE", "cache_size = -32768")
 _ROWS_AT_ONCE = 20_000  # as Python objects in memory
 _ROWS_A_STATEMENT = 64
 
@@ -46,13 +50,20 @@ def cannot_express(index: ShardIndex) -> str | None:
     """Say why SQLite and ``.tar.idx`` files cannot hold a shard, or None where they can."""
     if index.scattered:
         return f"the parts of {index.scattered} samples are not neighbours in the shard"
-    try:
-        index.key_bytes.tobytes().decode("utf-8")
-        for name in index.part_names:
-            name.encode("utf-8")
-    except UnicodeError:
+    if not are_names_utf8(index.key_bytes, index.part_names):
         return "it has member names that are not UTF-8"
     return None
+
+
+def are_names_utf8(key_bytes: npt.NDArray[np.uint8], part_names: Iterable[str]) -> bool:
+    """Tell whether keys (behind each other) and part names are UTF-8, as SQLite's text must be."""
+    try:
+        codecs.utf_8_decode(key_bytes.data, "strict", True)
+        for name in part_names:
+            name.encode("utf-8")
+    except UnicodeError:
+        return False
+    return True
 
 
 class SqliteIndexWriter:
@@ -76,25 +87,33 @@ class SqliteIndexWriter:
                 shutil.copyfile(earlier, path)
             except OSError as error:
                 raise StorageError(f"cannot copy {earlier} here: {error.strerror}", path=str(path)) from error
-        with _sqlite_errors(path):
-            self._database = _connect(path)
-            if earlier is not None:
-                self._check_patchable()
-            else:
+        self._database = sqlite3.connect(path, isolation_level=None)
+        try:
+            with _sqlite_errors(path):
+                self._start(replaced)
+        except BaseException:
+            self._database.close()
+            raise
+
+    def _start(self, replaced: Collection[int]) -> None:
+        try:
+            for setting in _SETTINGS:
+                self._database.execute(f"PRAGMA {setting}")
+            if self._is_new:
                 self._database.executescript(_TABLES)
+            else:
+                found = {row[0] for row in self._database.execute("SELECT sql FROM sqlite_master")}
+                ours = {statement.strip() for statement in (*_TABLES.split(";"), _UNIQUE_KEYS) if statement.strip()}
+                if not ours <= found:
+                    raise NotPatchable("its tables are another tool's")
             self._database.execute("BEGIN")
             for tar_file_id in sorted(replaced):
                 for table in ("samples", "sample_parts"):
                     self._database.execute(f"DELETE FROM {table} WHERE tar_file_id = ?", (tar_file_id,))  # noqa: S608
-
-    def _check_patchable(self) -> None:
-        try:
-            found = {row[0] for row in self._database.execute("SELECT sql FROM sqlite_master")}
-            ours = {statement.strip() for statement in (*_TABLES.split(";"), _UNIQUE_KEYS) if statement.strip()}
         except sqlite3.DatabaseError as error:
-            raise NotPatchable(str(error)) from error
-        if not ours <= found:
-            raise NotPatchable("its tables are another tool's")
+            if not self._is_new and error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise NotPatchable(str(error)) from error
+            raise
 
     def add(self, tar_file_id: int, index: ShardIndex) -> bool:
         """Append the rows of one shard; False where one of its keys is there already."""
@@ -120,14 +139,6 @@ class SqliteIndexWriter:
 
 class NotPatchable(Exception):  # noqa: N818 - no error: the caller writes a new file
     """An earlier ``index.sqlite`` cannot be changed row by row."""
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, isolation_level=None)
-    # The file is nobody's until it is renamed into place, so nothing needs undoing.
-    for setting in ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE", "cache_size = -32768"):
-        database.execute(f"PRAGMA {setting}")
-    return database
 
 
 def _insert(database: sqlite3.Connection, tar_file_id: int, index: ShardIndex) -> None:

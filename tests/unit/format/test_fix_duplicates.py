@@ -172,6 +172,19 @@ def test_progress_ends_at_the_bytes_of_the_shards_concerned(storage):
     assert seen[-1] == (total, total)
 
 
+def test_what_an_earlier_run_left_is_removed_before_room_is_needed(storage):
+    write_tar(storage, "s/a.tar", A)
+    write_tar(storage, "t/b.tar", A)
+    left = storage.local_path("t/.renamed-copies/.b.tar.x.partial")
+    left.parent.mkdir()
+    left.write_bytes(b"half a copy")
+    seen = []
+    fix_duplicates(
+        storage, ["s/a.tar", "t/b.tar"], {"s/a.tar": {"0"}}, on_progress=lambda *_: seen.append(left.exists())
+    )
+    assert seen == [False]
+
+
 # ---------------------------------------------------------------------------------------- when something goes wrong
 
 

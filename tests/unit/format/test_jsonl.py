@@ -117,6 +117,7 @@ def test_nesting_too_deep_for_any_parser_is_named(storage):
         (b'{"a":"\xff"}\n', 1, 6),
         (b'{"a":"\xc3\xa9"}\n{"a":"\xe9"}\n', 2, 17),
         (b'{"a":"aaaaa\xc3("}\n', 1, 11),
+        (b'{"a":"\xc3("}\n{}\n', 1, 6),  # the character begun is the last of a chunk of 7, and ASCII follows
         (b'{"a":"\xed\xa0\x80"}\n', 1, 6),
         (b'{"a":1}\n{"a":"\xf0\x9f', 2, 14),
         (b'{"a":1}\n\n\n{"a":"\xf0\x9f\x98x"}', 4, 16),

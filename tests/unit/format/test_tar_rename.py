@@ -113,6 +113,12 @@ def test_extension_headers_of_other_kinds_stay_in_their_order():
         assert b"comment=c" in changed
 
 
+def test_a_name_in_a_pax_record_stays_there_before_a_gnu_header_too():
+    pax, own = headers_of("é", "pax", comment="c")[:1024], headers_of("a.txt", "gnu")
+    member = renamed(pax + own, "n" * 150)
+    assert member.pax_headers == {"comment": "c", "path": "n" * 150}
+
+
 def test_two_pax_headers_with_a_name_become_one():
     pax, own = headers_of("é", "pax")[:1024], headers_of("a.txt", "ustar")
     changed = rename_headers(pax + pax + own, b"b.txt", shard="s", offset=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -91,6 +92,13 @@ def test_a_listing_leaves_out_links_that_lead_nowhere(storage: Storage) -> None:
     assert [info.name for info in storage.list()] == ["x"]
 
 
+def test_a_link_that_leads_to_itself_is_reported(storage: Storage) -> None:
+    write(storage, "x", b"")
+    storage.local_path("loop").symlink_to("loop")
+    with pytest.raises(StorageError, match="symbolic links"):
+        list(storage.list())
+
+
 def test_names_that_are_no_utf8_survive(storage: Storage) -> None:
     name = os.fsdecode(b"caf\xe9.tar")
     write(storage, name, b"1")
@@ -148,7 +156,7 @@ def test_an_interrupted_write_leaves_what_was_there(storage: Storage, error: Bas
 def test_a_write_that_the_disk_refuses_is_a_storage_error(storage: Storage) -> None:
     def full_disk() -> None:
         with storage.create("x"):
-            raise OSError(28, "No space left on device")
+            raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(StorageError, match="No space left") as caught:
         full_disk()
@@ -196,6 +204,29 @@ def test_files_folders_and_nothing_at_all_can_be_removed(storage: Storage) -> No
     for name in ("a", "y", "gone"):
         storage.remove(name)
         assert not storage.exists(name)
+
+
+def test_what_cannot_be_removed_is_a_storage_error(storage: Storage) -> None:
+    write(storage, "x", b"")
+    with pytest.raises(StorageError, match="cannot remove this"):
+        storage.remove("x/y")
+
+
+def test_a_rename_to_another_disk_moves_the_content(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(storage, "x", b"1")
+    replace, refused = os.replace, []
+
+    def replace_on_one_disk(old: str, new: str) -> None:
+        if not refused:
+            refused.append(old)
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "replace", replace_on_one_disk)
+    storage.rename("x", "a/y")
+    assert refused == [storage.path("x")]
+    assert storage.read("a/y") == b"1"
+    assert not storage.exists("x")
 
 
 def test_removing_a_link_to_a_folder_keeps_the_folder(storage: Storage) -> None:
@@ -251,6 +282,12 @@ def test_a_lock_can_be_waited_for(storage: Storage, holder: subprocess.Popen[str
     holder.stdin.close()  # it ends, and with it the lock
     thread.join()
     assert held.is_set()
+
+
+def test_a_lock_that_cannot_be_made_is_a_storage_error(storage: Storage) -> None:
+    write(storage, "x", b"")
+    with pytest.raises(StorageError, match="cannot create this lock file"), storage.lock("x/lock"):
+        pass
 
 
 def test_a_lock_is_free_again_after_an_error(storage: Storage) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from .command import energon_command
+from .dataset_path import is_jsonl, open_parent, refuse_metadataset
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,11 +36,9 @@ def info(path: str, *, as_json: bool, dataset_config: str, split_config: str) ->
     from .console import output_console, print_json
     from .info_facts import dataset_facts, jsonl_facts
 
-    if path.endswith(".jsonl"):
-        from loader.storage import open_storage
-
-        folder, name = os.path.split(path)
-        facts = jsonl_facts(open_storage(folder or "."), name)
+    refuse_metadataset(path)
+    if is_jsonl(path):
+        facts = jsonl_facts(*open_parent(path))
     else:
         from loader.format.dataset_folder import DatasetFolder
 
@@ -101,7 +99,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
 def _kind(facts: dict[str, Any]) -> str:
     if facts["sample_type"] is None:
         return "crude (there is no dataset.yaml)"
-    return f"{facts['sample_type']}{' (crude)' if facts['crude'] else ''}"
+    return "crude: dicts of parts" if facts["crude"] else str(facts["sample_type"])
 
 
 def _index_text(index: dict[str, Any]) -> str:

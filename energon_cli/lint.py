@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .command import energon_command
+from .dataset_path import is_jsonl, refuse_metadataset
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,6 +72,9 @@ def lint(
     Every finding names its shard, key, part and byte offset. Exits 1 if there is an error, 0 if there are only
     warnings or nothing at all.
     """
+    refuse_metadataset(path)
+    if is_jsonl(path):
+        raise click.UsageError(f"lint checks folders of shards; energon prepare {path} checks every line of that file.")
     from loader.format.lint import LintPlan, lint_dataset
 
     from .console import output_console, print_json

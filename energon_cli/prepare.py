@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from .command import energon_command
+from .dataset_path import is_jsonl, refuse_metadataset
 
 __all__ = ["prepare"]
 
@@ -92,9 +93,8 @@ def prepare(path: str, **flags: Any) -> None:
         if flags.pop(name):
             raise click.UsageError(f"--{name.replace('_', '-')}: media metadata comes in a later version.")
     settings = PrepareFlags(path=path, **flags)
-    if path.endswith((".yaml", ".yml")):
-        raise click.UsageError("metadatasets need no preparing, except for joins, which come in a later version.")
-    if path.endswith(".jsonl"):
+    refuse_metadataset(path)
+    if is_jsonl(path):
         prepare_jsonl(settings)
     else:
         prepare_dataset(settings)

@@ -15,6 +15,7 @@ from loader.format.prepare_split import PlannedSplit, plan_split
 from loader.format.sample_types import propose_field_map
 
 from .console import error_console, escape_controls, format_bytes, output_console, plural, print_json
+from .dataset_path import open_parent
 from .prepare_choices import Choices
 from .prepare_decide import Folder, decide, look_into_folder, remarks
 from .prepare_flags import PrepareFlags, check_consent, check_flags
@@ -139,17 +140,14 @@ def _tell_prospect(prospect: _Prospect, console: Console) -> None:
 
 def prepare_jsonl(flags: PrepareFlags) -> None:
     """Index the lines of a JSONL file."""
-    from loader.format.jsonl import build_jsonl_index, write_jsonl_index
-    from loader.storage import open_storage
+    from loader.format import jsonl
 
     check_flags(flags)
-    folder, name = os.path.split(flags.path)
-    storage = open_storage(folder or ".")
+    storage, name = open_parent(flags.path)
     size_bytes = storage.stat(name).size_bytes
     with ProgressBar("Reading lines", unit="bytes", enabled=flags.progress) as bar:
-        index = build_jsonl_index(storage, name, progress=lambda done: bar.update(done, size_bytes))
-    if not flags.dry_run:
-        write_jsonl_index(storage, name, index)
+        index_lines = jsonl.build_jsonl_index if flags.dry_run else jsonl.prepare_jsonl
+        index = index_lines(storage, name, progress=lambda done: bar.update(done, size_bytes))
     document = {"path": flags.path, "samples": len(index), "bytes": size_bytes, "dry_run": flags.dry_run}
     if flags.as_json:
         print_json(document)

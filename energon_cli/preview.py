@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import ConfigError
+
 from .command import energon_command
+from .dataset_path import is_jsonl, open_parent, refuse_metadataset
 
 if TYPE_CHECKING:
     from loader.format.dataset_folder import DatasetFolder
 
     from .preview_render import SampleView
+    from .preview_source import Build
 
 __all__ = ["preview"]
 
@@ -66,34 +70,35 @@ def preview(
     On a terminal, Enter or → shows the next sample, ← the one before, q ends. Piped, or with -n, samples are printed.
     A dataset without a dataset.yaml, and a sample that cannot be made, are shown as raw parts.
     """
-    from loader.format.dataset_folder import DatasetFolder
-
     from .console import output_console
     from .preview_render import render_sample, terminal_space
-    from .preview_source import place_of, select_samples, view_of_sample
 
-    dataset = DatasetFolder(path, split_config=split_config, dataset_config=dataset_config)
-    parts = [name.strip() for name in split_parts.split(",")] if split_parts is not None else None
-    selection = select_samples(dataset, split_parts=parts, key=key, seed=seed if shuffle else None)
-    if not len(selection):
-        raise click.ClickException("there are no samples to show")
-    if index >= len(selection):
-        raise click.BadParameter(f"there are {len(selection):,} samples, counted from 0", param_hint="--index")
-    build = None if crude else _builder(dataset, trust_code=trust_code)
+    refuse_metadataset(path)
+    seed_of_order = seed if shuffle else None
+    if is_jsonl(path):
+        if split_parts is not None:
+            raise click.BadParameter("a JSONL file has no split parts", param_hint="--split-parts")
+        total, view = _views_of_lines(path, key=key, seed=seed_of_order)
+    else:
+        from loader.format.dataset_folder import DatasetFolder
+
+        dataset = DatasetFolder(path, split_config=split_config, dataset_config=dataset_config)
+        parts = None if split_parts is None else [name.strip() for name in split_parts.split(",")]
+        build = None if crude else _builder(dataset, trust_code=trust_code)
+        total, view = _views_of_folder(dataset, build, split_parts=parts, key=key, seed=seed_of_order)
+    if not total:
+        raise ConfigError("there are no samples to show", at=path)
+    if index >= total:
+        raise click.BadParameter(f"there are {total:,} samples, counted from 0", param_hint="--index")
     console = output_console()
     space = terminal_space(console, images=images)
-
-    def view(place: int) -> SampleView:
-        title = place_of(place, len(selection))
-        return view_of_sample(dataset, selection[place], title=title, build=build)
-
     if console.is_terminal and sys.stdin.isatty() and count is None:
         from .preview_pager import page_through
 
-        page_through(console, len(selection), lambda place: render_sample(view(place), space), start=index)
+        page_through(console, total, lambda place: render_sample(view(place), space), start=index)
         return
     faults = 0
-    for number, place in enumerate(range(index, min(index + (count or 1), len(selection)))):
+    for number, place in enumerate(range(index, min(index + (count or 1), total))):
         sample = view(place)
         faults += sample.fault is not None
         if number:
@@ -104,7 +109,48 @@ def preview(
         raise click.exceptions.Exit(1)
 
 
-def _builder(dataset: DatasetFolder, *, trust_code: bool) -> Callable[[Mapping[str, bytes], str], Any] | None:
+_View = Callable[[int], "SampleView"]
+
+
+def _views_of_folder(
+    dataset: DatasetFolder, build: Build | None, *, split_parts: Sequence[str] | None, key: str | None, seed: int | None
+) -> tuple[int, _View]:
+    """Give how many samples there are to show, and what gives the view of each."""
+    from .preview_source import place_of, select_samples, view_of_sample
+
+    selection = select_samples(dataset, split_parts=split_parts, key=key, seed=seed)
+
+    def view(place: int) -> SampleView:
+        return view_of_sample(dataset, selection[place], title=place_of(place, len(selection)), build=build)
+
+    return len(selection), view
+
+
+def _views_of_lines(path: str, *, key: str | None, seed: int | None) -> tuple[int, _View]:
+    """Do the same for a JSONL file: each line is a sample with the part json, and its number is its key."""
+    from loader.format.jsonl import JsonlReader
+
+    from .preview_render import SampleView
+    from .preview_source import Selection, describe_parts, place_of
+
+    storage, name = open_parent(path)
+    reader = JsonlReader(storage, name)
+    if key is None:
+        selection = Selection([range(len(reader))], seed=seed)
+    elif key.isdecimal() and int(key) < len(reader):
+        selection = Selection([range(int(key), int(key) + 1)])
+    else:
+        raise ConfigError(f"no sample has the key {key!r}; keys are the numbers from 0 to {len(reader) - 1}", at=path)
+
+    def view(place: int) -> SampleView:
+        line = reader.read_line(selection[place])
+        title = f"{name}/{selection[place]}   {place_of(place, len(selection))}"
+        return SampleView(title=title, fields=describe_parts({"json": line}))
+
+    return len(selection), view
+
+
+def _builder(dataset: DatasetFolder, *, trust_code: bool) -> Build | None:
     """Give what makes samples as ``dataset.yaml`` says; None where samples stay parts."""
     config = dataset.config
     if config is None or config.crude:

@@ -18,7 +18,10 @@ from .preview_render import SampleView
 if TYPE_CHECKING:
     from loader.format.dataset_folder import DatasetFolder
 
-__all__ = ["Selection", "describe_parts", "describe_sample", "place_of", "select_samples", "view_of_sample"]
+__all__ = ["Build", "Selection", "describe_parts", "describe_sample", "place_of", "select_samples", "view_of_sample"]
+
+Build = Callable[[Mapping[str, bytes], str], Any]
+"""Makes a sample of its parts and its key."""
 
 
 class Selection:
@@ -82,9 +85,7 @@ def select_samples(
     return Selection([some for name in split_parts for some in dataset.samples_of_part(name)], seed=seed)
 
 
-def view_of_sample(
-    dataset: DatasetFolder, number: int, *, title: str, build: Callable[[Mapping[str, bytes], str], Any] | None
-) -> SampleView:
+def view_of_sample(dataset: DatasetFolder, number: int, *, title: str, build: Build | None) -> SampleView:
     """Read one sample and describe it: as training gets it, or its raw parts where it has no type or cannot be made.
 
     Args:

@@ -178,12 +178,6 @@ def test_wrong_usage_exits_2_says_why_and_writes_nothing(captions, energon, flag
     assert files_of(captions) == before
 
 
-def test_a_metadataset_is_told_apart(tmp_path, energon):
-    done = energon("prepare", tmp_path / "mix.yaml")
-    assert done.code == 2
-    assert "metadatasets" in done.err
-
-
 # ---------------------------------------------------------------------------------------------------- failed runs
 
 

@@ -152,3 +152,45 @@ def test_a_shuffled_selection_is_the_same_from_whatever_end_it_is_read():
     forward = Selection([range(1000)], seed=3)
     backward = Selection([range(1000)], seed=3)
     assert [forward[place] for place in range(1000)] == [backward[place] for place in reversed(range(1000))][::-1]
+
+
+# ------------------------------------------------------------------------------------------------------------ JSONL
+
+
+@pytest.fixture
+def texts(tmp_path, energon):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"text": "one"}\n\n{"text": "two"}\n')
+    assert energon("prepare", path).code == 0
+    return path
+
+
+def test_lines_of_a_jsonl_file_are_samples(texts, energon):
+    done = energon("preview", texts, "-n", 5)
+    assert done.code == 0
+    assert "texts.jsonl/0   sample 0 of 2" in done.out
+    assert '"text": "two"' in done.out
+    assert '"text": "one"' not in energon("preview", texts, "--key", 1).out
+    assert "texts.jsonl/1" in energon("preview", texts, "--shuffle", "-n", 2).out
+
+
+def test_what_a_jsonl_file_has_not_is_told(texts, energon):
+    assert energon("preview", texts, "--key", 2).code == 1
+    assert energon("preview", texts, "--split-parts", "train").code == 2
+    done = energon("lint", texts)
+    assert done.code == 2
+    assert f"energon prepare {texts}" in done.err
+
+
+def test_nothing_to_show_is_told(captions, energon):
+    energon("prepare", captions, "--yes", "--split-ratio", "1,0,0")
+    done = energon("preview", captions, "--split-parts", "val")
+    assert done.code == 1
+    assert "no samples to show" in done.err
+
+
+@pytest.mark.parametrize("command", ["prepare", "info", "lint", "preview"])
+def test_metadatasets_are_told_apart(energon, command):
+    done = energon(command, "mix.yaml")
+    assert done.code == 2
+    assert "mix.yaml is a metadataset" in done.err

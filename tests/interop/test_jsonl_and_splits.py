@@ -53,6 +53,15 @@ def test_a_ratio_deals_shards_alike_where_no_part_is_empty(count, ratio, tmp_pat
     assert (tmp_path / ".nv-meta/split.yaml").read_text() == ours
 
 
+def test_shards_are_shuffled_alike_under_seed_42(tmp_path: Path, peer: Peer) -> None:
+    shards = [f"s_{number:03d}.tar" for number in range(23)]
+    shards_in(tmp_path, shards)
+    peer.prepare(tmp_path, "--split-ratio", "6,2,2", "--shuffle-tars", "--skip-dataset-yaml")
+    parts = split_by_ratio(shards, {"train": 6, "val": 2, "test": 2}, shuffle_seed=42).parts
+    theirs = parse_split_config((tmp_path / ".nv-meta/split.yaml").read_text(), file="split.yaml")
+    assert theirs.split_parts == parts
+
+
 def test_patterns_match_alike(tmp_path: Path, peer: Peer) -> None:
     shards = ["000001.tar", "000002.tar", "000010.tar", "a+b.tar", "test.tar", "train/s_0.tar", "train/s_1.tar"]
     shards += ["train/s_10.tar", "train/s_2.tar", "val/s_0.tar", "val_1/x.tar"]

@@ -12,6 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 __all__ = [
     "colour_wanted",
@@ -22,6 +23,7 @@ __all__ = [
     "output_console",
     "plural",
     "print_json",
+    "print_table",
 ]
 
 _PIPED_WIDTH = 120
@@ -94,6 +96,17 @@ def _knows_all_colours() -> bool:
     """
     terminal = os.environ.get("TERM", "")
     return terminal.startswith(_COLOURFUL) and os.environ.get("TERM_PROGRAM") != "Apple_Terminal"
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print a table, without the blanks that fill its last column where it is piped."""
+    if console.is_terminal:
+        console.print(table)
+        return
+    with console.capture() as capture:
+        console.print(table)
+    for line in capture.get().splitlines():
+        console.print(line.rstrip(), soft_wrap=True)
 
 
 def print_json(document: Any) -> None:

@@ -52,7 +52,7 @@ def info(path: str, *, as_json: bool, dataset_config: str, split_config: str) ->
 def _render(console: Console, facts: dict[str, Any]) -> None:
     from rich.text import Text
 
-    from .console import escape_controls, format_bytes, plural
+    from .console import escape_controls, format_bytes, plural, print_table
 
     console.print(Text(escape_controls(facts["path"]), style="bold"), soft_wrap=True)
     console.print(
@@ -62,10 +62,10 @@ def _render(console: Console, facts: dict[str, Any]) -> None:
         console.print(Text.assemble((f"{label:<12}", "cyan"), escape_controls(value)), soft_wrap=True)
     if facts["splits"]:
         console.print()
-        console.print(_split_table(facts["splits"]))
+        print_table(console, _split_table(facts["splits"]))
     if facts["parts"]:
         console.print()
-        console.print(_part_table(facts["parts"]))
+        print_table(console, _part_table(facts["parts"]))
 
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .console import escape_controls, format_bytes, format_count, plural
+from .console import escape_controls, format_bytes, format_count, plural, print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,7 +68,7 @@ def show_split(console: Console, parts: Mapping[str, Sequence[str]], sizes: Mapp
             f"{100 * size / total:.1f} %",
             escape_controls(span),
         )
-    console.print(table)
+    print_table(console, table)
 
 
 def show_split_line(console: Console, parts: Mapping[str, Sequence[str]]) -> None:

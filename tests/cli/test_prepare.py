@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -390,18 +391,24 @@ def test_a_line_that_is_no_object_is_named(tmp_path, energon):
 # ----------------------------------------------------------------------------------------------------------- Ctrl-C
 
 
-def test_ctrl_c_exits_130_within_a_second_and_leaves_what_was_there(tmp_path):
-    folder = write_captions(tmp_path / "many", shards=300, samples=60)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ctrl_c_exits_130_at_once_and_leaves_what_was_there(tmp_path, workers):
+    parts = caption_parts(0)
+    folder = write_captions(tmp_path / "many", shards=400, samples=100, parts=lambda _: parts)
     before = files_of(folder)
-    command = [sys.executable, "-m", "energon_cli", "prepare", str(folder), "--yes", "--num-workers", "2"]
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env={**os.environ})
-    deadline = time.monotonic() + 20
-    while not (folder / ".nv-meta").exists() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    process.send_signal(signal.SIGINT)
+    command = [sys.executable, "-m", "energon_cli", "prepare", str(folder), "--yes", "--num-workers", str(workers)]
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    journal = folder / ".nv-meta/.prepare"
+    deadline = time.monotonic() + 30
+    while not journal.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    os.killpg(process.pid, signal.SIGINT)  # a terminal interrupts the workers, too
     started = time.monotonic()
-    _, err = process.communicate(timeout=10)
+    _, err = process.communicate(timeout=30)
     assert time.monotonic() - started < 5, "a second, on a machine that is not busy"
-    assert process.returncode == 130
-    assert err == "interrupted\n"
+    assert (process.returncode, err) == (130, "interrupted\n")
     assert files_of(folder) == before
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)  # no worker is left
+    again = subprocess.run([*command, "--json"], cwd=ROOT, capture_output=True, check=True)
+    assert json.loads(again.stdout)["shards"] == 400

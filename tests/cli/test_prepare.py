@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -393,10 +394,21 @@ def test_a_line_that_is_no_object_is_named(tmp_path, energon):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_ctrl_c_exits_130_at_once_and_leaves_what_was_there(tmp_path, workers):
-    parts = caption_parts(0)
-    folder = write_captions(tmp_path / "many", shards=400, samples=100, parts=lambda _: parts)
+    folder = write_captions(tmp_path / "many", shards=1, samples=100)
+    for number in range(1, 400):
+        shutil.copy(folder / "shard_000.tar", folder / f"shard_{number:03d}.tar")
     before = files_of(folder)
-    command = [sys.executable, "-m", "energon_cli", "prepare", str(folder), "--yes", "--num-workers", str(workers)]
+    command = [
+        sys.executable,
+        "-m",
+        "energon_cli",
+        "prepare",
+        str(folder),
+        "--yes",
+        "--no-compat",
+        "--num-workers",
+        str(workers),
+    ]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True)
     journal = folder / ".nv-meta/.prepare"
     deadline = time.monotonic() + 30

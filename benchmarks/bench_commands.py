@@ -29,7 +29,7 @@ import sys, time
 from loader.format.dataset_folder import DatasetFolder
 path, samples, key = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 start = time.perf_counter()
-index = DatasetFolder.open(path).index
+index = DatasetFolder(path).index
 count = len(index)
 opened = time.perf_counter()
 found = index.find(key)

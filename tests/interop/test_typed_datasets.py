@@ -128,6 +128,15 @@ def test_our_lint_finds_what_is_wrong_in_the_peers(taken_over: Path, ours: Progr
         ours.run("lint", taken_over)
 
 
+def test_our_lint_finds_the_samples_that_the_peers_prepare_lost(tmp_path: Path, ours: Program, peer: Peer) -> None:
+    shape = dict(captions())
+    # A damaged header is the end of the archive to the peer, without a word.
+    damaged = shape["folder_0/s4.tar"].replace(b"0018.jpg", b"0O18.jpg", 1)
+    folder = peer.prepare(write(tmp_path / "peers", {**shape, "folder_0/s4.tar": damaged}), *TYPED)
+    with pytest.raises(AssertionError, match=r"exited with 1\n[^$]*folder_0/s4.tar"):
+        ours.run("lint", "--level", "headers", folder)
+
+
 def test_our_preview_shows_the_peers(taken_over: Path, ours: Program) -> None:
     printed = ours.run("preview", "-n", "2", "--no-images", taken_over)
     assert "picture 0" in printed

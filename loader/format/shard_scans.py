@@ -30,9 +30,10 @@ class _Scan:
                     shard=self.storage.path(shard.name),
                     do="wait until it is written, then prepare again",
                 )
-            Journal(self.storage).save(shard, index)
         except (FormatError, StorageError) as error:
             return error
+        # What fails from here on, a full disk, is no fault of this shard's: it ends the run.
+        Journal(self.storage).save(shard, index)
         return len(index)
 
 

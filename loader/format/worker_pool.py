@@ -11,6 +11,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
@@ -58,13 +59,14 @@ class _Pool:
         forks = threading.active_count() == 1
         context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
         self._processes: dict[Connection, BaseProcess] = {}
-        self._given: dict[Connection, deque[int]] = {}  # item numbers that each worker has not answered
+        self._given: dict[Connection, deque[tuple[int, Any]]] = {}  # what each worker has not answered
         for _ in range(workers):
             ours, theirs = context.Pipe()
             # A forked worker has copies of the ends that belong to us; it must close them to see us die.
             inherited = [*self._processes, ours] if forks else []
             process: BaseProcess = context.Process(target=_serve, args=(function, theirs, inherited), daemon=True)
-            process.start()
+            with _interrupts_held_back():
+                process.start()
             theirs.close()
             self._processes[ours] = process
 
@@ -77,33 +79,33 @@ class _Pool:
             for connection in busy:
                 if connection not in ready:
                     continue
-                number = self._given[connection][0]
                 try:
                     error, result = connection.recv()
-                except (EOFError, ConnectionResetError):
-                    raise self._death(connection, items[number]) from None
+                except (EOFError, OSError):  # a kill in the middle of an answer is an OSError
+                    raise self._death(connection) from None
                 if error is not None:
                     raise error
-                self._given[connection].popleft()
+                number, _ = self._given[connection].popleft()
                 self._give(connection, left)
                 yield number, result
 
     def _give(self, connection: Connection, left: Iterator[tuple[int, Any]]) -> None:
         for number, item in left:
-            self._given.setdefault(connection, deque()).append(number)
+            self._given.setdefault(connection, deque()).append((number, item))
             try:
                 connection.send(item)
-            except (BrokenPipeError, ConnectionResetError):
-                raise self._death(connection, item) from None
+            except OSError:
+                raise self._death(connection) from None
             return
 
-    def _death(self, connection: Connection, item: object) -> WorkerError:
+    def _death(self, connection: Connection) -> WorkerError:
+        _, item = self._given[connection][0]
         process = self._processes[connection]
         process.join(timeout=5)
         code = process.exitcode
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"ended with code {code}"
         return WorkerError(
-            f"a worker process {how} while it worked on {item}",
+            f"a worker process {how} while it worked on {getattr(item, 'name', item)}",
             do="a kill (signal 9) often means that memory ran out: try fewer workers; the run resumes where it stopped",
         )
 
@@ -116,6 +118,16 @@ class _Pool:
             process.join()
 
 
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Keep Ctrl-C from a worker that is starting, which would print a traceback of its own."""
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield  # a new process inherits the mask
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 def _serve(function: Callable[[Any], Any], connection: Connection, inherited: list[Connection]) -> None:
     for other in inherited:
         other.close()
@@ -124,7 +136,7 @@ def _serve(function: Callable[[Any], Any], connection: Connection, inherited: li
     while True:
         try:
             item = connection.recv()
-        except EOFError:
+        except (EOFError, OSError):  # the parent is done, or was killed with answers unread
             return
         answer: tuple[Exception | None, Any]
         try:
@@ -133,5 +145,5 @@ def _serve(function: Callable[[Any], Any], connection: Connection, inherited: li
             answer = (error, None)
         try:
             connection.send(answer)
-        except BrokenPipeError:
+        except OSError:
             return

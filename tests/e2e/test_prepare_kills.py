@@ -1,0 +1,378 @@
+"""A prepare that is killed at any moment leaves the old dataset or the new one, and the next run goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from loader.errors import FormatError, StorageError, WorkerError
+from loader.format.dataset_folder import DatasetFolder
+from loader.format.prepare import run_prepare
+from loader.format.prepare_plan import PreparePlan, PrepareProgress, SplitRequest
+from tests.e2e.dataset_tree import (
+    RATIO,
+    caption_samples,
+    copy_of,
+    prepare,
+    shard_path,
+    write_shard,
+    write_shards,
+    written,
+)
+
+CHANGING_CALLS = ("replace", "unlink", "rmdir", "mkdir", "fsync")
+"""Calls of os through which all changes on disk go, but for writes to files that nobody sees yet."""
+
+
+def in_child(action: Callable[[], object]) -> int:
+    """Run something in a forked copy of this process; give its exit status as subprocess does."""
+    child = os.fork()
+    if child == 0:
+        try:
+            action()
+        except BaseException:  # noqa: BLE001 - nothing may get past the fork
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def kill_before(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have this process kill itself before its n-th call that changes something on disk."""
+    calls = 0
+
+    def counted(call: Callable[..., object]) -> Callable[..., object]:
+        def run(*args: object, **options: object) -> object:
+            nonlocal calls
+            calls += 1
+            if calls == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*args, **options)
+
+        return run
+
+    for name in CHANGING_CALLS:
+        monkeypatch.setattr(os, name, counted(getattr(os, name)))
+
+
+def contents(folder: Path) -> dict[str, dict[str, bytes]]:
+    dataset = DatasetFolder(folder)
+    found = {}
+    for sample in range(len(dataset.index)):
+        try:
+            found[dataset.index.full_key(sample)] = dataset.read_parts(sample)
+        except (FormatError, StorageError):
+            found[dataset.index.full_key(sample)] = {}  # of a shard that has changed since, or is gone
+    dataset.close()
+    return found
+
+
+def change(folder: Path) -> None:
+    """Change a shard, add one in the middle and remove one, so that shards are numbered anew."""
+    write_shard(shard_path(folder, 1), caption_samples(50, 2, prefix="changed"))
+    write_shard(folder / "shard_002+.tar", caption_samples(60, 2, prefix="added"))
+    shard_path(folder, 4).unlink()
+
+
+def first_prepare(folder: Path) -> PreparePlan:
+    write_shards(folder, 3, samples=2)
+    return PreparePlan(path=str(folder), split=RATIO)
+
+
+def prepare_after_changes(folder: Path) -> PreparePlan:
+    write_shards(folder, 6, samples=2)
+    prepare(folder)
+    change(folder)
+    return PreparePlan(path=str(folder), split=SplitRequest(ratio={"train": 1.0}))
+
+
+def prepare_that_drops_compat_files(folder: Path) -> PreparePlan:
+    write_shards(folder, 3, samples=2)
+    prepare(folder)
+    write_shard(shard_path(folder, 2), caption_samples(1, 2))
+    return PreparePlan(path=str(folder), split=RATIO)
+
+
+@pytest.mark.parametrize("scenario", [first_prepare, prepare_after_changes, prepare_that_drops_compat_files])
+def test_a_kill_at_any_moment_leaves_the_old_dataset_or_the_new_one_and_the_next_run_completes(
+    tmp_path, monkeypatch, scenario
+):
+    start = tmp_path / "start"
+    plan = scenario(start)
+    had_dataset = (start / ".nv-meta/.info.json").exists()
+    old = contents(start) if had_dataset else None
+    undisturbed = shutil.copytree(start, tmp_path / "undisturbed")
+    compat = run_prepare(PreparePlan(path=str(undisturbed), split=plan.split)).compat
+    new, new_files = contents(undisturbed), written(undisturbed, sqlite_as_rows=compat)
+    plan_here = PreparePlan(path=str(tmp_path / "here"), split=plan.split)
+
+    states = set()
+    for number in range(1, 1000):
+        here = shutil.copytree(start, tmp_path / "here")
+
+        def killed_prepare(number: int = number) -> None:
+            kill_before(number, monkeypatch)
+            run_prepare(plan_here)
+
+        status = in_child(killed_prepare)
+        if (here / ".nv-meta/.info.json").exists():
+            found = contents(here)
+            states.add("new" if found == new else "old")
+            # What other shards hold, and how changed ones are counted, is the old dataset's or the new one's.
+            assert found in (old, new), f"call {number}"
+        else:
+            states.add("none")
+            assert not had_dataset
+        scanned = len(list((here / ".nv-meta/.prepare/shards").glob("[!.]*.scan")))
+        report = run_prepare(plan_here)
+        assert report.resumed + report.scanned in (0, len(new_shards(here, start))), f"call {number}"
+        if report.changed:
+            assert report.resumed == scanned, f"call {number}"
+        assert written(here, sqlite_as_rows=report.compat) == new_files, f"call {number}"
+        assert contents(here) == new
+        shutil.rmtree(here)
+        if status == 0:
+            break
+        assert status == -signal.SIGKILL
+    else:
+        raise AssertionError("it never completed")
+    assert number > 40
+    assert states == ({"old", "new"} if had_dataset else {"none", "new"})
+
+
+def new_shards(folder: Path, start: Path) -> list[str]:
+    """Give the shards that are not as the dataset in ``start`` knows them."""
+    if not (start / ".nv-meta").exists():
+        return [path.name for path in folder.glob("*.tar")]
+    known = {shard.name: (shard.size_bytes, shard.mtime_ns) for shard in DatasetFolder(start).index.shards}
+    return [
+        path.name
+        for path in folder.glob("*.tar")
+        if known.get(path.name) != (path.stat().st_size, path.stat().st_mtime_ns)
+    ]
+
+
+# --------------------------------------------------------------------------------------------------- signals
+
+CHILD = """
+import sys
+from pathlib import Path
+from loader.format import shard_scans
+from loader.format.prepare import run_prepare
+from loader.format.prepare_plan import PreparePlan, SplitRequest
+
+folder, mode = sys.argv[1:3]
+real = shard_scans.index_shard
+
+def slow(storage, name):
+    import os, signal, time
+    if mode == "suicide" and name.endswith("3.tar"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if mode != "suicide" and not name.endswith("0.tar"):
+        Path(folder, f"pid-{os.getpid()}").write_text("")
+        time.sleep(2 if mode == "scan" else 60)
+    return real(storage, name)
+
+def hold(progress):
+    import time
+    if mode == "hold":
+        Path(folder, "held").write_text("")
+        time.sleep(60)
+
+shard_scans.index_shard = slow
+workers = 1 if mode == "hold" else 2
+run_prepare(PreparePlan(path=folder, workers=workers, split=SplitRequest(ratio={"train": 1.0})), on_progress=hold)
+"""
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[[Path, str], subprocess.Popen[str]]]:
+    children = []
+
+    def start(folder: Path, mode: str) -> subprocess.Popen[str]:
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(folder), mode],
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        children.append(child)
+        return child
+
+    yield start
+    for child in children:
+        child.kill()
+        child.communicate()
+
+
+def wait_until(condition: Callable[[], object], *, timeout_s: float = 30) -> None:
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def workers_of(folder: Path) -> list[int]:
+    return [int(path.name[4:]) for path in folder.glob("pid-*")]
+
+
+def is_alive(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"  # a zombie is dead; whoever inherited it has only not looked yet
+
+
+def test_workers_end_soon_after_their_parent_was_killed(tmp_path, started):
+    write_shards(tmp_path, 5)
+    child = started(tmp_path, "scan")
+    wait_until(lambda: len(workers_of(tmp_path)) == 2)
+    child.kill()
+    child.wait()
+    wait_until(lambda: not any(map(is_alive, workers_of(tmp_path))), timeout_s=10)
+    assert child.stderr.read() == ""
+    report = prepare(tmp_path)
+    assert report.resumed >= 1
+    assert report.resumed + report.scanned == 5
+
+
+def test_ctrl_c_ends_all_within_a_second_and_leaves_what_was_there(tmp_path, started):
+    write_shards(tmp_path, 5)
+    prepare(tmp_path)
+    before = contents(tmp_path)
+    for number in range(1, 5):
+        os.utime(shard_path(tmp_path, number))
+    child = started(tmp_path, "wait")
+    wait_until(lambda: len(workers_of(tmp_path)) == 2)
+    begin = time.monotonic()
+    os.killpg(child.pid, signal.SIGINT)
+    _, errors = child.communicate(timeout=10)
+    assert time.monotonic() - begin < 1
+    assert child.returncode == -signal.SIGINT
+    assert errors.count("Traceback") == 1  # this child's own; none of a worker
+    assert not any(map(is_alive, workers_of(tmp_path)))
+    assert contents(tmp_path) == before
+    assert not (tmp_path / ".nv-meta/.prepare/staged").exists()
+    for path in tmp_path.glob("pid-*"):
+        path.unlink()
+    report = prepare(tmp_path)
+    assert (report.scanned, report.resumed) == (4, 0)
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.2])
+def test_ctrl_c_while_workers_start_leaves_none_and_no_word_of_theirs(tmp_path, delay_s):
+    script = (
+        "import os, threading, time\n"
+        "from loader.format import worker_pool\n"
+        f"threading.Thread(target=lambda: (time.sleep({delay_s}), os.killpg(0, 2)), daemon=True).start()\n"
+        "for _ in worker_pool.run_in_workers(time.sleep, [60, 60], workers=2): pass\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        timeout=30,
+        check=False,
+    )
+    assert result.returncode == -signal.SIGINT
+    assert result.stderr.count("Traceback") == 1
+
+
+def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(tmp_path, monkeypatch):
+    from loader.format import shard_scans
+
+    write_shards(tmp_path, 6)
+    real = shard_scans.index_shard
+
+    def suicide(storage, name):
+        if name == "shard_003.tar":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(storage, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shard_scans, "index_shard", suicide)
+        with pytest.raises(WorkerError, match=r"was killed by signal 9 while it worked on shard_003\.tar"):
+            prepare(tmp_path, workers=2)
+    assert not (tmp_path / ".nv-meta/.info.json").exists()
+    report = prepare(tmp_path, workers=2)
+    assert report.resumed >= 1
+    assert report.resumed + report.scanned == 6
+
+
+# -------------------------------------------------------------------------------------------------- two at once
+
+
+def test_a_second_prepare_says_who_is_at_work_and_the_lock_ends_with_its_holder(tmp_path, started):
+    write_shards(tmp_path, 5)
+    child = started(tmp_path, "hold")
+    wait_until((tmp_path / "held").exists)
+    with pytest.raises(
+        StorageError, match=rf"another run is at work here: process {child.pid} on \S+, since \d{{4}}-\d\d-\d\d \d\d:"
+    ):
+        prepare(tmp_path)
+    child.kill()
+    child.wait()
+    assert prepare(tmp_path).shards == 5
+
+
+@pytest.mark.parametrize("shards_done", [0, 2, 5])
+def test_an_error_of_the_caller_s_own_leaves_no_staged_files(tmp_path, shards_done):
+    write_shards(tmp_path, 5)
+
+    def fail(now: PrepareProgress) -> None:
+        if now.shards_done == shards_done:
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        run_prepare(PreparePlan(path=str(tmp_path), split=RATIO), on_progress=fail)
+    assert {path.name for path in (tmp_path / ".nv-meta").iterdir()} <= {".lock", ".prepare"}
+    assert not (tmp_path / ".nv-meta/.prepare/staged").exists()
+
+
+@pytest.mark.parametrize("number", range(1, 14))
+def test_a_commit_that_ctrl_c_interrupts_is_finished_by_the_next_run(tmp_path, monkeypatch, number):
+    write_shards(tmp_path / "one", 5)
+    prepare(tmp_path / "one")
+    change(tmp_path / "one")
+    prepare(copy_of(tmp_path / "one", tmp_path / "two"))
+    old, new = contents(tmp_path / "one"), contents(tmp_path / "two")
+    calls = 0
+    rename = os.replace
+
+    def interrupted(*args: str) -> None:
+        nonlocal calls
+        if (tmp_path / "one/.nv-meta/.prepare/commit.json").exists():
+            calls += 1
+            if calls == number:
+                raise KeyboardInterrupt
+        rename(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", interrupted)
+        try:
+            prepare(tmp_path / "one")
+        except KeyboardInterrupt:
+            assert calls == number
+    assert contents(tmp_path / "one") in (old, new)
+    report = prepare(tmp_path / "one")
+    assert not report.changed
+    assert written(tmp_path / "one", sqlite_as_rows=True) == written(tmp_path / "two", sqlite_as_rows=True)
+
+
+def test_tempfile_names_do_not_collide_after_a_fork():
+    """The kills above fork; a child that made the same names as its parent would test nothing."""
+    read, write = os.pipe()
+    assert in_child(lambda: os.write(write, tempfile.mktemp().encode())) == 0
+    assert os.read(read, 1000).decode() != tempfile.mktemp()
+    os.close(read)
+    os.close(write)

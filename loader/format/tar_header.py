@@ -6,17 +6,41 @@ names.
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 
 from ..errors import FormatError
 
-__all__ = ["BLOCK", "PaxRecords", "check_header", "header_name", "header_size", "parse_number", "parse_pax_records"]
+__all__ = [
+    "BLOCK",
+    "PaxRecords",
+    "changes_nothing",
+    "check_global",
+    "check_header",
+    "check_name",
+    "check_not_compressed",
+    "check_size",
+    "header_name",
+    "header_size",
+    "parse_number",
+    "parse_pax_records",
+    "sparse_member",
+]
 
 BLOCK = 512
 """Bytes of a tar block; headers and contents start at multiples of it."""
 
 _CHECKSUM = slice(148, 156)
 _MAX_SIZE = 1 << 62
+_MAX_NAME = 8192  # bytes; twice what Linux lets a path have
+_COMPRESSED = {
+    b"\x1f\x8b": ("gzip", "gunzip -c"),
+    b"BZh": ("bzip2", "bunzip2 -c"),
+    b"\xfd7zXZ\0": ("xz", "unxz -c"),
+    b"\x28\xb5\x2f\xfd": ("zstd", "unzstd -c"),
+    b"\x04\x22\x4d\x18": ("lz4", "unlz4 -c"),
+    b"PK\x03\x04": ("zip", "unzip -p"),
+}
 
 
 def parse_number(field: bytes) -> int:
@@ -40,7 +64,7 @@ def parse_number(field: bytes) -> int:
     return int(text, 8)
 
 
-def checksums(header: bytes) -> tuple[int, int]:
+def _checksums(header: bytes) -> tuple[int, int]:
     """Add a header's bytes up, its checksum field counted as spaces: as unsigned and as signed bytes."""
     counted = header[:148] + b" " * 8 + header[156:BLOCK]
     unsigned = sum(counted)
@@ -56,24 +80,32 @@ def check_header(header: bytes, *, shard: str, offset: int) -> None:
         shard: The shard's path, for the message.
         offset: Where in the shard they lie.
     """
-    if header[:2] == b"\x1f\x8b":
-        raise FormatError(
-            "this is a gzip file, not a tar file",
-            shard=shard,
-            offset=offset,
-            do=f"unpack it, since a compressed file cannot be read at random: gunzip -c {shard!r} > unpacked.tar",
-        )
     try:
         stored = parse_number(header[_CHECKSUM])
     except ValueError:
         stored = -1
-    if stored not in checksums(header):
+    if stored not in _checksums(header):
+        if offset == 0:
+            check_not_compressed(header, shard=shard)
         raise FormatError(
             f"expected a tar header, found {header[:16]!r}… whose checksum (stored as {header[_CHECKSUM]!r}) is wrong",
             shard=shard,
             offset=offset,
             do="the file is damaged or was overwritten: copy the shard anew, or leave it out with --exclude",
         )
+
+
+def check_not_compressed(start: bytes, *, shard: str) -> None:
+    """Raise a ``FormatError`` where a file starts as compressed files do."""
+    for magic, (kind, unpack) in _COMPRESSED.items():
+        if start.startswith(magic):
+            raise FormatError(
+                f"this is a {kind} file, not a tar file",
+                shard=shard,
+                offset=0,
+                do=f"unpack it, since a compressed file cannot be read at random: {unpack} {shlex.quote(shard)}"
+                " > unpacked.tar",
+            )
 
 
 def header_name(header: bytes) -> bytes:
@@ -107,6 +139,18 @@ def check_size(size: int, *, shard: str, offset: int, stated: bytes | str) -> No
         )
 
 
+def check_name(name: bytes | None, *, shard: str, offset: int) -> None:
+    """Raise a ``FormatError`` where the name that an extension header gives a member cannot be one."""
+    # Names stand in arrays as wide as the longest, and NUL ends them there.
+    if name is not None and (not 0 < len(name) <= _MAX_NAME or b"\0" in name):
+        raise FormatError(
+            f"expected a member name of 1 to {_MAX_NAME} bytes without NUL, found {len(name)} bytes: {name[:40]!r}",
+            shard=shard,
+            offset=offset,
+            do="write the shard again with another name, or leave it out with --exclude",
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaxRecords:
     """What a PAX extended header changes about the member that follows it (None: nothing)."""
@@ -119,6 +163,22 @@ class PaxRecords:
         return PaxRecords(
             name=earlier.name if self.name is None else self.name,
             size_bytes=earlier.size_bytes if self.size_bytes is None else self.size_bytes,
+        )
+
+
+def changes_nothing(records: bytes) -> bool:
+    """Tell whether PAX records surely say nothing about name, size or holes of the next member."""
+    return not (b"path=" in records or b"size=" in records or b"GNU.sparse." in records)
+
+
+def check_global(records: PaxRecords, *, shard: str, offset: int) -> None:
+    """Raise a ``FormatError`` where a PAX global header says what only one about a single member should."""
+    if records != PaxRecords():
+        raise FormatError(
+            "found a PAX global header that renames or resizes every member behind it",
+            shard=shard,
+            offset=offset,
+            do="write the shard again without it",
         )
 
 

@@ -15,10 +15,15 @@ import numpy.typing as npt
 
 from ..errors import FormatError
 from ..storage import ReadableFile
+from .header_arrays import checksums_match, header_names
 from .tar_header import (
     BLOCK,
     PaxRecords,
+    changes_nothing,
+    check_global,
     check_header,
+    check_name,
+    check_not_compressed,
     check_size,
     header_name,
     header_size,
@@ -36,6 +41,7 @@ _REGULAR = frozenset(b"0\x007")
 _PAX = ord("x")
 _WITHOUT_CONTENTS = frozenset(b"123456")  # links, devices, folders and pipes, whatever their size field says
 _ZEROS = bytes(BLOCK)
+_END_BYTES = 20 * BLOCK + BLOCK  # tar programs fill the last 20 blocks up with empty ones
 _TRUNCATED = "copy the shard anew, or leave it out with --exclude"
 
 
@@ -127,7 +133,7 @@ class TarScan:
                 kind = window[local + 156]
                 if size < 0:
                     break
-                if kind not in _REGULAR and not (kind == _PAX and _changes_nothing(window, local + BLOCK, size)):
+                if kind not in _REGULAR and not (kind == _PAX and self._is_harmless(local + BLOCK, size)):
                     break
                 starts.append(local)
                 sizes.append(size)
@@ -140,6 +146,11 @@ class TarScan:
             self._rows.offsets.extend([base + start for start in starts])
             self._rows.sizes.extend(sizes)
         return base + local
+
+    def _is_harmless(self, start: int, size: int) -> bool:
+        """Tell whether the window holds a PAX header's contents whole, and they change nothing."""
+        records = self._window[start : start + size]
+        return len(records) == size and changes_nothing(records)
 
     def _read(self, offset: int, size: int) -> bytes:
         """Read a piece of the file, from the window where it lies there."""
@@ -157,10 +168,8 @@ class TarScan:
             if len(header) < BLOCK:
                 self._check_end(offset, expecting_member=offset != first_offset)
                 return None
-            if header == _ZEROS and offset == first_offset:
-                self.end_offset = offset
-                if offset == 0:
-                    self.warnings.append("the tar file has no members")
+            if header == _ZEROS and offset == first_offset and not self._awaits_member(offset):
+                self._end(offset)
                 return None
             check_header(header, shard=self._shard, offset=offset)
             kind = header[156:157]
@@ -169,13 +178,15 @@ class TarScan:
                 data = self._extension(offset + BLOCK, size)
                 behind = offset + BLOCK + ((size + 511) & -BLOCK)
                 if kind == b"g":
-                    self._check_global(parse_pax_records(data, shard=self._shard, offset=offset + BLOCK), offset)
+                    records = parse_pax_records(data, shard=self._shard, offset=offset + BLOCK)
+                    check_global(records, shard=self._shard, offset=offset)
                     if offset == first_offset:
                         return behind  # it stands for itself: no part of the member behind it
                 elif kind == b"L":
                     changes = PaxRecords(name=data.split(b"\0", 1)[0]).over(changes)
                 elif kind != b"K":
                     changes = parse_pax_records(data, shard=self._shard, offset=offset + BLOCK).over(changes)
+                check_name(changes.name, shard=self._shard, offset=offset)
                 offset = behind
                 continue
             return self._member(header, first_offset, offset, size, changes)
@@ -200,15 +211,6 @@ class TarScan:
             rows.first_offsets[row] = first_offset
         return offset + BLOCK + ((size + 511) & -BLOCK)
 
-    def _check_global(self, records: PaxRecords, offset: int) -> None:
-        if records != PaxRecords():
-            raise FormatError(
-                "found a PAX global header that renames or resizes every member behind it",
-                shard=self._shard,
-                offset=offset,
-                do="write the shard again without it",
-            )
-
     def _extension(self, offset: int, size: int) -> bytes:
         if size > _MAX_EXTENSION:
             check_size(-1, shard=self._shard, offset=offset - BLOCK, stated=f"an extension header of {size} bytes")
@@ -232,15 +234,37 @@ class TarScan:
         if self._rows.offsets:
             self._check_fits(self._rows.offsets[-1], self._rows.sizes[-1])
         left = self._file.size_bytes - offset
-        if expecting_member or left > 0:
+        if expecting_member or left != 0 or self._awaits_member(offset):
+            check_not_compressed(self._read(0, BLOCK), shard=self._shard)
+            where = "the empty bytes behind a member" if left < 0 else "a tar header"
             raise FormatError(
-                f"the file ends at byte {self._file.size_bytes}, inside a tar header",
+                f"the file ends at byte {self._file.size_bytes}, inside {where}",
                 shard=self._shard,
-                offset=offset,
+                offset=min(offset, self._file.size_bytes),
                 do=_TRUNCATED,
             )
         self.end_offset = offset
         self.warnings.append("the end-of-archive blocks are missing; the file may have been cut between two members")
+
+    def _end(self, offset: int) -> None:
+        """Note the end of the archive at an empty block, and what is odd about it."""
+        self.end_offset = offset
+        if offset == 0:
+            self.warnings.append("the tar file has no members")
+        behind = self._read(offset, _END_BYTES).lstrip(b"\0")
+        if behind:
+            start = min(offset + _END_BYTES, self._file.size_bytes) - len(behind)
+            self.warnings.append(
+                f"the archive ends at byte {offset}, but there is more from byte {start} on, which is not read: "
+                "were two tar files joined into one?"
+            )
+
+    def _awaits_member(self, offset: int) -> bool:
+        """Tell whether the last header taken is a PAX header of the member that should start at ``offset``."""
+        rows = self._rows
+        if not rows.blocks or rows.blocks[-1][-1, 156] != _PAX:
+            return False
+        return rows.offsets[-1] + BLOCK + ((rows.sizes[-1] + 511) & -BLOCK) == offset
 
     def _headers(self) -> npt.NDArray[np.uint8]:
         blocks = self._rows.blocks
@@ -255,13 +279,13 @@ class TarScan:
         first_offsets = offsets.copy()
         for row, first in rows.first_offsets.items():
             first_offsets[row] = first
-        names = _names(headers, rows.names)
+        names = header_names(headers, rows.names)
         is_pax = headers[:, 156] == _PAX
         if is_pax.any():
-            # A PAX header that changes nothing still belongs to the member behind it.
+            # A PAX header that changes nothing still belongs to the member behind it, whose first header it is.
             behind = offsets + BLOCK + ((sizes + 511) & -BLOCK)
-            attached = np.flatnonzero(is_pax[:-1] & (behind[:-1] == offsets[1:]))
-            first_offsets[attached + 1] = offsets[attached]
+            follows = np.append(False, is_pax[:-1] & (behind[:-1] == first_offsets[1:]))
+            first_offsets = first_offsets[np.maximum.accumulate(np.where(follows, 0, np.arange(len(offsets))))]
             members = ~is_pax
             offsets, sizes, first_offsets, names = (
                 offsets[members],
@@ -273,7 +297,7 @@ class TarScan:
 
     def _verify(self, headers: npt.NDArray[np.uint8]) -> None:
         """Check checksums and size fields; report the first bad header exactly."""
-        suspicious = ~_checksums_match(headers)
+        suspicious = ~checksums_match(headers)
         digits = headers[:, 124:135]
         suspicious |= ((digits < 48) | (digits > 55)).any(axis=1) | ((headers[:, 135] | 32) != 32)
         for row in np.flatnonzero(suspicious).tolist():
@@ -287,45 +311,3 @@ class TarScan:
                     offset=offset,
                     stated=header[124:136],
                 )
-
-
-def _changes_nothing(window: bytes, start: int, size: int) -> bool:
-    """Tell whether the PAX records in a window surely say nothing about name, size or holes of the next member."""
-    records = window[start : start + size]
-    return len(records) == size and not (b"path=" in records or b"size=" in records or b"GNU.sparse." in records)
-
-
-def _checksums_match(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Compare stored and computed checksums of (m, 512) headers; False also where the field is written unusually."""
-    stored = headers[:, 148:156].astype(np.int64)  # (m, 8)
-    computed = headers.sum(axis=1, dtype=np.int64) - stored.sum(axis=1) + 8 * ord(" ")
-    digits = stored[:, :6] - 48
-    value = digits @ (8 ** np.arange(5, -1, -1, dtype=np.int64))
-    usual = ((digits >= 0) & (digits <= 7)).all(axis=1)
-    matches: npt.NDArray[np.bool_] = usual & (value == computed)
-    return matches
-
-
-def _names(headers: npt.NDArray[np.uint8], replaced: dict[int, bytes]) -> npt.NDArray[np.bytes_]:
-    """Give the names of (m, 512) headers as an array of NUL-padded byte strings."""
-    if len(headers) == 0:
-        return np.empty(0, dtype="S1")
-    fields = np.ascontiguousarray(headers[:, :100])
-    has_prefix = (headers[:, 345] != 0) & (headers[:, 257:263] == np.frombuffer(b"ustar\0", np.uint8)).all(axis=1)
-    # Bytes behind the first NUL are no part of the name, and numpy only drops trailing NULs.
-    ended = np.logical_or.accumulate(fields == 0, axis=1) if _has_inner_nul(fields) else None
-    if ended is not None:
-        fields[ended] = 0
-    names = fields.view("S100").reshape(-1)
-    slow = {row: header_name(headers[row].tobytes()) for row in np.flatnonzero(has_prefix).tolist()} | replaced
-    if not slow:
-        return names
-    widened = names.astype(f"S{max(100, *map(len, slow.values()))}")
-    for row, name in slow.items():
-        widened[row] = name
-    return widened
-
-
-def _has_inner_nul(fields: npt.NDArray[np.uint8]) -> bool:
-    empty = fields == 0
-    return bool((empty[:, :-1] & ~empty[:, 1:]).any())

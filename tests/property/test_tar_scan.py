@@ -1,0 +1,209 @@
+"""Whatever archive ``tarfile`` writes, its scan says what ``tarfile`` itself lists, under the rules of names."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loader.format import shard_index as shard_index_module
+from loader.format import tar_scan as tar_scan_module
+from loader.format.key_hash import hash_key
+from loader.format.member_name import encode_name, split_member_name
+from loader.format.shard_index import ShardIndex, index_shard, load_shard_index, save_shard_index
+from loader.storage import LocalStorage
+
+FOLDERS = ["", "", "", "d/", "./", "../", "/", "__x__/", "__/", "____/", "a.b/", "d//", "l" * 90 + "/", "m" * 150 + "/"]
+STEMS = [
+    "a",
+    "a",
+    "b",
+    "b",
+    "ab",
+    "aaaaaaaa",
+    "aaaaaaab",
+    "__x__",
+    "__x",
+    "a b",
+    "é",
+    "\udcff",
+    "x" * 95,
+    "y" * 300,
+    "",
+]
+EXTENSIONS = [".txt", ".txt", ".jpg", ".seg.png", ".JPG", ".", "..txt", ".é", ".\udcfe", "", ".x.tar/y.z"]
+TYPES = [tarfile.REGTYPE] * 6 + [
+    tarfile.AREGTYPE,
+    tarfile.CONTTYPE,
+    tarfile.DIRTYPE,
+    tarfile.SYMTYPE,
+    tarfile.LNKTYPE,
+    tarfile.FIFOTYPE,
+    b"Z",
+]
+WITH_CONTENTS = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE, b"Z")
+HEADER_LIKE = tarfile.TarInfo("evil.txt").tobuf()
+RECORDS = [{}, {}, {"comment": "path=evil.txt"}, {"SCHILY.xattr.user.x": "size=7"}, {"atime": "1.5"}]
+
+# No name ends in a slash: tarfile drops that from names in PAX records, and only from those.
+names = st.builds("".join, st.tuples(*map(st.sampled_from, (FOLDERS, STEMS, EXTENSIONS)))) | st.text(
+    st.sampled_from("ab./_é\udcff"), min_size=1, max_size=12
+).filter(lambda name: not name.endswith("/"))
+contents = st.sampled_from([0, 0, 1, 511, 512, 513, 1024, 1500]).map(lambda size: (HEADER_LIKE * 3)[:size])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    name: str
+    type: bytes
+    data: bytes
+    mtime: float
+    records: dict[str, str]
+
+
+members = st.builds(
+    Member,
+    name=names,
+    type=st.sampled_from(TYPES),
+    data=contents,
+    mtime=st.sampled_from([0, 0, 0, 1.5]),
+    records=st.sampled_from(RECORDS),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Boundaries:
+    near_window: int
+    far_window: int
+    batch_rows: int
+    letters: int
+
+    def in_force(self) -> ExitStack:
+        stack = ExitStack()
+        for module, constant, value in (
+            (tar_scan_module, "_NEAR_WINDOW", self.near_window),
+            (tar_scan_module, "_FAR_WINDOW", self.far_window),
+            (tar_scan_module, "_BATCH_ROWS", self.batch_rows),
+            (shard_index_module, "_LETTERS_AT_ONCE", self.letters),
+        ):
+            stack.enter_context(mock.patch.object(module, constant, value))
+        return stack
+
+
+boundaries = st.builds(
+    Boundaries,
+    near_window=st.sampled_from([512, 1024, 2048, 5120, 262144]),
+    far_window=st.sampled_from([512, 1024, 4096]),
+    batch_rows=st.sampled_from([1, 2, 3, 16384]),
+    letters=st.sampled_from([1, 200, 1000, 4194304]),
+)
+
+
+def write_archive(path: Path, some: list[Member], tar_format: int, comment: str | None) -> None:
+    # tarfile cannot read an archive of nothing but a global header.
+    headers = {"comment": comment} if some and comment and tar_format == tarfile.PAX_FORMAT else None
+    with tarfile.open(
+        path, "w", format=tar_format, encoding="utf-8", errors="surrogateescape", pax_headers=headers
+    ) as tar:
+        for member in some:
+            info = tarfile.TarInfo(member.name)
+            info.type, info.mtime, info.pax_headers = member.type, member.mtime, dict(member.records)
+            if tar_format != tarfile.PAX_FORMAT:
+                info.mtime = int(member.mtime)
+            if member.type in WITH_CONTENTS:
+                info.size = len(member.data)
+            if member.type in (tarfile.SYMTYPE, tarfile.LNKTYPE):
+                info.linkname = member.name * 2
+            try:
+                tar.addfile(info, io.BytesIO(member.data) if info.size else None)
+            except ValueError:
+                assert tar_format == tarfile.USTAR_FORMAT  # the name does not fit
+
+
+Samples = dict[str, tuple[int, list[tuple[str, int, int]]]]
+
+
+def listing(path: Path) -> tuple[Samples, int, int]:
+    """Give key → (offset of the first header, parts); the end of the archive; how many keys are scattered."""
+    samples: Samples = {}
+    scattered = set()
+    previous = None
+    with tarfile.open(path, "r:", encoding="utf-8", errors="surrogateescape") as tar:
+        for member in tar:
+            split = split_member_name(member.name) if member.isreg() else None
+            if split is None:
+                continue
+            key, part = split
+            if key in samples and key != previous:
+                scattered.add(key)
+            previous = key
+            samples.setdefault(key, (member.offset, []))[1].append((part, member.offset_data, member.size))
+        return samples, tar.offset, len(scattered)
+
+
+def described(index: ShardIndex) -> Samples:
+    samples: Samples = {}
+    start = 0
+    for number, (key, end) in enumerate(zip(index.keys(), index.part_ends.tolist(), strict=True)):
+        assert key not in samples
+        rows = slice(start, end)
+        parts = [
+            (index.part_names[name], offset, size)
+            for name, offset, size in zip(
+                index.part_name[rows].tolist(),
+                index.part_offset[rows].tolist(),
+                index.part_size[rows].tolist(),
+                strict=True,
+            )
+        ]
+        samples[key] = (int(index.sample_offsets[number]), parts)
+        start = end
+    assert start == len(index.part_name)
+    return samples
+
+
+@settings(max_examples=250)
+@given(
+    some=st.lists(members, max_size=12),
+    tar_format=st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
+    comment=st.sampled_from([None, "made by a test"]),
+    sizes=boundaries,
+)
+def test_a_scan_says_what_tarfile_lists(tmp_path, some, tar_format, comment, sizes):
+    path = tmp_path / "s.tar"
+    write_archive(path, some, tar_format, comment)
+    with sizes.in_force():
+        index = index_shard(LocalStorage(tmp_path), "s.tar")
+    samples, end, scattered = listing(path)
+    found = described(index)
+    assert found == samples
+    assert list(found) == list(samples)
+    assert int(index.sample_offsets[-1]) == end
+    assert index.scattered == scattered
+    assert list(index.part_names) == sorted(
+        {part for _, parts in samples.values() for part, _, _ in parts}, key=encode_name
+    )
+    hashes = [hash_key(encode_name(key)) for key in samples]
+    assert index.key_hash.tolist() == sorted(hashes)
+    assert [hashes[sample] for sample in index.key_order.tolist()] == index.key_hash.tolist()
+    assert not [warning for warning in index.warnings if "dot" not in warning and "no members" not in warning]
+
+
+@settings(max_examples=25)
+@given(some=st.lists(members, max_size=6))
+def test_the_index_of_a_shard_survives_the_journal(tmp_path, some):
+    write_archive(tmp_path / "s.tar", some, tarfile.GNU_FORMAT, None)
+    index = index_shard(LocalStorage(tmp_path), "s.tar")
+    file = io.BytesIO()
+    save_shard_index(index, file)
+    file.seek(0)
+    again = load_shard_index(file, name="s.tar")
+    for name in ShardIndex.__dataclass_fields__:
+        assert np.array_equal(getattr(again, name), getattr(index, name)), name

@@ -43,7 +43,7 @@ def hash_key(key: bytes) -> int:
     """Hash one key.
 
     >>> hex(hash_key(b"000123"))
-    '0x4b5c1f1a7a3e3d0f'
+    '0x11387ee9641c3579'
     """
     width = max(8, (len(key) + 7) & -8)
     padded = np.frombuffer(key.ljust(width, b"\0"), dtype=np.uint8).reshape(1, width)

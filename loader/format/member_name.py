@@ -69,8 +69,9 @@ def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
         base = np.zeros(len(names), dtype=np.int64)
     dot = is_dot.argmax(axis=1)  # (m,) the first dot of the last component
     has_dot = is_dot[np.arange(len(names)), dot]
+    has_dot &= ~_is_metadata(letters)
     hidden = has_dot & (dot == base)
-    taken = has_dot & ~hidden & ~_is_metadata(letters)
+    taken = has_dot & ~hidden
     rows = np.flatnonzero(taken)
     if len(rows) < len(names):
         letters, dot = letters[rows], dot[rows]

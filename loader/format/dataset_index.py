@@ -65,10 +65,12 @@ class DatasetIndex:
 
     def _check_rows(self, storage: Storage) -> None:
         samples, parts = self.layout.samples, self.layout.parts
-        expected = dict.fromkeys(("part_ends", "key_ends", "key_hash", "key_sample"), samples)
-        expected |= dict.fromkeys(("part_name", "part_offset", "part_size"), parts)
-        expected["key_bytes"] = int(self.key_ends[-1]) if len(self.key_ends) else 0
-        for name, rows in expected.items():
+        expected = [(name, samples) for name in ("part_ends", "key_ends", "key_hash", "key_sample")]
+        expected += [(name, parts) for name in ("part_name", "part_offset", "part_size")]
+        # What the last rows of the end columns point at; their own lengths come first in this list.
+        expected.append(("key_bytes", int(self.key_ends[-1]) if len(self.key_ends) else 0))
+        expected.append(("part_name", int(self.part_ends[-1]) if len(self.part_ends) else 0))
+        for name, rows in expected:
             if len(getattr(self, name)) != rows:
                 raise FormatError(
                     f"expected {rows} rows, found {len(getattr(self, name))}",
@@ -126,7 +128,10 @@ class DatasetIndex:
 
     def find(self, key: str) -> list[int]:
         """Find the samples of a bare key or of ``<shard>/<key>``, ascending; empty where there is none."""
-        found = self._find(encode_name(key))
+        try:
+            found = self._find(encode_name(key))
+        except UnicodeEncodeError:
+            return []  # a lone surrogate, such as JSON may hold: it stands for no bytes
         position = key.find(".tar/")
         while position >= 0:
             # A key may hold ".tar/" itself, so every place is tried.

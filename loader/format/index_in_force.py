@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ..errors import FormatError
 from ..storage import Storage
 from .dataset_index import DatasetIndex
@@ -9,20 +11,24 @@ from .nv_meta import INDEX_FOLDER, INDEX_UUID
 
 __all__ = ["index_folders", "index_in_force", "read_uuid"]
 
+_UUID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
+
 
 def read_uuid(storage: Storage) -> str | None:
-    """Read ``index.uuid``."""
+    """Read ``index.uuid``; None where it is missing, or is no name of an index."""
     if not storage.exists(INDEX_UUID):
         return None
     uuid = storage.read(INDEX_UUID).decode("ascii", "replace").strip()
-    return uuid if uuid and "/" not in uuid and not uuid.startswith(".") else None
+    return uuid if _UUID.fullmatch(uuid) else None  # it becomes the name of a folder
 
 
 def index_folders(storage: Storage) -> list[str]:
     """List the uuids of all index folders, newest first."""
     if not storage.exists(INDEX_FOLDER):
         return []
-    layouts = [file for file in storage.list(INDEX_FOLDER) if file.name.endswith("/layout.json")]
+    depth = INDEX_FOLDER.count("/") + 2
+    files = [file for file in storage.list(INDEX_FOLDER) if file.name.count("/") == depth]
+    layouts = [file for file in files if file.name.endswith("/layout.json")]
     layouts.sort(key=lambda file: -file.mtime_ns)
     return [file.name.split("/")[-2] for file in layouts]
 
@@ -49,11 +55,11 @@ def index_in_force(storage: Storage, shard_counts: dict[str, int]) -> DatasetInd
             if uuid == named:
                 raise
             continue
-        if fits(index, shard_counts):
+        if _fits(index, shard_counts):
             return index
     return None
 
 
-def fits(index: DatasetIndex, shard_counts: dict[str, int]) -> bool:
+def _fits(index: DatasetIndex, shard_counts: dict[str, int]) -> bool:
     """Tell whether an index is about the shards of an ``.info.json``, in its order."""
     return [(shard.name, shard.samples) for shard in index.shards] == list(shard_counts.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Annotated
 
 import msgspec
 
@@ -20,6 +21,8 @@ __all__ = [
 ]
 
 LAYOUT_VERSION = 1
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
 
 _WARNINGS_SHOWN = 10
 _MANY_PARTS = 50  # more parts a sample than this are probably not meant
@@ -44,11 +47,11 @@ class ShardEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A shard as it was when indexed."""
 
     name: str
-    size_bytes: int
+    size_bytes: _Count
     mtime_ns: int
-    samples: int
-    first_sample: int
-    end_offset: int  # of the archive: where its empty blocks start
+    samples: _Count
+    first_sample: _Count
+    end_offset: _Count  # of the archive: where its empty blocks start
     plain: bool  # each sample starts with the header of its first part: no PAX or GNU headers, no scattered parts
     scattered: int = 0  # samples whose parts are not neighbours
     warnings: tuple[str, ...] = ()
@@ -58,20 +61,20 @@ class PartStats(msgspec.Struct, frozen=True, kw_only=True):
     """How often a part name occurs in the dataset, and how large its parts are."""
 
     name: str
-    parts: int
-    total_bytes: int
-    median_bytes: int  # over evenly spaced parts where there are very many
+    parts: _Count
+    total_bytes: _Count
+    median_bytes: _Count  # over evenly spaced parts where there are very many
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
     """The facts about an index that are no columns."""
 
     version: int
-    samples: int
-    parts: int
+    samples: _Count
+    parts: _Count
     shards: tuple[ShardEntry, ...]
     part_stats: tuple[PartStats, ...]
-    duplicate_keys: int  # samples whose key an earlier sample has
+    duplicate_keys: _Count  # samples whose key an earlier sample has
     prepared_by: str
     prepared_at: str
 
@@ -96,11 +99,23 @@ def decode_layout(data: bytes, *, file: str) -> Layout:
         values = json.loads(data)
         version = values.get("version") if isinstance(values, dict) else None
         if version == LAYOUT_VERSION:
-            return msgspec.convert(values, Layout)
-        found = f"expected an index layout of version {LAYOUT_VERSION}, found {version!r}"
-    except (ValueError, msgspec.ValidationError) as error:
+            layout = msgspec.convert(values, Layout)
+            _check_shards(layout)
+            return layout
+        found = f"expected an index layout of version {LAYOUT_VERSION}, found {str(version)[:40]!r}"
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:
         found = f"not an index layout: {error}"
     raise FormatError(found, shard=file, do="run energon prepare again on this dataset")
+
+
+def _check_shards(layout: Layout) -> None:
+    first = 0
+    for shard in layout.shards:
+        if shard.first_sample != first:
+            raise ValueError(f"expected {shard.name} to start at sample {first}, found {shard.first_sample}")
+        first += shard.samples
+    if first != layout.samples:
+        raise ValueError(f"expected {layout.samples} samples, found {first} in the shards")
 
 
 def layout_warnings(layout: Layout) -> list[str]:

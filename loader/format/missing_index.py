@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from itertools import chain
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
 import numpy as np
 
 from ..errors import FormatError
@@ -21,12 +23,18 @@ from .dataset_index import DatasetIndex
 from .index_in_force import index_in_force, read_uuid
 from .index_writer import IndexWriter
 from .key_hash import hash_keys
+from .member_name import encode_name
 from .nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, LOCK
 from .shard_index import ShardIndex, index_shard
+from .tar_header import BLOCK
 
 __all__ = ["build_missing_index"]
 
 _log = logging.getLogger(__name__)
+
+_Offset = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+_SampleRow = tuple[str, _Offset, _Offset]
+_PartRow = tuple[_Offset, str, _Offset, _Offset]
 
 
 def build_missing_index(storage: Storage, shard_counts: dict[str, int]) -> DatasetIndex:
@@ -76,31 +84,38 @@ def build_missing_index(storage: Storage, shard_counts: dict[str, int]) -> Datas
 
 def _cache(storage: Storage) -> Storage:
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    name = hashlib.sha256(f"{storage.path('')}\0{read_uuid(storage)}".encode()).hexdigest()[:32]
+    name = hashlib.sha256(encode_name(f"{storage.path('')}\0{read_uuid(storage)}")).hexdigest()[:32]
     return LocalStorage(Path(base) / "energon" / name)
 
 
 def _shard_indexes(storage: Storage, shard_counts: dict[str, int]) -> Iterator[tuple[FileInfo, ShardIndex]]:
     rows = _SqliteRows(storage) if storage.exists(INDEX_SQLITE) else None
-    for tar_file_id, name in enumerate(shard_counts):
+    for tar_file_id, (name, samples) in enumerate(shard_counts.items()):
         shard = storage.stat(name)
-        index = rows.shard_index(tar_file_id, shard) if rows else None
+        index = rows.shard_index(tar_file_id, shard, samples) if rows else None
         yield shard, index if index is not None else index_shard(storage, name)
 
 
 class _SqliteRows:
-    """The rows of another tool's ``index.sqlite``: one read of a file instead of one a header."""
+    """The rows of another tool's ``index.sqlite``: one read of a file instead of one a header.
+
+    Rows that are not what they should be are not used: the shards themselves are there to be scanned.
+    """
 
     def __init__(self, storage: Storage) -> None:
-        self._path = storage.local_path(INDEX_SQLITE)
+        self._uri = storage.local_path(INDEX_SQLITE).as_uri() + "?mode=ro&immutable=1"
         self._written_ns = storage.stat(INDEX_SQLITE).mtime_ns
 
-    def shard_index(self, tar_file_id: int, shard: FileInfo) -> ShardIndex | None:
-        """Give a shard's index; None where the shard is newer, or its parts are not listed (older datasets)."""
+    def shard_index(self, tar_file_id: int, shard: FileInfo, expected: int) -> ShardIndex | None:
+        """Give the index of a shard of so many samples.
+
+        Returns:
+            None where the shard is newer, its parts are not listed (older datasets), or the rows are damaged.
+        """
         if shard.mtime_ns > self._written_ns:
             return None
         try:
-            with closing(sqlite3.connect(f"file:{self._path}?mode=ro&immutable=1", uri=True)) as database:
+            with closing(sqlite3.connect(self._uri, uri=True)) as database:
                 samples = database.execute(
                     "SELECT sample_key, byte_offset, byte_size FROM samples "
                     "WHERE tar_file_id = ? ORDER BY sample_index",
@@ -113,13 +128,37 @@ class _SqliteRows:
                 ).fetchall()
         except sqlite3.Error:
             return None
-        if not samples or not parts or samples[-1][1] + samples[-1][2] > shard.size_bytes:
+        if not parts or len(samples) != expected:
             return None
-        return _index_of_rows(samples, parts)
+        try:
+            # SQLite's columns hold values of any type, whatever the table says.
+            samples, parts = msgspec.convert((samples, parts), tuple[list[_SampleRow], list[_PartRow]])
+        except msgspec.ValidationError:
+            return None
+        index = _index_of_rows(samples, parts)
+        return index if index is not None and _is_plausible(index, shard.size_bytes) else None
 
 
-def _index_of_rows(samples: list[tuple[str, int, int]], parts: list[tuple[int, str, int, int]]) -> ShardIndex:
-    keys = [key.encode() for key, _, _ in samples]
+def _is_plausible(index: ShardIndex, shard_size: int) -> bool:
+    """Tell whether all offsets are such as a tar file of that size may have."""
+    starts, first, ends = index.sample_offsets, index.first_part_offsets(), index.part_offset + index.part_size
+    return bool(
+        (np.diff(starts) >= BLOCK).all()
+        and starts[-1] <= shard_size
+        and (ends <= shard_size).all()
+        and (first >= starts[:-1] + BLOCK).all()
+        and (index.part_offset % BLOCK == 0).all()
+        and (starts % BLOCK == 0).all()
+    )
+
+
+def _index_of_rows(samples: list[_SampleRow], parts: list[_PartRow]) -> ShardIndex | None:
+    if parts[-1][0] != len(samples) - 1:
+        return None
+    counts = np.bincount([part[0] for part in parts])
+    if not counts.all():
+        return None
+    keys = [encode_name(key) for key, _, _ in samples]
     lengths = np.array([len(key) for key in keys])
     width = max(8, (int(lengths.max()) + 7) & -8)
     padded = np.array(keys, dtype=f"S{width}").view(np.uint8).reshape(len(keys), width)
@@ -132,7 +171,7 @@ def _index_of_rows(samples: list[tuple[str, int, int]], parts: list[tuple[int, s
         part_name=np.array([number_of[part[1]] for part in parts], dtype=np.uint32),
         part_offset=np.array([part[2] for part in parts], dtype=np.int64),
         part_size=np.array([part[3] for part in parts], dtype=np.int64),
-        part_ends=np.cumsum(np.bincount([part[0] for part in parts], minlength=len(samples))),
+        part_ends=np.cumsum(counts),
         key_bytes=np.frombuffer(b"".join(keys), dtype=np.uint8),
         key_ends=np.cumsum(lengths),
         key_hash=hashes[order],

@@ -54,8 +54,9 @@ def map_column(storage: Storage, name: str, dtype: str) -> npt.NDArray[np.generi
         FormatError: The file is missing, is shorter than its header says, or holds another type.
     """
     try:
-        column = np.load(storage.local_path(name), mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
+        # Not np.load, which also takes zip files and pickles for arrays. Mapping refuses columns of Python objects.
+        column = np.lib.format.open_memmap(storage.local_path(name), mode="r")
+    except (OSError, ValueError, TypeError, OverflowError) as error:
         raise FormatError(
             f"cannot map this column of the index: {error}",
             shard=storage.path(name),

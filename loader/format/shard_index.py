@@ -218,12 +218,12 @@ def load_shard_index(file: BinaryIO, *, name: str) -> ShardIndex:
     """Read what :func:`save_shard_index` wrote."""
     try:
         facts = json.loads(file.readline())
-        columns = {column: np.load(file, allow_pickle=False) for column in _COLUMNS}
+        columns = {column: np.lib.format.read_array(file, allow_pickle=False) for column in _COLUMNS}
         return ShardIndex(
             part_names=tuple(facts["part_names"]),
             scattered=facts["scattered"],
             warnings=tuple(facts["warnings"]),
             **columns,
         )
-    except (ValueError, KeyError, EOFError) as error:
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         raise FormatError(f"not an index of a shard: {error}", shard=name) from error

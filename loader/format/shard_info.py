@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Annotated
 
 import msgspec
 
@@ -16,7 +17,7 @@ __all__ = ["encode_shard_info", "read_shard_info"]
 
 
 class _ShardInfo(msgspec.Struct):
-    shard_counts: dict[str, int]
+    shard_counts: dict[str, Annotated[int, msgspec.Meta(ge=0)]]
     energon_version: str | None = None
 
 
@@ -43,7 +44,7 @@ def _parse(data: bytes, *, file: str) -> dict[str, int]:
         # JSON is YAML, but its own parser is a hundred times faster, and there may be 50,000 shards.
         values = json.loads(data) if file.endswith(".json") else parse_yaml(data.decode("utf-8"), file=file)
         return msgspec.convert(values, _ShardInfo).shard_counts
-    except (ValueError, msgspec.ValidationError) as error:
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise ConfigError(
             f"expected the shards with their numbers of samples: {error}",
             file=file,

@@ -66,7 +66,7 @@ def _no_shards(storage: Storage, compressed: list[str], excluded: int) -> Storag
         return StorageError(f"--exclude leaves none of the {excluded} .tar files", path=path, do="change the pattern")
     if compressed:
         return StorageError(
-            f"no .tar files here, but {len(compressed)} compressed ones, first {compressed[0]}: they have no random access",
+            f"no .tar files here, but {len(compressed)} compressed ones without random access, first {compressed[0]}",
             path=path,
             do='unpack them, e.g.: for f in *.tar.gz; do gunzip -c "$f" > "${f%.gz}"; done',
         )

@@ -32,5 +32,6 @@ def read_tar_idx(storage: Storage, shard: str, *, samples: int, shard_size: int)
     if not has_tar_idx(storage, shard, samples):
         return None
     offsets = np.frombuffer(storage.read(shard + TAR_IDX_SUFFIX), dtype="<u8").astype(np.int64)
-    fits = offsets[-1] <= shard_size and (np.diff(offsets) >= BLOCK).all() and (offsets % BLOCK == 0).all()
+    ascending = offsets[0] >= 0 and (np.diff(offsets) >= BLOCK).all() and offsets[-1] <= shard_size
+    fits = ascending and (offsets % BLOCK == 0).all()
     return offsets if fits else None

@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
@@ -58,6 +59,8 @@ class _Pool:
         # Forking starts at once, but copies the locks that other threads hold.
         forks = threading.active_count() == 1
         context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
+        if not forks:
+            resource_tracker.ensure_running()  # the first spawn does that, and lets interrupts through again
         self._processes: dict[Connection, BaseProcess] = {}
         self._given: dict[Connection, deque[tuple[int, Any]]] = {}  # what each worker has not answered
         for _ in range(workers):

@@ -285,7 +285,8 @@ def test_ctrl_c_while_workers_start_leaves_none_and_no_word_of_theirs(tmp_path, 
         check=False,
     )
     assert result.returncode == -signal.SIGINT
-    assert result.stderr.count("Traceback") == 1
+    assert "spawn_main" not in result.stderr
+    assert "Process Spawn" not in result.stderr
 
 
 def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(tmp_path, monkeypatch):

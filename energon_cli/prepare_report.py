@@ -93,13 +93,11 @@ def show_notes(console: Console, notes: Sequence[str], *, label: str, style: str
 
 def show_done(console: Console, path: str, report: PrepareReport, files: Mapping[str, str]) -> None:
     """Say what a run did."""
+    did = "prepared" if report.changed else "up to date:"
+    size = f"{plural(report.samples, 'sample')} in {plural(report.shards, 'shard')} ({format_bytes(report.size_bytes)})"
     reused = f", {plural(report.reused, 'shard')} unchanged" if report.reused else ""
-    console.print(
-        f"prepared {escape_controls(path)}: {plural(report.samples, 'sample')} in {plural(report.shards, 'shard')}"
-        f" ({format_bytes(report.size_bytes)}) in {report.seconds:.1f} s{reused}",
-        soft_wrap=True,
-        style="green",
-    )
+    text = f"{did} {escape_controls(path)}: {size} in {report.seconds:.1f} s{reused}"
+    console.print(text, soft_wrap=True, style="green")
     if report.split:
         split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in report.split.items())
         console.print(f"split: {split} samples", soft_wrap=True)

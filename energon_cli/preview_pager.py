@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import click
+
+from .preview_render import discard_input
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -69,8 +70,8 @@ def page_through(
             items = render(place)
             console.clear()
             console.print(*items, sep="\n")
-            # Answers of the terminal that came late are no keys; what is typed once the keys are shown is.
-            _discard_typed_ahead(first=shown < 0)
+            if shown < 0:
+                discard_input()  # what is typed once the keys are shown counts
             console.print(footer)
             shown = place
         key = next(pressed, "q")
@@ -80,11 +81,3 @@ def page_through(
             place = min(place + 1, count - 1)
         elif key in _BACK:
             place = max(place - 1, 0)
-
-
-def _discard_typed_ahead(*, first: bool) -> None:
-    if not first or not sys.stdin.isatty():
-        return
-    import termios
-
-    termios.tcflush(sys.stdin, termios.TCIFLUSH)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -21,6 +22,7 @@ __all__ = [
     "DrawingSpace",
     "SampleView",
     "best_renderable",
+    "discard_input",
     "fit_cells",
     "half_blocks",
     "render_sample",
@@ -223,11 +225,22 @@ def best_renderable(*, colour: bool) -> Any:
         return None
     # It reports a terminal that does not answer by logging a traceback; there is nothing wrong with such a terminal.
     logging.getLogger("textual_image").setLevel(logging.CRITICAL)
+    first = "textual_image.renderable" not in sys.modules
     try:
         from textual_image import renderable
     except Exception:  # noqa: BLE001 - a terminal may answer anything
         return None
+    if first:
+        discard_input()
     return renderable.Image if colour else renderable.UnicodeImage
+
+
+def discard_input() -> None:
+    """Forget what came from the terminal so far: its answers that came late are no keys."""
+    import termios
+
+    with contextlib.suppress(OSError, ValueError, termios.error):
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 def half_blocks(image: Image, width: int, height: int) -> Iterable[Any]:

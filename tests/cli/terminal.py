@@ -65,8 +65,6 @@ class TerminalRun:
         self._stream.feed(re.sub("\x1b_.*?\x1b\\\\", "", data, flags=re.DOTALL))
         if "\x1b[6n" in data:  # where is the cursor?
             self.process.send(f"\x1b[{self.screen.cursor.y + 1};{self.screen.cursor.x + 1}R")
-        if "\x1b[c" in data:  # what kind of terminal? One without Sixel.
-            self.process.send("\x1b[?62;22c")
         return True
 
     def wait_for(self, text, *, timeout_s=60):

@@ -11,7 +11,7 @@ from tests.cli.terminal import CTRL_C, ENTER, LEFT, RIGHT, TerminalRun
 
 @pytest.fixture
 def pager(prepared):
-    with TerminalRun("preview", prepared) as run:
+    with TerminalRun("preview", prepared, "--crude") as run:  # spares the import of torch
         yield run.wait_for(KEYS_HELP)
 
 
@@ -41,21 +41,21 @@ def test_pictures_are_drawn_in_colour(pager):
 
 
 def test_no_pictures_where_none_are_wanted(prepared):
-    with TerminalRun("preview", prepared, "--no-images") as run:
+    with TerminalRun("preview", prepared, "--crude", "--no-images") as run:
         run.wait_for(KEYS_HELP)
         assert "▀" not in run.text
         run.press("q").finish(timeout_s=10)
 
 
 def test_a_dumb_terminal_gets_text(prepared):
-    with TerminalRun("preview", prepared, environment={"TERM": "dumb"}) as run:
+    with TerminalRun("preview", prepared, "--crude", environment={"TERM": "dumb"}) as run:
         run.wait_for("picture number 0")
         assert "▀" not in run.text
         run.press("q").finish(timeout_s=10)
 
 
 def test_no_color_draws_without_colour(prepared):
-    with TerminalRun("preview", prepared, environment={"NO_COLOR": "1"}) as run:
+    with TerminalRun("preview", prepared, "--crude", environment={"NO_COLOR": "1"}) as run:
         run.wait_for(KEYS_HELP)
         assert "38;2" not in run.raw
         run.press("q").finish(timeout_s=10)
@@ -84,6 +84,12 @@ def test_a_sample_that_cannot_be_made_does_not_end_the_walk(tmp_path):
     with TerminalRun("preview", folder) as run:
         run.wait_for(KEYS_HELP).press(RIGHT).wait_for("not an image").press(RIGHT).wait_for("picture number 2")
         assert run.press("q").finish(timeout_s=10) == 0
+
+
+def test_a_terminal_that_never_answers_costs_no_words(pager):
+    assert "Timeout" not in pager.raw
+    assert "cell size" not in pager.raw
+    pager.press("q").finish(timeout_s=10)
 
 
 def test_keys_sent_at_once_are_told_apart():

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+import msgspec
+
 from ..errors import FormatError
 from ..storage import Storage
 from .nv_meta import WORK_FOLDER
@@ -22,6 +24,13 @@ STAGING = f"{WORK_FOLDER}/staged"
 _INTENT = f"{WORK_FOLDER}/commit.json"
 
 
+class _Intent(msgspec.Struct, frozen=True, kw_only=True):
+    """What a commit does: its list of renames on disk."""
+
+    renames: tuple[tuple[str, str], ...]
+    removals: tuple[str, ...]
+
+
 def commit(storage: Storage, *, renames: Sequence[tuple[str, str]], removals: Sequence[str] = ()) -> None:
     """Carry out removals and then renames as one step, as far as kills are concerned.
 
@@ -30,9 +39,9 @@ def commit(storage: Storage, *, renames: Sequence[tuple[str, str]], removals: Se
         renames: Pairs (name now, name then), in order; the last one makes the commit visible.
         removals: Files that the new state has no use for.
     """
-    intent = {"renames": list(renames), "removals": list(removals)}
+    intent = _Intent(renames=tuple(renames), removals=tuple(removals))
     with storage.create(_INTENT) as file:
-        file.write(json.dumps(intent).encode("ascii"))
+        file.write(json.dumps(msgspec.to_builtins(intent)).encode("ascii"))
     finish_interrupted_commit(storage)
 
 
@@ -46,17 +55,17 @@ def finish_interrupted_commit(storage: Storage) -> bool:
     if not is_commit_pending(storage):
         return False
     try:
-        intent = json.loads(storage.read(_INTENT))
-        renames, removals = intent["renames"], intent["removals"]
-    except (ValueError, KeyError) as error:
+        # The standard library's parser reads names that are no UTF-8; msgspec's refuses them.
+        intent = msgspec.convert(json.loads(storage.read(_INTENT)), _Intent)
+    except (ValueError, msgspec.ValidationError) as error:
         raise FormatError(
             f"the list of a commit's renames is damaged: {error}",
             shard=storage.path(_INTENT),
             do=f"remove {storage.path(WORK_FOLDER)} and run energon prepare again",
         ) from error
-    for name in removals:
+    for name in intent.removals:
         storage.remove(name)
-    for staged, final in renames:
+    for staged, final in intent.renames:
         if storage.exists(staged):  # else it was renamed before the interruption
             storage.rename(staged, final)
     storage.remove(WORK_FOLDER)

@@ -205,9 +205,10 @@ class LocalStorage:
                 raise StorageError(
                     f"another run is at work here: {holder}", path=path, do="wait until it is done, or stop it"
                 ) from None
-            os.ftruncate(fd, 0)
             started = time.strftime("%Y-%m-%d %H:%M:%S")
-            os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}, since {started}\n".encode(), 0)
+            with suppress(OSError):  # a full disk: the lock holds all the same, and only its holder's name is lost
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}, since {started}\n".encode(), 0)
             yield
         finally:
             os.close(fd)

@@ -1,0 +1,417 @@
+"""Disks that are full or read-only, and shards that are damaged or change while they are read."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import resource
+import shutil
+import stat
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from loader.errors import ConfigError, EnergonError, FormatError, StorageError
+from loader.format import journal, shard_scans
+from loader.format.dataset_folder import DatasetFolder
+from loader.storage import LocalStorage
+from tests.e2e.dataset_tree import (
+    caption_samples,
+    copy_of,
+    prepare,
+    shard_path,
+    times_of_change,
+    write_shard,
+    write_shards,
+    written,
+)
+
+is_root = os.geteuid() == 0
+NOBODY = 65534
+
+
+def in_child(action: Callable[[], object]) -> str:
+    """Run something in a forked copy of this process; give how it failed, or nothing."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        said = ""
+        try:
+            action()
+        except EnergonError as error:
+            said = str(error)
+        except BaseException as error:  # noqa: BLE001 - nothing may get past the fork
+            said = f"unexpected: {error!r}"
+        with os.fdopen(write, "wb") as pipe:
+            pipe.write(said.encode("utf-8", "surrogateescape"))
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        said = pipe.read().decode("utf-8", "surrogateescape")
+    os.waitpid(child, 0)
+    return said
+
+
+def as_nobody(action: Callable[[], object]) -> str:
+    def run() -> None:
+        if is_root:
+            os.setgroups([])
+            os.setgid(NOBODY)
+            os.setuid(NOBODY)
+        action()
+
+    return in_child(run)
+
+
+@pytest.fixture
+def open_path(tmp_path: Path) -> Path:
+    """A folder that other users can reach, too."""
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(folder.stat().st_mode | stat.S_IXOTH | stat.S_IROTH)
+    return tmp_path
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 1 MiB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(b"tmpfs", str(disk).encode(), b"tmpfs", 0, b"size=1m") != 0:
+        pytest.skip(f"this machine lets nobody mount a disk: {os.strerror(ctypes.get_errno())}")
+    yield disk
+    libc.umount2(str(disk).encode(), 2)  # MNT_DETACH
+
+
+# ------------------------------------------------------------------------------------------------- a full disk
+
+
+def fill(disk: Path, *, leave_bytes: int) -> Path:
+    filler = disk / "filler"
+    with filler.open("wb") as file:
+        left = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize
+        file.write(bytes(max(0, left - leave_bytes)))
+    return filler
+
+
+@pytest.mark.parametrize("leave_kib", [0, 4, 8, 16, 32, 48, 64, 80, 96, 112, 128, 160])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_full_disk_is_told_and_the_old_dataset_stays_and_space_helps(small_disk, tmp_path, leave_kib, workers):
+    folder = write_shards(small_disk / "dataset", 4, samples=6)
+    prepare(folder)
+    old = written(folder)
+    write_shard(shard_path(folder, 1), caption_samples(100, 40))
+    write_shard(shard_path(folder, 3), caption_samples(200, 40))
+    prepare(copy_of(folder, tmp_path / "fresh"))
+    filler = fill(small_disk, leave_bytes=leave_kib * 1024)
+    error = None
+    try:
+        prepare(folder, workers=workers)
+    except StorageError as caught:
+        error = caught
+    if error is None:
+        assert leave_kib > 16
+    else:
+        assert "No space left on device" in error.found or "disk is full" in error.found
+        assert error.do == "free some space on that disk and run the same command again"
+        assert {
+            name: data for name, data in written(folder).items() if not name.startswith(".nv-meta/.prepare/")
+        } == old
+        assert not (folder / ".nv-meta/.prepare/staged").exists()
+    filler.unlink()
+    prepare(folder)
+    assert written(folder, sqlite_as_rows=True) == written(tmp_path / "fresh", sqlite_as_rows=True)
+
+
+def test_a_disk_full_to_the_last_byte_is_told(small_disk):
+    folder = write_shards(small_disk / "dataset", 2)
+    fill(small_disk, leave_bytes=0)
+    with pytest.raises(StorageError, match="No space left on device|disk is full"):
+        prepare(folder)
+
+
+def test_a_limit_of_file_size_is_told(tmp_path):
+    write_shards(tmp_path, 2, samples=300)
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
+        prepare(tmp_path)
+
+    said = in_child(limited)
+    assert said.startswith(("cannot write this file: File too large\n", "cannot write this file: disk I/O error\n"))
+    assert not (tmp_path / ".nv-meta/.info.json").exists()
+    assert not (tmp_path / ".nv-meta/.prepare/staged").exists()
+    assert prepare(tmp_path).samples == 600
+
+
+# --------------------------------------------------------------------------------------------------- read-only
+
+
+def test_a_read_only_dataset_folder_is_told(open_path):
+    write_shards(open_path / "dataset", 2)
+    (open_path / "dataset").chmod(0o555)
+    said = as_nobody(lambda: prepare(open_path / "dataset"))
+    assert "Permission denied" in said
+    assert f"  at   {open_path}/dataset/.nv-meta/.lock\n  do   ask for the permission" in said
+    assert not (open_path / "dataset/.nv-meta").exists()
+
+
+def test_a_read_only_nv_meta_is_told_and_stays_as_it_is(open_path):
+    folder = write_shards(open_path / "dataset", 2)
+    prepare(folder)
+    write_shard(shard_path(folder, 0), caption_samples(100, 2))
+    before = times_of_change(folder)
+    said = as_nobody(lambda: prepare(folder))
+    assert "Permission denied" in said
+    assert f"{folder}/.nv-meta/" in said
+    assert "ask for the permission" in said
+    assert times_of_change(folder) == before
+
+
+def give_to_nobody(*paths: Path) -> None:
+    for path in paths:
+        if is_root:
+            os.chown(path, NOBODY, NOBODY)
+
+
+def test_a_read_only_folder_of_shards_gets_no_compat_files_and_a_warning(open_path):
+    folder = write_shards(open_path / "dataset" / "shards", 3).parent
+    give_to_nobody(folder)
+    (folder / "shards").chmod(0o555)
+
+    def check() -> None:
+        report = prepare(folder)
+        assert not report.compat
+        assert f"no permission to write .tar.idx files in {folder}/shards" in "".join(report.warnings)
+        before = times_of_change(folder)
+        assert not prepare(folder).changed
+        assert times_of_change(folder) == before
+        with pytest.raises(FormatError, match="no permission to write"):
+            prepare(folder, compat=True)
+
+    assert as_nobody(check) == ""
+    assert DatasetFolder(folder).index.find("00004") == [4]
+
+
+def test_a_folder_of_shards_that_became_read_only_does_not_stop_a_prepare(open_path):
+    folder = write_shards(open_path / "dataset" / "shards", 3).parent
+    prepare(folder)
+    write_shard(folder / "shards/shard_001.tar", caption_samples(100, 2))
+    give_to_nobody(*folder.rglob("*"), folder)
+    (folder / "shards").chmod(0o555)
+
+    def check() -> None:
+        report = prepare(folder)
+        assert (report.compat, report.scanned) == (False, 1)
+        assert not prepare(folder).changed
+
+    assert as_nobody(check) == ""
+    assert not (folder / ".nv-meta/index.sqlite").exists()
+
+
+def test_compat_files_that_are_right_stay_in_use_in_a_read_only_folder(open_path):
+    folder = write_shards(open_path / "dataset" / "shards", 3).parent
+    prepare(folder)
+    give_to_nobody(*folder.rglob("*"), folder)
+    (folder / "shards").chmod(0o555)
+
+    def check() -> None:
+        report = prepare(folder, files={"dataset.yaml": "a: 1\n"})
+        assert (report.changed, report.compat, report.warnings) == (True, True, ())
+
+    assert as_nobody(check) == ""
+
+
+def test_unreadable_shards_are_all_named(open_path):
+    folder = write_shards(open_path / "dataset", 4)
+    give_to_nobody(folder)
+    shard_path(folder, 1).chmod(0)
+    said = as_nobody(lambda: prepare(folder))
+    if is_root:
+        assert said == (
+            f"cannot open this file: Permission denied\n  at   {shard_path(folder, 1)}\n"
+            "  do   ask for the permission, or run as a user who has it"
+        )
+    shard_path(folder, 3).chmod(0)
+    os.utime(shard_path(folder, 3))
+    said = as_nobody(lambda: prepare(folder))
+    assert said.startswith("2 shards cannot be indexed\n")
+    assert str(shard_path(folder, 1)) in said
+    assert str(shard_path(folder, 3)) in said
+
+
+# -------------------------------------------------------------------------------------------- damage and change
+
+
+def test_all_damaged_shards_are_named_at_once_and_exclude_gets_on(tmp_path):
+    folder = write_shards(tmp_path, 6)
+    os.truncate(shard_path(folder, 1), 700)
+    shard_path(folder, 3).write_bytes(b"")
+    data = bytearray(shard_path(folder, 4).read_bytes())
+    data[1024:1030] = b"garble"
+    shard_path(folder, 4).write_bytes(data)
+    for workers in (1, 3):
+        with pytest.raises(FormatError) as caught:
+            prepare(folder, workers=workers)
+        said = str(caught.value)
+        assert said.startswith("3 shards cannot be indexed\n")
+        places = [line.removeprefix("  at   ") for line in said.splitlines() if line.startswith("  at ")]
+        assert places == [
+            f"{shard_path(folder, 1)}, byte 0",
+            f"{shard_path(folder, 3)}, byte 0",
+            f"{shard_path(folder, 4)}, byte 1024",
+        ]
+        assert said.endswith("do   mend them, or leave them out with --exclude REGEX")
+        assert {path.name for path in (folder / ".nv-meta").iterdir()} <= {".lock", ".prepare"}
+        assert list(folder.rglob("*.idx")) == []
+    with pytest.raises(StorageError, match="no prepared dataset"):
+        DatasetFolder(folder)
+    report = prepare(folder, exclude=r"_00[134]\.")
+    assert (report.shards, report.scanned, report.resumed) == (3, 0, 3)
+
+
+def test_one_damaged_shard_leaves_the_old_dataset(tmp_path):
+    folder = write_shards(tmp_path, 4)
+    prepare(folder)
+    before = written(folder)
+    os.truncate(shard_path(folder, 2), 600)
+    with pytest.raises(FormatError) as caught:
+        prepare(folder)
+    assert caught.value.shard == str(shard_path(folder, 2))
+    assert {name: data for name, data in written(folder).items() if "/.prepare/" not in name} == before
+    assert len(DatasetFolder(folder).index) == 12
+
+
+def test_shards_without_any_sample_are_no_dataset(tmp_path):
+    write_shard(tmp_path / "a.tar", {})
+    with pytest.raises(FormatError, match=r"the shards hold no samples; expected members named key\.part"):
+        prepare(tmp_path)
+    assert not (tmp_path / ".nv-meta/.info.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "found"),
+    [
+        ([], {}, "no .tar files here or in the folders below"),
+        (["a.tar.gz", "b.tgz"], {}, "no .tar files here, but 2 compressed ones"),
+        (["a.tar"], {"exclude": "a"}, "--exclude leaves none of the 1 .tar files"),
+        ([".hidden.tar", ".git/x.tar"], {}, "no .tar files here or in the folders below"),
+    ],
+)
+def test_a_folder_without_shards_is_told_and_stays_as_it_is(tmp_path, files, options, found):
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    before = times_of_change(tmp_path)
+    with pytest.raises(StorageError) as caught:
+        prepare(tmp_path, **options)
+    assert caught.value.found.startswith(found)
+    assert times_of_change(tmp_path) == before
+
+
+def test_a_missing_folder_and_a_wrong_pattern_are_told(tmp_path):
+    with pytest.raises(StorageError, match="this folder does not exist"):
+        prepare(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match=r"--exclude '\(' is no regular expression"):
+        prepare(write_shards(tmp_path, 1), exclude="(")
+
+
+@pytest.mark.parametrize("what", ["grows", "vanishes", "is touched"])
+def test_a_shard_that_changes_while_it_is_read_is_named(tmp_path, monkeypatch, what):
+    folder = write_shards(tmp_path, 4)
+    real = shard_scans.index_shard
+    path = shard_path(folder, 2)
+
+    def disturbed(storage, name):
+        if name == path.name and what == "vanishes":
+            path.unlink()
+        index = real(storage, name)
+        if name == path.name and what == "grows":
+            with path.open("ab") as file:
+                file.write(bytes(512))
+        elif name == path.name:
+            os.utime(path)
+        return index
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shard_scans, "index_shard", disturbed)
+        with pytest.raises((FormatError, StorageError)) as caught:
+            prepare(folder)
+    assert caught.value.at.startswith(str(path))
+    expected = "No such file" if what == "vanishes" else "the shard changed while it was read"
+    assert expected in caught.value.found
+    assert not (folder / ".nv-meta/.info.json").exists()
+    assert prepare(folder).shards == (3 if what == "vanishes" else 4)
+
+
+def test_a_journal_that_cannot_be_read_is_told(open_path):
+    folder = write_shards(open_path / "dataset", 2)
+
+    def check() -> None:
+        storage = LocalStorage(folder)
+        scans = journal.Journal(storage)
+        shard = storage.stat("shard_000.tar")
+        scans.save(shard, shard_scans.index_shard(storage, "shard_000.tar"))
+        next((folder / ".nv-meta/.prepare/shards").iterdir()).chmod(0)
+        prepare(folder)
+
+    give_to_nobody(folder)
+    assert as_nobody(check).startswith("cannot read this file: Permission denied\n  at   ")
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"renames": []}', b'{"renames": [["a"]], "removals": []}'])
+def test_a_damaged_list_of_renames_is_told(tmp_path, damage):
+    write_shards(tmp_path, 2)
+    (tmp_path / ".nv-meta/.prepare").mkdir(parents=True)
+    (tmp_path / ".nv-meta/.prepare/commit.json").write_bytes(damage)
+    with pytest.raises(FormatError) as caught:
+        prepare(tmp_path)
+    assert caught.value.do == f"remove {tmp_path}/.nv-meta/.prepare and run energon prepare again"
+
+
+# ------------------------------------------------------------------------------------------------ other disks
+
+
+def test_shards_on_another_disk_get_their_index_files_there(small_disk, tmp_path):
+    write_shards(small_disk / "real", 3)
+    folder = tmp_path / "dataset"
+    folder.mkdir()
+    (folder / "shards").symlink_to(small_disk / "real")
+    report = prepare(folder)
+    assert report.compat
+    assert sorted(path.name for path in (small_disk / "real").glob("*.idx")) == [
+        f"shard_00{number}.tar.idx" for number in range(3)
+    ]
+    shutil.copytree(small_disk / "real", tmp_path / "fresh/shards", ignore=shutil.ignore_patterns("*.idx"))
+    prepare(tmp_path / "fresh")
+    assert written(folder) | {
+        f"shards/{path.name}": path.read_bytes() for path in (small_disk / "real").glob("*.idx")
+    } == written(tmp_path / "fresh")
+    assert not prepare(folder).changed
+
+
+def test_links_to_shards_and_dangling_ones(tmp_path):
+    write_shards(tmp_path / "real", 2)
+    folder = tmp_path / "dataset"
+    folder.mkdir()
+    (folder / "a.tar").symlink_to(tmp_path / "real/shard_000.tar")
+    (folder / "dangling.tar").symlink_to(tmp_path / "nowhere.tar")
+    assert prepare(folder).shards == 1
+    assert (folder / "a.tar.idx").exists()
+
+
+def test_the_cli_tells_damage_without_a_traceback(tmp_path):
+    folder = write_shards(tmp_path, 3)
+    shard_path(folder, 1).write_bytes(b"")
+    run = subprocess.run(
+        ["energon", "prepare", str(folder), "--non-interactive", "--split-ratio", "1,1,1", "--num-workers", "2"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1
+    assert "Traceback" not in run.stderr
+    assert "shard_001.tar, byte 0" in run.stderr.replace("\n", "")

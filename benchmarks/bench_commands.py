@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from make_data import DEFAULTS, Recipe, make_dataset, make_shard
 from processes import CommandFailedError, run
 
-__all__ = ["Bench", "CommandFailedError"]
+__all__ = ["Bench", "CommandFailedError", "alone_in"]
 
 SPLIT = ("--split-ratio", "8,1,1")
 PREPARE = ("prepare", "--non-interactive", "--num-workers", "2", "--no-progress")
@@ -166,3 +168,15 @@ def check_count(folder: Path, samples: int) -> None:
     counts = json.loads((folder / ".nv-meta" / ".info.json").read_text())["shard_counts"]
     if sum(counts.values()) != samples:
         raise CommandFailedError(f"expected {samples} samples in {folder}, found {sum(counts.values())}")
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Keep a second benchmark from working on the same files at the same time."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise SystemExit(f"another benchmark is at work in {folder}; expected it free: --work-folder") from None
+        yield

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench_commands import Bench, CommandFailedError
+from bench_commands import Bench, CommandFailedError, alone_in
 from report import machine_facts, print_table
 
 MIB = 1024 * 1024
@@ -268,6 +268,12 @@ def main() -> int:
     arguments = parser.parse_args()
 
     bench = Bench(folder=arguments.work_folder, peer_bin=arguments.peer_bin, quick=arguments.quick)
+    with alone_in(arguments.work_folder):
+        return compare(bench, arguments)
+
+
+def compare(bench: Bench, arguments: argparse.Namespace) -> int:
+    """Measure what is asked for and print it; the exit code says whether all commands succeeded."""
     rows = {name: row for name, row in ROWS.items() if not arguments.only or name in arguments.only}
     facts = machine_facts(bench.own, bench.peer)
     results = measure(bench, {name for row in rows.values() for name in row.needs}, arguments.rounds)

@@ -20,6 +20,7 @@ __all__ = [
     "escape_controls",
     "format_bytes",
     "format_count",
+    "is_terminal",
     "output_console",
     "plural",
     "print_json",
@@ -60,7 +61,12 @@ def escape_controls(text: str, *, keep: str = "") -> str:
 
 def colour_wanted(stream: Any) -> bool:
     """Tell whether a stream is a terminal whose user wants colours."""
-    return "NO_COLOR" not in os.environ and bool(stream.isatty())
+    return "NO_COLOR" not in os.environ and is_terminal(stream)
+
+
+def is_terminal(stream: Any) -> bool:
+    """Tell whether a stream is there (a parent may have closed it) and leads to a terminal."""
+    return stream is not None and bool(stream.isatty())
 
 
 def output_console() -> Console:
@@ -76,8 +82,14 @@ def error_console() -> Console:
 def _console(stream: Any) -> Console:
     from rich.console import Console
 
+    class PlainConsole(Console):
+        """Leaves a reader that hung up to :func:`energon_cli.main.main`; rich would exit on its own."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
     terminal = bool(stream.isatty())
-    return Console(
+    return PlainConsole(
         file=stream,
         force_terminal=terminal,
         no_color=not colour_wanted(stream),

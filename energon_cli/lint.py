@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .command import energon_command
+from .cores import usable_cores
 from .dataset_path import is_jsonl, refuse_metadataset
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def lint(
     plan = LintPlan(
         path=path,
         level=level,
-        workers=parallel or len(os.sched_getaffinity(0)),
+        workers=parallel or usable_cores(),
         split_parts=None if split_parts is None else tuple(name.strip() for name in split_parts.split(",")),
         split_config=split_config,
         dataset_config=dataset_config,

@@ -13,6 +13,7 @@ from loader.errors import ConfigError
 from loader.format.prepare_plan import SplitRequest
 from loader.format.split_plan import parse_ratio, parse_split_part
 
+from .console import is_terminal
 from .prepare_choices import parse_field_map_flag, parse_sample_type_flag
 
 __all__ = ["PrepareFlags", "check_consent", "check_flags", "split_of_flags", "type_of_flags"]
@@ -48,7 +49,7 @@ class PrepareFlags:
     def asks_by_menus(self) -> bool:
         """Whether there is a terminal to ask on, and something to ask."""
         asks = not (self.yes or self.non_interactive or self.tar_index_only)
-        return asks and sys.stdin.isatty() and (sys.stderr if self.as_json else sys.stdout).isatty()
+        return asks and is_terminal(sys.stdin) and is_terminal(sys.stderr if self.as_json else sys.stdout)
 
 
 def check_flags(flags: PrepareFlags) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
@@ -33,7 +34,7 @@ class PipedQuestions:
         warn: Callable[[str], None],
         answers: TextIO | None = None,
     ) -> None:
-        self._answers = sys.stdin if answers is None else answers
+        self._answers = answers or sys.stdin or io.StringIO()
         self._show = show
         self._warn = warn
         self._asked = 0

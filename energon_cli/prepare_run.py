@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from loader.format.prepare_split import PlannedSplit, plan_split
 from loader.format.sample_types import propose_field_map
 
 from .console import error_console, escape_controls, format_bytes, output_console, plural, print_json
+from .cores import usable_cores
 from .dataset_path import open_parent
 from .prepare_choices import Choices
 from .prepare_decide import Folder, decide, look_into_folder, remarks
@@ -83,7 +83,7 @@ def _files(flags: PrepareFlags, folder: Folder, choices: Choices) -> dict[str, s
 
 def _plan(prospect: _Prospect) -> PreparePlan:
     flags = prospect.flags
-    workers = flags.num_workers if flags.num_workers is not None else len(os.sched_getaffinity(0))
+    workers = flags.num_workers if flags.num_workers is not None else usable_cores()
     return PreparePlan(
         path=flags.path,
         workers=max(1, workers),

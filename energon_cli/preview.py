@@ -70,7 +70,7 @@ def preview(
     On a terminal, Enter or → shows the next sample, ← the one before, q ends. Piped, or with -n, samples are printed.
     A dataset without a dataset.yaml, and a sample that cannot be made, are shown as raw parts.
     """
-    from .console import output_console
+    from .console import is_terminal, output_console
     from .preview_render import render_sample, terminal_space
 
     refuse_metadataset(path)
@@ -92,7 +92,7 @@ def preview(
         raise click.BadParameter(f"there are {total:,} samples, counted from 0", param_hint="--index")
     console = output_console()
     space = terminal_space(console, images=images)
-    if console.is_terminal and sys.stdin.isatty() and count is None:
+    if console.is_terminal and is_terminal(sys.stdin) and count is None:
         from .preview_pager import page_through
 
         page_through(console, total, lambda place: render_sample(view(place), space), start=index)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .console import escape_controls
+from .console import escape_controls, is_terminal
 from .preview_fields import FieldView
 from .preview_picture import Picture, PictureError
 
@@ -78,7 +78,7 @@ def terminal_space(console: Console, *, images: bool | None = None, share: float
         share: How much of the screen's height a sample may fill.
     """
     # A terminal is asked what it can draw, so both directions must lead to it.
-    terminal = console.is_terminal and not console.is_dumb_terminal and sys.stdin.isatty()
+    terminal = console.is_terminal and not console.is_dumb_terminal and is_terminal(sys.stdin)
     if terminal and images is not False:
         best_renderable(colour=True)  # asks now, before anything is on the screen
     return DrawingSpace(
@@ -221,7 +221,7 @@ def best_renderable(*, colour: bool) -> Any:
     Importing it asks the terminal what it can draw, so it happens late, and only where both ends are terminals.
     """
     streams = (sys.__stdin__, sys.__stdout__)
-    if not all(stream is not None and stream.isatty() for stream in streams) or os.environ.get("TERM") == "linux":
+    if not all(map(is_terminal, streams)) or os.environ.get("TERM") == "linux":
         return None
     # It reports a terminal that does not answer by logging a traceback; there is nothing wrong with such a terminal.
     logging.getLogger("textual_image").setLevel(logging.CRITICAL)

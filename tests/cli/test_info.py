@@ -115,3 +115,15 @@ def test_it_imports_neither_torch_nor_webdataset(prepared):
     )
     done = subprocess.run([sys.executable, "-c", code, prepared], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stderr == "\n"
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_a_reader_that_leaves_early_is_no_error(prepared, flags):
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, "-m", "energon_cli", "info", str(prepared), *flags]
+    try:
+        done = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, cwd=ROOT, check=False)
+    finally:
+        os.close(write_end)
+    assert (done.returncode, done.stderr) == (141, "")

@@ -132,7 +132,7 @@ def check_size(size: int, *, shard: str, offset: int, stated: bytes | str) -> No
     """Raise a ``FormatError`` where a content size cannot be one."""
     if not 0 <= size < _MAX_SIZE:
         raise FormatError(
-            f"expected the size of a file, found {stated!r}",
+            f"expected the size of a file, found {stated[:40]!r}",
             shard=shard,
             offset=offset,
             do="the header is damaged: copy the shard anew, or leave it out with --exclude",

@@ -61,6 +61,7 @@ class DatasetIndex:
         self.part_size: npt.NDArray[np.uint64] = columns["part_size"]
         self.key_hash: npt.NDArray[np.uint64] = columns["key_hash"]
         self.key_sample: npt.NDArray[np.uint64] = columns["key_sample"]
+        self._path = storage.path(self._folder)
         self._check_rows(storage)
 
     def _check_rows(self, storage: Storage) -> None:
@@ -164,7 +165,20 @@ class DatasetIndex:
 
         Returns:
             Without sample offsets where the shard is not plain: this index does not hold them.
+
+        Raises:
+            FormatError: The columns contradict each other.
         """
+        try:
+            return self._shard_index(shard)
+        except (IndexError, ValueError, OverflowError, MemoryError) as error:
+            raise FormatError(
+                f"the columns of the index contradict each other ({error})",
+                shard=self._path,
+                do="run energon prepare --force-overwrite on this dataset",
+            ) from error
+
+    def _shard_index(self, shard: ShardEntry) -> ShardIndex:
         samples = slice(shard.first_sample, shard.first_sample + shard.samples)
         part_ends, first_part = _from_zero(self.part_ends, samples)
         key_ends, first_byte = _from_zero(self.key_ends, samples)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from itertools import islice
 
 import numpy as np
@@ -14,17 +12,16 @@ from .dataset_folder import DatasetFolder
 from .dataset_index import DatasetIndex
 from .findings import Finding
 from .key_table import equal_neighbours
-from .nv_meta import INDEX_SQLITE
 from .shard_search import find_shards
 from .split_config import SplitConfig, split_sample_name
 
-__all__ = ["check_config", "check_duplicate_keys", "check_split", "check_sqlite"]
+__all__ = ["check_config", "check_duplicate_keys", "check_split", "unreadable"]
 
 _DUPLICATES_SHOWN = 100
 _ROWS_AT_ONCE = 1 << 20
 
 
-def config_findings(code: str, error: ConfigError) -> Iterator[Finding]:
+def _config_findings(code: str, error: ConfigError) -> Iterator[Finding]:
     """Give a finding for each fault of a file."""
     if error.faults:
         yield from (Finding(code=code, message=f"{error.file}: {fault}") for fault in error.faults)
@@ -39,7 +36,7 @@ def check_config(dataset: DatasetFolder) -> Iterator[Finding]:
             message = "run energon prepare --sample-type … --field-map …, or load with cookers"
             yield Finding(code="W004", message=message)
     except ConfigError as error:
-        yield from config_findings("E003", error)
+        yield from _config_findings("E003", error)
 
 
 def check_split(dataset: DatasetFolder) -> Iterator[Finding]:
@@ -47,7 +44,7 @@ def check_split(dataset: DatasetFolder) -> Iterator[Finding]:
     try:
         split = dataset.split
     except ConfigError as error:
-        yield from config_findings("E002", error)
+        yield from _config_findings("E002", error)
         return
     if split is None:
         yield Finding(code="E002", message="there is no split.yaml: run energon prepare --split-ratio 8,1,1")
@@ -85,24 +82,6 @@ def _unused(dataset: DatasetFolder, split: SplitConfig, used: dict[str, str]) ->
             yield Finding(code="W201", message="it is not in the index either: run energon prepare again", shard=shard)
         elif shard not in used and shard not in split.excluded_shards():
             yield Finding(code="W201", message="training never sees it", shard=shard)
-
-
-def check_sqlite(dataset: DatasetFolder) -> Iterator[Finding]:
-    """Check that ``index.sqlite`` holds the samples of each shard."""
-    if not dataset.storage.exists(INDEX_SQLITE):
-        return
-    path = dataset.storage.local_path(INDEX_SQLITE)
-    try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)) as database:
-            rows = dict(database.execute("SELECT tar_file_id, count(*) FROM samples GROUP BY tar_file_id"))
-    except sqlite3.Error as error:
-        yield Finding(code="E006", message=f"{path}: {error}")
-        return
-    for number, (shard, samples) in enumerate(dataset.shard_counts.items()):
-        if rows.pop(number, 0) != samples:
-            yield Finding(code="E006", message=f"{path} does not hold {samples} samples of it", shard=shard)
-    if rows:
-        yield Finding(code="E006", message=f"{path} holds samples of {len(rows)} shards that are not in .info.json")
 
 
 def check_duplicate_keys(index: DatasetIndex) -> Iterator[Finding]:

@@ -12,18 +12,26 @@ from .dataset_config import DatasetConfig
 from .dataset_index import DatasetIndex
 from .findings import Finding
 from .index_layout import ShardEntry
+from .lint_sqlite import check_sqlite_rows
 from .nv_meta import INDEX_SQLITE
 from .part_kinds import part_kind
 from .shard_index import ShardIndex, index_shard
 from .tar_idx import has_tar_idx, tar_idx_bytes
 
-__all__ = ["check_shard"]
+__all__ = ["check_shard", "required_parts"]
 
 _CHUNK = 4 * 1024 * 1024
+_SCAN_AGAIN = "run energon prepare --force-overwrite"  # a plain prepare goes by size and time of change
 
 
 def check_shard(
-    storage: Storage, index: DatasetIndex, shard: ShardEntry, config: DatasetConfig | None, *, read_bytes: bool
+    storage: Storage,
+    index: DatasetIndex,
+    shard: ShardEntry,
+    config: DatasetConfig | None,
+    *,
+    read_bytes: bool,
+    sqlite_number: int | None,
 ) -> Iterator[Finding]:
     """Check one shard against its headers.
 
@@ -33,6 +41,7 @@ def check_shard(
         shard: Its entry for the shard.
         config: Which parts each sample must have; None asks for none.
         read_bytes: Read contents too, to see that the disk gives them.
+        sqlite_number: The shard's number in ``index.sqlite``; None where that file is missing or unreadable.
     """
     name = shard.name
     try:
@@ -54,6 +63,8 @@ def check_shard(
             yield from _compare(index, shard, scanned)
             yield from _parts_of_samples(name, scanned, config)
         yield from _oddities(storage, name, scanned)
+        if sqlite_number is not None and not scanned.scattered:
+            yield from check_sqlite_rows(storage, sqlite_number, name, scanned)
         if read_bytes:
             _read_all(storage, name)
     except FormatError as error:
@@ -64,9 +75,14 @@ def check_shard(
 
 def _compare(index: DatasetIndex, shard: ShardEntry, scanned: ShardIndex) -> Iterator[Finding]:
     """Compare what the index says with what the headers say; report the first place where they part."""
-    known = index.shard_index(shard)
+    try:
+        known = index.shard_index(shard)
+        yield from _compare_key_table(index, shard, known)
+    except (FormatError, IndexError) as error:
+        yield Finding(code="E005", message=f"{error}: {_SCAN_AGAIN}".replace("\n", " "), shard=shard.name)
+        return
     if len(known) != len(scanned):
-        message = f"the index has {len(known)} samples, the shard {len(scanned)}: run energon prepare again"
+        message = f"the index has {len(known)} samples, the shard {len(scanned)}: {_SCAN_AGAIN}"
         yield Finding(code="E105", message=message, shard=shard.name)
         return
     known_names = np.array(known.part_names, dtype=object)[known.part_name]
@@ -76,11 +92,12 @@ def _compare(index: DatasetIndex, shard: ShardEntry, scanned: ShardIndex) -> Ite
         ("offset", known.part_offset, scanned.part_offset),
         ("size", known.part_size, scanned.part_size),
     ):
-        differs = np.flatnonzero(ours != theirs) if len(ours) == len(theirs) else np.zeros(1, np.int64)
+        both = min(len(ours), len(theirs))
+        differs = np.flatnonzero(ours[:both] != theirs[:both])
         if len(differs):
             row = int(differs[0])
             sample = int(np.searchsorted(scanned.part_ends, row, side="right"))
-            message = f"the index has {what} {ours[row]}, the shard {theirs[row]}: run energon prepare again"
+            message = f"the index has {what} {ours[row]}, the shard {theirs[row]}: {_SCAN_AGAIN}"
             yield Finding(
                 code="E105",
                 message=message,
@@ -90,11 +107,30 @@ def _compare(index: DatasetIndex, shard: ShardEntry, scanned: ShardIndex) -> Ite
                 offset=int(scanned.part_offset[row]),
             )
             return
+    if (known.part_ends != scanned.part_ends).any():
+        sample = int(np.flatnonzero(known.part_ends != scanned.part_ends)[0])
+        message = f"the index has other parts of it than the shard: {_SCAN_AGAIN}"
+        yield Finding(code="E105", message=message, shard=shard.name, key=scanned.keys()[sample])
+        return
     if known.key_bytes.tobytes() != scanned.key_bytes.tobytes() or (known.key_ends != scanned.key_ends).any():
         pairs = zip(known.keys(), scanned.keys(), strict=True)
         ours_key, key = next(pair for pair in pairs if pair[0] != pair[1])
-        message = f"the index has key {ours_key!r}, the shard {key!r}: run energon prepare again"
+        message = f"the index has key {ours_key!r}, the shard {key!r}: {_SCAN_AGAIN}"
         yield Finding(code="E105", message=message, shard=shard.name, key=key)
+
+
+def _compare_key_table(index: DatasetIndex, shard: ShardEntry, known: ShardIndex) -> Iterator[Finding]:
+    """See that look-up by key finds each sample; report the first that it does not find."""
+    if not shard.samples:
+        return
+    samples = shard.first_sample + known.key_order
+    rows = np.minimum(np.searchsorted(index.key_hash, known.key_hash), len(index) - 1)
+    missed = samples[index.key_sample[rows] != samples.astype(np.uint64)]
+    for sample in np.sort(missed).tolist():  # keys that others have, too, or a table that is damaged
+        if sample not in index.find(index.key(sample)):
+            message = f"look-up by this key does not find it: {_SCAN_AGAIN}"
+            yield Finding(code="E005", message=message, shard=shard.name, key=index.key(sample))
+            return
 
 
 def _parts_of_samples(shard: str, scanned: ShardIndex, config: DatasetConfig | None) -> Iterator[Finding]:
@@ -126,7 +162,7 @@ def _parts_of_samples(shard: str, scanned: ShardIndex, config: DatasetConfig | N
             key=keys[sample],
         )
 
-    for field, alternatives in _required(config).items():
+    for field, alternatives in required_parts(config).items():
         wanted = [number for number, name in enumerate(scanned.part_names) if name in alternatives]
         has = np.zeros(len(scanned), np.bool_)
         has[sample_of[np.isin(scanned.part_name, wanted)]] = True
@@ -143,7 +179,7 @@ def _parts_of_samples(shard: str, scanned: ShardIndex, config: DatasetConfig | N
             )
 
 
-def _required(config: DatasetConfig | None) -> dict[str, list[str]]:
+def required_parts(config: DatasetConfig | None) -> dict[str, list[str]]:
     """Give the fields that every sample must have, with the parts any of which will do."""
     if config is None or config.field_map is None or config.spec is None:
         return {}
@@ -163,9 +199,7 @@ def _oddities(storage: Storage, shard: str, scanned: ShardIndex) -> Iterator[Fin
     if not scanned.scattered:
         if has_tar_idx(storage, shard, len(scanned)):
             if storage.read(f"{shard}.idx") != tar_idx_bytes(scanned.sample_offsets):
-                yield Finding(
-                    code="E007", message="its offsets are not the shard's: run energon prepare again", shard=shard
-                )
+                yield Finding(code="E007", message=f"its offsets are not the shard's: {_SCAN_AGAIN}", shard=shard)
         elif storage.exists(f"{shard}.idx"):
             yield Finding(code="E007", message="its length is not the shard's: run energon prepare again", shard=shard)
         elif storage.exists(INDEX_SQLITE):

@@ -1,0 +1,139 @@
+"""Pieces of a lint, small enough to be spread over worker processes: a shard's headers, or some of its samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..errors import ConfigError, EnergonError
+from ..storage import ReadableFile
+from .dataset_config import DatasetConfig
+from .dataset_folder import DatasetFolder
+from .dataset_index import PartLocation
+from .findings import Finding
+from .index_layout import ShardEntry
+from .lint_plan import LintPlan, SampleCheck
+from .lint_shard import check_shard, required_parts
+
+__all__ = ["LintChecker", "LintTask"]
+
+_GAP = 64 * 1024  # read over gaps between parts up to this size: one read costs more
+
+
+@dataclass(frozen=True, slots=True)
+class LintTask:
+    """A piece of work: all of a shard's headers, or (with a range) the decoding of some of its samples."""
+
+    shard: ShardEntry
+    samples: range | None = None
+
+    def __str__(self) -> str:
+        return self.shard.name if self.samples is None else f"{self.shard.name}, samples {self.samples}"
+
+
+class LintChecker:
+    """Does tasks in a worker process; picklable.
+
+    Args:
+        plan: What to check.
+        check: The check of samples; None checks headers only.
+        config: What ``dataset.yaml`` says, where it can be read.
+        sqlite_numbers: Each shard's number in ``index.sqlite``; empty where that is missing or unreadable.
+    """
+
+    def __init__(
+        self,
+        plan: LintPlan,
+        check: SampleCheck | None,
+        config: DatasetConfig | None,
+        sqlite_numbers: Mapping[str, int],
+    ) -> None:
+        self._plan = plan
+        self._check = check
+        self._config = config
+        self._sqlite_numbers = sqlite_numbers
+
+    def __getstate__(self) -> dict[str, Any]:
+        # The open dataset is opened again in a spawned worker.
+        return {name: value for name, value in self.__dict__.items() if name not in ("_dataset", "_excluded")}
+
+    @cached_property
+    def _dataset(self) -> DatasetFolder:
+        plan = self._plan
+        return DatasetFolder(plan.path, split_config=plan.split_config, dataset_config=plan.dataset_config)
+
+    @cached_property
+    def _excluded(self) -> Mapping[str, frozenset[str]]:
+        try:
+            return self._dataset.split.excluded_samples() if self._dataset.split else {}
+        except ConfigError:
+            return {}
+
+    def __call__(self, task: LintTask) -> list[Finding]:
+        excluded = self._excluded.get(task.shard.name, frozenset())
+        if task.samples is not None:
+            return list(self._decode(task.shard, task.samples, excluded))
+        found = check_shard(
+            self._dataset.storage,
+            self._dataset.index,
+            task.shard,
+            self._config,
+            read_bytes=self._plan.level == "bytes",
+            sqlite_number=self._sqlite_numbers.get(task.shard.name),
+        )
+        return [finding for finding in found if not (finding.is_sample and finding.key in excluded)]
+
+    def _decode(self, shard: ShardEntry, samples: range, excluded: frozenset[str]) -> Iterator[Finding]:
+        try:
+            file = self._dataset.storage.open(shard.name)
+        except EnergonError as error:
+            yield Finding(code="E109", message=error.found, shard=shard.name)
+            return
+        with file:
+            for sample in samples:
+                key = self._dataset.index.key(sample)
+                if key not in excluded:
+                    yield from self._decode_one(file, shard.name, key, self._dataset.index.parts(sample))
+
+    def _decode_one(self, file: ReadableFile, shard: str, key: str, locations: list[PartLocation]) -> Iterator[Finding]:
+        try:
+            parts = _read(file, locations)
+        except EnergonError as error:
+            yield Finding(code="E109", message=error.found, shard=shard, key=key, offset=locations[0].offset)
+            return
+        try:
+            faults = self._check(key, parts) if self._check else ()
+        except Exception as error:  # noqa: BLE001 - one odd sample must not hide what is wrong with all others
+            faults = [(None, f"checking it fails: {type(error).__name__}: {error}")]
+        yield from self._findings_of(shard, key, locations, faults)
+
+    def _findings_of(
+        self, shard: str, key: str, locations: list[PartLocation], faults: Sequence[tuple[str | None, str]]
+    ) -> Iterator[Finding]:
+        by_name = {part.name: part for part in locations}
+        known_to_be_required = {part for parts in required_parts(self._config).values() for part in parts}
+        for part, message in faults:
+            location = by_name.get(part or "")
+            if location is not None and location.size_bytes == 0:
+                continue  # E303 or W308, found in the headers
+            code = "E302"
+            if location is None:
+                if part in known_to_be_required:
+                    continue  # found in the headers
+                code = "E307" if part is None else "E301"
+            offset = (location or locations[0]).offset
+            yield Finding(code=code, message=message, shard=shard, key=key, part=part, offset=offset)
+
+
+def _read(file: ReadableFile, locations: list[PartLocation]) -> dict[str, bytes]:
+    """Read a sample's parts: in one piece where they are near each other."""
+    start = locations[0].offset
+    end = max(part.offset + part.size_bytes for part in locations)
+    if end - start > sum(part.size_bytes for part in locations) + _GAP or start > min(
+        part.offset for part in locations
+    ):
+        return {part.name: file.read_at(part.offset, part.size_bytes) for part in locations}
+    data = file.read_at(start, end - start)
+    return {part.name: data[part.offset - start : part.offset - start + part.size_bytes] for part in locations}

@@ -1,0 +1,183 @@
+"""What the order of samples promises, for any sizes, lanes and settings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loader.errors import StateError
+from loader.order import BlendOrder, LaneHosting, LeafOrder, LeafOrders, mix, permute, quantise_weights
+
+LANES = st.sampled_from([1, 2, 3, 5, 48, 64])
+EPOCHS_TOGETHER = st.sampled_from([None, 1, 2, 5])
+REPEAT = st.booleans()
+SEEDS = st.integers(0, 2**64 - 1)
+
+
+@st.composite
+def leaves(draw, *, epochs_together=EPOCHS_TOGETHER, repeat=REPEAT):
+    return LeafOrder(
+        samples=draw(st.one_of(st.sampled_from([1, 2, 63, 64, 65, 257]), st.integers(1, 700))),
+        slice_length=draw(st.integers(1, 120)),
+        shuffle_buffer=draw(st.sampled_from([0, 1, 2, 10, 333, 10_000])),
+        epochs_together=draw(epochs_together),
+        repeat=draw(repeat),
+        seed=draw(SEEDS),
+    )
+
+
+def stream(orders: LeafOrders, lane: int, stop: int, *, leaf: int = 0, start: int = 0):
+    positions = np.arange(start, stop)
+    return orders.locate(np.full(len(positions), leaf), lane, positions)
+
+
+@given(size=st.integers(1, 3000), key=SEEDS)
+def test_a_permutation_takes_each_position_somewhere_else(size, key):
+    assert sorted(permute(np.arange(size), size, mix(key)).tolist()) == list(range(size))
+
+
+@given(sizes=st.lists(st.integers(1, 10**15), min_size=1, max_size=50), key=SEEDS)
+def test_permutations_of_different_sizes_in_one_call_are_those_of_single_calls(sizes, key):
+    size = np.array(sizes)
+    position = size // 2
+    keys = mix(key, np.arange(len(sizes)))
+    together = permute(position, size, keys)
+    alone = [int(permute(position[[i]], size[[i]], keys[[i]])[0]) for i in range(len(sizes))]
+    assert together.tolist() == alone
+
+
+@settings(max_examples=150)
+@given(leaf=leaves(), lanes=LANES)
+def test_lanes_together_see_each_sample_once_an_epoch(leaf, lanes):
+    orders = LeafOrders([leaf], lanes)
+    seen = []
+    for lane in range(lanes):
+        epoch, sample = stream(orders, lane, int(orders.length(lane)[0]))
+        seen += (epoch * leaf.samples + sample).tolist()
+    epochs, rest = divmod(len(seen), leaf.samples)
+    assert (rest, sorted(seen)) == (0, list(range(epochs * leaf.samples)))
+
+
+@given(leaf=leaves(repeat=st.just(True)), lanes=LANES)
+def test_while_repeating_no_lane_is_empty_and_lanes_stay_within_one_sample(leaf, lanes):
+    orders = LeafOrders([leaf], lanes)
+    lengths = [int(orders.length(lane)[0]) for lane in range(lanes)]
+    assert min(lengths) >= 1
+    assert max(lengths) - min(lengths) <= 1
+
+
+@given(leaf=leaves(repeat=st.just(False), epochs_together=st.sampled_from([None, 1])), lanes=LANES)
+def test_a_single_pass_is_exactly_one_epoch(leaf, lanes):
+    orders = LeafOrders([leaf], lanes)
+    assert sum(int(orders.length(lane)[0]) for lane in range(lanes)) == leaf.samples
+
+
+@given(leaf=leaves(repeat=st.just(True)), lanes=LANES, deals=st.integers(1, 3))
+def test_later_epochs_are_dealt_anew_and_as_completely(leaf, lanes, deals):
+    orders = LeafOrders([leaf], lanes)
+    lane_streams = [stream(orders, lane, deals * int(orders.length(lane)[0])) for lane in range(lanes)]
+    seen = np.concatenate([epoch * leaf.samples + sample for epoch, sample in lane_streams])
+    assert np.array_equal(np.sort(seen), np.arange(len(seen)))
+    assert len(seen) == deals * sum(int(orders.length(lane)[0]) for lane in range(lanes))
+
+
+@given(leaf=leaves(epochs_together=st.sampled_from([None, 1, 3, -1])), lanes=LANES, data=st.data())
+def test_any_position_reached_directly_is_the_one_reached_by_stepping(leaf, lanes, data):
+    orders = LeafOrders([leaf], lanes)
+    lane = data.draw(st.integers(0, lanes - 1))
+    length = int(orders.length(lane)[0])
+    if length:
+        epoch, sample = stream(orders, lane, length)
+        at = data.draw(st.integers(0, length - 1))
+        direct = stream(orders, lane, at + 1, start=at)
+        assert (direct[0].tolist(), direct[1].tolist()) == ([int(epoch[at])], [int(sample[at])])
+
+
+@given(many=st.lists(leaves(repeat=st.just(True)), min_size=1, max_size=5), lanes=LANES)
+def test_one_call_over_several_leaves_is_that_of_each_leaf_alone(many, lanes):
+    together = LeafOrders(many, lanes)
+    positions = np.arange(200)
+    leaf = np.resize(np.arange(len(many)), 200)
+    epoch, sample = together.locate(leaf, lanes - 1, positions)
+    for number, one in enumerate(many):
+        mine = leaf == number
+        alone = LeafOrders([one], lanes).locate(np.zeros(mine.sum(), np.int64), lanes - 1, positions[mine])
+        assert np.array_equal(epoch[mine], alone[0])
+        assert np.array_equal(sample[mine], alone[1])
+
+
+@given(leaf=leaves(epochs_together=st.just(None), repeat=st.just(False)), lanes=LANES)
+def test_unshuffled_lanes_one_after_the_other_are_the_leaf(leaf, lanes):
+    orders = LeafOrders([leaf], lanes)
+    lane_streams = [stream(orders, lane, int(orders.length(lane)[0]))[1] for lane in range(lanes)]
+    assert np.concatenate(lane_streams).tolist() == list(range(leaf.samples))
+
+
+@given(leaf=leaves(epochs_together=st.just(-1), repeat=st.just(True)), lanes=LANES)
+def test_drawing_with_replacement_stays_within_the_leaf(leaf, lanes):
+    _, sample = stream(LeafOrders([leaf], lanes), 0, 500)
+    assert ((sample >= 0) & (sample < leaf.samples)).all()
+
+
+@given(counts=st.lists(st.integers(0, 3000), min_size=1, max_size=40).filter(any), lane=st.integers(0, 63), seed=SEEDS)
+def test_a_blend_takes_each_leaf_in_order_and_in_its_proportion(counts, lane, seed):
+    blend = BlendOrder(counts, lane=lane, seed=seed)
+    leaf, position = blend.locate(0, 2 * blend.period)
+    for number, count in enumerate(counts):
+        assert position[leaf == number].tolist() == list(range(2 * count))
+        # Proportions hold all the way, to a block and a sample.
+        so_far = np.cumsum(leaf == number)
+        expected = np.arange(1, len(leaf) + 1) * count / blend.period
+        assert np.abs(so_far - expected).max() <= 257
+
+
+@given(counts=st.lists(st.integers(0, 3000), min_size=1, max_size=10).filter(any), seed=SEEDS, data=st.data())
+def test_any_piece_of_a_blend_is_found_directly(counts, seed, data):
+    blend = BlendOrder(counts, lane=1, seed=seed)
+    whole = blend.locate(0, 2 * blend.period)
+    start = data.draw(st.integers(0, 2 * blend.period))
+    stop = data.draw(st.integers(start, 2 * blend.period))
+    piece = blend.locate(start, stop)
+    assert np.array_equal(piece[0], whole[0][start:stop])
+    assert np.array_equal(piece[1], whole[1][start:stop])
+
+
+@given(weights=st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=200))
+def test_quantised_weights_keep_their_proportions_and_leave_no_leaf_out(weights):
+    counts = quantise_weights(weights)
+    exact = np.array(weights) / sum(weights) * 65536
+    assert (counts >= 1).all()
+    assert (np.abs(counts - np.maximum(exact, 1)) <= 0.5 + 1e-6).all()
+
+
+@given(
+    lanes=st.sampled_from([6, 12, 48, 240]),
+    ranks=st.sampled_from([1, 2, 3, 4, 6]),
+    workers=st.integers(0, 7),
+    first=st.integers(0, 1000),
+)
+def test_each_micro_batch_is_made_once_by_the_lane_of_its_number(lanes, ranks, workers, first):
+    if lanes % ranks:
+        return
+    made = {}
+    for rank in range(ranks):
+        hosting = LaneHosting(lanes=lanes, ranks=ranks, rank=rank, workers=workers, first_batch=first)
+        for number in range(2 * hosting.hosted):
+            assert made.setdefault(hosting.batch(number), hosting.lane(number)) == hosting.batch(number) % lanes
+            assert hosting.lane(number) in hosting.lanes_of_worker(hosting.worker(number))
+    assert sorted(made) == list(range(first, first + 2 * lanes))
+
+
+@given(lanes=st.integers(1, 60), ranks=st.integers(1, 60), workers=st.integers(0, 7))
+def test_a_number_of_ranks_that_does_not_divide_the_lanes_is_refused_with_those_that_do(lanes, ranks, workers):
+    if lanes % ranks == 0:
+        hosting = LaneHosting(lanes=lanes, ranks=ranks, rank=0, workers=workers)
+        assert hosting.turns % max(1, workers) == 0
+        assert hosting.hosted <= hosting.turns < hosting.hosted + max(1, workers)
+    else:
+        with pytest.raises(StateError) as caught:
+            LaneHosting(lanes=lanes, ranks=ranks, rank=0, workers=workers)
+        able = [int(number) for number in caught.value.do.rpartition(":")[2].split(",")]
+        assert able == [number for number in range(1, lanes + 1) if lanes % number == 0]

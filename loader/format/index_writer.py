@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,7 +18,7 @@ from ..storage import FileInfo, Storage
 from .index_layout import COLUMNS, LAYOUT_VERSION, Layout, PartStats, ShardEntry, encode_layout
 from .key_table import KeyRuns, equal_neighbours, merge_runs
 from .member_name import decode_name
-from .npy_column import ColumnWriter, create_column, map_column
+from .npy_column import ColumnReader, ColumnWriter, create_column, map_column
 from .shard_index import ShardIndex
 from .tar_header import BLOCK
 
@@ -132,19 +133,23 @@ class IndexWriter:
         return map_column(self._storage, f"{self._folder}/{name}.npy", dtype)
 
     def _write_key_table(self) -> DuplicateKeys:
-        runs = KeyRuns(self._map("run_hash", "<u8"), self._map("run_sample", "<u8"), self._run_ends)
         suspects: list[npt.NDArray[np.uint64]] = []
         with (
+            self._read("run_hash") as run_hash,
+            self._read("run_sample") as run_sample,
             self._create("key_hash") as hash_column,
             self._create("key_sample") as sample_column,
         ):
-            for hashes, samples in merge_runs(runs):
+            for hashes, samples in merge_runs(KeyRuns(run_hash, run_sample, self._run_ends)):
                 hash_column.append(hashes)
                 sample_column.append(samples)
                 suspects += [samples[start:stop] for start, stop in equal_neighbours(hashes)]
         for name in ("run_hash", "run_sample"):
             self._storage.remove(f"{self._folder}/{name}.npy")
         return self._duplicates(suspects)
+
+    def _read(self, name: str) -> ColumnReader:
+        return ColumnReader(self._storage, f"{self._folder}/{name}.npy")
 
     def _create(self, name: str) -> Any:
         return create_column(self._storage, f"{self._folder}/{name}.npy", COLUMNS[name])
@@ -170,25 +175,35 @@ class IndexWriter:
         return DuplicateKeys(groups=tuple(groups))
 
     def _part_stats(self) -> Iterator[PartStats]:
-        names, sizes = self._map("part_name", "<u4"), self._map("part_size", "<u8")
         count = np.zeros(len(self._part_ids), np.int64)
         total = np.zeros(len(self._part_ids), np.int64)
-        for start in range(0, self._parts, _ROWS_AT_ONCE):
-            chunk = slice(start, start + _ROWS_AT_ONCE)
-            count += np.bincount(names[chunk], minlength=len(count))
-            # Weights are floats, exact up to 2^53: bytes of a million parts stay below for parts up to 8 GiB.
-            total += np.bincount(names[chunk], weights=sizes[chunk], minlength=len(total)).astype(np.int64)
-        if self._parts <= _MEDIAN_PARTS:
-            rows = np.arange(self._parts)
-        else:
-            # Multiples of the golden ratio spread evenly and fall in step with no number of parts a sample.
-            rows = (np.modf(np.arange(_MEDIAN_PARTS) * 0.6180339887498949)[0] * self._parts).astype(np.int64)
-        some_names, some_sizes = names[rows], sizes[rows]
-        order = np.lexsort((some_sizes, some_names))
-        ends = np.cumsum(np.bincount(some_names, minlength=len(count)))
-        sorted_sizes = some_sizes[order]
-        starts = np.concatenate(([0], ends[:-1])) if len(ends) else ends
-        for name, number in self._part_ids.items():
-            start, end = int(starts[number]), int(ends[number])
-            median = int(sorted_sizes[(start + end - 1) // 2]) if end > start else 0
+        some_names, some_sizes = [], []
+        picked = self._rows_for_medians()
+        with self._read("part_name") as names, self._read("part_size") as sizes:
+            for start in range(0, self._parts, _ROWS_AT_ONCE):
+                stop = min(start + _ROWS_AT_ONCE, self._parts)
+                chunk, size = names[start:stop], sizes[start:stop]
+                count += np.bincount(chunk, minlength=len(count))
+                # Weights are floats, exact up to 2^53: bytes of a million parts stay below for parts up to 8 GiB.
+                total += np.bincount(chunk, weights=size, minlength=len(total)).astype(np.int64)
+                rows = picked[slice(*np.searchsorted(picked, (start, stop)))] - start
+                some_names.append(chunk[rows])
+                some_sizes.append(size[rows])
+        medians = _medians(np.concatenate(some_names), np.concatenate(some_sizes), len(count)) if some_names else []
+        for (name, number), median in zip(self._part_ids.items(), medians, strict=True):
             yield PartStats(name=name, parts=int(count[number]), total_bytes=int(total[number]), median_bytes=median)
+
+    def _rows_for_medians(self) -> npt.NDArray[np.int64]:
+        """Choose the parts whose sizes the medians are of, ascending: all, or evenly spread ones."""
+        if self._parts <= _MEDIAN_PARTS:
+            return np.arange(self._parts)
+        # Multiples of the golden ratio spread evenly and fall in step with no number of parts a sample.
+        spread = np.modf(np.arange(_MEDIAN_PARTS) * 0.6180339887498949)[0]
+        return np.sort((spread * self._parts).astype(np.int64))
+
+
+def _medians(names: npt.NDArray[np.uint32], sizes: npt.NDArray[np.uint64], count: int) -> list[int]:
+    """Give the lower median size of each part name; 0 where it is not among those picked."""
+    ordered = sizes[np.lexsort((sizes, names))]
+    ends = np.cumsum(np.bincount(names, minlength=count)).tolist()
+    return [int(ordered[(start + end - 1) // 2]) if end > start else 0 for start, end in pairwise([0, *ends])]

@@ -9,21 +9,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["KeyRuns", "equal_neighbours", "merge_runs"]
+__all__ = ["Column", "KeyRuns", "equal_neighbours", "merge_runs"]
 
 _ROWS_AT_ONCE = 1 << 20
+
+
+class Column(Protocol):
+    """An array of which pieces are taken: in memory, or in a file."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice, /) -> npt.NDArray[np.uint64]: ...
 
 
 @dataclass(slots=True)
 class KeyRuns:
     """Sorted runs of hashes, laid behind each other."""
 
-    hashes: npt.NDArray[np.uint64]  # (n,), usually memory-mapped
-    samples: npt.NDArray[np.uint64]  # (n,)
+    hashes: Column  # (n,)
+    samples: Column  # (n,)
     ends: Sequence[int] = field(default_factory=list)
 
 

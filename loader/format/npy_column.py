@@ -1,10 +1,12 @@
-"""Columns in numpy's ``.npy`` format: written row by row in one pass, read through a memory map."""
+"""Columns in numpy's ``.npy`` format: written row by row in one pass, read through a memory map or in pieces."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from types import TracebackType
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +14,9 @@ import numpy.typing as npt
 from ..errors import FormatError
 from ..storage import Storage
 
-__all__ = ["ColumnWriter", "create_column", "map_column"]
+__all__ = ["ColumnReader", "ColumnWriter", "create_column", "map_column"]
+
+_HEADER_BYTES = 128  # what numpy's header of a one-dimensional array takes, padded
 
 
 class ColumnWriter:
@@ -45,6 +49,39 @@ def create_column(storage: Storage, name: str, dtype: str) -> Iterator[ColumnWri
         column = ColumnWriter(file, dtype)
         yield column
         column.finish()
+
+
+class ColumnReader:
+    """A column read piece by piece, where a memory map of all of it would count as memory used.
+
+    Args:
+        storage: Where the file is.
+        name: A file that :class:`ColumnWriter` wrote.
+    """
+
+    def __init__(self, storage: Storage, name: str) -> None:
+        self._file = storage.open(name)
+        start = io.BytesIO(self._file.read_at(0, _HEADER_BYTES))
+        np.lib.format.read_magic(start)
+        shape, _, self._dtype = np.lib.format.read_array_header_1_0(start)
+        self._rows: int = shape[0]
+        self._offset = start.tell()
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __getitem__(self, rows: slice) -> npt.NDArray[Any]:
+        start, stop, _ = rows.indices(self._rows)
+        width = self._dtype.itemsize
+        return np.frombuffer(self._file.read_at(self._offset + start * width, (stop - start) * width), self._dtype)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
 
 
 def map_column(storage: Storage, name: str, dtype: str) -> npt.NDArray[np.generic]:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from stat import S_ISREG
 from types import TracebackType
 from typing import BinaryIO, NoReturn, Self
 
@@ -126,15 +127,19 @@ class LocalStorage:
             _fail("list this folder", error.filename or top, error)
 
         for base, folders, files in os.walk(top, onerror=unreadable, followlinks=True):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            folders[:] = sorted(
+                name for name in folders if not name.startswith(".") and not _leads_back(os.path.join(base, name), top)
+            )
             names.extend(os.path.relpath(os.path.join(base, name), self._root) for name in files)
         for name in sorted(names):
             try:
-                yield self.stat(name)
-            except StorageError as error:
-                # A file that vanished since the listing, or a dangling link, is not there.
-                if not isinstance(error.__cause__, FileNotFoundError):
-                    raise
+                status = os.stat(self.path(name))
+            except FileNotFoundError:
+                continue  # vanished since the listing, or a dangling link
+            except OSError as error:
+                _fail("look this file up", self.path(name), error)
+            if S_ISREG(status.st_mode):  # opening a pipe would wait for its other end
+                yield FileInfo(name=name, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
 
     @contextmanager
     def create(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
@@ -212,6 +217,18 @@ class LocalStorage:
             yield
         finally:
             os.close(fd)
+
+
+def _leads_back(folder: str, top: str) -> bool:
+    """Tell whether a link to a folder leads to one that the way to it passed, so that following it would never end."""
+    if not os.path.islink(folder):
+        return False
+    target = os.path.realpath(folder)
+    while folder != top:
+        folder = os.path.dirname(folder)
+        if os.path.commonpath((target, os.path.realpath(folder))) == target:
+            return True
+    return False
 
 
 def _umask() -> int:

@@ -92,6 +92,28 @@ def test_a_listing_leaves_out_links_that_lead_nowhere(storage: Storage) -> None:
     assert [info.name for info in storage.list()] == ["x"]
 
 
+def test_a_listing_follows_links_to_folders_but_not_in_circles(storage: Storage, tmp_path: Path) -> None:
+    write(storage, "a/x", b"x")
+    write(storage, "b/y", b"y")
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "z").touch()
+    for link, target in (
+        ("a/far", tmp_path / "far"),
+        ("a/self", "."),
+        ("a/top", ".."),
+        ("a/to_b", "../b"),
+        ("b/to_a", "../a"),
+    ):
+        os.symlink(target, storage.path(link))
+    assert [file.name for file in storage.list()] == ["a/far/z", "a/to_b/y", "a/x", "b/to_a/far/z", "b/to_a/x", "b/y"]
+
+
+def test_a_listing_leaves_pipes_out(storage: Storage) -> None:
+    write(storage, "x", b"x")
+    os.mkfifo(storage.path("pipe.tar"))
+    assert [file.name for file in storage.list()] == ["x"]
+
+
 def test_a_link_that_leads_to_itself_is_reported(storage: Storage) -> None:
     write(storage, "x", b"")
     storage.local_path("loop").symlink_to("loop")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import FormatError, StorageError
 from ..storage import Storage
@@ -78,7 +79,7 @@ def _compare(index: DatasetIndex, shard: ShardEntry, scanned: ShardIndex) -> Ite
     try:
         known = index.shard_index(shard)
         yield from _compare_key_table(index, shard, known)
-    except (FormatError, IndexError) as error:
+    except (FormatError, IndexError, OverflowError) as error:
         yield Finding(code="E005", message=f"{error}: {_SCAN_AGAIN}".replace("\n", " "), shard=shard.name)
         return
     if len(known) != len(scanned):
@@ -96,7 +97,8 @@ def _compare(index: DatasetIndex, shard: ShardEntry, scanned: ShardIndex) -> Ite
         differs = np.flatnonzero(ours[:both] != theirs[:both])
         if len(differs):
             row = int(differs[0])
-            sample = int(np.searchsorted(scanned.part_ends, row, side="right"))
+            # Where a part is missing in one of them, the row belongs to the sample behind it there.
+            sample = min(int(np.searchsorted(each.part_ends, row, side="right")) for each in (known, scanned))
             message = f"the index has {what} {ours[row]}, the shard {theirs[row]}: {_SCAN_AGAIN}"
             yield Finding(
                 code="E105",
@@ -125,7 +127,8 @@ def _compare_key_table(index: DatasetIndex, shard: ShardEntry, known: ShardIndex
         return
     samples = shard.first_sample + known.key_order
     rows = np.minimum(np.searchsorted(index.key_hash, known.key_hash), len(index) - 1)
-    missed = samples[index.key_sample[rows] != samples.astype(np.uint64)]
+    at_once = (index.key_hash[rows] == known.key_hash) & (index.key_sample[rows] == samples.astype(np.uint64))
+    missed = samples[~at_once]
     for sample in np.sort(missed).tolist():  # keys that others have, too, or a table that is damaged
         if sample not in index.find(index.key(sample)):
             message = f"look-up by this key does not find it: {_SCAN_AGAIN}"
@@ -152,9 +155,7 @@ def _parts_of_samples(shard: str, scanned: ShardIndex, config: DatasetConfig | N
     for row in by_name[1:][same].tolist():
         yield at(row, "E306", "the sample has this part twice: which one counts is anybody's guess")
 
-    backwards = np.flatnonzero(np.diff(scanned.part_offset) < 0)
-    scattered = np.unique(sample_of[backwards]) if scanned.scattered else backwards[:0]
-    for sample in scattered.tolist():
+    for sample in _scattered(scanned, sample_of):
         yield Finding(
             code="W304",
             message="other samples lie between its parts: reading it takes longer",
@@ -177,6 +178,16 @@ def _parts_of_samples(shard: str, scanned: ShardIndex, config: DatasetConfig | N
                 part=alternatives[0],
                 offset=int(scanned.sample_offsets[sample]),
             )
+
+
+def _scattered(scanned: ShardIndex, sample_of: npt.NDArray[np.int64]) -> list[int]:
+    """Give the samples between whose parts, p in all, others lie; ``sample_of`` has shape (p,)."""
+    if not scanned.scattered:
+        return []
+    place = np.empty(len(sample_of), np.int64)
+    place[np.argsort(scanned.part_offset)] = np.arange(len(sample_of))
+    gaps = (np.diff(sample_of) == 0) & (np.diff(place) != 1)
+    return [int(sample) for sample in np.unique(sample_of[1:][gaps])]
 
 
 def required_parts(config: DatasetConfig | None) -> dict[str, list[str]]:

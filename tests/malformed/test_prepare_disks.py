@@ -129,7 +129,7 @@ def test_a_full_disk_is_told_and_the_old_dataset_stays_and_space_helps(small_dis
 def test_a_disk_full_to_the_last_byte_is_told(small_disk):
     folder = write_shards(small_disk / "dataset", 2)
     fill(small_disk, leave_bytes=0)
-    with pytest.raises(StorageError, match="No space left on device|disk is full"):
+    with pytest.raises(StorageError, match=r"No space left on device|disk is full"):
         prepare(folder)
 
 

@@ -1,0 +1,828 @@
+"""Lint tells the truth: nothing about a clean dataset, and of a damaged one what is wrong, where, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import sqlite3
+import tarfile
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import simplejpeg
+
+from loader.errors import ConfigError, StorageError, WorkerError
+from loader.format import lint_task
+from loader.format.dataset_folder import DatasetFolder
+from loader.format.findings import CODES, Finding
+from loader.format.lint import LintPlan, LintProgress, LintReport, lint_dataset
+from loader.format.lint_fix import exclude_broken_samples
+from loader.format.prepare_plan import SplitRequest
+from loader.samples.check import DecodeCheck
+from tests.e2e.dataset_tree import (
+    caption_samples,
+    index_uuid,
+    shard_path,
+    write_shard,
+    write_shards,
+    write_tar,
+)
+from tests.e2e.dataset_tree import (
+    prepare as prepare_split,
+)
+
+prepare = partial(prepare_split, split=SplitRequest(ratio={"train": 1.0}))
+
+DATASET_YAML = """\
+sample_type:
+  __module__: megatron.energon
+  __class__: CaptioningSample
+field_map:
+  image: jpg
+  caption: txt
+"""
+
+
+def make_check(config, meta_folder, trust_code=False):
+    return DecodeCheck(config, Path(meta_folder), trust_code=trust_code)
+
+
+def lint(folder: Path, *, level: str = "decode", workers: int = 1, trust_code: bool = False, **options) -> LintReport:
+    check = partial(make_check, trust_code=trust_code)
+    plan = LintPlan(path=str(folder), level=level, workers=workers, make_sample_check=check, **options)
+    report = lint_dataset(plan)
+    assert {finding.code for finding in report.findings} <= set(CODES)
+    return report
+
+
+def places(findings: Iterable[Finding]) -> list[tuple[str, str | None, str | None, str | None, int | None]]:
+    return [(each.code, each.shard, each.key, each.part, each.offset) for each in findings]
+
+
+def codes(report: LintReport) -> list[str]:
+    return sorted(finding.code for finding in report.findings)
+
+
+def offset_of(folder: Path, shard: str, member: str) -> int:
+    with tarfile.open(folder / shard) as tar:
+        return tar.getmember(member).offset_data
+
+
+def overwrite(path: Path, offset: int, data: bytes, *, keep_time: bool = True) -> None:
+    stat = path.stat()
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+    if keep_time:
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+# ------------------------------------------------------------------------------------- two thousand pictures
+
+
+def photo(number: int, rng: np.random.Generator) -> bytes:
+    """Give a JPEG with the grain and the soft edges of a photo, so that its entropy-coded data is like a real one's."""
+    y, x = np.mgrid[0:48, 0:48].astype(np.float32)
+    angle = number * 0.7
+    soft = 110 + 90 * np.sin((x * np.cos(angle) + y * np.sin(angle)) / (5 + number % 9))
+    pixels = soft[..., None] + np.array([0, 20, -30]) + rng.normal(0, 9, (48, 48, 3))
+    return simplejpeg.encode_jpeg(np.ascontiguousarray(np.clip(pixels, 0, 255).astype(np.uint8)), quality=85)
+
+
+@pytest.fixture(scope="module")
+def pristine(tmp_path_factory) -> Path:
+    """2,000 captioned pictures in 4 shards."""
+    folder = tmp_path_factory.mktemp("pictures")
+    rng = np.random.default_rng(5)
+    for shard in range(4):
+        samples = {
+            f"{number:05d}": {"jpg": photo(number, rng), "txt": f"picture {number}".encode()}
+            for number in range(500 * shard, 500 * (shard + 1))
+        }
+        write_shard(shard_path(folder, shard), samples)
+    prepare_split(folder, files={"dataset.yaml": DATASET_YAML})
+    return folder
+
+
+@pytest.fixture
+def pictures(pristine, tmp_path) -> Path:
+    return shutil.copytree(pristine, tmp_path / "pictures")
+
+
+@pytest.fixture
+def in_a_thread() -> Iterable[None]:
+    """Have a second thread, with which workers are spawned instead of forked."""
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    yield
+    done.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("level", ["headers", "bytes", "decode"])
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_clean_dataset_has_no_findings(pictures, level, workers):
+    report = lint(pictures, level=level, workers=workers)
+    assert (report.findings, report.complete, report.errors) == ((), True, 0)
+    assert (report.shards, report.samples) == (4, 2000)
+
+
+def break_entropy_data(jpeg: bytes) -> bytes:
+    start = jpeg.index(b"\xff\xda") + 40
+    return jpeg[:start] + b"\xff\xd9" + jpeg[start + 2 :]
+
+
+def cut(jpeg: bytes) -> bytes:
+    return jpeg[: len(jpeg) // 2] + bytes(len(jpeg) - len(jpeg) // 2)
+
+
+def truncate(jpeg: bytes) -> bytes:
+    return jpeg[: len(jpeg) * 2 // 3]
+
+
+def make_html(jpeg: bytes) -> bytes:
+    return b"<!DOCTYPE html>" + bytes(len(jpeg) - 15)
+
+
+@pytest.mark.parametrize("damage", [break_entropy_data, cut, make_html])
+@pytest.mark.parametrize("workers", ["one", "forked", "spawned"])
+def test_one_broken_picture_of_two_thousand_is_named(pictures, damage, workers, request):
+    if workers == "spawned":
+        request.getfixturevalue("in_a_thread")
+    shard = shard_path(pictures, 2)
+    offset = offset_of(pictures, shard.name, "01234.jpg")
+    with tarfile.open(shard) as tar:
+        jpeg = tar.extractfile("01234.jpg").read()
+    overwrite(shard, offset, damage(jpeg))
+    report = lint(pictures, workers=1 if workers == "one" else 2)
+    assert places(report.findings) == [("E302", "shard_002.tar", "01234", "jpg", offset)]
+    assert report.complete
+    assert codes(lint(pictures, level="bytes")) == []  # only decoding shows it
+
+
+def test_a_picture_that_was_cut_before_it_was_packed_is_named(tmp_path):
+    rng = np.random.default_rng(1)
+    samples = {f"{number}": {"jpg": photo(number, rng), "txt": b"text"} for number in range(6)}
+    samples["4"]["jpg"] = truncate(samples["4"]["jpg"])
+    write_shard(tmp_path / "a.tar", samples)
+    prepare(tmp_path, files={"dataset.yaml": DATASET_YAML})
+    assert places(lint(tmp_path).findings) == [("E302", "a.tar", "4", "jpg", offset_of(tmp_path, "a.tar", "4.jpg"))]
+
+
+def test_many_kinds_of_damage_are_all_named_in_order_and_fix_leaves_a_clean_dataset(tmp_path):
+    rng = np.random.default_rng(1)
+    samples = {f"{number:02d}": {"jpg": photo(number, rng), "txt": b"text"} for number in range(12)}
+    samples["02"]["jpg"] = cut(samples["02"]["jpg"])
+    del samples["04"]["txt"]
+    del samples["05"]["jpg"]
+    samples["06"]["jpg"] = b""
+    samples["07"]["txt"] = b""
+    samples["08"]["txt"] = b"caf\xe9"
+    write_shard(shard_path(tmp_path, 0), {key: parts for key, parts in samples.items() if key < "06"})
+    write_shard(shard_path(tmp_path, 1), {key: parts for key, parts in samples.items() if key >= "06"})
+    write_tar(shard_path(tmp_path, 2), [("12.jpg", photo(1, rng)), ("12.jpg", photo(2, rng)), ("12.txt", b"text")])
+    prepare(tmp_path, files={"dataset.yaml": DATASET_YAML})
+    report = lint(tmp_path, workers=2)
+
+    def at(shard: int, member: str) -> int:
+        return offset_of(tmp_path, f"shard_00{shard}.tar", member)
+
+    assert places(report.findings) == [
+        ("E302", "shard_000.tar", "02", "jpg", at(0, "02.jpg")),
+        ("E301", "shard_000.tar", "04", "txt", at(0, "04.jpg") - 512),
+        ("E301", "shard_000.tar", "05", "jpg", at(0, "05.txt") - 512),
+        ("E303", "shard_001.tar", "06", "jpg", at(1, "06.jpg")),
+        ("W308", "shard_001.tar", "07", "txt", at(1, "07.txt")),
+        ("E302", "shard_001.tar", "08", "txt", at(1, "08.txt")),
+        ("E306", "shard_002.tar", "12", "jpg", at(2, "12.jpg")),
+    ]
+    messages = {finding.key: finding.message for finding in report.findings}
+    assert messages["04"] == "field 'caption' needs part txt; the sample has jpg"
+    assert messages["05"] == "field 'image' needs part jpg; the sample has txt"
+
+    before = (tmp_path / ".nv-meta/split.yaml").read_bytes()
+    dataset = DatasetFolder(tmp_path)
+    assert exclude_broken_samples(dataset, report.findings) == 6
+    assert (tmp_path / ".nv-meta/split.yaml.bak").read_bytes() == before
+    for level in ("headers", "decode"):
+        assert codes(lint(tmp_path, level=level)) == ["W308"]
+    after = (tmp_path / ".nv-meta/split.yaml").read_bytes()
+    assert exclude_broken_samples(DatasetFolder(tmp_path), report.findings) == 0
+    assert (tmp_path / ".nv-meta/split.yaml").read_bytes() == after
+    assert not prepare(tmp_path, split=None).changed  # excluded samples are no change of the data
+
+
+def test_fix_needs_a_split_file(tmp_path):
+    write_shards(tmp_path, 2)
+    prepare(tmp_path, split=None)
+    broken = Finding(code="E302", message="", shard="shard_000.tar", key="00000")
+    with pytest.raises(ConfigError, match="there is no split file to exclude samples in"):
+        exclude_broken_samples(DatasetFolder(tmp_path), [broken])
+    prepare(tmp_path)
+    assert exclude_broken_samples(DatasetFolder(tmp_path), [Finding(code="E105", message="", shard="x", key="y")]) == 0
+    assert not (tmp_path / ".nv-meta/split.yaml.bak").exists()
+
+
+def test_levels_find_what_they_promise(tmp_path):
+    rng = np.random.default_rng(1)
+    samples = {f"{number}": {"jpg": photo(number, rng), "txt": b"text"} for number in range(4)}
+    samples["1"]["jpg"] = cut(samples["1"]["jpg"])
+    del samples["2"]["txt"]
+    write_shard(tmp_path / "a.tar", samples)
+    prepare(tmp_path, files={"dataset.yaml": DATASET_YAML})
+    assert codes(lint(tmp_path, level="headers")) == ["E301"]
+    assert codes(lint(tmp_path, level="bytes")) == ["E301"]
+    assert codes(lint(tmp_path, level="decode")) == ["E301", "E302"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_max_findings_stops_early_and_says_so(tmp_path, workers):
+    samples = {f"{number}": {"jpg": b"no picture", "txt": b"text"} for number in range(1000)}
+    write_shard(tmp_path / "a.tar", samples)
+    prepare(tmp_path, files={"dataset.yaml": DATASET_YAML})
+    report = lint(tmp_path, max_findings=7, workers=workers)
+    assert (len(report.findings), report.complete) == (7, False)
+    report = lint(tmp_path, max_findings=1000)
+    assert (len(report.findings), report.complete) == (1000, True)
+    (tmp_path / ".nv-meta/split.yaml").unlink()
+    (tmp_path / ".nv-meta/dataset.yaml").unlink()
+    report = lint(tmp_path, max_findings=1)
+    assert (codes(report), report.complete) == (["W004"], False)
+    report = lint(tmp_path, max_findings=2, level="headers")
+    assert (codes(report), report.complete) == (["E002", "W004"], False)
+
+
+@pytest.mark.parametrize(("level", "unit", "total"), [("headers", "shards", 4), ("decode", "samples", 2000)])
+def test_progress_counts_up_to_the_total(pictures, level, unit, total):
+    seen: list[LintProgress] = []
+    plan = LintPlan(path=str(pictures), level=level, make_sample_check=make_check)
+    lint_dataset(plan, on_progress=seen.append)
+    assert {(now.total, now.unit) for now in seen} == {(total, unit)}
+    assert [now.done for now in seen] == sorted(now.done for now in seen)
+    assert seen[-1].done == total
+
+
+def test_only_the_chosen_split_parts_are_checked(pictures):
+    parts = DatasetFolder(pictures).split.split_parts
+    offset = offset_of(pictures, parts["val"][0], f"{500 * int(parts['val'][0][8]):05d}.jpg")
+    overwrite(pictures / parts["val"][0], offset, bytes(100))
+    assert codes(lint(pictures, split_parts=("train",))) == []
+    assert lint(pictures, split_parts=("train",)).shards == len(parts["train"])
+    assert codes(lint(pictures, split_parts=("val",))) == ["E302"]
+    [finding] = lint(pictures, split_parts=("nonsense",)).findings
+    assert finding.code == "E001"
+    assert "there is no split part 'nonsense'; there are: train, val" in finding.message
+
+
+def test_excluded_shards_and_samples_are_not_checked(pictures):
+    overwrite(shard_path(pictures, 1), offset_of(pictures, "shard_001.tar", "00501.jpg"), bytes(100))
+    overwrite(shard_path(pictures, 2), offset_of(pictures, "shard_002.tar", "01001.jpg"), bytes(100))
+    assert codes(lint(pictures)) == ["E302", "E302"]
+    edit_split(pictures, exclude="[shard_001.tar, shard_002.tar/01001]")
+    report = lint(pictures)
+    assert (codes(report), report.shards) == ([], 3)
+
+
+def test_a_check_that_fails_hides_no_other_sample(pictures):
+    plan = LintPlan(path=str(pictures), make_sample_check=lambda config, folder: crash_on_one)
+    report = lint_dataset(plan)
+    assert places(report.findings) == [
+        ("E307", "shard_002.tar", "01007", None, offset_of(pictures, "shard_002.tar", "01007.jpg"))
+    ]
+    assert report.findings[0].message == "checking it fails: ZeroDivisionError: integer division or modulo by zero"
+
+
+def crash_on_one(key, parts):
+    return [] if key != "01007" else 1 // 0
+
+
+def test_a_killed_worker_is_named_with_its_samples(pictures):
+    plan = LintPlan(path=str(pictures), workers=2, make_sample_check=lambda config, folder: kill_on_one)
+    with pytest.raises(WorkerError, match=r"while it worked on shard_002\.tar, samples range\(1000, 1256\)"):
+        lint_dataset(plan)
+
+
+def kill_on_one(key, parts):
+    if key == "01007":
+        os.kill(os.getpid(), 9)
+    return []
+
+
+def test_a_checker_is_picklable_in_use(pictures):
+    checker = lint_task.LintChecker(LintPlan(path=str(pictures), level="headers"), None, None, {})
+    task = lint_task.LintTask(DatasetFolder(pictures).index.shards[0])
+    assert checker(task) == []
+    assert pickle.loads(pickle.dumps(checker))(task) == []
+
+
+# ------------------------------------------------------------------------------------------------ damaged shards
+
+
+@pytest.fixture
+def small(tmp_path) -> Path:
+    """6 shards of 3 crude samples."""
+    folder = write_shards(tmp_path / "small")
+    prepare(folder, files={"dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\n"})
+    assert lint(folder).findings == ()
+    return folder
+
+
+@pytest.fixture
+def one_large_gap(tmp_path) -> Path:
+    """A sample whose parts have other parts of some hundred KiB between them."""
+    write_tar(tmp_path / "a.tar", [("a.txt", b"a"), ("b.bin", bytes(200_000)), ("a.json", b"{"), ("b.txt", b"b")])
+    prepare(tmp_path, files={"dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\n"})
+    return tmp_path
+
+
+def test_scattered_parts_are_warned_of_and_checked(one_large_gap):
+    found = lint(one_large_gap).findings
+    assert sorted(places(found), key=str) == [
+        ("E302", "a.tar", "a", "json", offset_of(one_large_gap, "a.tar", "a.json")),
+        ("W304", "a.tar", "a", None, None),
+        ("W304", "a.tar", "b", None, None),
+    ]
+
+
+@pytest.mark.parametrize("size", [100, 512, 1024, 3000])
+def test_a_shard_that_was_cut_after_it_was_prepared(small, size):
+    os.truncate(shard_path(small, 3), size)
+    report = lint(small)
+    assert {(each.code, each.shard) for each in report.findings} <= {
+        ("E102", "shard_003.tar"),
+        ("E104", "shard_003.tar"),
+        ("E006", "shard_003.tar"),
+        ("E007", "shard_003.tar"),
+        ("W106", "shard_003.tar"),
+    }
+    assert {"E102"} <= set(codes(report))
+    assert codes(report).count("E102") == 1
+
+
+def test_a_shard_that_lost_its_end_blocks_is_stale_and_not_damaged(small):
+    end = offset_of(small, "shard_003.tar", "00011.txt") + 512
+    os.truncate(shard_path(small, 3), end)
+    assert codes(lint(small)) == ["E102", "W106"]
+
+
+def test_a_shard_that_was_cut_before_it_was_prepared_between_two_members(tmp_path):
+    write_shards(tmp_path, 2)
+    os.truncate(shard_path(tmp_path, 1), offset_of(tmp_path, "shard_001.tar", "00004.txt") + 512)
+    prepare(tmp_path)
+    found = [finding for finding in lint(tmp_path).findings if finding.code != "W004"]
+    assert [(each.code, each.shard) for each in found] == [("W106", "shard_001.tar")]
+    assert "the file may have been cut between two members" in found[0].message
+
+
+@pytest.mark.parametrize("header", ["00010.json", "00011.txt"])
+def test_a_damaged_header_is_named_by_its_offset(small, header):
+    offset = offset_of(small, "shard_003.tar", header) - 512
+    overwrite(shard_path(small, 3), offset + 10, b"garbage")
+    [finding] = lint(small).findings
+    assert (finding.code, finding.shard, finding.offset) == ("E104", "shard_003.tar", offset)
+
+
+def test_a_missing_shard_is_named(small):
+    shard_path(small, 2).unlink()
+    assert places(lint(small).findings) == [("E101", "shard_002.tar", None, None, None)]
+
+
+def test_all_shards_missing_are_all_named(small):
+    for path in small.glob("*.tar"):
+        path.unlink()
+    assert codes(lint(small)) == ["E101"] * 6
+
+
+def test_a_shard_that_cannot_be_read_is_named(small):
+    shard_path(small, 2).unlink()
+    shard_path(small, 2).symlink_to(shard_path(small, 2).name)  # a loop
+    assert [(each.code, each.shard) for each in lint(small).findings] == [("E109", "shard_002.tar")]
+
+
+def test_a_shard_that_becomes_unreadable_while_it_is_checked_is_named(small, monkeypatch):
+    from loader.storage import LocalStorage
+
+    real = LocalStorage.open
+
+    def fail_after(opens: int) -> None:
+        count = 0
+
+        def failing(self, name):
+            nonlocal count
+            count += name == "shard_002.tar"
+            if name == "shard_002.tar" and count > opens:
+                raise StorageError("cannot open this file: Input/output error", path=name)
+            return real(self, name)
+
+        monkeypatch.setattr(LocalStorage, "open", failing)
+
+    for opens in (0, 1, 2):  # for its headers, for what is behind them, for its samples
+        fail_after(opens)
+        assert [(each.code, each.shard) for each in lint(small).findings] == [("E109", "shard_002.tar")]
+    fail_after(2)
+    assert codes(lint(small, level="bytes")) == ["E109"]
+
+
+def test_a_read_that_fails_is_named_and_the_samples_behind_it_are_checked(small, monkeypatch):
+    overwrite(shard_path(small, 2), offset_of(small, "shard_002.tar", "00008.json"), b"?")
+    real = lint_task._read
+
+    def failing(file, locations):
+        if locations[0].offset == offset_of(small, "shard_002.tar", "00007.json"):
+            raise StorageError("cannot read bytes: Input/output error")
+        return real(file, locations)
+
+    offsets = [offset_of(small, "shard_002.tar", f"0000{number}.json") for number in (7, 8)]
+    monkeypatch.setattr(lint_task, "_read", failing)
+    found = [each for each in lint(small).findings if each.shard == "shard_002.tar" or each.key]
+    assert ("E109", "shard_002.tar", "00007", None, offsets[0]) in places(found)
+    assert ("E302", "shard_002.tar", "00008", "json", offsets[1]) in places(found)
+
+
+def test_a_copy_with_other_times_is_only_a_warning(small):
+    os.utime(shard_path(small, 4))
+    assert places(lint(small).findings) == [("W103", "shard_004.tar", None, None, None)]
+
+
+@pytest.mark.parametrize("where", ["right behind", "far behind"])
+def test_bytes_behind_the_archive_are_warned_of(tmp_path, where):
+    write_shards(tmp_path, 2)
+    first, second = shard_path(tmp_path, 0), shard_path(tmp_path, 1)
+    padding = bytes(5 * 1024 * 1024) if where == "far behind" else b""
+    size = first.stat().st_size + len(padding)
+    first.write_bytes(first.read_bytes() + padding + second.read_bytes())
+    second.unlink()
+    prepare(tmp_path)
+    found = [finding for finding in lint(tmp_path).findings if finding.code != "W004"]
+    assert ("W107", "shard_000.tar", None, None, size) in places(found)
+    assert {each.code for each in found} <= {"W106", "W107"}  # W106: what prepare can see of it
+
+
+def test_members_that_belong_to_no_sample_are_no_bytes_behind_the_archive(tmp_path):
+    write_tar(tmp_path / "a.tar", [("a.txt", b"a"), ("__meta__.json", b"{}"), ("LICENSE", b"long text" * 200)])
+    prepare(tmp_path)
+    assert codes(lint(tmp_path)) == ["W004"]
+
+
+def test_an_empty_shard_is_warned_of(tmp_path):
+    write_shards(tmp_path, 3)
+    write_tar(shard_path(tmp_path, 1), [])
+    prepare(tmp_path)
+    found = [(each.code, each.shard) for each in lint(tmp_path).findings if each.code != "W004"]
+    assert ("W108", "shard_001.tar") in found
+    assert {code for code, _ in found} == {"W106", "W108"}
+
+
+# ------------------------------------------------------------------------------------------------- a stale index
+
+
+def rewritten(folder: Path, change: Callable[[dict], dict], *, keep_time: bool) -> None:
+    """Write shard 3 anew from its samples, at the size that it had."""
+    path = shard_path(folder, 3)
+    stat = path.stat()
+    write_shard(path, change(caption_samples(9, 3)))
+    assert path.stat().st_size == stat.st_size
+    if keep_time:
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def reversed_samples(samples):
+    return dict(reversed(samples.items()))
+
+
+def renamed_samples(samples):
+    return {key.replace("00010", "00077"): parts for key, parts in samples.items()}
+
+
+def renamed_parts(samples):
+    return {key: {"json": parts["json"], "text": parts["txt"]} for key, parts in samples.items()}
+
+
+def longer_text(samples):
+    return samples | {"00010": samples["00010"] | {"txt": b"text of another length"}}
+
+
+def other_grouping(samples):
+    parts = samples["00010"]
+    return {"00009": samples["00009"], "00010": {"json": parts["json"]}, "00012b": {"txt": parts["txt"]}} | {
+        "00011": samples["00011"]
+    }
+
+
+def fewer_parts(samples):
+    return samples | {"00010": {"json": samples["00010"]["json"] + b" " * 1024}}
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        (reversed_samples, None),
+        (renamed_samples, "00077"),
+        (renamed_parts, "00009"),
+        (longer_text, "00010"),
+        (other_grouping, None),
+        (fewer_parts, "00010"),
+    ],
+)
+@pytest.mark.parametrize("keep_time", [True, False])
+def test_a_shard_rewritten_at_equal_size_makes_the_index_stale_and_blames_no_sample(small, change, key, keep_time):
+    rewritten(small, change, keep_time=keep_time)
+    report = lint(small)
+    assert {each.shard for each in report.findings} == {"shard_003.tar"}
+    assert set(codes(report)) <= {"E105", "E006", "E007", "W103"}
+    [stale] = [each for each in report.findings if each.code == "E105"]
+    if key is not None:
+        assert stale.key == key
+    assert "energon prepare --force-overwrite" in stale.message
+    assert exclude_broken_samples(DatasetFolder(small), report.findings) == 0
+    prepare(small, force=True)
+    assert lint(small).findings == ()
+
+
+def test_a_shard_rewritten_at_another_size(small):
+    write_shard(shard_path(small, 3), caption_samples(9, 30, prefix="new"))
+    assert set(codes(lint(small))) <= {"E102", "E006", "E007"}
+    assert "E102" in codes(lint(small))
+    prepare(small)
+    assert lint(small).findings == ()
+
+
+def column_of(folder: Path, name: str) -> np.memmap:
+    return np.load(folder / ".nv-meta/index" / index_uuid(folder) / f"{name}.npy", mmap_mode="r+")
+
+
+@pytest.mark.parametrize(
+    "name", ["part_ends", "key_ends", "key_bytes", "part_name", "part_offset", "part_size", "key_hash", "key_sample"]
+)
+@pytest.mark.parametrize("row", [0, 7, -1])
+@pytest.mark.parametrize("value", ["1 more", "huge", "zero"])
+def test_a_changed_column_is_told(small, name, row, value):
+    column = column_of(small, name)
+    before = int(column[row])
+    after = {"1 more": before + 1, "huge": np.iinfo(column.dtype).max, "zero": 0}[value]
+    if after == before:
+        return
+    column[row] = after
+    column.flush()
+    report = lint(small)
+    assert report.errors > 0
+    assert {each.code for each in report.findings} <= {"E005", "E105"}
+    assert all("--force-overwrite" in each.message or "prepare again" in each.message for each in report.findings)
+    assert exclude_broken_samples(DatasetFolder(small), report.findings) == 0
+    prepare(small, force=True)
+    assert lint(small).findings == ()
+
+
+def test_a_missing_index_column_is_told(small):
+    (small / ".nv-meta/index" / index_uuid(small) / "part_size.npy").unlink()
+    assert codes(lint(small)) == ["E005"]
+
+
+def test_other_numbers_in_info_json_are_told(small):
+    info = small / ".nv-meta/.info.json"
+    info.write_text(info.read_text().replace('"shard_003.tar": 3', '"shard_003.tar": 4'))
+    report = lint(small)
+    assert codes(report) == ["E005"]
+    assert "shard_003.tar" in report.findings[0].message
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"shard_counts": {"a.tar": "x"}}'])
+def test_a_damaged_info_json_is_told(small, text):
+    (small / ".nv-meta/.info.json").write_text(text)
+    assert codes(lint(small)) == ["E001"]
+
+
+def test_a_folder_that_is_not_prepared_or_not_there_is_told(tmp_path):
+    write_shards(tmp_path, 1)
+    assert codes(lint(tmp_path)) == ["E001"]
+    assert codes(lint(tmp_path / "nowhere")) == ["E001"]
+
+
+# -------------------------------------------------------------------------------------------------- compat files
+
+
+@pytest.mark.parametrize(
+    ("statement", "shard", "key", "part"),
+    [
+        ("UPDATE samples SET byte_offset = byte_offset + 512 WHERE sample_key = '00010'", 3, "00010", None),
+        ("UPDATE samples SET byte_size = 1 WHERE sample_key = '00010'", 3, "00010", None),
+        ("UPDATE samples SET sample_key = 'other' WHERE sample_key = '00010'", 3, "00010", None),
+        ("DELETE FROM samples WHERE sample_key = '00010'", 3, "00010", None),
+        ("DELETE FROM samples WHERE sample_key = '00011'", 3, "00011", None),
+        ("DELETE FROM samples WHERE tar_file_id = 2", 2, "00006", None),
+        ("INSERT INTO samples VALUES (2, 'more', 3, 0, 512)", 2, None, None),
+        ("INSERT INTO samples VALUES (6, 'more', 0, 0, 512)", None, None, None),
+        ("DROP TABLE samples", None, None, None),
+        ("UPDATE sample_parts SET part_name = 'jpg' WHERE tar_file_id = 3 AND part_name = 'txt'", 3, "00009", "txt"),
+        (
+            "UPDATE sample_parts SET content_byte_size = 0 WHERE tar_file_id = 4 AND sample_index = 2",
+            4,
+            "00014",
+            "json",
+        ),
+        (
+            "DELETE FROM sample_parts WHERE tar_file_id = 4 AND sample_index = 2 AND part_name = 'txt'",
+            4,
+            "00014",
+            "txt",
+        ),
+        ("INSERT INTO sample_parts VALUES (5, 9, 'txt', 512, 1)", 5, None, None),
+    ],
+)
+def test_changed_rows_of_index_sqlite_are_told(small, statement, shard, key, part):
+    with closing(sqlite3.connect(small / ".nv-meta/index.sqlite")) as database, database:
+        database.execute(statement)
+    [finding] = lint(small).findings
+    assert (finding.code, finding.key, finding.part) == ("E006", key, part)
+    assert finding.shard == (None if shard is None else shard_path(small, shard).name)
+    assert "energon prepare --force-overwrite writes it anew" in finding.message
+    prepare(small, force=True)
+    assert lint(small).findings == ()
+
+
+def test_an_index_sqlite_that_is_none_is_told_once(small):
+    (small / ".nv-meta/index.sqlite").write_bytes(b"garbage" * 4000)
+    [finding] = lint(small).findings
+    assert (finding.code, finding.shard) == ("E006", None)
+
+
+def test_an_index_sqlite_with_a_damaged_page_is_told(tmp_path):
+    folder = write_shards(tmp_path, 6, samples=200)
+    prepare(folder)
+    path = folder / ".nv-meta/index.sqlite"
+    for page in range(8, path.stat().st_size // 4096, 3):
+        overwrite(path, page * 4096, b"\xff" * 200)
+    assert {each.code for each in lint(folder).findings} == {"W004", "E006"}
+    prepare(folder, force=True)
+    assert codes(lint(folder)) == ["W004"]
+
+
+def test_an_index_sqlite_without_the_table_of_parts_is_one_of_an_older_tool(small):
+    with closing(sqlite3.connect(small / ".nv-meta/index.sqlite")) as database, database:
+        database.execute("DROP TABLE sample_parts")
+    assert lint(small).findings == ()
+
+
+@pytest.mark.parametrize("level", ["headers", "decode"])
+def test_changed_tar_idx_files_are_told(small, level):
+    overwrite(small / "shard_001.tar.idx", 8, (512).to_bytes(8, "little"))
+    os.truncate(small / "shard_002.tar.idx", 16)
+    (small / "shard_004.tar.idx").unlink()
+    assert places(lint(small, level=level).findings) == [
+        ("E007", "shard_001.tar", None, None, None),
+        ("E007", "shard_002.tar", None, None, None),
+        ("W008", "shard_004.tar", None, None, None),
+    ]
+
+
+def test_a_dataset_without_compat_files_needs_none(tmp_path):
+    write_shards(tmp_path, 2)
+    prepare(tmp_path, compat=False)
+    assert codes(lint(tmp_path)) == ["W004"]
+
+
+# --------------------------------------------------------------------------------------------------------- yaml
+
+
+def edit_split(folder: Path, *, parts: str | None = None, exclude: str | None = None) -> None:
+    kept = (folder / ".nv-meta/split.yaml").read_text().partition("exclude:")[0]
+    text = f"split_parts: {parts}\n" if parts is not None else kept
+    (folder / ".nv-meta/split.yaml").write_text(text + (f"exclude: {exclude}\n" if exclude is not None else ""))
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [
+        ("{train: ['shard_{000..003}.tar'], val: ['shard_{003..005}.tar']}", [("E203", "shard_003.tar")]),
+        ("{train: ['shard_{000..004}.tar'], val: []}", [("W205", None), ("W201", "shard_005.tar")]),
+        ("{train: ['shard_{000..006}.tar']}", [("E202", "shard_006.tar")]),
+        ("{train: ['shard_{000..003}.tar'], val: ['shard_{004..005}.tar']}", []),
+    ],
+)
+def test_faults_of_the_split(small, parts, expected):
+    edit_split(small, parts=parts)
+    found = [(each.code, each.shard) for each in lint(small).findings]
+    assert sorted(found, key=str) == sorted(expected, key=str)
+
+
+def test_excluded_names_that_do_not_exist(small):
+    edit_split(small, exclude="[shard_001.tar, shard_009.tar, shard_000.tar/00001, shard_000.tar/nothing]")
+    assert places(lint(small).findings) == [
+        ("W204", "shard_009.tar", None, None, None),
+        ("W204", "shard_000.tar", "nothing", None, None),
+    ]
+
+
+def test_a_shard_that_is_new_on_disk(small):
+    write_shard(small / "new.tar", caption_samples(90, 1))
+    [finding] = lint(small).findings
+    assert (finding.code, finding.shard) == ("W201", "new.tar")
+    assert "not in the index either" in finding.message
+
+
+@pytest.mark.parametrize("text", ["split_parts: [", "split_part: {}", "split_parts: {train: 5, val: {}}", "5"])
+def test_a_split_that_says_something_wrong(small, text):
+    (small / ".nv-meta/split.yaml").write_text(text)
+    report = lint(small)
+    assert set(codes(report)) == {"E002"}
+    if "val" in text:
+        assert len(report.findings) == 2
+    assert codes(lint(small, split_parts=("train",)))[-1] in ("E001", "E002")
+
+
+def test_a_missing_split_and_a_missing_dataset_yaml(small):
+    (small / ".nv-meta/split.yaml").unlink()
+    (small / ".nv-meta/dataset.yaml").unlink()
+    assert codes(lint(small)) == ["E002", "W004"]
+    assert "E003" in codes(lint(small, dataset_config="other.yaml"))
+    assert "E002" in codes(lint(small, split_config="other.yaml"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sample_type: [",
+        "sample_type: {__module__: megatron.energon, __class__: CaptionSample}\nfield_map: {image: jpg, caption: txt}",
+        "sample_type: {__module__: megatron.energon, __class__: CaptioningSample}\nfield_map: {picture: jpg}",
+        "nonsense: 1",
+    ],
+)
+def test_a_dataset_yaml_that_says_something_wrong(small, text):
+    (small / ".nv-meta/dataset.yaml").write_text(text)
+    assert set(codes(lint(small))) == {"E003"}
+
+
+def test_keys_in_two_shards_are_warned_of(tmp_path):
+    write_shards(tmp_path, 3)
+    write_shard(shard_path(tmp_path, 2), caption_samples(1, 3))
+    prepare(tmp_path)
+    found = [each for each in lint(tmp_path).findings if each.code != "W004"]
+    assert sorted((each.code, each.shard, each.key) for each in found) == [
+        ("W305", "shard_002.tar", key) for key in ("00001", "00002", "00003")
+    ]
+    assert {each.message.split()[1] for each in found} == {
+        "shard_000.tar/00001",
+        "shard_000.tar/00002",
+        "shard_001.tar/00003",
+    }
+
+
+def test_of_very_many_equal_keys_the_first_are_named_and_all_are_counted(tmp_path):
+    for number in range(2):
+        write_shard(shard_path(tmp_path, number), caption_samples(0, 150))
+    prepare(tmp_path)
+    found = [each for each in lint(tmp_path, level="headers").findings if each.code == "W305"]
+    assert len(found) == 101
+    assert [each.message for each in found if each.shard is None] == [
+        "150 samples in all (energon prepare --fix-duplicates renames them)"
+    ]
+
+
+# ------------------------------------------------------------------------------------------------ sample loaders
+
+LOADER = "def sample_loader(parts):\n    return dict(image=parts['jpg'], caption=parts['txt'])\n"
+LOADER_YAML = (
+    "sample_type: {__module__: megatron.energon, __class__: CaptioningSample}\n"
+    "sample_loader: sample_loader.py:sample_loader\n"
+)
+
+
+def test_a_part_that_the_sample_loader_misses_is_told_where_its_code_may_run(tmp_path):
+    rng = np.random.default_rng(1)
+    samples = {f"{number}": {"jpg": photo(number, rng), "txt": b"text"} for number in range(4)}
+    del samples["2"]["txt"]
+    write_shard(tmp_path / "a.tar", samples)
+    prepare(tmp_path, files={"dataset.yaml": LOADER_YAML, "sample_loader.py": LOADER})
+    [finding] = lint(tmp_path).findings
+    assert (finding.code, finding.severity) == ("W009", "warning")
+    assert "--trust-code" in finding.message
+    report = lint(tmp_path, trust_code=True)
+    assert report.errors == 1
+    assert [(each.code, each.shard, each.key) for each in report.findings] in (
+        [("E307", "a.tar", "2")],
+        [("E301", "a.tar", "2")],
+    )
+
+
+def test_a_fault_that_names_a_part_which_no_field_map_asks_for_is_told(tmp_path):
+    write_shard(tmp_path / "a.tar", caption_samples(0, 2))
+    prepare(tmp_path, files={"dataset.yaml": LOADER_YAML})
+    plan = LintPlan(path=str(tmp_path), make_sample_check=lambda config, folder: lacks_a_picture)
+    offset = offset_of(tmp_path, "a.tar", "00001.json")
+    assert places(lint_dataset(plan).findings) == [("E301", "a.tar", "00001", "jpg", offset)]
+
+
+def lacks_a_picture(key, parts):
+    return [("jpg", "there is none")] if key == "00001" else []
+
+
+def test_a_shard_that_a_prepare_of_another_tool_left_without_our_index_is_checked_too(small):
+    shutil.rmtree(small / ".nv-meta/index")
+    assert lint(small).findings == ()

@@ -1,0 +1,93 @@
+"""A prepared folder, opened for reading."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from loader.errors import ConfigError, FormatError, StorageError
+from loader.format.dataset_folder import DatasetFolder
+from loader.format.prepare import run_prepare
+from loader.format.prepare_plan import PreparePlan, SplitRequest
+from tests.malformed.tar_bytes import END, member
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    (tmp_path / "a.tar").write_bytes(
+        member(b"a.txt", b"hello") + member(b"a.jpg", b"") + member(b"b.txt", b"two") + END
+    )
+    (tmp_path / "b.tar").write_bytes(member(b"a.txt", b"x" * 1000) + END)
+    (tmp_path / "c.tar").write_bytes(member(b"c.txt", b"c") + END)
+    split = SplitRequest(patterns=(("train", "a.tar"), ("train", "b.tar"), ("val", "c.tar")))
+    run_prepare(PreparePlan(path=str(tmp_path), split=split))
+    return tmp_path
+
+
+def test_the_parts_of_samples_are_read_from_their_shards(folder):
+    dataset = DatasetFolder(folder)
+    assert dataset.shard_counts == {"a.tar": 2, "b.tar": 1, "c.tar": 1}
+    assert dataset.read_parts(0) == {"txt": b"hello", "jpg": b""}
+    assert dataset.read_parts(2) == {"txt": b"x" * 1000}
+    assert dataset.read_parts(1) == {"txt": b"two"}
+    assert dataset.read_parts(0, ["jpg", "png"]) == {"jpg": b""}
+    dataset.close()
+    dataset.close()
+    assert dataset.read_parts(3) == {"txt": b"c"}
+    assert dataset.path == str(folder)
+    assert dataset.meta_folder == str(folder / ".nv-meta")
+
+
+def test_a_split_part_is_ranges_of_samples_without_excluded_shards(folder):
+    assert DatasetFolder(folder).samples_of_part("train") == [range(2), range(2, 3)]
+    split = folder / ".nv-meta" / "split.yaml"
+    split.write_text(split.read_text().replace("exclude: []", "exclude: [a.tar, c.tar/c]"))
+    dataset = DatasetFolder(folder)
+    assert dataset.samples_of_part("train") == [range(2, 3)]
+    assert dataset.samples_of_part("val") == [range(3, 4)]
+    with pytest.raises(ConfigError, match="there is no split part 'test'; there are: train, val"):
+        dataset.samples_of_part("test")
+
+
+def test_without_a_split_file_there_are_no_parts(folder):
+    (folder / ".nv-meta" / "split.yaml").unlink()
+    dataset = DatasetFolder(folder)
+    assert dataset.split is None
+    with pytest.raises(ConfigError, match="there are: none"):
+        dataset.samples_of_part("train")
+
+
+def test_files_asked_for_by_name_must_be_there(folder):
+    dataset = DatasetFolder(folder, split_config="other.yaml", dataset_config="another.yaml")
+    for ask in (lambda: dataset.split, lambda: dataset.config):
+        with pytest.raises(ConfigError, match="there is no such file"):
+            ask()
+    assert DatasetFolder(folder).config is None
+
+
+def test_the_dataset_file_of_a_name_is_read(folder):
+    text = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
+    (folder / ".nv-meta" / "other.yaml").write_text(text)
+    config = DatasetFolder(folder, dataset_config="other.yaml").config
+    assert config is not None
+    assert config.crude
+
+
+def test_a_folder_that_is_no_dataset_is_told_how_to_become_one(tmp_path):
+    with pytest.raises(StorageError, match="no prepared dataset") as caught:
+        DatasetFolder(tmp_path)
+    assert caught.value.do == f"run: energon prepare {tmp_path}"
+    with pytest.raises(StorageError, match="does not exist"):
+        DatasetFolder(tmp_path / "missing")
+
+
+def test_a_shard_cut_after_preparing_is_named(folder):
+    (folder / "b.tar").write_bytes((folder / "b.tar").read_bytes()[:1000])
+    dataset = DatasetFolder(folder)
+    assert dataset.read_parts(0)["txt"] == b"hello"
+    with pytest.raises(FormatError) as caught:
+        dataset.read_parts(2)
+    assert caught.value.shard == str(folder / "b.tar")

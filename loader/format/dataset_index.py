@@ -203,6 +203,7 @@ class DatasetIndex:
             key_order=key_order,
             sample_offsets=np.empty(0, np.int64),
             scattered=shard.scattered,
+            misread=shard.misread,
             warnings=shard.warnings,
         )
         if not shard.plain:

@@ -54,6 +54,7 @@ class ShardEntry(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: _Count  # of the archive: where its empty blocks start
     plain: bool  # each sample starts with the header of its first part: no PAX or GNU headers, no scattered parts
     scattered: int = 0  # samples whose parts are not neighbours
+    misread: int = 0  # hidden members of folders, of which other tools make samples
     warnings: tuple[str, ...] = ()
 
 

@@ -104,6 +104,7 @@ class IndexWriter:
                 end_offset=int(index.sample_offsets[-1]),
                 plain=bool((index.sample_offsets[:-1] == index.first_part_offsets() - BLOCK).all()),
                 scattered=index.scattered,
+                misread=index.misread,
                 warnings=index.warnings,
             )
         )

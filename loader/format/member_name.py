@@ -49,6 +49,7 @@ class SplitNames:
     key_lengths: npt.NDArray[np.int64]  # (k,)
     part_names: list[bytes]  # k of them
     hidden: int  # names left out because their last component starts with a dot
+    misread: int  # those of them that other tools take for parts all the same
 
 
 def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
@@ -71,6 +72,10 @@ def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
     has_dot = is_dot[np.arange(len(names)), dot]
     has_dot &= ~_is_metadata(letters)
     hidden = has_dot & (dot == base)
+    # To other tools "d/.x" is part "x" of a sample "d/", as long as no folder's name has a dot.
+    misread = sum(
+        b"." not in letters[row, : base[row]].tobytes() for row in np.flatnonzero(hidden & (base > 0)).tolist()
+    )
     taken = has_dot & ~hidden
     rows = np.flatnonzero(taken)
     if len(rows) < len(names):
@@ -82,6 +87,7 @@ def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
         key_lengths=dot,
         part_names=_tails(letters, dot + 1),
         hidden=int(hidden.sum()),
+        misread=misread,
     )
 
 

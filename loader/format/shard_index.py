@@ -41,6 +41,7 @@ class ShardIndex:
     key_order: npt.NDArray[np.int64]  # (n,) the sample whose key each hash is of
     sample_offsets: npt.NDArray[np.int64]  # (n + 1,) of each sample's first header; last: the end of the archive
     scattered: int = 0  # samples whose parts are not all neighbours in the shard
+    misread: int = 0  # hidden members of folders, of which other tools make samples
     warnings: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -94,10 +95,12 @@ class _Columns:
         self._last_key: bytes | None = None
         self._rows = 0
         self._hidden = 0
+        self._misread = 0
 
     def add(self, batch: MemberBatch, rows: slice) -> None:
         split = split_member_names(batch.names[rows])
         self._hidden += split.hidden
+        self._misread += split.misread
         if len(split.taken) == 0:
             return
         ids = self._part_ids
@@ -142,6 +145,7 @@ class _Columns:
             key_hash=key_hash[key_order],
             key_order=key_order,
             sample_offsets=np.append(_join(self._sample_offset, np.int64), end_offset),
+            misread=self._misread,
             warnings=tuple(warnings),
         )
         return _gather_scattered(index)
@@ -193,6 +197,7 @@ def _first_run_of_key(index: ShardIndex) -> npt.NDArray[np.int64]:
 
 
 # One file per shard while a prepare runs: a line of JSON, then each column as numpy's .npy format, in this order.
+_FACTS = ("part_names", "scattered", "misread", "warnings")
 _COLUMNS = (
     "part_name",
     "part_offset",
@@ -208,7 +213,7 @@ _COLUMNS = (
 
 def save_shard_index(index: ShardIndex, file: BinaryIO) -> None:
     """Write an index to a file that :func:`load_shard_index` reads."""
-    facts = {"scattered": index.scattered, "warnings": index.warnings, "part_names": index.part_names}
+    facts = {name: getattr(index, name) for name in _FACTS}
     file.write(json.dumps(facts).encode("ascii") + b"\n")
     for name in _COLUMNS:
         np.save(file, getattr(index, name), allow_pickle=False)
@@ -222,6 +227,7 @@ def load_shard_index(file: BinaryIO, *, name: str) -> ShardIndex:
         return ShardIndex(
             part_names=tuple(facts["part_names"]),
             scattered=facts["scattered"],
+            misread=facts["misread"],
             warnings=tuple(facts["warnings"]),
             **columns,
         )

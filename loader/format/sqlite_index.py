@@ -50,6 +50,8 @@ def cannot_express(index: ShardIndex) -> str | None:
     """Say why SQLite and ``.tar.idx`` files cannot hold a shard, or None where they can."""
     if index.scattered:
         return f"the parts of {index.scattered} samples are not neighbours in the shard"
+    if index.misread:
+        return f"other tools would make samples of its {index.misread} hidden files (like .DS_Store) in folders"
     if not are_names_utf8(index.key_bytes, index.part_names):
         return "it has member names that are not UTF-8"
     return None

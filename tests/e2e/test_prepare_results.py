@@ -91,7 +91,7 @@ def ignored_members(folder: Path) -> None:
                 *inner[:2],
                 ("README", b"read me"),
                 *inner[2:],
-                ("dir/.hidden.txt", b"h" * 900),
+                (".hidden.txt", b"h" * 900),
             ],
         )
 
@@ -111,13 +111,18 @@ def not_utf8(folder: Path) -> None:
     write_tar(shard_path(folder, 2), [("caf\udce9.txt", b"1"), ("caf\udce9.json", b"{}")])
 
 
+def hidden_in_a_folder(folder: Path) -> None:
+    write_shards(folder, 4)
+    write_tar(shard_path(folder, 2), [("d/a.txt", b"1"), ("d/.DS_Store", b"2"), ("d/a.json", b"{}")])
+
+
 def duplicates_with_long_names(folder: Path) -> None:
     long_names(folder)
     write_shard(shard_path(folder, 2), caption_samples(1, 3, prefix=LONG))
 
 
 EXPRESSIBLE = [flat, long_names, pax, nested, one_shard, differing_parts, with_an_empty_shard, ignored_members]
-INEXPRESSIBLE = [scattered, duplicates, not_utf8, duplicates_with_long_names]
+INEXPRESSIBLE = [scattered, duplicates, not_utf8, duplicates_with_long_names, hidden_in_a_folder]
 every_shape = pytest.mark.parametrize("shape", EXPRESSIBLE + INEXPRESSIBLE)
 every_inexpressible = pytest.mark.parametrize("shape", INEXPRESSIBLE)
 
@@ -412,6 +417,7 @@ REASONS = {
     scattered: "shard_002.tar: the parts of 2 samples are not neighbours in the shard",
     duplicates: "key '00001' occurs in two shards",
     not_utf8: "shard_002.tar: it has member names that are not UTF-8",
+    hidden_in_a_folder: "shard_002.tar: other tools would make samples of its 1 hidden files",
     duplicates_with_long_names: f"key '{LONG}00001' occurs in two shards",
 }
 

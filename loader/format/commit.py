@@ -14,7 +14,7 @@ import msgspec
 
 from ..errors import FormatError
 from ..storage import Storage
-from .nv_meta import WORK_FOLDER
+from .nv_meta import FOLDER, INDEX_FOLDER, INDEX_SQLITE, TAR_IDX_SUFFIX, WORK_FOLDER
 
 __all__ = ["STAGING", "commit", "finish_interrupted_commit", "is_commit_pending"]
 
@@ -45,6 +45,23 @@ def commit(storage: Storage, *, renames: Sequence[tuple[str, str]], removals: Se
     finish_interrupted_commit(storage)
 
 
+def _check_names(intent: _Intent) -> None:
+    """Raise a ``ValueError`` for what no commit of ours does: whoever made the dataset may have planted the list."""
+    for name in (*intent.removals, *(name for rename in intent.renames for name in rename)):
+        if name.startswith("/") or ".." in name.split("/"):
+            raise ValueError(f"{name!r} leads out of the dataset")
+    for staged, final in intent.renames:
+        if not staged.startswith(f"{STAGING}/") or not (final.startswith(f"{FOLDER}/") or _is_tar_idx(final)):
+            raise ValueError(f"{staged!r} is not to be renamed to {final!r}")
+    for name in intent.removals:
+        if not (name.startswith(f"{INDEX_FOLDER}/") or name == INDEX_SQLITE or _is_tar_idx(name)):
+            raise ValueError(f"{name!r} is not to be removed")
+
+
+def _is_tar_idx(name: str) -> bool:
+    return name.endswith(f".tar{TAR_IDX_SUFFIX}")
+
+
 def is_commit_pending(storage: Storage) -> bool:
     """Tell whether a commit was begun and not finished."""
     return storage.exists(_INTENT)
@@ -57,6 +74,7 @@ def finish_interrupted_commit(storage: Storage) -> bool:
     try:
         # The standard library's parser reads names that are no UTF-8; msgspec's refuses them.
         intent = msgspec.convert(json.loads(storage.read(_INTENT)), _Intent)
+        _check_names(intent)
     except (ValueError, msgspec.ValidationError) as error:
         raise FormatError(
             f"the list of a commit's renames is damaged: {error}",

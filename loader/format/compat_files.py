@@ -126,7 +126,7 @@ def why_inexpressible(storage: Storage, index: DatasetIndex) -> str | None:
         return "the parts of some samples are not neighbours in their shard"
     if any(shard.misread for shard in index.shards):
         return "there are hidden files in folders"
-    if not are_names_utf8(index.key_bytes, index.part_names):
+    if not are_names_utf8(index.key_bytes, index.key_ends, index.part_names):
         return "there are member names that are not UTF-8"
     if first_unwritable_folder(storage, [shard.name for shard in index.shards]) is not None:
         return "no permission to write .tar.idx files"

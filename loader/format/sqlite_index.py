@@ -52,13 +52,17 @@ def cannot_express(index: ShardIndex) -> str | None:
         return f"the parts of {index.scattered} samples are not neighbours in the shard"
     if index.misread:
         return f"other tools would make samples of its {index.misread} hidden files (like .DS_Store) in folders"
-    if not are_names_utf8(index.key_bytes, index.part_names):
+    if not are_names_utf8(index.key_bytes, index.key_ends, index.part_names):
         return "it has member names that are not UTF-8"
     return None
 
 
-def are_names_utf8(key_bytes: npt.NDArray[np.uint8], part_names: Iterable[str]) -> bool:
+def are_names_utf8(
+    key_bytes: npt.NDArray[np.uint8], key_ends: npt.NDArray[np.integer], part_names: Iterable[str]
+) -> bool:
     """Tell whether keys (behind each other) and part names are UTF-8, as SQLite's text must be."""
+    if (key_bytes[key_ends[:-1]] & 0xC0 == 0x80).any():
+        return False  # a key starts with what only goes on with a character: behind the last key it may look right
     try:
         codecs.utf_8_decode(key_bytes.data, "strict", True)
         for name in part_names:

@@ -1,0 +1,155 @@
+"""``index.sqlite`` answers what other readers of the format ask, or is not written."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from loader.errors import StorageError
+from loader.format import sqlite_index as sqlite_index_module
+from loader.format.prepare import run_prepare
+from loader.format.prepare_plan import PreparePlan, SplitRequest
+from loader.format.shard_index import ShardIndex, index_shard
+from loader.format.sqlite_index import NotPatchable, SqliteIndexWriter, cannot_express
+from loader.storage import LocalStorage
+from tests.malformed.tar_bytes import END, member
+
+Rows = tuple[list[tuple[object, ...]], list[tuple[object, ...]]]
+
+
+def indexed(folder: Path, *names: str | bytes) -> ShardIndex:
+    members = [member(name if isinstance(name, bytes) else name.encode(), b"hello") for name in names]
+    (folder / "s.tar").write_bytes(b"".join(members) + END)
+    return index_shard(LocalStorage(folder), "s.tar")
+
+
+def rows_of(path: Path) -> Rows:
+    with closing(sqlite3.connect(path)) as database:
+        return (
+            database.execute("SELECT * FROM samples ORDER BY tar_file_id, sample_index").fetchall(),
+            database.execute("SELECT * FROM sample_parts ORDER BY 1, 2, 4").fetchall(),
+        )
+
+
+def write(path: Path, *shards: ShardIndex) -> None:
+    writer = SqliteIndexWriter(path)
+    assert [writer.add(number, shard) for number, shard in enumerate(shards)] == [True] * len(shards)
+    writer.finish()
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 2, 20_000])
+def test_the_rows_are_those_of_the_scan(tmp_path, monkeypatch, rows_at_once):
+    monkeypatch.setattr(sqlite_index_module, "_ROWS_AT_ONCE", rows_at_once)
+    first = indexed(tmp_path, "a.txt", "README", "a.jpg", "é.txt", "c.")
+    second = indexed(tmp_path, "d.txt", "d.txt")
+    write(tmp_path / "i.sqlite", first, indexed(tmp_path, "README"), second)
+    assert rows_of(tmp_path / "i.sqlite") == (
+        [(0, "a", 0, 0, 3072), (0, "é", 1, 3072, 1024), (0, "c", 2, 4096, 1024), (2, "d", 0, 0, 2048)],
+        [
+            (0, 0, "txt", 512, 5),
+            (0, 0, "jpg", 2560, 5),
+            (0, 1, "txt", 3584, 5),
+            (0, 2, "", 4608, 5),
+            (2, 0, "txt", 512, 5),
+            (2, 0, "txt", 1536, 5),
+        ],
+    )
+
+
+def test_many_rows_arrive_whole(tmp_path):
+    index = indexed(tmp_path, *[f"{number}.{part}" for number in range(150) for part in ("a", "b", "c")])
+    write(tmp_path / "i.sqlite", index)
+    samples, parts = rows_of(tmp_path / "i.sqlite")
+    assert [row[1] for row in samples] == [str(number) for number in range(150)]
+    assert [row[1:3] for row in parts] == [(number, part) for number in range(150) for part in "abc"]
+
+
+def test_a_key_of_two_shards_is_refused(tmp_path):
+    for patched in (False, True):
+        path = tmp_path / f"{patched}.sqlite"
+        if patched:
+            write(tmp_path / "earlier.sqlite", indexed(tmp_path, "a.txt"))
+        writer = SqliteIndexWriter(path, earlier=tmp_path / "earlier.sqlite" if patched else None)
+        if not patched:
+            # Keys are unique by an index that is made last: until then a copy stays unnoticed.
+            assert writer.add(0, indexed(tmp_path, "a.txt"))
+            assert writer.add(1, indexed(tmp_path, "a.txt"))
+            with pytest.raises(StorageError, match="UNIQUE"):
+                writer.finish()
+        else:
+            assert not writer.add(1, indexed(tmp_path, "a.txt"))
+        writer.close()
+
+
+def test_shards_that_changed_are_replaced_and_those_that_are_gone_removed(tmp_path):
+    write(tmp_path / "1.sqlite", *[indexed(tmp_path, f"{name}.txt") for name in "abc"])
+    writer = SqliteIndexWriter(tmp_path / "2.sqlite", earlier=tmp_path / "1.sqlite", replaced=[1, 2])
+    assert writer.add(1, indexed(tmp_path, "z.txt", "y.txt"))
+    writer.finish()
+    write(tmp_path / "3.sqlite", indexed(tmp_path, "a.txt"), indexed(tmp_path, "z.txt", "y.txt"))
+    assert rows_of(tmp_path / "2.sqlite") == rows_of(tmp_path / "3.sqlite")
+    assert rows_of(tmp_path / "1.sqlite")[0][2][1] == "c"
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage" * 500, b"SQLite format 3\0" + b"\xff" * 4000])
+def test_a_database_of_another_tool_or_a_damaged_one_is_not_patched(tmp_path, data):
+    (tmp_path / "1.sqlite").write_bytes(data)
+    with pytest.raises((NotPatchable, StorageError)) as caught:
+        SqliteIndexWriter(tmp_path / "2.sqlite", earlier=tmp_path / "1.sqlite")
+    assert isinstance(caught.value, NotPatchable), caught.value
+
+
+def test_an_earlier_database_that_cannot_be_read_is_a_storage_error(tmp_path):
+    with pytest.raises(StorageError, match="cannot copy"):
+        SqliteIndexWriter(tmp_path / "2.sqlite", earlier=tmp_path / "missing.sqlite")
+
+
+def test_a_disk_that_is_full_is_named_with_what_helps(tmp_path):
+    index = indexed(tmp_path, *[f"{number:0100}.txt"[-99:] for number in range(1000)])
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, limits[1]))
+    try:
+        with pytest.raises(StorageError, match="cannot write this file") as caught:
+            write(tmp_path / "i.sqlite", index)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert caught.value.path == str(tmp_path / "i.sqlite")
+    assert "free some space" in (caught.value.do or "")
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (["a.txt", "é.txt", "a b.é"], None),
+        ([b"\xff.txt"], "not UTF-8"),
+        ([b"a.\xff"], "not UTF-8"),
+        # Each is half of an é, and one behind the other they look whole.
+        ([b"\xc3.txt", b"\xa9.txt"], "not UTF-8"),
+        ([b"a\xe2\x82.txt", b"\xac.txt"], "not UTF-8"),
+        ([b"\xa9.txt"], "not UTF-8"),
+        (["a.txt", "b.txt", "a.jpg"], "parts of 1 samples are not neighbours"),
+        (["d/a.txt", "d/.DS_Store"], "hidden files"),
+    ],
+)
+def test_what_it_cannot_express_is_said(tmp_path, names, reason):
+    found = cannot_express(indexed(tmp_path, *names))
+    assert found is None if reason is None else reason in (found or "")
+
+
+def test_halves_of_a_character_in_neighbouring_keys_leave_the_compat_files_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+    indexed(tmp_path, b"\xc3.txt", b"\xa9.txt")
+    plan = PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0}))
+    for _ in range(2):  # the second finds nothing changed
+        report = run_prepare(plan)
+        assert report.samples == 2
+        assert any("UTF-8" in warning for warning in report.warnings), report.warnings
+        assert not (tmp_path / "s.tar.idx").exists()

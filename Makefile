@@ -58,7 +58,7 @@ coverage-gates:
 	@for layer in $(COVERED); do \
 		if [ -d $$layer ]; then \
 			echo "$$layer: at least $(COVERED_PERCENT) % of lines and branches"; \
-			$(BIN)/coverage report --format=total --include="$$layer/*" --fail-under=$(COVERED_PERCENT); \
+			$(BIN)/coverage report --format=total --include="$$layer/*" --fail-under=$(COVERED_PERCENT) || exit 1; \
 		fi; \
 	done
 

@@ -13,6 +13,7 @@ import pytest
 
 from loader.errors import StorageError
 from loader.format import sqlite_index as sqlite_index_module
+from loader.format.nv_meta import INDEX_SQLITE
 from loader.format.prepare import run_prepare
 from loader.format.prepare_plan import PreparePlan, SplitRequest
 from loader.format.shard_index import ShardIndex, index_shard
@@ -148,8 +149,7 @@ def test_halves_of_a_character_in_neighbouring_keys_leave_the_compat_files_out(t
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     indexed(tmp_path, b"\xc3.txt", b"\xa9.txt")
     plan = PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0}))
-    for _ in range(2):  # the second finds nothing changed
-        report = run_prepare(plan)
-        assert report.samples == 2
-        assert any("UTF-8" in warning for warning in report.warnings), report.warnings
-        assert not (tmp_path / "s.tar.idx").exists()
+    assert any("UTF-8" in warning for warning in run_prepare(plan).warnings)
+    assert not run_prepare(plan).scanned
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".nv-meta", "s.tar"]
+    assert not (tmp_path / INDEX_SQLITE).exists()

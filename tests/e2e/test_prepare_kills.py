@@ -160,6 +160,35 @@ def new_shards(folder: Path, start: Path) -> list[str]:
     ]
 
 
+def test_a_kill_while_duplicate_keys_are_fixed_loses_no_sample(tmp_path, monkeypatch):
+    start = write_shards(tmp_path / "start", 4, samples=2)
+    write_shard(shard_path(start, 1), caption_samples(0, 2))
+    write_shard(shard_path(start, 3), caption_samples(1, 2))
+    prepare(start)
+    fixed = shutil.copytree(start, tmp_path / "fixed")
+    prepare(fixed, fix_duplicates=True)
+    expected = contents(fixed)
+    everything = sorted(map(str, expected.values()))
+    for number in range(1, 1000):
+        here = shutil.copytree(start, tmp_path / "here")
+
+        def killed_prepare(number: int = number, here: Path = here) -> None:
+            kill_before(number, monkeypatch)
+            prepare(here, fix_duplicates=True)
+
+        status = in_child(killed_prepare)
+        assert len(contents(here)) == len(expected)
+        prepare(here, fix_duplicates=True)
+        assert contents(here) == expected, f"call {number}"
+        assert sorted(map(str, contents(here).values())) == everything
+        assert written(here).keys() == written(fixed).keys(), f"call {number}"
+        shutil.rmtree(here)
+        if status == 0:
+            break
+        assert status == -signal.SIGKILL
+    assert 40 < number < 999
+
+
 # --------------------------------------------------------------------------------------------------- signals
 
 CHILD = """

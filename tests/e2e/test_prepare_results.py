@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import tarfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -413,6 +415,49 @@ def test_missing_compat_files_are_written_again(tmp_path, damage):
     assert after == before
 
 
+def execute(folder: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(folder / ".nv-meta/index.sqlite")) as database, database:
+        for statement in statements:
+            database.execute(statement)
+
+
+def test_another_tool_s_index_sqlite_is_written_anew(tmp_path):
+    flat(tmp_path / "one")
+    prepare(tmp_path / "one")
+    execute(tmp_path / "one", "DROP TABLE sample_parts", "CREATE TABLE sample_parts (tar_file_id, sample_index)")
+    change_one(tmp_path / "one")
+    assert prepare(tmp_path / "one").scanned == 1
+    prepare(copy_of(tmp_path / "one", tmp_path / "two"))
+    assert written(tmp_path / "one") == written(tmp_path / "two")
+
+
+def test_an_index_sqlite_with_a_damaged_page_is_written_anew(tmp_path):
+    write_shards(tmp_path / "one", samples=100)
+    prepare(tmp_path / "one")
+    with (tmp_path / "one/.nv-meta/index.sqlite").open("r+b") as file:
+        for page in range(4096, file.seek(0, os.SEEK_END), 4096):
+            file.seek(page)
+            file.write(b"\xff" * 64)
+    change_one(tmp_path / "one")
+    assert prepare(tmp_path / "one").compat
+    prepare(copy_of(tmp_path / "one", tmp_path / "two"))
+    assert written(tmp_path / "one") == written(tmp_path / "two")
+
+
+def test_an_index_sqlite_with_wrong_keys_is_not_kept(tmp_path):
+    flat(tmp_path)
+    prepare(tmp_path)
+    change_one(tmp_path)
+    execute(tmp_path, "UPDATE samples SET sample_key = 'new00100' WHERE sample_key = '00000'")
+    with pytest.raises(FormatError) as caught:
+        prepare(tmp_path, compat=True)
+    assert caught.value.do == "write it anew: energon prepare --force-overwrite"
+    report = prepare(tmp_path)
+    assert (report.compat, report.duplicate_keys) == (False, 0)
+    assert any("holds other keys than it should" in warning for warning in report.warnings)
+    assert prepare(tmp_path).compat
+
+
 REASONS = {
     scattered: "shard_002.tar: the parts of 2 samples are not neighbours in the shard",
     duplicates: "key '00001' occurs in two shards",
@@ -491,6 +536,20 @@ def test_most_rows_of_an_earlier_sqlite_file_are_kept(tmp_path):
     rows = sqlite_rows(tmp_path)
     assert [row[0] for row in rows["samples"]] == [0] * 3 + [1] * 2 + [2] * 3 + [3] * 3 + [4] * 3 + [5] * 3
     assert len(rows["sample_parts"]) == 2 * len(rows["samples"])
+
+
+def test_duplicate_keys_are_fixed_on_request_and_excluded_samples_stay_so(tmp_path):
+    duplicates(tmp_path)
+    before = expected_contents(tmp_path)
+    prepare(tmp_path)
+    file = tmp_path / ".nv-meta/split.yaml"
+    file.write_text(file.read_text().partition("exclude")[0] + "exclude: [shard_002.tar/00001, shard_000.tar/00001]\n")
+    report = prepare(tmp_path, split=None, fix_duplicates=True)
+    assert (report.changed, report.compat, report.duplicate_keys, report.scanned) == (True, True, 0, 1)
+    fixed = {key + "#2" if key.startswith("shard_002") else key: parts for key, parts in before.items()}
+    assert contents(tmp_path) == expected_contents(tmp_path) == fixed
+    assert set(DatasetFolder(tmp_path).split.exclude) == {"shard_002.tar/00001#2", "shard_000.tar/00001"}
+    assert not prepare(tmp_path, split=None, fix_duplicates=True).changed
 
 
 # ----------------------------------------------------------------------------------------------- split and files

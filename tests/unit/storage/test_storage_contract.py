@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import subprocess
 import sys
@@ -354,3 +355,45 @@ def test_a_folder_without_permission_is_not_writable(storage: Storage) -> None:
 def test_a_folder_of_ones_own_is_writable(storage: Storage) -> None:
     write(storage, "a/x", b"")
     assert storage.is_writable("a")
+
+
+def test_a_file_that_need_not_survive_a_power_cut_appears_whole_too(storage: Storage) -> None:
+    with storage.create("a/x", durable=False) as file:
+        file.write(b"123")
+        assert not storage.exists("a/x")
+    assert storage.read("a/x") == b"123"
+
+
+def test_a_read_that_the_system_cuts_short_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = LocalStorage(tmp_path)
+    write(storage, "x", bytes(range(100)))
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, size, offset: pread(fd, min(size, 7), offset))
+    with storage.open("x") as file:
+        assert file.read_at(3, 50) == bytes(range(3, 53))
+        assert file.read_at(90, 50) == bytes(range(90, 100))
+
+
+def test_a_disk_that_knows_no_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(fd: int, kind: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    with (
+        pytest.raises(StorageError, match="cannot lock this file: No locks available"),
+        LocalStorage(tmp_path).lock("lock"),
+    ):
+        pass
+
+
+def test_a_lock_holds_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(fd: int, data: bytes, offset: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with LocalStorage(tmp_path).lock("lock"):
+        code = "import sys, loader.storage as s\nwith s.LocalStorage(sys.argv[1]).lock('lock'): pass"
+        second = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+        )
+    assert "another run is at work here: another process" in second.stderr

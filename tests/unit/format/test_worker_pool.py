@@ -1,0 +1,118 @@
+"""Results as they come, errors of functions, killed workers, and workers that nobody listens to any more."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from loader.errors import FormatError, WorkerError
+from loader.format import worker_pool
+from loader.format.worker_pool import run_in_workers
+
+
+@pytest.fixture(params=["forked", "spawned"])
+def start_method(request):
+    """Workers are forked, unless this process has threads."""
+    done = threading.Event()
+    thread = threading.Thread(target=done.wait)
+    if request.param == "spawned":
+        thread.start()
+    yield request.param
+    done.set()
+    if request.param == "spawned":
+        thread.join()
+
+
+def squared(number):
+    return number * number, os.getpid()
+
+
+def fail_on_three(number):
+    if number == 3:
+        raise FormatError("it is three", shard="a.tar", offset=3)
+    return number
+
+
+def die_on_three(number):
+    if number == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number
+
+
+def leave_on_three(number):
+    if number == 3:
+        os._exit(7)
+    return number
+
+
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_every_item_is_done_once(start_method, workers):
+    results = dict(run_in_workers(squared, range(40), workers=workers))
+    assert {number: result for number, (result, _) in results.items()} == {n: n * n for n in range(40)}
+    assert (os.getpid() in {process for _, process in results.values()}) == (workers == 1)
+    assert multiprocessing.active_children() == []
+
+
+def test_no_items_and_one_item_need_no_worker():
+    assert list(run_in_workers(squared, [], workers=4)) == []
+    assert list(run_in_workers(squared, [3], workers=4)) == [(0, (9, os.getpid()))]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_of_the_function_comes_with_its_fields(start_method, workers):
+    with pytest.raises(FormatError) as caught:
+        list(run_in_workers(fail_on_three, range(10), workers=workers))
+    assert (caught.value.shard, caught.value.offset) == ("a.tar", 3)
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize(
+    ("function", "how"), [(die_on_three, "was killed by signal 9"), (leave_on_three, "ended with code 7")]
+)
+def test_a_worker_that_dies_is_named_with_what_it_was_at(start_method, function, how):
+    with pytest.raises(WorkerError, match=f"a worker process {how} while it worked on 3"):
+        list(run_in_workers(function, range(40), workers=2))
+    assert multiprocessing.active_children() == []
+
+
+def test_leaving_early_ends_workers_at_once(start_method):
+    begin = time.monotonic()
+    with closing(run_in_workers(time.sleep, [0, 0, 600, 600, 600], workers=2)) as results:
+        next(results)
+    assert multiprocessing.active_children() == []
+    assert time.monotonic() - begin < 60
+
+
+def test_a_worker_that_died_idle_is_named_with_what_it_was_to_get(monkeypatch):
+    items = ["first", "second"]
+    pool = worker_pool._Pool(len, 2)
+    for process in pool._processes.values():
+        process.kill()
+        process.join()
+    with pytest.raises(WorkerError, match="was killed by signal 9 while it worked on first"):
+        list(pool.run(items))
+    pool.close()
+
+
+@pytest.mark.parametrize("dies", ["waiting", "with answers unread"])
+def test_a_worker_leaves_when_its_parent_is_gone(dies):
+    ours, theirs = multiprocessing.Pipe()
+    others, unused = multiprocessing.Pipe()
+    child = multiprocessing.get_context("fork").Process(target=worker_pool._serve, args=(len, theirs, [ours, others]))
+    child.start()
+    theirs.close()
+    for item in ("a", "ab", "abc"):
+        ours.send(item)
+    if dies == "waiting":
+        assert [ours.recv() for _ in range(3)] == [(None, 1), (None, 2), (None, 3)]
+    ours.close()
+    child.join(timeout=30)
+    assert child.exitcode == 0
+    others.close()
+    unused.close()

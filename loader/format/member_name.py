@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SplitNames", "decode_name", "encode_name", "split_member_name", "split_member_names"]
+__all__ = ["SplitNames", "decode_name", "encode_name", "printable", "split_member_name", "split_member_names"]
 
 _DOT, _SLASH, _UNDERSCORE = b"./_"
 
@@ -20,6 +20,15 @@ def decode_name(name: bytes) -> str:
 def encode_name(name: str) -> bytes:
     """Give the bytes of a name that :func:`decode_name` gave."""
     return name.encode("utf-8", "surrogateescape")
+
+
+def printable(name: str) -> str:
+    r"""Give a name for a log or a message, with escapes for what is not UTF-8: writing it as it is would fail.
+
+    >>> printable("caf\udce9.txt")
+    'caf\\udce9.txt'
+    """
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def split_member_name(name: str) -> tuple[str, str] | None:

@@ -23,7 +23,7 @@ from .dataset_index import DatasetIndex
 from .index_in_force import index_in_force, read_uuid
 from .index_writer import IndexWriter
 from .key_hash import hash_keys
-from .member_name import encode_name
+from .member_name import encode_name, printable
 from .nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, LOCK
 from .shard_index import ShardIndex, index_shard
 from .tar_header import BLOCK
@@ -57,8 +57,8 @@ def build_missing_index(storage: Storage, shard_counts: dict[str, int]) -> Datas
         identity = read_uuid(storage) or str(uuid.uuid4())
         _log.warning(
             "%s was prepared by another tool: building its index in %s, once",
-            storage.path(""),
-            target.path(INDEX_FOLDER),
+            printable(storage.path("")),
+            printable(target.path(INDEX_FOLDER)),
         )
         folder = f"{INDEX_FOLDER}/.{identity}.partial"
         target.remove(folder)

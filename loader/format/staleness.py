@@ -8,7 +8,7 @@ from ..errors import FormatError
 from ..storage import ReadableFile, Storage
 from .dataset_index import DatasetIndex, PartLocation
 from .index_layout import ShardEntry
-from .member_name import decode_name
+from .member_name import decode_name, printable
 from .tar_header import BLOCK, check_header, header_name
 
 __all__ = ["open_fresh_shard"]
@@ -44,7 +44,9 @@ def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -
         except FormatError:
             file.close()
             raise
-        _log.warning("%s was touched or copied since it was indexed; its first and last headers are as indexed", path)
+        _log.warning(
+            "%s was touched or copied since it was indexed; its first and last headers are as indexed", printable(path)
+        )
     return file
 
 

@@ -210,6 +210,12 @@ SIZES = {
     "letters": b"hello\0",
     "tab": b"\t5",
     "inner space": b"1 1",
+    # Python's own idea of an octal number, spaces around it allowed.
+    "0o17, spaces": b"0o17       \0",
+    "underscore, spaces": b" 1_0       \0",
+    "negative, spaces": b"-5         \0",
+    "plus, spaces": b"         +5\0",
+    "line feed": b"5\n         \0",
     "12 octal digits": b"7" * 12,
     "most octal digits": b"7" * 11,
     "base-256, negative": base256(-1),
@@ -298,9 +304,10 @@ def test_pax_records_that_concern_neither_name_nor_size_are_not_judged(tmp_path)
 
 def test_several_extension_headers_belong_to_the_member_behind_them(tmp_path):
     harmless, naming = pax(record(b"mtime", b"1.5")), member(b"@", b"b.txt\0", b"L")
-    for headers in (harmless * 3, harmless + naming, naming + harmless, harmless + pax(record(b"path", b"b.txt"))):
-        index = scan(tmp_path, member(b"z.txt") + headers + member(b"b.txt") + END)
-        assert index.keys() == ["z", "b"]
+    path, size = pax(record(b"path", b"b.txt")), pax(record(b"size", b"5"))
+    for headers in (harmless * 3, harmless + naming, naming + harmless, harmless + path, path + size, size + naming):
+        index = scan(tmp_path, member(b"z.txt") + headers + member(b"own.txt") + END)
+        assert index.keys() == ["z", "b" if b"b.txt" in headers else "own"]
         assert index.sample_offsets.tolist() == [0, 1024, 1024 + len(headers) + 1024]
 
 
@@ -458,3 +465,14 @@ def test_a_million_bytes_of_names_need_no_gigabytes(tmp_path):
     name = pax(record(b"path", b"p" * 8000 + b".txt"))
     index = scan(tmp_path, member(b"a.txt", b"") * 3000 + name + member(b"x", b"") + END)
     assert index.keys()[1] == "p" * 8000
+
+
+def test_a_member_of_nine_gigabytes_is_stepped_over_without_reading_it(tmp_path):
+    size = 9 << 30
+    with (tmp_path / "s.tar").open("wb") as file:
+        file.write(header(b"a.bin", base256(size)))
+        file.truncate(BLOCK + size)  # a hole: no byte of it is on the disk
+        file.seek(0, 2)
+        file.write(member(b"b.txt") + END)
+    index = index_shard(LocalStorage(tmp_path), "s.tar")
+    assert contents(index) == [("a", [("bin", 512, size)]), ("b", [("txt", 512 + size + 512, 5)])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from statistics import median_low
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from loader.errors import FormatError
 from loader.format import dataset_index as dataset_index_module
 from loader.format import index_writer as index_writer_module
 from loader.format import key_table as key_table_module
@@ -165,6 +167,19 @@ def test_a_sample_out_of_range_is_an_index_error(tmp_path):
 def test_a_lone_surrogate_is_no_key(tmp_path):
     index, _ = write_index(tmp_path, [[("a", "txt", 1)]], tarfile.GNU_FORMAT)
     assert index.find("\ud800") == []
+
+
+def test_a_shard_of_more_than_two_tebibytes_is_refused(tmp_path):
+    storage = LocalStorage(tmp_path)
+    write_shard(tmp_path / "s.tar", [("a", "txt", 1)], tarfile.GNU_FORMAT)
+    index = index_shard(storage, "s.tar")
+    last = IndexWriter(storage, "last")
+    with last:
+        last.add(storage.stat("s.tar"), replace(index, part_offset=index.part_offset + (1 << 41) - 1024))
+    last.finish(prepared_by="a test")
+    with pytest.raises(FormatError, match="larger than 2 TiB"), IndexWriter(storage, "u") as writer:
+        writer.add(storage.stat("s.tar"), replace(index, part_offset=index.part_offset + (1 << 41)))
+    assert not any(path.name.endswith(".npy") for path in (tmp_path / "u").iterdir())
 
 
 def test_an_index_of_no_shards_opens(tmp_path):

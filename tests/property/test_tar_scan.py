@@ -6,10 +6,12 @@ import io
 import tarfile
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -194,6 +196,29 @@ def test_a_scan_says_what_tarfile_lists(tmp_path, some, tar_format, comment, siz
     assert index.key_hash.tolist() == sorted(hashes)
     assert [hashes[sample] for sample in index.key_order.tolist()] == index.key_hash.tolist()
     assert not [warning for warning in index.warnings if "dot" not in warning and "no members" not in warning]
+
+
+EVERY_KIND = [
+    Member(name="a.txt", type=tarfile.REGTYPE, data=b"x" * 600, mtime=1.5, records={}),
+    Member(name="a.jpg", type=tarfile.REGTYPE, data=b"", mtime=1.5, records={"comment": "c" * 600}),
+    Member(name="d", type=tarfile.DIRTYPE, data=b"", mtime=1.5, records={}),
+    Member(name="é" * 80 + ".txt", type=tarfile.REGTYPE, data=b"y", mtime=0, records={}),
+    Member(name="b.txt", type=tarfile.REGTYPE, data=b"z" * 3000, mtime=0, records={}),
+    Member(name="l.txt", type=tarfile.SYMTYPE, data=b"", mtime=1.5, records={}),
+    Member(name="c.txt", type=tarfile.REGTYPE, data=b"", mtime=1.5, records={}),
+    Member(name="a.png", type=tarfile.REGTYPE, data=b"", mtime=1.5, records={}),
+]
+
+
+@pytest.mark.parametrize("tar_format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_no_boundary_of_a_window_or_batch_changes_a_scan(tmp_path, tar_format):
+    write_archive(tmp_path / "s.tar", EVERY_KIND, tar_format, "made by a test")
+    samples, end, _ = listing(tmp_path / "s.tar")
+    assert len(samples) == 4
+    for near, far, rows in product(range(512, 4097, 512), (512, 1024, 4096), range(1, 9)):
+        with Boundaries(near_window=near, far_window=far, batch_rows=rows, letters=1000).in_force():
+            index = index_shard(LocalStorage(tmp_path), "s.tar")
+        assert (described(index), int(index.sample_offsets[-1])) == (samples, end), (near, far, rows)
 
 
 @settings(max_examples=25)

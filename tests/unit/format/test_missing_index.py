@@ -173,6 +173,7 @@ DAMAGE = {
     "a sample too many": "INSERT INTO samples VALUES (0, 'z', 2, 5120, 512)",
     "a sample without parts": "DELETE FROM sample_parts WHERE sample_index = 1",
     "a part of no sample": "INSERT INTO sample_parts VALUES (0, 5, 'txt', 512, 5)",
+    "more samples in the parts": "UPDATE sample_parts SET sample_index = sample_index + 1",
     "a part of a sample far away": "INSERT INTO sample_parts VALUES (0, 1 << 60, 'txt', 512, 5)",
     "a part of a sample before the first": "UPDATE sample_parts SET sample_index = -1 WHERE part_name = 'jpg'",
     "a key that is a number": "DROP TABLE samples; CREATE TABLE samples (tar_file_id, sample_key, sample_index, "

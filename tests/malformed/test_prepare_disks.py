@@ -8,6 +8,7 @@ import resource
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def as_nobody(action: Callable[[], object]) -> str:
 @pytest.fixture
 def open_path(tmp_path: Path) -> Path:
     """A folder that other users can reach, too."""
-    for folder in (tmp_path, *tmp_path.parents[:2]):
+    for folder in (tmp_path, *tmp_path.parents[:3]):  # those that pytest made; one more with several workers
         folder.chmod(folder.stat().st_mode | stat.S_IXOTH | stat.S_IROTH)
     return tmp_path
 
@@ -407,7 +408,16 @@ def test_the_cli_tells_damage_without_a_traceback(tmp_path):
     folder = write_shards(tmp_path, 3)
     shard_path(folder, 1).write_bytes(b"")
     run = subprocess.run(
-        ["energon", "prepare", str(folder), "--non-interactive", "--split-ratio", "1,1,1", "--num-workers", "2"],
+        [
+            Path(sys.executable).with_name("energon"),
+            "prepare",
+            str(folder),
+            "--non-interactive",
+            "--split-ratio",
+            "1,1,1",
+            "--num-workers",
+            "2",
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -664,6 +664,16 @@ def test_an_index_sqlite_with_a_damaged_page_is_told(tmp_path):
     assert codes(lint(folder)) == ["W004"]
 
 
+def test_a_damaged_table_of_parts_is_told(small):
+    path = small / ".nv-meta/index.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        [(page,)] = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sample_parts'").fetchall()
+    overwrite(path, (page - 1) * 4096, b"\xff" * 4096)
+    found = lint(small).findings
+    assert [(each.code, each.shard) for each in found] == [("E006", shard_path(small, n).name) for n in range(6)]
+    assert "index.sqlite cannot be read" in found[0].message
+
+
 def test_an_index_sqlite_without_the_table_of_parts_is_one_of_an_older_tool(small):
     with closing(sqlite3.connect(small / ".nv-meta/index.sqlite")) as database, database:
         database.execute("DROP TABLE sample_parts")

@@ -202,6 +202,8 @@ class DatasetIndex:
             key_hash=key_hash[key_order],
             key_order=key_order,
             sample_offsets=np.empty(0, np.int64),
+            end_offset=shard.end_offset,
+            plain=shard.plain,
             scattered=shard.scattered,
             misread=shard.misread,
             warnings=shard.warnings,

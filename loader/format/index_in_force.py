@@ -48,6 +48,8 @@ def index_in_force(storage: Storage, shard_counts: dict[str, int]) -> DatasetInd
     """
     named = read_uuid(storage)
     folders = index_folders(storage)
+    if named is not None and named not in folders:
+        return None  # ours come before their name does: another tool has prepared the dataset since
     for uuid in sorted(folders, key=lambda uuid: uuid != named):
         try:
             index = DatasetIndex(storage, uuid)

@@ -9,7 +9,7 @@ import sqlite3
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
-from itertools import chain
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -166,7 +166,9 @@ def _index_of_rows(samples: list[_SampleRow], parts: list[_PartRow]) -> ShardInd
     order = np.argsort(hashes, kind="stable")
     names = sorted({part[1] for part in parts})
     number_of = {name: number for number, name in enumerate(names)}
-    return ShardIndex(
+    starts = np.array([sample[1] for sample in samples], dtype=np.int64)
+    end_offset = samples[-1][1] + samples[-1][2]
+    index = ShardIndex(
         part_names=tuple(names),
         part_name=np.array([number_of[part[1]] for part in parts], dtype=np.uint32),
         part_offset=np.array([part[2] for part in parts], dtype=np.int64),
@@ -176,7 +178,8 @@ def _index_of_rows(samples: list[_SampleRow], parts: list[_PartRow]) -> ShardInd
         key_ends=np.cumsum(lengths),
         key_hash=hashes[order],
         key_order=order,
-        sample_offsets=np.fromiter(
-            chain((sample[1] for sample in samples), (samples[-1][1] + samples[-1][2],)), np.int64, len(samples) + 1
-        ),
+        sample_offsets=np.append(starts, end_offset),
+        end_offset=end_offset,
+        plain=False,
     )
+    return replace(index, plain=bool((starts == index.first_part_offsets() - BLOCK).all()))

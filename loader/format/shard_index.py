@@ -14,6 +14,7 @@ from ..errors import FormatError
 from ..storage import Storage
 from .key_hash import hash_keys
 from .member_name import decode_name, split_member_names
+from .tar_header import BLOCK
 from .tar_scan import MemberBatch, TarScan
 
 __all__ = ["ShardIndex", "index_shard", "load_shard_index", "save_shard_index"]
@@ -39,7 +40,9 @@ class ShardIndex:
     key_ends: npt.NDArray[np.int64]  # (n,)
     key_hash: npt.NDArray[np.uint64]  # (n,) sorted
     key_order: npt.NDArray[np.int64]  # (n,) the sample whose key each hash is of
-    sample_offsets: npt.NDArray[np.int64]  # (n + 1,) of each sample's first header; last: the end of the archive
+    sample_offsets: npt.NDArray[np.int64]  # (n + 1,) of each sample's first header; last: the end. Empty: not known
+    end_offset: int  # of the archive: where its empty blocks start
+    plain: bool  # each sample starts with its first part's own header: no PAX or GNU headers, no scattered parts
     scattered: int = 0  # samples whose parts are not all neighbours in the shard
     misread: int = 0  # hidden members of folders, of which other tools make samples
     warnings: tuple[str, ...] = ()
@@ -145,10 +148,14 @@ class _Columns:
             key_hash=key_hash[key_order],
             key_order=key_order,
             sample_offsets=np.append(_join(self._sample_offset, np.int64), end_offset),
+            end_offset=end_offset,
+            plain=False,  # decided below, when scattered parts are gathered
             misread=self._misread,
             warnings=tuple(warnings),
         )
-        return _gather_scattered(index)
+        index = _gather_scattered(index)
+        plain = index.sample_offsets[:-1] == index.first_part_offsets() - BLOCK
+        return replace(index, plain=bool(plain.all()))
 
 
 def _join(pieces: list[npt.NDArray[_Number]], dtype: type[_Number]) -> npt.NDArray[_Number]:
@@ -197,7 +204,7 @@ def _first_run_of_key(index: ShardIndex) -> npt.NDArray[np.int64]:
 
 
 # One file per shard while a prepare runs: a line of JSON, then each column as numpy's .npy format, in this order.
-_FACTS = ("part_names", "scattered", "misread", "warnings")
+_FACTS = ("part_names", "end_offset", "plain", "scattered", "misread", "warnings")
 _COLUMNS = (
     "part_name",
     "part_offset",
@@ -226,6 +233,8 @@ def load_shard_index(file: BinaryIO, *, name: str) -> ShardIndex:
         columns = {column: np.lib.format.read_array(file, allow_pickle=False) for column in _COLUMNS}
         return ShardIndex(
             part_names=tuple(facts["part_names"]),
+            end_offset=facts["end_offset"],
+            plain=facts["plain"],
             scattered=facts["scattered"],
             misread=facts["misread"],
             warnings=tuple(facts["warnings"]),

@@ -9,7 +9,7 @@ from ..storage import ReadableFile, Storage
 from .dataset_index import DatasetIndex, PartLocation
 from .index_layout import ShardEntry
 from .member_name import decode_name, printable
-from .tar_header import BLOCK, check_header, header_name
+from .tar_header import BLOCK, check_header, header_name, header_size
 
 __all__ = ["open_fresh_shard"]
 
@@ -56,9 +56,11 @@ def _check_header_of(file: ReadableFile, path: str, key: str, part: PartLocation
     check_header(header, shard=path, offset=offset)
     name, expected = decode_name(header_name(header)), f"{key}.{part.name}"
     # A PAX or GNU header may have given the member another name than its own header says.
-    if plain and name != expected:
+    size = header_size(header, shard=path, offset=offset)
+    if plain and (name, size) != (expected, part.size_bytes):
         raise FormatError(
-            f"the shard has changed since it was indexed: expected the header of {expected!r}, found {name!r}",
+            "the shard has changed since it was indexed: expected the header of "
+            f"{expected!r}, {part.size_bytes} bytes; found {name!r}, {size} bytes",
             shard=path,
             offset=offset,
             do=_PREPARE_AGAIN,

@@ -320,6 +320,17 @@ def test_a_changed_folder_is_prepared_as_from_the_start(tmp_path, shape, change)
     )
 
 
+@pytest.mark.parametrize("shape", [flat, long_names, pax, scattered])
+def test_a_changed_folder_without_compat_files_is_prepared_as_from_the_start(tmp_path, shape):
+    shape(tmp_path / "one")
+    prepare(tmp_path / "one", compat=False)
+    to_scan = CHANGES[0](tmp_path / "one")
+    report = prepare(tmp_path / "one", compat=False)
+    assert (report.changed, report.compat, report.scanned) == (True, False, to_scan)
+    prepare(copy_of(tmp_path / "one", tmp_path / "two"), compat=False)
+    assert written(tmp_path / "one") == written(tmp_path / "two")
+
+
 @every_change
 @pytest.mark.parametrize("shape", INEXPRESSIBLE)
 def test_a_changed_folder_that_compat_files_cannot_express_is_prepared_as_from_the_start(tmp_path, shape, change):

@@ -70,6 +70,28 @@ def test_a_shard_with_another_first_or_last_header_is_refused_with_its_offset(tm
     assert caught.value.offset == 1024 * other.index("x")
 
 
+def test_a_shard_with_a_header_of_another_size_is_refused(tmp_path):
+    dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
+    with tarfile.open(tmp_path / "s.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, data in (("a.txt", b"longer"), ("b.txt", b"b")):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    touch(tmp_path / "s.tar")
+    with pytest.raises(FormatError, match=r"'a[.]txt', 1 bytes; found 'a[.]txt', 6 bytes"):
+        dataset.read_parts(0)
+
+
+def test_an_index_of_another_tool_is_not_mistaken_for_ours(tmp_path):
+    """Another tool prepared the same shards again: same names, same counts, other contents."""
+    prepared(tmp_path, ["a", "b"])
+    write_shard(tmp_path / "s.tar", ["c", "d"])
+    (tmp_path / ".nv-meta/index.uuid").write_text("6675df11-74a2-4b75-a69c-f8b18fd352b6")
+    (tmp_path / ".nv-meta/index.sqlite").unlink()
+    index = DatasetFolder(tmp_path).index
+    assert [index.key(sample) for sample in range(2)] == ["c", "d"]
+
+
 def test_a_missing_shard_is_refused_by_name(tmp_path):
     dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
     (tmp_path / "s.tar").unlink()

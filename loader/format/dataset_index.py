@@ -216,7 +216,10 @@ class DatasetIndex:
 def _from_zero(ends: npt.NDArray[np.uint64], rows: slice) -> tuple[npt.NDArray[np.int64], int]:
     """Give some rows of an end column, counted from where the first of them starts, and that start."""
     start = int(ends[rows.start - 1]) if rows.start else 0
-    return ends[rows].astype(np.int64) - start, start
+    counted = ends[rows].astype(np.int64) - start
+    if (np.diff(counted, prepend=0) < 0).any():
+        raise ValueError("a column of ends does not ascend")
+    return counted, start
 
 
 def _hash_ragged(key_bytes: npt.NDArray[np.uint8], key_ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:

@@ -172,6 +172,9 @@ DAMAGE = {
     "a sample too few": "DELETE FROM samples WHERE sample_key = 'a'",
     "a sample too many": "INSERT INTO samples VALUES (0, 'z', 2, 5120, 512)",
     "a sample without parts": "DELETE FROM sample_parts WHERE sample_index = 1",
+    "a sample and its parts too few": "DELETE FROM samples WHERE sample_key = 'é'; "
+    "DELETE FROM sample_parts WHERE sample_index = 1",
+    "a first sample without parts": "DELETE FROM sample_parts WHERE sample_index = 0 AND tar_file_id = 0",
     "a part of no sample": "INSERT INTO sample_parts VALUES (0, 5, 'txt', 512, 5)",
     "more samples in the parts": "UPDATE sample_parts SET sample_index = sample_index + 1",
     "a part of a sample far away": "INSERT INTO sample_parts VALUES (0, 1 << 60, 'txt', 512, 5)",
@@ -193,6 +196,11 @@ DAMAGE = {
     "a negative size": "UPDATE sample_parts SET content_byte_size = -1",
     "samples that do not follow each other": "UPDATE samples SET byte_offset = 0",
     "samples behind the end": "UPDATE samples SET byte_offset = byte_offset + 512000",
+    "a last sample that ends behind the end": "UPDATE samples SET byte_size = 512000 WHERE sample_key = 'c'",
+    "a sample that starts with its contents": "UPDATE samples SET byte_offset = 4608, byte_size = 512 "
+    "WHERE sample_key = 'é'",
+    "a sample that starts within a block": "UPDATE samples SET byte_offset = 4000, byte_size = 608 "
+    "WHERE sample_key = 'é'",
     "samples behind their parts": "UPDATE samples SET byte_offset = byte_offset + 1536, byte_size = 512",
 }
 
@@ -260,9 +268,13 @@ def test_a_dataset_that_takes_no_files_gets_its_index_in_a_cache_folder(dataset,
 
 
 BUILD = """
-import logging, sys
+import logging, sys, time
+from loader.format import missing_index
 from loader.format.dataset_folder import DatasetFolder
+index_shard = missing_index.index_shard
+missing_index.index_shard = lambda *shard: time.sleep(0.2) or index_shard(*shard)
 logging.basicConfig(level=logging.WARNING, format="%(message)s")
+print("ready", flush=True)
 sys.stdin.read(1)  # all start at one time
 index = DatasetFolder(sys.argv[1]).index
 print(index.uuid, len(index))
@@ -271,6 +283,7 @@ print(index.uuid, len(index))
 
 def test_of_several_processes_one_builds_and_the_others_wait(dataset):
     dataset.remove(INDEX_UUID)
+    dataset.remove(INDEX_SQLITE)
     root = Path(__file__).parents[3]
     command = [sys.executable, "-c", BUILD, os.fsencode(dataset.path(""))]
     processes = [
@@ -279,6 +292,7 @@ def test_of_several_processes_one_builds_and_the_others_wait(dataset):
         )
         for _ in range(3)
     ]
+    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 3
     for process in processes:
         process.stdin.write("x")
         process.stdin.flush()

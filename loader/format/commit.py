@@ -40,6 +40,8 @@ def commit(storage: Storage, *, renames: Sequence[tuple[str, str]], removals: Se
         removals: Files that the new state has no use for.
     """
     intent = _Intent(renames=tuple(renames), removals=tuple(removals))
+    for _, final in renames:
+        storage.check_target(final)  # while everything can still be left as it was
     with storage.create(_INTENT) as file:
         file.write(json.dumps(msgspec.to_builtins(intent)).encode("ascii"))
     finish_interrupted_commit(storage)

@@ -21,6 +21,7 @@ from .protocol import ByteRange, FileInfo
 
 __all__ = ["LocalStorage"]
 
+_MOST_LINKS = 6  # on the way to a file that is listed
 _ADVICE = {
     errno.ENOSPC: "free some space on that disk and run the same command again",
     errno.EDQUOT: "free some of your quota on that disk and run the same command again",
@@ -47,10 +48,15 @@ class _LocalFile:
         self._path = path
         self._fd = -1  # so that a file that cannot be opened can still be closed
         try:
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not wait for a pipe's other end
         except OSError as error:
             _fail("open this file", path, error)
-        self.size_bytes = os.fstat(self._fd).st_size
+        status = os.fstat(self._fd)
+        if not S_ISREG(status.st_mode):
+            raise StorageError(
+                "expected a file, found a directory, pipe or device", path=path, do="look what it is doing there"
+            )
+        self.size_bytes = status.st_size
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         try:
@@ -96,7 +102,30 @@ class LocalStorage:
         self._root = os.path.abspath(self.url)
 
     def path(self, name: str) -> str:
+        if name.startswith("/") or ".." in name.split("/"):
+            raise StorageError(f"the name {name!r} leads out of this folder", path=self._root, do="trust no file in it")
         return os.path.join(self._root, name) if name else self._root
+
+    def _path_to_change(self, name: str) -> str:
+        """Give the path of a file to write or remove; in hidden folders, links to other folders are not followed.
+
+        Whoever made a dataset may have planted such a link, to have something of the user's overwritten or removed.
+        The folder itself (``.nv-meta``) may be a link: people keep it elsewhere where shards are read-only.
+        """
+        folders = name.split("/")[:-1]
+        if folders and folders[0].startswith("."):
+            for depth in range(2, len(folders) + 1):
+                folder = self.path("/".join(folders[:depth]))
+                if os.path.islink(folder):
+                    raise StorageError(
+                        "this folder is a link, which may lead anywhere", path=folder, do="remove the link"
+                    )
+        return self.path(name)
+
+    def check_target(self, name: str) -> None:
+        path = self._path_to_change(name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            raise StorageError("a folder stands where a file is to be written", path=path, do="move it away")
 
     def local_path(self, name: str = "") -> Path:
         return Path(self.path(name))
@@ -126,10 +155,15 @@ class LocalStorage:
         def unreadable(error: OSError) -> NoReturn:
             _fail("list this folder", error.filename or top, error)
 
+        links = {top: 0}  # how many links lie on the way to a folder
         for base, folders, files in os.walk(top, onerror=unreadable, followlinks=True):
             folders[:] = sorted(
                 name for name in folders if not name.startswith(".") and not _leads_back(os.path.join(base, name), top)
             )
+            for name in folders:
+                links[os.path.join(base, name)] = links[base] + os.path.islink(os.path.join(base, name))
+            # Folders of links to folders of links multiply: two each, thirty deep, are a billion paths.
+            folders[:] = [name for name in folders if links[os.path.join(base, name)] <= _MOST_LINKS]
             names.extend(os.path.relpath(os.path.join(base, name), self._root) for name in files)
         for name in sorted(names):
             try:
@@ -143,7 +177,7 @@ class LocalStorage:
 
     @contextmanager
     def create(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
-        path = self.path(name)
+        path = self._path_to_change(name)
         folder, base = os.path.split(path)
         temporary: str | None = None
         try:
@@ -165,13 +199,14 @@ class LocalStorage:
             raise
 
     def rename(self, old: str, new: str) -> None:
+        source, target = self._path_to_change(old), self._path_to_change(new)
         try:
-            os.makedirs(os.path.dirname(self.path(new)), exist_ok=True)
-            os.replace(self.path(old), self.path(new))
+            os.makedirs(os.path.dirname(target), exist_ok=True)
+            os.replace(source, target)
         except OSError as error:
             if error.errno == errno.EXDEV:  # a folder that is a link to another disk
-                with self.create(new) as target, open(self.path(old), "rb") as source:
-                    shutil.copyfileobj(source, target)
+                with self.create(new) as copy, open(source, "rb") as original:
+                    shutil.copyfileobj(original, copy)
                 self.remove(old)
                 return
             _fail(f"rename {old} to this", self.path(new), error)
@@ -180,7 +215,7 @@ class LocalStorage:
         return os.access(self.path(folder), os.W_OK)
 
     def remove(self, name: str) -> None:
-        path = self.path(name)
+        path = self._path_to_change(name)
         try:
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path)
@@ -193,7 +228,7 @@ class LocalStorage:
 
     @contextmanager
     def lock(self, name: str, *, wait: bool = False) -> Iterator[None]:
-        path = self.path(name)
+        path = self._path_to_change(name)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)

@@ -91,6 +91,9 @@ class Storage(Protocol):
     def is_writable(self, folder: str) -> bool:
         """Tell whether files can be created in a folder."""
 
+    def check_target(self, name: str) -> None:
+        """Raise a ``StorageError`` where a file of that name can surely not be written: a folder stands there."""
+
     def rename(self, old: str, new: str) -> None:
         """Move a file or folder to another name in one step, replacing a file that is there."""
 

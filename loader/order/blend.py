@@ -98,7 +98,9 @@ class BlendOrder:
 
     def _before(self, block: int) -> Integers:
         """Give how many samples of each leaf lie before a block of the period."""
-        return (self._counts * block + self._phase) // self._blocks
+        # (counts · block + phase) // blocks, in pieces that do not overflow.
+        whole, rest = np.divmod(self._counts, self._blocks)
+        return whole * block + (rest * block + self._phase) // self._blocks
 
     def _block_at(self, position: int) -> _Block:
         period, place = divmod(position, self.period)

@@ -72,16 +72,19 @@ class LeafOrders:
         self._together = np.maximum(1, _column(leaf.epochs_together or 1 for leaf in leaves))
         buffer = _column(leaf.shuffle_buffer for leaf in leaves)
         self._window = np.maximum(_MIN_WINDOW_SLICES, -(-buffer // self._slice)) * self._slice
-        self._group = self._samples * self._together  # samples that are permuted together
-        repeats = np.array([leaf.repeat for leaf in leaves])
+        # Samples that are permuted together; draws with replacement come in whole slices.
+        drawn = -(-self._samples // self._slice) * self._slice
+        self._group = np.where(self._is_drawn, drawn, self._samples * self._together)
+        self._repeats = np.array([leaf.repeat for leaf in leaves])
         needed = -(-_SLICES_A_LANE * lanes // self._group)
-        self._dealt = np.where(repeats, np.maximum(1, needed), 1)  # groups that are dealt to the lanes at once
+        self._dealt = np.where(self._repeats, np.maximum(1, needed), 1)  # groups that are dealt to the lanes at once
         self._seed = mix(np.array([leaf.seed & 0xFFFFFFFFFFFFFFFF for leaf in leaves], dtype=np.uint64))
 
     def length(self, lane: int) -> Integers:
         """Give how many samples of each leaf a lane gets before the leaf is dealt anew (one pass, if not repeated)."""
         dealt = self._group * self._dealt
-        return dealt * (lane + 1) // self.lanes - dealt * lane // self.lanes
+        length: Integers = dealt * (lane + 1) // self.lanes - dealt * lane // self.lanes
+        return length
 
     def locate(self, leaf: Integers, lane: int, position: Integers) -> tuple[Integers, Integers]:
         """Give the samples at some positions of a lane's streams.
@@ -93,11 +96,16 @@ class LeafOrders:
 
         Returns:
             The epochs and the sample numbers, each of shape (m,).
+
+        Raises:
+            ValueError: A position lies behind the end of a leaf that does not repeat.
         """
         samples, together, group = self._samples[leaf], self._together[leaf], self._group[leaf]
         dealt = group * self._dealt[leaf]
         start = dealt * lane // self.lanes
         length = dealt * (lane + 1) // self.lanes - start
+        if not ((position >= 0) & ((position < length) | self._repeats[leaf])).all():
+            raise ValueError("expected positions in [0, length) of a leaf that does not repeat")
         deal, place = np.divmod(position, length)
         place = self._within_window(leaf, lane, deal, place, length)
         number, place = np.divmod(deal * dealt + start + place, group)

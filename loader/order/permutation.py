@@ -33,10 +33,15 @@ def permute(position: Integers, size: Integers | int, key: Words) -> Integers:
     Returns:
         Shape (m,): for one size and key, a bijection.
 
+    Raises:
+        ValueError: A position is none of its permutation.
+
     >>> permute(np.arange(6), 6, mix(1)).tolist()
     [2, 0, 1, 5, 4, 3]
     """
     size = np.broadcast_to(np.asarray(size, dtype=np.int64), position.shape)
+    if not ((position >= 0) & (position < size)).all():
+        raise ValueError("expected positions in [0, size)")
     key = np.broadcast_to(key, position.shape)
     columns = np.ceil(np.sqrt(size)).astype(np.int64)  # a: so that a·b is barely more than the size
     rows = -(-size // columns)  # b

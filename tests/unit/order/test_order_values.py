@@ -133,6 +133,22 @@ def test_the_order_of_a_billion_samples_needs_no_memory():
     assert ((sample >= 0) & (sample < 10**9)).all()
 
 
+def test_a_blend_of_hundreds_of_billions_is_found_directly():
+    counts = [6 * 10**10, 3 * 10**11, 1]
+    leaf, position = BlendOrder(counts, lane=0, seed=0).locate(10**11, 10**11 + 1000)
+    assert np.bincount(leaf, minlength=2)[0] == pytest.approx(1000 / 6, abs=40)  # two blocks are cut
+    for number in (0, 1):
+        mine = position[leaf == number]
+        assert np.array_equal(np.diff(mine), np.ones(len(mine) - 1))
+        assert mine[0] == pytest.approx(10**11 * counts[number] / sum(counts), abs=300)
+
+
+@pytest.mark.parametrize(("position", "size"), [(0, 0), (3, 3), (-1, 3)])
+def test_a_position_that_no_permutation_has_is_refused(position, size):
+    with pytest.raises(ValueError, match=r"expected positions in \[0, size\)"):
+        permute(np.array([position]), size, mix(0))
+
+
 def test_lanes_are_chosen_for_growth_unless_they_hold_samples():
     assert [default_lanes(ranks, 4, has_buffers=False) for ranks in (1, 5, 32)] == [48, 240, 96]
     assert [default_lanes(ranks, workers, has_buffers=True) for ranks, workers in ((2, 4), (3, 0))] == [8, 3]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -102,10 +101,15 @@ def _open(data: bytes) -> Image:
     from PIL import Image as PillowImage
     from PIL import UnidentifiedImageError
 
+    from loader.errors import TrustError
+    from loader.samples.image_decode import identify_image
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return PillowImage.open(io.BytesIO(data))
+            return identify_image(data)
+    except TrustError as error:
+        raise PictureError(error.found) from error
     except PillowImage.DecompressionBombError as error:
         raise PictureError("too many pixels to decode safely") from error
     except UnidentifiedImageError as error:

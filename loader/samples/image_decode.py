@@ -21,7 +21,15 @@ from .trust import refuse
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["IMAGE_FORMS", "ImageForm", "decode_image", "is_plain_jpeg", "looks_like_image", "open_image"]
+__all__ = [
+    "IMAGE_FORMS",
+    "ImageForm",
+    "decode_image",
+    "identify_image",
+    "is_plain_jpeg",
+    "looks_like_image",
+    "open_image",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +68,8 @@ IMAGE_FORMS: Mapping[str, ImageForm] = {
 }
 """The names that ``image_decode`` may have."""
 
-_PROGRAM_FORMATS = frozenset({"EPS"})
-"""Formats that Pillow hands to another program (Ghostscript)."""
+_PROGRAM_FORMATS = {"EPS": "is", "IPTC": "may hold"}
+"""Formats that Pillow hands to another program (Ghostscript), or in which it opens a picture of any format."""
 
 _MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"II*\x00", b"MM\x00*")
 
@@ -92,10 +100,20 @@ def decode_image(data: bytes, form: ImageForm, *, trusted: bool = False) -> Any:
 
 def open_image(data: bytes, *, trusted: bool = False) -> Image.Image:
     """Open and load a picture with Pillow, which raises on anything amiss."""
+    image = identify_image(data, trusted=trusted)
+    image.load()
+    return image
+
+
+def identify_image(data: bytes, *, trusted: bool = False) -> Image.Image:
+    """Open a picture with Pillow, which reads its header; the pixels are decoded when they are asked for.
+
+    Raises:
+        TrustError: The picture is a program, or may hold one, and ``trusted`` is false.
+    """
     image = Image.open(io.BytesIO(data))
     if image.format in _PROGRAM_FORMATS and not trusted:
-        raise refuse(f"an {image.format} picture is a program that Ghostscript would run")
-    image.load()
+        raise refuse(f"an {image.format} picture {_PROGRAM_FORMATS[image.format]} a program that Ghostscript would run")
     return image
 
 

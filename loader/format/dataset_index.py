@@ -114,18 +114,29 @@ class DatasetIndex:
         return self.layout.shards[bisect_right(self._shard_starts, sample) - 1]
 
     def parts(self, sample: int) -> list[PartLocation]:
-        """Give where a sample's parts lie, in their order in the shard."""
+        """Give where a sample's parts lie, in their order in the shard.
+
+        Raises:
+            FormatError: The columns name a part that there is not, or a place outside of the shard.
+        """
         start = int(self.part_ends[sample - 1]) if sample else 0
         rows = slice(start, int(self.part_ends[sample]))
-        return [
-            PartLocation(self.part_names[name], block * BLOCK, size)
-            for name, block, size in zip(
-                self.part_name[rows].tolist(),
-                self.part_offset[rows].tolist(),
-                self.part_size[rows].tolist(),
-                strict=True,
-            )
-        ]
+        names, shard_size = self.part_names, self.shard_of(sample).size_bytes
+        locations = []
+        for name, block, size in zip(
+            self.part_name[rows].tolist(), self.part_offset[rows].tolist(), self.part_size[rows].tolist(), strict=True
+        ):
+            if name >= len(names) or block == 0 or block * BLOCK + size > shard_size:
+                raise self._contradiction(f"sample {sample} has a part outside of its shard, or of no known name")
+            locations.append(PartLocation(names[name], block * BLOCK, size))
+        return locations
+
+    def _contradiction(self, found: object) -> FormatError:
+        return FormatError(
+            f"the columns of the index contradict each other ({found})",
+            shard=self._path,
+            do="run energon prepare --force-overwrite on this dataset",
+        )
 
     def find(self, key: str) -> list[int]:
         """Find the samples of a bare key or of ``<shard>/<key>``, ascending; empty where there is none."""
@@ -147,6 +158,8 @@ class DatasetIndex:
         found = []
         while row < len(self) and self.key_hash[row] == wanted:
             sample = int(self.key_sample[row])
+            if sample >= len(self):
+                raise self._contradiction(f"a key is said to be of sample {sample} of {len(self)}")
             if self._key(sample) == key:
                 found.append(sample)
             row += 1
@@ -172,11 +185,7 @@ class DatasetIndex:
         try:
             return self._shard_index(shard)
         except (IndexError, ValueError, OverflowError, MemoryError) as error:
-            raise FormatError(
-                f"the columns of the index contradict each other ({error})",
-                shard=self._path,
-                do="run energon prepare --force-overwrite on this dataset",
-            ) from error
+            raise self._contradiction(error) from error
 
     def _shard_index(self, shard: ShardEntry) -> ShardIndex:
         samples = slice(shard.first_sample, shard.first_sample + shard.samples)

@@ -8,6 +8,7 @@ from typing import Annotated
 import msgspec
 
 from ..errors import FormatError
+from .shard_name import check_shard_names
 
 __all__ = [
     "COLUMNS",
@@ -110,6 +111,7 @@ def decode_layout(data: bytes, *, file: str) -> Layout:
 
 
 def _check_shards(layout: Layout) -> None:
+    check_shard_names(shard.name for shard in layout.shards)
     first = 0
     for shard in layout.shards:
         if shard.first_sample != first:

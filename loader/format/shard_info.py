@@ -11,6 +11,7 @@ import msgspec
 from ..errors import ConfigError
 from ..storage import Storage
 from .nv_meta import FORMAT_VERSION, INFO_JSON, INFO_YAML
+from .shard_name import check_shard_names
 from .yaml_document import parse_yaml
 
 __all__ = ["encode_shard_info", "read_shard_info"]
@@ -43,7 +44,9 @@ def _parse(data: bytes, *, file: str) -> dict[str, int]:
     try:
         # JSON is YAML, but its own parser is a hundred times faster, and there may be 50,000 shards.
         values = json.loads(data) if file.endswith(".json") else parse_yaml(data.decode("utf-8"), file=file)
-        return msgspec.convert(values, _ShardInfo).shard_counts
+        counts = msgspec.convert(values, _ShardInfo).shard_counts
+        check_shard_names(counts)
+        return counts
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise ConfigError(
             f"expected the shards with their numbers of samples: {error}",

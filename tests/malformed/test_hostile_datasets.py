@@ -1,0 +1,142 @@
+"""A dataset from elsewhere may be made to run programs, read other files, hang, or fill the memory."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from energon_cli.preview_picture import PictureError, encoded_picture
+from loader.errors import ConfigError, FormatError, TrustError
+from loader.format.dataset_folder import DatasetFolder
+from loader.format.dataset_index import DatasetIndex
+from loader.format.prepare import run_prepare
+from loader.format.prepare_plan import PreparePlan, SplitRequest
+from loader.format.shard_info import read_shard_info
+from loader.samples.image_decode import identify_image
+from loader.storage import LocalStorage
+
+
+def prepared(folder: Path) -> Path:
+    folder.mkdir()
+    add_shard(folder / "s.tar", "a")
+    prepare(folder)
+    return folder
+
+
+def add_shard(path: Path, *keys: str) -> None:
+    with tarfile.open(path, "w") as tar:
+        for key in keys:
+            member = tarfile.TarInfo(f"{key}.txt")
+            member.size = 1
+            tar.addfile(member, io.BytesIO(b"x"))
+
+
+def prepare(folder: Path, **options: bool) -> None:
+    run_prepare(PreparePlan(path=str(folder), split=SplitRequest(ratio={"train": 1.0}), **options))
+
+
+def change_column(dataset: Path, column: str, value: int) -> None:
+    (path,) = dataset.glob(f".nv-meta/index/*/{column}.npy")
+    values = np.load(path)
+    values[0] = value
+    np.save(path, values)
+
+
+def postscript() -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8)).save(file, "EPS")
+    return file.getvalue()
+
+
+def iptc_around(picture: bytes) -> bytes:
+    """A picture in IPTC's container, which Pillow opens with whatever format it has."""
+
+    def field(record: int, tag: int, data: bytes) -> bytes:
+        return bytes((0x1C, record, tag)) + len(data).to_bytes(2, "big") + data
+
+    facts = [(60, b"\1\0"), (20, b"\0\x08"), (30, b"\0\x08"), (120, b"\5")]
+    return b"".join(field(3, tag, data) for tag, data in facts) + field(8, 10, picture)
+
+
+@pytest.mark.parametrize("data", [postscript(), iptc_around(postscript())], ids=["bare", "within IPTC"])
+def test_looking_at_a_picture_runs_no_postscript(data):
+    assert Image.open(io.BytesIO(data)).format in ("EPS", "IPTC")
+    with pytest.raises(PictureError, match="a program that Ghostscript would run"):
+        encoded_picture(data)
+    with pytest.raises(TrustError):
+        identify_image(data)
+    assert identify_image(data, trusted=True).size == (8, 8)
+
+
+NAMES_THAT_LEAD_OUT = [
+    "/etc/passwd",
+    "/etc/s.tar",
+    "../s.tar",
+    "a/../../s.tar",
+    "a//s.tar",
+    "./s.tar",
+    "s.txt",
+    "\0.tar",
+]
+
+
+def change_json(path: Path, change: Callable[[Any], object]) -> None:
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize("name", NAMES_THAT_LEAD_OUT)
+def test_no_shard_has_a_name_that_leads_out_of_the_dataset(tmp_path, name):
+    dataset = prepared(tmp_path / "dataset")
+    storage = LocalStorage(dataset)
+    (layout,) = dataset.glob(".nv-meta/index/*/layout.json")
+    change_json(layout, lambda document: document["shards"][0].update(name=name))
+    with pytest.raises(FormatError, match=r"expected the name of a \.tar file in the dataset"):
+        DatasetIndex(storage, layout.parent.name)
+    change_json(dataset / ".nv-meta/.info.json", lambda document: document["shard_counts"].update({name: 0}))
+    with pytest.raises(ConfigError, match=r"expected the name of a \.tar file in the dataset"):
+        read_shard_info(storage)
+
+
+def test_prepare_removes_nothing_beside_files_that_a_planted_index_names(tmp_path):
+    dataset = prepared(tmp_path / "dataset")
+    (tmp_path / "pack.idx").write_text("precious")
+    (layout,) = dataset.glob(".nv-meta/index/*/layout.json")
+    gone = str(tmp_path / "pack")
+    change_json(
+        layout,
+        lambda document: document["shards"].append(
+            document["shards"][-1] | {"name": gone, "samples": 0, "first_sample": document["samples"]}
+        ),
+    )
+    change_json(dataset / ".nv-meta/.info.json", lambda document: document["shard_counts"].update({gone: 0}))
+    prepare(dataset, force=True)
+    assert (tmp_path / "pack.idx").read_text() == "precious"
+    assert DatasetFolder(dataset).read_parts(0) == {"txt": b"x"}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("part_size", 2**63), ("part_size", 2**40), ("part_name", 77), ("part_offset", 2**32 - 1), ("part_offset", 0)],
+)
+def test_columns_that_lead_out_of_a_shard_are_refused(tmp_path, column, value):
+    dataset = prepared(tmp_path / "dataset")
+    change_column(dataset, column, value)
+    with pytest.raises(FormatError, match="the columns of the index contradict each other"):
+        DatasetFolder(dataset).read_parts(0)
+
+
+def test_a_key_of_a_sample_that_is_not_there_is_refused(tmp_path):
+    dataset = prepared(tmp_path / "dataset")
+    change_column(dataset, "key_sample", 2**60)
+    with pytest.raises(FormatError, match="a key is said to be of sample"):
+        DatasetFolder(dataset).index.find("a")

@@ -7,7 +7,8 @@ import hashlib
 from ..errors import FormatError, StorageError
 from ..storage import FileInfo, Storage
 from .nv_meta import WORK_FOLDER
-from .shard_index import ShardIndex, load_shard_index, save_shard_index
+from .shard_index import ShardIndex
+from .shard_index_file import load_shard_index, save_shard_index
 
 __all__ = ["Journal"]
 
@@ -35,7 +36,7 @@ class Journal:
         name = self._name(shard)
         try:
             with self._storage.local_path(name).open("rb") as file:
-                return load_shard_index(file, name=name)
+                return load_shard_index(file, name=name, shard_size=shard.size_bytes)
         except (FileNotFoundError, FormatError):
             return None
         except OSError as error:

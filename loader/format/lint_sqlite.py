@@ -13,6 +13,7 @@ from .dataset_folder import DatasetFolder
 from .findings import Finding
 from .nv_meta import INDEX_SQLITE
 from .shard_index import ShardIndex
+from .sqlite_index import open_sqlite
 
 __all__ = ["check_sqlite", "check_sqlite_rows"]
 
@@ -25,7 +26,7 @@ def check_sqlite(dataset: DatasetFolder) -> Iterator[Finding]:
     if not dataset.storage.exists(INDEX_SQLITE):
         return
     try:
-        with closing(_open(dataset.storage)) as database:
+        with closing(open_sqlite(dataset.storage.local_path(INDEX_SQLITE))) as database:
             found = {row[0] for row in database.execute("SELECT DISTINCT tar_file_id FROM samples")}
     except sqlite3.Error as error:
         yield Finding(code="E006", message=f"index.sqlite cannot be read ({error}): {_WRITE_ANEW}")
@@ -46,16 +47,12 @@ def check_sqlite_rows(storage: Storage, number: int, shard: str, scanned: ShardI
         scanned: What its headers say; samples whose parts are not neighbours cannot be expressed.
     """
     try:
-        with closing(_open(storage)) as database:
+        with closing(open_sqlite(storage.local_path(INDEX_SQLITE))) as database:
             yield from _compare_samples(database, number, shard, scanned)
             if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'sample_parts'").fetchone():
                 yield from _compare_parts(database, number, shard, scanned)
     except sqlite3.Error as error:
         yield Finding(code="E006", message=f"index.sqlite cannot be read ({error}): {_WRITE_ANEW}", shard=shard)
-
-
-def _open(storage: Storage) -> sqlite3.Connection:
-    return sqlite3.connect(f"{storage.local_path(INDEX_SQLITE).as_uri()}?mode=ro&immutable=1", uri=True)
 
 
 def _compare_samples(database: sqlite3.Connection, number: int, shard: str, scanned: ShardIndex) -> Iterator[Finding]:

@@ -26,12 +26,14 @@ from .key_hash import hash_keys
 from .member_name import encode_name, printable
 from .nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, LOCK
 from .shard_index import ShardIndex, index_shard
+from .sqlite_index import open_sqlite
 from .tar_header import BLOCK
 
 __all__ = ["build_missing_index"]
 
 _log = logging.getLogger(__name__)
 
+_MOST_ROWS = (1 << 31) - 2  # of one shard; more cannot be asked for
 _Offset = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 _SampleRow = tuple[str, _Offset, _Offset]
 _PartRow = tuple[_Offset, str, _Offset, _Offset]
@@ -103,7 +105,7 @@ class _SqliteRows:
     """
 
     def __init__(self, storage: Storage) -> None:
-        self._uri = storage.local_path(INDEX_SQLITE).as_uri() + "?mode=ro&immutable=1"
+        self._path = storage.local_path(INDEX_SQLITE)
         self._written_ns = storage.stat(INDEX_SQLITE).mtime_ns
 
     def shard_index(self, tar_file_id: int, shard: FileInfo, expected: int) -> ShardIndex | None:
@@ -114,18 +116,19 @@ class _SqliteRows:
         """
         if shard.mtime_ns > self._written_ns:
             return None
+        most = min(shard.size_bytes // BLOCK, _MOST_ROWS)  # each has a header
         try:
-            with closing(sqlite3.connect(self._uri, uri=True)) as database:
+            with closing(open_sqlite(self._path)) as database:
                 samples = database.execute(
                     "SELECT sample_key, byte_offset, byte_size FROM samples "
                     "WHERE tar_file_id = ? ORDER BY sample_index",
                     (tar_file_id,),
-                ).fetchall()
+                ).fetchmany(min(expected, most) + 1)
                 parts = database.execute(
                     "SELECT sample_index, part_name, content_byte_offset, content_byte_size FROM sample_parts "
                     "WHERE tar_file_id = ? ORDER BY sample_index, content_byte_offset",
                     (tar_file_id,),
-                ).fetchall()
+                ).fetchmany(most + 1)
         except sqlite3.Error:
             return None
         if not parts or len(samples) != expected:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError
 from ..storage import Storage
 from .key_hash import hash_keys
 from .member_name import decode_name, split_member_names
 from .tar_header import BLOCK
 from .tar_scan import MemberBatch, TarScan
 
-__all__ = ["ShardIndex", "index_shard", "load_shard_index", "save_shard_index"]
+__all__ = ["ShardIndex", "index_shard"]
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -201,44 +199,3 @@ def _first_run_of_key(index: ShardIndex) -> npt.NDArray[np.int64]:
     for run in np.flatnonzero(suspects).tolist():
         runs[run] = seen.setdefault(keys[run], run)
     return runs
-
-
-# One file per shard while a prepare runs: a line of JSON, then each column as numpy's .npy format, in this order.
-_FACTS = ("part_names", "end_offset", "plain", "scattered", "misread", "warnings")
-_COLUMNS = (
-    "part_name",
-    "part_offset",
-    "part_size",
-    "part_ends",
-    "key_bytes",
-    "key_ends",
-    "key_hash",
-    "key_order",
-    "sample_offsets",
-)
-
-
-def save_shard_index(index: ShardIndex, file: BinaryIO) -> None:
-    """Write an index to a file that :func:`load_shard_index` reads."""
-    facts = {name: getattr(index, name) for name in _FACTS}
-    file.write(json.dumps(facts).encode("ascii") + b"\n")
-    for name in _COLUMNS:
-        np.save(file, getattr(index, name), allow_pickle=False)
-
-
-def load_shard_index(file: BinaryIO, *, name: str) -> ShardIndex:
-    """Read what :func:`save_shard_index` wrote."""
-    try:
-        facts = json.loads(file.readline())
-        columns = {column: np.lib.format.read_array(file, allow_pickle=False) for column in _COLUMNS}
-        return ShardIndex(
-            part_names=tuple(facts["part_names"]),
-            end_offset=facts["end_offset"],
-            plain=facts["plain"],
-            scattered=facts["scattered"],
-            misread=facts["misread"],
-            warnings=tuple(facts["warnings"]),
-            **columns,
-        )
-    except (ValueError, LookupError, TypeError, RecursionError) as error:
-        raise FormatError(f"not an index of a shard: {error}", shard=name) from error

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from ..errors import StorageError
 from .shard_index import ShardIndex
 
-__all__ = ["NotPatchable", "SqliteIndexWriter", "are_names_utf8", "cannot_express"]
+__all__ = ["NotPatchable", "SqliteIndexWriter", "are_names_utf8", "cannot_express", "open_sqlite"]
 
 _TABLES = """
 CREATE TABLE samples (
@@ -41,9 +41,43 @@ CREATE TABLE sample_parts (
 """
 _UNIQUE_KEYS = "CREATE UNIQUE INDEX idx_samples_by_key ON samples (sample_key)"
 # The file is nobody's until it is renamed into place, so nothing needs undoing.
-_SETTINGS = ("journal_mode = OFF", "synchronous = OFF", "locking_mode = EXCLUSIVE", "cache_size = -32768")
+_SETTINGS = (
+    "trusted_schema = OFF",
+    "journal_mode = OFF",
+    "synchronous = OFF",
+    "locking_mode = EXCLUSIVE",
+    "cache_size = -32768",
+)
 _ROWS_AT_ONCE = 20_000  # as Python objects in memory
 _ROWS_A_STATEMENT = 64
+_MAX_VALUE_BYTES = 1 << 20  # of a row in another tool's file; names of tar members are not that long
+
+
+def open_sqlite(path: Path) -> sqlite3.Connection:
+    """Open any tool's ``index.sqlite`` to read it.
+
+    Raises:
+        sqlite3.Error: It is damaged, or no plain tables: views, generated columns and triggers are programs.
+    """
+    database = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
+    try:
+        database.execute("PRAGMA trusted_schema = OFF")
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
+        _refuse_programs(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _refuse_programs(database: sqlite3.Connection) -> None:
+    query = "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%'"
+    found = database.execute(query).fetchone()
+    for table in ("samples", "sample_parts"):
+        query = "SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden != 0"
+        found = found or database.execute(query, (table,)).fetchone()
+    if found:
+        raise sqlite3.DatabaseError("it holds views, triggers or computed columns, which may compute without end")
 
 
 def cannot_express(index: ShardIndex) -> str | None:
@@ -108,9 +142,10 @@ class SqliteIndexWriter:
             if self._is_new:
                 self._database.executescript(_TABLES)
             else:
-                found = {row[0] for row in self._database.execute("SELECT sql FROM sqlite_master")}
-                ours = {statement.strip() for statement in (*_TABLES.split(";"), _UNIQUE_KEYS) if statement.strip()}
-                if not ours <= found:
+                query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
+                found = sorted(str(row[0]) for row in self._database.execute(query))
+                ours = [statement.strip() for statement in (*_TABLES.split(";"), _UNIQUE_KEYS) if statement.strip()]
+                if found != sorted(ours):  # a trigger would run with every row
                     raise NotPatchable("its tables are another tool's")
             self._database.execute("BEGIN")
             for tar_file_id in sorted(replaced):

@@ -19,7 +19,8 @@ from loader.format.index_layout import COLUMNS, decode_layout
 from loader.format.index_writer import IndexWriter
 from loader.format.npy_column import map_column
 from loader.format.nv_meta import INDEX_FOLDER, INDEX_UUID, INFO_JSON, INFO_YAML
-from loader.format.shard_index import index_shard, load_shard_index, save_shard_index
+from loader.format.shard_index import index_shard
+from loader.format.shard_index_file import load_shard_index, save_shard_index
 from loader.format.shard_info import encode_shard_info, read_shard_info
 from loader.format.tar_idx import has_tar_idx, read_tar_idx, tar_idx_bytes
 from loader.storage import LocalStorage

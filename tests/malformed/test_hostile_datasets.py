@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
+import sqlite3
 import tarfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +18,10 @@ from PIL import Image
 
 from energon_cli.preview_picture import PictureError, encoded_picture
 from loader.errors import ConfigError, FormatError, TrustError
+from loader.format import missing_index
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.dataset_index import DatasetIndex
+from loader.format.lint import LintPlan, lint_dataset
 from loader.format.prepare import run_prepare
 from loader.format.prepare_plan import PreparePlan, SplitRequest
 from loader.format.shard_info import read_shard_info
@@ -140,3 +145,64 @@ def test_a_key_of_a_sample_that_is_not_there_is_refused(tmp_path):
     change_column(dataset, "key_sample", 2**60)
     with pytest.raises(FormatError, match="a key is said to be of sample"):
         DatasetFolder(dataset).index.find("a")
+
+
+def run_sql(dataset: Path, script: str) -> None:
+    with closing(sqlite3.connect(dataset / ".nv-meta/index.sqlite")) as database:
+        database.executescript(script)
+
+
+TABLE = "CREATE TABLE samples (tar_file_id, sample_key, sample_index, byte_offset, byte_size"
+PROGRAMS = {
+    "view": "DROP TABLE samples; CREATE VIEW samples AS SELECT 0 tar_file_id, 'a' sample_key, 0 sample_index, "
+    "0 byte_offset, 1024 byte_size",
+    "computed column": f"DROP TABLE samples; {TABLE}, huge AS (hex(zeroblob(100000000))))",
+    "trigger": "CREATE TRIGGER t BEFORE DELETE ON samples BEGIN DELETE FROM sample_parts; END",
+    "virtual table": "DROP TABLE samples; CREATE VIRTUAL TABLE samples USING fts5("
+    "tar_file_id, sample_key, sample_index, byte_offset, byte_size)",
+}
+
+
+@pytest.mark.parametrize("script", PROGRAMS.values(), ids=PROGRAMS)
+def test_an_index_sqlite_that_is_a_program_is_not_read(tmp_path, script, monkeypatch):
+    dataset = prepared(tmp_path / "dataset")
+    run_sql(dataset, script)
+    report = lint_dataset(LintPlan(path=str(dataset), level="headers", workers=1))
+    found = [finding for finding in report.findings if finding.code != "W004"]
+    assert {finding.code for finding in found} == {"E006"}
+    assert "which may compute without end" in found[0].message
+    shutil.rmtree(dataset / ".nv-meta/index")
+    scanned = []
+    scan = missing_index.index_shard
+    monkeypatch.setattr(missing_index, "index_shard", lambda storage, name: scanned.append(name) or scan(storage, name))
+    assert DatasetFolder(dataset).read_parts(0) == {"txt": b"x"}
+    assert scanned == ["s.tar"]
+
+
+def test_a_trigger_in_our_own_index_sqlite_does_not_run_when_prepare_changes_it(tmp_path):
+    dataset = prepared(tmp_path / "dataset")
+    for number in range(4):
+        add_shard(dataset / f"t{number}.tar", f"t{number}")
+    prepare(dataset)
+    run_sql(dataset, "CREATE TRIGGER t BEFORE DELETE ON samples BEGIN INSERT INTO sample_parts VALUES (9,9,9,9,9); END")
+    add_shard(dataset / "t3.tar", "t3", "t4")
+    prepare(dataset)
+    with closing(sqlite3.connect(dataset / ".nv-meta/index.sqlite")) as database:
+        assert database.execute("SELECT 1 FROM sqlite_master WHERE type = 'trigger'").fetchall() == []
+        assert database.execute("SELECT tar_file_id FROM sample_parts").fetchall() == [
+            (0,),
+            (1,),
+            (2,),
+            (3,),
+            (4,),
+            (4,),
+        ]
+
+
+def test_rows_of_an_index_sqlite_beyond_those_of_the_dataset_are_not_fetched(tmp_path):
+    dataset = prepared(tmp_path / "dataset")
+    rows = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r LIMIT 500)"
+    run_sql(dataset, f"{rows} INSERT INTO sample_parts SELECT 0, n, 'txt', 512, 1 FROM r")
+    run_sql(dataset, f"{rows} INSERT INTO samples SELECT 0, 'k' || n, n, 0, 1024 FROM r")
+    shutil.rmtree(dataset / ".nv-meta/index")
+    assert DatasetFolder(dataset).read_parts(0) == {"txt": b"x"}

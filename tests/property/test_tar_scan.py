@@ -19,7 +19,8 @@ from loader.format import shard_index as shard_index_module
 from loader.format import tar_scan as tar_scan_module
 from loader.format.key_hash import hash_key
 from loader.format.member_name import encode_name, split_member_name
-from loader.format.shard_index import ShardIndex, index_shard, load_shard_index, save_shard_index
+from loader.format.shard_index import ShardIndex, index_shard
+from loader.format.shard_index_file import load_shard_index, save_shard_index
 from loader.storage import LocalStorage
 
 FOLDERS = ["", "", "", "d/", "./", "../", "/", "__x__/", "__/", "____/", "a.b/", "d//", "l" * 90 + "/", "m" * 150 + "/"]

@@ -9,6 +9,7 @@ import sqlite3
 import tarfile
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,12 @@ from loader.errors import ConfigError, FormatError, TrustError
 from loader.format import missing_index
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.dataset_index import DatasetIndex
+from loader.format.journal import Journal
 from loader.format.lint import LintPlan, lint_dataset
 from loader.format.prepare import run_prepare
 from loader.format.prepare_plan import PreparePlan, SplitRequest
+from loader.format.shard_index import ShardIndex, index_shard
+from loader.format.shard_index_file import load_shard_index, save_shard_index
 from loader.format.shard_info import read_shard_info
 from loader.samples.image_decode import identify_image
 from loader.storage import LocalStorage
@@ -206,3 +210,47 @@ def test_rows_of_an_index_sqlite_beyond_those_of_the_dataset_are_not_fetched(tmp
     run_sql(dataset, f"{rows} INSERT INTO samples SELECT 0, 'k' || n, n, 0, 1024 FROM r")
     shutil.rmtree(dataset / ".nv-meta/index")
     assert DatasetFolder(dataset).read_parts(0) == {"txt": b"x"}
+
+
+LIES: dict[str, Callable[[ShardIndex], dict[str, Any]]] = {
+    "numbers of another type": lambda index: {"part_offset": index.part_offset + 0.5},
+    "texts for numbers": lambda index: {"key_order": np.array(["x"] * len(index))},
+    "a table": lambda index: {"part_size": index.part_size[:, None]},
+    "ends that descend": lambda index: {"part_ends": -index.part_ends},
+    "columns of other lengths": lambda index: {"part_size": index.part_size[:0]},
+    "no such part name": lambda index: {"part_name": index.part_name + 9},
+    "a part before the shard": lambda index: {"part_offset": index.part_offset * 0},
+    "a part between blocks": lambda index: {"part_offset": index.part_offset + 1},
+    "a part behind the shard": lambda index: {"part_size": index.part_size + (1 << 40), "end_offset": 1 << 41},
+    "a sample behind the shard": lambda index: {"sample_offsets": index.sample_offsets + (1 << 40)},
+    "an order of no samples": lambda index: {"key_order": index.key_order + 1},
+    "names that are none": lambda index: {"part_names": (1, None)},
+    "warnings that are none": lambda index: {"warnings": ({"a": 1},)},
+    "a count that is none": lambda index: {"scattered": "x"},
+    "an end that is none": lambda index: {"end_offset": -1},
+}
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+def test_a_planted_scan_that_no_shard_could_have_is_not_used(tmp_path, lie):
+    add_shard(tmp_path / "s.tar", "a", "b")
+    storage = LocalStorage(tmp_path)
+    shard, index = storage.stat("s.tar"), index_shard(storage, "s.tar")
+    journal = Journal(storage)
+    journal.save(shard, index)
+    assert journal.load(shard) is not None
+    journal.save(shard, replace(index, **lie(index)))
+    assert journal.load(shard) is None
+
+
+def test_a_planted_scan_takes_no_memory_for_rows_that_it_does_not_hold(tmp_path):
+    add_shard(tmp_path / "s.tar", "a")
+    index = index_shard(LocalStorage(tmp_path), "s.tar")
+    good, planted = io.BytesIO(), io.BytesIO()
+    save_shard_index(index, good)
+    planted.write(good.getvalue().partition(b"\n")[0] + b"\n")
+    header = {"descr": "<u4", "fortran_order": False, "shape": (1 << 50,)}
+    np.lib.format.write_array_header_1_0(planted, header)
+    planted.seek(0)
+    with pytest.raises(FormatError, match="expected a column of 1125899906842624 rows"):
+        load_shard_index(planted, name="s.tar")

@@ -20,6 +20,7 @@ from ..errors import ConfigError, Fault
 from .field_map import FieldMap, parse_field_map
 from .nearest_name import did_you_mean
 from .sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
+from .shown_value import shown, shown_key, shown_keys
 from .yaml_document import parse_yaml
 
 __all__ = ["DatasetConfig", "format_dataset_config", "is_own_module", "parse_dataset_config"]
@@ -171,7 +172,7 @@ class _Parser:
         elif dataset_class and is_own_module(dataset_module):
             sample_type = self._legacy_type(dataset_class)
         elif dataset_class is None:
-            self._fault("", f"expected 'sample_type' or '__class__', found {_listed(self.document)}")
+            self._fault("", f"expected 'sample_type' or '__class__', found {shown_keys(self.document)}")
         extra = self._extra(foreign=not is_own_module(dataset_module))
         crude = sample_type == CRUDE.name and is_own_module(module)
         if crude:
@@ -200,7 +201,7 @@ class _Parser:
         module, name = mapping.get("__module__", OWN_MODULE), mapping.get("__class__")
         for key, value in (("__module__", module), ("__class__", name)):
             if not (isinstance(value, str) and value):
-                found = repr(value) if key in mapping else "nothing"
+                found = shown(value) if key in mapping else "nothing"
                 here = f"{place}.{key}" if place else key
                 self._fault(here, f"expected the name of a {key.strip('_')}, found {found}")
         return str(module), name if isinstance(name, str) else ""
@@ -208,15 +209,18 @@ class _Parser:
     def _sample_type(self) -> tuple[str, str | None]:
         value = self.document["sample_type"]
         if not isinstance(value, Mapping):
-            self._fault("sample_type", f"expected a mapping with '__module__' and '__class__', found {value!r}")
+            self._fault("sample_type", f"expected a mapping with '__module__' and '__class__', found {shown(value)}")
             return OWN_MODULE, None
         for key in value:
             if key not in ("__module__", "__class__"):
-                hint = did_you_mean(str(key), ("__module__", "__class__"))
-                self._fault(f"sample_type.{key}", f"there is no such key{hint}")
+                hint = did_you_mean(shown_key(key), ("__module__", "__class__"))
+                self._fault(f"sample_type.{shown_key(key)}", f"there is no such key{hint}")
         module, name = self._class_named(value, "sample_type")
         if name and is_own_module(module) and name not in SAMPLE_TYPES:
-            self._fault("sample_type.__class__", f"there is no sample type {name!r}{did_you_mean(name, SAMPLE_TYPES)}")
+            self._fault(
+                "sample_type.__class__",
+                f"there is no sample type {shown(name)}{did_you_mean(shown_key(name), SAMPLE_TYPES)}",
+            )
         return module, name or None
 
     def _legacy_type(self, dataset_class: str) -> str | None:
@@ -227,8 +231,8 @@ class _Parser:
         elif dataset_class in _CLASS_TO_SPEC:
             return _CLASS_TO_SPEC[dataset_class].name
         else:
-            hint = did_you_mean(dataset_class, (*_CLASS_TO_SPEC, *_GENERIC_CLASSES))
-            self._fault("__class__", f"there is no dataset class {dataset_class!r}{hint}")
+            hint = did_you_mean(shown_key(dataset_class), (*_CLASS_TO_SPEC, *_GENERIC_CLASSES))
+            self._fault("__class__", f"there is no dataset class {shown(dataset_class)}{hint}")
         return None
 
     def _extra(self, *, foreign: bool) -> dict[str, object]:
@@ -239,7 +243,7 @@ class _Parser:
             if isinstance(key, str) and (foreign or key in _IGNORED_KEYS):
                 extra[key] = value
             else:
-                self._fault(str(key), f"there is no such key{did_you_mean(str(key), _KEYS)}")
+                self._fault(shown_key(key), f"there is no such key{did_you_mean(shown_key(key), _KEYS)}")
         return extra
 
     def _field_map(self) -> FieldMap | None:
@@ -247,7 +251,7 @@ class _Parser:
         if value is None:
             return None
         if not isinstance(value, Mapping):
-            self._fault("field_map", f"expected a mapping of fields to parts, found {value!r}")
+            self._fault("field_map", f"expected a mapping of fields to parts, found {shown(value)}")
             return None
         try:
             return parse_field_map(value, file=self.file)
@@ -261,7 +265,7 @@ class _Parser:
             return None
         if isinstance(value, str) and _FUNCTION.fullmatch(value):
             return value
-        self._fault(key, f"expected 'file.py:function' (a file in .nv-meta), found {value!r}")
+        self._fault(key, f"expected 'file.py:function' (a file in .nv-meta), found {shown(value)}")
         return None
 
     def _part_filter(self) -> str | tuple[str, ...] | None:
@@ -269,7 +273,7 @@ class _Parser:
         if isinstance(value, list):
             if all(isinstance(name, str) for name in value):
                 return tuple(value)
-            self._fault("part_filter", f"expected names of parts, found {value!r}")
+            self._fault("part_filter", f"expected names of parts, found {shown(value)}")
             return None
         return self._function("part_filter")
 
@@ -278,7 +282,7 @@ class _Parser:
         if value is None:
             return {}
         if not isinstance(value, Mapping):
-            self._fault("subflavors", f"expected a mapping, found {value!r}")
+            self._fault("subflavors", f"expected a mapping, found {shown(value)}")
             return {}
         return {str(key): item for key, item in value.items()}
 
@@ -301,11 +305,10 @@ class _Parser:
         names = [known.name for known in spec.fields]
         for name in config.field_map.fields:
             if name not in names:
-                self._fault(f"field_map.{name}", f"{spec.name} has no such field{did_you_mean(name, names)}")
+                self._fault(
+                    f"field_map.{shown_key(name)}",
+                    f"{spec.name} has no such field{did_you_mean(shown_key(name), names)}",
+                )
         for name in spec.required:
             if name not in config.field_map.fields:
                 self._fault("field_map", f"field {name!r} of {spec.name} is missing")
-
-
-def _listed(mapping: Mapping[Any, Any]) -> str:
-    return ", ".join(map(repr, mapping)) or "an empty mapping"

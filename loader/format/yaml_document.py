@@ -15,7 +15,9 @@ from ..errors import ConfigError, Fault
 __all__ = ["parse_yaml"]
 
 _MAX_DEPTH = 100
-_MAX_VALUES = 10_000_000
+_MAX_VALUES = 10_000_000  # or as many times eight letters
+_LETTERS_A_VALUE = 8
+_MAX_INTEGER_BITS = 1024  # Python refuses to write integers of more than 4,300 digits
 
 
 class _PlainLoader(yaml.CSafeLoader):
@@ -35,6 +37,17 @@ class _PlainLoader(yaml.CSafeLoader):
                     self.repeated.append(Fault(place=f"line {line}", found=found))
                 first_lines.setdefault(key_node.value, line)
         return super().construct_mapping(node, deep=deep)
+
+
+def _integer(loader: _PlainLoader, node: yaml.ScalarNode) -> int:
+    value = int(loader.construct_yaml_int(node))
+    if value.bit_length() > _MAX_INTEGER_BITS:
+        mark: Any = node.start_mark
+        raise yaml.MarkedYAMLError(problem=f"an integer has more than {_MAX_INTEGER_BITS} bits", problem_mark=mark)
+    return value
+
+
+_PlainLoader.add_constructor("tag:yaml.org,2002:int", _integer)
 
 
 def parse_yaml(text: str, *, file: str) -> Any:
@@ -98,7 +111,7 @@ def _check_shape(text: str) -> None:
                 raise _refusal(f"*{target} refers to what it is itself part of", event)
             anchor, size = None, size_of_anchor.get(target, 1)
         elif isinstance(event, yaml.ScalarEvent):
-            anchor, size = event.anchor, 1
+            anchor, size = event.anchor, 1 + len(event.value) // _LETTERS_A_VALUE
         else:
             continue
         if anchor is not None:

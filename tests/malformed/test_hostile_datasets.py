@@ -20,6 +20,7 @@ from PIL import Image
 from energon_cli.preview_picture import PictureError, encoded_picture
 from loader.errors import ConfigError, FormatError, TrustError
 from loader.format import missing_index
+from loader.format.dataset_config import parse_dataset_config
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.dataset_index import DatasetIndex
 from loader.format.journal import Journal
@@ -254,3 +255,53 @@ def test_a_planted_scan_takes_no_memory_for_rows_that_it_does_not_hold(tmp_path)
     planted.seek(0)
     with pytest.raises(FormatError, match="expected a column of 1125899906842624 rows"):
         load_shard_index(planted, name="s.tar")
+
+
+HUGE = "0x" + "f" * 6000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"field_map: {HUGE}",
+        f"__class__: {HUGE}",
+        f"? {HUGE}\n: 1",
+        f"{{__module__: megatron.energon, __class__: CrudeWebdataset, subflavors: {{a: {HUGE}}}}}",
+    ],
+)
+def test_integers_that_python_will_not_write_are_refused_with_their_place(text):
+    with pytest.raises(ConfigError, match=r"line 1, column .*an integer has more than 1024 bits"):
+        parse_dataset_config(text, file="dataset.yaml")
+
+
+def test_references_to_a_long_text_count_by_its_length():
+    names = ",".join
+    text = f"a: &a {'x' * 100_000}\nb: &b [{names(['*a'] * 100)}]\nsample_type: [{names(['*b'] * 400)}]"
+    with pytest.raises(ConfigError, match="its references expand to too many values"):
+        parse_dataset_config(text, file="dataset.yaml")
+
+
+LONG = "x" * 50_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"sample_type: {LONG}",
+        f"__class__: {LONG}",
+        f"__class__: [{LONG}, {LONG}]",
+        f"sample_type: {{__class__: {LONG}}}",
+        f"sample_type: {{{LONG}: 1}}",
+        f"? {LONG}\n: 1",
+        f"? [{LONG}, {LONG}]\n: 1",
+        f"field_map: {LONG}",
+        f"sample_loader: {LONG}",
+        f"part_filter: [1, {LONG}]",
+        f"subflavors: {LONG}",
+        f"sample_type: {{__class__: CaptioningSample}}\nfield_map: {{image: jpg, caption: txt, {LONG[:100]}: txt}}",
+    ],
+)
+def test_messages_about_a_dataset_yaml_are_short_whatever_it_holds(text):
+    with pytest.raises(ConfigError) as caught:
+        parse_dataset_config(text, file="dataset.yaml")
+    assert all(len(str(fault)) < 1000 for fault in caught.value.faults)

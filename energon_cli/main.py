@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import click
 
 from .command import CONTEXT_SETTINGS, LateCommand, LateGroup, debug_option
+from .log_lines import log_lines
 
 __all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_READER_GONE", "cli", "main"]
 
@@ -76,7 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = [False]
     try:
-        code = _run(arguments, debug)
+        with log_lines():
+            code = _run(arguments, debug)
         sys.stdout.flush()
     except BrokenPipeError:
         _discard_output()

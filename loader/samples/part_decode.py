@@ -15,6 +15,7 @@ import gzip
 import io
 import json
 import pickle
+import zipfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,7 +27,12 @@ from ..format.part_kinds import part_extension, part_kind
 from .image_decode import ImageForm, decode_image, looks_like_image
 from .trust import refuse
 
-__all__ = ["decode_part", "decode_value", "part_error"]
+__all__ = ["MAX_DECOMPRESSED_BYTES", "decode_part", "decode_value", "part_error"]
+
+MAX_DECOMPRESSED_BYTES = 1 << 30
+"""What a compressed part may hold; a thousandth of that as a file is enough to fill a machine's memory."""
+
+_TOO_LARGE = f"it holds more than {MAX_DECOMPRESSED_BYTES >> 20} MiB"
 
 
 def decode_part(
@@ -51,7 +57,7 @@ def decode_part(
     """
     try:
         if part_name.endswith(".gz") or part_name == "gz":
-            data = gzip.decompress(data)
+            data = _decompress(data)
         kind = part_kind(part_name)
         if kind == "image" or (kind == "bytes" and guess_content and looks_like_image(data)):
             return decode_image(data, form, trusted=trusted)
@@ -88,6 +94,14 @@ def part_error(part_name: str, data: bytes, error: Exception) -> SampleError:
     return SampleError(found, part=part_name, do="rewrite it, or exclude the sample (energon lint --fix does)")
 
 
+def _decompress(data: bytes) -> bytes:
+    with gzip.open(io.BytesIO(data)) as file:
+        contents = file.read(MAX_DECOMPRESSED_BYTES + 1)
+    if len(contents) > MAX_DECOMPRESSED_BYTES:
+        raise ValueError(_TOO_LARGE)
+    return contents
+
+
 def _text(data: bytes) -> str:
     return data.decode("utf-8")
 
@@ -101,6 +115,10 @@ def _npy(data: bytes) -> Any:
 
 
 def _npz(data: bytes) -> dict[str, Any]:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        sizes = [member.file_size for member in archive.infolist()]  # never more is decompressed than they say
+    if sum(sizes) > MAX_DECOMPRESSED_BYTES:
+        raise ValueError(_TOO_LARGE)
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         return dict(arrays)
 

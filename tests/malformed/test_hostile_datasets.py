@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
+import logging
 import shutil
 import sqlite3
 import tarfile
@@ -17,8 +19,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from energon_cli import main as main_module
 from energon_cli.preview_picture import PictureError, encoded_picture
-from loader.errors import ConfigError, FormatError, TrustError
+from loader.errors import ConfigError, FormatError, SampleError, TrustError
 from loader.format import missing_index
 from loader.format.dataset_config import parse_dataset_config
 from loader.format.dataset_folder import DatasetFolder
@@ -30,7 +33,9 @@ from loader.format.prepare_plan import PreparePlan, SplitRequest
 from loader.format.shard_index import ShardIndex, index_shard
 from loader.format.shard_index_file import load_shard_index, save_shard_index
 from loader.format.shard_info import read_shard_info
-from loader.samples.image_decode import identify_image
+from loader.samples import part_decode
+from loader.samples.image_decode import IMAGE_FORMS, identify_image
+from loader.samples.part_decode import decode_part
 from loader.storage import LocalStorage
 
 
@@ -305,3 +310,29 @@ def test_messages_about_a_dataset_yaml_are_short_whatever_it_holds(text):
     with pytest.raises(ConfigError) as caught:
         parse_dataset_config(text, file="dataset.yaml")
     assert all(len(str(fault)) < 1000 for fault in caught.value.faults)
+
+
+def test_what_the_library_logs_commands_no_terminal(monkeypatch, capsys):
+    def warn(*_: object) -> int:
+        logging.getLogger("loader.format").warning("shard %s changed", "\x1b[2J\x1b]0;owned\x07\n.tar")
+        return 0
+
+    monkeypatch.setattr(main_module, "_run", warn)
+    assert main_module.main(["info"]) == 0
+    assert capsys.readouterr().err == "shard \\x1b[2J\\x1b]0;owned\\x07\\n.tar changed\n"
+
+
+def numpy_archive(values: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.savez_compressed(file, a=values, b=values)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [("txt.gz", gzip.compress(bytes(2000))), ("npz", numpy_archive(np.zeros(900, np.uint8)))]
+)
+def test_a_part_that_decompresses_to_too_much_is_refused(name, data, monkeypatch):
+    assert decode_part(name, data, form=IMAGE_FORMS["rgb8"])
+    monkeypatch.setattr(part_decode, "MAX_DECOMPRESSED_BYTES", 1999)
+    with pytest.raises(SampleError, match="it holds more than 1024 MiB"):
+        decode_part(name, data, form=IMAGE_FORMS["rgb8"])

@@ -194,7 +194,7 @@ class DatasetIndex:
         rows = slice(first_part, first_part + (int(part_ends[-1]) if len(part_ends) else 0))
         key_bytes = np.array(self.key_bytes[first_byte : first_byte + (int(key_ends[-1]) if len(key_ends) else 0)])
         key_hash = _hash_ragged(key_bytes, key_ends)
-        key_order = np.argsort(key_hash, kind="stable")
+        key_order = np.argsort(key_hash)
         used, part_name = np.unique(self.part_name[rows], return_inverse=True)
         names = [self.part_names[name] for name in used.tolist()]
         order = sorted(range(len(names)), key=lambda number: encode_name(names[number]))

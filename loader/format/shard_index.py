@@ -134,7 +134,7 @@ class _Columns:
         renumber[[self._part_ids[name] for name in part_names]] = np.arange(len(part_names), dtype=np.uint32)
         first = _join(self._part_first, np.int64)
         key_hash = _join(self._key_hash, np.uint64)
-        key_order = np.argsort(key_hash, kind="stable")
+        key_order = np.argsort(key_hash)
         index = ShardIndex(
             part_names=tuple(decode_name(name) for name in part_names),
             part_name=renumber[_join(self._part_name, np.uint32)],

@@ -33,23 +33,38 @@ def run_in_workers(
 ) -> Generator[tuple[int, _Result], None, None]:
     """Yield the index of an item and ``function(item)``, in the order in which the results come.
 
+    The workers are at work when this returns; closing the generator ends them.
+
     Args:
         function: Picklable; it runs in the workers, in order of the items as workers get free.
         items: Picklable.
-        workers: Number of processes; with one, or one item, all runs in this process.
+        workers: Number of processes, as many as there are items at most; with one, all runs in this process.
 
     Raises:
         WorkerError: A worker was killed; the message names the item it was at.
         Exception: What the function raised.
     """
-    workers = min(workers, len(items))
-    if workers <= 1:
-        for number, item in enumerate(items):
-            yield number, function(item)
-        return
+    if workers <= 1 or not items:
+        return _run_here(function, items)
+    results = _run_there(function, items, min(workers, len(items)))
+    next(results)  # a generator that has not started would start no worker, and close none
+    return results
+
+
+def _run_here(
+    function: Callable[[_Item], _Result], items: Sequence[_Item]
+) -> Generator[tuple[int, _Result], None, None]:
+    for number, item in enumerate(items):
+        yield number, function(item)
+
+
+def _run_there(function: Callable[[Any], Any], items: Sequence[Any], workers: int) -> Generator[Any, None, None]:
+    """Yield once when the workers are at work, then the results."""
     pool = _Pool(function, workers)
     try:
-        yield from pool.run(items)
+        left = pool.start(items)
+        yield None
+        yield from pool.results(left)
     finally:
         pool.close()
 
@@ -73,10 +88,15 @@ class _Pool:
             theirs.close()
             self._processes[ours] = process
 
-    def run(self, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    def start(self, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        """Give each worker something to do; give back what is left to do."""
         left = iter(enumerate(items))
         for connection in [*self._processes] * _AHEAD:
             self._give(connection, left)
+        return left
+
+    def results(self, left: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+        """Yield results, and hand out what is left."""
         while busy := [connection for connection, given in self._given.items() if given]:
             ready = set(wait(busy))
             for connection in busy:

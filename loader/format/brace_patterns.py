@@ -13,12 +13,16 @@ from braceexpand import braceexpand
 
 from ..errors import ConfigError
 
-__all__ = ["MAX_NAMES", "compact_names", "count_names", "escape_name", "expand_pattern"]
+__all__ = ["MAX_NAMES", "MAX_PATTERN_LETTERS", "compact_names", "count_names", "escape_name", "expand_pattern"]
 
 MAX_NAMES = 1_000_000
 """More names than this are taken for a mistake (or an attack) and not expanded."""
 
+MAX_PATTERN_LETTERS = 1 << 16
+"""Longer patterns are not expanded; a plain name may be as long as it likes."""
+
 _MAX_CHARACTERS = 1 << 28  # of all names of one pattern together
+_COUNTED = 10**18  # where counting stops: numbers that grow with each pair of braces take ever longer
 _MAX_DEPTH = 32  # of braces in braces
 _MAX_DIGITS = 18  # such numbers fit 64 bits; longer ones are never compacted
 _MAX_RANGES = 8  # of one compact pattern
@@ -50,6 +54,8 @@ def expand_pattern(pattern: str, *, limit: int = MAX_NAMES) -> list[str]:
     """
     if not _SPECIAL.search(pattern):
         return [pattern]
+    if len(pattern) > MAX_PATTERN_LETTERS:
+        raise ConfigError(f"{_shown(pattern)} has {len(pattern):,} letters, expected at most {MAX_PATTERN_LETTERS:,}")
     count = count_names(pattern)
     if count > limit:
         raise ConfigError(f"{_shown(pattern)} stands for {_amount(count)} names, expected at most {limit:,}")
@@ -62,7 +68,7 @@ def expand_pattern(pattern: str, *, limit: int = MAX_NAMES) -> list[str]:
 
 
 def count_names(pattern: str) -> int:
-    """Count the names that a pattern stands for, without making them.
+    """Count the names that a pattern stands for, without making them; above 10¹⁸ any larger number will do.
 
     Raises:
         ConfigError: As for :func:`expand_pattern`, but for the number of names.
@@ -88,6 +94,8 @@ def _count(text: str, pattern: str, depth: int) -> int:
         else:
             items = _split_at_commas(inside)
             names *= sum(_count(item, pattern, depth + 1) for item in items)
+        if names > _COUNTED:
+            return names
     return names
 
 

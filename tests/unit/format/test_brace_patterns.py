@@ -71,7 +71,7 @@ def test_numbers_of_absurd_length_are_refused(number):
 def test_braces_nest_32_deep_and_no_further():
     assert expand_pattern("{" * 32 + "a,b" + "}" * 32) == ["{" * 31 + name + "}" * 31 for name in "ab"]
     with pytest.raises(ConfigError, match="nests braces more than 32 deep"):
-        expand_pattern("{" * 100_000 + "}" * 100_000)
+        expand_pattern("{" * 20_000 + "}" * 20_000)
 
 
 @pytest.mark.parametrize("pattern", ["a{b", "a}b", "{a,b", "}{", "{a,{b}", r"{a\}", "{" * 50])

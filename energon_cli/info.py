@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import nlargest
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["info"]
 
+_PARTS_SHOWN = 50  # the largest
 _EXAMPLES = (
     ("Describe a dataset", "energon info /data/coco"),
     ("Give a script the number of samples", "energon info /data/coco --json | jq .samples"),
@@ -66,6 +68,8 @@ def _render(console: Console, facts: dict[str, Any]) -> None:
     if facts["parts"]:
         console.print()
         print_table(console, _part_table(facts["parts"]))
+        if len(facts["parts"]) > _PARTS_SHOWN:
+            console.print(f"… and {len(facts['parts']) - _PARTS_SHOWN:,} more (--json lists all)")
 
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
@@ -143,7 +147,8 @@ def _part_table(parts: list[dict[str, Any]]) -> Table:
     from .console import escape_controls, format_bytes
 
     table = _table("part", "coverage", "total", "median")
-    for part in parts:
+    largest = nlargest(_PARTS_SHOWN, range(len(parts)), key=lambda number: parts[number]["total_bytes"])
+    for part in (parts[number] for number in sorted(largest)):
         table.add_row(
             escape_controls(part["name"]),
             f"{100 * part['coverage']:.4g} %",

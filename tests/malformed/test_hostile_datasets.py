@@ -22,7 +22,7 @@ from PIL import Image
 from energon_cli import main as main_module
 from energon_cli.preview_picture import PictureError, encoded_picture
 from loader.errors import ConfigError, FormatError, SampleError, TrustError
-from loader.format import missing_index
+from loader.format import brace_patterns, missing_index
 from loader.format.dataset_config import parse_dataset_config
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.dataset_index import DatasetIndex
@@ -336,3 +336,36 @@ def test_a_part_that_decompresses_to_too_much_is_refused(name, data, monkeypatch
     monkeypatch.setattr(part_decode, "MAX_DECOMPRESSED_BYTES", 1999)
     with pytest.raises(SampleError, match="it holds more than 1024 MiB"):
         decode_part(name, data, form=IMAGE_FORMS["rgb8"])
+
+
+@pytest.mark.parametrize("pattern", ["{0..999999999999999999}" * 2500, "{a,b}" * 13_000, "{a,b}" * 1_000_000])
+def test_patterns_that_stand_for_very_many_names_are_not_counted_to_the_end(pattern, monkeypatch):
+    counted = []
+    range_of = brace_patterns._INTEGER_RANGE.fullmatch
+
+    class Counting:
+        @staticmethod
+        def fullmatch(text: str) -> Any:
+            counted.append(text)
+            return range_of(text)
+
+    monkeypatch.setattr(brace_patterns, "_INTEGER_RANGE", Counting)
+    with pytest.raises(ConfigError, match="expected at most"):
+        brace_patterns.expand_pattern(pattern)
+    assert len(counted) < 100
+
+
+def test_info_shows_the_largest_of_very_many_parts(tmp_path, capsys):
+    (tmp_path / "d").mkdir()
+    with tarfile.open(tmp_path / "d/s.tar", "w") as tar:
+        for number in range(60):
+            member = tarfile.TarInfo(f"a.p{number:02}")
+            member.size = 1000 + number
+            tar.addfile(member, io.BytesIO(bytes(member.size)))
+    prepare(tmp_path / "d")
+    assert main_module.main(["info", str(tmp_path / "d")]) == 0
+    text = capsys.readouterr().out
+    assert [number for number in range(60) if f"p{number:02} " in text] == list(range(10, 60))
+    assert "… and 10 more (--json lists all)" in text
+    assert main_module.main(["info", str(tmp_path / "d"), "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["parts"]) == 60

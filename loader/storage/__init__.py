@@ -1,10 +1,13 @@
 """Paths and URLs to bytes: the only layer that opens files.
 
-| file          | what is in it                                               |
-| ------------- | ----------------------------------------------------------- |
-| `protocol.py` | what a store of files can do, and the small types it speaks |
-| `local.py`    | files of this machine                                       |
-| `resolve.py`  | which store serves a path or URL                            |
+| file              | what is in it                                               |
+| ----------------- | ----------------------------------------------------------- |
+| `protocol.py`     | what a store of files can do, and the small types it speaks |
+| `local.py`        | files of this machine                                       |
+| `durable_copy.py` | copying to another disk, and waiting until a disk has files |
+| `file_lock.py`    | locks between processes and threads                         |
+| `os_error.py`     | errors of the system, with what to do about them            |
+| `resolve.py`      | which store serves a path or URL                            |
 """
 
 from .local import LocalStorage

@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
-import socket
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from stat import S_ISREG
 from types import TracebackType
 from typing import BinaryIO, NoReturn, Self
 
 from ..errors import StorageError
+from .durable_copy import copy_into_place, flush_files, hidden_name
+from .file_lock import hold_lock
+from .os_error import fail
 from .protocol import ByteRange, FileInfo
 
 __all__ = ["LocalStorage"]
 
 _MOST_LINKS = 6  # on the way to a file that is listed
-_ADVICE = {
-    errno.ENOSPC: "free some space on that disk and run the same command again",
-    errno.EDQUOT: "free some of your quota on that disk and run the same command again",
-    errno.EACCES: "ask for the permission, or run as a user who has it",
-    errno.EPERM: "ask for the permission, or run as a user who has it",
-    errno.EROFS: "the disk is mounted read-only: copy the dataset to a writable one",
-    errno.EIO: "the disk or network file system reports a fault: check it (dmesg), then try again",
-    errno.ENOENT: "check the path",
-    errno.EMFILE: "raise the limit of open files (ulimit -n)",
-}
-
-
-def _fail(action: str, path: str, error: OSError) -> NoReturn:
-    cause = error.strerror or str(error)
-    raise StorageError(f"cannot {action}: {cause}", path=path, do=_ADVICE.get(error.errno or 0)) from error
 
 
 class _LocalFile:
@@ -50,7 +34,7 @@ class _LocalFile:
         try:
             self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not wait for a pipe's other end
         except OSError as error:
-            _fail("open this file", path, error)
+            fail("open this file", path, error)
         status = os.fstat(self._fd)
         if not S_ISREG(status.st_mode):
             raise StorageError(
@@ -70,7 +54,7 @@ class _LocalFile:
                     pieces.append(data)
                 return b"".join(pieces)
         except OSError as error:
-            _fail(f"read bytes {offset}–{offset + size_bytes} of this file", self._path, error)
+            fail(f"read bytes {offset}–{offset + size_bytes} of this file", self._path, error)
         return data
 
     def close(self) -> None:
@@ -145,7 +129,7 @@ class LocalStorage:
         try:
             stat = os.stat(self.path(name))
         except OSError as error:
-            _fail("look this file up", self.path(name), error)
+            fail("look this file up", self.path(name), error)
         return FileInfo(name=name, size_bytes=stat.st_size, mtime_ns=stat.st_mtime_ns)
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
@@ -153,7 +137,7 @@ class LocalStorage:
         top = self.path(folder)
 
         def unreadable(error: OSError) -> NoReturn:
-            _fail("list this folder", error.filename or top, error)
+            fail("list this folder", error.filename or top, error)
 
         links = {top: 0}  # how many links lie on the way to a folder
         for base, folders, files in os.walk(top, onerror=unreadable, followlinks=True):
@@ -171,20 +155,21 @@ class LocalStorage:
             except FileNotFoundError:
                 continue  # vanished since the listing, or a dangling link
             except OSError as error:
-                _fail("look this file up", self.path(name), error)
+                fail("look this file up", self.path(name), error)
             if S_ISREG(status.st_mode):  # opening a pipe would wait for its other end
                 yield FileInfo(name=name, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
 
     @contextmanager
     def create(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
         path = self._path_to_change(name)
-        folder, base = os.path.split(path)
+        folder = os.path.dirname(path)
         temporary: str | None = None
         try:
             os.makedirs(folder, exist_ok=True)
-            fd, temporary = tempfile.mkstemp(prefix=f".{base[:100]}.", suffix=".partial", dir=folder)
+            unused = hidden_name(path)
+            fd = os.open(unused, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+            temporary = unused
             with os.fdopen(fd, "wb") as file:
-                os.fchmod(fd, 0o666 & ~_umask())
                 yield file
                 file.flush()
                 if durable:
@@ -195,7 +180,7 @@ class LocalStorage:
                 with suppress(FileNotFoundError):  # renamed already, or the whole folder is gone
                     os.unlink(temporary)
             if isinstance(error, OSError):
-                _fail("write this file", path, error)
+                fail("write this file", path, error)
             raise
 
     def rename(self, old: str, new: str) -> None:
@@ -204,12 +189,22 @@ class LocalStorage:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.replace(source, target)
         except OSError as error:
-            if error.errno == errno.EXDEV:  # a folder that is a link to another disk
-                with self.create(new) as copy, open(source, "rb") as original:
-                    shutil.copyfileobj(original, copy)
-                self.remove(old)
-                return
-            _fail(f"rename {old} to this", self.path(new), error)
+            if error.errno != errno.EXDEV:
+                fail(f"rename {old} to this", target, error)
+        else:
+            return
+        try:
+            copy_into_place(source, target)  # a folder that is a link to another disk
+        except OSError as error:
+            fail(f"copy {old} to this", target, error)
+        self.remove(old)
+
+    def flush(self, names: Iterable[str]) -> None:
+        for name in names:
+            try:
+                flush_files([self.path(name)])
+            except OSError as error:
+                fail("flush this", self.path(name), error)
 
     def is_writable(self, folder: str) -> bool:
         return os.access(self.path(folder), os.W_OK)
@@ -224,34 +219,10 @@ class LocalStorage:
         except FileNotFoundError:
             return
         except OSError as error:
-            _fail("remove this", path, error)
+            fail("remove this", path, error)
 
-    @contextmanager
-    def lock(self, name: str, *, wait: bool = False) -> Iterator[None]:
-        path = self._path_to_change(name)
-        try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        except OSError as error:
-            _fail("create this lock file", path, error)
-        try:
-            try:
-                # Record locks, since forked workers do not inherit them and NFS honours them.
-                fcntl.lockf(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                if error.errno not in (errno.EACCES, errno.EAGAIN):
-                    _fail("lock this file", path, error)
-                holder = os.pread(fd, 1000, 0).decode("utf-8", "replace").strip() or "another process"
-                raise StorageError(
-                    f"another run is at work here: {holder}", path=path, do="wait until it is done, or stop it"
-                ) from None
-            started = time.strftime("%Y-%m-%d %H:%M:%S")
-            with suppress(OSError):  # a full disk: the lock holds all the same, and only its holder's name is lost
-                os.ftruncate(fd, 0)
-                os.pwrite(fd, f"process {os.getpid()} on {socket.gethostname()}, since {started}\n".encode(), 0)
-            yield
-        finally:
-            os.close(fd)
+    def lock(self, name: str, *, wait: bool = False) -> AbstractContextManager[None]:
+        return hold_lock(self._path_to_change(name), wait=wait)
 
 
 def _leads_back(folder: str, top: str) -> bool:
@@ -264,10 +235,3 @@ def _leads_back(folder: str, top: str) -> bool:
         if os.path.commonpath((target, os.path.realpath(folder))) == target:
             return True
     return False
-
-
-def _umask() -> int:
-    # There is no call that only reads it.
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,13 +95,19 @@ class Storage(Protocol):
         """Raise a ``StorageError`` where a file of that name can surely not be written: a folder stands there."""
 
     def rename(self, old: str, new: str) -> None:
-        """Move a file or folder to another name in one step, replacing a file that is there."""
+        """Move a file or folder to another name in one step, replacing a file that is there.
+
+        Where the new name is on another disk, it appears in one step too, before the old one is removed.
+        """
+
+    def flush(self, names: Iterable[str]) -> None:
+        """Wait until the disk has files, folders with all they hold, and their names: they survive a power cut then."""
 
     def remove(self, name: str) -> None:
         """Remove a file, or a folder with all it holds; a missing one is fine."""
 
     def lock(self, name: str, *, wait: bool = False) -> AbstractContextManager[None]:
-        """Hold an exclusive lock; where another process has it, wait or raise a ``StorageError`` that says who.
+        """Hold an exclusive lock; where another process or thread has it, wait or raise who has it.
 
         The lock ends with the process that holds it, however that ends.
         """

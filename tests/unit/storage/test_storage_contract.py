@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -197,6 +200,16 @@ def test_a_file_is_created_with_the_permissions_of_the_umask(storage: Storage) -
     assert os.stat(storage.path("x")).st_mode & 0o777 == 0o640
 
 
+def test_creating_a_file_leaves_the_umask_of_other_threads_alone(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(mask: int) -> int:
+        raise AssertionError("the umask is of the whole process")
+
+    monkeypatch.setattr(os, "umask", refuse)
+    write(storage, "x", b"")
+
+
 def test_a_write_below_a_file_is_a_storage_error(storage: Storage) -> None:
     write(storage, "x", b"")
     with pytest.raises(StorageError, match="cannot write"), storage.create("x/y"):
@@ -252,6 +265,82 @@ def test_a_rename_to_another_disk_moves_the_content(storage: Storage, monkeypatc
     assert not storage.exists("x")
 
 
+@pytest.fixture
+def other_disk(storage: Storage) -> Iterator[Storage]:
+    """A folder of the store that is a link to another disk."""
+    write(storage, "a/x", b"1")
+    if not os.path.isdir("/dev/shm") or os.stat("/dev/shm").st_dev == os.stat(storage.path("a")).st_dev:
+        pytest.skip("needs two disks")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        storage.local_path("far").symlink_to(folder)
+        yield storage
+
+
+def files_below(storage: Storage, folder: str) -> dict[str, bytes]:
+    top = storage.local_path(folder)
+    return {str(path.relative_to(top)): path.read_bytes() for path in top.rglob("*") if path.is_file()}
+
+
+def test_a_file_and_a_folder_can_be_renamed_to_another_disk(other_disk: Storage) -> None:
+    write(other_disk, "a/b/y", b"22")
+    write(other_disk, "z", b"3")
+    os.utime(other_disk.path("z"), ns=(5, 7_000_000_000))
+    other_disk.rename("a", "far/new/a")
+    other_disk.rename("z", "far/z")
+    assert files_below(other_disk, "far") == {"new/a/x": b"1", "new/a/b/y": b"22", "z": b"3"}
+    assert other_disk.stat("far/z").mtime_ns == 7_000_000_000
+    assert not other_disk.exists("a")
+    assert not other_disk.exists("z")
+
+
+def test_a_rename_to_another_disk_that_was_killed_before_all_was_removed_is_finished(other_disk: Storage) -> None:
+    write(other_disk, "far/a/x", b"1")
+    write(other_disk, "far/a/y", b"2")
+    other_disk.rename("a", "far/a")
+    assert files_below(other_disk, "far") == {"a/x": b"1", "a/y": b"2"}
+    assert not other_disk.exists("a")
+
+
+def test_a_folder_does_not_replace_another_one_on_another_disk(other_disk: Storage) -> None:
+    write(other_disk, "far/a/y", b"2")
+    with pytest.raises(StorageError, match="cannot copy a to this"):
+        other_disk.rename("a", "far/a")
+    assert files_below(other_disk, "far") == {"a/y": b"2"}
+    assert other_disk.read("a/x") == b"1"
+
+
+def test_a_folder_that_the_other_disk_has_no_room_for_stays(
+    other_disk: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(source: str, target: str, **_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(shutil, "copyfile", full)
+    with pytest.raises(StorageError, match="No space left"):
+        other_disk.rename("a", "far/a")
+    with pytest.raises(StorageError, match="No space left"):
+        other_disk.rename("a/x", "far/x")
+    assert os.listdir(other_disk.path("far")) == []
+    assert other_disk.read("a/x") == b"1"
+
+
+def test_flushed_files_and_folders_are_on_the_disk(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a/x", "a/b/y", "z", "other"):
+        with storage.create(name, durable=False):
+            pass
+    os.mkfifo(storage.path("a/pipe"))
+    storage.local_path("a/link").symlink_to("gone")
+    flushed = set()
+    monkeypatch.setattr(os, "fsync", lambda fd: flushed.add(os.readlink(f"/proc/self/fd/{fd}")))
+    storage.flush(["a", "z"])
+    assert flushed == {storage.path(name) for name in ("", "a", "a/x", "a/b", "a/b/y", "z")}
+
+
+def test_what_is_missing_cannot_be_flushed(storage: Storage) -> None:
+    with pytest.raises(StorageError, match="cannot flush"):
+        storage.flush(["gone"])
+
+
 def test_removing_a_link_to_a_folder_keeps_the_folder(storage: Storage) -> None:
     write(storage, "a/x", b"1")
     storage.local_path("link").symlink_to("a")
@@ -305,6 +394,72 @@ def test_a_lock_can_be_waited_for(storage: Storage, holder: subprocess.Popen[str
     holder.stdin.close()  # it ends, and with it the lock
     thread.join()
     assert held.is_set()
+
+
+IS_FREE = "import sys, loader.storage as s\nwith s.LocalStorage(sys.argv[1]).lock('a/lock'): pass"
+
+
+def is_free(storage: Storage) -> bool:
+    """Tell whether another process can have the lock."""
+    command = [sys.executable, "-c", IS_FREE, storage.path("")]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def test_a_lock_is_refused_to_another_holder_in_this_process(storage: Storage) -> None:
+    with storage.lock("a/lock"):
+        with pytest.raises(StorageError, match="which is this one"), LocalStorage(storage.path("")).lock("a/lock"):
+            pytest.fail("held twice")
+        assert not is_free(storage)  # the refused one took nothing from it
+    assert is_free(storage)
+
+
+def test_a_thread_that_would_wait_for_itself_is_told(storage: Storage) -> None:
+    with storage.lock("a/lock"):
+        with pytest.raises(StorageError, match="wait for itself"), storage.lock("a/lock", wait=True):
+            pytest.fail("held twice")
+        assert not is_free(storage)
+
+
+def test_threads_hold_a_lock_one_after_another(storage: Storage) -> None:
+    inside, most = [], []
+
+    def hold() -> None:
+        for _ in range(20):
+            with storage.lock("a/lock", wait=True):
+                inside.append(1)
+                most.append(len(inside))
+                time.sleep(0.001)
+                inside.pop()
+
+    threads = [threading.Thread(target=hold) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] * 60
+
+
+def test_a_thread_waits_for_a_lock_that_another_holds(storage: Storage) -> None:
+    held = threading.Event()
+
+    def wait_for_it() -> None:
+        with storage.lock("a/lock", wait=True):
+            held.set()
+
+    thread = threading.Thread(target=wait_for_it)
+    with storage.lock("a/lock"):
+        thread.start()
+        assert not held.wait(0.2)
+        assert not is_free(storage)
+    thread.join()
+    assert held.is_set()
+
+
+def test_a_lock_by_another_path_is_the_same_one(storage: Storage, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(storage.path(""))
+    other = LocalStorage(tmp_path / "link")
+    with storage.lock("a/lock"), pytest.raises(StorageError, match="which is this one"), other.lock("a/lock"):
+        pytest.fail("held twice")
 
 
 def test_a_lock_that_cannot_be_made_is_a_storage_error(storage: Storage) -> None:

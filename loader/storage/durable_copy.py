@@ -1,0 +1,106 @@
+"""Files that the disk has: copied to it, or waited for."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from stat import S_ISREG
+
+__all__ = ["copy_into_place", "flush_files", "hidden_name"]
+
+_AT_ONCE = 8  # disks carry out several waits together
+
+
+def hidden_name(path: str) -> str:
+    """Give a name beside a path that nothing else has."""
+    folder, base = os.path.split(path)
+    return os.path.join(folder, f".{base[:100]}.{os.getpid()}-{os.urandom(6).hex()}.partial")
+
+
+def copy_into_place(source: str, target: str) -> None:
+    """Copy a file, or a folder with all it holds, so that the target appears whole or not at all."""
+    if _holds_all_of(source, target):
+        return  # a copy was interrupted between this and the removal of its source
+    temporary = hidden_name(target)
+    try:
+        if os.path.isdir(source) and not os.path.islink(source):
+            shutil.copytree(source, temporary, symlinks=True, copy_function=_copy_file)
+        else:
+            _copy_file(source, temporary)
+        os.replace(temporary, target)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    _flush_folder(os.path.dirname(target))
+
+
+def _copy_file(source: str, target: str) -> None:
+    shutil.copyfile(source, target, follow_symlinks=False)
+    with suppress(OSError):  # a disk that keeps no times or permissions
+        shutil.copystat(source, target, follow_symlinks=False)
+    _flush_file(target)
+
+
+def _holds_all_of(source: str, target: str) -> bool:
+    """Tell whether a folder holds all files of another, of the same sizes."""
+    if not (os.path.isdir(source) and os.path.isdir(target)) or os.path.islink(source):
+        return False
+    names = [os.path.relpath(path, source) for path in _files(source)]
+    sizes = [_size(os.path.join(source, name)) for name in names]
+    return sizes == [_size(os.path.join(target, name)) for name in names]
+
+
+def _size(path: str) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return -1
+
+
+def _files(path: str) -> list[str]:
+    return [os.path.join(base, name) for base, _, names in os.walk(path) for name in names]
+
+
+def flush_files(paths: Iterable[str]) -> None:
+    """Wait until the disk has files, those of folders, and their names."""
+    files: list[str] = []
+    folders: set[str] = set()
+    for path in paths:
+        folders.add(os.path.dirname(path))
+        if os.path.isdir(path):
+            folders.update(base for base, _, _ in os.walk(path))
+            files += _files(path)
+        else:
+            files.append(path)
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        list(threads.map(_flush_file, files))
+    for folder in folders:
+        _flush_folder(folder)
+
+
+def _flush_file(path: str) -> None:
+    if os.path.islink(path):
+        return
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # opening a pipe would wait for its other end
+    try:
+        if S_ISREG(os.fstat(fd).st_mode):
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _flush_folder(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that keep folders otherwise
+            raise
+    finally:
+        os.close(fd)

@@ -25,6 +25,7 @@ __all__ = [
     "plural",
     "print_json",
     "print_table",
+    "show_progress",
 ]
 
 _PIPED_WIDTH = 120
@@ -67,6 +68,12 @@ def colour_wanted(stream: Any) -> bool:
 def is_terminal(stream: Any) -> bool:
     """Tell whether a stream is there (a parent may have closed it) and leads to a terminal."""
     return stream is not None and bool(stream.isatty())
+
+
+def show_progress(text: str) -> None:
+    """Say on a terminal what takes a moment; standard output stays as it is."""
+    if is_terminal(sys.stderr):
+        click.secho(text, err=True, dim="NO_COLOR" not in os.environ)
 
 
 def output_console() -> Console:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .command import energon_command
-from .dataset_path import is_jsonl, open_parent, refuse_metadataset
+from .dataset_path import check_path, is_jsonl, open_parent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,7 +38,7 @@ def info(path: str, *, as_json: bool, dataset_config: str, split_config: str) ->
     from .console import output_console, print_json
     from .info_facts import dataset_facts, jsonl_facts
 
-    refuse_metadataset(path)
+    check_path(path)
     if is_jsonl(path):
         facts = jsonl_facts(*open_parent(path))
     else:

@@ -11,7 +11,7 @@ import click
 
 from .command import energon_command
 from .cores import usable_cores
-from .dataset_path import is_jsonl, refuse_metadataset
+from .dataset_path import check_path, is_jsonl
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,7 +42,7 @@ _EXAMPLES = (
 )
 @click.option("--parallel", metavar="N", type=click.IntRange(min=1), help="Worker processes (one per core).")
 @click.option("--split-parts", metavar="A,B", help="Only shards of these split parts.")
-@click.option("--fix", is_flag=True, help="Add broken and incomplete samples to 'exclude' in split.yaml.")
+@click.option("--fix", is_flag=True, help="Add broken and incomplete samples to 'exclude' in the split file.")
 @click.option("--max-findings", metavar="N", type=click.IntRange(min=1), help="Stop at this many findings.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option("--progress/--no-progress", default=True, help="Show a progress bar on a terminal.")
@@ -72,13 +72,14 @@ def lint(
     Every finding names its shard, key, part and byte offset. Exits 1 if there is an error, 0 if there are only
     warnings or nothing at all.
     """
-    refuse_metadataset(path)
+    check_path(path)
     if is_jsonl(path):
         raise click.UsageError(f"lint checks folders of shards; energon prepare {path} checks every line of that file.")
     from loader.format.lint import LintPlan, lint_dataset
 
     from .console import output_console, print_json
     from .progress import ProgressBar
+    from loader.errors import ConfigError
 
     plan = LintPlan(
         path=path,
@@ -92,12 +93,15 @@ def lint(
     )
     unit = "samples" if level == "decode" else "shards"
     with ProgressBar("Checking", unit=unit, enabled=progress) as bar:
-        report = lint_dataset(plan, on_progress=lambda now: bar.update(now.done, now.total))
-    fixed = _fix(path, report, split_config) if fix else None
+        try:
+            report = lint_dataset(plan, on_progress=lambda now: bar.update(now.done, now.total))
+        except ConfigError as error:  # about the plan; what is wrong with the dataset is a finding
+            raise click.UsageError(f"--split-parts: {error.found}.") from error
+    fixed, fixed_file = _fix(path, report, split_config) if fix else (None, split_config)
     if as_json:
         print_json(_document(path, level, report, fixed))
     else:
-        _show(output_console(), path, level, report, fixed)
+        _show(output_console(), path, level, report, fixed, fixed_file)
     if report.errors:
         raise click.exceptions.Exit(1)
 
@@ -108,13 +112,15 @@ def _make_check(config: DatasetConfig | None, meta_folder: str, *, trust_code: b
     return DecodeCheck(config, Path(meta_folder), trust_code)
 
 
-def _fix(path: str, report: LintReport, split_config: str) -> int:
+def _fix(path: str, report: LintReport, split_config: str) -> tuple[int, str]:
+    """Exclude what is broken; give how many samples that was, and in which file."""
     if not any(finding.is_sample for finding in report.findings):
-        return 0
+        return 0, split_config
     from loader.format.dataset_folder import DatasetFolder
     from loader.format.lint_fix import exclude_broken_samples
 
-    return exclude_broken_samples(DatasetFolder(path), report.findings, split_config=split_config)
+    dataset = DatasetFolder(path, split_config=split_config)
+    return exclude_broken_samples(dataset, report.findings), dataset.split_file or split_config
 
 
 def _document(path: str, level: str, report: LintReport, fixed: int | None) -> dict[str, Any]:
@@ -143,7 +149,9 @@ def _document(path: str, level: str, report: LintReport, fixed: int | None) -> d
     }
 
 
-def _show(console: Console, path: str, level: str, report: LintReport, fixed: int | None) -> None:
+def _show(
+    console: Console, path: str, level: str, report: LintReport, fixed: int | None, fixed_file: str
+) -> None:
     from .console import escape_controls, plural
 
     for finding, more in _grouped(report.findings):
@@ -163,7 +171,8 @@ def _show(console: Console, path: str, level: str, report: LintReport, fixed: in
     broken = len({(finding.shard, finding.key) for finding in report.findings if finding.is_sample})
     if fixed is not None:
         console.print(
-            f"excluded {plural(fixed, 'sample')} in split.yaml; lint again to see what is left", soft_wrap=True
+            f"excluded {plural(fixed, 'sample')} in {escape_controls(fixed_file)}; lint again to see what is left",
+            soft_wrap=True,
         )
     elif broken:
         path = escape_controls(path)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from .command import energon_command
-from .dataset_path import is_jsonl, refuse_metadataset
+from .dataset_path import check_path, is_jsonl
 
 __all__ = ["prepare"]
 
@@ -93,7 +93,7 @@ def prepare(path: str, **flags: Any) -> None:
         if flags.pop(name):
             raise click.UsageError(f"--{name.replace('_', '-')}: media metadata comes in a later version.")
     settings = PrepareFlags(path=path, **flags)
-    refuse_metadataset(path)
+    check_path(path)
     if is_jsonl(path):
         prepare_jsonl(settings)
     else:

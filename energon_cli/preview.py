@@ -11,7 +11,7 @@ import click
 from loader.errors import ConfigError
 
 from .command import energon_command
-from .dataset_path import is_jsonl, open_parent, refuse_metadataset
+from .dataset_path import check_path, is_jsonl, open_parent
 
 if TYPE_CHECKING:
     from loader.format.dataset_folder import DatasetFolder
@@ -73,7 +73,7 @@ def preview(
     from .console import is_terminal, output_console
     from .preview_render import render_sample, terminal_space
 
-    refuse_metadataset(path)
+    check_path(path)
     seed_of_order = seed if shuffle else None
     if is_jsonl(path):
         if split_parts is not None:
@@ -87,7 +87,7 @@ def preview(
         build = None if crude else _builder(dataset, trust_code=trust_code)
         total, view = _views_of_folder(dataset, build, split_parts=parts, key=key, seed=seed_of_order)
     if not total:
-        raise ConfigError("there are no samples to show", at=path)
+        raise _nothing_to_show(path, split_parts)
     if index >= total:
         raise click.BadParameter(f"there are {total:,} samples, counted from 0", param_hint="--index")
     console = output_console()
@@ -109,6 +109,16 @@ def preview(
         raise click.exceptions.Exit(1)
 
 
+def _nothing_to_show(path: str, split_parts: str | None) -> ConfigError:
+    if split_parts is None:
+        return ConfigError("there are no samples to show", at=path)
+    names = [name.strip() for name in split_parts.split(",")]
+    which = f"split part {names[0]!r} is" if len(names) == 1 else f"split parts {', '.join(map(repr, names))} are"
+    return ConfigError(
+        f"the {which} empty", at=path, do="choose another part (energon info shows their sizes), or split anew"
+    )
+
+
 _View = Callable[[int], "SampleView"]
 
 
@@ -121,7 +131,12 @@ def _views_of_folder(
     selection = select_samples(dataset, split_parts=split_parts, key=key, seed=seed)
 
     def view(place: int) -> SampleView:
-        return view_of_sample(dataset, selection[place], title=place_of(place, len(selection)), build=build)
+        title = place_of(place, len(selection))
+        if key is not None:  # there is nothing else to page through; the place is that in the dataset
+            title = place_of(selection[place], len(dataset.index))
+            if len(selection) > 1:
+                title += f", {place + 1} of {len(selection):,} with this key"
+        return view_of_sample(dataset, selection[place], title=title, build=build)
 
     return len(selection), view
 
@@ -144,7 +159,8 @@ def _views_of_lines(path: str, *, key: str | None, seed: int | None) -> tuple[in
 
     def view(place: int) -> SampleView:
         line = reader.read_line(selection[place])
-        title = f"{name}/{selection[place]}   {place_of(place, len(selection))}"
+        number = place_of(place, len(selection)) if key is None else place_of(selection[place], len(reader))
+        title = f"{name}/{selection[place]}   {number}"
         return SampleView(title=title, fields=describe_parts({"json": line}))
 
     return len(selection), view
@@ -155,6 +171,9 @@ def _builder(dataset: DatasetFolder, *, trust_code: bool) -> Build | None:
     config = dataset.config
     if config is None or config.crude:
         return None
+    from .console import show_progress
+
+    show_progress("decoding the first sample…")
     from loader.errors import TrustError
     from loader.format.nv_meta import FOLDER
     from loader.samples.decoder import SampleDecoder
@@ -173,6 +192,8 @@ def _builder(dataset: DatasetFolder, *, trust_code: bool) -> Build | None:
         return refuse
 
     def build(parts: Mapping[str, bytes], key: str) -> Any:
+        if config.field_map is not None:
+            return builder.build(parts, key=key)  # decodes what it needs, and knows what else is there
         wanted = {name: data for name, data in parts.items() if builder.part_filter(name)}
         return builder.build(wanted, key=key)
 

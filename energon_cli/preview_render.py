@@ -98,7 +98,7 @@ def render_sample(sample: SampleView, space: DrawingSpace) -> list[RenderableTyp
         lines.extend(Text(escape_controls(line), style="red") for line in sample.fault.splitlines())
     bodies = [_body(field, space) for field in sample.fields]
     wide = max((len(escape_controls(field.name)) for field in sample.fields), default=0)
-    used = len(lines) + sum(1 + len(body) for body in bodies) + (sample.note is not None)
+    used = len(lines) + sum(1 + len(body) for body in bodies) + len((sample.note or "").splitlines())
     rows = _picture_rows(space, used, [len(field.pictures) for field in sample.fields])
     for field, body in zip(sample.fields, bodies, strict=True):
         head = Text("  ")
@@ -111,7 +111,7 @@ def render_sample(sample: SampleView, space: DrawingSpace) -> list[RenderableTyp
         if space.pictures and field.pictures:
             lines.append(_draw_pictures(field.pictures, space, rows))
     if sample.note is not None:
-        lines.append(Text(escape_controls(sample.note), style="dim"))
+        lines.extend(Text(escape_controls(line), style="dim") for line in sample.note.splitlines())
     return lines
 
 

@@ -105,7 +105,7 @@ def view_of_sample(dataset: DatasetFolder, number: int, *, title: str, build: Bu
     try:
         sample = build(parts, key)
     except TrustError as error:
-        return SampleView(title=heading, fields=describe_parts(parts), note=f"shown as parts: {error}")
+        return SampleView(title=heading, fields=describe_parts(parts), note=_untrusted(error))
     except EnergonError as error:
         return SampleView(title=heading, fields=describe_parts(parts), fault=str(error))
     except Exception as error:  # noqa: BLE001 - the dataset's own code may raise anything
@@ -116,14 +116,15 @@ def view_of_sample(dataset: DatasetFolder, number: int, *, title: str, build: Bu
 def _excluded(dataset: DatasetFolder, number: int) -> str:
     """Say that training leaves a sample out, where the split file says so."""
     try:
-        split = dataset.split
+        return ", excluded" if dataset.is_excluded(number) else ""
     except EnergonError:
         return ""  # a fault in a file that is not asked for is lint's matter
-    shard = dataset.index.shard_of(number).name
-    if split is None:
-        return ""
-    left_out = shard in split.excluded_shards() or dataset.index.key(number) in split.excluded_samples().get(shard, ())
-    return ", excluded" if left_out else ""
+
+
+def _untrusted(error: TrustError) -> str:
+    at = f"\n  at   {error.at}" if error.at else ""
+    do = "\n  do   read it; if you trust it, add --trust-code"
+    return f"shown as parts, since --trust-code is not given: {error.found}{at}{do}"
 
 
 def describe_parts(parts: Mapping[str, bytes]) -> tuple[FieldView, ...]:

@@ -186,11 +186,60 @@ def test_nothing_to_show_is_told(captions, energon):
     energon("prepare", captions, "--yes", "--split-ratio", "1,0,0")
     done = energon("preview", captions, "--split-parts", "val")
     assert done.code == 1
-    assert "no samples to show" in done.err
+    assert "the split part 'val' is empty" in done.err
+    assert "choose another part" in done.err
 
 
 @pytest.mark.parametrize("command", ["prepare", "info", "lint", "preview"])
-def test_metadatasets_are_told_apart(energon, command):
-    done = energon(command, "mix.yaml")
+def test_metadatasets_are_told_apart(tmp_path, energon, command):
+    (tmp_path / "mix.yaml").write_text("__module__: megatron.energon\n__class__: MetadatasetV2\nsplits: {}\n")
+    done = energon(command, tmp_path / "mix.yaml")
     assert done.code == 2
     assert "mix.yaml is a metadataset" in done.err
+
+
+@pytest.mark.parametrize("command", ["prepare", "info", "lint", "preview"])
+def test_a_path_that_is_no_dataset_says_what_it_is(prepared, energon, command):
+    empty = energon(command, "")
+    assert (empty.code, "PATH is empty" in empty.err) == (2, True)
+    shard = energon(command, prepared / "shard_000.tar")
+    assert (shard.code, f"this is a file; give the folder that holds it: {prepared}/" in shard.err) == (2, True)
+    inside = energon(command, prepared / ".nv-meta/dataset.yaml")
+    assert (inside.code, "metadataset" in inside.err) == (2, False)
+    assert f"give the dataset's folder: {prepared}/" in inside.err
+    for name in ("gone.jsonl", "gone.yaml"):
+        gone = energon(command, prepared / name)
+        assert (gone.code, "this file does not exist" in gone.err) == (1, True)
+
+
+def test_the_place_of_a_key_is_that_in_the_dataset(prepared, energon):
+    assert "shard_001.tar/000004   sample 4 of 12" in energon("preview", prepared, "--key", "000004").out
+
+
+def test_a_key_that_occurs_twice_says_how_often_it_does(captions, energon):
+    write_shard(captions / "zz.tar", {"000004": caption_parts(99)})
+    energon("prepare", captions, "--yes")
+    assert "sample 4 of 13, 1 of 2 with this key" in energon("preview", captions, "--key", "000004").out
+
+
+def test_a_missing_field_names_the_parts_that_the_shard_has(captions, energon):
+    field_map = '{"image": "jgp", "caption": "txt"}'
+    energon("prepare", captions, "--yes", "--sample-type", "Captioning", "--field-map", field_map)
+    assert "this sample has only the parts jpg, txt, json" in energon("preview", captions).out
+
+
+def test_what_needs_trust_is_told_in_lines_with_the_flag_first(captions, energon):
+    energon("prepare", captions, "--non-interactive", "--split-ratio", "1", "--sample-type", "Captioning")
+    done = energon("preview", captions)
+    assert "shown as parts, since --trust-code is not given: dataset.yaml asks to run" in done.out
+    assert "\n  at   " in done.out
+    assert "\\n" not in done.out
+
+
+def test_a_sample_loader_that_asks_for_a_part_that_its_filter_leaves_out_is_told(captions, energon):
+    energon("prepare", captions, "--non-interactive", "--split-ratio", "1", "--sample-type", "Captioning")
+    file = captions / ".nv-meta/sample_loader.py"
+    file.write_text(file.read_text().replace('parts["txt"]', 'parts["json"]["caption"]'))
+    done = energon("preview", captions, "--trust-code")
+    assert done.code == 1
+    assert "sample_loader() asks for part 'json', which part_filter leaves out" in done.out

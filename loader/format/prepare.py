@@ -24,7 +24,7 @@ from .previous_index import PreviousIndex
 from .shard_index import ShardIndex, index_shard
 from .shard_info import encode_shard_info
 from .shard_scans import ShardScans
-from .shard_search import ShardSearch, find_shards
+from .shard_search import ShardSearch, find_shards, left_out_warning
 from .tar_idx import has_tar_idx
 
 __all__ = ["run_prepare"]
@@ -262,10 +262,7 @@ class _Prepare:
         counts = {shard.name: shard.samples for shard in layout.shards}
         warnings = list(self._split.warnings)
         if self._search.compressed:
-            warnings.append(
-                f"{len(self._search.compressed)} compressed shards are left out, first {self._search.compressed[0]}: "
-                "unpack them, since samples cannot be read from the middle of a compressed file"
-            )
+            warnings.append(left_out_warning(self._storage.path(""), self._search.compressed))
         warnings += layout_warnings(layout)
         if compat_warning:
             warnings.append(f"no index.sqlite and .tar.idx files, which other tools need: {compat_warning}")

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..errors import ConfigError, StorageError
 from ..storage import FileInfo, Storage
 
-__all__ = ["ShardSearch", "find_shards"]
+__all__ = ["ShardSearch", "find_shards", "left_out_warning", "unpack_command"]
 
-_COMPRESSED = (".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".tar.lz4")
+_UNPACK = {
+    ".tgz": "gunzip -c",
+    ".tar.gz": "gunzip -c",
+    ".tar.bz2": "bunzip2 -c",
+    ".tar.xz": "xz -dc",
+    ".tar.zst": "zstd -dc",
+    ".tar.lz4": "lz4 -dc",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +61,7 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
                 excluded += 1
             else:
                 shards.append(file)
-        elif file.name.lower().endswith(_COMPRESSED):
+        elif file.name.lower().endswith(tuple(_UNPACK)):
             compressed.append(file.name)
     if not shards:
         raise _no_shards(storage, compressed, excluded)
@@ -60,15 +69,54 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
     return ShardSearch(shards=tuple(shards), compressed=tuple(compressed), excluded=excluded)
 
 
+def left_out_warning(folder: str, compressed: Sequence[str]) -> str:
+    """Say that compressed shards are not part of a dataset, and how to make them so."""
+    count = f"{len(compressed):,} compressed {'shard is' if len(compressed) == 1 else 'shards are'} left out"
+    return (
+        f"{count}, first {compressed[0]}: samples cannot be read from the middle of a compressed file;"
+        f" unpack {'it' if len(compressed) == 1 else 'them'}: {unpack_command(folder, compressed)}"
+    )
+
+
+def unpack_command(folder: str, compressed: Sequence[str]) -> str:
+    """Give a shell command that makes ``.tar`` files of compressed ones, beside them.
+
+    Args:
+        folder: The dataset's folder.
+        compressed: The files' names in it.
+
+    >>> unpack_command("data", ["sub/s 0.tgz"])
+    "gunzip -c 'data/sub/s 0.tgz' > 'data/sub/s 0.tar'"
+    """
+    by_ending: dict[str, list[str]] = {}
+    for name in compressed:
+        ending = next(ending for ending in _UNPACK if name.lower().endswith(ending))
+        by_ending.setdefault(name[-len(ending) :], []).append(name)
+    commands = []
+    for ending, names in by_ending.items():
+        program = _UNPACK[ending.lower()]
+        if len(names) == 1:
+            source = f"{folder.rstrip('/')}/{names[0]}"
+            target = source.removesuffix(ending) + ".tar"
+            commands.append(f"{program} {shlex.quote(source)} > {shlex.quote(target)}")
+        else:
+            script = f'{program} "$1" > "${{1%{ending}}}.tar"'
+            found = f"find {shlex.quote(folder)} -name '*{ending}'"
+            commands.append(f"{found} -exec sh -c {shlex.quote(script)} _ {{}} \\;")
+    return " && ".join(commands)
+
+
 def _no_shards(storage: Storage, compressed: list[str], excluded: int) -> StorageError:
     path = storage.path("")
+    single = len(compressed) == 1
     if excluded:
         return StorageError(f"--exclude leaves none of the {excluded} .tar files", path=path, do="change the pattern")
     if compressed:
         return StorageError(
-            f"no .tar files here, but {len(compressed)} compressed ones without random access, first {compressed[0]}",
+            f"no .tar files here, but {len(compressed):,} compressed {'one' if single else 'ones'} without"
+            f" random access, first {compressed[0]}",
             path=path,
-            do='unpack them, e.g.: for f in *.tar.gz; do gunzip -c "$f" > "${f%.gz}"; done',
+            do=f"unpack {'it' if single else 'them'}: {unpack_command(path, compressed)}",
         )
     return StorageError(
         "no .tar files here or in the folders below",

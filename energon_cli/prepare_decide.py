@@ -10,7 +10,6 @@ import click
 
 from loader.errors import EnergonError
 from loader.format import nv_meta
-from loader.format.field_map import parse_field_expression
 from loader.format.prepare_plan import SplitRequest
 from loader.format.prepare_split import plan_split
 from loader.format.sample_types import SAMPLE_TYPES, SampleTypeSpec, propose_sample_types
@@ -18,7 +17,9 @@ from loader.format.shard_search import find_shards
 from loader.format.split_plan import detect_split
 from loader.storage import Storage, open_storage
 
+from .console import plural, show_progress
 from .prepare_choices import Choices, DatasetYaml
+from .prepare_doubts import field_map_doubts
 from .prepare_flags import PrepareFlags, split_of_flags, type_of_flags
 from .prepare_look import Look, look_at_samples
 from .prepare_report import show_found, show_look, show_notes, show_split
@@ -28,8 +29,9 @@ from .prepare_wizard import Given, ask, propose_everything
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Folder", "decide", "look_into_folder", "remarks"]
+__all__ = ["Folder", "decide", "doubts", "look_into_folder", "remarks"]
 
+_FAR_OFF = 5  # percent
 _SHUFFLE_SEED = 42  # any number will do, as long as it stays the same
 
 
@@ -103,16 +105,13 @@ def _decide(flags: PrepareFlags, folder: Folder, console: Console) -> Choices:
         return _ask_by_menus(flags, folder, given, console)
     from .prepare_piped import PipedQuestions
 
-    questions = PipedQuestions(
-        show=lambda line: console.print(line, soft_wrap=True),
-        warn=lambda text: show_notes(console, [text], label="warning", style="yellow"),
-    )
+    questions = PipedQuestions(given.proposed_ratio, show=lambda line: console.print(line, soft_wrap=True))
     return ask(questions, given)
 
 
 def _given(flags: PrepareFlags, folder: Folder) -> Given:
     look = folder.look
-    likeliest = propose_sample_types(look.part_names)
+    likeliest = propose_sample_types(look.part_names, look.json_example)
     return Given(
         shards=list(folder.sizes),
         detected_split=detect_split(list(folder.sizes)),
@@ -145,7 +144,8 @@ def _ask_by_menus(flags: PrepareFlags, folder: Folder, given: Given, console: Co
         show_split(console, planned.parts, folder.sizes)
         show_notes(console, planned.warnings, label="warning", style="yellow")
 
-    return ask(MenuQuestions(try_field_map=try_field_map, show_split=show_choice), given)
+    questions = MenuQuestions(list(folder.sizes), try_field_map=try_field_map, show_split=show_choice)
+    return ask(questions, given)
 
 
 def _show_trial(folder: Folder, choice: DatasetYaml, console: Console, *, trust_code: bool) -> bool:
@@ -153,6 +153,7 @@ def _show_trial(folder: Folder, choice: DatasetYaml, console: Console, *, trust_
     look = folder.look
     if not look.parts:
         return True
+    show_progress("decoding the first sample…")
     from loader.samples.decoder import SampleDecoder
     from loader.samples.sample_builder import SampleBuilder
 
@@ -167,11 +168,13 @@ def _show_trial(folder: Folder, choice: DatasetYaml, console: Console, *, trust_
             decoder=SampleDecoder(),
             trust_code=trust_code,
         )
-        parts = {name: data for name, data in look.parts.items() if builder.part_filter(name)}
-        sample = builder.build(parts, key=look.key)
-        view = SampleView(title=title, fields=describe_sample(sample))
+        sample = builder.build(look.parts, key=look.key)  # a field map decodes what it needs
+        meta_folder = folder.storage.local_path(nv_meta.FOLDER)
+        faults = field_map_doubts(choice, look, meta_folder=meta_folder, trust_code=trust_code)
+        view = SampleView(title=title, fields=describe_sample(sample), fault="\n".join(faults) or None)
     except EnergonError as error:
-        view = SampleView(title=title, fields=(), fault=str(error))
+        # What the error advises to do is about datasets that are written already.
+        view = SampleView(title=title, fields=(), fault=error.found)
     for line in render_sample(view, terminal_space(console, share=0.5)):
         console.print(line)
     return view.fault is None
@@ -188,12 +191,32 @@ def remarks(flags: PrepareFlags, folder: Folder, choices: Choices) -> list[str]:
         )
     if chosen is not None and chosen.field_map is None and not chosen.spec.crude:
         notes.append(f"fill in .nv-meta/sample_loader.py: it says where the fields of {chosen.spec.name} come from")
-    if chosen is not None and chosen.field_map is not None and folder.look.samples:
-        notes.extend(_doubts(chosen.field_map, folder.look))
+    if choices.split is not None and choices.split.ratio is not None:
+        notes.extend(_real_shares(folder, choices.split, choices.split.ratio))
     kept = [name for name, there, new in _kept(folder, choices) if there and new is None]
     if kept and not flags.tar_index_only:
         notes.append(f"kept as before: {' and '.join(kept)}")
     return notes
+
+
+def doubts(flags: PrepareFlags, folder: Folder, choices: Choices) -> list[str]:
+    """Say why the first sample cannot be made as chosen, where it cannot."""
+    if choices.dataset_yaml is None:
+        return []
+    meta_folder = folder.storage.local_path(nv_meta.FOLDER)
+    return field_map_doubts(choices.dataset_yaml, folder.look, meta_folder=meta_folder, trust_code=flags.trust_code)
+
+
+def _real_shares(folder: Folder, request: SplitRequest, ratio: Mapping[str, float]) -> list[str]:
+    """Say what a ratio comes to where whole shards are far from it."""
+    parts = plan_split(folder.storage, request, list(folder.sizes)).parts
+    total = sum(ratio.values())
+    wanted = {name: 100 * share / total for name, share in ratio.items()}
+    real = {name: 100 * len(parts.get(name, ())) / len(folder.sizes) for name in ratio}
+    if all(abs(real[name] - wanted[name]) <= _FAR_OFF for name in ratio):
+        return []
+    shares = ", ".join(f"{name} {real[name]:.0f} % ({wanted[name]:.0f} % asked for)" for name in ratio)
+    return [f"shards are never divided, so {plural(len(folder.sizes), 'shard')} come to {shares}"]
 
 
 def _kept(folder: Folder, choices: Choices) -> list[tuple[str, bool, object]]:
@@ -201,26 +224,3 @@ def _kept(folder: Folder, choices: Choices) -> list[tuple[str, bool, object]]:
         ("the split", folder.has_split, choices.split),
         ("dataset.yaml", folder.has_dataset_yaml, choices.dataset_yaml),
     ]
-
-
-def _doubts(field_map: Mapping[str, str], look: Look) -> list[str]:
-    """Name fields that the samples looked at cannot fill; later ones may."""
-    doubts = []
-    for name, expression in field_map.items():
-        accesses = parse_field_expression(expression)
-        there = [access for access in accesses if access.part in look.part_counts]
-        if not there:
-            doubts.append(
-                f"field {name!r} comes from {expression!r}, but the first {look.samples:,} samples have only"
-                f" {', '.join(look.part_names)}"
-            )
-        elif all(access.path and access.part == "json" and look.json_example is not None for access in there):
-            faults = []
-            for access in there:
-                try:
-                    access.value(look.json_example)
-                except LookupError as error:
-                    faults.append(str(error))
-            if len(faults) == len(there):
-                doubts.append(f"field {name!r}: in the first sample, {faults[0]}")
-    return doubts

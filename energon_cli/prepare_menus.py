@@ -2,42 +2,47 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from loader.errors import ConfigError
 from loader.format.prepare_plan import SplitRequest
 from loader.format.sample_types import SampleTypeSpec
-from loader.format.split_plan import parse_ratio, parse_split_part
+from loader.format.split_plan import parse_ratio, parse_split_part, split_by_patterns
 
 from .console import plural
-from .prepare_wizard import FieldQuestion, check_field
+from .prepare_wizard import FieldQuestion, check_field, field_hint
+from .preview_render import discard_input
 
-__all__ = ["MenuQuestions", "ask_what_to_change", "confirm"]
+__all__ = ["MenuQuestions", "ask_what_to_change", "confirm", "menu_label", "proposed_pattern"]
 
 _OTHER_RATIO = "another ratio …"
 _PATTERNS = "by patterns of shard names …"
-_RATIOS = {
-    "8,1,1    train, val and test": "8,1,1",
-    "9,1,0    train and val": "9,1,0",
-    "1,0,0    all train": "1,0,0",
-}
+_RATIOS = {"8,1,1    train, val and test": "8,1,1", "9,1,0    train and val": "9,1,0", "1,0,0    all train": "1,0,0"}
+_ALL_TRAIN = {"1        all train": "1"}
+_RATIOS_OF_FEW = {1: _ALL_TRAIN, 2: {"1,1      train and val": "1,1", **_ALL_TRAIN}}  # by the number of shards
+_LABEL_COLUMNS = 76  # a menu's line on a terminal of 80 columns
 
 
 class MenuQuestions:
     """Puts each question as a menu or as a line with a proposal in it.
 
     Args:
+        shards: Names of the shards.
         try_field_map: Shows a sample made by a field map; False where it could not be made.
         show_split: Shows what a split comes to; raises ``ConfigError`` where it cannot be made.
     """
 
     def __init__(
         self,
+        shards: Sequence[str],
         *,
         try_field_map: Callable[[SampleTypeSpec, Mapping[str, str]], bool],
         show_split: Callable[[SplitRequest], None],
     ) -> None:
+        self._shards = shards
         self._try_field_map = try_field_map
         self._show_split = show_split
 
@@ -56,18 +61,39 @@ class MenuQuestions:
         if detected:
             counts = ", ".join(f"{name} ({plural(len(shards), 'shard')})" for name, shards in detected.items())
             choices[f"as the names say: {counts}"] = SplitRequest(parts=detected)
-        choices |= {label: SplitRequest(ratio=parse_ratio(ratio)) for label, ratio in _RATIOS.items()}
+        ratios = _RATIOS_OF_FEW.get(len(self._shards), _RATIOS)
+        choices |= {label: SplitRequest(ratio=parse_ratio(ratio)) for label, ratio in ratios.items()}
         picked = _select("How are the shards split?", [*choices, _OTHER_RATIO, _PATTERNS])
         if picked == _OTHER_RATIO:
-            answer = _text("Ratio of train, val and test", default="8,1,1", check=_fault_of(parse_ratio))
+            answer = _text(
+                "Ratio of train, val and test", default=next(iter(ratios.values())), check=_fault_of(parse_ratio)
+            )
             return SplitRequest(ratio=parse_ratio(answer))
         if picked == _PATTERNS:
-            return SplitRequest(patterns=_ask_patterns())
+            return SplitRequest(patterns=self._ask_patterns())
         choice: SplitRequest = choices[picked]
         return choice
 
+    def _ask_patterns(self) -> tuple[tuple[str, str], ...]:
+        patterns: list[tuple[str, str]] = []
+
+        def match(text: str) -> int:
+            found = split_by_patterns(self._shards, [parse_split_part(text)])
+            return sum(map(len, found.parts.values()))
+
+        while True:
+            answer = _text(
+                "Part and pattern (empty ends)" if patterns else "Part and pattern",
+                default="" if patterns else f"train:{proposed_pattern(self._shards)}",
+                check=_fault_of(lambda text: match(text) if text or not patterns else None),
+            )
+            if not answer:
+                return tuple(patterns)
+            _say(f"{answer}: {plural(match(answer), 'shard')} of {len(self._shards):,}")
+            patterns.append(parse_split_part(answer))
+
     def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:
-        labels = {_label(spec): spec for spec in likeliest_first}
+        labels = {menu_label(spec): spec for spec in likeliest_first}
         none = "none: write no dataset.yaml now"
         picked = _select("What are the samples?", [*labels, none])
         return labels.get(picked)
@@ -91,7 +117,7 @@ class MenuQuestions:
             f"{field.name} ({field.kind.replace('_', ' ')}{optional}) from",
             default=question.proposal,
             check=check,
-            hint=f"parts: {', '.join(question.part_names)}; inside json: json[caption]; alternatives: jpg,png",
+            hint=field_hint(question),
         )
 
     def accept_field_map(self, spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
@@ -121,27 +147,27 @@ def confirm(question: str) -> bool:
     """Ask yes or no, yes being the proposal."""
     import questionary
 
+    discard_input()  # keys pressed before the question was there are no answer to it
     return bool(questionary.confirm(question, default=True, style=_style()).unsafe_ask())
 
 
-def _label(spec: SampleTypeSpec) -> str:
+def menu_label(spec: SampleTypeSpec) -> str:
+    """Give a sample type's line of a menu: its fields, as many as fit."""
     if spec.crude:
-        return f"{spec.name:<27} parts as they are, for a cooker in the training code"
-    fields = ", ".join(field.name if field.required else f"[{field.name}]" for field in spec.fields)
-    return f"{spec.name:<27} {fields}"
+        return f"{spec.name:<27} parts as they are, for a cooker to work on"
+    label = f"{spec.name:<27} {', '.join(spec.required)}"
+    optional = "".join(f", [{field.name}]" for field in spec.fields if not field.required)
+    if len(label + optional) > _LABEL_COLUMNS:
+        optional = f", and {len(spec.optional)} that may be left out"
+    return label + optional
 
 
-def _ask_patterns() -> tuple[tuple[str, str], ...]:
-    patterns: list[tuple[str, str]] = []
-    while True:
-        answer = _text(
-            "Part and pattern (empty ends)" if patterns else "Part and pattern",
-            default="" if patterns else "train:train_.*",
-            check=_fault_of(lambda text: parse_split_part(text) if text or not patterns else None),
-        )
-        if not answer:
-            return tuple(patterns)
-        patterns.append(parse_split_part(answer))
+def proposed_pattern(shards: Sequence[str]) -> str:
+    """Give a pattern that matches shards of such names, to start from: ``shard_.*``."""
+    first, last = min(shards), max(shards)
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    prefix = "".join(character for character, _ in alike).removesuffix(".tar").rstrip("0123456789")
+    return (prefix if re.fullmatch(r"[\w./-]*", prefix) else "") + ".*"
 
 
 def _fault_of(parse: Callable[[str], Any]) -> Callable[[str], str | None]:
@@ -149,7 +175,7 @@ def _fault_of(parse: Callable[[str], Any]) -> Callable[[str], str | None]:
         try:
             parse(answer)
         except ConfigError as error:
-            return error.found
+            return " ".join(error.found.split())
         return None
 
     return check
@@ -158,6 +184,7 @@ def _fault_of(parse: Callable[[str], Any]) -> Callable[[str], str | None]:
 def _select(question: str, choices: Sequence[str]) -> str:
     import questionary
 
+    discard_input()
     picked: str = questionary.select(question, choices=list(choices), style=_style(), instruction=" ").unsafe_ask()
     return picked
 
@@ -177,6 +204,7 @@ def _text(
     def validate(answer: str) -> bool | str:
         return check(answer.strip()) or True
 
+    discard_input()
     answer: str = questionary.text(question, default=default, validate=validate, style=_style()).unsafe_ask()
     return answer.strip()
 

@@ -13,7 +13,7 @@ from loader.format.sample_types import SAMPLE_TYPES, SampleTypeSpec, sample_type
 from loader.format.split_plan import parse_ratio
 
 from .prepare_choices import yes_or_no
-from .prepare_wizard import DEFAULT_RATIO, FieldQuestion, check_field, sample_type_by_number
+from .prepare_wizard import FieldQuestion, check_field, field_hint, sample_type_by_number
 
 __all__ = ["PipedQuestions"]
 
@@ -22,28 +22,28 @@ class PipedQuestions:
     """Reads one line an answer; an answer that cannot be understood ends the run, since nobody is there to ask again.
 
     Args:
-        answers: Where the lines come from.
+        proposed_ratio: What an empty answer to the first question means, where names suggest no split.
         show: Prints a question.
-        warn: Takes remarks on answers that are odd but may be right.
+        answers: Where the lines come from.
     """
 
     def __init__(
         self,
+        proposed_ratio: str,
         *,
         show: Callable[[str], None],
-        warn: Callable[[str], None],
         answers: TextIO | None = None,
     ) -> None:
         self._answers = answers or sys.stdin or io.StringIO()
         self._show = show
-        self._warn = warn
+        self._proposed_ratio = proposed_ratio
         self._asked = 0
 
     def split(self, detected: Mapping[str, tuple[str, ...]] | None) -> SplitRequest:
-        proposal = f"as the names say: {', '.join(detected)}" if detected else "8,1,1"
+        proposal = f"as the names say: {', '.join(detected)}" if detected else self._proposed_ratio
         answer = self._ask(f"Ratio of train, val and test, such as 8,1,1 (empty: {proposal})")
         if not answer:
-            return SplitRequest(parts=detected) if detected else SplitRequest(ratio=DEFAULT_RATIO)
+            return SplitRequest(parts=detected) if detected else SplitRequest(ratio=parse_ratio(self._proposed_ratio))
         return SplitRequest(ratio=self._understand(lambda: parse_ratio(answer)))
 
     def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:
@@ -68,14 +68,10 @@ class PipedQuestions:
     def field(self, question: FieldQuestion) -> str:
         field = question.field
         empty = "" if field.required else " (empty: leave it out)"
-        parts = ", ".join(question.part_names) or "unknown"
-        answer = self._ask(f"Part for {field.name!r}{empty}, of {parts}; json[caption] looks inside")
+        answer = self._ask(f"Part for {field.name!r}{empty}; {field_hint(question)}")
         fault = check_field(question, answer)
-        if fault is not None:
-            if fault.startswith("no sample looked at"):
-                self._warn(f"{field.name}: {fault}")  # later shards may have it
-            else:
-                raise self._wrong(answer, fault)
+        if fault is not None and not fault.startswith("no sample looked at"):  # later shards may have it
+            raise self._wrong(answer, fault)
         return answer
 
     def accept_field_map(self, spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:  # noqa: ARG002 - see Questions

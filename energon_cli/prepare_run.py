@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +17,7 @@ from .console import error_console, escape_controls, format_bytes, output_consol
 from .cores import usable_cores
 from .dataset_path import open_parent
 from .prepare_choices import Choices
-from .prepare_decide import Folder, decide, look_into_folder, remarks
+from .prepare_decide import Folder, decide, doubts, look_into_folder, remarks
 from .prepare_flags import PrepareFlags, check_consent, check_flags
 from .prepare_report import report_document, show_done, show_files, show_notes, show_split, show_split_line
 from .prepare_template import SAMPLE_LOADER, files_to_write
@@ -38,6 +38,7 @@ class _Prospect:
     choices: Choices
     files: Mapping[str, str]  # of .nv-meta, name → text
     notes: Sequence[str]
+    doubts: Sequence[str]  # why the first sample cannot be made as chosen
 
 
 def prepare_dataset(flags: PrepareFlags) -> None:
@@ -53,15 +54,19 @@ def prepare_dataset(flags: PrepareFlags) -> None:
         choices=choices,
         files=_files(flags, folder, choices),
         notes=remarks(flags, folder, choices),
+        doubts=doubts(flags, folder, choices),
     )
     if flags.dry_run:
         _tell_prospect(prospect, console)
         return
+    if not flags.as_json:
+        show_notes(console, prospect.doubts, label="warning", style="yellow")
     if flags.asks_by_menus:
         _confirm(prospect, console)
     with ProgressBar("Scanning headers", unit="shards", enabled=flags.progress) as bar:
         report = run_prepare(_plan(prospect), on_progress=lambda now: bar.update(now.shards_done, now.shards_total))
     if flags.as_json:
+        report = replace(report, warnings=(*prospect.doubts, *report.warnings))
         print_json(report_document(flags.path, report, files=prospect.files, notes=prospect.notes))
         return
     show_done(console, flags.path, report, prospect.files)
@@ -114,7 +119,7 @@ def _tell_prospect(prospect: _Prospect, console: Console) -> None:
     planned: PlannedSplit | None = None
     if prospect.choices.split is not None:
         planned = plan_split(folder.storage, prospect.choices.split, list(folder.sizes))
-    warnings = list(planned.warnings) if planned is not None else []
+    warnings = [*prospect.doubts, *(planned.warnings if planned is not None else ())]
     size_bytes = sum(folder.sizes.values())
     if prospect.flags.as_json:
         document: dict[str, Any] = {

@@ -85,12 +85,15 @@ def sample_loader_text(spec: SampleTypeSpec, proposals: Mapping[str, str], part_
         remark = f"{field.kind.replace('_', ' ')}{'' if field.required else ', may be left out'}"
         if proposal is None:
             prefix = "" if field.required else "# "
-            lines.append(f'        {prefix}"{field.name}": parts["…"],  # {remark}: put in the right part')
+            part = part_names[0] if part_names else "jpg"
+            lines.append(f'        {prefix}"{field.name}": parts["{part}"],  # {remark}: put in the right part')
             continue
         access = parse_field_expression(proposal)[0]
         used.append(access.part)
         path = "".join(f"[{step!r}]" for step in (access.part, *access.path)).replace("'", '"')
         lines.append(f'        "{field.name}": parts{path},  # {remark}')
-    wanted = sorted(set(used) or set(part_names))
+    # Whoever puts in a part must not have to find out that part_filter left it out.
+    complete = all(name in proposals for name in spec.required)
+    wanted = sorted(set(used) if complete and used else set(part_names))
     names = "{" + ", ".join(f'"{name}"' for name in wanted) + "}" if wanted else "set()"
     return _TEMPLATE.format(type_name=spec.name, part_names=names, fields="\n".join(lines))

@@ -6,24 +6,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from loader.format.field_map import FieldMap, parse_field_expression
+from loader.format.field_map import FieldAccess, FieldMap, parse_field_expression
+from loader.format.nearest_name import nearest_names
+from loader.format.part_kinds import part_extension, part_kind
 from loader.format.prepare_plan import SplitRequest
 from loader.format.sample_types import SAMPLE_TYPES, FieldSpec, SampleTypeSpec, propose_field_map
+from loader.format.split_plan import parse_ratio
 
 from .prepare_choices import Choices, DatasetYaml
 
 __all__ = [
-    "DEFAULT_RATIO",
     "FieldQuestion",
     "Given",
     "Questions",
     "ask",
     "check_field",
+    "field_hint",
     "propose_everything",
     "sample_type_by_number",
 ]
 
-DEFAULT_RATIO = {"train": 8.0, "val": 1.0, "test": 1.0}
+_RATIO_PROPOSALS = {1: "1", 2: "1,1"}  # by the number of shards; shards are never divided
+_RATIO_PROPOSAL = "8,1,1"
+_SHOWN_KEYS = 6  # of json, in a hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +59,11 @@ class Given:
     field_map: Mapping[str, str] | None = None
     ask_dataset_yaml: bool = True
 
+    @property
+    def proposed_ratio(self) -> str:
+        """The ratio to propose: with fewer shards than parts, no part is left empty."""
+        return _RATIO_PROPOSALS.get(len(self.shards), _RATIO_PROPOSAL)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldQuestion:
@@ -63,6 +73,7 @@ class FieldQuestion:
     field: FieldSpec
     proposal: str
     part_names: Sequence[str]
+    json_example: Mapping[str, Any] | None = None
 
 
 class Questions(Protocol):
@@ -113,7 +124,11 @@ def _ask_fields(questions: Questions, given: Given, spec: SampleTypeSpec) -> dic
         answers: dict[str, str] = {}
         for field in spec.fields:
             question = FieldQuestion(
-                spec=spec, field=field, proposal=proposals.get(field.name, ""), part_names=given.part_names
+                spec=spec,
+                field=field,
+                proposal=proposals.get(field.name, ""),
+                part_names=given.part_names,
+                json_example=given.json_example,
             )
             answer = questions.field(question).strip()
             if answer:
@@ -128,7 +143,7 @@ def propose_everything(given: Given) -> Choices:
     split = given.split
     if split is None and given.ask_split:
         detected = given.detected_split
-        split = SplitRequest(parts=detected) if detected else SplitRequest(ratio=DEFAULT_RATIO)
+        split = SplitRequest(parts=detected) if detected else SplitRequest(ratio=parse_ratio(given.proposed_ratio))
     if not given.ask_dataset_yaml:
         return Choices(split=split)
     spec = given.spec or given.sample_types[0]
@@ -150,13 +165,27 @@ def check_field(question: FieldQuestion, answer: str) -> str | None:
         return str(error)
     name = question.field.name
     if question.part_names and FieldMap({name: accesses}).missing(question.part_names):
-        from difflib import get_close_matches
-
         wanted = accesses[0].part
-        near = get_close_matches(wanted, question.part_names, n=1)
+        near = nearest_names(wanted, question.part_names, limit=1)
         hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(question.part_names)}"
         return f"no sample looked at has a part {wanted!r}; {hint}"
     return None
+
+
+def field_hint(question: FieldQuestion) -> str:
+    """Say what a field may come from, in words of the data at hand."""
+    hints = [f"parts: {', '.join(question.part_names)}"]
+    tree = next((name for name in question.part_names if part_extension(name) == "json"), None)
+    if tree is not None and question.json_example:
+        keys = [str(FieldAccess(tree, (key,))) for key in question.json_example]
+        hints.append(f"inside {tree}: {', '.join(keys[:_SHOWN_KEYS])}{', …' if len(keys) > _SHOWN_KEYS else ''}")
+    by_kind: dict[str, list[str]] = {}
+    for name in question.part_names:
+        by_kind.setdefault(part_kind(name), []).append(name)
+    alike = next((names for names in by_kind.values() if len(names) > 1), None)
+    if alike is not None:
+        hints.append(f"whichever is there: {','.join(alike[:2])}")
+    return "; ".join(hints)
 
 
 def sample_type_by_number(number: int) -> SampleTypeSpec | None:

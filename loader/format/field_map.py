@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ConfigError, Fault, SampleError
+from .nearest_name import nearest_names
 
 __all__ = ["FieldAccess", "FieldMap", "parse_field_expression", "parse_field_map"]
 
@@ -52,7 +53,7 @@ class FieldAccess:
             if isinstance(decoded, Mapping):
                 key = step if step in decoded else str(step)
                 if key not in decoded:
-                    raise self._missing(depth, f"has no {step!r}, only {_some(decoded)}")
+                    raise self._missing(depth, f"has no {step!r}, only {_some(decoded)}{_nearest(step, decoded)}")
                 decoded = decoded[key]
             elif isinstance(decoded, list | tuple):
                 if not isinstance(step, int):
@@ -227,6 +228,11 @@ def _field_missing(
         part=accesses[0].part if missing is None else missing.part,
         do="correct field_map in dataset.yaml, or exclude the sample (energon lint --fix does)",
     )
+
+
+def _nearest(step: object, names: Mapping[Any, Any]) -> str:
+    near = nearest_names(str(step), [str(name) for name in names], limit=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _some(names: Mapping[Any, Any]) -> str:

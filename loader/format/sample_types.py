@@ -199,12 +199,38 @@ _TREE_NAMES: Mapping[str, tuple[str, ...]] = {
 """Names under which a field is likely to be found inside json, the likeliest first; elsewhere only its own name is."""
 
 
-def propose_sample_types(part_names: Iterable[str]) -> list[SampleTypeSpec]:
-    """Rank the sample types that such parts can make, the likeliest first, crude samples last.
+def propose_sample_types(
+    part_names: Iterable[str], json_example: Mapping[str, object] | None = None
+) -> list[SampleTypeSpec]:
+    """Rank the sample types that such parts can make.
+
+    Args:
+        part_names: The names of the parts that samples have.
+        json_example: The ``json`` part of some sample, decoded, if there is one.
+
+    Returns:
+        Types whose required fields can all be filled by a field map, the likeliest first; then crude samples, which
+        anything makes; then types that need code.
 
     >>> [spec.short_name for spec in propose_sample_types(["jpg", "txt"])][:2]
     ['Captioning', 'Image']
+    >>> propose_sample_types(["jpg", "json"], {"question": "why?", "answer": "so"})[0].short_name
+    'VQA'
     """
+    parts = list(part_names)
+    likely = [SAMPLE_TYPES[f"{name}Sample"] for name in _likely_types(parts)]
+    proposals = {spec.name: propose_field_map(spec, parts, json_example) for spec in likely}
+    filled = [spec for spec in likely if all(name in proposals[spec.name] for name in spec.required)]
+    # What an optional field tells of a type: choices are of a question with several, a label is of a class.
+    for general, special, telling in (("VQA", "MultiChoiceVQA", "choices"), ("Image", "ImageClassification", "label")):
+        general_type, special_type = SAMPLE_TYPES[f"{general}Sample"], SAMPLE_TYPES[f"{special}Sample"]
+        if {general_type, special_type} <= set(filled) and telling in proposals[special_type.name]:
+            filled.remove(special_type)
+            filled.insert(filled.index(general_type), special_type)
+    return [*filled, CRUDE, *(spec for spec in likely if spec not in filled)]
+
+
+def _likely_types(part_names: Iterable[str]) -> list[str]:
     kinds = {part_kind(name) for name in part_names}
     names: list[str] = []
     if "image" in kinds:
@@ -224,7 +250,7 @@ def propose_sample_types(part_names: Iterable[str]) -> list[SampleTypeSpec]:
             names.append("Interleaved")
     if "tree" in kinds and "array" in kinds:
         names.append("SimilarityInterleaved")
-    return [SAMPLE_TYPES[f"{name}Sample"] for name in dict.fromkeys(names)] + [CRUDE]
+    return list(dict.fromkeys(names))
 
 
 def propose_field_map(
@@ -296,6 +322,8 @@ def _fits(field: FieldSpec, value: object) -> bool:
         return isinstance(value, str)
     if field.kind == "label":
         return isinstance(value, int) and not isinstance(value, bool)
+    if field.name == "answers" and isinstance(value, str):
+        return True  # the only answer, not in a list
     if field.kind == "text_list":
         return isinstance(value, list) and all(isinstance(item, str) for item in value)
     return field.kind in ("any", "sequence", "tensor") and isinstance(value, list)

@@ -103,7 +103,7 @@ class SampleBuilder:
                 return self._fill(self._map(self._field_map, parts), shared)
             decoded = self._decode(parts)
             if self._loader is not None:
-                return self._fill(self._loader({**decoded, **shared}), shared)
+                return self._fill(self._load(_LoaderParts({**decoded, **shared})), shared)
             if self._crude:
                 return self._class(decoded | shared)
             return self._fill({name: value for name, value in decoded.items() if name in self._names}, shared)
@@ -117,6 +117,19 @@ class SampleBuilder:
 
     def _decode(self, parts: Mapping[str, bytes]) -> dict[str, Any]:
         return dict(parts) if self._decoder is None else self._decoder(parts, trust_code=self._trusted)
+
+    def _load(self, parts: _LoaderParts) -> Any:
+        if self._loader is None:
+            return parts
+        try:
+            return self._loader(parts)
+        except _NoSuchPartError as error:
+            there = ", ".join(name for name in parts if not name.startswith("__")) or "nothing"
+            found = f"{self._loader.name}() asks for part {error.part!r}; it was given {there}"
+            if self.part_filter(error.part):
+                raise SampleError(found, part=error.part) from error
+            found = f"{self._loader.name}() asks for part {error.part!r}, which part_filter leaves out"
+            raise SampleError(found, part=error.part, do="let part_filter keep it, or ask for another") from error
 
     def _fill(self, values: Any, shared: dict[str, Any]) -> Any:
         if isinstance(values, Sample):
@@ -139,6 +152,21 @@ class SampleBuilder:
             if not faults:
                 raise  # the class's own code
             raise SampleError(f"cannot make a {self._class.__name__}: {', '.join(faults)}") from error
+
+
+class _NoSuchPartError(KeyError):
+    """A ``sample_loader`` asks for a part that it was not given; to its own code this is any KeyError."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+class _LoaderParts(dict[str, Any]):
+    """What a ``sample_loader`` is given: a dict that tells a missing part from a missing key inside one."""
+
+    def __missing__(self, name: str) -> Any:
+        raise _NoSuchPartError(str(name))
 
 
 class _DecodedParts(Mapping[str, Any]):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -297,7 +299,91 @@ def test_a_field_map_that_the_first_samples_cannot_fill_is_doubted(captions, ene
     )  # fmt: skip
     assert done.code == 0
     assert "field 'image' comes from 'png', but the first 3 samples have only" in done.out
-    assert "field 'caption': in the first sample, json has no 'text'" in done.out
+    assert "warning: field 'image' comes from 'png'" in done.out
+    assert "field 'caption' (json[text]) is missing: json has no 'text'" in done.out
+
+
+@pytest.mark.parametrize(
+    ("field_map", "told"),
+    [
+        ({"image": "txt", "caption": "txt"}, ["'image' (txt): expected an image, found str", "did you mean 'jpg'?"]),
+        ({"image": "jgp", "caption": "txt"}, ["'image' comes from 'jgp', but", "did you mean 'jpg'?"]),
+        ({"image": "jpg", "caption": "json[id]"}, ["'caption' (json[id]): expected text, found int: 0"]),
+        ({"image": "jpg", "caption": "json[captoin]"}, ["json has no 'captoin'", "did you mean 'caption'?"]),
+    ],
+)
+@pytest.mark.parametrize("how", ["flags", "yes", "lines"])
+def test_a_field_map_is_checked_against_a_real_sample(captions, energon, field_map, told, how):
+    typed = ["--sample-type", "Captioning", "--field-map", json.dumps(field_map)]
+    settled = {"flags": ["--non-interactive", "--split-ratio", "1", *typed], "yes": ["--yes", *typed], "lines": []}[how]
+    answers = ["1", "Captioning", "yes", *field_map.values()] if how == "lines" else None
+    done = energon("prepare", captions, *settled, "--num-workers", 1, "--json", answers=answers)
+    assert done.code == 0
+    assert len(done.json["warnings"]) == 1
+    assert all(text in done.json["warnings"][0] for text in told)
+    shown = energon("prepare", captions, *settled, "--num-workers", 1, "--force-overwrite", answers=answers)
+    if how != "lines":  # the second time they are not asked any more
+        assert f"warning: {done.json['warnings'][0]}" in shown.out
+        dry = energon("prepare", captions, *settled, "--dry-run", "--json")
+        assert dry.json["warnings"] == done.json["warnings"]
+
+
+def test_without_a_field_map_torch_is_not_imported(captions):
+    script = (
+        "import sys; from energon_cli.main import main; "
+        f"assert main(['prepare', {str(captions)!r}, '--non-interactive', '--split-ratio', '1']) == 0; "
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
+
+
+def test_yes_chooses_no_type_that_needs_code(tmp_path, energon):
+    write_shard(tmp_path / "odd/a.tar", {"0": {"json": b'{"width": 3}'}})
+    done = energon("prepare", tmp_path / "odd", "--yes")
+    assert done.code == 0
+    assert read_yaml(tmp_path / "odd", "dataset.yaml")["__class__"] == "CrudeWebdataset"
+    assert not (tmp_path / "odd/.nv-meta/sample_loader.py").exists()
+
+
+def test_one_shard_is_all_train_and_no_other_part_is_proposed(tmp_path, energon):
+    write_captions(tmp_path, shards=1)
+    done = energon("prepare", tmp_path, "--yes", "--json")
+    assert done.json["warnings"] == []
+    assert read_yaml(tmp_path, "split.yaml")["split_parts"] == {"train": ["shard_000.tar"]}
+
+
+def test_shares_that_are_far_from_the_ratio_are_told(captions, energon):
+    done = energon("prepare", captions, "--yes")
+    assert "4 shards come to train 50 % (80 % asked for), val 25 % (10 % asked for)" in done.out
+
+
+def test_a_sample_loader_to_fill_in_gets_every_part_that_was_seen(captions, energon):
+    energon("prepare", captions, "--sample-type", "Interleaved", "--non-interactive", "--split-ratio", "1")
+    text = (captions / ".nv-meta/sample_loader.py").read_text()
+    assert 'part_name in {"jpg", "json", "txt"}' in text
+    assert '"sequence": parts["jpg"],  # sequence: put in the right part' in text
+
+
+def test_compressed_shards_come_with_the_command_that_unpacks_them(tmp_path, energon):
+    write_captions(tmp_path / "data", shards=1, names="s {:03d}.tar")
+    plain = tmp_path / "data/s 000.tar"
+    (tmp_path / "data/sub").mkdir()
+    subprocess.run(f"gzip -c {shlex.quote(str(plain))} > '{tmp_path}/data/sub/s 1.tgz'", shell=True, check=True)
+    warned = energon("prepare", tmp_path / "data", "--yes", "--json").json["warnings"]
+    assert any("1 compressed shard is left out, first sub/s 1.tgz" in warning for warning in warned)
+    plain.unlink()
+    failed = energon("prepare", tmp_path / "data", "--yes")
+    assert failed.code == 1
+    command = re.search(r"unpack it: (.*)", failed.err)[1]
+    subprocess.run(command, shell=True, check=True)
+    assert energon("prepare", tmp_path / "data", "--yes").code == 0
+    (tmp_path / "data/sub/s 1.tar").unlink()
+    for name in ("x/a.tgz", "y z/b.tgz"):
+        (tmp_path / "data" / name).parent.mkdir()
+        shutil.copy(tmp_path / "data/sub/s 1.tgz", tmp_path / "data" / name)
+    failed = energon("prepare", tmp_path / "data", "--yes")
+    subprocess.run(re.search(r"unpack them: (.*)", failed.err)[1], shell=True, check=True)
+    assert energon("prepare", tmp_path / "data", "--yes", "--json").json["shards"] == 3
 
 
 # -------------------------------------------------------------------------------------------------- piped answers

@@ -7,6 +7,9 @@ import re
 import pytest
 import yaml
 
+from energon_cli.prepare_menus import menu_label, proposed_pattern
+from loader.format.sample_types import SAMPLE_TYPES
+from loader.format.split_plan import split_by_patterns
 from tests.cli.make_dataset import caption_parts, write_captions
 from tests.cli.terminal import CTRL_C, DOWN, ENTER, UP, TerminalRun
 from tests.cli.test_prepare import files_of
@@ -61,8 +64,10 @@ def test_arrow_keys_choose_and_texts_can_be_edited(captions, wizard):
 def test_a_map_that_cannot_make_a_sample_shows_why_and_asks_again(captions, wizard):
     wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
     wizard.press(ENTER).wait_for("caption (text) from")
+    assert "inside json: json[caption], json[id]" in wizard.text
     wizard.press(*clear(3), *"json[title]", ENTER).wait_for("This sample cannot be made so.")
     assert "json has no 'title', only" in wizard.text
+    assert "lint --fix" not in wizard.text, "nothing is written yet that could be fixed"
     wizard.press(ENTER).wait_for("image (image) from jpg").press(ENTER).wait_for("caption (text) from json[title]")
     wizard.press(*clear(11), *"txt", ENTER).wait_for(WRITE)
     assert wizard.press("y").finish() == 0
@@ -84,9 +89,8 @@ def test_another_ratio_is_checked_as_it_is_typed(captions, wizard):
 
 def test_patterns_that_match_nothing_are_told_and_asked_for_again(captions, wizard):
     wizard.press(UP, ENTER).wait_for("Part and pattern")
-    wizard.press(ENTER).wait_for("Part and pattern (empty ends)").press(ENTER)
-    wizard.wait_for("matches no shard").wait_for("by patterns of shard names")
-    wizard.press(UP, ENTER).wait_for("Part and pattern").press(*clear(len("train:train_.*")), *"train:shard_.*", ENTER)
+    wizard.wait_for("train:shard_.*").press(*clear(len("shard_.*")), *"s_.*", ENTER).wait_for("matches no shard")
+    wizard.press(*clear(len("s_.*")), *"shard_.*", ENTER).wait_for("train:shard_.*: 4 shards of 4")
     wizard.wait_for("Part and pattern (empty ends)").press(ENTER).wait_for(TYPE).press(UP, ENTER).wait_for(WRITE)
     assert wizard.press("y").finish() == 0
     assert read_yaml(captions, "split.yaml")["split_parts"] == {"train": ["shard_{000..003}.tar"]}
@@ -148,3 +152,24 @@ def test_no_color_is_respected(captions):
         run.wait_for(SPLIT)
         assert not re.search(r"\x1b\[[0-9;]*(3[0-9]|4[0-9]|9[0-7])m", run.raw), "no colour is set"
         run.press(CTRL_C).finish()
+
+
+def test_no_line_of_a_menu_is_cut_on_a_terminal_of_80_columns():
+    for spec in SAMPLE_TYPES.values():
+        label = menu_label(spec)
+        assert len(label) <= 76
+        assert all(name in label for name in spec.required)
+
+
+@pytest.mark.parametrize(
+    ("shards", "pattern"),
+    [
+        (["shard_000.tar", "shard_011.tar"], "shard_.*"),
+        (["a/0.tar", "b/0.tar"], ".*"),
+        (["x+1.tar", "x+2.tar"], ".*"),
+        (["only.tar"], "only.*"),
+    ],
+)
+def test_patterns_are_proposed_from_the_names_that_shards_have(shards, pattern):
+    assert proposed_pattern(shards) == pattern
+    assert split_by_patterns(shards, [("train", pattern)]).parts["train"] == tuple(shards)

@@ -92,25 +92,60 @@ def test_fields_are_found_by_name() -> None:
     ("parts", "first"),
     [
         (["jpg", "txt"], "Captioning"),
-        (["jpg", "json"], "Captioning"),
+        (["jpg", "json"], "Image"),
         (["jpg", "txt", "json"], "Captioning"),
         (["jpg", "cls"], "ImageClassification"),
         (["png", "cls", "json"], "ImageClassification"),
         (["webp"], "Image"),
-        (["mp4", "json"], "VidQA"),
+        (["mp4", "json"], "Crude"),
         (["txt"], "Text"),
-        (["json"], "Text"),
-        (["json", "npy"], "Text"),
+        (["json"], "Crude"),
+        (["json", "npy"], "Crude"),
         (["bin"], "Crude"),
         (["wav", "txt"], "Crude"),
         ([], "Crude"),
     ],
 )
-def test_the_likeliest_type_is_proposed_first_and_crude_last(parts: list[str], first: str) -> None:
+def test_the_likeliest_type_that_parts_can_fill_is_proposed_first(parts: list[str], first: str) -> None:
     proposed = propose_sample_types(parts)
     assert proposed[0].short_name == first
-    assert proposed[-1] is CRUDE
+    for spec in proposed[: proposed.index(CRUDE)]:
+        assert set(spec.required) <= propose_field_map(spec, parts).keys(), "types that need code come last"
     assert len(set(short_names(proposed))) == len(proposed)
+
+
+@pytest.mark.parametrize(
+    ("parts", "example", "first", "field_map"),
+    [
+        (["jpg", "json"], {"caption": "a cat"}, "Captioning", {"image": "jpg", "caption": "json[caption]"}),
+        (
+            ["jpg", "json"],
+            {"question": "why?", "answer": "so"},
+            "VQA",
+            {"image": "jpg", "context": "json[question]", "answers": "json[answer]"},
+        ),
+        (
+            ["jpg", "json"],
+            {"question": "why?", "choices": ["so", "no"], "answer": 1},
+            "MultiChoiceVQA",
+            {
+                "image": "jpg",
+                "context": "json[question]",
+                "choices": "json[choices]",
+                "correct_choice_idx": "json[answer]",
+            },
+        ),
+        (["jpg", "json"], {"label": 3}, "ImageClassification", {"image": "jpg", "label": "json[label]"}),
+        (["jpg", "json"], {"width": 3}, "Image", {"image": "jpg"}),
+        (["mp4", "json"], {"question": "why?"}, "VidQA", {"video": "mp4", "context": "json[question]"}),
+        (["json"], {"text": "once"}, "Text", {"text": "json[text]"}),
+        (["json"], {"width": 3}, "Crude", {}),
+    ],
+)
+def test_keys_of_json_tell_the_type_and_fill_its_fields(parts, example, first, field_map) -> None:
+    spec = propose_sample_types(parts, example)[0]
+    assert spec.short_name == first
+    assert propose_field_map(spec, parts, example) == field_map
 
 
 @pytest.mark.parametrize(

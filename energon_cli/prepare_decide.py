@@ -12,7 +12,8 @@ from loader.errors import EnergonError
 from loader.format import nv_meta
 from loader.format.prepare_plan import SplitRequest
 from loader.format.prepare_split import plan_split
-from loader.format.sample_types import SAMPLE_TYPES, SampleTypeSpec, propose_sample_types
+from loader.format.sample_type_proposals import propose_sample_types
+from loader.format.sample_types import SAMPLE_TYPES, SampleTypeSpec
 from loader.format.shard_search import find_shards
 from loader.format.split_plan import detect_split
 from loader.storage import Storage, open_storage
@@ -215,8 +216,9 @@ def _real_shares(folder: Folder, request: SplitRequest, ratio: Mapping[str, floa
     real = {name: 100 * len(parts.get(name, ())) / len(folder.sizes) for name in ratio}
     if all(abs(real[name] - wanted[name]) <= _FAR_OFF for name in ratio):
         return []
+    count = len(folder.sizes)
     shares = ", ".join(f"{name} {real[name]:.0f} % ({wanted[name]:.0f} % asked for)" for name in ratio)
-    return [f"shards are never divided, so {plural(len(folder.sizes), 'shard')} come to {shares}"]
+    return [f"shards are never divided, so {plural(count, 'shard')} {'comes' if count == 1 else 'come'} to {shares}"]
 
 
 def _kept(folder: Folder, choices: Choices) -> list[tuple[str, bool, object]]:

@@ -10,7 +10,7 @@ from loader.format.dataset_config import DatasetConfig
 from loader.format.field_map import FieldMap, parse_field_map
 from loader.format.nearest_name import nearest_names
 from loader.format.part_kinds import part_kind
-from loader.format.sample_types import propose_field_map
+from loader.format.sample_type_proposals import propose_field_map
 
 if TYPE_CHECKING:
     from .prepare_choices import DatasetYaml
@@ -48,7 +48,7 @@ def field_map_doubts(choice: DatasetYaml, look: Look, *, meta_folder: Path, trus
     for name, fault in _faults(choice, testable, look, meta_folder=meta_folder, trust_code=trust_code):
         proposal = proposals.get(name)
         asks = "did you mean" in fault or proposal in (None, testable[name])
-        doubts.append(f"{fault}, in the first sample, {look.key}{'' if asks else f'; did you mean {proposal!r}?'}")
+        doubts.append(f"in the first sample, {look.key}, {fault}{'' if asks else f'; did you mean {proposal!r}?'}")
     return doubts
 
 

@@ -11,7 +11,7 @@ import click
 from loader.format.prepare import run_prepare
 from loader.format.prepare_plan import PreparePlan
 from loader.format.prepare_split import PlannedSplit, plan_split
-from loader.format.sample_types import propose_field_map
+from loader.format.sample_type_proposals import propose_field_map
 
 from .console import error_console, escape_controls, format_bytes, output_console, plural, print_json
 from .cores import usable_cores

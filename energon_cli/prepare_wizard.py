@@ -10,7 +10,8 @@ from loader.format.field_map import FieldAccess, FieldMap, parse_field_expressio
 from loader.format.nearest_name import nearest_names
 from loader.format.part_kinds import part_extension, part_kind
 from loader.format.prepare_plan import SplitRequest
-from loader.format.sample_types import SAMPLE_TYPES, FieldSpec, SampleTypeSpec, propose_field_map
+from loader.format.sample_type_proposals import propose_field_map
+from loader.format.sample_types import SAMPLE_TYPES, FieldSpec, SampleTypeSpec
 from loader.format.split_plan import parse_ratio
 
 from .prepare_choices import Choices, DatasetYaml

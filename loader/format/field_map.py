@@ -59,7 +59,9 @@ class FieldAccess:
                 if not isinstance(step, int):
                     raise self._missing(depth, f"is a list, which has no {step!r}")
                 if not -len(decoded) <= step < len(decoded):
-                    raise self._missing(depth, f"has {len(decoded)} items, no item {step}")
+                    raise self._missing(
+                        depth, f"has {len(decoded)} item{'' if len(decoded) == 1 else 's'}, no item {step}"
+                    )
                 decoded = decoded[step]
             else:
                 raise self._missing(depth, f"is {type(decoded).__name__}, nothing to look into")

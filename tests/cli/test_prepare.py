@@ -357,6 +357,12 @@ def test_shares_that_are_far_from_the_ratio_are_told(captions, energon):
     assert "4 shards come to train 50 % (80 % asked for), val 25 % (10 % asked for)" in done.out
 
 
+def test_one_is_singular(tmp_path, energon):
+    write_captions(tmp_path, shards=1)
+    assert "so 1 shard comes to train 100 %" in energon("prepare", tmp_path, "--yes", "--split-ratio", "8,1,1").out
+    assert "none of 1 .tar file\n" in energon("prepare", tmp_path, "--yes", "--exclude", "shard").err
+
+
 def test_a_sample_loader_to_fill_in_gets_every_part_that_was_seen(captions, energon):
     energon("prepare", captions, "--sample-type", "Interleaved", "--non-interactive", "--split-ratio", "1")
     text = (captions / ".nv-meta/sample_loader.py").read_text()

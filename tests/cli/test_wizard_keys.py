@@ -41,6 +41,7 @@ def test_enter_takes_every_proposal(captions, wizard):
     wizard.press(ENTER).wait_for("caption (text) from").press(ENTER).wait_for(WRITE)
     assert "as a CaptioningSample: shard_000.tar/000000" in wizard.text
     assert "float32 (3, 16, 24)" in wizard.text
+    assert "decoding the first sample…" in wizard.text
     assert not (captions / ".nv-meta").exists()
     assert wizard.press(ENTER).finish() == 0
     assert "prepared" in wizard.text
@@ -101,6 +102,14 @@ def test_own_code_for_the_fields(captions, wizard):
     assert "sample_loader.py:" in wizard.text
     assert wizard.press("y").finish() == 0
     assert (captions / ".nv-meta/sample_loader.py").exists()
+
+
+def test_keys_typed_before_a_question_is_there_are_no_answer_to_it(captions, wizard):
+    wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
+    wizard.press(ENTER).wait_for("caption (text) from").press(ENTER).wait_for("decoding the first sample…")
+    wizard.press("y", ENTER).wait_for(WRITE).press("n")  # the decoder takes a second to load
+    assert wizard.finish() == 1
+    assert not (captions / ".nv-meta/dataset.yaml").exists()
 
 
 def test_no_at_the_end_writes_nothing(captions, wizard):

@@ -7,14 +7,8 @@ import pytest
 import torch
 
 from loader.errors import ConfigError
-from loader.format.sample_types import (
-    CRUDE,
-    SAMPLE_TYPES,
-    SampleTypeSpec,
-    propose_field_map,
-    propose_sample_types,
-    sample_type_of_name,
-)
+from loader.format.sample_type_proposals import propose_field_map, propose_sample_types
+from loader.format.sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec, sample_type_of_name
 from loader.samples import types
 
 OF_KIND = {

@@ -110,11 +110,9 @@ def _no_shards(storage: Storage, compressed: list[str], excluded: int) -> Storag
     path = storage.path("")
     single = len(compressed) == 1
     if excluded:
-        return StorageError(
-            f"--exclude leaves none of {excluded:,} .tar file{'' if excluded == 1 else 's'}",
-            path=path,
-            do="change the pattern",
-        )
+        files = "file" if excluded == 1 else "files"
+        found = f"--exclude leaves none of {excluded:,} .tar {files}"
+        return StorageError(found, path=path, do="change the pattern")
     if compressed:
         return StorageError(
             f"no .tar files here, but {len(compressed):,} compressed {'one' if single else 'ones'} without"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Annotated
 
 import msgspec
@@ -98,6 +99,11 @@ def decode_layout(data: bytes, *, file: str) -> Layout:
         FormatError: It is no layout, or one of another version.
     """
     try:
+        with suppress(msgspec.DecodeError, RecursionError):  # what is wrong is said below, where all names are read
+            layout = msgspec.json.decode(data, type=Layout)
+            if layout.version == LAYOUT_VERSION:
+                _check_shards(layout)
+                return layout
         values = json.loads(data)
         version = values.get("version") if isinstance(values, dict) else None
         if version == LAYOUT_VERSION:

@@ -94,6 +94,10 @@ class DatasetIndex:
     def _shard_starts(self) -> list[int]:
         return [shard.first_sample for shard in self.layout.shards]
 
+    @cached_property
+    def _shard_by_name(self) -> dict[str, ShardEntry]:
+        return {shard.name: shard for shard in self.layout.shards}
+
     def key(self, sample: int) -> str:
         """Give a sample's bare key."""
         return decode_name(self._key(sample))
@@ -147,22 +151,25 @@ class DatasetIndex:
         position = key.find(".tar/")
         while position >= 0:
             # A key may hold ".tar/" itself, so every place is tried.
-            shard, bare = key[: position + 4], key[position + 5 :]
-            found += [sample for sample in self._find(encode_name(bare)) if self.shard_of(sample).name == shard]
+            shard = self._shard_by_name.get(key[: position + 4])
+            if shard is not None:
+                found += self._find(encode_name(key[position + 5 :]), self.samples_of(shard))
             position = key.find(".tar/", position + 1)
         return sorted(set(found))
 
-    def _find(self, key: bytes) -> list[int]:
+    def _find(self, key: bytes, among: range | None = None) -> list[int]:
+        """Find the samples of a key; rows of one hash ascend by sample, so that a range of samples is found fast."""
         wanted = np.uint64(hash_key(key))
-        row = int(np.searchsorted(self.key_hash, wanted))
+        start, stop = (int(np.searchsorted(self.key_hash, wanted, side)) for side in ("left", "right"))
+        if among is not None:
+            edges = np.array([among.start, among.stop], np.uint64)
+            start, stop = (start + np.searchsorted(self.key_sample[start:stop], edges)).tolist()
         found = []
-        while row < len(self) and self.key_hash[row] == wanted:
-            sample = int(self.key_sample[row])
+        for sample in self.key_sample[start:stop].tolist():
             if sample >= len(self):
                 raise self._contradiction(f"a key is said to be of sample {sample} of {len(self)}")
-            if self._key(sample) == key:
+            if self._key(sample) == key and (among is None or sample in among):
                 found.append(sample)
-            row += 1
         return found
 
     def part_stats(self) -> tuple[PartStats, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +43,7 @@ _EXAMPLES = (
 )
 @click.option("--parallel", metavar="N", type=click.IntRange(min=1), help="Worker processes (one per core).")
 @click.option("--split-parts", metavar="A,B", help="Only shards of these split parts.")
-@click.option("--fix", is_flag=True, help="Add broken and incomplete samples to 'exclude' in the split file.")
+@click.option("--fix", is_flag=True, help="Add broken and incomplete samples to 'exclude' of the split.")
 @click.option("--max-findings", metavar="N", type=click.IntRange(min=1), help="Stop at this many findings.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option("--progress/--no-progress", default=True, help="Show a progress bar on a terminal.")
@@ -75,11 +76,11 @@ def lint(
     check_path(path)
     if is_jsonl(path):
         raise click.UsageError(f"lint checks folders of shards; energon prepare {path} checks every line of that file.")
+    from loader.errors import ConfigError
     from loader.format.lint import LintPlan, lint_dataset
 
     from .console import output_console, print_json
     from .progress import ProgressBar
-    from loader.errors import ConfigError
 
     plan = LintPlan(
         path=path,
@@ -97,11 +98,11 @@ def lint(
             report = lint_dataset(plan, on_progress=lambda now: bar.update(now.done, now.total))
         except ConfigError as error:  # about the plan; what is wrong with the dataset is a finding
             raise click.UsageError(f"--split-parts: {error.found}.") from error
-    fixed, fixed_file = _fix(path, report, split_config) if fix else (None, split_config)
+    fixed = _fix(path, report, split_config) if fix else None
     if as_json:
-        print_json(_document(path, level, report, fixed))
+        print_json(_document(path, level, report, None if fixed is None else fixed.samples))
     else:
-        _show(output_console(), path, level, report, fixed, fixed_file)
+        _show(output_console(), path, level, report, fixed)
     if report.errors:
         raise click.exceptions.Exit(1)
 
@@ -112,15 +113,23 @@ def _make_check(config: DatasetConfig | None, meta_folder: str, *, trust_code: b
     return DecodeCheck(config, Path(meta_folder), trust_code)
 
 
-def _fix(path: str, report: LintReport, split_config: str) -> tuple[int, str]:
-    """Exclude what is broken; give how many samples that was, and in which file."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fixed:
+    """How many samples were excluded, and in which file."""
+
+    samples: int
+    file: str
+
+
+def _fix(path: str, report: LintReport, split_config: str) -> _Fixed:
     if not any(finding.is_sample for finding in report.findings):
-        return 0, split_config
+        return _Fixed(samples=0, file=split_config)
     from loader.format.dataset_folder import DatasetFolder
     from loader.format.lint_fix import exclude_broken_samples
 
     dataset = DatasetFolder(path, split_config=split_config)
-    return exclude_broken_samples(dataset, report.findings), dataset.split_file or split_config
+    samples = exclude_broken_samples(dataset, report.findings)
+    return _Fixed(samples=samples, file=dataset.split_file or split_config)
 
 
 def _document(path: str, level: str, report: LintReport, fixed: int | None) -> dict[str, Any]:
@@ -149,9 +158,7 @@ def _document(path: str, level: str, report: LintReport, fixed: int | None) -> d
     }
 
 
-def _show(
-    console: Console, path: str, level: str, report: LintReport, fixed: int | None, fixed_file: str
-) -> None:
+def _show(console: Console, path: str, level: str, report: LintReport, fixed: _Fixed | None) -> None:
     from .console import escape_controls, plural
 
     for finding, more in _grouped(report.findings):
@@ -171,7 +178,8 @@ def _show(
     broken = len({(finding.shard, finding.key) for finding in report.findings if finding.is_sample})
     if fixed is not None:
         console.print(
-            f"excluded {plural(fixed, 'sample')} in {escape_controls(fixed_file)}; lint again to see what is left",
+            f"excluded {plural(fixed.samples, 'sample')} in {escape_controls(fixed.file)}; "
+            "lint again to see what is left",
             soft_wrap=True,
         )
     elif broken:

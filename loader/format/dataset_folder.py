@@ -13,9 +13,10 @@ from .dataset_index import DatasetIndex
 from .index_in_force import index_in_force
 from .missing_index import build_missing_index
 from .nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
-from .prepare_split import read_split_config
+from .sample_bytes import read_sample
 from .shard_info import read_shard_info
 from .split_config import SplitConfig
+from .split_file import read_split_config, split_file_in_force
 from .staleness import open_fresh_shard
 
 __all__ = ["DatasetFolder"]
@@ -75,6 +76,31 @@ class DatasetFolder:
             raise self._missing(self._split_name)
         return config
 
+    @property
+    def split_file(self) -> str | None:
+        """The name in ``.nv-meta`` of the split file in force; None where there is none."""
+        return split_file_in_force(self.storage, self._split_name)
+
+    @cached_property
+    def _excluded_shards(self) -> frozenset[str]:
+        return self.split.excluded_shards() if self.split else frozenset()
+
+    @cached_property
+    def _excluded_samples(self) -> dict[str, frozenset[str]]:
+        return self.split.excluded_samples() if self.split else {}
+
+    def is_excluded(self, sample: int) -> bool:
+        """Tell whether the split leaves a sample out, by its number in the index.
+
+        Raises:
+            ConfigError: The split file says something wrong.
+        """
+        shard = self.index.shard_of(sample).name
+        if shard in self._excluded_shards:
+            return True
+        keys = self._excluded_samples.get(shard)
+        return keys is not None and self.index.key(sample) in keys
+
     @cached_property
     def config(self) -> DatasetConfig | None:
         """What ``dataset.yaml`` says; None where there is none, so that samples are crude.
@@ -109,18 +135,14 @@ class DatasetFolder:
             Part name → bytes, in the order in the shard.
 
         Raises:
-            FormatError: The shard is not the one that was indexed.
+            FormatError: The shard is not the one that was indexed, or ends within a part.
         """
         shard = self.index.shard_of(sample)
         if self._open_shard is None or self._open_shard[0] != shard.name:
             self.close()
             self._open_shard = (shard.name, open_fresh_shard(self.storage, self.index, shard))
         file = self._open_shard[1]
-        return {
-            part.name: file.read_at(part.offset, part.size_bytes)
-            for part in self.index.parts(sample)
-            if names is None or part.name in names
-        }
+        return read_sample(file, self.index.parts(sample), shard=self.storage.path(shard.name), names=names)
 
     def samples_of_part(self, split_part: str) -> list[range]:
         """Give the numbers of the samples of a split part, one range for each shard, excluded ones included.
@@ -132,10 +154,10 @@ class DatasetFolder:
         if split_part not in parts:
             raise ConfigError(
                 f"there is no split part {split_part!r}; there are: {', '.join(parts) or 'none'}",
-                file=self.storage.path(f"{FOLDER}/{self._split_name}"),
+                file=self.storage.path(f"{FOLDER}/{self.split_file or self._split_name}"),
                 do="name one of these, or split again with energon prepare --split-ratio",
             )
-        excluded = self.split.excluded_shards() if self.split else frozenset()
+        excluded = self._excluded_shards
         by_name = {shard.name: shard for shard in self.index.shards}
         return [
             self.index.samples_of(by_name[name])

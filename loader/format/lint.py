@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from itertools import accumulate
+from typing import overload
 
 from ..errors import ConfigError, FormatError, StorageError
 from .dataset_config import DatasetConfig
@@ -28,23 +31,30 @@ _UNTRUE = frozenset(("E005", "E101", "E102", "E104", "E105", "E109"))
 def lint_dataset(plan: LintPlan, *, on_progress: Callable[[LintProgress], None] | None = None) -> LintReport:
     """Check a dataset.
 
-    Nothing but a bug raises: whatever is wrong with the dataset is a finding.
+    Whatever is wrong with the dataset is a finding; only what is wrong with the plan raises.
 
     Args:
         plan: What to check.
         on_progress: Called after each piece of work.
 
     Raises:
+        ConfigError: The dataset has a split, and the plan names parts that it does not have.
         WorkerError: A worker process was killed.
     """
     started = time.perf_counter()
     lint = _Lint(plan, on_progress)
+    unknown: ConfigError | None = None
     try:
-        lint.check(DatasetFolder(plan.path, split_config=plan.split_config, dataset_config=plan.dataset_config))
+        dataset = DatasetFolder(plan.path, split_config=plan.split_config, dataset_config=plan.dataset_config)
+        unknown = _unknown_parts(dataset, plan.split_parts or ())
+        if unknown is None:
+            lint.check(dataset)
     except FormatError as error:
         lint.add([Finding(code="E005", message=str(error).replace("\n", " "))])
     except (ConfigError, StorageError) as error:
         lint.add([unreadable(error)])
+    if unknown is not None:
+        raise unknown
     return LintReport(
         findings=tuple(sorted(lint.findings, key=lint.place)),
         complete=lint.complete,
@@ -101,7 +111,7 @@ class _Lint:
             untrue = {finding.shard for finding in self.findings if finding.code in _UNTRUE}
             true = [shard for shard in shards if shard.name not in untrue]
             self.samples = sum(shard.samples for shard in true)
-            self._run(checker, [task for shard in true for task in _decode_tasks(dataset, shard)], self.samples)
+            self._run(checker, _DecodeTasks(true), self.samples)
 
     def _run(self, checker: LintChecker, tasks: Sequence[LintTask], total: int) -> None:
         """Do tasks, and report progress where there is a total: what the others do takes a moment."""
@@ -133,31 +143,59 @@ def _readable_config(dataset: DatasetFolder) -> DatasetConfig | None:
 
 
 def _sample_check(dataset: DatasetFolder, plan: LintPlan) -> SampleCheck | None:
-    if plan.level != "decode" or plan.make_sample_check is None:
+    if plan.level != "decode" or plan.make_sample_check is None:  # a plan for level decode has one
         return None
     return plan.make_sample_check(_readable_config(dataset), dataset.meta_folder)
 
 
 def _chosen(dataset: DatasetFolder, split_parts: tuple[str, ...] | None) -> list[ShardEntry]:
-    """Give the shards to check: all but excluded ones, or those of some split parts."""
+    """Give the shards to check: all but excluded ones, or those of some split parts; none where these are unknown."""
     try:
         split = dataset.split
     except ConfigError:
-        split = None
+        split = None  # reported by check_split
     excluded = split.excluded_shards() if split else frozenset()
     shards = [shard for shard in dataset.index.shards if shard.name not in excluded]
     if split_parts is None:
         return shards
-    chosen = {
-        dataset.index.shard_of(samples[0]).name
-        for part in split_parts
-        for samples in dataset.samples_of_part(part)
-        if samples
-    }
+    chosen = {shard for part in split_parts if split for shard in split.split_parts[part]}
     return [shard for shard in shards if shard.name in chosen]
 
 
-def _decode_tasks(dataset: DatasetFolder, shard: ShardEntry) -> Iterator[LintTask]:
-    samples = dataset.index.samples_of(shard)
-    for start in range(0, len(samples), _SAMPLES_AT_ONCE):
-        yield LintTask(shard, samples[start : start + _SAMPLES_AT_ONCE])
+def _unknown_parts(dataset: DatasetFolder, names: Sequence[str]) -> ConfigError | None:
+    """Give the error for names of no split part; None where there are none, or no split to read (a finding)."""
+    try:
+        split = dataset.split
+    except ConfigError:
+        return None
+    unknown = [repr(name) for name in names if split and name not in split.split_parts]
+    if not unknown or split is None:
+        return None
+    there = ", ".join(split.split_parts) or "none"
+    return ConfigError(f"there is no split part {', '.join(unknown)}; there are: {there}")
+
+
+class _DecodeTasks(Sequence[LintTask]):
+    """The samples of shards as tasks that are made when asked for: a large dataset has millions."""
+
+    def __init__(self, shards: Sequence[ShardEntry]) -> None:
+        self._shards = shards
+        self._ends = list(accumulate(-(-shard.samples // _SAMPLES_AT_ONCE) for shard in shards))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, number: int, /) -> LintTask: ...
+    @overload
+    def __getitem__(self, number: slice, /) -> Sequence[LintTask]: ...
+    def __getitem__(self, number: int | slice, /) -> LintTask | Sequence[LintTask]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        if not 0 <= number < len(self):
+            raise IndexError(f"expected a task in [0, {len(self)}), found {number}")
+        which = bisect_right(self._ends, number)
+        shard = self._shards[which]
+        start = (number - (self._ends[which - 1] if which else 0)) * _SAMPLES_AT_ONCE
+        stop = min(start + _SAMPLES_AT_ONCE, shard.samples)
+        return LintTask(shard, range(shard.first_sample + start, shard.first_sample + stop))

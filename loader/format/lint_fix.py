@@ -7,22 +7,18 @@ from collections.abc import Iterable
 from ..errors import ConfigError
 from .dataset_folder import DatasetFolder
 from .findings import Finding
-from .nv_meta import FOLDER, LOCK, SPLIT_YAML
-from .prepare_split import read_split_config
-from .split_config import SplitConfig, format_split_config
+from .nv_meta import FOLDER, LOCK
+from .split_config import SplitConfig, format_split_config, parse_split_config
 
 __all__ = ["exclude_broken_samples"]
 
 
-def exclude_broken_samples(
-    dataset: DatasetFolder, findings: Iterable[Finding], *, split_config: str = SPLIT_YAML
-) -> int:
-    """Add broken and incomplete samples to ``exclude`` in the split file, after copying it to ``split.yaml.bak``.
+def exclude_broken_samples(dataset: DatasetFolder, findings: Iterable[Finding]) -> int:
+    """Add broken and incomplete samples to ``exclude`` in the split file in force, after copying it to ``….bak``.
 
     Args:
-        dataset: The dataset.
+        dataset: The dataset; its ``split_file`` is the one that changes, YAML or JSON as it was.
         findings: What a lint of it found.
-        split_config: The split file.
 
     Returns:
         How many samples were added.
@@ -31,22 +27,24 @@ def exclude_broken_samples(
         ConfigError: There is no split file to add them to, or it says something wrong.
     """
     storage = dataset.storage
-    file = f"{FOLDER}/{split_config}"
     with storage.lock(LOCK):
-        config = read_split_config(storage, split_config)
-        if config is None or not storage.exists(file):
+        name = dataset.split_file
+        if name is None:
             raise ConfigError(
                 "there is no split file to exclude samples in",
-                file=storage.path(file),
+                file=storage.path(FOLDER),
                 do="run energon prepare --split-ratio 8,1,1 first",
             )
+        file = f"{FOLDER}/{name}"
+        before = storage.read(file)
+        config = parse_split_config(before.decode("utf-8", "replace"), file=storage.path(file))
         known = set(config.exclude)
         broken = [f"{finding.shard}/{finding.key}" for finding in findings if finding.is_sample]
-        added = [name for name in dict.fromkeys(broken) if name not in known]
+        added = [sample for sample in dict.fromkeys(broken) if sample not in known]
         if added:
             with storage.create(f"{file}.bak") as backup:
-                backup.write(storage.read(file))
-            text = format_split_config(SplitConfig(split_parts=config.split_parts, exclude=(*config.exclude, *added)))
+                backup.write(before)
+            config = SplitConfig(split_parts=config.split_parts, exclude=(*config.exclude, *added))
             with storage.create(file) as target:
-                target.write(text.encode("utf-8"))
+                target.write(format_split_config(config, file=name).encode("utf-8"))
         return len(added)

@@ -77,10 +77,11 @@ def _unused(dataset: DatasetFolder, split: SplitConfig, used: dict[str, str]) ->
         on_disk = [shard.name for shard in find_shards(dataset.storage).shards]
     except StorageError:
         on_disk = []  # every shard is missing, and reported one by one
+    excluded = split.excluded_shards()
     for shard in on_disk:
         if shard not in dataset.shard_counts:
             yield Finding(code="W201", message="it is not in the index either: run energon prepare again", shard=shard)
-        elif shard not in used and shard not in split.excluded_shards():
+        elif shard not in used and shard not in excluded:
             yield Finding(code="W201", message="training never sees it", shard=shard)
 
 

@@ -126,14 +126,28 @@ def _compare_key_table(index: DatasetIndex, shard: ShardEntry, known: ShardIndex
     if not shard.samples:
         return
     samples = shard.first_sample + known.key_order
-    rows = np.minimum(np.searchsorted(index.key_hash, known.key_hash), len(index) - 1)
-    at_once = (index.key_hash[rows] == known.key_hash) & (index.key_sample[rows] == samples.astype(np.uint64))
-    missed = samples[~at_once]
-    for sample in np.sort(missed).tolist():  # keys that others have, too, or a table that is damaged
-        if sample not in index.find(index.key(sample)):
-            message = f"look-up by this key does not find it: {_SCAN_AGAIN}"
-            yield Finding(code="E005", message=message, shard=shard.name, key=index.key(sample))
-            return
+    missed = samples[~_in_key_table(index, known.key_hash, samples.astype(np.uint64))]
+    if len(missed):
+        sample = int(missed.min())
+        message = f"look-up by this key does not find it: {_SCAN_AGAIN}"
+        yield Finding(code="E005", message=message, shard=shard.name, key=index.key(sample))
+
+
+def _in_key_table(
+    index: DatasetIndex, hashes: npt.NDArray[np.uint64], samples: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.bool_]:
+    """Tell which pairs of hash and sample, n each, the key table has: bisected by hash, then within it by sample."""
+    low = np.searchsorted(index.key_hash, hashes, "left")
+    ends = np.searchsorted(index.key_hash, hashes, "right")
+    high = ends.copy()
+    while (open_rows := np.flatnonzero(low < high)).size:
+        middle = (low[open_rows] + high[open_rows]) // 2
+        is_before = index.key_sample[middle] < samples[open_rows]
+        low[open_rows[is_before]] = middle[is_before] + 1
+        high[open_rows[~is_before]] = middle[~is_before]
+    found = low < ends
+    found[found] = index.key_sample[low[found]] == samples[found]
+    return found
 
 
 def _parts_of_samples(shard: str, scanned: ShardIndex, config: DatasetConfig | None) -> Iterator[Finding]:

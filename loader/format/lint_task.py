@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ..errors import ConfigError, EnergonError
+from ..errors import ConfigError, EnergonError, FormatError
 from ..storage import ReadableFile
 from .dataset_config import DatasetConfig
 from .dataset_folder import DatasetFolder
@@ -16,10 +16,9 @@ from .findings import Finding
 from .index_layout import ShardEntry
 from .lint_plan import LintPlan, SampleCheck
 from .lint_shard import check_shard, required_parts
+from .sample_bytes import read_sample
 
 __all__ = ["LintChecker", "LintTask"]
-
-_GAP = 64 * 1024  # read over gaps between parts up to this size: one read costs more
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,7 @@ class LintChecker:
         self._check = check
         self._config = config
         self._sqlite_numbers = sqlite_numbers
+        self._required = frozenset(part for parts in required_parts(config).values() for part in parts)
 
     def __getstate__(self) -> dict[str, Any]:
         # The open dataset is opened again in a spawned worker.
@@ -99,7 +99,10 @@ class LintChecker:
 
     def _decode_one(self, file: ReadableFile, shard: str, key: str, locations: list[PartLocation]) -> Iterator[Finding]:
         try:
-            parts = _read(file, locations)
+            parts = read_sample(file, locations, shard=shard)
+        except FormatError as error:
+            yield Finding(code="E104", message=error.found, shard=shard, key=key, offset=error.offset)
+            return
         except EnergonError as error:
             yield Finding(code="E109", message=error.found, shard=shard, key=key, offset=locations[0].offset)
             return
@@ -107,33 +110,21 @@ class LintChecker:
             faults = self._check(key, parts) if self._check else ()
         except Exception as error:  # noqa: BLE001 - one odd sample must not hide what is wrong with all others
             faults = [(None, f"checking it fails: {type(error).__name__}: {error}")]
-        yield from self._findings_of(shard, key, locations, faults)
+        if faults:
+            yield from self._findings_of(shard, key, locations, faults)
 
     def _findings_of(
         self, shard: str, key: str, locations: list[PartLocation], faults: Sequence[tuple[str | None, str]]
     ) -> Iterator[Finding]:
         by_name = {part.name: part for part in locations}
-        known_to_be_required = {part for parts in required_parts(self._config).values() for part in parts}
         for part, message in faults:
             location = by_name.get(part or "")
             if location is not None and location.size_bytes == 0:
                 continue  # E303 or W308, found in the headers
             code = "E302"
             if location is None:
-                if part in known_to_be_required:
+                if part in self._required:
                     continue  # found in the headers
                 code = "E307" if part is None else "E301"
             offset = (location or locations[0]).offset
             yield Finding(code=code, message=message, shard=shard, key=key, part=part, offset=offset)
-
-
-def _read(file: ReadableFile, locations: list[PartLocation]) -> dict[str, bytes]:
-    """Read a sample's parts: in one piece where they are near each other."""
-    start = locations[0].offset
-    end = max(part.offset + part.size_bytes for part in locations)
-    if end - start > sum(part.size_bytes for part in locations) + _GAP or start > min(
-        part.offset for part in locations
-    ):
-        return {part.name: file.read_at(part.offset, part.size_bytes) for part in locations}
-    data = file.read_at(start, end - start)
-    return {part.name: data[part.offset - start : part.offset - start + part.size_bytes] for part in locations}

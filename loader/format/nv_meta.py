@@ -8,6 +8,7 @@ FOLDER = ".nv-meta"
 INFO_JSON = f"{FOLDER}/.info.json"
 INFO_YAML = f"{FOLDER}/.info.yaml"  # datasets prepared before 2025
 SPLIT_YAML = "split.yaml"  # in FOLDER; the user may choose other names for these two
+SPLIT_JSON = "split.json"  # where there is no split.yaml
 DATASET_YAML = "dataset.yaml"
 INDEX_SQLITE = f"{FOLDER}/index.sqlite"
 INDEX_UUID = f"{FOLDER}/index.uuid"

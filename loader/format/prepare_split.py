@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from ..errors import EnergonError
 from ..storage import Storage
-from .nv_meta import FOLDER, SPLIT_YAML
+from .nv_meta import SPLIT_YAML
 from .prepare_plan import SplitRequest
 from .split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
+from .split_file import read_split_config
 from .split_plan import SplitResult, split_by_patterns, split_by_ratio
 
-__all__ = ["PlannedSplit", "plan_split", "read_split_config", "rename_excluded"]
+__all__ = ["PlannedSplit", "plan_split", "rename_excluded"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,15 +23,6 @@ class PlannedSplit:
     parts: Mapping[str, tuple[str, ...]]
     text: str | None  # of split.yaml; None keeps the file that is there
     warnings: tuple[str, ...] = ()
-
-
-def read_split_config(storage: Storage, name: str = SPLIT_YAML) -> SplitConfig | None:
-    """Read a split file; ``split.json`` serves where there is no ``split.yaml``. None where there is neither."""
-    for candidate in (name, "split.json") if name == SPLIT_YAML else (name,):
-        file = f"{FOLDER}/{candidate}"
-        if storage.exists(file):
-            return parse_split_config(storage.read(file).decode("utf-8", "replace"), file=storage.path(file))
-    return None
 
 
 def plan_split(storage: Storage, request: SplitRequest | None, shards: Sequence[str]) -> PlannedSplit:
@@ -59,11 +51,9 @@ def rename_excluded(storage: Storage, split: PlannedSplit, renamed: Mapping[str,
         split: The split as planned.
         renamed: Shard → {old key: new key}.
     """
-    file = f"{FOLDER}/{SPLIT_YAML}"
-    text = split.text or (storage.read(file).decode() if storage.exists(file) else "")
-    if not text:
+    config = parse_split_config(split.text, file=SPLIT_YAML) if split.text else read_split_config(storage)
+    if config is None:
         return split
-    config = parse_split_config(text, file=storage.path(file))
     known = frozenset(renamed)
 
     def new_name(name: str) -> str:
@@ -81,7 +71,8 @@ def _kept(config: SplitConfig | None, shards: Sequence[str]) -> PlannedSplit:
         return PlannedSplit(parts={}, text=None, warnings=("there is no split.yaml, and none was asked for",))
     warnings = []
     used = {shard for names in config.split_parts.values() for shard in names}
-    unused = [shard for shard in shards if shard not in used and shard not in config.excluded_shards()]
+    spoken_for = used | config.excluded_shards()
+    unused = [shard for shard in shards if shard not in spoken_for]
     gone = sorted(used.difference(shards))
     if unused:
         warnings.append(

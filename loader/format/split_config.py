@@ -13,6 +13,7 @@ import yaml
 from ..errors import ConfigError, Fault
 from .brace_patterns import MAX_NAMES, compact_names, expand_pattern
 from .nearest_name import did_you_mean
+from .nv_meta import SPLIT_YAML
 from .yaml_document import parse_yaml
 
 __all__ = ["SplitConfig", "format_split_config", "parse_split_config", "split_sample_name"]
@@ -249,8 +250,10 @@ def _shown(name: str) -> str:
 # --------------------------------------------------------------------------------------------------------- writing
 
 
-def format_split_config(config: SplitConfig) -> str:
-    """Write a split file as YAML, runs of names as brace patterns; megatron-energon reads it too.
+def format_split_config(config: SplitConfig, *, file: str = SPLIT_YAML) -> str:
+    """Write a split file, runs of names as brace patterns; megatron-energon reads it too.
+
+    YAML, or JSON where the file's name ends in ``.json``, as it is read.
 
     >>> print(format_split_config(SplitConfig(split_parts={"train": ("s_0.tar", "s_1.tar"), "val": ()})), end="")
     split_parts:
@@ -259,6 +262,9 @@ def format_split_config(config: SplitConfig) -> str:
       val: []
     exclude: []
     """
+    if file.lower().endswith(".json"):
+        parts = {part: compact_names(shards) for part, shards in config.split_parts.items()}
+        return json.dumps({"split_parts": parts, "exclude": compact_names(config.exclude)}, indent=2) + "\n"
     lines = ["split_parts:" if config.split_parts else "split_parts: {}"]
     lines += _format_lists(config.split_parts, indent="  ")
     lines += _format_lists({"exclude": config.exclude}, indent="")

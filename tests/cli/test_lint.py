@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -64,8 +65,8 @@ def test_only_some_split_parts(broken, energon):
     assert energon("lint", broken, "--split-parts", "val,test").code == 0
     assert energon("lint", broken, "--split-parts", "train").code == 1
     done = energon("lint", broken, "--split-parts", "vla")
-    assert done.code == 1
-    assert "there is no split part 'vla'" in done.out
+    assert done.code == 2
+    assert "there is no split part 'vla'; there are: train, val, test" in done.err
 
 
 def test_fix_excludes_what_is_broken_and_the_next_lint_is_clean(broken, energon):
@@ -78,6 +79,26 @@ def test_fix_excludes_what_is_broken_and_the_next_lint_is_clean(broken, energon)
     again = energon("lint", broken, "--fix", "--json")
     assert (again.code, again.json["fixed"]) == (0, 0)
     assert "excluded" in energon("preview", broken, "--key", "000004", "--crude").out
+
+
+@pytest.mark.parametrize("name", ["split.json", "my.json", "my.yaml"])
+def test_fix_changes_the_split_file_in_force_and_names_it(broken, energon, name):
+    """split.json is in force where there is no split.yaml."""
+    meta = broken / ".nv-meta"
+    document = yaml.safe_load((meta / "split.yaml").read_text())
+    (meta / name).write_text(json.dumps(document) if name.endswith(".json") else yaml.safe_dump(document))
+    (meta / "split.yaml").unlink()
+    before = (meta / name).read_text()
+    asked_for = () if name == "split.json" else ("--split-config", name)
+    done = energon("lint", broken, "--fix", *asked_for)
+    assert f"excluded 1 sample in {name};" in done.out
+    assert (meta / f"{name}.bak").read_text() == before
+    read = json.loads if name.endswith(".json") else yaml.safe_load
+    after = read((meta / name).read_text())
+    assert after.pop("exclude") == ["shard_001.tar/000004"]
+    assert after == {"split_parts": document["split_parts"]}
+    assert energon("lint", broken, *asked_for).code == 0
+    assert not (meta / "split.yaml").exists()
 
 
 def test_it_stops_at_the_wanted_number_of_findings(tmp_path, energon):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from loader.errors import ConfigError, FormatError
 from loader.format.dataset_folder import DatasetFolder
@@ -561,6 +563,17 @@ def test_duplicate_keys_are_fixed_on_request_and_excluded_samples_stay_so(tmp_pa
     assert contents(tmp_path) == expected_contents(tmp_path) == fixed
     assert set(DatasetFolder(tmp_path).split.exclude) == {"shard_002.tar/00001#2", "shard_000.tar/00001"}
     assert not prepare(tmp_path, split=None, fix_duplicates=True).changed
+
+
+def test_fixing_duplicate_keys_heeds_what_split_json_excludes(tmp_path):
+    duplicates(tmp_path)
+    prepare(tmp_path)
+    meta = tmp_path / ".nv-meta"
+    document = yaml.safe_load((meta / "split.yaml").read_text()) | {"exclude": ["shard_002.tar/00001"]}
+    (meta / "split.json").write_text(json.dumps(document))
+    (meta / "split.yaml").unlink()
+    prepare(tmp_path, split=None, fix_duplicates=True)
+    assert DatasetFolder(tmp_path).split.exclude == ("shard_002.tar/00001#2",)
 
 
 # ----------------------------------------------------------------------------------------------- split and files

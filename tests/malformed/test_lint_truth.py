@@ -18,12 +18,17 @@ import pytest
 import simplejpeg
 
 from loader.errors import ConfigError, StorageError, WorkerError
-from loader.format import lint_task
+from loader.format import lint as lint_module
+from loader.format import lint_sqlite, lint_task
 from loader.format.dataset_folder import DatasetFolder
+from loader.format.dataset_index import DatasetIndex
 from loader.format.findings import CODES, Finding
+from loader.format.index_layout import ShardEntry
 from loader.format.lint import LintPlan, LintProgress, LintReport, lint_dataset
 from loader.format.lint_fix import exclude_broken_samples
 from loader.format.prepare_plan import SplitRequest
+from loader.format.split_config import SplitConfig
+from loader.format.sqlite_index import open_sqlite
 from loader.samples.check import DecodeCheck
 from tests.e2e.dataset_tree import (
     caption_samples,
@@ -276,9 +281,24 @@ def test_only_the_chosen_split_parts_are_checked(pictures):
     assert codes(lint(pictures, split_parts=("train",))) == []
     assert lint(pictures, split_parts=("train",)).shards == len(parts["train"])
     assert codes(lint(pictures, split_parts=("val",))) == ["E302"]
-    [finding] = lint(pictures, split_parts=("nonsense",)).findings
-    assert finding.code == "E001"
-    assert "there is no split part 'nonsense'; there are: train, val" in finding.message
+    with pytest.raises(ConfigError, match="there is no split part 'nonsense'; there are: train, val"):
+        lint(pictures, split_parts=("train", "nonsense"))
+    (pictures / ".nv-meta/split.yaml").unlink()
+    report = lint(pictures, split_parts=("train",))
+    assert (codes(report), report.samples) == (["E002"], 0)
+
+
+@pytest.mark.parametrize(
+    ("plan", "fault"),
+    [
+        ({"level": "byte", "make_sample_check": make_check}, "no lint level 'byte'; did you mean 'bytes'"),
+        ({}, "given none"),
+        ({"level": "decode"}, "given none"),
+    ],
+)
+def test_a_plan_that_would_check_less_than_it_says_is_refused(plan, fault):
+    with pytest.raises(ConfigError, match=fault):
+        LintPlan(path="anywhere", **plan)
 
 
 def test_excluded_shards_and_samples_are_not_checked(pictures):
@@ -320,6 +340,40 @@ def test_a_checker_is_picklable_in_use(pictures):
     task = lint_task.LintTask(DatasetFolder(pictures).index.shards[0])
     assert checker(task) == []
     assert pickle.loads(pickle.dumps(checker))(task) == []
+
+
+def test_a_shard_that_is_cut_while_it_is_checked_gives_no_part_to_the_check(pictures):
+    plan = LintPlan(path=str(pictures), make_sample_check=make_check)
+    checker = lint_task.LintChecker(plan, must_not_be_called, None, {})
+    entry = DatasetFolder(pictures).index.shards[0]
+    offset = offset_of(pictures, entry.name, "00000.jpg")
+    os.truncate(pictures / entry.name, offset + 10)
+    [finding] = checker(lint_task.LintTask(entry, range(1)))
+    assert (finding.code, finding.shard, finding.key, finding.offset) == ("E104", entry.name, "00000", offset)
+    assert "the shard ends after 10 of them" in finding.message
+
+
+def must_not_be_called(key, parts):
+    raise AssertionError
+
+
+def shard_entry(name: str, first: int, samples: int) -> ShardEntry:
+    return ShardEntry(
+        name=name, size_bytes=0, mtime_ns=0, samples=samples, first_sample=first, end_offset=0, plain=True
+    )
+
+
+def test_tasks_are_made_when_they_are_asked_for():
+    shards = [shard_entry(f"{number}.tar", 10**9 * number, 10**9 if number != 1 else 0) for number in range(3)]
+    tasks = lint_module._DecodeTasks(shards)
+    assert len(tasks) == 2 * 3_906_250
+    assert tasks[0] == lint_task.LintTask(shards[0], range(256))
+    assert tasks[3_906_250] == lint_task.LintTask(shards[2], range(2 * 10**9, 2 * 10**9 + 256))
+    few = [shard_entry("a.tar", 0, 600), shard_entry("b.tar", 600, 0), shard_entry("c.tar", 600, 256)]
+    assert [each.samples for each in lint_module._DecodeTasks(few)] == [
+        range(256), range(256, 512), range(512, 600), range(600, 856),
+    ]  # fmt: skip
+    assert list(lint_module._DecodeTasks([])) == []
 
 
 # ------------------------------------------------------------------------------------------------ damaged shards
@@ -432,15 +486,15 @@ def test_a_shard_that_becomes_unreadable_while_it_is_checked_is_named(small, mon
 
 def test_a_read_that_fails_is_named_and_the_samples_behind_it_are_checked(small, monkeypatch):
     overwrite(shard_path(small, 2), offset_of(small, "shard_002.tar", "00008.json"), b"?")
-    real = lint_task._read
+    real = lint_task.read_sample
 
-    def failing(file, locations):
+    def failing(file, locations, *, shard):
         if locations[0].offset == offset_of(small, "shard_002.tar", "00007.json"):
             raise StorageError("cannot read bytes: Input/output error")
-        return real(file, locations)
+        return real(file, locations, shard=shard)
 
     offsets = [offset_of(small, "shard_002.tar", f"0000{number}.json") for number in (7, 8)]
-    monkeypatch.setattr(lint_task, "_read", failing)
+    monkeypatch.setattr(lint_task, "read_sample", failing)
     found = [each for each in lint(small).findings if each.shard == "shard_002.tar" or each.key]
     assert ("E109", "shard_002.tar", "00007", None, offsets[0]) in places(found)
     assert ("E302", "shard_002.tar", "00008", "json", offsets[1]) in places(found)
@@ -836,3 +890,88 @@ def lacks_a_picture(key, parts):
 def test_a_shard_that_a_prepare_of_another_tool_left_without_our_index_is_checked_too(small):
     shutil.rmtree(small / ".nv-meta/index")
     assert lint(small).findings == ()
+
+
+# ------------------------------------------------------------------------------------------- what a lint may cost
+
+
+def count_calls(monkeypatch, owner: type, name: str) -> list[object]:
+    calls: list[object] = []
+    real = getattr(owner, name)
+
+    def counted(self, *arguments, **options):
+        calls.append(arguments)
+        return real(self, *arguments, **options)
+
+    monkeypatch.setattr(owner, name, counted)
+    return calls
+
+
+def write_same_keys(folder: Path, shards: int, samples: int) -> Path:
+    for shard in range(shards):
+        write_shard(shard_path(folder, shard), {f"{number}": {"txt": b"text"} for number in range(samples)})
+    prepare(folder, split=SplitRequest(ratio={"train": 1.0}), files={"dataset.yaml": CRUDE_YAML})
+    return folder
+
+
+CRUDE_YAML = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
+
+
+def test_keys_that_every_shard_has_cost_no_more_look_ups_than_others(tmp_path, monkeypatch):
+    folder = write_same_keys(tmp_path, 20, 30)
+    keys_read = count_calls(monkeypatch, DatasetIndex, "_key")
+    report = lint(folder, level="headers")
+    assert set(codes(report)) == {"W305"}
+    assert len(keys_read) < 2000, "600 samples, and a hundred findings that name two of them"
+    index = DatasetFolder(folder).index
+    keys_read.clear()
+    assert index.find("shard_007.tar/11") == [7 * 30 + 11]
+    assert len(keys_read) == 1
+    assert index.find("11") == [30 * shard + 11 for shard in range(20)]
+    assert index.find("shard_999.tar/11") == []
+
+
+def test_a_look_up_that_misses_one_of_many_equal_keys_is_found(tmp_path):
+    folder = write_same_keys(tmp_path, 5, 3)
+    index = DatasetFolder(folder).index
+    row = index.key_sample.tolist().index(7)
+    with (folder / ".nv-meta/index" / index_uuid(folder) / "key_sample.npy").open("r+b") as file:
+        file.seek(-8 * (len(index) - row), os.SEEK_END)
+        file.write((4).to_bytes(8, "little"))  # the sample before it of the same key is there twice
+    found = [each for each in lint(folder, level="headers").findings if each.code == "E005"]
+    assert [(each.shard, each.key) for each in found] == [("shard_002.tar", "1")]
+
+
+def test_excluded_shards_are_told_apart_once(tmp_path, monkeypatch):
+    write_shards(tmp_path, 30)
+    prepare(tmp_path, split=SplitRequest(patterns=(("train", "shard_000.tar"),)))
+    edit_split(tmp_path, exclude="['shard_{002..029}.tar']")
+    calls = count_calls(monkeypatch, SplitConfig, "excluded_shards")
+    assert codes(lint(tmp_path, level="headers")) == ["W004", "W201"]
+    assert len(calls) <= 3
+    calls.clear()
+    report = prepare(tmp_path, split=None)
+    assert [warning for warning in report.warnings if "in no part" in warning] == [
+        "1 shards are in no part of split.yaml, first shard_001.tar (--split-ratio or --split-parts splits anew)"
+    ]
+    assert len(calls) <= 3
+
+
+def test_numbers_of_strange_shards_in_sqlite_are_found_without_walking_over_all_rows(tmp_path, monkeypatch):
+    write_shards(tmp_path, 3, samples=500)
+    prepare(tmp_path)
+    steps: list[None] = []
+
+    def watched(path):
+        database = open_sqlite(path)
+        database.set_progress_handler(lambda: steps.append(None), 1)
+        return database
+
+    monkeypatch.setattr(lint_sqlite, "open_sqlite", watched)
+    assert list(lint_sqlite.check_sqlite(DatasetFolder(tmp_path))) == []
+    assert len(steps) < 200
+    for strange in (3, -1):
+        with closing(sqlite3.connect(tmp_path / ".nv-meta/index.sqlite")) as database, database:
+            database.execute(f"UPDATE samples SET tar_file_id = {strange} WHERE sample_key = '00007'")
+        [finding] = lint_sqlite.check_sqlite(DatasetFolder(tmp_path))
+        assert f"samples of shard number {strange}, and .info.json has 3 shards" in finding.message

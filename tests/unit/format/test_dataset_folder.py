@@ -11,6 +11,7 @@ from loader.errors import ConfigError, FormatError, StorageError
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.prepare import run_prepare
 from loader.format.prepare_plan import PreparePlan, SplitRequest
+from loader.format.split_config import SplitConfig
 from tests.malformed.tar_bytes import END, member
 
 
@@ -50,6 +51,43 @@ def test_a_split_part_is_ranges_of_samples_without_excluded_shards(folder):
     assert dataset.samples_of_part("val") == [range(3, 4)]
     with pytest.raises(ConfigError, match="there is no split part 'test'; there are: train, val"):
         dataset.samples_of_part("test")
+
+
+def test_excluded_samples_are_told_apart_by_what_is_read_once(folder, monkeypatch):
+    split = folder / ".nv-meta" / "split.yaml"
+    split.write_text(split.read_text().replace("exclude: []", "exclude: [b.tar, a.tar/b]"))
+    dataset = DatasetFolder(folder)
+    calls = []
+    real = SplitConfig.excluded_samples
+    monkeypatch.setattr(SplitConfig, "excluded_samples", lambda config: calls.append(config) or real(config))
+    assert [dataset.is_excluded(sample) for sample in range(4)] == [False, True, True, False]
+    assert len(calls) == 1
+
+
+def test_the_split_file_in_force_is_the_one_that_is_read(folder):
+    meta = folder / ".nv-meta"
+    assert DatasetFolder(folder).split_file == "split.yaml"
+    (meta / "split.json").write_text('{"split_parts": {"all": ["a.tar"]}}')
+    assert DatasetFolder(folder).split_file == "split.yaml"
+    (meta / "split.yaml").unlink()
+    dataset = DatasetFolder(folder)
+    assert dataset.split_file == "split.json"
+    assert dataset.samples_of_part("all") == [range(2)]
+    with pytest.raises(ConfigError, match="there are: all") as caught:
+        dataset.samples_of_part("train")
+    assert caught.value.file == str(meta / "split.json")
+    (meta / "split.json").unlink()
+    assert DatasetFolder(folder).split_file is None
+    assert DatasetFolder(folder, split_config="other.yaml").split_file is None
+
+
+def test_a_shard_cut_while_it_is_open_gives_no_part_of_a_part(folder):
+    dataset = DatasetFolder(folder)
+    assert dataset.read_parts(2) == {"txt": b"x" * 1000}
+    os.truncate(folder / "b.tar", 600)
+    with pytest.raises(FormatError, match="ends after 88 of them") as caught:
+        dataset.read_parts(2)
+    assert (caught.value.shard, caught.value.offset) == (str(folder / "b.tar"), 512)
 
 
 def test_without_a_split_file_there_are_no_parts(folder):

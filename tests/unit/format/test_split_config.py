@@ -250,3 +250,14 @@ def test_common_names_are_written_without_quotes():
     assert format_split_config(config) == (
         "split_parts:\n  train:\n  - a/s-{0..2}_x.tar\nexclude:\n- a/s-0_x.tar/k.1\n"
     )
+
+
+def test_a_split_is_written_as_json_where_the_name_says_so():
+    config = SplitConfig(
+        split_parts={"train": ("s_0.tar", "s_1.tar"), "val": (), "é\udcff": ("\udcfe.tar",)},
+        exclude=("s_0.tar/{x}", 's_1.tar/"'),
+    )
+    for file in ("split.json", "my.JSON", "split.yaml"):
+        assert parse_split_config(format_split_config(config, file=file), file=file) == config
+    document = json.loads(format_split_config(config, file="split.json"))
+    assert document["split_parts"]["train"] == ["s_{0..1}.tar"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import zlib
 
 from ..errors import FormatError, StorageError
 from ..storage import FileInfo, Storage
@@ -11,6 +13,8 @@ from .shard_index import ShardIndex
 from .shard_index_file import load_shard_index, save_shard_index
 
 __all__ = ["Journal"]
+
+_CHECKSUM_BYTES = 4  # behind each scan: a disk without power may have kept the size of a file and not its bytes
 
 
 class Journal:
@@ -25,8 +29,11 @@ class Journal:
 
     def save(self, shard: FileInfo, index: ShardIndex) -> None:
         """Keep a scan; after a power cut it may be damaged, and then it is not :meth:`load`-ed."""
+        scan = io.BytesIO()
+        save_shard_index(index, scan)
         with self._storage.create(self._name(shard), durable=False) as file:
-            save_shard_index(index, file)
+            file.write(scan.getbuffer())
+            file.write(zlib.crc32(scan.getbuffer()).to_bytes(_CHECKSUM_BYTES, "little"))
 
     def has(self, shard: FileInfo) -> bool:
         return self._storage.exists(self._name(shard))
@@ -35,9 +42,15 @@ class Journal:
         """Give a scan; None where there is none of the shard as it is now, or the file is damaged."""
         name = self._name(shard)
         try:
-            with self._storage.local_path(name).open("rb") as file:
-                return load_shard_index(file, name=name, shard_size=shard.size_bytes)
-        except (FileNotFoundError, FormatError):
+            data = self._storage.read(name)
+        except StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+        scan, checksum = memoryview(data)[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+        if zlib.crc32(scan).to_bytes(_CHECKSUM_BYTES, "little") != checksum:
             return None
-        except OSError as error:
-            raise StorageError(f"cannot read this file: {error.strerror}", path=self._storage.path(name)) from error
+        try:
+            return load_shard_index(io.BytesIO(scan), name=name, shard_size=shard.size_bytes)
+        except FormatError:
+            return None

@@ -360,7 +360,7 @@ def test_a_journal_that_cannot_be_read_is_told(open_path):
         prepare(folder)
 
     give_to_nobody(folder)
-    assert as_nobody(check).startswith("cannot read this file: Permission denied\n  at   ")
+    assert as_nobody(check).startswith("cannot open this file: Permission denied\n  at   ")
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"renames": []}', b'{"renames": [["a"]], "removals": []}'])

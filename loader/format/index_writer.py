@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ..errors import FormatError
 from ..storage import FileInfo, Storage
 from .index_layout import COLUMNS, LAYOUT_VERSION, Layout, PartStats, ShardEntry, encode_layout
-from .key_table import KeyRuns, equal_neighbours, merge_runs
+from .key_table import KeyRuns, RunWriter, equal_neighbours, merge_runs
 from .member_name import decode_name
 from .npy_column import ColumnReader, ColumnWriter, create_column, map_column
 from .shard_index import ShardIndex
@@ -57,7 +57,6 @@ class IndexWriter:
         self._columns: dict[str, ColumnWriter] = {}
         self._part_ids: dict[str, int] = {}
         self._shards: list[ShardEntry] = []
-        self._run_ends: list[int] = []
         self._samples = 0
         self._parts = 0
         self._key_bytes = 0
@@ -65,9 +64,13 @@ class IndexWriter:
     def __enter__(self) -> Self:
         for name in _GROWING:
             self._columns[name] = self._open(name, COLUMNS[name])
-        for name in ("run_hash", "run_sample"):
-            self._columns[name] = self._open(name, "<u8")
+        self._runs = RunWriter(self._open("run_hash", "<u8"), self._open("run_sample", "<u8"))
+        self._stack.push(self._finish_last_run)  # before its columns are closed
         return self
+
+    def _finish_last_run(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._runs.finish_run()
 
     def _open(self, name: str, dtype: str) -> ColumnWriter:
         return self._stack.enter_context(create_column(self._storage, f"{self._folder}/{name}.npy", dtype))
@@ -92,8 +95,7 @@ class IndexWriter:
         columns["part_name"].append(ids[index.part_name] if len(ids) else index.part_name)
         columns["part_offset"].append(blocks)
         columns["part_size"].append(index.part_size)
-        columns["run_hash"].append(index.key_hash)
-        columns["run_sample"].append(index.key_order + self._samples)
+        self._runs.add(index.key_hash, (index.key_order + self._samples).astype(np.uint64))
         self._shards.append(
             ShardEntry(
                 name=shard.name,
@@ -111,7 +113,6 @@ class IndexWriter:
         self._samples += len(index)
         self._parts += len(index.part_name)
         self._key_bytes += len(index.key_bytes)
-        self._run_ends.append(self._samples)
 
     def finish(self, *, prepared_by: str) -> tuple[Layout, DuplicateKeys]:
         """Write the key table and the layout, after the context has closed the other columns."""
@@ -141,7 +142,7 @@ class IndexWriter:
             self._create("key_hash") as hash_column,
             self._create("key_sample") as sample_column,
         ):
-            for hashes, samples in merge_runs(KeyRuns(run_hash, run_sample, self._run_ends)):
+            for hashes, samples in merge_runs(KeyRuns(run_hash, run_sample, self._runs.ends)):
                 hash_column.append(hashes)
                 sample_column.append(samples)
                 suspects += [samples[start:stop] for start, stop in equal_neighbours(hashes)]

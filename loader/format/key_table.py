@@ -1,7 +1,7 @@
 """The table that finds a sample by its key: hashes of all keys, sorted, and the sample each belongs to.
 
-Each shard comes with its own sorted hashes (a run). The runs are merged by ranges of hash values: hashes are spread
-evenly, so a range of a known share of them fits in memory whatever the size of the dataset.
+The hashes of some shards, a million at least, are sorted together (a run). The runs are merged by ranges of hash
+values: hashes are spread evenly, so a range of a known share of them fits in memory whatever the size of the dataset.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Column", "KeyRuns", "equal_neighbours", "merge_runs"]
+__all__ = ["Appendable", "Column", "KeyRuns", "RunWriter", "equal_neighbours", "merge_runs"]
 
 _ROWS_AT_ONCE = 1 << 20
 
@@ -34,6 +34,46 @@ class KeyRuns:
     hashes: Column  # (n,)
     samples: Column  # (n,)
     ends: Sequence[int] = field(default_factory=list)
+
+
+class Appendable(Protocol):
+    """Something that grows by arrays."""
+
+    def append(self, values: npt.NDArray[np.generic], /) -> None: ...
+
+
+class RunWriter:
+    """Gathers the hashes of shards into few long runs: a merge reads a piece of every run for every range.
+
+    Args:
+        hashes: Takes the hashes of the runs.
+        samples: Takes the samples they belong to.
+        rows_at_once: The least number of rows of a run, except for the last one.
+    """
+
+    def __init__(self, hashes: Appendable, samples: Appendable, *, rows_at_once: int = _ROWS_AT_ONCE) -> None:
+        self.ends: list[int] = []
+        self._columns = (hashes, samples)
+        self._rows_at_once = rows_at_once
+        self._pieces: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]] = []
+        self._rows = 0  # of the pieces
+
+    def add(self, hashes: npt.NDArray[np.uint64], samples: npt.NDArray[np.uint64]) -> None:
+        """Take the hashes of the next shard; where they are equal, the samples ascend."""
+        self._pieces.append((hashes, samples))
+        self._rows += len(hashes)
+        if self._rows >= self._rows_at_once:
+            self.finish_run()
+
+    def finish_run(self) -> None:
+        """Write what was gathered."""
+        if self._rows:
+            hashes, samples = (np.concatenate(pieces) for pieces in zip(*self._pieces, strict=True))
+            order = np.argsort(hashes, kind="stable")
+            for column, values in zip(self._columns, (hashes, samples), strict=True):
+                column.append(values[order])
+            self.ends.append((self.ends[-1] if self.ends else 0) + self._rows)
+        self._pieces, self._rows = [], 0
 
 
 def merge_runs(

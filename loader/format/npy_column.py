@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,11 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError, StorageError
-from ..storage import Storage
+from ..storage import ReadableFile, Storage
 
 __all__ = ["ColumnReader", "ColumnWriter", "create_column", "map_column"]
 
-_HEADER_BYTES = 128  # what numpy's header of a one-dimensional array takes, padded
+# As numpy has always written it; its own parser takes the header for Python and fails on damage in a dozen ways.
+_HEADER = re.compile(
+    rb"\x93NUMPY\x01\0(..)\{'descr': '([^']*)', 'fortran_order': False, 'shape': \((\d{1,18}),\), \} *\n", re.DOTALL
+)
+_HEADER_BYTES = 256  # of which 128 are used
+_NUMBERS = re.compile(rb"[<|][iu][1248]")
 
 
 class ColumnWriter:
@@ -58,15 +62,18 @@ class ColumnReader:
     Args:
         storage: Where the file is.
         name: A file that :class:`ColumnWriter` wrote.
+
+    Raises:
+        FormatError: The file is shorter or longer than its header says, or holds no numbers.
     """
 
     def __init__(self, storage: Storage, name: str) -> None:
         self._file = storage.open(name)
-        start = io.BytesIO(self._file.read_at(0, _HEADER_BYTES))
-        np.lib.format.read_magic(start)
-        shape, _, self._dtype = np.lib.format.read_array_header_1_0(start)
-        self._rows: int = shape[0]
-        self._offset = start.tell()
+        try:
+            self._dtype, self._rows, self._offset = _parse_header(storage, name, self._file)
+        except BaseException:
+            self._file.close()
+            raise
 
     def __len__(self) -> int:
         return self._rows
@@ -85,13 +92,6 @@ class ColumnReader:
         self._file.close()
 
 
-# As numpy has always written it; its own parser takes the header for Python and fails on damage in a dozen ways.
-_HEADER = re.compile(
-    rb"\x93NUMPY\x01\0(..)\{'descr': '([^']*)', 'fortran_order': False, 'shape': \((\d{1,18}),\), \} *\n", re.DOTALL
-)
-_HEADER_BYTES = 256  # of which 128 are used
-
-
 def map_column(storage: Storage, name: str, dtype: str) -> npt.NDArray[np.generic]:
     """Map a column into memory, read-only; costs the same for any number of rows.
 
@@ -100,21 +100,29 @@ def map_column(storage: Storage, name: str, dtype: str) -> npt.NDArray[np.generi
     """
     try:
         with storage.open(name) as file:
-            start, size_bytes = file.read_at(0, _HEADER_BYTES), file.size_bytes
-        header = _HEADER.match(start)
-        if header is None or int.from_bytes(header[1], "little") != header.end() - 10:
-            raise _unusable(storage, name, f"expected a column of numbers, found {start[:40]!r}")
-        if header[2].decode("latin-1") != np.dtype(dtype).str:
-            raise _unusable(storage, name, f"expected a column of {np.dtype(dtype).str!r}, found {header[2][:40]!r}")
-        rows = int(header[3])
-        expected_bytes = header.end() + rows * np.dtype(dtype).itemsize
-        if size_bytes != expected_bytes:
-            raise _unusable(storage, name, f"expected {expected_bytes} bytes for {rows} rows, found {size_bytes}")
+            found, rows, offset = _parse_header(storage, name, file)
+        if found != np.dtype(dtype):
+            raise _unusable(storage, name, f"expected a column of {np.dtype(dtype).str!r}, found {found.str!r}")
         # A plain array over the map: indexing np.memmap costs ten times as much.
-        return np.asarray(np.memmap(storage.local_path(name), dtype, "r", header.end(), (rows,)))
+        return np.asarray(np.memmap(storage.local_path(name), dtype, "r", offset, (rows,)))
     except (StorageError, OSError) as error:
         cause = error.found if isinstance(error, StorageError) else error
         raise _unusable(storage, name, f"cannot map this column of the index: {cause}") from error
+
+
+def _parse_header(storage: Storage, name: str, file: ReadableFile) -> tuple[np.dtype[Any], int, int]:
+    """Give the type of a column, its number of rows, and where the first one begins."""
+    start = file.read_at(0, _HEADER_BYTES)
+    header = _HEADER.match(start)
+    if header is None or int.from_bytes(header[1], "little") != header.end() - 10:
+        raise _unusable(storage, name, f"expected a column of numbers, found {start[:40]!r}")
+    if not _NUMBERS.fullmatch(header[2]):
+        raise _unusable(storage, name, f"expected a column of numbers, found one of {header[2][:40]!r}")
+    dtype, rows, offset = np.dtype(header[2].decode("ascii")), int(header[3]), header.end()
+    expected_bytes = offset + rows * dtype.itemsize
+    if file.size_bytes != expected_bytes:
+        raise _unusable(storage, name, f"expected {expected_bytes} bytes for {rows} rows, found {file.size_bytes}")
+    return dtype, rows, offset
 
 
 def _unusable(storage: Storage, name: str, found: str) -> FormatError:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loader.errors import FormatError
-from loader.format.key_table import KeyRuns, equal_neighbours, merge_runs
-from loader.format.npy_column import create_column, map_column
+from loader.errors import FormatError, StorageError
+from loader.format import index_writer
+from loader.format.key_table import KeyRuns, RunWriter, equal_neighbours, merge_runs
+from loader.format.npy_column import ColumnReader, create_column, map_column
+from loader.format.shard_index import index_shard
 from loader.storage import LocalStorage
+from tests.malformed.tar_bytes import END, member
 
 TOP = (1 << 64) - 1
 hashes = st.sampled_from([0, 1, 2, TOP // 3, TOP // 2, TOP // 2 + 1, TOP - 1, TOP]) | st.integers(0, TOP)
@@ -33,6 +38,63 @@ def test_merged_runs_are_what_a_stable_sort_gives(parts, rows_at_once):
     for piece, _ in pieces:
         assert seen.isdisjoint(piece.tolist())  # equal hashes are in one piece
         seen.update(piece.tolist())
+
+
+class Rows(list):
+    """A column in memory."""
+
+    def append(self, values):
+        self.extend(values.tolist())
+
+
+@given(st.lists(st.lists(hashes, max_size=8), max_size=9), st.integers(1, 12), st.integers(1, 12))
+def test_shards_gathered_into_runs_merge_to_what_a_stable_sort_gives(shards, rows_a_run, rows_at_once):
+    run_hash, run_sample = Rows(), Rows()
+    writer = RunWriter(run_hash, run_sample, rows_at_once=rows_a_run)
+    plain: list[int] = []
+    for shard in shards:
+        values = np.array(shard, dtype=np.uint64)
+        order = np.argsort(values, kind="stable")
+        writer.add(values[order], (order + len(plain)).astype(np.uint64))
+        plain += shard
+    writer.finish_run()
+    sizes = np.diff([0, *writer.ends])
+    assert (sizes[:-1] >= rows_a_run).all()
+    runs = KeyRuns(np.array(run_hash, dtype=np.uint64), np.array(run_sample, dtype=np.uint64), writer.ends)
+    pieces = list(merge_runs(runs, rows_at_once=rows_at_once))
+    expected = sorted(range(len(plain)), key=lambda sample: (plain[sample], sample))
+    assert [sample for _, piece in pieces for sample in piece.tolist()] == expected
+
+
+def test_small_shards_share_a_run():
+    writer = RunWriter(Rows(), Rows())
+    for shard in range(3000):
+        writer.add(np.arange(1000, dtype=np.uint64), np.arange(1000, dtype=np.uint64) + np.uint64(shard * 1000))
+    writer.finish_run()
+    assert len(writer.ends) == 3
+    assert writer.ends[-1] == 3_000_000
+
+
+def test_a_dataset_of_small_shards_is_one_run(tmp_path, monkeypatch):
+    (tmp_path / "s.tar").write_bytes(member(b"a.txt", b"") + member(b"b.txt", b"") + END)
+    storage = LocalStorage(tmp_path)
+    merged = []
+
+    def merge_and_note(runs):
+        merged.append(runs.ends)
+        return merge_runs(runs)
+
+    monkeypatch.setattr(index_writer, "merge_runs", merge_and_note)
+    writer = index_writer.IndexWriter(storage, "index")
+    with writer:
+        for _ in range(5):
+            writer.add(storage.stat("s.tar"), index_shard(storage, "s.tar"))
+    _, duplicates = writer.finish(prepared_by="a test")
+    assert merged == [[10]]
+    assert [(key, samples.tolist()) for key, samples in duplicates.groups] == [
+        ("a", [0, 2, 4, 6, 8]),
+        ("b", [1, 3, 5, 7, 9]),
+    ]
 
 
 def test_pieces_hold_about_as_many_rows_as_asked_for():
@@ -83,3 +145,30 @@ def test_a_missing_column_is_named(tmp_path):
     with pytest.raises(FormatError, match="cannot map this column") as caught:
         map_column(LocalStorage(tmp_path), "c.npy", "<u8")
     assert caught.value.shard == str(tmp_path / "c.npy")
+
+
+@pytest.mark.parametrize("damage", [b"", b"x" * 300, b"<f8", b"|O", b"<u2"])
+def test_a_damaged_column_is_told_by_both_ways_to_read_it(tmp_path, damage):
+    storage = LocalStorage(tmp_path)
+    with create_column(storage, "c.npy", "<u8") as column:
+        column.append(np.arange(3))
+    whole = (tmp_path / "c.npy").read_bytes()
+    (tmp_path / "c.npy").write_bytes(whole.replace(b"<u8", damage) if len(damage) == 3 else damage)
+    with pytest.raises(FormatError):
+        map_column(storage, "c.npy", "<u8")
+    with pytest.raises(FormatError):
+        ColumnReader(storage, "c.npy")
+
+
+def test_a_column_that_is_cut_off_is_told_and_closed(tmp_path, monkeypatch):
+    storage = LocalStorage(tmp_path)
+    with create_column(storage, "c.npy", "<u8") as column:
+        column.append(np.arange(3))
+    os.truncate(tmp_path / "c.npy", 140)
+    opened = []
+    real = storage.open
+    monkeypatch.setattr(storage, "open", lambda name: opened.append(real(name)) or opened[-1])
+    with pytest.raises(FormatError, match="expected 152 bytes for 3 rows, found 140"):
+        ColumnReader(storage, "c.npy")
+    with pytest.raises(StorageError):  # closed
+        opened[0].read_at(0, 1)

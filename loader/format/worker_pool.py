@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -71,8 +72,9 @@ def _run_there(function: Callable[[Any], Any], items: Sequence[Any], workers: in
 
 class _Pool:
     def __init__(self, function: Callable[[Any], Any], workers: int) -> None:
-        # Forking starts at once, but copies the locks that other threads hold.
-        forks = threading.active_count() == 1
+        # Forking starts at once, but copies the locks that other threads hold; torch has threads that Python knows
+        # nothing of.
+        forks = threading.active_count() == 1 and "torch" not in sys.modules
         context = multiprocessing.get_context("fork") if forks else multiprocessing.get_context("spawn")
         if not forks:
             resource_tracker.ensure_running()  # the first spawn does that, and lets interrupts through again

@@ -5,9 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 
@@ -17,8 +18,9 @@ from loader.format.worker_pool import run_in_workers
 
 
 @pytest.fixture(params=["forked", "spawned"])
-def start_method(request):
+def start_method(request, monkeypatch):
     """Workers are forked, unless this process has threads."""
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
     if request.param == "spawned":
@@ -49,6 +51,37 @@ def leave_on_three(number):
     if number == 3:
         os._exit(7)
     return number
+
+
+def test_workers_are_not_forked_where_torch_is_loaded(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", multiprocessing)
+    assert threading.active_count() == 1
+    monkeypatch.setitem(globals(), "_PARENT", os.getpid())
+    assert [parent for _, parent in run_in_workers(inherited_parent, range(4), workers=2)] == [None] * 4
+
+
+_PARENT = None  # set by the test above; only a forked worker sees that
+
+
+def inherited_parent(_):
+    return _PARENT
+
+
+def test_workers_are_there_when_the_call_returns_and_inherit_no_file_opened_later(start_method, tmp_path):
+    with closing(run_in_workers(open_paths, range(4), workers=2)) as results:
+        assert len(multiprocessing.active_children()) == 2
+        with open(tmp_path / "later", "w"):
+            found = [paths for _, paths in results]
+    assert len(found) == 4
+    assert not any("later" in path for paths in found for path in paths)
+
+
+def open_paths(_):
+    paths = []
+    for number in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            paths.append(os.readlink(f"/proc/self/fd/{number}"))
+    return paths
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])

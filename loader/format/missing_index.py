@@ -31,6 +31,7 @@ from .tar_header import BLOCK
 
 __all__ = ["build_missing_index"]
 
+_BUILDING = f"{INDEX_FOLDER}/.building"
 _log = logging.getLogger(__name__)
 
 _MOST_ROWS = (1 << 31) - 2  # of one shard; more cannot be asked for
@@ -62,9 +63,8 @@ def build_missing_index(storage: Storage, shard_counts: dict[str, int]) -> Datas
             printable(storage.path("")),
             printable(target.path(INDEX_FOLDER)),
         )
-        folder = f"{INDEX_FOLDER}/.{identity}.partial"
-        target.remove(folder)
-        writer = IndexWriter(target, folder)
+        target.remove(_BUILDING)  # of a build that was killed
+        writer = IndexWriter(target, _BUILDING)
         with writer:
             for shard, index in _shard_indexes(storage, shard_counts):
                 if len(index) != shard_counts[shard.name]:
@@ -77,7 +77,7 @@ def build_missing_index(storage: Storage, shard_counts: dict[str, int]) -> Datas
         writer.finish(prepared_by=f"energon-toolkit {__version__}, from the files of another tool")
         final = f"{INDEX_FOLDER}/{identity}"
         target.remove(final)
-        target.rename(folder, final)
+        target.rename(_BUILDING, final)
         if read_uuid(target) is None:
             with target.create(INDEX_UUID) as file:
                 file.write(identity.encode())

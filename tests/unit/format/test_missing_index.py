@@ -301,3 +301,33 @@ def test_of_several_processes_one_builds_and_the_others_wait(dataset):
     assert len({out for out, _ in results}) == 1
     assert sum(err.count("was prepared by another tool") for _, err in results) == 1
     assert len(list(dataset.local_path(INDEX_FOLDER).iterdir())) == 1
+
+
+def test_builds_that_are_killed_leave_one_folder_at_most_and_the_next_one_clears_it(dataset, monkeypatch):
+    dataset.remove(INDEX_UUID)
+
+    def killed(self, shard, index):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(missing_index_module.IndexWriter, "add", killed)
+        patch.setattr(LocalStorage, "create", left_behind(LocalStorage.create))
+        for _ in range(3):
+            with pytest.raises(KeyboardInterrupt):
+                build_missing_index(dataset, COUNTS)
+    index_folder = dataset.local_path(INDEX_FOLDER)
+    assert len(os.listdir(index_folder)) == 1
+    assert described(build_missing_index(dataset, COUNTS)) == RIGHT
+    (built,) = index_folder.iterdir()
+    assert [name for name in os.listdir(built) if "left" in name] == []
+
+
+def left_behind(create):
+    """Make each file leave a piece that nothing removes, as a kill does."""
+
+    def create_and_leave(self, name, *, durable=True):
+        self.local_path(name).parent.mkdir(parents=True, exist_ok=True)
+        self.local_path(name + ".left").touch()
+        return create(self, name, durable=durable)
+
+    return create_and_leave

@@ -8,7 +8,7 @@ old one or the new one. Running again does what is left, since only keys that ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import BinaryIO, NamedTuple
@@ -31,11 +31,9 @@ class FixReport:
 
     Args:
         renamed: Shard → {old key: new key}; only shards that were rewritten.
-        size_bytes: The size of all new shards together.
     """
 
     renamed: dict[str, dict[str, str]]
-    size_bytes: int
 
 
 class _Member(NamedTuple):
@@ -45,30 +43,7 @@ class _Member(NamedTuple):
     size_bytes: int
 
 
-class _Progress:
-    """Passes on how far the work is, about once a MiB."""
-
-    def __init__(self, report: Callable[[int, int], None] | None, total_bytes: int) -> None:
-        self._report = report
-        self._total_bytes = total_bytes
-        self._done_bytes = self._reported_bytes = 0
-
-    def advance(self, size_bytes: int) -> None:
-        self._done_bytes += size_bytes
-        if self._report and (
-            self._done_bytes - self._reported_bytes >= 1 << 20 or self._done_bytes == self._total_bytes
-        ):
-            self._reported_bytes = self._done_bytes
-            self._report(self._done_bytes, self._total_bytes)
-
-
-def fix_duplicates(
-    storage: Storage,
-    shards: Sequence[str],
-    duplicates: Mapping[str, Collection[str]],
-    *,
-    on_progress: Callable[[int, int], None] | None = None,
-) -> FixReport:
+def fix_duplicates(storage: Storage, shards: Sequence[str], duplicates: Mapping[str, Collection[str]]) -> FixReport:
     """Rename keys in copies of shards, and put the copies in the place of the shards.
 
     Room for one more shard is needed on the disk, not for all. The caller holds the dataset's lock, and indexes the
@@ -79,7 +54,6 @@ def fix_duplicates(
         shards: All its shards in order; their numbers are what is added to keys.
         duplicates: Shard → the keys to rename in it. Keys that are not there are left out, and a shard without any is
             not touched.
-        on_progress: Called now and then with the bytes copied so far, and the bytes of all shards concerned.
 
     Raises:
         FormatError: A shard is damaged, changed meanwhile, or its copy is not what it should be. That shard and those
@@ -89,20 +63,16 @@ def fix_duplicates(
     folders = {shard.rpartition("/")[0] for shard in shards}
     _remove_copies(storage, folders)  # of a run that was killed
     concerned = [(number, name) for number, name in enumerate(shards) if duplicates.get(name)]
-    progress = _Progress(on_progress, sum(storage.stat(name).size_bytes for _, name in concerned))
     renamed: dict[str, dict[str, str]] = {}
-    size_bytes = 0
     try:
         for number, name in concerned:
             keys = _plan_keys(storage, name, number, frozenset(duplicates[name]))
             if keys:
-                size_bytes += _replace_shard(storage, name, keys, progress)
+                _replace_shard(storage, name, keys)
                 renamed[name] = keys
-            else:
-                progress.advance(storage.stat(name).size_bytes)
     finally:
         _remove_copies(storage, folders)
-    return FixReport(renamed=renamed, size_bytes=size_bytes)
+    return FixReport(renamed=renamed)
 
 
 def _remove_copies(storage: Storage, folders: Iterable[str]) -> None:
@@ -145,48 +115,42 @@ def _renamed(name: str, keys: Mapping[str, str]) -> str:
     return f"{keys[split[0]]}.{split[1]}" if split and split[0] in keys else name
 
 
-def _replace_shard(storage: Storage, shard: str, keys: Mapping[str, str], progress: _Progress) -> int:
-    """Write, verify and swap in the copy of one shard; give its size."""
+def _replace_shard(storage: Storage, shard: str, keys: Mapping[str, str]) -> None:
+    """Write, verify and swap in the copy of one shard."""
     folder, _, base = shard.rpartition("/")
     copy = _beside(folder, f"{_COPIES}/{base}")
     before = storage.stat(shard)
     with storage.open(shard) as source:
         with storage.create(copy) as target:
-            _write_copy(source, target, storage.path(shard), keys, progress)
+            _write_copy(source, target, storage.path(shard), keys)
         with storage.open(copy) as written:
             _verify_copy(source, written, storage.path(shard), storage.path(copy), keys)
-            size_bytes = written.size_bytes
     if storage.stat(shard) != before:
         raise FormatError(
             "this shard changed while it was copied", shard=storage.path(shard), do="run the same command again"
         )
     storage.rename(copy, shard)
-    return size_bytes
 
 
-def _write_copy(
-    source: ReadableFile, target: BinaryIO, path: str, keys: Mapping[str, str], progress: _Progress
-) -> None:
+def _write_copy(source: ReadableFile, target: BinaryIO, path: str, keys: Mapping[str, str]) -> None:
     """Copy all bytes as they are, but for the headers of renamed members."""
     copied = 0  # everything before this offset of the source is done
     for member in _members(source, path):
         name = _renamed(member.name, keys)
         if name != member.name:
-            _copy_range(source, target, copied, member.header_offset, progress)
+            _copy_range(source, target, copied, member.header_offset)
             headers = source.read_at(member.header_offset, member.content_offset - member.header_offset)
             target.write(rename_headers(headers, encode_name(name), shard=path, offset=member.header_offset))
-            progress.advance(len(headers))
             copied = member.content_offset
-    _copy_range(source, target, copied, source.size_bytes, progress)
+    _copy_range(source, target, copied, source.size_bytes)
 
 
-def _copy_range(source: ReadableFile, target: BinaryIO, start: int, stop: int, progress: _Progress) -> None:
+def _copy_range(source: ReadableFile, target: BinaryIO, start: int, stop: int) -> None:
     while start < stop:
         data = source.read_at(start, min(_CHUNK_BYTES, stop - start))
         if not data:
             return  # cut off meanwhile, which the comparison will find
         target.write(data)
-        progress.advance(len(data))
         start += len(data)
 
 

@@ -26,7 +26,6 @@ __all__ = [
     "build_jsonl_index",
     "open_jsonl_index",
     "prepare_jsonl",
-    "write_jsonl_index",
 ]
 
 IDX_SUFFIX = ".idx"
@@ -81,12 +80,6 @@ def build_jsonl_index(storage: Storage, name: str, *, progress: Callable[[int], 
         FormatError: As for :func:`prepare_jsonl`.
     """
     return JsonlIndex(offsets=np.concatenate(list(_scan(storage, name, progress))))
-
-
-def write_jsonl_index(storage: Storage, name: str, index: JsonlIndex) -> None:
-    """Write an index beside the file ``name``: it appears whole or not at all."""
-    with storage.create(name + IDX_SUFFIX) as file:
-        file.write(index.offsets.astype(_OFFSET).tobytes())
 
 
 def _scan(storage: Storage, name: str, progress: Callable[[int], None] | None) -> Iterator[npt.NDArray[np.uint64]]:

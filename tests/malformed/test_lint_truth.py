@@ -324,9 +324,13 @@ def crash_on_one(key, parts):
 
 
 def test_a_killed_worker_is_named_with_its_samples(pictures):
-    plan = LintPlan(path=str(pictures), workers=2, make_sample_check=lambda config, folder: kill_on_one)
+    plan = LintPlan(path=str(pictures), workers=2, make_sample_check=make_killing_check)
     with pytest.raises(WorkerError, match=r"while it worked on shard_002\.tar, samples range\(1000, 1256\)"):
         lint_dataset(plan)
+
+
+def make_killing_check(config, folder):
+    return kill_on_one
 
 
 def kill_on_one(key, parts):

@@ -330,7 +330,7 @@ def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(tmp_pa
         return real(storage, name)
 
     with monkeypatch.context() as patch:
-        patch.delitem(sys.modules, "torch", raising=False)  # of another test: workers are then forked, and see the patch
+        patch.delitem(sys.modules, "torch", raising=False)  # forked workers see the patch
         patch.setattr(shard_scans, "index_shard", suicide)
         with pytest.raises(WorkerError, match=r"was killed by signal 9 while it worked on shard_003\.tar"):
             prepare(tmp_path, workers=2)

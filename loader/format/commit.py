@@ -42,6 +42,7 @@ def commit(storage: Storage, *, renames: Sequence[tuple[str, str]], removals: Se
     intent = _Intent(renames=tuple(renames), removals=tuple(removals))
     for _, final in renames:
         storage.check_target(final)  # while everything can still be left as it was
+    storage.flush([STAGING])  # a power cut must not leave the names of files whose bytes it took
     with storage.create(_INTENT) as file:
         file.write(json.dumps(msgspec.to_builtins(intent)).encode("ascii"))
     finish_interrupted_commit(storage)

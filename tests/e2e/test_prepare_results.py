@@ -658,7 +658,7 @@ def test_odd_shards_are_warned_of(tmp_path):
     many = {f"{number}": dict.fromkeys(map(str, range(400)), b"") for number in range(2)}
     write_shard(tmp_path / "many.tar", many)
     warnings = "\n".join(prepare(tmp_path).warnings)
-    assert "1 compressed shards are left out, first old.tar.gz" in warnings
+    assert "1 compressed shard is left out, first old.tar.gz" in warnings
     assert "1 shards hold no samples, first shard_001.tar" in warnings
     assert "odd/shard_000.tar: 1 members whose file name starts with a dot belong to no sample" in warnings
     assert "the tar file has no members" in warnings

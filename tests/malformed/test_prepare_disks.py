@@ -298,7 +298,7 @@ def test_shards_without_any_sample_are_no_dataset(tmp_path):
     [
         ([], {}, "no .tar files here or in the folders below"),
         (["a.tar.gz", "b.tgz"], {}, "no .tar files here, but 2 compressed ones"),
-        (["a.tar"], {"exclude": "a"}, "--exclude leaves none of the 1 .tar files"),
+        (["a.tar"], {"exclude": "a"}, "--exclude leaves none of 1 .tar file"),
         ([".hidden.tar", ".git/x.tar"], {}, "no .tar files here or in the folders below"),
     ],
 )

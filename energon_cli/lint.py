@@ -70,8 +70,8 @@ def lint(
 ) -> None:
     """Check the dataset at PATH against its index, its split and its dataset.yaml, to the last byte.
 
-    Every finding names its shard, key, part and byte offset. Exits 1 if there is an error, 0 if there are only
-    warnings or nothing at all.
+    Every finding names its shard, key, part and byte offset. Exits 1 if there is an error, or if it stopped
+    early; 0 if there are only warnings or nothing at all.
     """
     check_path(path)
     if is_jsonl(path):
@@ -103,7 +103,7 @@ def lint(
         print_json(_document(path, level, report, None if fixed is None else fixed.samples))
     else:
         _show(output_console(), path, level, report, fixed)
-    if report.errors:
+    if report.errors or not report.complete:  # what was not looked at may be broken
         raise click.exceptions.Exit(1)
 
 

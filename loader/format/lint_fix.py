@@ -24,7 +24,7 @@ def exclude_broken_samples(dataset: DatasetFolder, findings: Iterable[Finding]) 
         How many samples were added.
 
     Raises:
-        ConfigError: There is no split file to add them to, or it says something wrong.
+        ConfigError: There is no split file to add them to, it says something wrong, or no sample would be left.
     """
     storage = dataset.storage
     with storage.lock(LOCK):
@@ -41,6 +41,12 @@ def exclude_broken_samples(dataset: DatasetFolder, findings: Iterable[Finding]) 
         known = set(config.exclude)
         broken = [f"{finding.shard}/{finding.key}" for finding in findings if finding.is_sample]
         added = [sample for sample in dict.fromkeys(broken) if sample not in known]
+        if added and 1 < len(dataset.index) <= len(added):
+            raise ConfigError(
+                "every sample of the dataset is broken, so excluding them would leave none",
+                file=storage.path(FOLDER),
+                do="look at the findings: one fault in dataset.yaml, a field_map say, breaks all samples alike",
+            )
         if added:
             with storage.create(f"{file}.bak") as backup:
                 backup.write(before)

@@ -81,6 +81,25 @@ def test_fix_excludes_what_is_broken_and_the_next_lint_is_clean(broken, energon)
     assert "excluded" in energon("preview", broken, "--key", "000004", "--crude").out
 
 
+def test_fix_does_not_empty_a_dataset_whose_field_map_is_wrong(broken, energon):
+    (broken / ".nv-meta/dataset.yaml").write_text(
+        "sample_type: {__module__: megatron.energon, __class__: CaptioningSample}\n"
+        "field_map: {image: nope, caption: txt}\n"
+    )
+    before = (broken / ".nv-meta/split.yaml").read_text()
+    done = energon("lint", broken, "--fix")
+    assert done.code == 1
+    assert "every sample of the dataset is broken" in done.err
+    assert (broken / ".nv-meta/split.yaml").read_text() == before
+
+
+def test_a_lint_that_stopped_early_does_not_call_the_dataset_clean(broken, energon):
+    (broken / ".nv-meta/dataset.yaml").unlink()  # a warning, W004, which comes first
+    done = energon("lint", broken, "--max-findings", 1)
+    assert "W004" in done.out
+    assert done.code == 1
+
+
 @pytest.mark.parametrize("name", ["split.json", "my.json", "my.yaml"])
 def test_fix_changes_the_split_file_in_force_and_names_it(broken, energon, name):
     """split.json is in force where there is no split.yaml."""

@@ -11,22 +11,25 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 PEER ?= megatron-energon==7.4.1
+LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76
 PYTEST_WORKERS ?= 2
 ARGS ?=
 
 BIN := .venv/bin
 PEER_BIN := .venv-peer/bin
+LOADERS_BIN := .venv-loaders/bin
 # -qq: pip warns of much that is no fault; errors still show.
 PIP := -m pip install -qq --disable-pip-version-check
 INSTALLED := .venv/.installed
 DOCS_INSTALLED := .venv/.docs-installed
 PEER_INSTALLED := .venv-peer/.installed
+LOADERS_INSTALLED := .venv-loaders/.installed
 
 # Layers whose branch coverage is a promise; one that does not exist yet promises nothing.
 COVERED := loader/format loader/order
 COVERED_PERCENT := 95
 
-.PHONY: help setup fmt check test test-all demo bench bench-prepare docs ci clean
+.PHONY: help setup fmt check test test-all demo bench bench-load bench-prepare docs ci clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/\1\t/' | awk -F'\t' '{ printf "  make %-14s%s\n", $$1, $$2 }'
@@ -65,10 +68,13 @@ coverage-gates:
 demo: $(INSTALLED)  ## make a small dataset of photographs and run every command on it
 	$(BIN)/python benchmarks/demo.py build/demo
 
-bench: bench-prepare  ## all benchmarks
+bench: bench-prepare bench-load  ## all benchmarks
 
 bench-prepare: $(INSTALLED) $(PEER_INSTALLED)  ## prepare, info and lint against megatron-energon: a table of ratios
 	$(BIN)/python benchmarks/bench_prepare.py --peer-bin $(PEER_BIN) --work-folder build/bench $(ARGS)
+
+bench-load: $(INSTALLED) $(PEER_INSTALLED) $(LOADERS_INSTALLED)  ## loading against four other libraries: a table of ratios
+	$(BIN)/python benchmarks/bench_load.py --peer-bin $(PEER_BIN) --other-bin $(LOADERS_BIN) --work-folder build/bench $(ARGS)
 
 docs: $(DOCS_INSTALLED)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -98,4 +104,13 @@ $(PEER_INSTALLED):
 	test -x $(PEER_BIN)/python || $(PYTHON) -m venv .venv-peer
 	$(PEER_BIN)/python $(PIP) "$(TORCH)"
 	$(PEER_BIN)/python $(PIP) "$(PEER)"
+	@touch $@
+
+# torchvision goes out again: none is built for a torch without CUDA, so pictures are decoded with Pillow.
+$(LOADERS_INSTALLED):
+	@echo "setting up .venv-loaders with $(LOADERS) (a few minutes, once)"
+	test -x $(LOADERS_BIN)/python || $(PYTHON) -m venv .venv-loaders
+	$(LOADERS_BIN)/python $(PIP) "$(TORCH)"
+	$(LOADERS_BIN)/python $(PIP) "$(TORCH)" $(LOADERS) pillow
+	$(LOADERS_BIN)/python -m pip uninstall -qq --yes torchvision
 	@touch $@

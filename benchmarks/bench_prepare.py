@@ -267,6 +267,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write all figures of all rounds to this file")
     arguments = parser.parse_args()
 
+    # Programs that are installed have their modules compiled; without this, each start would compile ours anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     bench = Bench(folder=arguments.work_folder, peer_bin=arguments.peer_bin, quick=arguments.quick)
     with alone_in(arguments.work_folder):
         return compare(bench, arguments)

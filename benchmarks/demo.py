@@ -1,4 +1,4 @@
-"""Make a small captioning dataset of photographs and run every command on it, as `make demo` does.
+"""Make a small captioning dataset of photographs, run every command on it and load it, as `make demo` does.
 
 usage: python benchmarks/demo.py FOLDER
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
 import shlex
 import shutil
@@ -37,6 +38,7 @@ PHOTOGRAPHS = (
     ("sklearn", "datasets/images/china.jpg", "a temple by the water in China"),
     ("sklearn", "datasets/images/flower.jpg", "a pink flower"),
 )
+TRAINING = Path(__file__).with_name("demo_training.py")
 PLACES = {"top": 0.0, "middle": 0.5, "bottom": 1.0}
 
 
@@ -51,7 +53,14 @@ def main(folder: Path) -> int:
         ["energon", "lint", path],
         ["energon", "preview", path, "-n", "2"],
     )
-    return 0 if all(run(command) for command in commands) else 1
+    return 0 if all(run(command) for command in commands) and load(path) else 1
+
+
+def load(path: str) -> bool:
+    """Show the training script and run it."""
+    script = os.path.relpath(TRAINING)
+    print(f"\n$ cat {script}\n{TRAINING.read_text(encoding='utf-8').rstrip()}")
+    return run(["python", script, path])
 
 
 def make_dataset(folder: Path) -> None:

@@ -12,33 +12,73 @@ from typing import TYPE_CHECKING, Any
 from .version import __version__
 
 __all__ = [
+    "AugmentTaskEncoder",
+    "Batch",
+    "BatchDataset",
+    "BlendDataset",
     "CaptioningSample",
+    "ConcatDataset",
     "ConfigError",
+    "Cooker",
     "CrudeSample",
+    "DefaultTaskEncoder",
     "EnergonError",
+    "EpochizeDataset",
     "FatalSampleError",
+    "FilterDataset",
     "FormatError",
+    "GcDataset",
+    "GroupBatchDataset",
     "ImageClassificationSample",
     "ImageSample",
     "InterleavedSample",
+    "IterMapDataset",
+    "LimitDataset",
+    "LogSampleDataset",
+    "MapDataset",
+    "MixBatchDataset",
     "MultiChoiceVQASample",
     "OCRSample",
+    "PackingDataset",
+    "RepeatDataset",
     "Sample",
     "SampleDecoder",
     "SampleError",
+    "SavableDataLoader",
+    "SavableDataset",
+    "ShuffleBufferDataset",
     "SimilarityInterleavedSample",
     "SkipSample",
     "SourceInfo",
     "StateError",
     "StorageError",
+    "TaskEncoder",
     "TextSample",
     "TrustError",
     "VQAOCRSample",
     "VQASample",
     "VidQASample",
+    "WorkerConfig",
     "WorkerError",
     "__version__",
+    "basic_sample_keys",
+    "batch_list",
+    "batch_pad_stack",
+    "batch_stack",
+    "concat_pad",
+    "cooker",
     "edataclass",
+    "generic_batch",
+    "generic_concat",
+    "get_loader",
+    "get_savable_loader",
+    "get_train_dataset",
+    "get_val_dataset",
+    "get_val_datasets",
+    "homogeneous_concat_mix",
+    "log_exception",
+    "reraise_exception",
+    "stateless",
 ]
 
 if TYPE_CHECKING:
@@ -54,7 +94,35 @@ if TYPE_CHECKING:
         TrustError,
         WorkerError,
     )
-    from .samples import (
+    from .pipeline.batch import BatchDataset
+    from .pipeline.blend import BlendDataset
+    from .pipeline.concat import ConcatDataset
+    from .pipeline.epochize import EpochizeDataset
+    from .pipeline.error_handlers import log_exception, reraise_exception
+    from .pipeline.filter import FilterDataset
+    from .pipeline.gc import GcDataset
+    from .pipeline.group_batch import GroupBatchDataset
+    from .pipeline.iter_map import IterMapDataset
+    from .pipeline.limit import LimitDataset
+    from .pipeline.log_sample import LogSampleDataset
+    from .pipeline.map import MapDataset
+    from .pipeline.mix_batch import MixBatchDataset
+    from .pipeline.packing import PackingDataset
+    from .pipeline.repeat import RepeatDataset
+    from .pipeline.shuffle_buffer import ShuffleBufferDataset
+    from .pipeline.stage import SavableDataset
+    from .pipeline.worker_config import WorkerConfig
+    from .samples.augment_task_encoder import AugmentTaskEncoder
+    from .samples.batch import Batch
+    from .samples.collate import batch_list, batch_pad_stack, batch_stack, generic_batch
+    from .samples.concat import concat_pad, generic_concat, homogeneous_concat_mix
+    from .samples.cooking import Cooker, basic_sample_keys, cooker
+    from .samples.decoder import SampleDecoder
+    from .samples.keyword_dataclass import edataclass
+    from .samples.source_info import SourceInfo
+    from .samples.stateless import stateless
+    from .samples.task_encoder import DefaultTaskEncoder, TaskEncoder
+    from .samples.types import (
         CaptioningSample,
         CrudeSample,
         ImageClassificationSample,
@@ -63,17 +131,18 @@ if TYPE_CHECKING:
         MultiChoiceVQASample,
         OCRSample,
         Sample,
-        SampleDecoder,
         SimilarityInterleavedSample,
-        SourceInfo,
         TextSample,
         VidQASample,
         VQAOCRSample,
         VQASample,
-        edataclass,
     )
+    from .training.data_loader import SavableDataLoader
+    from .training.get_loader import get_loader, get_savable_loader
+    from .training.train_dataset import get_train_dataset
+    from .training.val_dataset import get_val_dataset, get_val_datasets
 
-_MODULES = {
+_NAMES_OF_MODULE = {
     "errors": (
         "ConfigError",
         "EnergonError",
@@ -86,7 +155,54 @@ _MODULES = {
         "TrustError",
         "WorkerError",
     ),
-    "samples": (
+    "pipeline.batch": ("BatchDataset",),
+    "pipeline.blend": ("BlendDataset",),
+    "pipeline.concat": ("ConcatDataset",),
+    "pipeline.epochize": ("EpochizeDataset",),
+    "pipeline.error_handlers": (
+        "log_exception",
+        "reraise_exception",
+    ),
+    "pipeline.filter": ("FilterDataset",),
+    "pipeline.gc": ("GcDataset",),
+    "pipeline.group_batch": ("GroupBatchDataset",),
+    "pipeline.iter_map": ("IterMapDataset",),
+    "pipeline.limit": ("LimitDataset",),
+    "pipeline.log_sample": ("LogSampleDataset",),
+    "pipeline.map": ("MapDataset",),
+    "pipeline.mix_batch": ("MixBatchDataset",),
+    "pipeline.packing": ("PackingDataset",),
+    "pipeline.repeat": ("RepeatDataset",),
+    "pipeline.shuffle_buffer": ("ShuffleBufferDataset",),
+    "pipeline.stage": ("SavableDataset",),
+    "pipeline.worker_config": ("WorkerConfig",),
+    "samples.augment_task_encoder": ("AugmentTaskEncoder",),
+    "samples.batch": ("Batch",),
+    "samples.collate": (
+        "batch_list",
+        "batch_pad_stack",
+        "batch_stack",
+        "generic_batch",
+    ),
+    "samples.concat": (
+        "concat_pad",
+        "generic_concat",
+        "homogeneous_concat_mix",
+    ),
+    "samples.cooking": (
+        "Cooker",
+        "basic_sample_keys",
+        "cooker",
+    ),
+    "samples.decoder": ("SampleDecoder",),
+    "samples.keyword_dataclass": ("edataclass",),
+    "samples.source_info": ("SourceInfo",),
+    "samples.stateless": ("stateless",),
+    "samples.task_encoder": (
+        "DefaultTaskEncoder",
+        "TaskEncoder",
+    ),
+    "samples.types": (
         "CaptioningSample",
         "CrudeSample",
         "ImageClassificationSample",
@@ -95,17 +211,24 @@ _MODULES = {
         "MultiChoiceVQASample",
         "OCRSample",
         "Sample",
-        "SampleDecoder",
         "SimilarityInterleavedSample",
-        "SourceInfo",
         "TextSample",
         "VQAOCRSample",
         "VQASample",
         "VidQASample",
-        "edataclass",
+    ),
+    "training.data_loader": ("SavableDataLoader",),
+    "training.get_loader": (
+        "get_loader",
+        "get_savable_loader",
+    ),
+    "training.train_dataset": ("get_train_dataset",),
+    "training.val_dataset": (
+        "get_val_dataset",
+        "get_val_datasets",
     ),
 }
-_MODULE_OF_NAME = {name: module for module, names in _MODULES.items() for name in names}
+_MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,8 @@
 ``tar_idx.py``, ``sqlite_index.py``, ``compat_files.py``     the index as other tools read it
 ``prepare_plan.py``, ``prepare.py``                          the whole way from a folder of shards to a dataset
 ``shard_search.py``, ``prepare_split.py``, ``shard_scans.py``  its steps: find, split, scan
-``journal.py``, ``previous_index.py``, ``commit.py``         interrupted runs, unchanged shards, all or nothing
+``journal.py``, ``commit.py``                                interrupted runs, all or nothing
+``previous_index.py``, ``kept_rows.py``                      shards that have not changed
 ``split_config.py``, ``split_plan.py``                       ``split.yaml``
 ``dataset_config.py``, ``field_map.py``, ``sample_types.py``  ``dataset.yaml``
 ``jsonl.py``                                                 ``.jsonl`` files

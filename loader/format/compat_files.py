@@ -6,7 +6,7 @@ are not UTF-8. By default they are then left out with a warning; where the user 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ..errors import FormatError
 from ..storage import FileInfo, Storage
@@ -50,7 +50,7 @@ class CompatFiles:
         self._shards = shards
         self._unchanged = unchanged or frozenset()
         self.reason: str | None = None  # why there will be no files
-        self._is_refused = False
+        self._is_damaged = False  # the file that there is
         self._renames: list[tuple[str, str]] = []
         self._sqlite = self._open(unchanged, gone)
 
@@ -62,7 +62,6 @@ class CompatFiles:
                 return SqliteIndexWriter(path, earlier=self._storage.local_path(INDEX_SQLITE), replaced=replaced)
             except NotPatchable:
                 self._unchanged = frozenset()
-                self._storage.remove(_STAGED_SQLITE)
         return SqliteIndexWriter(path)
 
     def needs(self, number: int) -> bool:
@@ -76,9 +75,11 @@ class CompatFiles:
         if reason:
             self.give_up(f"{shard.name}: {reason}")
             return
-        if not self._sqlite.add(number, index):
-            self._is_refused = True  # a key that another shard has: reported when the key table is made
-            return
+        if not self._is_damaged:
+            try:
+                self._sqlite.add(number, index)
+            except NotPatchable:
+                self._is_damaged = True
         staged = f"{STAGING}/tar_idx/{number}"
         with self._storage.create(staged, durable=False) as file:
             file.write(tar_idx_bytes(index.sample_offsets))
@@ -86,6 +87,7 @@ class CompatFiles:
 
     def give_up(self, reason: str, *, do: str = "leave --compat out: this loader needs neither") -> None:
         """Leave the files out, or fail where they are required."""
+        self._sqlite.close()
         if self._required:
             raise FormatError(
                 f"index.sqlite and .tar.idx cannot express this dataset: {reason}",
@@ -93,25 +95,39 @@ class CompatFiles:
                 do=do,
             )
         self.reason = self.reason or reason
-        self._sqlite.close()
         self._renames.clear()
 
-    def finish(self, duplicates: DuplicateKeys) -> list[tuple[str, str]]:
-        """Close the files; give the renames that put them in place."""
+    def finish(self, duplicates: DuplicateKeys, load: Callable[[int], ShardIndex]) -> list[tuple[str, str]]:
+        """Close the files; give the renames that put them in place.
+
+        Args:
+            duplicates: Keys of several shards.
+            load: Gives any shard again, by its number.
+        """
         if self.reason is None and duplicates.samples:
             self.give_up(
                 f"key {duplicates.first_key!r} occurs in two shards",
                 do="rename such keys with --fix-duplicates, or leave --compat out",
             )
-        elif self.reason is None and self._is_refused:
+        if self.reason is None and not self._finish_sqlite(load):
             self.give_up(
                 "the index.sqlite that is there holds other keys than it should",
                 do="write it anew: energon prepare --force-overwrite",
             )
-        if self.reason is not None:
-            return []
-        self._sqlite.finish()
-        return [*self._renames, (_STAGED_SQLITE, INDEX_SQLITE)]
+        return [] if self.reason is not None else [*self._renames, (_STAGED_SQLITE, INDEX_SQLITE)]
+
+    def _finish_sqlite(self, load: Callable[[int], ShardIndex]) -> bool:
+        if not self._is_damaged:
+            try:
+                return self._sqlite.finish()
+            except NotPatchable:
+                pass
+        self._sqlite.close()
+        self._storage.remove(_STAGED_SQLITE)
+        self._sqlite = SqliteIndexWriter(self._storage.local_path(_STAGED_SQLITE))
+        for number in range(len(self._shards)):
+            self._sqlite.add(number, load(number))
+        return self._sqlite.finish()
 
     def close(self) -> None:
         """Let go of the files when the prepare fails."""

@@ -6,6 +6,9 @@ import os
 from collections.abc import Collection
 from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
+
 from ..errors import ConfigError, StorageError
 from ..storage import ReadableFile, Storage, open_storage
 from .dataset_config import DatasetConfig, parse_dataset_config
@@ -144,8 +147,27 @@ class DatasetFolder:
         file = self._open_shard[1]
         return read_sample(file, self.index.parts(sample), shard=self.storage.path(shard.name), names=names)
 
-    def samples_of_part(self, split_part: str) -> list[range]:
-        """Give the numbers of the samples of a split part, one range for each shard, excluded ones included.
+    def excluded_samples(self) -> npt.NDArray[np.int64]:
+        """Give the numbers of all samples that the split leaves out, ascending.
+
+        Raises:
+            ConfigError: The split file says something wrong.
+        """
+        shards = {shard.name: shard for shard in self.index.shards}
+        numbers = [
+            np.arange(*_ends(self.index.samples_of(shards[name]))) for name in self._excluded_shards & shards.keys()
+        ]
+        for name, keys in self._excluded_samples.items():
+            found = [number for key in keys for number in self.index.find(f"{name}/{key}")]
+            numbers.append(np.array(found, dtype=np.int64))
+        return np.unique(np.concatenate([np.empty(0, np.int64), *numbers]))
+
+    def samples_of_part(self, split_part: str, *, excluded_shards: bool = False) -> list[range]:
+        """Give the numbers of the samples of a split part, one range for each shard, excluded samples included.
+
+        Args:
+            split_part: ``"train"``, ``"val"`` …
+            excluded_shards: Also give the samples of shards that are left out whole.
 
         Raises:
             ConfigError: There is no such part; the message names those that are there.
@@ -157,7 +179,7 @@ class DatasetFolder:
                 file=self.storage.path(f"{FOLDER}/{self.split_file or self._split_name}"),
                 do="name one of these, or split again with energon prepare --split-ratio",
             )
-        excluded = self._excluded_shards
+        excluded = frozenset[str]() if excluded_shards else self._excluded_shards
         by_name = {shard.name: shard for shard in self.index.shards}
         return [
             self.index.samples_of(by_name[name])
@@ -170,3 +192,7 @@ class DatasetFolder:
         if self._open_shard is not None:
             self._open_shard[1].close()
             self._open_shard = None
+
+
+def _ends(numbers: range) -> tuple[int, int]:
+    return numbers.start, numbers.stop

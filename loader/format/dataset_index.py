@@ -61,7 +61,8 @@ class DatasetIndex:
         self.part_size: npt.NDArray[np.uint64] = columns["part_size"]
         self.key_hash: npt.NDArray[np.uint64] = columns["key_hash"]
         self.key_sample: npt.NDArray[np.uint64] = columns["key_sample"]
-        self._path = storage.path(self._folder)
+        self.path = storage.path(self._folder)
+        """Where it lies, for messages."""
         self._check_rows(storage)
 
     def _check_rows(self, storage: Storage) -> None:
@@ -138,7 +139,7 @@ class DatasetIndex:
     def _contradiction(self, found: object) -> FormatError:
         return FormatError(
             f"the columns of the index contradict each other ({found})",
-            shard=self._path,
+            shard=self.path,
             do="run energon prepare --force-overwrite on this dataset",
         )
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError
 from ..storage import FileInfo, Storage
 from .index_layout import COLUMNS, LAYOUT_VERSION, Layout, PartStats, ShardEntry, encode_layout
+from .kept_rows import KeptRows, ShardRows
 from .key_table import KeyRuns, RunWriter, equal_neighbours, merge_runs
 from .member_name import decode_name
 from .npy_column import ColumnReader, ColumnWriter, create_column, map_column
@@ -25,6 +27,8 @@ from .tar_header import BLOCK
 __all__ = ["DuplicateKeys", "IndexWriter"]
 
 _GROWING = ("part_ends", "key_ends", "key_bytes", "part_name", "part_offset", "part_size")
+_RUNS = ("run_hash", "run_sample")  # of the key table, until it is merged
+_DTYPES = {**COLUMNS, **dict.fromkeys(_RUNS, "<u8")}
 _MEDIAN_PARTS = 1 << 18
 _ROWS_AT_ONCE = 1 << 20
 
@@ -47,12 +51,21 @@ class DuplicateKeys:
 class IndexWriter:
     """Collects shards in order and leaves a folder that :class:`.dataset_index.DatasetIndex` opens.
 
-    Use as a context manager around :meth:`add`; then call :meth:`finish`.
+    Use as a context manager around :meth:`add` and :meth:`keep`; then call :meth:`finish`.
+
+    Args:
+        storage: Where the folder is.
+        folder: Its name.
+        kept: The rows of the index before this one, for :meth:`keep`.
+        durable: Wait until the disk has each file; else that is left to the caller.
     """
 
-    def __init__(self, storage: Storage, folder: str) -> None:
+    def __init__(self, storage: Storage, folder: str, *, kept: KeptRows | None = None, durable: bool = True) -> None:
         self._storage = storage
         self._folder = folder
+        self._kept = kept
+        self._durable = durable
+        self._kept_first: dict[str, int] = {}  # the first sample that each kept shard has now
         self._stack = ExitStack()
         self._columns: dict[str, ColumnWriter] = {}
         self._part_ids: dict[str, int] = {}
@@ -63,17 +76,21 @@ class IndexWriter:
 
     def __enter__(self) -> Self:
         for name in _GROWING:
-            self._columns[name] = self._open(name, COLUMNS[name])
-        self._runs = RunWriter(self._open("run_hash", "<u8"), self._open("run_sample", "<u8"))
-        self._stack.push(self._finish_last_run)  # before its columns are closed
+            self._columns[name] = self._stack.enter_context(self._create(name))
+        runs = [self._stack.enter_context(self._create(name, durable=False)) for name in _RUNS]
+        self._runs = RunWriter(*runs)
+        self._stack.push(self._finish_runs)  # before their columns are closed
         return self
 
-    def _finish_last_run(self, kind: type[BaseException] | None, *_: object) -> None:
+    def _finish_runs(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self._runs.finish_run()
+            if self._kept and self._kept_first:
+                self._runs.add_run(self._kept.of_key_table(self._kept_first))
 
-    def _open(self, name: str, dtype: str) -> ColumnWriter:
-        return self._stack.enter_context(create_column(self._storage, f"{self._folder}/{name}.npy", dtype))
+    def _create(self, name: str, *, durable: bool = True) -> AbstractContextManager[ColumnWriter]:
+        path = f"{self._folder}/{name}.npy"
+        return create_column(self._storage, path, _DTYPES[name], durable=durable and self._durable)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -82,37 +99,60 @@ class IndexWriter:
 
     def add(self, shard: FileInfo, index: ShardIndex) -> None:
         """Append one shard."""
-        ids = np.array(
-            [self._part_ids.setdefault(name, len(self._part_ids)) for name in index.part_names], dtype=np.uint32
-        )
         blocks = index.part_offset // BLOCK
         if len(blocks) and int(blocks.max()) >= 1 << 32:
             raise FormatError("the shard is larger than 2 TiB", shard=shard.name, do="split it into smaller ones")
-        columns = self._columns
-        columns["part_ends"].append(index.part_ends + self._parts)
-        columns["key_ends"].append(index.key_ends + self._key_bytes)
-        columns["key_bytes"].append(index.key_bytes)
-        columns["part_name"].append(ids[index.part_name] if len(ids) else index.part_name)
-        columns["part_offset"].append(blocks)
-        columns["part_size"].append(index.part_size)
         self._runs.add(index.key_hash, (index.key_order + self._samples).astype(np.uint64))
-        self._shards.append(
-            ShardEntry(
-                name=shard.name,
-                size_bytes=shard.size_bytes,
-                mtime_ns=shard.mtime_ns,
-                samples=len(index),
-                first_sample=self._samples,
-                end_offset=index.end_offset,
-                plain=index.plain,
-                scattered=index.scattered,
-                misread=index.misread,
-                warnings=index.warnings,
-            )
+        entry = ShardEntry(
+            name=shard.name,
+            size_bytes=shard.size_bytes,
+            mtime_ns=shard.mtime_ns,
+            samples=len(index),
+            first_sample=self._samples,
+            end_offset=index.end_offset,
+            plain=index.plain,
+            scattered=index.scattered,
+            misread=index.misread,
+            warnings=index.warnings,
         )
-        self._samples += len(index)
-        self._parts += len(index.part_name)
-        self._key_bytes += len(index.key_bytes)
+        rows = ShardRows(
+            part_ends=index.part_ends,
+            key_ends=index.key_ends,
+            key_bytes=index.key_bytes,
+            part_names=index.part_names,
+            part_name=index.part_name,
+            part_block=blocks,
+            part_size=index.part_size,
+        )
+        self._append(entry, rows)
+
+    def keep(self, entry: ShardEntry) -> None:
+        """Append one shard as the index before this one knows it.
+
+        Raises:
+            FormatError: The columns of that index contradict each other.
+        """
+        if self._kept is None:
+            raise LookupError(entry.name)
+        rows = self._kept.of_shard(entry)
+        self._kept_first[entry.name] = self._samples
+        self._append(msgspec.structs.replace(entry, first_sample=self._samples), rows)
+
+    def _append(self, entry: ShardEntry, rows: ShardRows) -> None:
+        ids = np.array(
+            [self._part_ids.setdefault(name, len(self._part_ids)) for name in rows.part_names], dtype=np.uint32
+        )
+        columns = self._columns
+        columns["part_ends"].append(rows.part_ends + self._parts)
+        columns["key_ends"].append(rows.key_ends + self._key_bytes)
+        columns["key_bytes"].append(rows.key_bytes)
+        columns["part_name"].append(ids[rows.part_name] if len(ids) else rows.part_name)
+        columns["part_offset"].append(rows.part_block)
+        columns["part_size"].append(rows.part_size)
+        self._shards.append(entry)
+        self._samples += entry.samples
+        self._parts += len(rows.part_name)
+        self._key_bytes += len(rows.key_bytes)
 
     def finish(self, *, prepared_by: str) -> tuple[Layout, DuplicateKeys]:
         """Write the key table and the layout, after the context has closed the other columns."""
@@ -127,7 +167,7 @@ class IndexWriter:
             prepared_by=prepared_by,
             prepared_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         )
-        with self._storage.create(f"{self._folder}/layout.json") as file:
+        with self._storage.create(f"{self._folder}/layout.json", durable=self._durable) as file:
             file.write(encode_layout(layout))
         return layout, duplicates
 
@@ -146,15 +186,12 @@ class IndexWriter:
                 hash_column.append(hashes)
                 sample_column.append(samples)
                 suspects += [samples[start:stop] for start, stop in equal_neighbours(hashes)]
-        for name in ("run_hash", "run_sample"):
+        for name in _RUNS:
             self._storage.remove(f"{self._folder}/{name}.npy")
         return self._duplicates(suspects)
 
     def _read(self, name: str) -> ColumnReader:
         return ColumnReader(self._storage, f"{self._folder}/{name}.npy")
-
-    def _create(self, name: str) -> Any:
-        return create_column(self._storage, f"{self._folder}/{name}.npy", COLUMNS[name])
 
     def _duplicates(self, suspects: list[npt.NDArray[np.uint64]]) -> DuplicateKeys:
         """Keep those of the samples with equal hashes whose keys are equal."""
@@ -206,6 +243,10 @@ class IndexWriter:
 
 def _medians(names: npt.NDArray[np.uint32], sizes: npt.NDArray[np.uint64], count: int) -> list[int]:
     """Give the lower median size of each part name; 0 where it is not among those picked."""
-    ordered = sizes[np.lexsort((sizes, names))]
+    by_name = sizes[np.argsort(names, kind="stable")]
     ends = np.cumsum(np.bincount(names, minlength=count)).tolist()
-    return [int(ordered[(start + end - 1) // 2]) if end > start else 0 for start, end in pairwise([0, *ends])]
+    medians = []
+    for start, end in pairwise([0, *ends]):
+        middle = (end - start - 1) // 2
+        medians.append(int(np.partition(by_name[start:end], middle)[middle]) if end > start else 0)
+    return medians

@@ -6,7 +6,7 @@ values: hashes are spread evenly, so a range of a known share of them fits in me
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol
@@ -65,6 +65,16 @@ class RunWriter:
         if self._rows >= self._rows_at_once:
             self.finish_run()
 
+    def add_run(self, pieces: Iterable[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]) -> None:
+        """Write a run that is sorted already, in pieces."""
+        self.finish_run()
+        end = self.ends[-1] if self.ends else 0
+        for hashes, samples in pieces:
+            for column, values in zip(self._columns, (hashes, samples), strict=True):
+                column.append(values)
+            end += len(hashes)
+        self.ends.append(end)
+
     def finish_run(self) -> None:
         """Write what was gathered."""
         if self._rows:
@@ -81,7 +91,7 @@ def merge_runs(
 ) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]:
     """Yield the hashes of all runs in ascending order, with their samples, in pieces.
 
-    Equal hashes are never torn apart by the edge of a piece, and keep the order of their runs.
+    Equal hashes are never torn apart by the edge of a piece, and their samples ascend.
     """
     pieces = max(1, -(-len(runs.hashes) // rows_at_once))
     edges = np.array([(1 << 64) * piece // pieces for piece in range(1, pieces)], dtype=np.uint64)
@@ -93,6 +103,8 @@ def merge_runs(
         hashes = np.concatenate([runs.hashes[cut[piece] : cut[piece + 1]] for cut in cuts] or [runs.hashes[:0]])
         samples = np.concatenate([runs.samples[cut[piece] : cut[piece + 1]] for cut in cuts] or [runs.samples[:0]])
         order = np.argsort(hashes, kind="stable")
+        if len(equal_neighbours(hashes[order])):
+            order = np.lexsort((samples, hashes))
         yield hashes[order], samples[order]
 
 

@@ -48,9 +48,9 @@ class ColumnWriter:
 
 
 @contextmanager
-def create_column(storage: Storage, name: str, dtype: str) -> Iterator[ColumnWriter]:
+def create_column(storage: Storage, name: str, dtype: str, *, durable: bool = True) -> Iterator[ColumnWriter]:
     """Write a column that appears whole at the end of the context, or not at all."""
-    with storage.create(name) as file:
+    with storage.create(name, durable=durable) as file:
         column = ColumnWriter(file, dtype)
         yield column
         column.finish()

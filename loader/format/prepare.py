@@ -8,7 +8,7 @@ from bisect import bisect_right
 from contextlib import closing
 
 from ..errors import FormatError
-from ..storage import FileInfo, Storage, open_storage
+from ..storage import Storage, open_storage
 from ..version import __version__
 from .commit import STAGING, commit, finish_interrupted_commit, is_commit_pending
 from .compat_files import CompatFiles, first_unwritable_folder, stale_compat_files, why_inexpressible
@@ -102,11 +102,12 @@ class _Prepare:
         scans = ShardScans(self._storage, to_scan, self._plan.workers, self._advance)
         with closing(scans):
             compat = self._open_compat()
-            writer = IndexWriter(self._storage, f"{STAGING}/index")
+            writer = IndexWriter(self._storage, f"{STAGING}/index", kept=self._previous.rows, durable=False)
             try:
                 with writer:
                     self._write(scans, writer, compat)
                 layout, duplicates = writer.finish(prepared_by=f"energon-toolkit {__version__}")
+                self._storage.flush([f"{STAGING}/index"])  # while index.sqlite is being written
                 if not layout.samples:
                     raise FormatError(
                         "the shards hold no samples; expected members named key.part",
@@ -114,7 +115,7 @@ class _Prepare:
                         do="look at a shard with: tar tf SHARD | head",
                     )
                 fixes = self._plan.fix_duplicates and duplicates.samples > 0
-                renames = compat.finish(duplicates) if compat and not fixes else []
+                renames = compat.finish(duplicates, self._load) if compat and not fixes else []
             finally:
                 if compat:
                     compat.close()
@@ -186,19 +187,23 @@ class _Prepare:
 
     def _write(self, scans: ShardScans, writer: IndexWriter, compat: CompatFiles | None) -> None:
         for number, shard in enumerate(self._shards):
-            scans.wait_for(shard)
-            scans.raise_errors()
-            index = self._load(number, shard)
-            writer.add(shard, index)
+            index = None
+            if number in self._kept:
+                writer.keep(self._kept[number])
+            else:
+                scans.wait_for(shard)
+                scans.raise_errors()
+                index = self._load(number)
+                writer.add(shard, index)
             if compat and compat.needs(number):
-                compat.add(number, index)
+                compat.add(number, self._load(number) if index is None else index)
 
-    def _load(self, number: int, shard: FileInfo) -> ShardIndex:
+    def _load(self, number: int) -> ShardIndex:
         if number in self._kept:
             return self._previous.load(self._kept[number])
-        index = self._journal.load(shard)
+        index = self._journal.load(self._shards[number])
         if index is None:  # a journal damaged by a power cut
-            index = index_shard(self._storage, shard.name)
+            index = index_shard(self._storage, self._shards[number].name)
         return index
 
     def _commit(self, identity: str, layout: Layout, compat_renames: list[tuple[str, str]]) -> None:

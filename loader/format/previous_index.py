@@ -9,6 +9,7 @@ from ..storage import FileInfo, Storage
 from .dataset_index import DatasetIndex
 from .index_in_force import index_in_force
 from .index_layout import ShardEntry
+from .kept_rows import KeptRows
 from .shard_index import ShardIndex
 from .shard_info import read_shard_info
 from .tar_idx import read_tar_idx
@@ -31,6 +32,7 @@ class PreviousIndex:
             self.index = None if shard_counts is None else index_in_force(storage, shard_counts)
         except EnergonError:
             self.index = None  # damaged: nothing of it is used, and the new one replaces it
+        self.rows = KeptRows(storage, self.index) if self.index else None
         shards = self.index.shards if self.index else ()
         self._entries = {shard.name: shard for shard in shards}
         self._numbers = {shard.name: number for number, shard in enumerate(shards)}

@@ -7,10 +7,11 @@ one over keys; rows then arrive in order, and writing costs half. What a query a
 from __future__ import annotations
 
 import codecs
-import shutil
 import sqlite3
+import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,8 @@ _SETTINGS = (
 )
 _ROWS_AT_ONCE = 20_000  # as Python objects in memory
 _ROWS_A_STATEMENT = 64
+_COPIED_AT_ONCE = 1 << 20
+_STEPS_BETWEEN_LOOKS = 100_000  # of SQLite's machine: some milliseconds
 _MAX_VALUE_BYTES = 1 << 20  # of a row in another tool's file; names of tar members are not that long
 
 
@@ -109,80 +112,131 @@ def are_names_utf8(
 class SqliteIndexWriter:
     """Writes an ``index.sqlite`` anew, or a changed copy of an earlier one.
 
+    The work is done in a thread of its own, in the order of the calls: most of it is SQLite's or the kernel's, and
+    needs no Python. What goes wrong there is raised by the calls that follow.
+
     Args:
         path: A file of this machine; it is thrown away if anything fails.
         earlier: The file to copy; None writes a new one.
         replaced: Shards (``tar_file_id``) of the earlier file whose rows go, because they changed or are gone.
 
     Raises:
-        NotPatchable: Another tool wrote the earlier file, or it is damaged: write a new one.
+        NotPatchable: Another tool wrote the earlier file, or it is damaged: write a new one. Damage inside may also
+            show later, in :meth:`add` or :meth:`finish`.
     """
 
     def __init__(self, path: Path, *, earlier: Path | None = None, replaced: Collection[int] = ()) -> None:
         self._path = path
         self._is_new = earlier is None
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._database: sqlite3.Connection | None = None
         if earlier is not None:
-            try:
-                shutil.copyfile(earlier, path)
-            except OSError as error:
-                raise StorageError(f"cannot copy {earlier} here: {error.strerror}", path=str(path)) from error
-        self._database = sqlite3.connect(path, isolation_level=None)
+            _check_tables(earlier)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._stopping = threading.Event()
+        self._thread = ThreadPoolExecutor(1)
+        self._last: Future[sqlite3.Connection | None] = self._thread.submit(self._start, earlier, sorted(replaced))
+
+    def add(self, tar_file_id: int, index: ShardIndex) -> None:
+        """Append the rows of one shard; those of the shard before are in place when this returns."""
+        database = self._last.result()
+        if database is not None:
+            self._last = self._thread.submit(self._insert, database, tar_file_id, index)
+
+    def finish(self) -> bool:
+        """Add the index over keys, and close the file; False where a shard has a key that was there already."""
         try:
-            with _sqlite_errors(path):
-                self._start(replaced)
-        except BaseException:
-            self._database.close()
-            raise
-
-    def _start(self, replaced: Collection[int]) -> None:
-        try:
-            for setting in _SETTINGS:
-                self._database.execute(f"PRAGMA {setting}")
-            if self._is_new:
-                self._database.executescript(_TABLES)
-            else:
-                query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
-                found = sorted(str(row[0]) for row in self._database.execute(query))
-                ours = [statement.strip() for statement in (*_TABLES.split(";"), _UNIQUE_KEYS) if statement.strip()]
-                if found != sorted(ours):  # a trigger would run with every row
-                    raise NotPatchable("its tables are another tool's")
-            self._database.execute("BEGIN")
-            for tar_file_id in sorted(replaced):
-                for table in ("samples", "sample_parts"):
-                    self._database.execute(f"DELETE FROM {table} WHERE tar_file_id = ?", (tar_file_id,))  # noqa: S608
-        except sqlite3.DatabaseError as error:
-            if not self._is_new and error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-                raise NotPatchable(str(error)) from error
-            raise
-
-    def add(self, tar_file_id: int, index: ShardIndex) -> bool:
-        """Append the rows of one shard; False where one of its keys is there already."""
-        with _sqlite_errors(self._path):
-            try:
-                _insert(self._database, tar_file_id, index)
-            except sqlite3.IntegrityError:
-                return False
-        return True
-
-    def finish(self) -> None:
-        """Add the index over keys, and close the file."""
-        with _sqlite_errors(self._path):
-            self._database.execute("COMMIT")
-            if self._is_new:
-                self._database.execute(_UNIQUE_KEYS)
-            self._database.close()
+            database = self._last.result()
+            if database is not None:
+                self._thread.submit(self._complete, database).result()
+        finally:
+            self.close()
+        return database is not None
 
     def close(self) -> None:
-        """Close the file, whatever is in it."""
-        self._database.close()
+        """Stop, and close the file, whatever is in it."""
+        self._stopping.set()
+        self._thread.shutdown()
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    # --------------------------------------------------------------------------------------------- in the thread
+
+    def _start(self, earlier: Path | None, replaced: Sequence[int]) -> sqlite3.Connection:
+        if earlier is not None:
+            _copy(earlier, self._path, self._stopping)
+        with self._errors():
+            database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            self._database = database
+            database.set_progress_handler(self._stopping.is_set, _STEPS_BETWEEN_LOOKS)
+            for setting in _SETTINGS:
+                database.execute(f"PRAGMA {setting}")
+            if self._is_new:
+                database.executescript(_TABLES)
+            database.execute("BEGIN")
+            for tar_file_id in replaced:
+                for table in ("samples", "sample_parts"):
+                    database.execute(f"DELETE FROM {table} WHERE tar_file_id = ?", (tar_file_id,))  # noqa: S608
+        return database
+
+    def _insert(self, database: sqlite3.Connection, tar_file_id: int, index: ShardIndex) -> sqlite3.Connection | None:
+        with self._errors():
+            try:
+                _insert_shard(database, tar_file_id, index)
+            except sqlite3.IntegrityError:
+                return None
+        return database
+
+    def _complete(self, database: sqlite3.Connection) -> None:
+        with self._errors():
+            database.execute("COMMIT")
+            if self._is_new:
+                database.execute(_UNIQUE_KEYS)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            if not self._is_new and _is_damage(error):
+                raise NotPatchable(str(error)) from error
+            raise _disk_error(self._path, error) from error
 
 
 class NotPatchable(Exception):  # noqa: N818 - no error: the caller writes a new file
     """An earlier ``index.sqlite`` cannot be changed row by row."""
 
 
-def _insert(database: sqlite3.Connection, tar_file_id: int, index: ShardIndex) -> None:
+def _check_tables(earlier: Path) -> None:
+    """Make sure that a file has the tables that we write, and nothing else: a trigger would run with every row."""
+    ours = [statement.strip() for statement in (*_TABLES.split(";"), _UNIQUE_KEYS) if statement.strip()]
+    try:
+        with closing(open_sqlite(earlier)) as database:
+            query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
+            found = [str(row[0]) for row in database.execute(query)]
+    except sqlite3.Error as error:
+        if _primary_code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
+            raise StorageError(f"cannot copy {earlier} here: {error}", path=str(earlier)) from error
+        raise NotPatchable(str(error)) from error
+    if sorted(found) != sorted(ours):
+        raise NotPatchable("its tables are another tool's")
+
+
+def _copy(source: Path, target: Path, stopping: threading.Event) -> None:
+    buffer = memoryview(bytearray(_COPIED_AT_ONCE))
+    try:
+        with source.open("rb", buffering=0) as old, target.open("wb", buffering=0) as new:
+            while size_bytes := old.readinto(buffer):
+                if stopping.is_set():
+                    raise CancelledError
+                written = 0
+                while written < size_bytes:
+                    written += new.write(buffer[written:size_bytes])
+    except OSError as error:
+        raise StorageError(f"cannot copy {source} here: {error.strerror}", path=str(target)) from error
+
+
+def _insert_shard(database: sqlite3.Connection, tar_file_id: int, index: ShardIndex) -> None:
     keys = index.keys()
     part_names = list(index.part_names)
     sizes = np.diff(index.sample_offsets)
@@ -230,12 +284,12 @@ def _insert_rows(database: sqlite3.Connection, table: str, *columns: Sequence[in
         )
 
 
-@contextmanager
-def _sqlite_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise _disk_error(path, error) from error
+def _primary_code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    return _primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _is_disk_full(error: sqlite3.Error) -> bool:

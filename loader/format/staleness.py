@@ -21,7 +21,8 @@ def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -
     """Open a shard for reading by the index.
 
     Every copy of a file changes its time, so another time alone is no fault: the first and the last header are then
-    compared with the index, and a warning is logged.
+    compared with the index. A warning says so for the first such shard of a dataset, and debug-level lines count the
+    others: a copied dataset may have 50,000 of them.
 
     Raises:
         FormatError: The size is not what it was, or a header is not where the index has it.
@@ -44,10 +45,24 @@ def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -
         except FormatError:
             file.close()
             raise
-        _log.warning(
-            "%s was touched or copied since it was indexed; its first and last headers are as indexed", printable(path)
-        )
+        _report_touched(index, shard.name, path)
     return file
+
+
+_touched: dict[str, set[str]] = {}
+"""The touched shards that this process has opened, by index: the log is the process's, too."""
+
+
+def _report_touched(index: DatasetIndex, name: str, path: str) -> None:
+    shards = _touched.setdefault(index.path, set())
+    if name in shards:
+        return  # it had been closed, to keep fewer open
+    shards.add(name)
+    found = f"{printable(path)} was touched or copied since it was indexed; its first and last headers are as indexed"
+    if len(shards) == 1:
+        _log.warning("%s (more such shards of this dataset are logged at debug level)", found)
+    else:
+        _log.debug("%s; %d shards of this dataset so far", found, len(shards))
 
 
 def _check_header_of(file: ReadableFile, path: str, key: str, part: PartLocation, *, plain: bool) -> None:

@@ -8,12 +8,11 @@ the leaves are permuted by key. So proportions are exact at every block's end, t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from .mixing import mix
+from .mixing import extend, mix
 from .permutation import permute
 
 __all__ = ["BlendOrder", "quantise_weights"]
@@ -22,6 +21,7 @@ Integers = npt.NDArray[np.int64]
 
 _PERIOD = 1 << 16
 _BLOCK = 256
+_MASK = 0xFFFFFFFFFFFFFFFF
 _PHASE, _LEAVES = 6, 7  # what a random number is for; part of its name
 
 
@@ -42,15 +42,6 @@ def quantise_weights(weights: Sequence[float], *, total: int = _PERIOD) -> Integ
     return np.maximum(counts, 1)
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """The leaves of one block in order, and the place of each position in its leaf's stream; both of shape (b,)."""
-
-    start: int
-    leaf: Integers
-    position: Integers
-
-
 class BlendOrder:
     """A blend as one lane sees it.
 
@@ -66,11 +57,11 @@ class BlendOrder:
             raise ValueError(f"expected counts of at least 0, found {self._counts.tolist()}")
         self.period = int(self._counts.sum())
         self._blocks = max(1, -(-self.period // _BLOCK))
-        self._lane = lane
-        self._seed = seed
+        self._each, self._rest = np.divmod(self._counts, self._blocks)  # samples of a leaf in a block, and those over
         leaves = np.arange(len(self._counts), dtype=np.uint64)
         # Each leaf's count grows at times of its own: else the only samples of rare leaves would all meet in one block.
         self._phase = (mix(seed, _PHASE, lane, leaves) % np.uint64(self._blocks)).astype(np.int64)
+        self._key = mix(np.array([seed & _MASK], dtype=np.uint64), _LEAVES, lane)
 
     def locate(self, start: int, stop: int) -> tuple[Integers, Integers]:
         """Give the leaves at the positions ``[start, stop)``, and the positions in the leaves' streams.
@@ -84,41 +75,55 @@ class BlendOrder:
             raise ValueError(f"expected 0 <= start <= stop, found [{start}, {stop})")
         if start == stop or not self.period:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        blocks: list[_Block] = []
-        position = start
-        while position < stop:
-            block = self._block_at(position)
-            blocks.append(block)
-            position = block.start + len(block.leaf)
-        within = slice(start - blocks[0].start, stop - blocks[0].start)
-        return (
-            np.concatenate([block.leaf for block in blocks])[within],
-            np.concatenate([block.position for block in blocks])[within],
-        )
+        first, before = self._blocks_over(start, stop)
+        leaf, position = self._within(first, before)
+        skipped = start - int(before[0].sum())
+        return leaf[skipped : skipped + stop - start], position[skipped : skipped + stop - start]
 
-    def _before(self, block: int) -> Integers:
-        """Give how many samples of each leaf lie before a block of the period."""
+    def _blocks_over(self, start: int, stop: int) -> tuple[int, Integers]:
+        """Find the blocks that hold some positions.
+
+        Returns:
+            The first block, counted through all periods, and how many samples of each leaf lie before it and before
+            each block after it, up to the end of the last: shape (blocks + 1, leaves).
+        """
+        margin = 0
+        while True:
+            # Rounding moves a block's start by less than a position for each leaf, so the guess is near.
+            low = max(0, start * self._blocks // self.period - margin)
+            high = (stop - 1) * self._blocks // self.period + 1 + margin
+            before = self._before(np.arange(low, high + 1))
+            starts = before.sum(axis=1)
+            if starts[0] <= start and stop <= starts[-1]:
+                first = int(np.searchsorted(starts, start, side="right")) - 1
+                return low + first, before[first : int(np.searchsorted(starts, stop)) + 1]
+            margin = 2 * margin + 1
+
+    def _before(self, block: Integers) -> Integers:
+        """Give how many samples of each leaf lie before some blocks, shape (blocks, leaves)."""
+        period, number = (part[:, None] for part in np.divmod(block, self._blocks))
         # (counts · block + phase) // blocks, in pieces that do not overflow.
-        whole, rest = np.divmod(self._counts, self._blocks)
-        return whole * block + (rest * block + self._phase) // self._blocks
+        before: Integers = (
+            period * self._counts + self._each * number + (self._rest * number + self._phase) // self._blocks
+        )
+        return before
 
-    def _block_at(self, position: int) -> _Block:
-        period, place = divmod(position, self.period)
-        number = place * self._blocks // self.period
-        # Rounding moves a block's start by less than a position for each leaf, so the guess is near.
-        while number > 0 and int(self._before(number).sum()) > place:
-            number -= 1
-        while int(self._before(number + 1).sum()) <= place:
-            number += 1
-        before, behind = self._before(number), self._before(number + 1)
-        leaves = np.repeat(np.arange(len(before)), behind - before)  # (b,)
-        size = len(leaves)
-        key = mix(self._seed, _LEAVES, self._lane, period, number)
-        leaf = leaves[permute(np.arange(size), size, key)]
+    def _within(self, first: int, before: Integers) -> tuple[Integers, Integers]:
+        """Give the leaves of all positions of some blocks, and the positions in the leaves' streams."""
+        blocks, leaves = len(before) - 1, before.shape[1]
+        counts = np.diff(before, axis=0)
+        sizes = counts.sum(axis=1)
+        # A cell is a leaf in a block; the cells of all positions, in order, before the leaves of a block are permuted.
+        cells = np.repeat(
+            np.arange(counts.size, dtype=np.uint16 if counts.size < 1 << 16 else np.int64), counts.ravel()
+        )
+        place = np.arange(len(cells))
+        start = np.repeat(np.cumsum(sizes) - sizes, sizes)
+        period, number = np.divmod(np.arange(first, first + blocks), self._blocks)
+        key = np.repeat(extend(self._key, period, number), sizes)
+        cell = cells[permute(place - start, np.repeat(sizes, sizes), key) + start]
         # The k-th position of a leaf in the block is the k-th of its stream, wherever it was moved.
-        order = np.argsort(leaf, kind="stable")
-        first = np.cumsum(behind - before) - (behind - before)
-        rank = np.empty(size, dtype=np.int64)
-        rank[order] = np.arange(size) - first[leaf[order]]
-        start = period * self.period + int(before.sum())
-        return _Block(start, leaf, period * self._counts[leaf] + before[leaf] + rank)
+        position = np.empty(len(cells), dtype=np.int64)
+        cell_start = np.cumsum(counts.ravel()) - counts.ravel()
+        position[np.argsort(cell, kind="stable")] = place + (before[:-1].ravel() - cell_start)[cells]
+        return (cell % leaves).astype(np.int64), position

@@ -8,16 +8,21 @@ few, for speed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import numpy.typing as npt
 
-from .mixing import Words, below, mix
+from .mixing import Words, extend, extend_integer, mix
 
 __all__ = ["permute"]
 
-_ROUNDS = range(6)
+_ROUNDS = 6
 _SMALL = 128  # few rounds favour some permutations of so few elements: these get more
-_MORE_ROUNDS = range(6, 16)
+_MORE_ROUNDS = 16
+_FEW = 8  # so many positions are moved one by one more quickly than by numpy
+_HALF = np.array(32, dtype=np.uint64)
+_NUMBERS = tuple(np.array(number, dtype=np.uint64) for number in range(_MORE_ROUNDS))
 
 Integers = npt.NDArray[np.int64]
 
@@ -39,35 +44,89 @@ def permute(position: Integers, size: Integers | int, key: Words) -> Integers:
     >>> permute(np.arange(6), 6, mix(1)).tolist()
     [2, 0, 1, 5, 4, 3]
     """
-    size = np.broadcast_to(np.asarray(size, dtype=np.int64), position.shape)
+    size = np.asarray(size, dtype=np.int64)
     if not ((position >= 0) & (position < size)).all():
         raise ValueError("expected positions in [0, size)")
-    key = np.broadcast_to(key, position.shape)
     columns = np.ceil(np.sqrt(size)).astype(np.int64)  # a: so that a·b is barely more than the size
     rows = -(-size // columns)  # b
-    result = _network(position, columns, rows, key)
-    outside = np.flatnonzero(result >= size)
-    while len(outside):
-        again = _network(result[outside], columns[outside], rows[outside], key[outside])
-        result[outside] = again
-        outside = outside[again >= size[outside]]
+    # Adding nothing broadcasts, and more quickly than numpy's function for it.
+    nothing = np.zeros(len(position), dtype=np.int64)
+    size, columns, rows = size + nothing, columns + nothing, rows + nothing
+    network = _Network(columns.view(np.uint64), rows.view(np.uint64), mix(key) + nothing.view(np.uint64))
+    if len(position) > _FEW:
+        result = network.permute(position.view(np.uint64)).view(np.int64)
+        outside = np.flatnonzero(result >= size)
+    else:
+        result, outside = position.copy(), np.arange(len(position))
+    while len(outside) > _FEW:
+        moved = network.part(outside).permute(result[outside].view(np.uint64)).view(np.int64)
+        result[outside] = moved
+        outside = outside[moved >= size[outside]]
+    for at in outside.tolist():
+        result[at] = network.walk(at, int(result[at]), int(size[at]))
     return result
 
 
-def _network(position: Integers, columns: Integers, rows: Integers, key: Words) -> Integers:
-    """Permute ``[0, columns · rows)``."""
-    result = _rounds(_ROUNDS, position, columns, rows, key)
-    small = np.flatnonzero(columns * rows < _SMALL)
-    if len(small):
-        result[small] = _rounds(_MORE_ROUNDS, result[small], columns[small], rows[small], key[small])
-    return result
+@dataclass(frozen=True, slots=True)
+class _Network:
+    """Permutations of ``[0, columns · rows)``, each of the same shape (m,) as the positions.
+
+    Attributes:
+        columns: a.
+        rows: b.
+        key: Hashed, for the names of all rounds start with it.
+    """
+
+    columns: Words
+    rows: Words
+    key: Words
+
+    def part(self, which: Integers) -> _Network:
+        return _Network(self.columns[which], self.rows[which], self.key[which])
+
+    def permute(self, position: Words) -> Words:
+        """Move each position once."""
+        result = _rounds(self, range(_ROUNDS), position)
+        small = np.flatnonzero(self.columns * self.rows < _SMALL)
+        if len(small):
+            result[small] = _rounds(self.part(small), range(_ROUNDS, _MORE_ROUNDS), result[small])
+        return result
+
+    def walk(self, at: int, position: int, size: int) -> int:
+        """Move a single position, of the ``at``-th permutation, until it is below the size."""
+        columns, rows, key = int(self.columns[at]), int(self.rows[at]), int(self.key[at])
+        rounds = _MORE_ROUNDS if columns * rows < _SMALL else _ROUNDS
+        while True:
+            y, x = divmod(position, columns)
+            for number in range(0, rounds, 2):
+                x = (x + _below(extend_integer(key, y, number), columns)) % columns
+                y = (y + _below(extend_integer(key, x, number + 1), rows)) % rows
+            position = y * columns + x
+            if position < size:
+                return position
 
 
-def _rounds(numbers: range, position: Integers, columns: Integers, rows: Integers, key: Words) -> Integers:
-    x, y = position % columns, position // columns
+def _rounds(network: _Network, numbers: range, position: Words) -> Words:
+    y, x = np.divmod(position, network.columns)
     for number in numbers[::2]:
-        x += below(mix(key, y, number), columns)
-        x -= columns * (x >= columns)
-        y += below(mix(key, x, number + 1), rows)
-        y -= rows * (y >= rows)
-    return y * columns + x
+        _shift(x, y, network.columns, network.key, number)
+        _shift(y, x, network.rows, network.key, number + 1)
+    y *= network.columns
+    y += x
+    return y
+
+
+def _shift(moved: Words, by: Words, bound: Words, key: Words, number: int) -> None:
+    """Move coordinates in place, around ``[0, bound)``, as far as a hash of the others says."""
+    word = extend(key, by, _NUMBERS[number])
+    np.right_shift(word, _HALF, out=word)
+    np.multiply(word, bound, out=word)
+    np.right_shift(word, _HALF, out=word)
+    np.add(moved, word, out=moved)
+    # What is below 0 wraps to the largest words, so the smaller is the one that lies within.
+    np.minimum(moved, np.subtract(moved, bound, out=word), out=moved)
+
+
+def _below(word: int, bound: int) -> int:
+    """Map a word evenly to ``[0, bound)``, for bounds below 2^32."""
+    return ((word >> 32) * bound) >> 32

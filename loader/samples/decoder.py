@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from ..errors import ConfigError
+from ..errors import ConfigError, EnergonError
 from ..format.nearest_name import did_you_mean
 from .image_decode import IMAGE_FORMS
-from .part_decode import decode_part
+from .part_decode import part_decoder, part_error
 from .trust import is_trusted
 
-__all__ = ["SampleDecoder"]
+__all__ = ["PartDecoders", "SampleDecoder"]
 
 
 class SampleDecoder:
@@ -62,22 +63,47 @@ class SampleDecoder:
             SampleError: The bytes are not what the name says.
             TrustError: The part is a pickle, and the caller does not trust it.
         """
-        return decode_part(
-            part_name,
-            data,
-            form=IMAGE_FORMS[self.image_decode],
-            trusted=is_trusted(trust_code),
-            guess_content=self.guess_content,
-        )
+        return PartDecoders(self, trusted=is_trusted(trust_code)).decode(part_name, data)
 
     def __call__(self, sample: Mapping[str, Any], *, trust_code: bool = False) -> dict[str, Any]:
         """Decode every part of a sample; names such as ``__key__``, and what is not bytes, are passed on."""
+        decode = partial(self.decode_part, trust_code=is_trusted(trust_code))
         return {
-            name: value
-            if name.startswith("__") or not isinstance(value, bytes)
-            else self.decode_part(name, value, trust_code=trust_code)
+            name: value if name.startswith("__") or not isinstance(value, bytes) else decode(name, value)
             for name, value in sample.items()
         }
 
     def __repr__(self) -> str:
         return f"SampleDecoder({', '.join(f'{name}={getattr(self, name)!r}' for name in sorted(self.__slots__))})"
+
+
+class PartDecoders(dict[str, Callable[[bytes], Any] | None]):
+    """Part name → what decodes it, None where it stays bytes; found once for each name.
+
+    Args:
+        decoder: What pictures become, and so on.
+        trusted: Pickles may load.
+    """
+
+    def __init__(self, decoder: SampleDecoder, *, trusted: bool) -> None:
+        super().__init__()
+        self._form = IMAGE_FORMS[decoder.image_decode]
+        self._guesses = decoder.guess_content
+        self._trusted = trusted
+
+    def __missing__(self, part_name: str) -> Callable[[bytes], Any] | None:
+        found = part_decoder(part_name, form=self._form, trusted=self._trusted, guess_content=self._guesses)
+        self[part_name] = found
+        return found
+
+    def decode(self, part_name: str, data: bytes) -> Any:
+        """Decode one part; raises as :meth:`SampleDecoder.decode_part` does."""
+        decoder = self[part_name]
+        if decoder is None:
+            return data
+        try:
+            return decoder(data)
+        except (EnergonError, ImportError):
+            raise
+        except Exception as error:
+            raise part_error(part_name, data, error) from error

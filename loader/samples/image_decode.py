@@ -159,8 +159,10 @@ def _to_numpy(pixels: NDArray[np.uint8], floating: bool) -> NDArray[Any]:
 def _to_torch(pixels: NDArray[np.uint8], floating: bool) -> Any:
     import torch
 
+    from .batch_memory import new_tensor
+
     tensor = torch.from_numpy(pixels)  # (H, W[, C])
     if tensor.ndim == 3:
         # Moving bytes and then converting beats converting and then moving floats.
         tensor = tensor.permute(2, 0, 1).contiguous()  # (C, H, W)
-    return tensor.to(torch.float32).div_(255) if floating else tensor
+    return new_tensor(tensor.shape, torch.float32).copy_(tensor).div_(255) if floating else tensor

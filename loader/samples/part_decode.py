@@ -17,6 +17,7 @@ import json
 import pickle
 import zipfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -27,10 +28,12 @@ from ..format.part_kinds import part_extension, part_kind
 from .image_decode import ImageForm, decode_image, looks_like_image
 from .trust import refuse
 
-__all__ = ["MAX_DECOMPRESSED_BYTES", "decode_part", "decode_value", "part_error"]
+__all__ = ["MAX_DECOMPRESSED_BYTES", "decode_part", "part_decoder", "part_error"]
 
 MAX_DECOMPRESSED_BYTES = 1 << 30
 """What a compressed part may hold; a thousandth of that as a file is enough to fill a machine's memory."""
+
+_MSGSPEC_JSON = msgspec.json.Decoder().decode
 
 _TOO_LARGE = f"it holds more than {MAX_DECOMPRESSED_BYTES >> 20} MiB"
 
@@ -55,28 +58,57 @@ def decode_part(
         TrustError: The part may run code, and ``trusted`` is false.
         ImportError: A package is missing; the message names it.
     """
+    decoder = part_decoder(part_name, form=form, trusted=trusted, guess_content=guess_content)
+    if decoder is None:
+        return data
     try:
-        if part_name.endswith(".gz") or part_name == "gz":
-            data = _decompress(data)
-        kind = part_kind(part_name)
-        if kind == "image" or (kind == "bytes" and guess_content and looks_like_image(data)):
-            return decode_image(data, form, trusted=trusted)
-        return decode_value(part_name, data, trusted=trusted)
+        return decoder(data)
     except (EnergonError, ImportError):
         raise
     except Exception as error:
         raise part_error(part_name, data, error) from error
 
 
-def decode_value(part_name: str, data: bytes, *, trusted: bool = False) -> Any:
-    """Decode a part that is no picture, as :func:`decode_part` does, but raise what the decoder raises."""
-    decoder = _DECODERS.get(part_extension(part_name))
-    if decoder is not None:
-        return decoder(data)
-    trusting_decoder = _TRUSTING_DECODERS.get(part_extension(part_name))
+def part_decoder(
+    part_name: str, *, form: ImageForm, trusted: bool = False, guess_content: bool = False
+) -> Callable[[bytes], Any] | None:
+    """Find what decodes parts of a name; None where they stay bytes.
+
+    Args:
+        part_name: As in :func:`decode_part`, like the others.
+
+    Returns:
+        A function that raises whatever it likes for bytes that are not what the name says.
+    """
+    kind = part_kind(part_name)
+    decoder: Callable[[bytes], Any] | None
+    if kind == "image":
+        decoder = partial(decode_image, form=form, trusted=trusted)
+    elif kind == "bytes" and guess_content:
+        decoder = partial(_decode_guessed, form=form, trusted=trusted)
+    else:
+        decoder = _value_decoder(part_name, trusted=trusted)
+    if part_name.endswith(".gz") or part_name == "gz":
+        return partial(_decode_compressed, decoder)
+    return decoder
+
+
+def _value_decoder(part_name: str, *, trusted: bool = False) -> Callable[[bytes], Any] | None:
+    """Find what decodes parts that are no pictures, as :func:`part_decoder` does."""
+    extension = part_extension(part_name)
+    trusting_decoder = _TRUSTING_DECODERS.get(extension)
     if trusting_decoder is not None:
-        return trusting_decoder(part_name, data, trusted)
-    return data
+        return partial(trusting_decoder, part_name, trusted=trusted)
+    return _DECODERS.get(extension)
+
+
+def _decode_guessed(data: bytes, *, form: ImageForm, trusted: bool) -> Any:
+    return decode_image(data, form, trusted=trusted) if looks_like_image(data) else data
+
+
+def _decode_compressed(decoder: Callable[[bytes], Any] | None, data: bytes) -> Any:
+    contents = _decompress(data)
+    return contents if decoder is None else decoder(contents)
 
 
 def part_error(part_name: str, data: bytes, error: Exception) -> SampleError:
@@ -100,6 +132,15 @@ def _decompress(data: bytes) -> bytes:
     if len(contents) > MAX_DECOMPRESSED_BYTES:
         raise ValueError(_TOO_LARGE)
     return contents
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return _MSGSPEC_JSON(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        # What it takes, it decodes to what Python's own decoder does, three times as fast; but it takes less: no NaN,
+        # no numbers that overflow, no lone surrogates, no other encodings.
+        return json.loads(data)
 
 
 def _text(data: bytes) -> str:
@@ -137,7 +178,7 @@ def _cbor(data: bytes) -> Any:
     return cbor2.loads(data)
 
 
-def _torch(part_name: str, data: bytes, trusted: bool) -> Any:
+def _torch(part_name: str, data: bytes, *, trusted: bool) -> Any:
     import torch
 
     try:
@@ -151,7 +192,7 @@ def _torch(part_name: str, data: bytes, trusted: bool) -> Any:
         raise refuse(f"part {part_name!r} holds more than tensors and plain values, which may run code") from error
 
 
-def _pickle(part_name: str, data: bytes, trusted: bool) -> Any:
+def _pickle(part_name: str, data: bytes, *, trusted: bool) -> Any:
     if not trusted:
         raise refuse(f"part {part_name!r} is a pickle, which may run code")
     return pickle.loads(data)  # noqa: S301 - the caller trusts the data
@@ -164,8 +205,8 @@ _DECODERS: Mapping[str, Callable[[bytes], Any]] = {
     "id": int,
     "index": int,
     "inx": int,
-    "jsn": json.loads,
-    "json": json.loads,
+    "jsn": _json,
+    "json": _json,
     "jsonl": _jsonl,
     "mp": msgspec.msgpack.decode,
     "msg": msgspec.msgpack.decode,
@@ -178,7 +219,7 @@ _DECODERS: Mapping[str, Callable[[bytes], Any]] = {
     "txt": _text,
 }
 
-_TRUSTING_DECODERS: Mapping[str, Callable[[str, bytes, bool], Any]] = {
+_TRUSTING_DECODERS: Mapping[str, Callable[..., Any]] = {
     "pickle": _pickle,
     "pkl": _pickle,
     "pth": _torch,

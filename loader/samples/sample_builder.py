@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from ..errors import SampleError
 from ..format.dataset_config import DatasetConfig
 from ..format.field_map import FieldMap
-from .decoder import SampleDecoder
+from .decoder import PartDecoders, SampleDecoder
 from .sample_class import optional_fields, sample_class_of
 from .sample_loader import MetaFunction
 from .source_info import SourceInfo
@@ -54,6 +55,17 @@ class SampleBuilder:
         self._loader = _function(config.sample_loader if config else None, meta_folder, trust_code)
         self._filter = _part_filter(config, meta_folder, trust_code)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_decode_part"}
+
+    @cached_property
+    def _decode_part(self) -> Callable[[str, bytes], Any] | None:
+        """Decodes a part of a name; None leaves all parts bytes."""
+        decoder = self._decoder
+        if type(decoder) is SampleDecoder:
+            return PartDecoders(decoder, trusted=self._trusted).decode
+        return None if decoder is None else partial(decoder.decode_part, trust_code=self._trusted)
+
     @property
     def sample_class(self) -> type[Any]:
         """The class of the samples that are made; ``CrudeSample`` for crude ones."""
@@ -92,10 +104,12 @@ class SampleBuilder:
             SampleError: A part does not decode, or a field is missing; the message names both sample and part.
             TrustError: A part is a pickle, and the caller does not trust the dataset.
         """
+        if self._crude and self._loader is None:
+            return self._build_crude(parts, key, restore_key, subflavors, sources)
         shared = {
             "__key__": key,
             "__restore_key__": restore_key,
-            "__subflavors__": {**self._subflavors, **(subflavors or {})},
+            "__subflavors__": {**self._subflavors, **subflavors} if subflavors else self._subflavors.copy(),
             "__sources__": tuple(sources),
         }
         try:
@@ -104,19 +118,44 @@ class SampleBuilder:
             decoded = self._decode(parts)
             if self._loader is not None:
                 return self._fill(self._load(_LoaderParts({**decoded, **shared})), shared)
-            if self._crude:
-                return self._class(decoded | shared)
             return self._fill({name: value for name, value in decoded.items() if name in self._names}, shared)
         except SampleError as error:
             raise _at_sample(error, key, sources) from error.__cause__
 
+    def _build_crude(
+        self,
+        parts: Mapping[str, bytes],
+        key: str,
+        restore_key: tuple[Any, ...],
+        subflavors: Mapping[str, Any] | None,
+        sources: Sequence[SourceInfo],
+    ) -> Any:
+        sample = self._class()
+        decode = self._decode_part
+        if decode is None:
+            sample.update(parts)
+        else:
+            try:
+                for name, data in parts.items():
+                    sample[name] = decode(name, data)
+            except SampleError as error:
+                raise _at_sample(error, key, sources) from error.__cause__
+        sample["__key__"] = key
+        sample["__restore_key__"] = restore_key
+        sample["__subflavors__"] = {**self._subflavors, **subflavors} if subflavors else self._subflavors.copy()
+        sample["__sources__"] = tuple(sources)
+        return sample
+
     def _map(self, field_map: FieldMap, parts: Mapping[str, bytes]) -> dict[str, Any]:
-        decoder = self._decoder
-        decoded: Mapping[str, Any] = parts if decoder is None else _DecodedParts(parts, decoder, self._trusted)
+        decode = self._decode_part
+        decoded: Mapping[str, Any] = parts if decode is None else _DecodedParts(parts, decode)
         return field_map.apply(decoded, optional=self._optional)
 
     def _decode(self, parts: Mapping[str, bytes]) -> dict[str, Any]:
-        return dict(parts) if self._decoder is None else self._decoder(parts, trust_code=self._trusted)
+        decode = self._decode_part
+        if decode is None:
+            return dict(parts)
+        return {name: decode(name, data) for name, data in parts.items()}
 
     def _load(self, parts: _LoaderParts) -> Any:
         if self._loader is None:
@@ -172,17 +211,16 @@ class _LoaderParts(dict[str, Any]):
 class _DecodedParts(Mapping[str, Any]):
     """The parts of one sample, each decoded when it is first asked for."""
 
-    __slots__ = ("_decoded", "_decoder", "_parts", "_trusted")
+    __slots__ = ("_decode", "_decoded", "_parts")
 
-    def __init__(self, parts: Mapping[str, bytes], decoder: SampleDecoder, trusted: bool) -> None:
+    def __init__(self, parts: Mapping[str, bytes], decode: Callable[[str, bytes], Any]) -> None:
         self._parts = parts
-        self._decoder = decoder
-        self._trusted = trusted
+        self._decode = decode
         self._decoded: dict[str, Any] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._decoded:
-            self._decoded[name] = self._decoder.decode_part(name, self._parts[name], trust_code=self._trusted)
+            self._decoded[name] = self._decode(name, self._parts[name])
         return self._decoded[name]
 
     def __contains__(self, name: object) -> bool:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 __all__ = ["SourceInfo"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceInfo:
+class SourceInfo(NamedTuple):
     """The place of a sample's parts on disk.
 
-    Args:
+    Attributes:
         dataset_path: The dataset's folder.
         index: The sample's index in the dataset, or its name in an auxiliary source.
         shard_name: The shard, relative to the dataset.
@@ -20,7 +18,7 @@ class SourceInfo:
     """
 
     dataset_path: Any
-    index: int | str | None
+    index: int | str | None  # type: ignore[assignment]  # it hides tuple.index(), which nobody asks of a source
     shard_name: str | None
     file_names: tuple[str, ...]
 

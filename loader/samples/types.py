@@ -13,6 +13,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from .keyword_dataclass import edataclass
+from .pin import with_pinned_fields
 from .source_info import SourceInfo
 
 __all__ = [
@@ -73,6 +74,11 @@ class Sample:
         CaptioningSample(__key__='s.tar/0', image=tensor([]), caption='black')
         """
         return cls(**{known.name: getattr(base_sample, known.name) for known in fields(base_sample)} | fields_given)
+
+    def pin_memory(self) -> Self:
+        """Copy the sample with all its tensors in page-locked memory, so that a GPU can fetch them by itself."""
+        pinned: Self = with_pinned_fields(self)
+        return pinned
 
 
 _SHARED = tuple(known.name for known in fields(Sample))

@@ -57,6 +57,12 @@ class _LocalFile:
             fail(f"read bytes {offset}–{offset + size_bytes} of this file", self._path, error)
         return data
 
+    def expect(self, offset: int, size_bytes: int) -> None:
+        if not size_bytes:
+            return  # the system takes 0 bytes for all up to the end
+        with suppress(OSError):  # a file system that takes no advice reads all the same
+            os.posix_fadvise(self._fd, offset, size_bytes, os.POSIX_FADV_WILLNEED)
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)

@@ -45,6 +45,9 @@ class ReadableFile(Protocol):
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         """Read ``size_bytes`` bytes at ``offset``; fewer only where the file ends."""
 
+    def expect(self, offset: int, size_bytes: int) -> None:
+        """Say what will be read soon, so that the store may fetch it ahead; no promise on either side."""
+
     def close(self) -> None:
         """Close the file."""
 

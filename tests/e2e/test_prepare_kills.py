@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -330,7 +331,9 @@ def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(tmp_pa
         return real(storage, name)
 
     with monkeypatch.context() as patch:
-        patch.delitem(sys.modules, "torch", raising=False)  # forked workers see the patch
+        # Forked workers see the patch; those of other tests may have left torch and threads behind.
+        patch.delitem(sys.modules, "torch", raising=False)
+        patch.setattr(threading, "active_count", lambda: 1)
         patch.setattr(shard_scans, "index_shard", suicide)
         with pytest.raises(WorkerError, match=r"was killed by signal 9 while it worked on shard_003\.tar"):
             prepare(tmp_path, workers=2)

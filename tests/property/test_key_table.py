@@ -66,6 +66,25 @@ def test_shards_gathered_into_runs_merge_to_what_a_stable_sort_gives(shards, row
     assert [sample for _, piece in pieces for sample in piece.tolist()] == expected
 
 
+@given(st.lists(hashes, max_size=12), st.data(), st.integers(1, 12))
+def test_a_run_that_is_sorted_already_merges_with_the_others(values, data, rows_at_once):
+    is_kept = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
+    piece_rows = data.draw(st.integers(1, 5))
+    run_hash, run_sample = Rows(), Rows()
+    writer = RunWriter(run_hash, run_sample)
+    rows = sorted((value, sample) for sample, value in enumerate(values))
+    for sample, value in enumerate(values):
+        if not is_kept[sample]:
+            writer.add(np.array([value], np.uint64), np.array([sample], np.uint64))
+    kept = np.array([row for row in rows if is_kept[row[1]]], np.uint64).reshape(-1, 2)
+    pieces = [kept[start : start + piece_rows] for start in range(0, len(kept), piece_rows)]
+    writer.add_run((piece[:, 0], piece[:, 1]) for piece in pieces)
+    runs = KeyRuns(np.array(run_hash, dtype=np.uint64), np.array(run_sample, dtype=np.uint64), writer.ends)
+    merged = list(merge_runs(runs, rows_at_once=rows_at_once))
+    found = [row for hashes, samples in merged for row in zip(hashes.tolist(), samples.tolist(), strict=True)]
+    assert found == rows
+
+
 def test_small_shards_share_a_run():
     writer = RunWriter(Rows(), Rows())
     for shard in range(3000):

@@ -53,6 +53,44 @@ def test_a_split_part_is_ranges_of_samples_without_excluded_shards(folder):
         dataset.samples_of_part("test")
 
 
+def exclude(folder: Path, *names: str) -> DatasetFolder:
+    split = folder / ".nv-meta" / "split.yaml"
+    split.write_text(split.read_text().replace("exclude: []", f"exclude: [{', '.join(names)}]"))
+    return DatasetFolder(folder)
+
+
+def test_excluded_shards_keep_their_place_among_the_samples_of_a_part_where_they_are_asked_for(folder):
+    dataset = exclude(folder, "a.tar", "c.tar/c")
+    assert dataset.samples_of_part("train", excluded_shards=True) == [range(2), range(2, 3)]
+    assert dataset.samples_of_part("train", excluded_shards=False) == [range(2, 3)]
+    with pytest.raises(ConfigError, match="no split part 'test'"):
+        dataset.samples_of_part("test", excluded_shards=True)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ((), []),
+        (("b.tar/a", "a.tar/b"), [1, 2]),
+        (("c.tar", "a.tar"), [0, 1, 3]),
+        (("a.tar", "a.tar/b", "'{a,c}.tar'"), [0, 1, 3]),
+        (("'a.tar/{a,b}'", "c.tar"), [0, 1, 3]),
+        (("gone.tar", "a.tar/gone", "gone.tar/a"), []),
+        (("a.tar", "b.tar", "c.tar"), [0, 1, 2, 3]),
+    ],
+)
+def test_the_numbers_of_excluded_samples_ascend_each_once(folder, names, expected):
+    dataset = exclude(folder, *names)
+    found = dataset.excluded_samples()
+    assert (found.dtype, found.tolist()) == ("int64", expected)
+    assert [sample for sample in range(4) if dataset.is_excluded(sample)] == expected
+
+
+def test_a_dataset_without_a_split_file_excludes_nothing(folder):
+    (folder / ".nv-meta" / "split.yaml").unlink()
+    assert DatasetFolder(folder).excluded_samples().tolist() == []
+
+
 def test_excluded_samples_are_told_apart_by_what_is_read_once(folder, monkeypatch):
     split = folder / ".nv-meta" / "split.yaml"
     split.write_text(split.read_text().replace("exclude: []", "exclude: [b.tar, a.tar/b]"))

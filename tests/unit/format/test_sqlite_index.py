@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import sqlite3
+from concurrent.futures import CancelledError
 from contextlib import closing
 from pathlib import Path
 
@@ -39,9 +40,10 @@ def rows_of(path: Path) -> Rows:
 
 
 def write(path: Path, *shards: ShardIndex) -> None:
-    writer = SqliteIndexWriter(path)
-    assert [writer.add(number, shard) for number, shard in enumerate(shards)] == [True] * len(shards)
-    writer.finish()
+    with closing(SqliteIndexWriter(path)) as writer:
+        for number, shard in enumerate(shards):
+            writer.add(number, shard)
+        assert writer.finish()
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 2, 20_000])
@@ -79,20 +81,22 @@ def test_a_key_of_two_shards_is_refused(tmp_path):
         writer = SqliteIndexWriter(path, earlier=tmp_path / "earlier.sqlite" if patched else None)
         if not patched:
             # Keys are unique by an index that is made last: until then a copy stays unnoticed.
-            assert writer.add(0, indexed(tmp_path, "a.txt"))
-            assert writer.add(1, indexed(tmp_path, "a.txt"))
+            writer.add(0, indexed(tmp_path, "a.txt"))
+            writer.add(1, indexed(tmp_path, "a.txt"))
             with pytest.raises(StorageError, match="UNIQUE"):
                 writer.finish()
         else:
-            assert not writer.add(1, indexed(tmp_path, "a.txt"))
+            writer.add(1, indexed(tmp_path, "a.txt"))
+            writer.add(2, indexed(tmp_path, "b.txt"))
+            assert not writer.finish()
         writer.close()
 
 
 def test_shards_that_changed_are_replaced_and_those_that_are_gone_removed(tmp_path):
     write(tmp_path / "1.sqlite", *[indexed(tmp_path, f"{name}.txt") for name in "abc"])
     writer = SqliteIndexWriter(tmp_path / "2.sqlite", earlier=tmp_path / "1.sqlite", replaced=[1, 2])
-    assert writer.add(1, indexed(tmp_path, "z.txt", "y.txt"))
-    writer.finish()
+    writer.add(1, indexed(tmp_path, "z.txt", "y.txt"))
+    assert writer.finish()
     write(tmp_path / "3.sqlite", indexed(tmp_path, "a.txt"), indexed(tmp_path, "z.txt", "y.txt"))
     assert rows_of(tmp_path / "2.sqlite") == rows_of(tmp_path / "3.sqlite")
     assert rows_of(tmp_path / "1.sqlite")[0][2][1] == "c"
@@ -153,3 +157,22 @@ def test_halves_of_a_character_in_neighbouring_keys_leave_the_compat_files_out(t
     assert not run_prepare(plan).scanned
     assert sorted(path.name for path in tmp_path.iterdir()) == [".nv-meta", "s.tar"]
     assert not (tmp_path / INDEX_SQLITE).exists()
+
+
+def test_closing_stops_what_is_being_written(tmp_path):
+    index = indexed(tmp_path, *[f"{number:06}.txt" for number in range(50_000)])
+    writer = SqliteIndexWriter(tmp_path / "i.sqlite")
+    writer.add(0, index)
+    writer.close()
+    with pytest.raises(StorageError, match="interrupted"):
+        writer.finish()
+
+
+def test_closing_stops_the_copy_of_an_earlier_file(tmp_path, monkeypatch):
+    write(tmp_path / "1.sqlite", indexed(tmp_path, *[f"{number:06}.txt" for number in range(1000)]))
+    monkeypatch.setattr(sqlite_index_module, "_COPIED_AT_ONCE", 1)
+    writer = SqliteIndexWriter(tmp_path / "2.sqlite", earlier=tmp_path / "1.sqlite", replaced=[0])
+    writer.close()
+    assert (tmp_path / "2.sqlite").stat().st_size < (tmp_path / "1.sqlite").stat().st_size
+    with pytest.raises(CancelledError):
+        writer.finish()

@@ -51,6 +51,34 @@ def test_a_touched_shard_is_read_with_one_warning(tmp_path, caplog, tar_format):
     assert [record.message.count("touched or copied") for record in caplog.records] == [1]
 
 
+def test_a_copied_dataset_is_one_warning_and_its_other_shards_are_counted_at_debug_level(tmp_path, caplog):
+    for name in ("a", "b", "other"):
+        (tmp_path / name).mkdir()
+        for shard in range(3):
+            write_shard(tmp_path / name / f"{shard}.tar", [f"{shard}"])
+        run_prepare(PreparePlan(path=str(tmp_path / name), split=SplitRequest(ratio={"train": 1.0})))
+    for shard in (0, 2):
+        touch(tmp_path / "a" / f"{shard}.tar")
+    touch(tmp_path / "b/1.tar")
+    with caplog.at_level(logging.DEBUG, "loader"):
+        for name in ("a", "b", "other"):
+            for dataset in (DatasetFolder(tmp_path / name), DatasetFolder(tmp_path / name)):  # as two split parts are
+                assert [dataset.read_parts(sample)["txt"] for sample in (0, 1, 2, 0)] == [b"0", b"1", b"2", b"0"]
+    said = [(record.levelname, record.message) for record in caplog.records if "touched" in record.message]
+    assert [level for level, _ in said] == ["WARNING", "DEBUG", "WARNING"]
+    for (_, message), shard in zip(said, ("a/0.tar", "a/2.tar", "b/1.tar"), strict=True):
+        assert message.startswith(f"{tmp_path}/{shard} was touched or copied since it was indexed; its first and last")
+    assert said[1][1].endswith("; 2 shards of this dataset so far")
+
+
+def test_a_dataset_that_was_prepared_again_may_be_copied_again(tmp_path, caplog):
+    for keys in (["a"], ["a", "b"]):
+        folder = prepared(tmp_path, keys)
+        touch(tmp_path / "s.tar")
+        DatasetFolder(folder).read_parts(0)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+
+
 def test_a_shard_of_another_size_is_refused_by_name(tmp_path):
     dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
     with (tmp_path / "s.tar").open("ab") as shard:

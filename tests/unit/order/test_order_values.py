@@ -181,3 +181,10 @@ def test_blocks_of_uneven_length_are_found_from_any_position_in_them(seed):
     blend = BlendOrder([9] * 40, lane=0, seed=seed)
     leaf, _ = blend.locate(0, blend.period)
     assert [int(blend.locate(at, at + 1)[0][0]) for at in range(blend.period)] == leaf.tolist()
+
+
+def test_lanes_take_the_single_sample_of_a_rare_leaf_at_different_times():
+    counts = [65_535, 1]
+    blends = [BlendOrder(counts, lane=lane, seed=0) for lane in range(16)]
+    times = [int(np.flatnonzero(blend.locate(0, blend.period)[0] == 1)[0]) // 256 for blend in blends]
+    assert len(set(times)) >= 14  # of 256 blocks, 16 draws seldom share one

@@ -75,6 +75,39 @@ def test_a_file_can_be_closed_twice(storage: Storage) -> None:
     file.close()
 
 
+@pytest.mark.parametrize(("offset", "size_bytes"), [(0, 4), (1, 2), (2, 100), (4, 1), (100, 5), (1, 0), (0, 1 << 62)])
+def test_a_file_reads_the_same_whatever_was_expected(storage: Storage, offset: int, size_bytes: int) -> None:
+    write(storage, "x", b"0123")
+    with storage.open("x") as file:
+        file.expect(offset, size_bytes)
+        assert file.read_at(0, 10) == b"0123"
+        assert file.read_at(offset, 2) == b"0123"[offset : offset + 2]
+
+
+def test_what_is_expected_is_fetched_ahead_and_nothing_else(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int, int]] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda fd, *advice: asked.append(advice))
+    write(storage, "x", b"0" * 1000)
+    with storage.open("x") as file:
+        file.expect(10, 200)
+        file.expect(300, 0)  # of which the system would make all up to the end
+        file.expect(900, 100)
+    assert asked == [(10, 200, os.POSIX_FADV_WILLNEED), (900, 100, os.POSIX_FADV_WILLNEED)]
+
+
+def test_a_file_system_that_takes_no_advice_reads_all_the_same(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: int) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(os, "posix_fadvise", refuse)
+    write(storage, "x", b"0123")
+    with storage.open("x") as file:
+        file.expect(0, 4)
+        assert file.read_at(0, 4) == b"0123"
+
+
 def test_stat_gives_size_and_time_of_change(storage: Storage) -> None:
     write(storage, "a/x", b"123")
     os.utime(storage.path("a/x"), ns=(5, 1_700_000_000_123_456_789))

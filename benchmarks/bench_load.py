@@ -1,0 +1,181 @@
+"""Measure loading against megatron-energon, webdataset, mosaicml-streaming and litdata, and print a table.
+
+usage: python benchmarks/bench_load.py [--peer-bin FOLDER] [--other-bin FOLDER] [--work-folder FOLDER]
+           [--only ROW]… [--library NAME]… [--rounds N] [--json FILE]
+
+Every measurement is a process of its own, on the same samples with a warm cache; the libraries take turns, and what
+counts is the median of three rounds. Each process makes sure that it got full batches of real samples. A library that
+does not offer what a row asks for has no figure there; a process that fails says what it printed.
+
+It needs 2 GB of disk, and 4 GiB of memory for the buffers of the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench_commands import alone_in
+from load_data import SIZES, make_loading_dataset
+from load_rows import LIBRARIES, OURS, OVERHEAD, PEER, ROWS, Figures, Job, Row
+from processes import CommandFailedError, run
+from report import machine_facts, print_table
+
+HERE = Path(__file__).parent
+SCRIPTS = {
+    OURS: ("load_energon.py", "--library", "loader"),
+    PEER: ("load_energon.py", "--library", "megatron.energon"),
+    "webdataset": ("load_webdataset.py",),
+    "mosaicml-streaming": ("load_streaming.py",),
+    "litdata": ("load_litdata.py",),
+}
+CONVERTING = ("mosaicml-streaming", "litdata")  # they load nothing but their own formats
+
+
+@dataclass(slots=True, kw_only=True)
+class Bench:
+    """Where things are.
+
+    Args:
+        folder: Where the datasets are made.
+        peer_bin: The ``bin`` folder of the environment that has megatron-energon.
+        other_bin: The one of the environment that has the others.
+    """
+
+    folder: Path
+    peer_bin: Path
+    other_bin: Path
+
+    def make_data(self, libraries: Iterable[str]) -> None:
+        for kind in SIZES:
+            make_loading_dataset(kind, self.folder / kind, Path(sys.executable).with_name("energon"))
+            for library in CONVERTING:
+                if library in libraries:
+                    run(self._command(library, "convert", kind))
+
+    def measure(self, job: Job) -> Figures:
+        if job.library == OVERHEAD:
+            command: list[str | Path] = [sys.executable, HERE / "load_overhead.py", self.folder / "json"]
+        else:
+            command = [*self._command(job.library, job.task, job.kind), *job.options]
+        if job.state:
+            command += ["--state", self.folder / f"{job.state}-{job.library}"]
+        figures: Figures = json.loads(run(command).stdout.splitlines()[-1])
+        return figures
+
+    def _command(self, library: str, task: str, kind: str) -> list[str | Path]:
+        script, *options = SCRIPTS[library]
+        return [self._python(library), HERE / script, task, kind, self.folder / kind, *options]
+
+    def _python(self, library: str) -> Path:
+        if library == OURS:
+            return Path(sys.executable)
+        return (self.peer_bin if library == PEER else self.other_bin) / "python"
+
+
+@dataclass(slots=True, kw_only=True)
+class Results:
+    """All figures of all rounds, and what failed."""
+
+    figures: dict[Job, list[Figures]] = field(default_factory=dict)
+    failures: dict[Job, str] = field(default_factory=dict)
+
+    def medians(self) -> dict[Job, Figures]:
+        return {
+            job: {figure: statistics.median(one[figure] for one in runs) for figure in runs[0]}
+            for job, runs in self.figures.items()
+        }
+
+
+def measure(bench: Bench, rows: Iterable[Row], libraries: Iterable[str], rounds: int) -> Results:
+    """Run what the rows need, all once a round; what fails is not tried again."""
+    results = Results()
+    wanted = dict.fromkeys(job for row in rows for job in row.jobs if job.library in {*libraries, OVERHEAD})
+    for number in range(rounds):
+        for job in wanted:
+            if job in results.failures:
+                continue
+            try:
+                figures = bench.measure(job)
+            except CommandFailedError as error:
+                results.failures[job] = str(error)
+                print(f"round {number + 1}, {job}: {str(error).splitlines()[0]}", file=sys.stderr, flush=True)
+            else:
+                results.figures.setdefault(job, []).append(figures)
+                shown = ", ".join(f"{figure} {value:,.3f}" for figure, value in figures.items())
+                print(f"round {number + 1}, {job}: {shown}", file=sys.stderr, flush=True)
+    return results
+
+
+def table(rows: Iterable[Row], results: Results) -> list[list[str]]:
+    """Give the table's cells, the headings first."""
+    cells = [["work", *LIBRARIES, "result", "to reach", "reached"]]
+    medians = results.medians()
+    for row in rows:
+        verdict = row.judge(medians)
+        shown = [verdict.figures.get(library, "–") for library in LIBRARIES]
+        reached = {True: "yes", False: "no", None: "–"}[verdict.met]
+        cells.append([row.work, *shown, verdict.result, row.target, reached])
+    return cells
+
+
+def overhead_table(medians: Mapping[Job, Figures]) -> list[list[str]]:
+    """Give the cells of the table that says where the time of a sample goes."""
+    for job, figures in medians.items():
+        if job.library == OVERHEAD:
+            return [["step", "µs a sample"], *([step, f"{value:.2f}"] for step, value in figures.items())]
+    return []
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer-bin", type=Path, default=Path(".venv-peer/bin"))
+    parser.add_argument("--other-bin", type=Path, default=Path(".venv-loaders/bin"))
+    parser.add_argument("--work-folder", type=Path, default=Path("build/bench"))
+    parser.add_argument("--only", action="append", choices=ROWS, help="this row; may be given several times")
+    parser.add_argument("--library", action="append", choices=LIBRARIES, help="this library; likewise")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="write all figures of all rounds to this file")
+    arguments = parser.parse_args()
+
+    # Programs that are installed have their modules compiled; without this, each start would compile ours anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    folder = arguments.work_folder.absolute() / "loading"
+    with alone_in(folder):
+        return compare(
+            Bench(folder=folder, peer_bin=arguments.peer_bin, other_bin=arguments.other_bin),
+            [row for name, row in ROWS.items() if not arguments.only or name in arguments.only],
+            arguments,
+        )
+
+
+def compare(bench: Bench, rows: list[Row], arguments: argparse.Namespace) -> int:
+    """Measure what is asked for and print it; the exit code says whether all processes succeeded."""
+    libraries = arguments.library or list(LIBRARIES)
+    bench.make_data(libraries)
+    facts = machine_facts(Path(sys.executable).with_name("energon"))
+    results = measure(bench, rows, libraries, arguments.rounds)
+    cells = table(rows, results)
+    print(" · ".join(f"{name}: {value}" for name, value in facts.items()))
+    print_table(cells)
+    if overhead := overhead_table(results.medians()):
+        print()
+        print_table(overhead)
+    for job, failure in results.failures.items():
+        print("", job, failure, sep="\n")
+    if arguments.json:
+        figures = {str(job): runs for job, runs in results.figures.items()}
+        failures = {str(job): text for job, text in results.failures.items()}
+        document = {"machine": facts, "table": cells, "figures": figures, "failures": failures}
+        arguments.json.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    return 1 if results.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

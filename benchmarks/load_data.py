@@ -1,0 +1,95 @@
+"""Make and prepare the datasets that the loaders are compared on, and give their samples to those that convert them.
+
+json      one part a sample, about 150 bytes of json: nothing to measure but the work per sample
+captions  jpg, txt and json, as `make_data.py images` makes them
+
+The scripts of the peers import this too, in environments that have neither numpy's newest release nor our packages:
+what only the making needs is imported there.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["SIZES", "Size", "make_loading_dataset", "read_samples"]
+
+SENTENCES = 4096  # different texts of the json samples
+FIELDS = {
+    "json": ("--sample-type", "CrudeWebdataset"),
+    "captions": ("--sample-type", "CaptioningSample", "--field-map", '{"image": "jpg", "caption": "txt"}'),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How many samples a dataset has, in how many shards."""
+
+    samples: int
+    shards: int
+
+
+SIZES = {"json": Size(samples=400_000, shards=10), "captions": Size(samples=20_000, shards=10)}
+
+
+def make_loading_dataset(kind: str, folder: Path, energon: Path) -> None:
+    """Write the shards and prepare them with our tool for both energons, unless that was done before."""
+    size = SIZES[kind]
+    note = folder / "loading.json"
+    content = json.dumps({"kind": kind, "samples": size.samples, "shards": size.shards, "version": 1})
+    if note.exists() and note.read_text() == content:
+        return
+    if kind == "json":
+        write_json_shards(folder, size)
+    else:
+        from make_data import Recipe, make_dataset
+
+        make_dataset(folder, Recipe(kind="images", samples=size.samples, shards=size.shards))
+    options = ("--non-interactive", "--no-progress", "--force-overwrite", "--compat", "--split-ratio", "1,0,0")
+    subprocess.run([energon, "prepare", *options, *FIELDS[kind], folder], check=True, stdout=subprocess.DEVNULL)
+    note.write_text(content)
+
+
+def write_json_shards(folder: Path, size: Size) -> None:
+    import numpy as np
+    from make_data import BLOCK, END_OF_ARCHIVE, KEY_DIGITS, WORDS, digits, headers, padded, write_keys
+
+    random_numbers = random.Random(0)
+    no_id = "0" * KEY_DIGITS
+    texts = [" ".join(random_numbers.choices(WORDS, k=random_numbers.randint(5, 50))) for _ in range(SENTENCES)]
+    lines = [json.dumps({"id": no_id, "text": text}).encode() for text in texts]
+    id_column = lines[0].index(no_id.encode())
+    tar_headers, contents = headers("json", lines), padded(lines)
+    folder.mkdir(parents=True, exist_ok=True)
+    for shard in range(size.shards):
+        samples = range(size.samples * shard // size.shards, size.samples * (shard + 1) // size.shards)
+        chosen = np.random.default_rng(shard).integers(0, len(lines), len(samples))
+        blocks = np.empty((len(samples), 2, BLOCK), np.uint8)
+        blocks[:, 0], blocks[:, 1] = tar_headers[chosen], contents[chosen]
+        blocks[:, 1, id_column : id_column + KEY_DIGITS] = digits(samples)
+        write_keys(blocks, samples, rows=(0,))
+        with (folder / f"shard_{shard:05d}.tar").open("wb") as file:
+            file.write(blocks.reshape(-1).data)
+            file.write(END_OF_ARCHIVE)
+
+
+def read_samples(folder: Path) -> Iterator[dict[str, bytes]]:
+    """Yield the samples of all shards in order: part name to bytes."""
+    for path in sorted(folder.glob("*.tar")):
+        parts: dict[str, bytes] = {}
+        last_key = None
+        with tarfile.open(path) as shard:
+            for member in shard:
+                key, part_name = member.name.split(".", 1)
+                if parts and key != last_key:
+                    yield parts
+                    parts = {}
+                last_key = key
+                file = shard.extractfile(member)
+                parts[part_name] = file.read() if file else b""
+        yield parts

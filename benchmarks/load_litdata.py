@@ -1,0 +1,83 @@
+"""Load with litdata, from a copy of the samples in its own format.
+
+usage: python benchmarks/load_litdata.py convert|throughput|first KIND FOLDER …
+
+The copy lies in ``FOLDER-litdata``. Texts are kept as texts, so that there is no json left to decode; pictures are kept
+as JPEG and decoded with Pillow, since there is no torchvision for a torch without CUDA.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from litdata import StreamingDataLoader, StreamingDataset, optimize
+from load_data import SIZES, read_samples
+from load_work import BATCH_SIZE, arguments_of_script, picture_tensor, report, throughput
+
+
+def main() -> None:
+    arguments = arguments_of_script(("convert", "throughput", "first"))
+    copy = arguments.folder.with_name(arguments.folder.name + "-litdata")
+    if arguments.task == "convert":
+        convert(arguments.kind, arguments.folder, copy)
+        return
+    start = time.perf_counter()
+    batches = iter(loader(arguments, copy))
+    if arguments.task == "throughput":
+        throughput(batches, arguments, contents)
+    else:
+        next(batches)
+        report({"seconds": time.perf_counter() - start})
+
+
+def loader(arguments: Namespace, copy: Path) -> Any:
+    class Captions(StreamingDataset):
+        def __getitem__(self, index: Any) -> dict[str, Any]:
+            sample = super().__getitem__(index)
+            sample["image"] = picture_tensor(sample["image"])
+            return sample
+
+    dataset = (StreamingDataset if arguments.kind == "json" else Captions)(str(copy), shuffle=True, seed=0)
+    return StreamingDataLoader(dataset, batch_size=BATCH_SIZE, num_workers=arguments.workers, collate_fn=list)
+
+
+def contents(batch: Any) -> list[tuple[str, torch.Tensor | None]]:
+    return [(sample["text"], sample.get("image")) for sample in batch]
+
+
+def convert(kind: str, folder: Path, copy: Path) -> None:
+    """Write the samples in litdata's format, unless that was done before."""
+    if (copy / "index.json").exists():
+        return
+    # Unless told otherwise it empties folders called data and chunks in the folder for temporary files.
+    scratch = copy.with_name(copy.name + "-scratch")
+    os.environ["DATA_OPTIMIZER_CACHE_FOLDER"] = str(scratch / "chunks")
+    os.environ["DATA_OPTIMIZER_DATA_CACHE_FOLDER"] = str(scratch / "data")
+    optimize(
+        fn=json_samples if kind == "json" else caption_samples,
+        inputs=[str(folder)],
+        output_dir=str(copy),
+        chunk_size=SIZES[kind].samples // SIZES[kind].shards,
+        num_workers=1,
+    )
+
+
+def json_samples(folder: str) -> Iterator[dict[str, Any]]:
+    for parts in read_samples(Path(folder)):
+        yield json.loads(parts["json"])
+
+
+def caption_samples(folder: str) -> Iterator[dict[str, Any]]:
+    for parts in read_samples(Path(folder)):
+        yield {"image": parts["jpg"], "text": parts["txt"].decode()}
+
+
+if __name__ == "__main__":
+    main()

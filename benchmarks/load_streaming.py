@@ -1,0 +1,94 @@
+"""Load with mosaicml-streaming, from a copy of the samples in its own format.
+
+usage: python benchmarks/load_streaming.py convert|throughput|first KIND FOLDER …
+
+The copy lies in ``FOLDER-streaming``. Texts are kept as texts, so that there is no json left to decode; pictures are
+kept as JPEG and decoded with Pillow, since there is no torchvision for a torch without CUDA.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from argparse import Namespace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from load_data import read_samples
+from load_work import BATCH_SIZE, arguments_of_script, picture_tensor, report, throughput
+
+COLUMNS = {"json": {"id": "str", "text": "str"}, "captions": {"image": "bytes", "text": "str"}}
+SHARD_BYTES = 1 << 26  # its default
+
+
+def main() -> None:
+    import_without_torchvision()
+    arguments = arguments_of_script(("convert", "throughput", "first"))
+    copy = arguments.folder.with_name(arguments.folder.name + "-streaming")
+    if arguments.task == "convert":
+        convert(arguments.kind, arguments.folder, copy)
+        return
+    start = time.perf_counter()
+    batches = iter(loader(arguments, copy))
+    if arguments.task == "throughput":
+        throughput(batches, arguments, contents)
+    else:
+        next(batches)
+        report({"seconds": time.perf_counter() - start})
+
+
+def import_without_torchvision() -> None:
+    """Let streaming find the names it imports of torchvision: only its readers of known datasets use them."""
+    # What streaming imports of transformers looks whether there is a torchvision, and is to find none.
+    import transformers.feature_extraction_utils  # noqa: F401
+
+    names = ("torchvision", "torchvision.transforms", "torchvision.transforms.functional", "torchvision.datasets")
+    sys.modules |= {name: ModuleType(name) for name in names}
+    sys.modules["torchvision.datasets"].VisionDataset = object
+    sys.modules["torchvision.transforms.functional"].to_tensor = None
+    import streaming  # noqa: F401
+
+    for name in names:
+        del sys.modules[name]
+
+
+def loader(arguments: Namespace, copy: Path) -> Any:
+    from streaming import StreamingDataLoader, StreamingDataset
+    from streaming.base.util import clean_stale_shared_memory
+
+    class Captions(StreamingDataset):
+        def __getitem__(self, index: Any) -> dict[str, Any]:
+            sample = super().__getitem__(index)
+            sample["image"] = picture_tensor(sample["image"])
+            return sample
+
+    clean_stale_shared_memory()
+    dataset = (StreamingDataset if arguments.kind == "json" else Captions)(
+        local=str(copy), shuffle=True, shuffle_seed=0, batch_size=BATCH_SIZE
+    )
+    return StreamingDataLoader(dataset, batch_size=BATCH_SIZE, num_workers=arguments.workers, collate_fn=list)
+
+
+def contents(batch: Any) -> list[tuple[str, torch.Tensor | None]]:
+    return [(sample["text"], sample.get("image")) for sample in batch]
+
+
+def convert(kind: str, folder: Path, copy: Path) -> None:
+    """Write the samples in its format, unless that was done before."""
+    from streaming import MDSWriter
+
+    if (copy / "index.json").exists():
+        return
+    with MDSWriter(out=str(copy), columns=COLUMNS[kind], size_limit=SHARD_BYTES, exist_ok=True) as writer:
+        for parts in read_samples(folder):
+            if kind == "json":
+                writer.write(json.loads(parts["json"]))
+            else:
+                writer.write({"image": parts["jpg"], "text": parts["txt"].decode()})
+
+
+if __name__ == "__main__":
+    main()

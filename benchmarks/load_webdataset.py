@@ -1,0 +1,50 @@
+"""Load with webdataset, from the same shards.
+
+usage: python benchmarks/load_webdataset.py throughput|first KIND FOLDER …
+"""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from typing import Any
+
+import torch
+import webdataset
+from load_work import BATCH_SIZE, arguments_of_script, report, throughput
+
+WANTED = {"json": None, "captions": lambda name: not name.endswith(".json")}
+
+
+def main() -> None:
+    arguments = arguments_of_script(("throughput", "first"))
+    start = time.perf_counter()
+    batches = iter(loader(arguments))
+    if arguments.task == "throughput":
+        throughput(batches, arguments, contents)
+    else:
+        next(batches)
+        report({"seconds": time.perf_counter() - start})
+
+
+def loader(arguments: Namespace) -> Any:
+    shards = sorted(str(path) for path in arguments.folder.glob("*.tar"))
+    # Slices of shards, as the other libraries shuffle them, are not to be had; it shuffles whole shards and a buffer.
+    dataset = webdataset.WebDataset(
+        shards, shardshuffle=len(shards), nodesplitter=None, seed=0, select_files=WANTED[arguments.kind]
+    ).shuffle(arguments.buffer)
+    dataset = dataset.decode() if arguments.kind == "json" else dataset.decode("torchrgb").map_dict(jpg=contiguous)
+    dataset = dataset.batched(BATCH_SIZE, collation_fn=list)
+    return webdataset.WebLoader(dataset, batch_size=None, num_workers=arguments.workers)
+
+
+def contiguous(picture: torch.Tensor) -> torch.Tensor:
+    return picture.contiguous()
+
+
+def contents(batch: Any) -> list[tuple[str, torch.Tensor | None]]:
+    return [(sample["json"]["text"], None) if "json" in sample else (sample["txt"], sample["jpg"]) for sample in batch]
+
+
+if __name__ == "__main__":
+    main()

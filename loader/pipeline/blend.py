@@ -1,0 +1,127 @@
+"""Several datasets blended by weight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..order import BlendOrder, quantise_weights
+from .lane import Lane
+from .ref import Ref
+from .stage import Running, SavableDataset, State
+from .worker_config import WorkerConfig
+
+__all__ = ["BlendDataset", "datasets_and_weights"]
+
+T = TypeVar("T")
+
+_CHUNK = 256
+
+
+class BlendDataset(SavableDataset[T]):
+    """Blend datasets by weight.
+
+    ``BlendDataset((a, 2), (b, 1))`` gives two items of ``a`` for each of ``b``, evenly spread; a tuple of the pairs
+    works as well. An item is what a dataset gives: a whole batch where it makes batches. Where a dataset ends, the
+    others go on with their weights, until all have ended.
+
+    Args:
+        dataset_weights: Datasets, each with its weight: above 0, in any unit.
+        worker_config: By default the first dataset's.
+
+    Raises:
+        ConfigError: There is no dataset, or a weight is not above 0.
+    """
+
+    def __init__(
+        self, *dataset_weights: Any, name: str | None = None, worker_config: WorkerConfig | None = None
+    ) -> None:
+        datasets, weights = datasets_and_weights(dataset_weights)
+        super().__init__(*datasets, worker_config=worker_config, name=name)
+        self.weights = weights
+
+    def settings(self) -> dict[str, Any]:
+        return {"weights": list(self.weights)}
+
+    def open(self, lane: Lane, state: State) -> Running:
+        return _BlendRunning(self, lane, state)
+
+
+class _BlendRunning:
+    def __init__(self, definition: BlendDataset[Any], lane: Lane, state: State) -> None:
+        self._key = definition.key
+        own = state.get(self._key, {})
+        self._sources = [
+            source.open(lane.child(place), own.get(str(place), {})) for place, source in enumerate(definition.sources)
+        ]
+        self._lane = lane
+        self._counts = quantise_weights(definition.weights)
+        self._ended: list[int] = list(own.get("ended", []))
+        self._next: int = own.get("next", 0)  # the position in the blend of those that have not ended
+        self._begin()
+
+    def _begin(self) -> None:
+        counts = self._counts.copy()
+        counts[self._ended] = 0
+        self._order = BlendOrder(counts, lane=self._lane.number, seed=self._lane.seed)
+        self._places: list[int] = []  # of the datasets whose turn it is, from position _start on
+        self._start = self._next
+
+    def next(self) -> tuple[Any, Ref]:
+        while len(self._ended) < len(self._sources):
+            place = self._place()
+            try:
+                value, ref = self._sources[place].next()
+            except StopIteration:
+                self._ended.append(place)
+                self._next = 0
+                self._begin()
+                continue
+            self._next += 1
+            return value, (self._key, place, ref)
+        raise StopIteration
+
+    def _place(self) -> int:
+        row = self._next - self._start
+        if row == len(self._places):
+            self._start = self._next
+            self._places = self._order.locate(self._next, self._next + _CHUNK)[0].tolist()
+            row = 0
+        return self._places[row]
+
+    def state(self) -> State:
+        own: State = {"next": self._next}
+        if self._ended:
+            own["ended"] = list(self._ended)
+        return {self._key: own | {str(place): source.state() for place, source in enumerate(self._sources)}}
+
+    def load(self, ref: Ref) -> Any:
+        _, place, inner = ref  # type: ignore[misc] # refs of a blend are tuples
+        return self._sources[place].load(inner)
+
+
+def datasets_and_weights(pairs: Sequence[Any]) -> tuple[tuple[SavableDataset[Any], ...], tuple[float, ...]]:
+    """Read ``(dataset, weight), …``, or one sequence of such pairs.
+
+    Raises:
+        ConfigError: It is something else, or a weight is not above 0.
+    """
+    if len(pairs) == 1 and not (isinstance(pairs[0], Sequence) and _is_pair(pairs[0])):
+        pairs = pairs[0] if isinstance(pairs[0], Sequence) else list(pairs)
+    if not pairs or not all(isinstance(pair, Sequence) and _is_pair(pair) for pair in pairs):
+        raise ConfigError(
+            "expected datasets with their weights",
+            do="write (dataset, weight), (dataset, weight), …; weights are numbers",
+        )
+    weights = tuple(float(weight) for _, weight in pairs)
+    if not all(isfinite(weight) and weight > 0 for weight in weights):
+        raise ConfigError(f"expected weights above 0, found {list(weights)}", do="leave out what is not to be used")
+    return tuple(dataset for dataset, _ in pairs), weights
+
+
+def _is_pair(pair: Sequence[Any]) -> bool:
+    return len(pair) == 2 and isinstance(pair[0], SavableDataset) and isinstance(pair[1], int | float | np.number)

@@ -1,0 +1,88 @@
+"""From the bytes of a sample's parts to a ``Sample``, as the dataset says."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ..errors import ConfigError, TrustError
+from ..samples.source_info import SourceInfo
+from .lane import Lane
+from .read import ReadDataset
+from .ref import Ref
+from .sample_chunk import RawSample
+from .stage import SKIPPED, Running, SavableDataset, State
+
+__all__ = ["BuildDataset"]
+
+_source = partial(tuple.__new__, SourceInfo)  # its own constructor takes twice as long
+
+
+class BuildDataset(SavableDataset[Any]):
+    """Decode samples and fill their fields.
+
+    Args:
+        dataset: The reader.
+    """
+
+    def __init__(self, dataset: ReadDataset) -> None:
+        super().__init__(dataset, name="decode")
+        self.leaves = dataset.leaves
+
+    @property
+    def keeps_positions(self) -> bool:
+        return True
+
+    def settings(self) -> dict[str, Any]:
+        decoders = {repr(leaf.decoder) for leaf in self.leaves}
+        return {"decoder": decoders.pop()} if len(decoders) == 1 else {}
+
+    def open(self, lane: Lane, state: State) -> Running:
+        return _BuildRunning(self, lane, state)
+
+
+class _BuildRunning:
+    def __init__(self, definition: BuildDataset, lane: Lane, state: State) -> None:
+        self._source = definition.sources[0].open(lane, state)
+        self._leaves = definition.leaves
+        self._lane = lane
+        self._stage = lane.path + definition.key
+
+    def next(self) -> tuple[Any, Ref]:
+        raw, ref = self._source.next()
+        if raw is SKIPPED:
+            return raw, ref
+        try:
+            sample = self._build(raw, ref)
+        except (ConfigError, TrustError):
+            raise
+        except Exception as error:
+            self._lane.failures.failed("decode", error, self._as_handlers_know_it(raw))
+            return SKIPPED, ref
+        if self._lane.failures.pending:
+            self._lane.failures.succeeded("decode")
+        return sample, ref
+
+    def _build(self, raw: RawSample, ref: Ref) -> Any:
+        number, index, shard, key, parts = raw
+        leaf = self._leaves[number]
+        lane = self._lane
+        return leaf.builder.build(
+            parts,
+            key=f"{shard}/{key}",
+            restore_key=(self._stage, lane.number, lane.context.batch_index, ref),
+            subflavors=leaf.subflavors,
+            sources=(_source((leaf.path_text, index, shard, tuple(map(f"{key}.".__add__, parts)))),),
+        )
+
+    def _as_handlers_know_it(self, raw: RawSample) -> dict[str, Any]:
+        number, index, shard, key, parts = raw
+        place = SourceInfo(self._leaves[number].path_text, index, shard, tuple(f"{key}.{name}" for name in parts))
+        return {**parts, "__key__": f"{shard}/{key}", "__sources__": (place,)}
+
+    def state(self) -> State:
+        return self._source.state()
+
+    def load(self, ref: Ref) -> Any:
+        raw = self._source.load(ref)
+        return raw if raw is SKIPPED else self._build(raw, ref)

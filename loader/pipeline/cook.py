@@ -1,0 +1,51 @@
+"""Crude samples made into samples, by the task encoder's cookers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..samples.stateless import failure_tolerance, restores_seeds, stateless
+from ..samples.types import CrudeSample
+from .map import MapDataset, makes_several
+from .stage import SavableDataset
+
+__all__ = ["CookDataset"]
+
+
+class CookDataset(MapDataset[Any]):
+    """Give crude samples to ``cook_crude_sample``; pass on those that are samples already.
+
+    Args:
+        dataset: What gives the samples.
+        task_encoder: Whose cookers to use.
+    """
+
+    def __init__(self, dataset: SavableDataset[Any], task_encoder: Any) -> None:
+        super().__init__(dataset, _Cook(task_encoder), name="cook")
+        self._makes_several = any(map(makes_several, _hooks(task_encoder)))
+
+    @property
+    def keeps_positions(self) -> bool:
+        return super().keeps_positions and not self._makes_several
+
+
+class _Cook:
+    """Bears the marks of all that may cook, and the name that users know."""
+
+    def __init__(self, task_encoder: Any) -> None:
+        self.__name__ = "cook_crude_sample"
+        self._task_encoder = task_encoder
+        hooks = _hooks(task_encoder)
+        tolerances = [failure_tolerance(hook, -1) for hook in hooks]
+        stateless(
+            restore_seeds=any(map(restores_seeds, hooks)),
+            failure_tolerance=next((tolerance for tolerance in tolerances if tolerance >= 0), None),
+        )(self)
+
+    def __call__(self, sample: Any) -> Any:
+        return self._task_encoder.cook_crude_sample(sample) if isinstance(sample, CrudeSample) else sample
+
+
+def _hooks(task_encoder: Any) -> list[Callable[..., Any]]:
+    return [task_encoder.cook_crude_sample, *(cooker.cook for cooker in task_encoder.cookers)]

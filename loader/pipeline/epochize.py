@@ -1,0 +1,67 @@
+"""Virtual epochs: a loop over a fixed number of micro-batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import ConfigError
+from .rank_stage import RankRunning, RankSource, RankStage
+from .stage import SavableDataset
+from .worker_config import WorkerConfig
+
+__all__ = ["EpochizeDataset"]
+
+
+class EpochizeDataset(RankStage):
+    """End an iteration after ``length`` micro-batches of this rank; the next one goes on behind it.
+
+    ``EpochizeDataset([a, b, c, …], 2)`` gives ``a, b``, then ``c, …``. A pass that ends within a virtual epoch is
+    followed by the next one.
+
+    Args:
+        dataset: What gives the micro-batches.
+        length: Micro-batches of a virtual epoch on each rank.
+        worker_config: By default the dataset's.
+    """
+
+    def __init__(self, dataset: SavableDataset[Any], length: int, *, worker_config: WorkerConfig | None = None) -> None:
+        super().__init__(dataset, worker_config=worker_config, name="epochize")
+        if length < 1:
+            raise ConfigError(f"expected a length of at least 1 micro-batch, found {length}")
+        self.length = length
+
+    def settings(self) -> dict[str, Any]:
+        return {"length": self.length}
+
+    def __len__(self) -> int:
+        return self.length
+
+    def on_rank(self, source: RankSource, count: int) -> RankRunning:
+        return _Epochs(source, self.length, count)
+
+
+class _Epochs:
+    def __init__(self, source: RankSource, length: int, count: int) -> None:
+        self._source = source
+        self._length = length
+        self.count = count  # micro-batches delivered in the epoch
+
+    def batches(self) -> Iterator[Any]:
+        if self.count >= self._length:
+            self.count = 0
+        # The first pass may have nothing left, where a state was saved at its very end; another that has nothing shows
+        # that there is nothing at all.
+        empty = 0
+        while empty < 2 and self.count < self._length:
+            empty += 1
+            for batch in self._source.batches():
+                empty = 0
+                self.count += 1
+                yield batch
+                if self.count >= self._length:
+                    break
+
+    def start_over(self) -> None:
+        self.count = 0
+        self._source.start_over()

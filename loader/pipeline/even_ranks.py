@@ -1,0 +1,144 @@
+"""Passes that end for all ranks together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import distributed
+
+from ..errors import ConfigError
+from .rank_stage import RankRunning, RankSource, RankStage
+from .rank_stage_below import rank_stage_below
+from .stage import SavableDataset
+from .worker_config import WorkerConfig
+
+__all__ = ["EvenRanksDataset"]
+
+_log = logging.getLogger(__name__)
+
+Agreement = Callable[[bool], tuple[bool, bool]]
+"""Takes whether this rank has one more micro-batch; gives whether all ranks have, and whether some have."""
+
+
+class EvenRanksDataset(RankStage):
+    """Give all ranks the same number of micro-batches in a pass, so that collective operations of a loop do not hang.
+
+    Before each micro-batch the ranks agree whether all of them have one more, by an ``all_reduce`` in the
+    ``data_parallel_group``: all must iterate in step. Where it is known ahead how many micro-batches a pass has, each
+    rank gives at most ``number // world_size`` of them, and ``torch.distributed`` need not be initialised; then a
+    micro-batch all of whose samples are left out makes a rank's pass one shorter. What is left of a pass is dropped.
+
+    Args:
+        dataset: What gives the micro-batches.
+        worker_config: By default the dataset's.
+
+    Raises:
+        ConfigError: (By a loader) The ranks have to agree, and ``torch.distributed`` is not initialised, or its group
+            is of another size.
+    """
+
+    def __init__(self, dataset: SavableDataset[Any], *, worker_config: WorkerConfig | None = None) -> None:
+        super().__init__(dataset, worker_config=worker_config, name="even_ranks")
+
+    @property
+    def _share(self) -> int | None:
+        """How many micro-batches each rank gives; None where that is not known ahead."""
+        source = self.sources[0]
+        items = source.items if rank_stage_below(source) is None else None
+        return None if items is None else items // self.worker_config.world_size
+
+    def __len__(self) -> int:
+        share = self._share
+        if share is not None:
+            return share
+        source = self.sources[0]
+        if source.repeats or self.worker_config.world_size == 1:
+            return len(source)
+        raise TypeError("the number of micro-batches is not known: the ranks agree while they iterate when to end")
+
+    def count_on(self, ranks: int, count: int) -> int:
+        items, share = self.sources[0].items, self._share
+        if items is None or share is None:
+            return count
+        return share - (items - count * ranks) // self.worker_config.world_size
+
+    def on_rank(self, source: RankSource, count: int) -> RankRunning:
+        config = self.worker_config
+        share = self._share
+        if share == 0:
+            _log.warning(
+                "even_ranks leaves no micro-batch to any rank: the pass has fewer than there are ranks (%d)",
+                config.world_size,
+            )
+        # Ranks that can talk to each other do so even where their share is known: a whole micro-batch may be left out.
+        alone = config.world_size == 1 or self.repeats or (share is not None and not _has_group(config))
+        agree = _alone if alone else _agreement(config)
+        return _EvenRanks(source, share, agree, count)
+
+
+class _EvenRanks:
+    def __init__(self, source: RankSource, share: int | None, agree: Agreement, count: int) -> None:
+        self._source = source
+        self._share = share
+        self._agree = agree
+        self.count = count  # micro-batches delivered in the pass
+
+    def batches(self) -> Iterator[Any]:
+        batches = self._source.batches()
+        all_have = some_have = True
+        while self._share is None or self.count < self._share:
+            batch = next(batches, _END)
+            all_have, some_have = self._agree(batch is not _END)
+            if not all_have:
+                break
+            self.count += 1
+            yield batch
+        self.count = 0
+        if some_have:
+            self._source.start_over()  # what these ranks have left is dropped
+
+    def start_over(self) -> None:
+        self.count = 0
+        self._source.start_over()
+
+
+_END: Any = object()
+
+
+def _has_group(config: WorkerConfig) -> bool:
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return False
+    return distributed.get_world_size(config.data_parallel_group) == config.world_size
+
+
+def _alone(has_one: bool) -> tuple[bool, bool]:
+    return has_one, has_one
+
+
+def _agreement(config: WorkerConfig) -> Agreement:
+    group = config.data_parallel_group
+    if not (distributed.is_available() and distributed.is_initialized()):
+        raise ConfigError(
+            f"even_ranks needs the {config.world_size} ranks to talk to each other, since it is not known ahead how "
+            "many micro-batches each has; torch.distributed is not initialised",
+            do="call torch.distributed.init_process_group() before making the loader, or leave out even_ranks",
+        )
+    size = distributed.get_world_size(group)
+    if size != config.world_size:
+        raise ConfigError(
+            f"expected a process group of world_size={config.world_size} ranks, found one of {size}",
+            do="pass the group of the ranks that share the data as WorkerConfig(data_parallel_group=…)",
+        )
+    on_gpu = distributed.get_backend(group) == "nccl"
+
+    def agree(has_one: bool) -> tuple[bool, bool]:
+        device = torch.device("cuda", torch.cuda.current_device()) if on_gpu else torch.device("cpu")
+        flags = torch.tensor([has_one, not has_one], dtype=torch.int32, device=device)
+        distributed.all_reduce(flags, op=distributed.ReduceOp.MIN, group=group)
+        all_have, none_has = flags.tolist()
+        return bool(all_have), not none_has
+
+    return agree

@@ -1,0 +1,91 @@
+"""Garbage collected at fixed steps, rather than when Python thinks it is time."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any, TypeVar
+
+from torch.utils.data import get_worker_info
+
+from ..errors import ConfigError
+from .lane import Lane
+from .ref import Ref
+from .stage import Running, SavableDataset, State
+from .worker_config import WorkerConfig
+
+__all__ = ["GcDataset"]
+
+T = TypeVar("T")
+
+
+class GcDataset(SavableDataset[T]):
+    """Collect garbage once for each ``every_n_iter`` items of a lane.
+
+    Samples that refer to themselves in a circle are freed only by the garbage collector, which counts objects, not
+    bytes: few large ones may fill the memory before it starts.
+
+    Args:
+        dataset: What gives the items.
+        every_n_iter: Items between two collections.
+        freeze: In worker processes, leave the objects that are there at the start out of all collections, which are
+            faster then; those of the training process are its own.
+        worker_config: By default the dataset's.
+
+    Raises:
+        ConfigError: ``every_n_iter`` is below 1.
+    """
+
+    def __init__(
+        self,
+        dataset: SavableDataset[T],
+        *,
+        every_n_iter: int = 10,
+        freeze: bool = True,
+        worker_config: WorkerConfig | None = None,
+    ) -> None:
+        super().__init__(dataset, worker_config=worker_config, name="gc")
+        if every_n_iter < 1:
+            raise ConfigError(f"expected every_n_iter of at least 1, found {every_n_iter}")
+        self.depth = dataset.depth  # so that the stages above keep their names in a state
+        self.every_n_iter = every_n_iter
+        self.freeze = freeze
+
+    @property
+    def keeps_positions(self) -> bool:
+        return self.sources[0].keeps_positions
+
+    @property
+    def moves_below(self) -> bool:
+        return True
+
+    def settings(self) -> dict[str, Any]:
+        return {"every_n_iter": self.every_n_iter}
+
+    def identity(self) -> list[Any]:
+        return self.sources[0].identity()  # a run may go on with another setting, or without the stage
+
+    def open(self, lane: Lane, state: State) -> Running:
+        return _GcRunning(self, lane, state)
+
+
+class _GcRunning:
+    def __init__(self, definition: GcDataset[Any], lane: Lane, state: State) -> None:
+        self._source = definition.sources[0].open(lane, state)
+        self._every = definition.every_n_iter
+        self._count = lane.number % self._every  # the lanes of a process do not all collect at the same time
+        if definition.freeze and get_worker_info() is not None and not gc.get_freeze_count():
+            gc.collect()
+            gc.freeze()
+
+    def next(self) -> tuple[Any, Ref]:
+        self._count += 1
+        if self._count == self._every:
+            self._count = 0
+            gc.collect()
+        return self._source.next()
+
+    def state(self) -> State:
+        return self._source.state()
+
+    def load(self, ref: Ref) -> Any:
+        return self._source.load(ref)

@@ -1,0 +1,184 @@
+"""Samples of a kind joined to micro-batches of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+from ..errors import ConfigError, SkipSample
+from ..samples.collate import generic_batch
+from .hook import Hook
+from .lane import Lane
+from .randomness import kept_generators
+from .ref import Ref
+from .restore_key import stamp
+from .stage import SKIPPED, Running, SavableDataset, State
+from .waiting import Waiting
+from .worker_config import WorkerConfig
+
+__all__ = ["GroupBatchDataset"]
+
+T = TypeVar("T")
+
+
+class GroupBatchDataset(SavableDataset[T]):
+    """Join samples of one key to batches.
+
+    With a batch size of 2 and the first letter as the key, ``a1, b1, a2, a3`` give ``[a1, a2], [b1], [a3]``: a batch
+    comes as soon as it is full, what is left at the end of the pass in the order in which the batches were begun.
+
+    A state names the samples that wait; after a restore they are made again.
+
+    Args:
+        dataset: What gives the samples.
+        fixed_batch_size: Samples of a batch where ``sample_group_key`` gives no size.
+        sample_group_key: Gives the key of a sample's batch, and that batch's size, or None for the fixed one
+            (``batch_group_criterion``). It must depend on the sample alone. The first sample of a batch says its size.
+        batcher: Makes a batch of a list of samples; by default :func:`~loader.samples.collate.generic_batch`.
+        drop_last: Leave out the batches that are not full at the end of a pass.
+        worker_config: By default the dataset's.
+
+    Raises:
+        ConfigError: The batch size is below 1, or (while running) a sample's batch has no size.
+    """
+
+    def __init__(
+        self,
+        dataset: SavableDataset[Any],
+        fixed_batch_size: int | None,
+        sample_group_key: Callable[[Any], tuple[Hashable, int | None]],
+        batcher: Callable[[list[Any]], T] = generic_batch,
+        *,
+        drop_last: bool = False,
+        name: str | None = None,
+        worker_config: WorkerConfig | None = None,
+        **_unused: Any,
+    ) -> None:
+        super().__init__(dataset, worker_config=worker_config, name=name)
+        if fixed_batch_size is not None and fixed_batch_size < 1:
+            raise ConfigError(f"expected a fixed_batch_size of at least 1, found {fixed_batch_size}")
+        self.fixed_batch_size = fixed_batch_size
+        self.sample_group_key = sample_group_key
+        self.batcher = batcher
+        self.drop_last = drop_last
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    @property
+    def runs_user_code(self) -> bool:
+        return True
+
+    def settings(self) -> dict[str, Any]:
+        return {"fixed_batch_size": self.fixed_batch_size, "drop_last": self.drop_last}
+
+    def open(self, lane: Lane, state: State) -> Running:
+        return _GroupBatchRunning(self, lane, state)
+
+
+class _Group:
+    """A batch that is not full yet."""
+
+    __slots__ = ("samples", "size")
+
+    def __init__(self, size: int, samples: list[Waiting]) -> None:
+        self.size = size
+        self.samples = samples
+
+
+class _GroupBatchRunning:
+    def __init__(self, definition: GroupBatchDataset[Any], lane: Lane, state: State) -> None:
+        self._source = definition.sources[0].open(lane, state)
+        self._lane = lane
+        self._fixed_size = definition.fixed_batch_size
+        self._criterion = Hook(definition.sample_group_key, lane)
+        self._batcher = Hook(definition.batcher, lane)
+        self._drops_last = definition.drop_last
+        self._key = definition.key
+        self._stage = lane.path + definition.key
+        self._groups: dict[Hashable, _Group] = {}  # in the order in which they were begun
+        # A key may be anything, which a state could not hold: it is asked for again once samples are needed.
+        self._restored = [[Waiting.of_state(one) for one in group] for group in state.get(self._key, [])]
+
+    def next(self) -> tuple[Any, Ref]:
+        if self._restored:
+            self._find_keys()
+        while True:
+            try:
+                value, ref = self._source.next()
+            except StopIteration:
+                return self._next_unfinished()
+            if value is SKIPPED:
+                continue
+            found = self._group_of(value, ref)
+            if found is None:
+                continue
+            key, size = found
+            group = self._groups.setdefault(key, _Group(size, []))
+            group.samples.append(Waiting(ref, self._lane.context.batch_index, value))
+            if len(group.samples) >= group.size:
+                return self._joined(self._groups.pop(key))
+
+    def _next_unfinished(self) -> tuple[Any, Ref]:
+        if self._drops_last:
+            self._groups.clear()
+        if not self._groups:
+            raise StopIteration
+        return self._joined(self._groups.pop(next(iter(self._groups))))
+
+    def _group_of(self, value: Any, ref: Ref) -> tuple[Hashable, int] | None:
+        """Give key and size of a sample's batch; None where the sample is left out."""
+        try:
+            key, size = self._criterion.call(value, ref)
+            hash(key)
+        except SkipSample:
+            return None
+        except Exception as error:
+            self._criterion.failed(error, value)
+            return None
+        self._criterion.succeeded()
+        size = self._fixed_size if size is None else size
+        if size is None or size < 1:
+            raise ConfigError(
+                f"expected a batch size of at least 1 for the group {key!r}, found {size}",
+                do="return (key, size) from batch_group_criterion, or (key, None) and pass a batch_size",
+            )
+        return key, size
+
+    def _find_keys(self) -> None:
+        restored, self._restored = self._restored, []
+        for samples in restored:
+            for sample in samples:
+                value = sample.value(self._source, self._lane)
+                if value is SKIPPED:
+                    continue
+                with kept_generators():
+                    found = self._group_of(value, sample.ref)
+                if found is not None:
+                    self._groups[found[0]] = _Group(found[1], samples)
+                    break
+
+    def _joined(self, group: _Group) -> tuple[Any, Ref]:
+        made = [(sample.value(self._source, self._lane), sample.ref) for sample in group.samples]
+        refs = tuple(ref for value, ref in made if value is not SKIPPED)
+        values = [value for value, _ in made if value is not SKIPPED]
+        if not values:
+            return SKIPPED, refs
+        batch = self._batcher.attempt(values, refs)
+        if batch is not SKIPPED:
+            stamp(batch, self._stage, self._lane, refs)
+        return batch, refs
+
+    def state(self) -> State:
+        state = self._source.state()
+        groups = self._restored or [group.samples for group in self._groups.values()]
+        if groups:
+            state[self._key] = [[sample.to_state() for sample in group] for group in groups]
+        return state
+
+    def load(self, ref: Ref) -> Any:
+        values = [self._source.load(inner) for inner in ref] if isinstance(ref, tuple) else []
+        batch = self._batcher.call([value for value in values if value is not SKIPPED], ref)
+        stamp(batch, self._stage, self._lane, ref)
+        return batch

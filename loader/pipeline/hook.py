@@ -1,0 +1,132 @@
+"""A user's function as a stage calls it: with its own random numbers where it asks for them, its failures counted."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from types import GeneratorType
+from typing import Any
+
+from ..errors import SkipSample
+from ..order import mix
+from ..samples.stateless import restores_seeds
+from .lane import Lane
+from .randomness import kept_generators, seed_sample
+from .ref import Ref, position_of
+from .stage import SKIPPED
+
+__all__ = ["Hook"]
+
+
+class Hook:
+    """A function of the user's at work on a lane.
+
+    Args:
+        function: The function.
+        lane: The lane.
+    """
+
+    __slots__ = ("_function", "_isolates", "_lane", "_seed")
+
+    def __init__(self, function: Callable[..., Any], lane: Lane) -> None:
+        self._function = function
+        self._lane = lane
+        self._isolates = restores_seeds(function)
+        # Two hooks of a chain draw other numbers for the same sample.
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        self._seed = int(mix(lane.seed, zlib.crc32(name.encode())))
+
+    def call(self, argument: Any, ref: Ref) -> Any:
+        """Call the function for what ``ref`` names.
+
+        Raises:
+            Exception: What the function raises.
+        """
+        lane = self._lane
+        position = ref if type(ref) is int else position_of(ref)  # most are, and this is called for every sample
+        lane.context.sample_index = position * lane.count + lane.number
+        if not self._isolates:
+            return self._function(argument)
+        with kept_generators(numpys_second=False):
+            seed_sample(self._seed, lane.number, ref)
+            return self._function(argument)
+
+    def step(self, items: Iterator[Any], ref: Ref) -> Any:
+        """Take the item that ``ref`` names from a generator that :meth:`call` gave.
+
+        Raises:
+            Exception: What the generator raises; StopIteration at its end.
+        """
+        if not self._isolates:
+            return next(items)
+        with kept_generators(numpys_second=False):
+            seed_sample(self._seed, self._lane.number, ref)
+            return next(items)
+
+    def attempt(self, argument: Any, ref: Ref) -> Any:
+        """Call the function; :data:`SKIPPED` where it leaves the sample out, or fails and that is tolerated."""
+        try:
+            result = self.call(argument, ref)
+        except SkipSample:
+            return SKIPPED
+        except Exception as error:
+            return self.failed(error, argument)
+        if self._lane.failures.pending:
+            self._lane.failures.succeeded(self._function)
+        return result
+
+    def items(self, argument: Any, key: str, ref: Ref) -> Iterator[tuple[Any, Ref]]:
+        """Call the function and yield what it gives: nothing, an item, or those of a generator.
+
+        Args:
+            argument: What it is called with.
+            key: Of the stage, for the refs ``(key, k, ref)`` of a generator's items.
+            ref: What names the argument; it also names a single item.
+        """
+        result = self.attempt(argument, ref)
+        if result is SKIPPED:
+            return
+        if not isinstance(result, GeneratorType):
+            yield result, ref
+            return
+        number = 0
+        while True:
+            item_ref = (key, number, ref)
+            try:
+                item = self.step(result, item_ref)
+            except (StopIteration, SkipSample):
+                return
+            except Exception as error:
+                self.failed(error, argument)
+                return
+            self.succeeded()
+            yield item, item_ref
+            number += 1
+
+    def item_again(self, argument: Any, key: str, number: int, ref: Ref) -> Any:
+        """Make the ``number``-th item again that :meth:`items` gave for an argument.
+
+        Raises:
+            Exception: What the function raises.
+        """
+        result = self.call(argument, ref)
+        if not isinstance(result, GeneratorType):
+            return result
+        item: Any = SKIPPED
+        for each in range(number + 1):
+            item = self.step(result, (key, each, ref))
+        return item
+
+    def failed(self, error: Exception, argument: Any) -> Any:
+        """Count a failure; returns :data:`SKIPPED` where it is tolerated.
+
+        Raises:
+            Exception: The run is to stop.
+        """
+        self._lane.failures.failed(self._function, error, argument)
+        return SKIPPED
+
+    def succeeded(self) -> None:
+        """Count a success."""
+        if self._lane.failures.pending:
+            self._lane.failures.succeeded(self._function)

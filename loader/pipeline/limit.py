@@ -1,0 +1,73 @@
+"""The first micro-batches only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..errors import ConfigError
+from .rank_stage import RankRunning, RankSource, RankStage
+from .stage import SavableDataset
+from .worker_config import WorkerConfig
+
+__all__ = ["LimitDataset"]
+
+
+class LimitDataset(RankStage):
+    """End an iteration after ``length`` micro-batches of this rank, or with the pass if that is shorter.
+
+    ``LimitDataset([a, b, c], 2)`` gives ``a, b``. The next iteration goes on behind them where the dataset is one for
+    training, and starts over where it is one for validation.
+
+    Args:
+        dataset: What gives the micro-batches.
+        length: Micro-batches on each rank.
+        reset_after_epoch: Start over in any case.
+        worker_config: By default the dataset's.
+    """
+
+    def __init__(
+        self,
+        dataset: SavableDataset[Any],
+        length: int,
+        *,
+        reset_after_epoch: bool = False,
+        worker_config: WorkerConfig | None = None,
+    ) -> None:
+        super().__init__(dataset, worker_config=worker_config, name="limit")
+        if length < 0:
+            raise ConfigError(f"expected a length of at least 0 micro-batches, found {length}")
+        self.length = length
+        self.reset_after_epoch = reset_after_epoch
+
+    def settings(self) -> dict[str, Any]:
+        return {"length": self.length}
+
+    def __len__(self) -> int:
+        return self.length if self.sources[0].repeats else min(self.length, len(self.sources[0]))
+
+    def on_rank(self, source: RankSource, count: int) -> RankRunning:
+        return _Limited(source, self.length, self.reset_after_epoch, count)
+
+
+class _Limited:
+    def __init__(self, source: RankSource, length: int, resets: bool, count: int) -> None:
+        self._source = source
+        self._length = length
+        self._resets = resets
+        self.count = count  # micro-batches delivered in the iteration
+
+    def batches(self) -> Iterator[Any]:
+        if self.count < self._length:
+            for batch in self._source.batches():
+                self.count += 1
+                yield batch
+                if self.count >= self._length:
+                    break
+        self.count = 0
+        if self._resets:
+            self._source.start_over()
+
+    def start_over(self) -> None:
+        self.count = 0
+        self._source.start_over()

@@ -1,0 +1,113 @@
+"""A log of what comes by: for finding out which samples made a batch."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from torch.utils.data import get_worker_info
+
+from .lane import Lane
+from .ref import Ref, plain
+from .sample_name import keys_of_sample
+from .stage import SKIPPED, Running, SavableDataset, State
+from .worker_config import WorkerConfig
+
+__all__ = ["LogSampleDataset"]
+
+T = TypeVar("T")
+
+
+class LogSampleDataset(SavableDataset[T]):
+    """Write a line of JSON for each item to the file that ``worker_debug_path`` names.
+
+    A line has the ``mode``; the ``lane`` and the micro-batch (``batch``) for which the item was made; the ``keys`` of
+    its samples; and a ``restore_key`` for the loader's ``restore_sample()``. Nothing is written where the worker
+    config has no ``worker_debug_path``, or a ``worker_log_level`` of 0. In the path, ``{worker_id}`` is the number of
+    the worker process among those of all ranks, ``{rank}`` and ``{pid}`` are what they say.
+
+    Args:
+        dataset: What gives the items.
+        mode: ``"train"`` or ``"val"``: what to call them.
+        get_keys_fn: Gives the keys of an item; by default what its ``__key__`` says.
+        worker_config: By default the dataset's.
+    """
+
+    def __init__(
+        self,
+        dataset: SavableDataset[T],
+        mode: Literal["train", "val"],
+        *,
+        get_keys_fn: Callable[[T], Sequence[str] | None] | None = None,
+        worker_config: WorkerConfig | None = None,
+    ) -> None:
+        super().__init__(dataset, worker_config=worker_config, name="log_sample")
+        self.depth = dataset.depth  # so that the stages above keep their names in a state
+        self.mode = mode
+        self.get_keys_fn = get_keys_fn
+
+    @property
+    def keeps_positions(self) -> bool:
+        return self.sources[0].keeps_positions
+
+    @property
+    def moves_below(self) -> bool:
+        return True
+
+    def settings(self) -> dict[str, Any]:
+        return {"mode": self.mode}
+
+    def identity(self) -> list[Any]:
+        return self.sources[0].identity()  # a run may go on with or without a log
+
+    def open(self, lane: Lane, state: State) -> Running:
+        config = self.worker_config
+        if config.worker_debug_path is None or not config.worker_log_level:
+            return self.sources[0].open(lane, state)
+        return _LogRunning(self, lane, state)
+
+
+class _LogRunning:
+    def __init__(self, definition: LogSampleDataset[Any], lane: Lane, state: State) -> None:
+        self._source = definition.sources[0].open(lane, state)
+        self._lane = lane
+        self._mode = definition.mode
+        self._keys = definition.get_keys_fn or keys_of_sample
+        self._stage = lane.path + definition.key
+        self._path = _filled_in(str(definition.worker_config.worker_debug_path), definition.worker_config)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+
+    def next(self) -> tuple[Any, Ref]:
+        value, ref = self._source.next()
+        if value is not SKIPPED:
+            self._write(value, ref)
+        return value, ref
+
+    def _write(self, value: Any, ref: Ref) -> None:
+        lane, batch = self._lane.number, self._lane.context.batch_index
+        keys = self._keys(value)
+        entry = {
+            "mode": self._mode,
+            "lane": lane,
+            "batch": batch,
+            "keys": None if keys is None else list(keys),
+            "restore_key": [self._stage, lane, batch, plain(ref)],
+        }
+        # Opened for each line: files left open would be one for each lane, and those of the process forked from.
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+
+    def state(self) -> State:
+        return self._source.state()
+
+    def load(self, ref: Ref) -> Any:
+        return self._source.load(ref)
+
+
+def _filled_in(path: str, config: WorkerConfig) -> Path:
+    info = get_worker_info()
+    worker = config.rank * max(1, config.num_workers) + (0 if info is None else info.id)
+    return Path(path.format(worker_id=worker, rank=config.rank, pid=os.getpid()))

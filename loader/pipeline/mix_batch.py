@@ -1,0 +1,44 @@
+"""Micro-batches mixed of several datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from .batch import BatchDataset
+from .blend import BlendDataset
+from .map import MapDataset
+from .worker_config import WorkerConfig
+
+__all__ = ["MixBatchDataset"]
+
+T = TypeVar("T")
+
+
+class MixBatchDataset(MapDataset[T]):
+    """Mix the items of datasets by weight within each batch.
+
+    ``MixBatchDataset((a, 6), (b, 4), batch_size=10)`` gives batches with six items of ``a`` and four of ``b``, on
+    average. The datasets should make batches of one sample (``batch_size=1``), as otherwise whole batches are mixed.
+
+    Args:
+        dataset_weights: As in :class:`~loader.pipeline.blend.BlendDataset`.
+        batch_size: Items of a batch.
+        batch_mix_fn: Makes one batch of a list of them: :func:`~loader.samples.concat.homogeneous_concat_mix` where
+            they are of one type. May be a generator, or raise :class:`~loader.errors.SkipSample`. By default the list.
+        worker_config: By default the first dataset's.
+
+    Raises:
+        ConfigError: There is no dataset, a weight is not above 0, or the batch size is below 1.
+    """
+
+    def __init__(
+        self,
+        *dataset_weights: Any,
+        batch_size: int,
+        batch_mix_fn: Callable[[list[Any]], Any] = list,
+        name: str | None = None,
+        worker_config: WorkerConfig | None = None,
+    ) -> None:
+        blend: BlendDataset[Any] = BlendDataset(*dataset_weights, worker_config=worker_config)
+        super().__init__(BatchDataset(blend, batch_size, list), batch_mix_fn, name=name)

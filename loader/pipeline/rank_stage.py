@@ -1,0 +1,65 @@
+"""Stages that count micro-batches in the rank's own process, above the lanes: virtual epochs, limits, repeats."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+from ..errors import ConfigError
+from .lane import Lane
+from .stage import Running, SavableDataset, State
+
+__all__ = ["RankRunning", "RankSource", "RankStage"]
+
+
+class RankSource(Protocol):
+    """What gives micro-batches on a rank."""
+
+    def batches(self) -> Iterator[Any]:
+        """Yield the micro-batches of an iteration, going on where the last one ended."""
+
+    def start_over(self) -> None:
+        """Let the next iteration begin with the first micro-batch."""
+
+
+class RankRunning(RankSource, Protocol):
+    """A stage at work on a rank."""
+
+    count: int
+    """All that its state is."""
+
+
+class RankStage(SavableDataset[Any]):
+    """The definition of a stage that works on a rank."""
+
+    @abstractmethod
+    def on_rank(self, source: RankSource, count: int) -> RankRunning:
+        """Start the stage.
+
+        Args:
+            source: What it takes micro-batches from.
+            count: 0, or that of the stage that is to go on.
+        """
+
+    def count_on(self, ranks: int, count: int) -> int:  # noqa: ARG002 - most count what each rank does
+        """Give the count of a stage that is to go on here, where one of ``ranks`` ranks had come to ``count``."""
+        return count
+
+    @property
+    def counts_on_rank(self) -> bool:
+        return True
+
+    @property
+    def keeps_positions(self) -> bool:
+        return self.sources[0].keeps_positions
+
+    @property
+    def runs_user_code(self) -> bool:
+        return self.sources[0].runs_user_code
+
+    def open(self, lane: Lane, state: State) -> Running:  # noqa: ARG002 - the contract of all stages
+        raise ConfigError(
+            f"{self.name} counts the micro-batches of a rank, so nothing that joins, blends or drops may come after it",
+            do=f"apply {self.name} last",
+        )

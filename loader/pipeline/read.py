@@ -1,0 +1,118 @@
+"""From positions to the bytes of samples: the bottom of every chain.
+
+The order says which samples come next, a chunk of positions at a time; one look-up finds their bytes; one positioned
+read a sample gets them. Chunks start small, so that the first batch comes soon; they change nothing about the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from ..order import LaneOrder
+from .lane import Lane
+from .leaf import Leaf
+from .open_shards import OpenShards
+from .order_plan import OrderPlan
+from .ref import Ref, position_of
+from .sample_chunk import RawSample, SampleChunk
+from .stage import Running, SavableDataset, State
+from .worker_config import WorkerConfig
+
+__all__ = ["ReadDataset"]
+
+_FIRST_CHUNK, _MOST_CHUNK, _GROWTH = 32, 1024, 4
+
+
+class ReadDataset(SavableDataset[RawSample]):
+    """Read samples of one or several leaves, in the order that the plan says.
+
+    Args:
+        leaves: The datasets.
+        plan: The order.
+        worker_config: How the run is spread.
+    """
+
+    def __init__(self, leaves: Sequence[Leaf], plan: OrderPlan, *, worker_config: WorkerConfig | None = None) -> None:
+        super().__init__(worker_config=worker_config, name="read")
+        self.leaves = tuple(leaves)
+        self.plan = plan
+        self._shards: OpenShards | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_shards": None}
+
+    @property
+    def repeats(self) -> bool:
+        return self.plan.repeats
+
+    @property
+    def starts_over(self) -> bool:
+        return self.plan.starts_over
+
+    @property
+    def keeps_positions(self) -> bool:
+        return True
+
+    @property
+    def items(self) -> int | None:
+        return self.plan.items([leaf.samples for leaf in self.leaves])
+
+    def settings(self) -> dict[str, Any]:
+        return self.plan.settings()
+
+    def identity(self) -> list[Any]:
+        return [*super().identity(), *(leaf.identity() for leaf in self.leaves)]
+
+    def lines(self) -> Iterator[str]:
+        first, *_ = super().lines()
+        yield first
+        for place, leaf in enumerate(self.leaves):
+            end = "└─ " if place == len(self.leaves) - 1 else "├─ "
+            yield f"{end}{leaf.path}, {leaf.split_part}: {leaf.samples} samples"
+
+    def open(self, lane: Lane, state: State) -> Running:
+        if self._shards is None:
+            self._shards = OpenShards()
+        order = self.plan.order([leaf.samples for leaf in self.leaves], lanes=lane.count, seed=lane.seed)
+        return _ReadRunning(self, order.lane(lane.number), self._shards, lane, state)
+
+
+class _ReadRunning:
+    def __init__(self, definition: ReadDataset, order: LaneOrder, shards: OpenShards, lane: Lane, state: State) -> None:
+        self._leaves = definition.leaves
+        self._order = order
+        self._shards = shards
+        self._begin = partial(lane.last_sample.note, lane.number)
+        self._key = definition.key
+        self._position: int = state.get(self._key, 0)  # of the next sample
+        self._samples: Iterator[tuple[Any, int]] = iter(())  # of the chunk
+        self._size = _FIRST_CHUNK
+
+    def next(self) -> tuple[Any, Ref]:
+        item = next(self._samples, None)
+        if item is None:
+            self._samples = self._chunk()
+            item = next(self._samples)
+        self._position = item[1] + 1
+        return item
+
+    def _chunk(self) -> Iterator[tuple[Any, int]]:
+        start, length = self._position, self._order.length
+        stop = start + self._size if length is None else min(start + self._size, length)
+        if stop <= start:
+            return iter(())
+        self._size = min(self._size * _GROWTH, _MOST_CHUNK)
+        return self._read(start, stop)
+
+    def _read(self, start: int, stop: int) -> Iterator[tuple[Any, int]]:
+        leaf, _, sample = self._order.locate(start, stop)
+        return SampleChunk(self._leaves, self._shards, leaf, sample).read(start, self._begin)
+
+    def state(self) -> State:
+        return {self._key: self._position}
+
+    def load(self, ref: Ref) -> Any:
+        position = position_of(ref)
+        return next(self._read(position, position + 1))[0]

@@ -1,0 +1,210 @@
+"""A dataset that ends, given several times or without end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Self, TypeVar
+
+from ..errors import ConfigError
+from .epochize import EpochizeDataset
+from .lane import Lane
+from .rank_stage import RankRunning, RankSource, RankStage
+from .rank_stage_below import rank_stage_below
+from .ref import Ref
+from .stage import Running, SavableDataset, State
+from .worker_config import WorkerConfig
+
+__all__ = ["RepeatDataset"]
+
+T = TypeVar("T")
+
+_MOST_EMPTY = 1000
+"""Passes in a row without an item for a lane, after which it is taken to have none: where a dataset has fewer samples
+than there are lanes, each pass deals them to other lanes."""
+
+
+class RepeatDataset(SavableDataset[T]):
+    """Give a dataset again each time it has ended.
+
+    ``RepeatDataset([a, b], repeats=2)`` gives ``a, b, a, b``. Each pass of a shuffled dataset has an order of its own.
+    Above a virtual epoch or a limit, these are what is repeated.
+
+    Args:
+        dataset: The dataset.
+        repeats: How many times; ``1.5`` gives a second pass up to its half, where its length is known. None: for ever.
+        restart: Accepted for scripts that pass it: the iteration that follows the last pass always begins anew.
+        worker_config: By default the dataset's.
+
+    Raises:
+        ConfigError: ``repeats`` is below 0; or it is not whole, and how many micro-batches a pass has is not known.
+    """
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Self:
+        dataset = arguments[0] if arguments else named.get("dataset")
+        if cls is RepeatDataset and isinstance(dataset, SavableDataset) and rank_stage_below(dataset) is not None:
+            return super().__new__(_RankRepeatDataset)  # type: ignore[return-value]
+        return super().__new__(cls)
+
+    def __init__(
+        self,
+        dataset: SavableDataset[T],
+        *,
+        repeats: float | None = None,
+        restart: bool = True,  # noqa: ARG002 - documented to have no effect
+        worker_config: WorkerConfig | None = None,
+    ) -> None:
+        super().__init__(dataset, worker_config=worker_config, name="repeat")
+        if repeats is not None and not 0 <= repeats < float("inf"):
+            raise ConfigError(f"expected repeats of at least 0, or None, found {repeats}")
+        if repeats is not None and repeats % 1 and not self._length_is_known(dataset):
+            raise ConfigError(
+                f"expected a whole number of repeats, found {repeats}: how long a pass is is not known ahead",
+                do="pass a whole number, or None to repeat for ever",
+            )
+        self.times = repeats
+
+    def _length_is_known(self, dataset: SavableDataset[T]) -> bool:
+        return dataset.items is not None
+
+    @property
+    def repeats(self) -> bool:
+        return self.times is None or super().repeats
+
+    @property
+    def starts_over(self) -> bool:
+        return self.times is not None and super().starts_over
+
+    @property
+    def keeps_positions(self) -> bool:
+        return self.times is not None and self.sources[0].keeps_positions
+
+    @property
+    def items(self) -> int | None:
+        items = self.sources[0].items
+        return None if items is None or self.times is None else round(items * self.times)
+
+    def settings(self) -> dict[str, Any]:
+        return {"repeats": self.times}
+
+    def lane_of(self, lane: Lane, number: int) -> Lane:
+        """Give the lane as pass ``number`` sees it: of another seed, and so that passes follow each other in turn."""
+        child = lane.child(number)
+        child.number = (lane.number - number * (self.sources[0].items or 0)) % lane.count
+        return child
+
+    def open(self, lane: Lane, state: State) -> Running:
+        return _RepeatRunning(self, lane, state)
+
+
+class _RepeatRunning:
+    def __init__(self, definition: RepeatDataset[Any], lane: Lane, state: State) -> None:
+        self._definition = definition
+        self._lane = lane
+        self._key = definition.key
+        own = state.get(self._key, {"next": 0, "taken": 0, "source": {}})
+        self._pass: int = own["next"]
+        self._taken: int = own["taken"]  # of the pass
+        self._running = self._open(self._pass, own["source"])
+        self._empty = 0  # passes in a row that had nothing
+        same = definition.sources[0].starts_over and definition.sources[0].items is None
+        self._most_empty = 1 if same else max(_MOST_EMPTY, lane.count)
+        self._other: tuple[int, Running] | None = None  # the pass that the last load looked into
+
+    def _open(self, number: int, state: State) -> Running:
+        return self._definition.sources[0].open(self._definition.lane_of(self._lane, number), state)
+
+    def next(self) -> tuple[Any, Ref]:
+        while self._empty < self._most_empty:
+            left = self._left()
+            if left is not None and left <= 0:
+                raise StopIteration
+            try:
+                value, ref = self._running.next()
+            except StopIteration:
+                self._begin_next()
+                continue
+            self._taken += 1
+            self._empty = 0
+            return value, (self._key, self._pass, ref)
+        raise StopIteration
+
+    def _left(self) -> int | None:
+        """Give how many items the pass may have still; None for as many as there are."""
+        times = self._definition.times
+        if times is None or self._pass < int(times):
+            return None
+        if self._pass > int(times) or times % 1 == 0:
+            return 0
+        whole = int(times) * (self._definition.sources[0].items or 0)
+        last = (self._definition.items or 0) - whole  # items of the last pass, dealt to the lanes in turn
+        number = self._definition.lane_of(self._lane, self._pass).number
+        return -(-(last - number) // self._lane.count) - self._taken
+
+    def _begin_next(self) -> None:
+        self._empty += not self._taken
+        self._pass += 1
+        self._taken = 0
+        self._running = self._open(self._pass, {})
+
+    def state(self) -> State:
+        return {self._key: {"next": self._pass, "taken": self._taken, "source": self._running.state()}}
+
+    def load(self, ref: Ref) -> Any:
+        _, number, inner = ref  # type: ignore[misc] # refs of this stage are tuples
+        if number == self._pass:
+            return self._running.load(inner)
+        if self._other is None or self._other[0] != number:
+            self._other = (number, self._open(number, {}))
+        return self._other[1].load(inner)
+
+
+class _RankRepeatDataset(RepeatDataset[Any], RankStage):
+    """What stands above a stage that counts on the rank."""
+
+    def _length_is_known(self, dataset: SavableDataset[Any]) -> bool:  # noqa: ARG002 - it is not, for any
+        return False
+
+    @property
+    def items(self) -> int | None:
+        return None
+
+    def __len__(self) -> int:
+        if self.times is None:
+            raise TypeError("the number of micro-batches is not known: it repeats without end")
+        below = rank_stage_below(self.sources[0])
+        return (0 if below is None else len(below)) * int(self.times)
+
+    def open(self, lane: Lane, state: State) -> Running:
+        return RankStage.open(self, lane, state)
+
+    def on_rank(self, source: RankSource, count: int) -> RankRunning:
+        below = rank_stage_below(self.sources[0])
+        if isinstance(below, EpochizeDataset) and getattr(source, "count", 0) >= below.length:
+            count += 1  # the state was saved at the very end of a virtual epoch, after which a new one would begin
+        return _RankRepeat(source, self.times, self.sources[0].starts_over, count)
+
+
+class _RankRepeat:
+    def __init__(self, source: RankSource, times: float | None, starts_over: bool, count: int) -> None:
+        self._source = source
+        self._times = times
+        self._starts_over = starts_over
+        self.count = count  # passes that are over
+
+    def batches(self) -> Iterator[Any]:
+        # The first of these passes may have nothing left, where a state was saved at its very end; another that has
+        # nothing shows that there is nothing at all.
+        empty = 0
+        while empty < 2 and (self._times is None or self.count < self._times):
+            empty += 1
+            for batch in self._source.batches():
+                empty = 0
+                yield batch
+            self.count += 1
+            if self._starts_over:
+                self._source.start_over()
+        self.count = 0
+
+    def start_over(self) -> None:
+        self.count = 0
+        self._source.start_over()

@@ -1,0 +1,59 @@
+"""What to call a sample, and where it lies, in a message about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["joined_names", "keys_of_sample", "places_of_sample"]
+
+_SHOWN = 3
+
+
+def keys_of_sample(sample: Any) -> tuple[str, ...]:
+    """Give a sample's key, or the keys of a batch or list of samples; empty where it has none.
+
+    >>> keys_of_sample({"__key__": "a.tar/0001", "txt": b"x"})
+    ('a.tar/0001',)
+    >>> keys_of_sample([{"__key__": "a.tar/0001"}, {"__key__": "a.tar/0002"}])
+    ('a.tar/0001', 'a.tar/0002')
+    """
+    return tuple(str(key) for key in _members(sample, "__key__"))
+
+
+def places_of_sample(sample: Any, sources: Any = None) -> tuple[str, ...]:
+    """Say where the bytes of a sample or of a list of samples lie; empty where that is not known.
+
+    Args:
+        sample: Its ``__sources__`` are said where ``sources`` is None.
+        sources: :class:`~loader.samples.SourceInfo` objects, or one of them.
+    """
+    found = _members(sample, "__sources__") if sources is None else _flat(sources)
+    return tuple(str(source) for source in found)
+
+
+def joined_names(names: Sequence[str]) -> str:
+    """Join names to a text of bounded length.
+
+    >>> joined_names([f"a.tar/{number}" for number in range(16)])
+    'a.tar/0, a.tar/1, a.tar/2 and 13 more'
+    """
+    left = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {left} more" if left > 0 else "")
+
+
+def _members(sample: Any, field: str) -> list[Any]:
+    if isinstance(sample, list | tuple):
+        return [member for inner in sample for member in _members(inner, field)]
+    # A sample may be anything, an object that makes up attributes, too.
+    found = sample.get(field) if isinstance(sample, Mapping) else getattr(sample, "__dict__", {}).get(field)
+    return _flat(found)
+
+
+def _flat(value: Any) -> list[Any]:
+    """Give the members of nested lists: a batch has a list of keys, one of packed samples a list of such lists."""
+    if value is None:
+        return []
+    if type(value) in (list, tuple):  # a named tuple is one thing
+        return [member for inner in value for member in _flat(inner)]
+    return [value]

@@ -1,0 +1,114 @@
+"""A buffer from which items come in random order."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..order import mix
+from .lane import Lane
+from .ref import Ref
+from .stage import SKIPPED, Running, SavableDataset, State
+from .waiting import Waiting
+from .worker_config import WorkerConfig
+
+__all__ = ["ShuffleBufferDataset"]
+
+T = TypeVar("T")
+
+_PICK = 40  # what a random number is for; part of its name
+_CHUNK = 256
+
+
+class ShuffleBufferDataset(SavableDataset[T]):
+    """Shuffle items by a buffer: each comes from a random place of it, and the next one from below takes its room.
+
+    It is for chains composed by hand. The ``shuffle_buffer_size`` of
+    :func:`~loader.training.train_dataset.get_train_dataset` shuffles as well without holding samples: here the
+    memory and the time of a restore grow with ``size``, and a state names all items in the buffer.
+
+    Args:
+        dataset: What gives the items.
+        size: Items of a full buffer.
+        worker_config: By default the dataset's.
+
+    Raises:
+        ConfigError: The buffer has no room for an item.
+    """
+
+    def __init__(
+        self,
+        dataset: SavableDataset[T],
+        size: int,
+        *,
+        name: str | None = None,
+        worker_config: WorkerConfig | None = None,
+    ) -> None:
+        super().__init__(dataset, worker_config=worker_config, name=name)
+        if size < 1:
+            raise ConfigError(f"expected a size of at least 1 item, found {size}")
+        self.size = size
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    def settings(self) -> dict[str, Any]:
+        return {"size": self.size}
+
+    def open(self, lane: Lane, state: State) -> Running:
+        return _ShuffleRunning(self, lane, state)
+
+
+class _ShuffleRunning:
+    def __init__(self, definition: ShuffleBufferDataset[Any], lane: Lane, state: State) -> None:
+        self._source = definition.sources[0].open(lane, state)
+        self._lane = lane
+        self._size = definition.size
+        self._depth = definition.depth
+        self._key = definition.key
+        own = state.get(self._key, {"picked": 0, "buffer": []})
+        self._picked: int = own["picked"]
+        self._buffer = [Waiting.of_state(one) for one in own["buffer"]]
+        self._words: list[int] = []  # random ones, for the picks from _first_word on
+        self._first_word = self._picked
+
+    def next(self) -> tuple[Any, Ref]:
+        buffer = self._buffer
+        self._fill()
+        if not buffer:
+            raise StopIteration
+        place = self._random_below(len(buffer))
+        buffer[place], buffer[-1] = buffer[-1], buffer[place]
+        sample = buffer.pop()
+        return sample.value(self._source, self._lane), sample.ref
+
+    def _fill(self) -> None:
+        while len(self._buffer) < self._size:
+            try:
+                value, ref = self._source.next()
+            except StopIteration:
+                return
+            if value is not SKIPPED:
+                self._buffer.append(Waiting(ref, self._lane.context.batch_index, value))
+
+    def _random_below(self, bound: int) -> int:
+        row = self._picked - self._first_word
+        if row == len(self._words):
+            lane = self._lane
+            picks = np.arange(self._picked, self._picked + _CHUNK)
+            self._words = mix(lane.seed, _PICK, self._depth, lane.number, picks).tolist()
+            self._first_word, row = self._picked, 0
+        self._picked += 1
+        word: int = self._words[row]
+        return ((word >> 32) * bound) >> 32
+
+    def state(self) -> State:
+        state = self._source.state()
+        state[self._key] = {"picked": self._picked, "buffer": [sample.to_state() for sample in self._buffer]}
+        return state
+
+    def load(self, ref: Ref) -> Any:
+        return self._source.load(ref)

@@ -1,0 +1,118 @@
+"""A batch of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import MISSING, field, fields
+from operator import attrgetter, itemgetter
+from typing import Any, Self
+
+from ..errors import SampleError
+from .collate import batch_columns, no_samples
+from .keyword_dataclass import edataclass
+from .pin import with_pinned_fields
+from .source_info import SourceInfo
+from .unlike_error import key_of
+
+__all__ = ["Batch"]
+
+
+@edataclass
+class Batch:
+    """What all batches have; derive from it and add fields.
+
+    Args:
+        __key__: The keys of its samples.
+        __restore_key__: What finds it again: nested tuples of str and int.
+        __subflavors__: Those of each sample.
+        __sources__: Where the parts of all its samples lie.
+
+    >>> @edataclass
+    ... class TextBatch(Batch):
+    ...     text: list[str]
+    >>> TextBatch(__key__=["s.tar/0", "s.tar/1"], text=["a cat", "a dog"])
+    TextBatch(__key__=['s.tar/0', 's.tar/1'], text=['a cat', 'a dog'])
+    """
+
+    __key__: list[str]
+    __restore_key__: tuple[Any, ...] = field(default=(), repr=False)
+    __subflavors__: list[dict[str, Any] | None] | None = field(default=None, repr=False)
+    __sources__: tuple[SourceInfo, ...] | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_samples(cls, samples: Sequence[Any], **fields_given: Any) -> Self:
+        """Make a batch of this type out of samples.
+
+        Args:
+            samples: At least one, all of one kind.
+            fields_given: Fields that are made already. All others are batched as
+                :func:`~loader.samples.collate.generic_batch` does, from the samples' fields of the same names; fields
+                that samples don't have keep their defaults.
+
+        Raises:
+            SampleError: There are no samples, they lack a field without default, or their values don't fit together.
+
+        >>> import torch
+        >>> from loader import CaptioningSample
+        >>> @edataclass
+        ... class ImageBatch(Batch):
+        ...     image: torch.Tensor
+        >>> samples = [CaptioningSample(__key__=f"{i}", image=torch.ones(3, 2, i), caption="") for i in (1, 2)]
+        >>> ImageBatch.from_samples(samples).image.shape
+        torch.Size([2, 3, 2, 2])
+        """
+        if not samples:
+            raise no_samples()
+        getter = itemgetter if isinstance(samples[0], dict) else attrgetter
+        columns: dict[str, list[Any]] = {}
+        for known in fields(cls):
+            name = known.name
+            if name in fields_given or not known.init:
+                continue
+            try:
+                columns[name] = list(map(getter(name), samples))
+            except (AttributeError, KeyError):
+                required = known.default is MISSING and known.default_factory is MISSING
+                if required or _has(samples[0], name):
+                    raise _lacks(cls, samples, name) from None
+        return cls(**batch_columns(columns, samples) | fields_given)
+
+    @classmethod
+    def derive_from(cls, base_batch: Batch, **fields_given: Any) -> Self:
+        """Make a batch of this type that comes from ``base_batch``: same keys and sources, all other fields as given.
+
+        >>> @edataclass
+        ... class TextBatch(Batch):
+        ...     text: list[str]
+        >>> TextBatch.derive_from(Batch(__key__=["s.tar/0"]), text=["a cat"])
+        TextBatch(__key__=['s.tar/0'], text=['a cat'])
+        """
+        return cls(**{name: getattr(base_batch, name) for name in _SHARED} | fields_given)
+
+    @classmethod
+    def extend(cls, base_batch: Batch, **fields_given: Any) -> Self:
+        """Make a batch of this type with all fields of ``base_batch``, and those given (which win)."""
+        return cls(**{known.name: getattr(base_batch, known.name) for known in fields(base_batch)} | fields_given)
+
+    def pin_memory(self) -> Self:
+        """Copy the batch with all its tensors in page-locked memory, so that a GPU can fetch them by itself."""
+        pinned: Self = with_pinned_fields(self)
+        return pinned
+
+
+_SHARED = tuple(known.name for known in fields(Batch))
+
+
+def _has(sample: Any, name: str) -> bool:
+    return name in sample if isinstance(sample, dict) else hasattr(sample, name)
+
+
+def _lacks(cls: type[Batch], samples: Sequence[Any], name: str) -> SampleError:
+    sample = next(sample for sample in samples if not _has(sample, name))
+    key = key_of(sample)
+    which = "a sample" if key is None else f"sample {key!r}"
+    return SampleError(
+        f"cannot make a {cls.__name__}: {which} of type {type(sample).__name__} has no field {name!r}",
+        key=key,
+        do=f"give it: {cls.__name__}.from_samples(samples, {name}=…)",
+    )

@@ -1,0 +1,157 @@
+"""Batches to one batch: what is done to mix datasets within a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from itertools import chain
+from typing import Any
+
+from torch import Tensor
+
+from ..errors import ConfigError
+from .collate import join_sources, no_samples
+from .pad import pad_concat, pad_stack
+from .unlike_error import UnlikeError, kind_of
+
+__all__ = ["concat_pad", "generic_concat", "homogeneous_concat_mix"]
+
+
+def concat_pad(tensors: Sequence[Tensor]) -> Tensor:
+    """Join tensors along their first dimension, zero-padding all others to the longest.
+
+    Args:
+        tensors: Tensors of shape (d1_i, …, dn_i), n ≥ 1. Where their types differ, the result has one that holds them
+            all.
+
+    Returns:
+        Shape (Σ d1_i, max d2, …, max dn).
+
+    Raises:
+        SampleError: The ranks differ, or there are no tensors.
+
+    >>> import torch
+    >>> concat_pad([torch.ones(1, 2), torch.ones(2, 3)])
+    tensor([[1., 1., 0.],
+            [1., 1., 1.],
+            [1., 1., 1.]])
+    """
+    if not tensors:
+        raise no_samples()
+    try:
+        return pad_concat(tensors)
+    except UnlikeError as error:
+        raise error.of(tensors) from None
+
+
+def generic_concat(batches: Sequence[Any]) -> Any:
+    """Join batches, or one value of each.
+
+    Tensors are joined as :func:`concat_pad` does, tensors without dimensions stacked; lists and tuples are joined. A
+    dict gives a dict and a dataclass one of its own class, made name by name: ``__restore_key__`` a tuple of those of
+    the batches, ``__sources__`` all sources in one tuple. None everywhere stays None; everything else gives a list.
+
+    Raises:
+        SampleError: There are no batches, or one of them has other names, another class or a tensor of another rank
+            than the first.
+
+    >>> import torch
+    >>> generic_concat([{"ids": torch.tensor([[1]]), "text": ["a"]}, {"ids": torch.tensor([[2, 3]]), "text": ["b"]}])
+    {'ids': tensor([[1, 0],
+            [2, 3]]), 'text': ['a', 'b']}
+    """
+    if not batches:
+        raise no_samples()
+    try:
+        return _concat(list(batches))
+    except UnlikeError as error:
+        raise error.of(batches) from None
+
+
+def homogeneous_concat_mix(batches: Sequence[Any]) -> Any:
+    """Join batches of one type to one batch, as :func:`generic_concat` does.
+
+    It is what ``MixBatchDataset`` does with the batches it takes from its datasets, unless told otherwise.
+
+    Raises:
+        ConfigError: The batches are of several types.
+        SampleError: Their values don't fit together.
+    """
+    kinds = dict.fromkeys(map(type, batches))
+    if len(kinds) > 1:
+        names = ", ".join(kind.__name__ for kind in kinds)
+        raise ConfigError(
+            f"homogeneous_concat_mix joins batches of one type, found {names}",
+            do="pass a batch_mix_fn of your own, which makes one batch of a list of such batches",
+        )
+    return generic_concat(batches)
+
+
+def _concat(values: list[Any]) -> Any:
+    kinds: list[Any] = list(map(type, values))
+    joins = list(map(_join_of, kinds))
+    for number, join in enumerate(joins):
+        if join is not joins[0]:
+            raise UnlikeError(0, number, kind_of(values[0]), kind_of(values[number]))
+    return joins[0](values)
+
+
+@lru_cache(maxsize=256)
+def _join_of(kind: Any) -> Callable[[list[Any]], Any]:
+    """Find how values of one class are joined."""
+    if issubclass(kind, Tensor):
+        return _concat_tensors
+    if issubclass(kind, dict):
+        return _concat_dicts
+    if kind in {list, tuple}:
+        return lambda values: kind(chain.from_iterable(values))
+    return _concat_of_dataclass(kind) if is_dataclass(kind) else _list_unless_none
+
+
+def _concat_of_dataclass(kind: Any) -> Callable[[list[Any]], Any]:
+    names = tuple(known.name for known in fields(kind) if known.init)
+
+    def concat_dataclasses(batches: list[Any]) -> Any:
+        return kind(**{name: _concat_field(name, [getattr(batch, name) for batch in batches]) for name in names})
+
+    return concat_dataclasses
+
+
+def _concat_tensors(tensors: list[Tensor]) -> Tensor:
+    return pad_concat(tensors) if all(tensor.ndim for tensor in tensors) else pad_stack(tensors)
+
+
+def _concat_dicts(batches: list[dict[str, Any]]) -> dict[str, Any]:
+    names = dict.fromkeys(chain.from_iterable(batches))
+    for name in names:
+        there = [name in batch for batch in batches]
+        if not all(there):
+            number = there.index(not there[0])
+            found = ("there", "missing") if there[0] else ("missing", "there")
+            raise UnlikeError(0, number, *found).inside(name)
+    return {name: _concat_field(name, [batch[name] for batch in batches]) for name in names}
+
+
+def _concat_field(name: str, values: list[Any]) -> Any:
+    try:
+        return _SHARED.get(name, _concat)(values)
+    except UnlikeError as error:
+        raise error.inside(name) from None
+
+
+def _list_unless_none(values: list[Any]) -> list[Any] | None:
+    return None if all(value is None for value in values) else values
+
+
+def _join_subflavors(values: list[Any]) -> Any:
+    """Join lists of subflavors; the subflavors of samples that are no batches stay one each."""
+    return _concat([[value] if isinstance(value, dict) else value or [] for value in values]) or None
+
+
+# How the names that all batches share are joined.
+_SHARED: dict[str, Callable[[list[Any]], Any]] = {
+    "__restore_key__": tuple,
+    "__sources__": join_sources,
+    "__subflavors__": _join_subflavors,
+}

@@ -1,0 +1,104 @@
+"""Tensors of several shapes into one: the costly part of making a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial, reduce
+from itertools import accumulate
+from math import prod
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from .batch_memory import place
+from .unlike_error import UnlikeError
+
+__all__ = ["pad_concat", "pad_stack", "stack"]
+
+SMALL = 1 << 20
+"""Elements that stay in a processor's cache: up to here, clearing all of them first costs next to nothing.
+
+In a larger tensor each element is written once, and only what remains beside the tensors put into it is cleared."""
+
+
+def stack(tensors: Sequence[Tensor]) -> Tensor:
+    """Stack B tensors of one shape to a tensor of shape (B, …)."""
+    tensors = _one_dtype(tensors)
+    return torch.stack(list(tensors), out=place((len(tensors), *tensors[0].shape), like=tensors[0]))
+
+
+def pad_stack(tensors: Sequence[Tensor]) -> Tensor:
+    """Stack B tensors of shapes (d1_i, …, dn_i) to one of shape (B, max d1, …, max dn), padded with zeros.
+
+    Raises:
+        UnlikeError: The ranks differ.
+    """
+    shapes = [tensor.shape for tensor in tensors]
+    if len(set(shapes)) == 1:
+        return stack(tensors)
+    longest = _longest(shapes)
+    tensors = _one_dtype(tensors)
+    shape = (len(tensors), *longest)
+    batch = place(shape, like=tensors[0])
+    if batch is None:
+        if prod(shape) <= SMALL and len({shape[1:] for shape in shapes}) == 1:
+            return pad_sequence(list(tensors), batch_first=True)
+        batch = torch.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device)
+    _fill(batch, map(partial(batch.select, 0), range(len(tensors))), tensors)
+    return batch
+
+
+def pad_concat(tensors: Sequence[Tensor]) -> Tensor:
+    """Join tensors of shapes (d1_i, …, dn_i), n ≥ 1, to one of shape (Σ d1_i, max d2, …, max dn), padded with zeros.
+
+    Raises:
+        UnlikeError: The ranks differ.
+    """
+    shapes = [tensor.shape for tensor in tensors]
+    longest = _longest(shapes)
+    tensors = _one_dtype(tensors)
+    lengths = [len(tensor) for tensor in tensors]
+    shape = (sum(lengths), *longest[1:])
+    joined = place(shape, like=tensors[0])
+    if len({shape[1:] for shape in shapes}) == 1:
+        return torch.cat(list(tensors), out=joined)
+    if joined is None:
+        joined = torch.empty(shape, dtype=tensors[0].dtype, device=tensors[0].device)
+    starts = accumulate(lengths[:-1], initial=0)
+    _fill(joined, map(partial(joined.narrow, 0), starts, lengths), tensors)
+    return joined
+
+
+def _longest(shapes: Sequence[torch.Size]) -> tuple[int, ...]:
+    first = shapes[0]
+    for number, shape in enumerate(shapes):
+        if len(shape) != len(first):
+            raise UnlikeError(0, number, f"a tensor of shape {tuple(first)}", f"one of shape {tuple(shape)}")
+    return tuple(map(max, zip(*shapes, strict=True)))
+
+
+def _one_dtype(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Give all tensors the smallest type that holds the values of each."""
+    dtypes = {tensor.dtype for tensor in tensors}
+    if len(dtypes) == 1:
+        return tensors
+    dtype = reduce(torch.promote_types, dtypes)
+    return [tensor.to(dtype) for tensor in tensors]
+
+
+def _fill(batch: Tensor, blocks: Iterable[Tensor], tensors: Sequence[Tensor]) -> None:
+    """Put each tensor into the corner of its block of the batch, which is at least as large, and zeros beside it."""
+    small = batch.numel() <= SMALL
+    if small:
+        batch.zero_()
+    for block, tensor in zip(blocks, tensors, strict=True):
+        corner = block
+        if small:
+            corner = block.as_strided(tensor.shape, block.stride(), block.storage_offset())
+        else:
+            for dimension, (length, longest) in enumerate(zip(tensor.shape, block.shape, strict=True)):
+                if length != longest:
+                    corner.narrow(dimension, length, longest - length).zero_()
+                    corner = corner.narrow(dimension, 0, length)
+        corner.copy_(tensor)

@@ -1,0 +1,1 @@
+"""Datasets, loaders and saved states as a training script uses them."""

@@ -1,0 +1,127 @@
+"""The chain of stages from a reader to micro-batches, in the order in which samples pass them.
+
+A stage that is not asked for is not built: no hook that nobody defined is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import ConfigError
+from ..pipeline.batch import BatchDataset
+from ..pipeline.build import BuildDataset
+from ..pipeline.cook import CookDataset
+from ..pipeline.group_batch import GroupBatchDataset
+from ..pipeline.leaf import Leaf
+from ..pipeline.map import MapDataset, makes_several
+from ..pipeline.order_plan import OrderPlan
+from ..pipeline.packing import PackingDataset
+from ..pipeline.read import ReadDataset
+from ..pipeline.stage import SavableDataset
+from ..pipeline.worker_config import WorkerConfig
+from ..samples.default_hook import is_default, is_library_hook
+from ..samples.task_encoder import TaskEncoder
+
+__all__ = ["ChainOptions", "build_chain"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainOptions:
+    """What becomes of the samples of some leaves.
+
+    Attributes:
+        task_encoder: The user's hooks.
+        batch_size: B; None leaves samples single.
+        drop_last: Leave out a last batch of fewer than B samples.
+        packing_buffer_size: Samples among which those to be packed are selected; None does not pack.
+        repeats: The order goes on for ever.
+        worker_config: How the run is spread.
+    """
+
+    task_encoder: TaskEncoder[Any, Any, Any, Any]
+    batch_size: int | None
+    drop_last: bool
+    packing_buffer_size: int | None
+    repeats: bool
+    worker_config: WorkerConfig
+
+    def __post_init__(self) -> None:
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ConfigError(f"expected a batch_size of at least 1, or None, found {self.batch_size}")
+        if self.packing_buffer_size is not None and self.packing_buffer_size < 1:
+            raise ConfigError(
+                f"expected a packing_buffer_size of at least 1, or None, found {self.packing_buffer_size}"
+            )
+
+    @property
+    def groups(self) -> bool:
+        """Batches are made of samples of one group."""
+        return not is_default(self.task_encoder.batch_group_criterion)
+
+    @property
+    def deal(self) -> int | None:
+        """How many samples of a pass make a micro-batch, where that is known ahead; else None."""
+        encoder = self.task_encoder
+        hooks = (encoder.cook_crude_sample, encoder.encode_sample, *(cooker.cook for cooker in encoder.cookers))
+        is_known = not any(map(makes_several, hooks))
+        if self.repeats or self.packing_buffer_size is not None or self.groups or not is_known:
+            return None
+        return self.batch_size or 1
+
+
+def build_chain(leaves: Sequence[Leaf], plan: OrderPlan, options: ChainOptions) -> SavableDataset[Any]:
+    """Build the chain; the file's docstring says how."""
+    encoder = options.task_encoder
+    reader = ReadDataset(leaves, plan, worker_config=options.worker_config)
+    chain: SavableDataset[Any] = BuildDataset(reader)
+    if any(leaf.is_crude for leaf in leaves) and (encoder.cookers or not is_library_hook(encoder.cook_crude_sample)):
+        chain = CookDataset(chain, encoder)
+    if options.packing_buffer_size is not None:
+        chain = _mapped(chain, encoder.preencode_sample, "preencode_sample")
+        chain = _packed(chain, encoder, options.packing_buffer_size)
+    else:
+        chain = _mapped(chain, encoder.encode_sample, "encode_sample")
+    if options.batch_size is None and not options.groups:
+        return chain
+    return _mapped(_batched(chain, options), encoder.encode_batch, "encode_batch")
+
+
+def _mapped(chain: SavableDataset[Any], hook: Callable[..., Any], name: str) -> SavableDataset[Any]:
+    return chain if is_default(hook) else MapDataset(chain, hook, name=name)
+
+
+def _packed(
+    chain: SavableDataset[Any], encoder: TaskEncoder[Any, Any, Any, Any], buffer_size: int
+) -> SavableDataset[Any]:
+    post = encoder.postencode_sample
+    return PackingDataset(
+        chain,
+        buffer_size,
+        pre_packer=encoder.select_samples_to_pack,
+        final_packer=encoder.pack_selected_samples,
+        sample_encoder=None if is_default(post) else post,
+    )
+
+
+def _batched(chain: SavableDataset[Any], options: ChainOptions) -> SavableDataset[Any]:
+    encoder = options.task_encoder
+    if options.groups:
+        return GroupBatchDataset(
+            chain,
+            options.batch_size,
+            encoder.batch_group_criterion,
+            batcher=encoder.batch,
+            drop_last=options.drop_last,
+        )
+    if options.batch_size is None:
+        return chain
+    return BatchDataset(
+        chain,
+        options.batch_size,
+        encoder.batch,
+        drop_last=options.drop_last,
+        at_positions=options.deal is not None,
+        name="batch",
+    )

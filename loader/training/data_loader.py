@@ -1,0 +1,205 @@
+"""The loader of a training loop: what ``get_loader`` and ``get_savable_loader`` give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+from ..errors import StateError
+from ..pipeline.stage import SavableDataset
+from .gathered_states import gather_states, hand_round_states
+from .lane_batches import LaneBatches
+from .rank_chain import RankChain, cut_rank_stages
+from .restore_sample import restore_sample
+from .run_state import RunState, compare_datasets, merge_states
+from .worker_bundles import StreamOptions
+
+__all__ = ["SavableDataLoader"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+_END: Any = object()
+
+
+class SavableDataLoader(Generic[T_co]):
+    """Give the micro-batches of one rank; save where it stands, and go on there.
+
+    Iterating a loader for training again goes on after the last micro-batch that it delivered; one for validation
+    starts over. Only one iteration is live at a time.
+
+    Args:
+        dataset: The chain.
+        options: How worker processes are used.
+    """
+
+    def __init__(self, dataset: SavableDataset[T_co], options: StreamOptions | None = None) -> None:
+        self.dataset = dataset
+        self.worker_config = dataset.worker_config
+        self._chain, stages = cut_rank_stages(dataset)
+        self._lanes = LaneBatches(self._chain, options or StreamOptions())
+        self._steps = RankChain(stages, self._lanes)
+        self._goes_on = False  # the next iteration, although the loader is one that starts over
+        self._iteration: object = None
+
+    # ------------------------------------------------------------------------------------------ iterating
+
+    def __iter__(self) -> Iterator[T_co]:
+        if self._chain.starts_over and not self._goes_on:
+            self._steps.start_over()
+        self._goes_on = False
+        self._iteration = iteration = object()
+        return self._iterate(iteration)
+
+    def _iterate(self, iteration: object) -> Iterator[T_co]:
+        batches = self._steps.batches()
+        while True:
+            if iteration is not self._iteration:
+                raise StateError(
+                    "this iteration of the loader is over: another one has begun, or a state was restored",
+                    do="finish with one iteration before the next, or make a second loader",
+                )
+            batch = next(batches, _END)
+            if batch is _END:
+                return
+            yield batch
+
+    def __len__(self) -> int:
+        """Give the number of micro-batches of an iteration on this rank.
+
+        Raises:
+            TypeError: The dataset repeats without end, or its stages drop or regroup samples.
+        """
+        return len(self.dataset)
+
+    def close(self) -> None:
+        """End the worker processes; the next iteration starts new ones where these stopped."""
+        self._lanes.close()
+
+    # --------------------------------------------------------------------------------- saving and restoring
+
+    def save_state_rank(self) -> dict[str, Any]:
+        """Give where this rank stands, behind the last micro-batch that it delivered.
+
+        Returns:
+            Plain data: dicts and lists of str, int, float, bool and None.
+        """
+        config = self.worker_config
+        return RunState(
+            lanes=self._lanes.lanes,
+            ranks=config.world_size,
+            rank=config.rank,
+            seed=config.seed_offset,
+            batch=self._lanes.batch,
+            lane_states=dict(self._lanes.lane_states),
+            steps=self._steps.counts(),
+            passes=self._lanes.passes,
+            ended=self._lanes.ended,
+            dataset=self._chain.identity(),
+        ).to_plain()
+
+    def restore_state_rank(self, state: dict[str, Any] | None) -> None:
+        """Go on where the same rank of a run with as many ranks stood.
+
+        Args:
+            state: What :meth:`save_state_rank` gave; None starts at the beginning.
+
+        Raises:
+            StateError: The state is of other data, another pipeline, or another rank or number of ranks.
+        """
+        if state is None:
+            return
+        saved = RunState.from_plain(state)
+        config = self.worker_config
+        if (saved.ranks, saved.rank) != (config.world_size, config.rank):
+            raise StateError(
+                f"this state is of rank {saved.rank} of {saved.ranks}; this is rank {config.rank} of "
+                f"{config.world_size}",
+                do="to go on with another number of ranks, pass the states of all of them to restore_state_global()",
+            )
+        self._restore(saved)
+
+    def save_state_global(self, dst_rank: int | None = None, *, global_dst_rank: int | None = None) -> Any:
+        """Collect where all ranks stand; all of them must call it.
+
+        Args:
+            dst_rank: The rank, within the data-parallel group, that gets the states.
+            global_dst_rank: The same, as another name of it.
+
+        Returns:
+            The list of all ranks' states on that rank, None on the others.
+        """
+        chosen = dst_rank if dst_rank is not None else global_dst_rank
+        return gather_states(self.save_state_rank(), self.worker_config, 0 if chosen is None else chosen)
+
+    def restore_state_global(self, state: Sequence[dict[str, Any]] | None, *, src_rank: int | None = None) -> None:
+        """Go on where all ranks stood, also with another number of ranks and workers.
+
+        Args:
+            state: What :meth:`save_state_global` gave.
+            src_rank: The rank that holds it and hands it round; None: every rank holds it.
+
+        Raises:
+            StateError: A rank's state is missing; the states are of other data, another pipeline or of different
+                moments; or the number of ranks does not divide the number of lanes.
+        """
+        if src_rank is not None:
+            state = hand_round_states(state, self.worker_config, src_rank)
+        if state is None:
+            return
+        self._restore(self._part_of([RunState.from_plain(one) for one in state]))
+
+    def _part_of(self, states: Sequence[RunState]) -> RunState:
+        """Give what this rank goes on from, of the states of all ranks."""
+        config = self.worker_config
+        run = merge_states(states, lockstep=self._chain.repeats)
+        if run.ranks == config.world_size:
+            # In a finite pass each rank may be somewhere else. One that has ended it waits for the others.
+            return replace(next(state for state in states if state.rank == config.rank), ended=run.ended)
+        if any(state.passes != run.passes for state in states):
+            raise StateError(
+                f"the {run.ranks} ranks of this state are in different passes over the data, which {config.world_size} "
+                "ranks cannot go on with",
+                do=f"go on with {run.ranks} ranks, or save where all ranks are in one pass",
+            )
+        return run
+
+    def _restore(self, saved: RunState) -> None:
+        config = self.worker_config
+        compare_datasets(saved.dataset, self._chain.identity())
+        if saved.seed != config.seed_offset:
+            raise StateError(
+                f"the state is of a run with seed_offset={saved.seed}, this one has {config.seed_offset}",
+                do=f"pass WorkerConfig(seed_offset={saved.seed})",
+            )
+        if config.lanes is not None and config.lanes != saved.lanes:
+            raise StateError(
+                f"the state is of a run of {saved.lanes} lanes, this one has {config.lanes}",
+                do=f"pass WorkerConfig(lanes={saved.lanes}), or none: a restored run keeps its lanes",
+            )
+        self._lanes.check_lanes(saved.lanes)
+        self._steps.restore(saved.steps, ranks=saved.ranks)
+        self._lanes.restore(
+            lanes=saved.lanes,
+            batch=saved.batch,
+            lane_states=saved.lane_states,
+            passes=saved.passes,
+            ended=saved.ended,
+        )
+        self._iteration = None
+        self._goes_on = True
+
+    def can_restore_sample(self) -> bool:
+        """Tell whether :meth:`restore_sample` can work: always, here."""
+        return True
+
+    def restore_sample(self, key: Any) -> Any:
+        """Make a sample or micro-batch again.
+
+        Args:
+            key: Its ``__restore_key__``.
+
+        Raises:
+            StateError: The key is not of this dataset.
+        """
+        return restore_sample(self._chain, key, lanes=self._lanes.lanes)

@@ -1,0 +1,111 @@
+"""The arguments that ``get_train_dataset`` and ``get_val_dataset`` take beside their own."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..errors import ConfigError
+from ..format.nearest_name import did_you_mean
+from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
+from ..pipeline.error_handlers import three_argument_handler
+from ..pipeline.leaf import Leaf
+from ..pipeline.worker_config import WorkerConfig
+from ..samples.decoder import SampleDecoder
+
+__all__ = ["DatasetArguments"]
+
+_DECODER_ARGUMENTS = ("image_decode", "av_decode", "video_decode_audio", "guess_content")
+_DEPRECATED = (*_DECODER_ARGUMENTS, "auto_decode", "handler")
+_UNUSED = ("parallel_shard_iters",)
+"""Arguments of megatron-energon that our order has no use for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetArguments:
+    """How the data is read.
+
+    Args:
+        split_config: Which split file of ``.nv-meta`` to use.
+        dataset_config: Which dataset file of ``.nv-meta`` to use.
+        subflavors: Labels of all samples.
+        trust_code: Code and pickles of the dataset may run.
+        decoder: Arguments of the decoder that were given in the deprecated way; None where none were.
+        handler: The deprecated error handler.
+    """
+
+    split_config: str = SPLIT_YAML
+    dataset_config: str = DATASET_YAML
+    subflavors: Mapping[str, Any] = field(default_factory=dict)
+    trust_code: bool = False
+    decodes: bool | None = None
+    decoder: Mapping[str, Any] = field(default_factory=dict)
+    handler: Callable[..., Any] | None = None
+
+    @classmethod
+    def parse(cls, caller: str, given: Mapping[str, Any]) -> DatasetArguments:
+        """Check the names of keyword arguments.
+
+        Raises:
+            TypeError: There is no such argument; the message names the nearest one.
+        """
+        known = ("split_config", "dataset_config", "subflavors", "trust_code", *_DEPRECATED, *_UNUSED)
+        for name in given:
+            if name not in known:
+                raise TypeError(f"{caller}() has no argument {name!r}{did_you_mean(name, known)}")
+            if name in _DEPRECATED:
+                better = "WorkerConfig(global_error_handler=…)" if name == "handler" else "the task encoder's decoder"
+                warnings.warn(f"{name}= is deprecated; use {better}", DeprecationWarning, stacklevel=4)
+        return cls(
+            split_config=given.get("split_config") or SPLIT_YAML,
+            dataset_config=given.get("dataset_config") or DATASET_YAML,
+            subflavors=dict(given.get("subflavors") or {}),
+            trust_code=bool(given.get("trust_code", False)),
+            decodes=given.get("auto_decode"),
+            decoder={name: given[name] for name in _DECODER_ARGUMENTS if given.get(name) is not None},
+            handler=given.get("handler"),
+        )
+
+    def leaf(self, path: str | os.PathLike[str], split_part: str, task_encoder: Any) -> Leaf:
+        """Open a dataset.
+
+        Raises:
+            StorageError: The folder is missing, or not prepared.
+            ConfigError: A file of the dataset says something wrong.
+            TrustError: The dataset asks to run code, and the caller does not allow it.
+        """
+        if os.fspath(path).endswith((".yaml", ".yml", ".jsonl")):
+            raise ConfigError(
+                "metadatasets and JSONL files are not loaded yet; expected the folder of a prepared dataset",
+                file=os.fspath(path),
+                do="load its datasets one by one, and blend them with BlendDataset",
+            )
+        leaf = Leaf(
+            path=path,
+            split_part=split_part,
+            split_config=self.split_config,
+            dataset_config=self.dataset_config,
+            subflavors=self.subflavors,
+            decoder=self._decoder_of(task_encoder),
+            trust_code=self.trust_code,
+        )
+        _ = leaf.samples  # so that a wrong split part is an error here, not when the first batch is asked for
+        return leaf
+
+    def _decoder_of(self, task_encoder: Any) -> SampleDecoder | None:
+        """Give the decoder to use: the task encoder's, unless the caller asks for another in the deprecated way."""
+        if self.decodes is False:
+            return None
+        if self.decoder:
+            return SampleDecoder(**self.decoder)
+        decoder: SampleDecoder | None = task_encoder.decoder
+        return decoder
+
+    def with_handler(self, config: WorkerConfig) -> WorkerConfig:
+        """Give the worker config with the deprecated handler in it, where there is one."""
+        if self.handler is None:
+            return config
+        return replace(config, global_error_handler=three_argument_handler(self.handler))

@@ -1,0 +1,49 @@
+"""The states of all ranks, on one of them: what ``torch.distributed`` carries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.distributed as dist
+
+from ..errors import StateError
+from ..pipeline.worker_config import WorkerConfig
+
+__all__ = ["gather_states", "hand_round_states"]
+
+
+def gather_states(state: dict[str, Any], config: WorkerConfig, dst_rank: int) -> list[dict[str, Any]] | None:
+    """Collect all ranks' states on ``dst_rank``; give None on the others. All ranks must call it."""
+    if config.world_size == 1:
+        return [state]
+    _check_group(config, "save_state_global")
+    group = config.data_parallel_group
+    here = config.rank == dst_rank
+    states: list[Any] | None = [None] * config.world_size if here else None
+    dist.gather_object(state, states, group=group, group_dst=dst_rank)
+    return states
+
+
+def hand_round_states(states: Any, config: WorkerConfig, src_rank: int) -> Any:
+    """Give every rank what ``src_rank`` holds. All ranks must call it."""
+    if config.world_size == 1:
+        return states
+    _check_group(config, "restore_state_global")
+    held = [states if config.rank == src_rank else None]
+    dist.broadcast_object_list(held, group=config.data_parallel_group, group_src=src_rank)
+    return held[0]
+
+
+def _check_group(config: WorkerConfig, caller: str) -> None:
+    if not (dist.is_available() and dist.is_initialized()):
+        raise StateError(
+            f"{caller}() of {config.world_size} ranks needs torch.distributed, which is not initialised",
+            do="call torch.distributed.init_process_group() first; or save with save_state_rank() on each rank, and "
+            "restore with restore_state_global([…], src_rank=None), which needs no process group",
+        )
+    ranks = dist.get_world_size(config.data_parallel_group)
+    if ranks != config.world_size:
+        raise StateError(
+            f"the process group has {ranks} ranks, the worker config says {config.world_size}",
+            do="pass the group of the data-parallel ranks as WorkerConfig(data_parallel_group=…)",
+        )

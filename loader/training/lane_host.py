@@ -1,0 +1,203 @@
+"""The lanes that one worker process hosts, visited in turn: what runs inside a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..order import LaneHosting
+from ..pipeline.failures import FailurePolicy
+from ..pipeline.lane import Lane, LastSample
+from ..pipeline.randomness import seed_batch
+from ..pipeline.restore_key import stamp
+from ..pipeline.stage import SKIPPED, Running, SavableDataset, State
+from ..samples.batch_memory import ReusedMemory, set_batch_memory
+from ..samples.hook_context import HookContext, set_hook_context
+
+__all__ = ["MICRO_BATCH", "LaneHost", "LanesInTurn", "LanesOneByOne", "Message", "open_lane"]
+
+MICRO_BATCH = "micro-batch"
+"""The stage of a ``__restore_key__`` that names what a loader gave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A micro-batch on its way from a worker to its rank.
+
+    Attributes:
+        number: m, which micro-batch of the run it is.
+        lane: The lane that made it.
+        state: The lane's state after it.
+        batch: The batch itself; :data:`SKIPPED` where all its samples were left out.
+    """
+
+    number: int
+    lane: int
+    state: State
+    batch: Any
+
+
+class LaneHost(Protocol):
+    """What a rank's worker processes do: they make the micro-batches of its lanes."""
+
+    @property
+    def dataset(self) -> SavableDataset[Any]:
+        """The chain."""
+
+    @property
+    def lanes(self) -> int:
+        """L, the lanes of the run."""
+
+    @property
+    def states(self) -> Mapping[int, State]:
+        """The states of lanes that have begun, by number."""
+
+    @property
+    def workers(self) -> int:
+        """The rank's worker processes; 0 for none."""
+
+    def messages(self, worker: int, last_sample: LastSample | None = None) -> Iterator[Message | None]:
+        """Yield the micro-batches of a worker's lanes; None for a turn that has none.
+
+        Args:
+            worker: Which of the rank's workers this is.
+            last_sample: Where to note what is being worked on.
+        """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanesInTurn:
+    """Visits lanes in turn, a micro-batch each.
+
+    Attributes:
+        dataset: The chain.
+        hosting: The lanes of the rank.
+        states: The states of lanes that have begun, by number.
+    """
+
+    dataset: SavableDataset[Any]
+    hosting: LaneHosting
+    states: Mapping[int, State]
+
+    @property
+    def lanes(self) -> int:
+        return self.hosting.lanes
+
+    @property
+    def workers(self) -> int:
+        return self.hosting.workers
+
+    def messages(self, worker: int, last_sample: LastSample | None = None) -> Iterator[Message | None]:
+        hosting = self.hosting
+        memory = ReusedMemory()
+        running = {
+            number: _RunningLane(self, number, memory, last_sample) for number in hosting.lanes_of_worker(worker)
+        }
+        start = 0
+        while running:
+            for turn in range(worker, hosting.turns, max(1, hosting.workers)):
+                lane = running.get(hosting.lane(start + turn)) if turn < hosting.hosted else None
+                message = lane.micro_batch(hosting.batch(start + turn)) if lane else None
+                if message is _ENDED:
+                    del running[hosting.lane(start + turn)]
+                    message = None
+                yield message
+            start += hosting.hosted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanesOneByOne:
+    """Visits lanes one after another, each to its end, so that only one holds samples.
+
+    Attributes:
+        dataset: The chain.
+        lanes: L.
+        rank: This rank, which gets every ``ranks``-th lane.
+        ranks: R.
+        workers: Worker processes, among which these lanes are dealt.
+        states: The states of lanes that have begun, by number.
+    """
+
+    dataset: SavableDataset[Any]
+    lanes: int
+    rank: int
+    ranks: int
+    workers: int
+    states: Mapping[int, State]
+
+    def messages(self, worker: int, last_sample: LastSample | None = None) -> Iterator[Message | None]:
+        memory = ReusedMemory()
+        for number in range(self.rank, self.lanes, self.ranks)[worker :: max(1, self.workers)]:
+            lane = _RunningLane(self, number, memory, last_sample)
+            while (message := lane.micro_batch()) is not _ENDED:
+                yield message
+
+
+_ENDED: Any = object()
+_MADE = "made"  # the entry of a lane's state that counts its micro-batches
+
+
+class _RunningLane:
+    """One lane at work, and how many micro-batches it has made."""
+
+    def __init__(self, host: LaneHost, number: int, memory: ReusedMemory, last_sample: LastSample | None) -> None:
+        dataset, state = host.dataset, host.states.get(number)
+        self._dataset = dataset
+        self._seed = dataset.worker_config.seed_offset
+        self._lane = open_lane(dataset, number, host.lanes, last_sample, resumed=state is not None)
+        self._memory = memory
+        self._state = state or {}
+        self._made: int = self._state.get(_MADE, 0)
+        self._skips_turns = dataset.items is not None
+        self._seeds = dataset.runs_user_code
+        self._running: Running | None = None  # opened at its first turn, so that the first micro-batch comes soon
+
+    def micro_batch(self, number: int | None = None) -> Any:
+        """Make micro-batch ``number`` of the run (None: this lane's next); None where the lane has made it already."""
+        lane = self._lane
+        if number is None:
+            number = self._made * lane.count + lane.number
+        if self._made > number // lane.count:
+            return None
+        set_hook_context(lane.context)
+        set_batch_memory(self._memory)
+        lane.context.batch_index = number
+        if self._seeds:
+            seed_batch(self._seed, lane.number, self._made)
+        running = self._running
+        try:
+            if running is None:
+                running = self._running = self._dataset.open(lane, self._state)
+            batch, ref = running.next()
+            while batch is SKIPPED and not self._skips_turns:
+                batch, ref = running.next()
+        except StopIteration:
+            return _ENDED
+        finally:
+            set_hook_context(None)
+            set_batch_memory(None)
+        self._made += 1
+        stamp(batch, MICRO_BATCH, lane, ref)
+        return Message(number, lane.number, {_MADE: self._made, **running.state()}, batch)
+
+
+def open_lane(
+    dataset: SavableDataset[Any],
+    number: int,
+    count: int,
+    last_sample: LastSample | None = None,
+    *,
+    resumed: bool = False,
+) -> Lane:
+    """Give the lane that a chain is opened for, with the run's own ways of dealing with failures."""
+    config = dataset.worker_config
+    return Lane(
+        number,
+        count,
+        seed=config.seed_offset,
+        failures=FailurePolicy(config.global_error_handler, lane=number, resumed=resumed),
+        context=HookContext(),
+        last_sample=last_sample,
+        restore_error_handler=config.restore_error_handler,
+    )

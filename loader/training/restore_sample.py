@@ -1,0 +1,77 @@
+"""One sample or micro-batch made again, from its ``__restore_key__`` alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..errors import StateError
+from ..pipeline.blend import BlendDataset
+from ..pipeline.concat import ConcatDataset
+from ..pipeline.lane import Lane
+from ..pipeline.randomness import kept_generators, seed_batch
+from ..pipeline.ref import as_ref
+from ..pipeline.repeat import RepeatDataset
+from ..pipeline.restore_key import stamp
+from ..pipeline.stage import SavableDataset
+from ..samples.hook_context import set_hook_context
+from .lane_host import MICRO_BATCH, open_lane
+
+__all__ = ["restore_sample"]
+
+
+def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any:
+    """Make an item of a chain again.
+
+    Random numbers are those of the whole micro-batch for a micro-batch, provided that no other sample was tried for it.
+
+    Args:
+        dataset: The chain.
+        key: ``(stage, lane, micro-batch, ref)``; lists for tuples are fine.
+        lanes: L of the run.
+
+    Raises:
+        StateError: It is no such key, or there is no such stage or lane.
+    """
+    key = as_ref(key)
+    if not (isinstance(key, tuple) and len(key) == 4 and isinstance(key[0], str) and isinstance(key[1], int)):
+        raise StateError(
+            f"expected the __restore_key__ of a sample or batch that this loader gave, found {key!r}",
+            do="pass batch.__restore_key__ as it is",
+        )
+    stage, number, batch, ref = key
+    if not 0 <= number < lanes:
+        raise StateError(f"the key is of lane {number}; this run has lanes 0 to {lanes - 1}")
+    lane = open_lane(dataset, number, lanes)
+    found = (dataset, lane) if stage == MICRO_BATCH else _stage(dataset, lane, stage)
+    if found is None:
+        raise StateError(f"this dataset has no stage {stage!r}: the key is of another one")
+    lane.context.batch_index = batch
+    with kept_generators():
+        set_hook_context(lane.context)
+        try:
+            if batch is not None:
+                seed_batch(dataset.worker_config.seed_offset, batch % lanes, batch // lanes)
+            value = found[0].open(found[1], {}).load(ref)
+        finally:
+            set_hook_context(None)
+    stamp(value, stage, found[1], ref)
+    return value
+
+
+def _stage(dataset: SavableDataset[Any], lane: Lane, wanted: str) -> tuple[SavableDataset[Any], Lane] | None:
+    """Find a stage by the name that its items bear, and the lane as it sees it."""
+    while lane.path + dataset.key != wanted:
+        if not dataset.sources:
+            return None
+        place = 0
+        if isinstance(dataset, BlendDataset | ConcatDataset | RepeatDataset):
+            # These open each source, or each pass, for a lane of its own, which its items name by their path.
+            number, slash, _ = wanted.removeprefix(lane.path).partition("/")
+            if not slash or not number.isdecimal():
+                return None
+            lane = lane.child(int(number))
+            place = 0 if isinstance(dataset, RepeatDataset) else int(number)
+        if place >= len(dataset.sources):
+            return None
+        dataset = dataset.sources[place]
+    return dataset, lane

@@ -1,0 +1,191 @@
+"""The state of a run: what a rank saves, and how the states of all ranks make one of the whole run.
+
+Plain nested dicts and lists of str, int, float, bool and None: JSON holds it, and so does
+``torch.load(…, weights_only=True)``.
+
+============  ========================================================================
+``version``   of this layout
+``lanes``     L, fixed for the life of the run
+``ranks``     R when it was saved, and ``rank``
+``seed``      of the run
+``batch``     the micro-batch of the whole run that comes next
+``lane``      number → what the lane's chain needs to go on
+``passes``    the passes over a finite dataset that were begun anew
+``ended``     whether the pass is over, so that the next iteration begins it anew
+``steps``     what virtual epochs, limits and repeats have counted, outermost first
+``dataset``   the chain and its data, for comparison
+============  ========================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..errors import StateError
+from ..pipeline.stage import State
+
+__all__ = ["RunState", "compare_datasets", "merge_states"]
+
+_VERSION = 1
+_MOST_SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """Where a run stands, as one rank knows it, or as all know it together.
+
+    Attributes:
+        lanes: L.
+        ranks: R when it was saved.
+        rank: Which rank; None for all together.
+        seed: Of the run.
+        batch: The micro-batch of the run that comes next.
+        lane_states: By lane, for lanes that have begun.
+        steps: The counts of the stages that count on the rank, outermost first.
+        passes: The passes that were begun anew.
+        ended: The pass is over.
+        dataset: What the chain and its data are.
+    """
+
+    lanes: int
+    ranks: int
+    rank: int | None
+    seed: int
+    batch: int = 0
+    lane_states: Mapping[int, State] = field(default_factory=dict)
+    steps: Sequence[int] = ()
+    passes: int = 0
+    ended: bool = False
+    dataset: Any = None
+
+    def to_plain(self) -> dict[str, Any]:
+        """Give it as plain data."""
+        return {
+            "version": _VERSION,
+            "lanes": self.lanes,
+            "ranks": self.ranks,
+            "rank": self.rank,
+            "seed": self.seed,
+            "batch": self.batch,
+            "lane": {str(number): state for number, state in sorted(self.lane_states.items())},
+            "steps": list(self.steps),
+            "passes": self.passes,
+            "ended": self.ended,
+            "dataset": self.dataset,
+        }
+
+    @classmethod
+    def from_plain(cls, saved: Any) -> RunState:
+        """Read what :meth:`to_plain` gave.
+
+        Raises:
+            StateError: It is no such state, or one of another version.
+        """
+        if not isinstance(saved, Mapping) or "version" not in saved:
+            raise StateError(
+                f"expected a state that save_state_rank() gave, found {_described(saved)}",
+                do="pass what the loader's save_state_rank() or save_state_global() returned",
+            )
+        if saved["version"] != _VERSION:
+            raise StateError(f"expected a state of version {_VERSION}, found version {saved['version']!r}")
+        try:
+            return cls(
+                lanes=int(saved["lanes"]),
+                ranks=int(saved["ranks"]),
+                rank=saved["rank"],
+                seed=int(saved["seed"]),
+                batch=int(saved["batch"]),
+                lane_states={int(number): dict(state) for number, state in saved["lane"].items()},
+                steps=[int(count) for count in saved["steps"]],
+                passes=int(saved["passes"]),
+                ended=bool(saved["ended"]),
+                dataset=saved["dataset"],
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StateError(f"this state is damaged: {type(error).__name__}: {error}") from error
+
+
+def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
+    """Join the states of all ranks.
+
+    Args:
+        states: One for each rank, in any order.
+        lockstep: All ranks must have come equally far (a run without end, in which lanes never end).
+
+    Raises:
+        StateError: A rank's state is missing or there twice, or they are not of one moment of one run.
+    """
+    if not states:
+        raise StateError("expected the states of all ranks, found none")
+    first = states[0]
+    ranks = sorted(-1 if state.rank is None else state.rank for state in states)
+    if ranks != list(range(first.ranks)):
+        raise StateError(
+            f"expected one state of each of the {first.ranks} ranks, found those of ranks {ranks}",
+            do="gather them with save_state_global(), which calls all ranks",
+        )
+    for name in ("lanes", "ranks", "seed", "dataset", "steps"):
+        values = [getattr(state, name) for state in states]
+        if any(value != values[0] for value in values) and (name != "steps" or lockstep):
+            raise StateError(f"the states are of different runs: their {name!r} differ")
+    batches = sorted({state.batch for state in states})
+    if lockstep and len(batches) > 1:
+        raise StateError(
+            f"the ranks' states are of different moments: the next micro-batches are {', '.join(map(str, batches))}",
+            do="save on all ranks after the same step",
+        )
+    lane_states: dict[int, State] = {}
+    for state in states:
+        lane_states |= state.lane_states
+    return RunState(
+        lanes=first.lanes,
+        ranks=first.ranks,
+        rank=None,
+        seed=first.seed,
+        batch=batches[0],
+        lane_states=lane_states,
+        steps=first.steps,
+        passes=first.passes,
+        ended=all(state.ended for state in states),
+        dataset=first.dataset,
+    )
+
+
+def compare_datasets(saved: Any, now: Any) -> None:
+    """Compare what two chains and their data are.
+
+    Raises:
+        StateError: They differ; the message names each difference.
+    """
+    differences = list(_differences(saved, now, ""))
+    if differences:
+        raise StateError(
+            "the state is of another dataset or pipeline:\n  " + "\n  ".join(differences[:_MOST_SHOWN]),
+            do="build the dataset with the data and arguments of the run that was saved, or start a new run",
+        )
+
+
+def _differences(saved: Any, now: Any, place: str) -> Iterator[str]:
+    """Name what differs between two descriptions of chains: nested lists and dicts of plain values."""
+    if isinstance(saved, Mapping) and isinstance(now, Mapping):
+        name = f"{place} {now['path']}" if "path" in now else place
+        for key in sorted({*saved, *now}):
+            if key != "path":  # data may have been moved; what it is, the uuid says
+                yield from _differences(saved.get(key), now.get(key), f"{name}: {key}")
+    elif isinstance(saved, list | tuple) and isinstance(now, list | tuple):
+        inner = f"{place} > {now[0]}" if now and isinstance(now[0], str) else place
+        if len(saved) == len(now):
+            for one, other in zip(saved, now, strict=True):
+                yield from _differences(one, other, inner.removeprefix(" > "))
+        else:
+            yield f"{inner.removeprefix(' > ')}: it had {len(saved)} parts, now {len(now)}"
+    elif saved != now:
+        yield f"{place or 'the stage'}: it was {saved!r}, now {now!r}"
+
+
+def _described(saved: Any) -> str:
+    if isinstance(saved, Mapping):
+        return f"a dict with the keys {sorted(map(str, saved))[:8]}"
+    return f"a {type(saved).__name__}"

@@ -1,0 +1,312 @@
+"""Samples that fail, and workers that hang or die, as a training loop sees them."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from torch.utils.data import get_worker_info
+
+from loader import (
+    FatalSampleError,
+    SampleError,
+    TaskEncoder,
+    WorkerConfig,
+    WorkerError,
+    get_loader,
+    get_train_dataset,
+    log_exception,
+    reraise_exception,
+)
+from loader.format.prepare_plan import SplitRequest
+from tests.e2e.dataset_tree import prepare, write_shard
+from tests.source_tree import ROOT
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """160 samples for training; the text of the sample of key 00037 is ``text 37``."""
+    folder = tmp_path_factory.mktemp("failures") / "texts"
+    for first in range(0, 160, 40):
+        samples = {f"{number:05d}": {"txt": b"text %d" % number} for number in range(first, first + 40)}
+        write_shard(folder / f"{first}.tar", samples)
+    config = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nfield_map: {text: txt}\n"
+    prepare(folder, split=SplitRequest(ratio={"train": 1.0}), files={"dataset.yaml": config})
+    return folder
+
+
+class CaptionError(Exception):
+    """An error as users write them: it cannot be made again of its text."""
+
+    def __init__(self, *, length):
+        super().__init__(f"a caption of {length} characters")
+        self.length = length
+
+
+class Encoder(TaskEncoder):
+    """Does something bad to the samples whose numbers end in 7."""
+
+    def encode_sample(self, sample):
+        if sample.text.endswith("7"):
+            self.treat(sample)
+        return sample
+
+    def batch(self, samples):
+        return [sample.text for sample in samples]
+
+
+class LateEncoder(Encoder):
+    """Does something bad to the twentieth sample of the last worker, when all have given micro-batches."""
+
+    def __init__(self):
+        self.count = 0
+
+    def encode_sample(self, sample):
+        self.count += 1
+        info = get_worker_info()
+        if self.count == 20 and (info is None or info.id == info.num_workers - 1):
+            self.treat(sample)
+        return sample
+
+
+class Failing(Encoder):
+    def treat(self, sample):
+        raise CaptionError(length=len(sample.text))
+
+
+class FailingAlways(Encoder):
+    def encode_sample(self, sample):
+        raise CaptionError(length=len(sample.text))
+
+
+class FailingToBatch(Encoder):
+    def batch(self, samples):
+        raise CaptionError(length=len(samples))
+
+
+class Misspelt(Encoder):
+    def treat(self, sample):
+        return smaple  # noqa: F821
+
+
+class Stopping(Encoder):
+    def treat(self, sample):
+        raise FatalSampleError("that will do")
+
+
+class Dying(LateEncoder):
+    def treat(self, sample):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Leaving(LateEncoder):
+    def treat(self, sample):
+        sys.exit(3)
+
+
+class Hanging(LateEncoder):
+    """Hangs until a file is there."""
+
+    def __init__(self, end):
+        super().__init__()
+        self.end = end
+
+    def treat(self, sample):
+        while not self.end.exists():
+            time.sleep(0.01)
+
+
+def loader_of(texts, encoder, *, workers, method=None, handler=log_exception, **options):
+    config = WorkerConfig(rank=0, world_size=1, num_workers=workers, lanes=6, global_error_handler=handler)
+    dataset = get_train_dataset(
+        texts,
+        worker_config=config,
+        task_encoder=encoder,
+        batch_size=2,
+        shuffle_buffer_size=100,
+        max_samples_per_sequence=10,
+        repeat=False,
+    )
+    return get_loader(dataset, multiprocessing_context=method, **options)
+
+
+def texts_of(loader):
+    return [text for batch in loader for text in batch]
+
+
+HERE = pytest.param(0, None, id="here")
+FORKED = pytest.param(2, "fork", id="forked")
+
+
+# ---------------------------------------------------------------------------------------------- samples that fail
+
+
+@pytest.mark.parametrize(("workers", "method"), [HERE, FORKED])
+def test_samples_that_fail_are_left_out_and_the_others_come(texts, workers, method):
+    found = texts_of(loader_of(texts, Failing(), workers=workers, method=method, handler=leave_out))
+    assert sorted(found) == sorted(f"text {number}" for number in range(160) if number % 10 != 7)
+
+
+def leave_out(error, sample, sources):
+    """Say nothing."""
+
+
+def test_each_failure_is_one_line_of_the_log_and_each_cause_one_traceback(texts, capfd):
+    texts_of(loader_of(texts, Failing(), workers=2, method="spawn"))
+    log = capfd.readouterr().err
+    lines = [line for line in log.splitlines() if line.startswith("left out ")]
+    assert len(lines) == 16
+    for line in lines:
+        assert re.search(
+            r"^left out sample '\d+\.tar/\d{5}': encode_sample raised CaptionError: a caption of \d+ characters"
+            r" · at .*test_worker_failures\.py:\d+ · in .*/\d+\.tar: \d{5}\.txt · lane [0-5] · worker [01]",
+            line,
+        )
+    by_worker = [[line for line in lines if f"worker {worker}" in line] for worker in range(2)]
+    assert log.count("Traceback") == 2
+    for own in by_worker:
+        assert ["so far" in line for line in own] == [False] + [True] * (len(own) - 1)
+        assert own[-1].endswith(f"{len(own)} times so far")
+
+
+@pytest.mark.parametrize(("workers", "method"), [HERE, FORKED])
+@pytest.mark.parametrize(
+    ("encoder", "hook"), [(FailingAlways, "encode_sample"), (FailingToBatch, "batch")], ids=["encode", "batch"]
+)
+def test_a_hook_that_always_fails_stops_the_run_with_its_error_as_the_cause(texts, workers, method, encoder, hook):
+    loader = loader_of(texts, encoder(), workers=workers, method=method, handler=leave_out)
+    with pytest.raises(SampleError, match=f"^{hook} failed in all of its first ") as caught:
+        texts_of(loader)
+    cause = caught.value.__cause__
+    assert isinstance(cause, CaptionError)
+    assert cause.length > 0
+    assert re.match(r"\d+\.tar/\d{5}", caught.value.key)
+
+
+@pytest.mark.parametrize(("workers", "method"), [HERE, FORKED])
+@pytest.mark.parametrize(
+    ("encoder", "handler", "kind"),
+    [
+        (Failing, reraise_exception, CaptionError),
+        (Misspelt, leave_out, NameError),
+        (Stopping, leave_out, FatalSampleError),
+    ],
+    ids=["raising-handler", "programming-error", "fatal"],
+)
+def test_an_error_that_stops_the_run_comes_whole_with_the_sample_and_the_place_in_the_hook(
+    texts, *, workers, method, encoder, handler, kind
+):
+    with pytest.raises(kind) as caught:
+        texts_of(loader_of(texts, encoder(), workers=workers, method=method, handler=handler))
+    notes = "\n".join(caught.value.__notes__)
+    assert re.search(r"raised by encode_sample for sample '\d+\.tar/\d{4}7'\n  at   .*/\d+\.tar", notes)
+    assert kind is not CaptionError or 6 <= caught.value.length <= 8
+    if workers:
+        assert re.search(r"in worker process [01]:\n  Traceback(.|\n)*, in treat\n", notes)
+
+
+# ------------------------------------------------------------------------------------------------- workers that die
+
+
+@pytest.mark.parametrize(
+    ("workers", "method", "encoder", "how"),
+    [
+        (2, "fork", Dying, "was killed by SIGKILL"),
+        (2, "spawn", Dying, "was killed by SIGKILL"),
+        (3, "fork", Leaving, "ended with exit code 3"),
+    ],
+)
+def test_a_worker_that_dies_ends_the_loop_with_its_name_and_its_last_sample(texts, workers, method, encoder, how):
+    loader = loader_of(texts, encoder(), workers=workers, method=method)
+    with pytest.raises(WorkerError) as caught:
+        texts_of(loader)
+    assert re.match(rf"worker process {workers - 1} \(pid \d+\) {how}", caught.value.found)
+    assert re.search(r"the last sample it began is '\d+\.tar/\d{5}'", caught.value.at)
+    assert not multiprocessing.active_children()
+
+
+# ------------------------------------------------------------------------------------------------ workers that hang
+
+
+class WhenWarned(logging.Handler):
+    """Touches a file when the watchdog says something."""
+
+    def __init__(self, file):
+        super().__init__()
+        self.file = file
+        self.messages = []
+
+    def emit(self, record):
+        self.messages.append(record.getMessage())
+        self.file.touch()
+
+
+@pytest.fixture
+def end_when_warned(tmp_path):
+    handler = WhenWarned(tmp_path / "end")
+    log = logging.getLogger("loader.training.watchdog")
+    log.addHandler(handler)
+    yield handler
+    log.removeHandler(handler)
+
+
+@pytest.mark.parametrize(("workers", "method"), [HERE, FORKED])
+def test_a_hang_is_reported_once_and_the_loop_goes_on_when_it_ends(texts, workers, method, end_when_warned):
+    loader = loader_of(texts, Hanging(end_when_warned.file), workers=workers, method=method, watchdog_timeout_seconds=1)
+    assert len(texts_of(loader)) == 160
+    (message,) = end_when_warned.messages
+    assert re.search(r"the last sample it began is '\d+\.tar/\d{5}'", message)
+    assert "in treat\n" in message
+
+
+@pytest.mark.parametrize(("workers", "method"), [HERE, FORKED])
+def test_a_hang_that_is_to_fail_raises(texts, workers, method, tmp_path):
+    encoder = Hanging(tmp_path / "never")
+    loader = loader_of(texts, encoder, workers=workers, method=method, watchdog_timeout_seconds=1, fail_on_timeout=True)
+    with pytest.raises(WorkerError, match="has made no micro-batch for 1 s") as caught:
+        texts_of(loader)
+    assert re.search(r"the last sample it began is '\d+\.tar/\d{5}'", caught.value.at)
+    assert "in treat" in caught.value.__notes__[0]
+
+
+# ------------------------------------------------------------------------------------------------------------ Ctrl-C
+
+TRAINING_LOOP = """
+import sys, time
+from loader import TaskEncoder, WorkerConfig, get_loader, get_train_dataset
+
+class Slow(TaskEncoder):
+    def encode_sample(self, sample):
+        time.sleep(0.01)
+        return sample
+
+config = WorkerConfig(rank=0, world_size=1, num_workers=2)
+dataset = get_train_dataset(sys.argv[1], worker_config=config, task_encoder=Slow(), batch_size=4,
+                            shuffle_buffer_size=100, max_samples_per_sequence=10)
+for batch in get_loader(dataset):
+    print("a batch", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
+def test_a_run_that_is_ended_leaves_no_processes(texts, number):
+    command = [sys.executable, "-c", TRAINING_LOOP, str(texts)]
+    run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    run.stdout.readline()
+    if number == signal.SIGINT:
+        os.killpg(run.pid, number)  # as a terminal does
+    else:
+        run.send_signal(number)
+    _, printed = run.communicate()
+    assert printed.count(b"Traceback") == (number == signal.SIGINT), "workers say nothing of it"
+    with pytest.raises(ProcessLookupError):  # noqa: PT012 - until the last of the group is gone
+        while True:
+            os.killpg(run.pid, 0)
+            time.sleep(0.05)

@@ -1,0 +1,263 @@
+"""Drive any pipeline: save at every step, go on under other numbers of ranks and workers, compare every byte.
+
+All ranks of a run live in this process and are stepped in turn, as real ranks are by their collective operations; each
+may have worker processes. A run is a dict of ``micro-batch of the run → its bytes``, so that what two runs deliver can
+be compared however many ranks they have: what is lost, what comes twice, and what differs.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from itertools import cycle
+from typing import Any
+
+import numpy as np
+import torch
+
+from loader import SavableDataset, WorkerConfig, get_savable_loader
+
+Build = Callable[[WorkerConfig], SavableDataset[Any]]
+Delivered = dict[int, bytes]  # micro-batch of the run → its bytes
+
+RANKS = (1, 2, 3, 4, 6, 8)
+"""The numbers of ranks of which a run goes on on all that divide its lanes."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How a run is spread."""
+
+    ranks: int = 1
+    workers: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """A pipeline to be driven.
+
+    Args:
+        build: Makes the dataset of a rank. Its micro-batches must have a ``__restore_key__``.
+        batches: The first micro-batches of the run that are looked at, iterating again wherever an iteration ends;
+            None: one whole pass.
+        known_ahead: From where the run (re)started, micro-batches go to the ranks in turn. Otherwise only each lane's
+            own sequence is promised (a finite pass in which samples are dropped or regrouped).
+        lanes: L.
+        seed: Of the run.
+    """
+
+    build: Build
+    batches: int | None = 36
+    known_ahead: bool = True
+    lanes: int = 12
+    seed: int = 0
+
+    def config(self, rank: int, spread: Spread, *, restored: bool = False) -> WorkerConfig:
+        return WorkerConfig(
+            rank=rank,
+            world_size=spread.ranks,
+            num_workers=spread.workers,
+            seed_offset=self.seed,
+            lanes=None if restored else self.lanes,  # a restored run keeps the lanes that it was saved with
+        )
+
+
+class Run:
+    """The ranks of a run, one loader each.
+
+    Args:
+        pipeline: What they run.
+        spread: How.
+        states: Go on from the states of all ranks of another run.
+    """
+
+    def __init__(self, pipeline: Pipeline, spread: Spread, states: Sequence[Any] | None = None) -> None:
+        self.pipeline = pipeline
+        self.spread = spread
+        self.delivered: Delivered = {}
+        configs = [pipeline.config(rank, spread, restored=states is not None) for rank in range(spread.ranks)]
+        self.loaders = [get_savable_loader(pipeline.build(config)) for config in configs]
+        if states is not None:
+            for loader in self.loaders:
+                loader.restore_state_global(states)
+        self._iterators: list[Iterator[Any]] = [iter(loader) for loader in self.loaders]
+        self._first = min(state["batch"] for state in states) if states else 0
+        self._last: dict[int, int] = {}  # rank → the micro-batch that it delivered last
+
+    def step(self) -> bool:
+        """Take a micro-batch of each rank; False where all ranks have ended."""
+        ended = 0
+        for rank, iterator in enumerate(self._iterators):
+            batch = next(iterator, None)
+            if batch is None and self.pipeline.batches is not None:
+                self._iterators[rank] = iter(self.loaders[rank])
+                batch = next(self._iterators[rank], None)
+            if batch is None:
+                ended += 1
+                continue
+            number = number_of(batch)
+            assert number not in self.delivered, f"micro-batch {number} came twice"
+            if self.pipeline.known_ahead:
+                assert (number - self._first) % self.spread.ranks == rank, f"micro-batch {number} came on rank {rank}"
+                assert number > self._last.get(rank, -1), f"micro-batch {number} came late"
+            self._last[rank] = number
+            self.delivered[number] = fingerprint(batch)
+        return ended < len(self.loaders)
+
+    def goes_on(self) -> bool:
+        """Say whether there is more to look at."""
+        wanted = self.pipeline.batches
+        return wanted is None or len(self.delivered) < wanted
+
+    def states(self) -> list[Any]:
+        """Give what ``save_state_global`` gathers."""
+        return [loader.save_state_rank() for loader in self.loaders]
+
+    def close(self) -> None:
+        for loader in self.loaders:
+            loader.close()
+
+
+@contextmanager
+def running(pipeline: Pipeline, spread: Spread, states: Sequence[Any] | None = None) -> Iterator[Run]:
+    """Give a run, and end its processes."""
+    run = Run(pipeline, spread, states)
+    try:
+        yield run
+    finally:
+        run.close()
+
+
+def uninterrupted(pipeline: Pipeline, spread: Spread = Spread()) -> Delivered:
+    """Give what a run delivers that nobody stops."""
+    with running(pipeline, spread) as run:
+        while run.goes_on() and run.step():
+            pass
+        return run.delivered
+
+
+def check_every_save(
+    pipeline: Pipeline,
+    saved_by: Spread = Spread(2),
+    restored_by: Sequence[Spread] = (),
+    *,
+    reference: Delivered | None = None,
+    every: int = 1,
+    targets: int = 1,
+    between: Callable[[], None] = lambda: None,
+) -> Delivered:
+    """Save a run at each step, and see that runs restored from these states deliver exactly what is left.
+
+    Args:
+        pipeline: The pipeline.
+        saved_by: How the run is spread that is saved.
+        restored_by: How those are spread that go on; they take turns. By default all of ``RANKS`` that divide the
+            lanes, without workers.
+        reference: What an uninterrupted run delivers; by default it is run here.
+        every: Save at each ``every``-th step only.
+        targets: How many runs go on from each state.
+        between: Called between saving and restoring.
+
+    Returns:
+        What the uninterrupted run delivers.
+    """
+    expected = uninterrupted(pipeline) if reference is None else reference
+    assert expected, "the pipeline delivers nothing, so nothing would be compared"
+    able = tuple(Spread(ranks) for ranks in RANKS if pipeline.lanes % ranks == 0)
+    turns, forms = cycle(restored_by or able), cycle((through_json, through_torch))
+    with running(pipeline, saved_by) as run:
+        step, more = 0, True
+        while more and run.goes_on():
+            if step % every == 0:
+                states = next(forms)(run.states())
+                between()
+                for _ in range(targets):
+                    check_rest(pipeline, next(turns), states, expected, run.delivered, at=f"step {step}")
+            more = run.step()
+            step += 1
+        assert_same(run.delivered, expected, f"{saved_by} uninterrupted")
+    return expected
+
+
+def check_rest(
+    pipeline: Pipeline,
+    spread: Spread,
+    states: Sequence[Any],
+    expected: Delivered,
+    before: Mapping[int, bytes],
+    *,
+    at: str = "",
+) -> None:
+    """See that a run restored from some states delivers what ``expected`` has and ``before`` has not."""
+    with running(pipeline, spread, states) as run:
+        while before.keys() | run.delivered.keys() < expected.keys() and run.step():
+            pass
+        if pipeline.batches is None:
+            assert not run.step(), f"{spread}, saved at {at}: there is more than an uninterrupted run delivers"
+        twice = sorted(before.keys() & run.delivered.keys())
+        assert not twice, f"{spread}, saved at {at}: micro-batches {twice} come twice"
+        assert_same(dict(before) | run.delivered, expected, f"{spread}, saved at {at}")
+
+
+def assert_same(found: Mapping[int, bytes], expected: Mapping[int, bytes], what: str) -> None:
+    """See that two runs delivered the same micro-batches, as far as both of them went."""
+    missing = sorted(expected.keys() - found.keys())
+    assert not missing, f"{what}: micro-batches {missing} are lost"
+    more = sorted(found.keys() - expected.keys())
+    # A run without end is stopped after a step of all ranks, which may be a little further than wanted.
+    assert all(number > max(expected) for number in more), f"{what}: micro-batches {more} should not be there"
+    for number in sorted(expected):
+        assert found[number] == expected[number], f"{what}: micro-batch {number} differs"
+
+
+def through_json(states: Any) -> Any:
+    return json.loads(json.dumps(states, allow_nan=False))
+
+
+def through_torch(states: Any) -> Any:
+    file = io.BytesIO()
+    torch.save(states, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def restore_key_of(batch: Any) -> tuple[Any, ...]:
+    key: tuple[Any, ...] = batch["__restore_key__"] if isinstance(batch, dict) else batch.__restore_key__
+    return key
+
+
+def number_of(batch: Any) -> int:
+    """Give which micro-batch of the run this is."""
+    stage, _, number, _ = restore_key_of(batch)
+    assert stage == "micro-batch"
+    return int(number)
+
+
+def fingerprint(value: Any) -> bytes:
+    """Give all that a value is, as bytes: equal for equal values only."""
+    return b"".join(_pieces(value))
+
+
+def _pieces(value: Any) -> Iterator[bytes]:
+    yield f"{type(value).__qualname__}(".encode()
+    if isinstance(value, torch.Tensor):
+        yield from _pieces(value.numpy())
+    elif isinstance(value, np.ndarray):
+        yield f"{value.dtype}{value.shape}".encode() + value.tobytes()
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            yield field.name.encode()
+            yield from _pieces(getattr(value, field.name))
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _pieces(key)
+            yield from _pieces(inner)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _pieces(inner)
+    else:
+        yield repr(value).encode()
+    yield b")"

@@ -1,0 +1,133 @@
+"""Chains of stages, put together at random."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loader.errors import SkipSample
+from loader.pipeline.batch import BatchDataset
+from loader.pipeline.blend import BlendDataset
+from loader.pipeline.concat import ConcatDataset
+from loader.pipeline.filter import FilterDataset
+from loader.pipeline.group_batch import GroupBatchDataset
+from loader.pipeline.iter_map import IterMapDataset
+from loader.pipeline.map import MapDataset
+from loader.pipeline.packing import PackingDataset
+from loader.pipeline.repeat import RepeatDataset
+from loader.pipeline.shuffle_buffer import ShuffleBufferDataset
+from loader.samples.hook_context import hook_context
+from loader.samples.stateless import stateless
+from tests.unit.pipeline.stage_check import Values, check_resumes
+
+# An item is a tuple whose last member is an integer: what the functions below decide by.
+
+
+def number_of(item):
+    return item[-1]
+
+
+@stateless(restore_seeds=True)
+def with_random(item):
+    return (item, random.randrange(1000))
+
+
+def with_context(item):
+    return (item, hook_context().batch_index, hook_context().sample_index, number_of(item))
+
+
+def sometimes_skips_or_fails(item):
+    if number_of(item) % 7 == 0:
+        raise SkipSample
+    if number_of(item) % 5 == 0:
+        raise ValueError("a multiple of five")
+    return item
+
+
+@stateless(restore_seeds=True)
+def several(item):
+    for part in range(number_of(item) % 3):
+        yield (item, part, random.randrange(1000))
+
+
+def is_no_multiple_of_three(item):
+    return number_of(item) % 3
+
+
+def size_and_parity(item):
+    return number_of(item) % 2, 2 + number_of(item) % 2
+
+
+def joined(items):
+    return (tuple(items), sum(map(number_of, items)))
+
+
+def halves(items):
+    for part in (items[::2], items[1::2]):
+        if part:
+            yield joined(part)
+
+
+def longest_with_shortest(items):
+    ordered = sorted(items, key=number_of)
+    middle = len(ordered) // 2
+    return [[low, high] for low, high in zip(ordered[:middle], reversed(ordered), strict=False)]
+
+
+def threes_sorted(items):
+    while some := list(islice(items, 3)):
+        yield from sorted(some, key=number_of)
+
+
+@stateless(restore_seeds=True)
+def at_random(items):
+    for item in items:
+        for _ in range(random.randrange(3)):
+            yield (item, random.randrange(1000))
+
+
+def readers():
+    return st.builds(
+        lambda count, skips: Values([(number,) for number in range(count)], skips=skips),
+        st.integers(0, 30),
+        st.sets(st.integers(0, 15), max_size=3),
+    )
+
+
+def longer(chains):
+    sizes = st.integers(1, 7)
+    functions = st.sampled_from([with_random, with_context, sometimes_skips_or_fails, several])
+    encoders = st.sampled_from([None, with_random, with_context, sometimes_skips_or_fails, several])
+    return st.one_of(
+        st.builds(MapDataset, chains, functions),
+        st.builds(FilterDataset, chains, st.just(is_no_multiple_of_three)),
+        st.builds(BatchDataset, chains, sizes, st.just(joined), drop_last=st.booleans()),
+        st.builds(GroupBatchDataset, chains, sizes, st.just(size_and_parity), st.just(joined), drop_last=st.booleans()),
+        st.builds(
+            PackingDataset,
+            chains,
+            sizes,
+            st.just(longest_with_shortest),
+            st.sampled_from([joined, halves]),
+            sample_encoder=encoders,
+        ),
+        st.builds(ShuffleBufferDataset, chains, sizes),
+        st.builds(
+            IterMapDataset,
+            chains,
+            st.sampled_from([threes_sorted, at_random]),
+            restart_after=st.none() | sizes,
+        ),
+        st.builds(BlendDataset, st.tuples(chains, st.just(1)), st.tuples(chains, st.sampled_from([0.1, 1]))),
+        st.builds(ConcatDataset, chains, chains),
+        st.builds(RepeatDataset, chains, repeats=st.sampled_from([1, 2])),
+    )
+
+
+@settings(max_examples=60)
+@given(st.recursive(readers(), longer, max_leaves=4), st.integers(1, 3))
+def test_a_chain_restored_at_any_step_goes_on_as_if_nothing_had_happened(chain, count):
+    check_resumes(chain, count=count, most=12, loads=False)

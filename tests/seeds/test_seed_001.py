@@ -1,0 +1,252 @@
+"""The code blocks of seed page 001 (quickstart and tutorials) run as they are printed.
+
+The blocks are copied from the page word for word, but for the indentation that its text form has lost. What a reader
+has to put in is put in here: the package's name, and the path of a real dataset.
+"""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import gc
+import io
+import multiprocessing
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+
+from loader import CaptioningSample, get_savable_loader
+from tests.cli.make_dataset import write_captions
+from tests.source_tree import ROOT
+
+QUICKSTART = """\
+from megatron.energon import get_train_dataset, get_loader, WorkerConfig
+
+ds = get_train_dataset(
+    '/my/dataset/path',
+    batch_size=1,
+    shuffle_buffer_size=100,
+    max_samples_per_sequence=100,
+    worker_config=WorkerConfig.default_worker_config(),
+)
+
+loader = get_loader(ds)
+
+for batch in loader:
+    # Do something with batch
+    # Infer, gradient step, ...
+    pass
+"""
+
+TUTORIAL_1 = """\
+Ratio: 8,1,1
+Dataset class: CaptioningWebdataset
+Field map: Yes
+  image: jpg
+  caption: txt  # if txt contains the caption
+# or
+  caption: json[caption]  # if .json contains {"caption": "My nice image"}
+"""
+
+TUTORIAL_2 = """\
+from megatron.energon import get_train_dataset, get_loader, WorkerConfig
+
+ds = get_train_dataset(
+    '/path/to/your/dataset',
+    batch_size=None,
+    shuffle_buffer_size=100,
+    max_samples_per_sequence=100,
+    worker_config=WorkerConfig.default_worker_config(),
+)
+
+loader = get_loader(ds)
+
+for batch in loader:
+    print(batch)
+    break
+"""
+
+TUTORIAL_3 = """\
+from megatron.energon import get_train_dataset, get_loader, WorkerConfig
+
+loader = get_loader(get_train_dataset(
+    '/path/to/your/dataset',
+    batch_size=2,
+    shuffle_buffer_size=100,
+    max_samples_per_sequence=100,
+    worker_config=WorkerConfig.default_worker_config(),
+))
+
+for batch in loader:
+    print(batch)
+    break
+"""
+
+TUTORIAL_5 = """\
+from megatron.energon import get_train_dataset, get_savable_loader, WorkerConfig
+
+ds = get_train_dataset(
+    'coyo-coco-dataset.yaml',
+    batch_size=4,
+    shuffle_buffer_size=100,
+    max_samples_per_sequence=100,
+    worker_config=WorkerConfig.default_worker_config(),
+)
+
+# Must use the savable loader here. This provides methods to save
+# and load the state of the data loader
+loader = get_savable_loader(ds)
+
+for i, batch in zip(range(10), loader):
+    print(batch)
+    break
+
+# Save the state
+state = loader.save_state_rank()
+# Could save the state now using torch.save()
+
+# ... when loading:
+# Could load the state with torch.load()
+
+# Restore the state for a new loader
+ds = get_train_dataset(
+    'coyo-coco-dataset.yaml',
+    batch_size=4,
+    shuffle_buffer_size=100,
+    max_samples_per_sequence=100,
+    worker_config=WorkerConfig.default_worker_config(),
+)
+loader = get_savable_loader(ds)
+loader.restore_state_rank(state)
+"""
+
+_PATHS = ("/my/dataset/path", "/path/to/your/dataset", "coyo-coco-dataset.yaml")
+
+
+def answers_in(tutorial: str) -> list[str]:
+    """Give what is typed where tutorial 1 shows the questions of ``energon prepare``."""
+    return [line.partition("#")[0].partition(": ")[2].strip() for line in tutorial.splitlines() if ": " in line]
+
+
+@pytest.fixture(scope="module")
+def captions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset that was prepared as tutorial 1 says."""
+    folder = write_captions(tmp_path_factory.mktemp("seed") / "captions", shards=10, samples=6)
+    ratio, sample_type, by_field_map, image, _, caption = answers_in(TUTORIAL_1)
+    prepare(folder, [ratio, "yes", sample_type, by_field_map, image, caption])
+    return folder
+
+
+def prepare(folder: Path, answers: list[str]) -> None:
+    """Run ``energon prepare ./`` in the folder, as tutorial 1 does."""
+    # The program itself may not be on the path of who runs the tests.
+    command = [sys.executable, "-m", "energon_cli", "prepare", "./"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    subprocess.run(command, cwd=folder, input="\n".join(answers), text=True, check=True, env=environment)
+
+
+def run(block: str, captions: Path, variables: dict[str, Any]) -> str:
+    """Run a block; give what it printed."""
+    block = block.replace("from megatron.energon import", "from loader import")
+    for path in ("/my/dataset/path", "/path/to/your/dataset", "coyo-coco-dataset.yaml"):
+        block = block.replace(path, str(captions))
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(block, "seed 001", "exec"), variables)
+    return printed.getvalue()
+
+
+def ended(variables: dict[str, Any]) -> bool:
+    """Forget the variables of a block, and say whether its four worker processes have ended with them."""
+    assert len(multiprocessing.active_children()) == 4
+    variables.clear()
+    return not multiprocessing.active_children()
+
+
+def test_the_quickstart_loads_batches_until_it_is_interrupted(captions: Path) -> None:
+    variables: dict[str, Any] = {}
+
+    def interrupt_after_some() -> None:
+        seen = set()
+        while len(seen) < 5:
+            seen.add(id(variables.get("batch")))
+            time.sleep(0.001)
+        _thread.interrupt_main()
+
+    watch = threading.Thread(target=interrupt_after_some)
+    watch.start()
+    with pytest.raises(KeyboardInterrupt):
+        run(QUICKSTART, captions, variables)
+    watch.join()
+    batch = variables["batch"]
+    assert isinstance(batch, CaptioningSample)
+    assert batch.image.shape == (1, 3, 16, 24)
+    assert len(batch.caption) == len(batch.__key__) == 1
+    # The workers ended with the loop if the interrupt came while it waited for a batch.
+    variables.clear()
+    gc.collect()  # the interrupt's traceback
+    assert not multiprocessing.active_children()
+
+
+def test_tutorial_1_prepares_a_captioning_dataset_from_either_kind_of_caption(captions: Path, tmp_path: Path) -> None:
+    again = write_captions(tmp_path / "captions", shards=10, samples=6)
+    ratio, sample_type, by_field_map, image, caption, _ = answers_in(TUTORIAL_1)
+    prepare(again, [ratio, "yes", sample_type, by_field_map, image, caption])
+    for folder, from_part in ((captions, "json[caption]"), (again, "txt")):
+        config = yaml.safe_load((folder / ".nv-meta/dataset.yaml").read_text())
+        assert config["field_map"] == {"image": "jpg", "caption": from_part}
+        assert config["sample_type"]["__class__"] == "CaptioningSample"
+        parts = yaml.safe_load((folder / ".nv-meta/split.yaml").read_text())["split_parts"]
+        assert parts == {"train": ["shard_{000..007}.tar"], "val": ["shard_008.tar"], "test": ["shard_009.tar"]}
+
+
+def test_tutorial_2_prints_a_sample(captions: Path) -> None:
+    variables: dict[str, Any] = {}
+    printed = run(TUTORIAL_2, captions, variables)
+    shown = r"CaptioningSample\(__key__='shard_00\d\.tar/(\d{6})', image=tensor\(\[\[\[.*\]\]\]\), caption='(.*)'\)\n"
+    found = re.fullmatch(shown, printed, re.DOTALL)
+    assert found
+    assert found[2] == f"a gradient, number {int(found[1])}"
+    assert variables["batch"].image.shape == (3, 16, 24)
+    assert variables["batch"].image.is_floating_point()
+    assert ended(variables)
+
+
+def test_tutorial_3_prints_a_batch_of_two(captions: Path) -> None:
+    variables: dict[str, Any] = {}
+    printed = run(TUTORIAL_3, captions, variables)
+    batch = variables["batch"]
+    assert printed == f"{batch}\n"
+    assert batch.image.shape == (2, 3, 16, 24)
+    assert [f"a gradient, number {int(key[-6:])}" for key in batch.__key__] == batch.caption
+    assert len({*batch.__key__}) == 2
+    assert ended(variables)
+
+
+def test_tutorial_5_goes_on_behind_what_it_printed(captions: Path) -> None:
+    variables: dict[str, Any] = {}
+    printed = run(TUTORIAL_5, captions, variables)
+    assert printed == f"{variables['batch']}\n"
+    loader, saved = variables["loader"], variables["state"]
+    uninterrupted = get_savable_loader(variables["ds"])
+    expected = [batch.__key__ for _, batch in zip(range(4), uninterrupted, strict=False)]
+    uninterrupted.close()
+    assert variables["batch"].__key__ == expected[0]
+    assert [batch.__key__ for _, batch in zip(range(3), loader, strict=False)] == expected[1:]
+
+    file = io.BytesIO()
+    torch.save(saved, file)
+    file.seek(0)
+    loader.restore_state_rank(torch.load(file, weights_only=True))
+    assert next(iter(loader)).__key__ == expected[1]
+    del loader, uninterrupted
+    assert ended(variables)

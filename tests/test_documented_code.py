@@ -1,0 +1,109 @@
+"""The code on the pages about loading runs as it stands there, and prints what is written below it."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from loader.format.prepare_plan import SplitRequest
+from tests.e2e.dataset_tree import prepare
+from tests.source_tree import ROOT
+
+pytestmark = pytest.mark.slow  # a minute of scripts
+
+PAGES = (
+    "README.md",
+    "docs/getting-started.md",
+    "docs/explanation/architecture.md",
+    "docs/explanation/determinism-and-resume.md",
+    "docs/how-to/compose-stages.md",
+    "docs/how-to/deal-with-failures.md",
+    "docs/how-to/load-for-training.md",
+    "docs/how-to/look-at-one-sample.md",
+    "docs/how-to/save-and-restore.md",
+    "docs/how-to/validate.md",
+)
+CONFIG = """\
+sample_type: {__module__: megatron.energon, __class__: CaptioningSample}
+field_map: {image: jpg, caption: "json[caption]"}
+"""
+DEMO = ROOT / "benchmarks" / "demo.py"
+
+
+def blocks(text: str, language: str) -> str:
+    return "".join(re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL))
+
+
+def demo_module() -> ModuleType:
+    spec = spec_from_file_location("demo", DEMO)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run_script(path: Path, *arguments: str, folder: Path) -> str:
+    """Run a script in a folder, as the only rank there is; returns what it prints."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ranks = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    # Coverage warns where it finds the data of a killed process half written; a page's workers would fail by that.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", path, *arguments],
+        cwd=folder,
+        env=environment | ranks,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in which the code runs, with the demo's photographs in ``build/demo``."""
+    folder = tmp_path_factory.mktemp("pages")
+    dataset = folder / "build" / "demo"
+    demo_module().make_dataset(dataset)
+    prepare(dataset, split=SplitRequest(ratio={"train": 2.0, "val": 1.0, "test": 1.0}), files={"dataset.yaml": CONFIG})
+    return folder
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_code_on_a_page_prints_what_the_page_says(page: str, folder: Path, tmp_path: Path) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    script = tmp_path / "page.py"
+    dataset = str(folder / "build" / "demo")
+    script.write_text(blocks(text, "python").replace("/data/my_dataset", dataset), encoding="utf-8")
+    printed = run_script(script, folder=folder)
+    assert printed.replace(dataset, "/data/my_dataset") == blocks(text, "text")
+
+
+def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:
+    printed = run_script(DEMO, "build/demo", folder=tmp_path)
+    training = DEMO.with_name("demo_training.py")
+    name = os.path.relpath(training, tmp_path)
+    shown_script = f"\n$ cat {name}\n{training.read_text(encoding='utf-8')}"
+    assert shown_script in printed
+    printed = printed.replace(shown_script, "").replace(name, "benchmarks/demo_training.py")
+    printed = printed.replace(f"{tmp_path}/", "/home/you/energon-toolkit/")
+    readme = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "console")
+    assert without_numbers(printed) in without_numbers(readme)
+
+
+def without_numbers(text: str) -> str:
+    """Leave out what depends on the day, the machine and the libraries that make the pictures."""
+    return re.sub(r"[0-9]+([-.:TZ][0-9]+)*", "#", text)

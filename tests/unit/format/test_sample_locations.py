@@ -1,0 +1,156 @@
+"""Where samples lie, looked up for many at a time."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from loader.errors import FormatError
+from loader.format.dataset_index import DatasetIndex
+from loader.format.index_writer import IndexWriter
+from loader.format.sample_locations import SampleLocator
+from loader.format.shard_index import index_shard
+from loader.storage import LocalStorage
+from tests.malformed.tar_bytes import END, member
+
+FAR = 65 * 1024  # more than is read over
+
+
+def indexed(folder, shards) -> DatasetIndex:
+    """Write shards, each a list of ``(member, content)``, and index them."""
+    storage = LocalStorage(folder)
+    writer = IndexWriter(storage, ".nv-meta/index/u")
+    with writer:
+        for name, members in shards.items():
+            (folder / name).write_bytes(b"".join(member(*each) for each in members) + END)
+            writer.add(storage.stat(name), index_shard(storage, name))
+    writer.finish(prepared_by="a test")
+    return DatasetIndex(storage, "u")
+
+
+@pytest.fixture
+def index(tmp_path) -> DatasetIndex:
+    return indexed(
+        tmp_path,
+        {
+            "a.tar": [(b"0.txt", b"zero"), (b"0.jpg", b"x" * 700), (b"1.txt", b""), (b"\xff\xfe.json", b"{}")],
+            "empty.tar": [],
+            "b.tar": [(b"0.seg.png", b"y" * 5000), (b"0.txt", b"again")],
+            "c.tar": [(b"0.txt", b"c"), (b"1.txt", b"one"), (b"0.json", b"scattered")],
+        },
+    )
+
+
+def numbers(*samples) -> np.ndarray:
+    return np.array(samples, dtype=np.int64)
+
+
+def parts_of(index, found, row) -> list[tuple[str, int, int]]:
+    """Give name, offset in the shard and size of the parts of one located sample."""
+    rows = range(found.first_part[row], found.first_part[row + 1])
+    start = found.start[row]
+    return [
+        (found.part_name[part], start + found.part_start[part], found.part_stop[part] - found.part_start[part])
+        for part in rows
+    ]
+
+
+@pytest.mark.parametrize("samples", [[0, 1, 2, 3, 4, 5], [5, 0, 3], [4], [2, 2, 0, 2], []])
+def test_each_sample_of_any_selection_is_found_as_the_index_has_it(index, samples):
+    found = SampleLocator(index).locate(numbers(*samples))
+
+    assert found.sample == samples
+    assert found.key == [index.key(sample) for sample in samples]
+    assert [index.shards[shard].name for shard in found.shard] == [index.shard_of(sample).name for sample in samples]
+    for row, sample in enumerate(samples):
+        expected = [(part.name, part.offset, part.size_bytes) for part in index.parts(sample)]
+        assert parts_of(index, found, row) == expected
+        assert found.start[row] == min(offset for _, offset, _ in expected)
+        assert found.size_bytes[row] == max(offset + size for _, offset, size in expected) - found.start[row]
+
+
+def test_one_read_of_what_is_located_holds_the_parts(index, tmp_path):
+    found = SampleLocator(index).locate(numbers(4, 0))
+    contents = []
+    for row, shard in enumerate(("c.tar", "a.tar")):
+        data = (tmp_path / shard).read_bytes()[found.start[row] :][: found.size_bytes[row]]
+        parts = range(found.first_part[row], found.first_part[row + 1])
+        contents += [(found.part_name[part], data[found.part_start[part] : found.part_stop[part]]) for part in parts]
+    assert contents == [("txt", b"c"), ("json", b"scattered"), ("txt", b"zero"), ("jpg", b"x" * 700)]
+
+
+def test_only_wanted_parts_are_located_and_what_lies_around_them_is_not_read(index):
+    found = SampleLocator(index, ["jpg", "json"]).locate(numbers(0, 1, 2, 4))
+
+    names = [[name for name, _, _ in parts_of(index, found, row)] for row in range(4)]
+    assert names == [["jpg"], [], ["json"], ["json"]]
+    assert found.size_bytes == [700, 0, 2, 9]
+    assert found.start[0] == index.parts(0)[1].offset
+
+
+def test_samples_without_a_wanted_part_are_there_and_empty(index):
+    found = SampleLocator(index, []).locate(numbers(3, 0))
+
+    assert (found.key, found.size_bytes, found.first_part) == (["0", "0"], [0, 0], [0, 0, 0])
+
+
+@pytest.mark.parametrize(("gap", "is_near"), [(0, True), (FAR - 3 * 1024, True), (FAR, False)])
+def test_parts_too_far_apart_for_one_read_are_told(tmp_path, gap, is_near):
+    middle = [(b"1.bin", bytes(gap))] if gap else []
+    index = indexed(tmp_path, {"s.tar": [(b"0.txt", b"near"), *middle, (b"0.json", b"far")]})
+
+    assert (SampleLocator(index).locate(numbers(0)).size_bytes[0] >= 0) == is_near
+    assert SampleLocator(index, ["json"]).locate(numbers(0)).size_bytes == [3]
+
+
+def test_each_gap_between_parts_may_be_read_over(tmp_path):
+    gaps = [(b"0.txt", b"a"), (b"1.bin", bytes(FAR - 3 * 1024)), (b"0.json", b"b"), (b"2.bin", bytes(FAR - 3 * 1024))]
+    index = indexed(tmp_path, {"s.tar": [*gaps, (b"0.jpg", b"c")]})
+
+    assert SampleLocator(index).locate(numbers(0)).size_bytes[0] > FAR
+    assert SampleLocator(index, ["txt", "jpg"]).locate(numbers(0)).size_bytes == [-1]
+
+
+def test_a_large_part_alone_is_one_read(tmp_path):
+    index = indexed(tmp_path, {"s.tar": [(b"0.bin", bytes(5 * FAR)), (b"0.txt", b"x")]})
+
+    assert SampleLocator(index).locate(numbers(0)).size_bytes == [5 * FAR + 512 + 1]
+
+
+# ------------------------------------------------------------------------------------------------ damaged columns
+
+
+def damage(index: DatasetIndex, column: str, row: int, value: int) -> DatasetIndex:
+    path = os.path.join(index.path, f"{column}.npy")
+    values = np.load(path)
+    values[row] = value
+    np.save(path, values)
+    return DatasetIndex(LocalStorage(index.path.removesuffix("/.nv-meta/index/u")), "u")
+
+
+@pytest.mark.parametrize(
+    ("column", "row", "value"),
+    [
+        ("part_name", 0, 5),
+        ("part_name", 3, 2**32 - 1),
+        ("part_offset", 0, 0),
+        ("part_offset", 1, 2**32 - 1),
+        ("part_size", 1, 10_000),
+        ("part_size", 1, 2**63 - 1),
+        ("part_size", 1, 2**63),
+        ("part_size", 0, 2**64 - 512),
+        ("part_ends", 0, 6),
+        ("part_ends", 0, 2**63),
+        ("part_ends", 0, 2**64 - 1),
+        ("part_ends", 1, 100),
+        ("part_ends", 1, 2**40),
+    ],
+)
+def test_columns_that_name_no_part_or_no_place_in_the_shard_are_refused(index, column, row, value):
+    damaged = SampleLocator(damage(index, column, row, value))
+
+    with pytest.raises(FormatError, match="contradict each other") as caught:
+        damaged.locate(np.arange(len(index)))
+    assert caught.value.shard == index.path

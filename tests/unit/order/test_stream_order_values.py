@@ -1,0 +1,151 @@
+"""Whole orders are the same everywhere, need no memory, and refuse what is none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tracemalloc
+
+import pytest
+
+from loader.order import (
+    DealtPass,
+    FinitePass,
+    LeafOrder,
+    RepeatedOrder,
+    SequentialPass,
+    samples_of_batch,
+)
+
+# Changing any of these reorders every run that is under way.
+GOLDEN = """\
+0:0:994 0:0:309 0:0:507 2:0:196 0:0:132 0:0:819 0:0:702
+2:0:208 0:1:421 3:14:20 1:76:8 2:0:135 0:1:440 0:1:489
+1:99998475:3 3:19047328:18 0:2133361:786 0:2133361:781 3:19047328:19 0:2133361:697 0:2133361:497
+2:0:74 0:0:119 0:0:180 2:0:65 3:1:25 0:0:468 0:0:828 0:0:188
+0:1:132 1:3:0 0:1:470 0:1:469 3:1:6 0:1:86 0:1:380 0:1:901
+1:0:2 1:0:3 2:0:0 2:0:1 2:0:2
+"""
+
+SHOW = """
+from loader.order import DealtPass, FinitePass, LeafOrder, RepeatedOrder, SequentialPass, samples_of_batch
+
+leaves = (
+    LeafOrder(samples=1000, slice_length=10, shuffle_buffer=50, seed=7),
+    LeafOrder(samples=9, slice_length=10, epochs_together=2, seed=8),
+    LeafOrder(samples=500, slice_length=100, epochs_together=-1, seed=9),
+    LeafOrder(samples=30, slice_length=100, epochs_together=None, seed=10),
+)
+
+def show(columns):
+    print(" ".join(f"{leaf}:{epoch}:{sample}" for leaf, epoch, sample in zip(*(column.tolist() for column in columns))))
+
+for start in (0, 777, 10**9):
+    show(RepeatedOrder(leaves, (4, 1.5, 1, 1), lanes=4, seed=1).lane(2).locate(start, start + 7))
+finite = FinitePass(leaves, (1.25, 3.5, 0.5, 2), lanes=4, seed=1)
+show(finite.lane(3).locate(300, 308))
+dealt = DealtPass(finite, batch_size=16)
+show(dealt.lane(0).locate(dealt.lane(0).length - 8, dealt.lane(0).length))
+show(samples_of_batch(DealtPass(SequentialPass((3, 4, 5), lanes=3), 5), 1, 5))
+"""
+
+
+def test_whole_orders_are_the_same_in_another_process_and_on_another_day():
+    assert subprocess.run([sys.executable, "-c", SHOW], capture_output=True, text=True, check=True).stdout == GOLDEN
+
+
+LEAF = LeafOrder(samples=10, slice_length=2)
+
+
+def test_orders_of_billions_of_samples_need_no_memory_of_their_size():
+    billion = LeafOrder(samples=10**9 + 7, slice_length=1000, shuffle_buffer=10_000)
+    blend = (billion,) * 3
+    # What numpy itself keeps after its first calls is not the order's.
+    samples_of_batch(RepeatedOrder((LEAF, LEAF), (1, 2), 64, 0), 0, 16)
+    tracemalloc.start()
+    try:
+        samples_of_batch(RepeatedOrder(blend, (1, 2, 3), 64, 0), 10**9, 1024)
+        dealt = DealtPass(FinitePass(blend, (1, 2.5, 1), 64, 0), 1024)
+        samples_of_batch(dealt, dealt.batches - 1, 1024)
+        samples_of_batch(DealtPass(SequentialPass((10**9, 10**9), 64), 1024), 10**6, 1024)
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("kind", [RepeatedOrder, FinitePass])
+def test_lanes_blend_their_leaves_each_in_an_order_of_its_own(kind):
+    order = kind((LeafOrder(samples=1000, slice_length=10),) * 2, (1, 1), 4, 0)
+    assert len({tuple(order.lane(lane).locate(0, 200)[0].tolist()) for lane in range(4)}) == 4
+
+
+@pytest.mark.parametrize(
+    ("leaves", "shares", "lanes", "expected"),
+    [
+        ((), (), 1, "expected leaves and a number for each, found 0 and 0"),
+        ((LEAF,), (1, 2), 1, "expected leaves and a number for each, found 1 and 2"),
+        ((LEAF,), (1,), 0, "expected at least 1 lane, found 0"),
+        ((LEAF,), (0,), 1, r"expected numbers above 0, found \[0\]"),
+        ((LEAF,), (float("nan"),), 1, r"expected numbers above 0, found \[nan\]"),
+        ((LeafOrder(samples=0, slice_length=2),), (1,), 1, "expected leaves of at least 1 sample"),
+        ((LeafOrder(samples=2, slice_length=0),), (1,), 1, "in slices of at least 1"),
+    ],
+)
+@pytest.mark.parametrize("kind", [RepeatedOrder, FinitePass])
+def test_what_is_no_set_of_leaves_is_refused(kind, leaves, shares, lanes, expected):
+    with pytest.raises(ValueError, match=expected):
+        kind(leaves, shares, lanes, seed=0)
+
+
+@pytest.mark.parametrize(("samples", "lanes"), [((1, -1), 1), ((1,), 0)])
+def test_what_is_no_sequence_of_leaves_is_refused(samples, lanes):
+    with pytest.raises(ValueError, match="expected at least 1 lane and no leaf below 0 samples"):
+        SequentialPass(samples, lanes)
+
+
+def test_micro_batches_of_no_samples_are_refused():
+    with pytest.raises(ValueError, match="expected a batch size of at least 1, found 0"):
+        DealtPass(SequentialPass((3,), 1), 0)
+
+
+ORDERS = [
+    RepeatedOrder((LEAF,), (1,), 2, 0),
+    FinitePass((LEAF,), (1,), 2, 0),
+    SequentialPass((10,), 2),
+    DealtPass(FinitePass((LEAF,), (1,), 2, 0), 3),
+]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("lane", [-1, 2])
+def test_a_lane_that_a_run_does_not_have_is_refused(order, lane):
+    with pytest.raises(ValueError, match=rf"expected a lane in \[0, 2\), found {lane}"):
+        order.lane(lane)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_positions_that_a_lane_does_not_have_are_refused(order):
+    lane = order.lane(1)
+    stretches = [(-1, 2), (3, 2)] + ([(0, lane.length + 1)] if lane.length else [])
+    for start, stop in stretches:
+        with pytest.raises(ValueError, match=rf"expected 0 <= start <= stop.*, found \[{start}, {stop}\)"):
+            lane.locate(start, stop)
+
+
+def test_a_micro_batch_that_a_run_does_not_have_is_refused():
+    with pytest.raises(ValueError, match="expected a micro-batch of at least 0, found -1"):
+        samples_of_batch(ORDERS[0], -1, 3)
+    with pytest.raises(ValueError, match="expected a micro-batch of at least 0 below 4, found 4"):
+        samples_of_batch(ORDERS[3], 4, 3)
+
+
+def test_micro_batches_of_another_size_than_the_passs_are_refused():
+    with pytest.raises(ValueError, match="expected the pass's batch size of 3, found 4"):
+        samples_of_batch(ORDERS[3], 0, 4)
+
+
+def test_a_pass_without_samples_has_no_micro_batch():
+    none = DealtPass(SequentialPass((), 3), 4)
+    assert (none.batches, [none.lane(lane).length for lane in range(3)]) == (0, [0, 0, 0])
+    little = DealtPass(FinitePass((LEAF,), (0.01,), 3, 0), 4)
+    assert (little.batches, [little.lane(lane).length for lane in range(3)]) == (0, [0, 0, 0])

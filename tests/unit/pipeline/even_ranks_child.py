@@ -1,0 +1,53 @@
+"""One rank of several whose passes have lengths that no rank knows ahead; prints what it got as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from torch import distributed
+
+from loader.pipeline.even_ranks import EvenRanksDataset
+from loader.pipeline.filter import FilterDataset
+from loader.pipeline.limit import LimitDataset
+from loader.pipeline.worker_config import WorkerConfig
+from loader.training.data_loader import SavableDataLoader
+from tests.unit.pipeline.stage_check import Values
+
+
+def is_even_or_small(item: int) -> bool:
+    return item % 2 == 0 or item < 8
+
+
+def main(rank: int, world_size: int, store: str) -> None:
+    distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world_size)
+    config = WorkerConfig(rank=rank, world_size=world_size, num_workers=0, lanes=world_size)
+    # Of two lanes, only the first has items above 8.
+    uneven = FilterDataset(Values(range(20), worker_config=config), is_even_or_small)
+    got = {}
+
+    loader = SavableDataLoader(EvenRanksDataset(uneven))
+    got["two passes"] = [list(loader), list(loader)]
+
+    started = iter(loader)
+    got["before"] = [next(started), next(started)]
+    states = loader.save_state_global()
+    restored = SavableDataLoader(EvenRanksDataset(uneven))
+    restored.restore_state_global(states, src_rank=0)
+    got["after"] = [list(restored), list(restored)]
+
+    limited = SavableDataLoader(EvenRanksDataset(LimitDataset(Values(range(9), worker_config=config), 2)))
+    got["limited"] = [list(limited) for _ in range(4)]
+
+    wrong = WorkerConfig(rank=rank, world_size=world_size + 1, num_workers=0)
+    try:
+        SavableDataLoader(EvenRanksDataset(FilterDataset(Values([], worker_config=wrong), is_even_or_small)))
+    except Exception as error:  # noqa: BLE001 - the test looks at what it is
+        got["another size"] = f"{type(error).__name__}: {error}"
+
+    print(json.dumps(got))
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,156 @@
+"""Any stage driven through save and restore, on top of a reader that needs no files."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loader.pipeline.error_handlers import log_exception
+from loader.pipeline.failures import FailurePolicy
+from loader.pipeline.lane import Lane
+from loader.pipeline.randomness import seed_batch
+from loader.pipeline.ref import Ref, as_ref, plain
+from loader.pipeline.stage import SKIPPED, Running, SavableDataset, State
+from loader.pipeline.worker_config import WorkerConfig
+from loader.samples.hook_context import set_hook_context
+
+SEED = 7
+
+
+class Values(SavableDataset[Any]):
+    """Deal the values of a list to the lanes: lane l of L gives values l, l + L, …; again and again if it repeats."""
+
+    def __init__(
+        self,
+        values: Sequence[Any],
+        *,
+        repeats: bool = False,
+        skips: Sequence[int] = (),
+        worker_config: WorkerConfig | None = None,
+    ) -> None:
+        alone = WorkerConfig(rank=0, world_size=1, num_workers=0)
+        super().__init__(worker_config=worker_config or alone, name="values")
+        self.values = list(values)
+        self.again = repeats
+        self.skips = frozenset(skips)  # positions at which something was left out
+
+    @property
+    def repeats(self) -> bool:
+        return self.again
+
+    @property
+    def keeps_positions(self) -> bool:
+        return True
+
+    @property
+    def items(self) -> int | None:
+        return None if self.again else len(self.values)
+
+    def open(self, lane: Lane, state: State) -> Running:
+        return _ValuesRunning(self, lane, state)
+
+
+class _ValuesRunning:
+    def __init__(self, definition: Values, lane: Lane, state: State) -> None:
+        self._values = definition.values[lane.number :: lane.count]
+        self._repeats = definition.again
+        self._skips = definition.skips
+        self._key = definition.key
+        self._next = state.get(self._key, 0)
+
+    def next(self) -> tuple[Any, Ref]:
+        position = self._next
+        if not self._values or (not self._repeats and position == len(self._values)):
+            raise StopIteration
+        self._next += 1
+        return self.load(position), position
+
+    def state(self) -> State:
+        return {self._key: self._next}
+
+    def load(self, ref: Ref) -> Any:
+        # A copy, as a reader makes it: what a stage does to a sample must not come back by a second load.
+        return SKIPPED if ref in self._skips else copy.deepcopy(self._values[ref % len(self._values)])
+
+
+@dataclass
+class Step:
+    """What a chain gave, and its state before."""
+
+    value: Any
+    ref: Ref
+    state: str
+    batch: int
+
+
+def lane(number: int = 0, count: int = 1, handler: Callable[..., Any] = log_exception, tolerance: int = 0) -> Lane:
+    return Lane(number, count, seed=SEED, failures=FailurePolicy(handler, lane=number, tolerance=tolerance))
+
+
+def steps(dataset: SavableDataset[Any], lane: Lane, *, most: int, state: str = "{}", made: int = 0) -> list[Step]:
+    """Run a chain as a worker does, to its end or for some steps, through pickle and JSON."""
+    context = lane.context
+    set_hook_context(context)
+    running = pickle.loads(pickle.dumps(dataset)).open(lane, json.loads(state))
+    given = []
+    for number in range(made, made + most):
+        context.batch_index = number * lane.count + lane.number
+        seed_batch(lane.seed, lane.number, number)
+        before = json.dumps(running.state())
+        try:
+            value, ref = running.next()
+        except StopIteration:
+            _check_stays_over(running, dataset, lane, before)
+            break
+        assert as_ref(json.loads(json.dumps(plain(ref)))) == ref
+        given.append(Step(copy.deepcopy(value), ref, before, context.batch_index))
+    return given
+
+
+def _check_stays_over(running: Running, dataset: SavableDataset[Any], lane: Lane, before: str) -> None:
+    """Ask again for what there is no more of, also after a restore right before and behind the end."""
+    behind = json.dumps(running.state())
+    again = [running, *(dataset.open(lane, json.loads(state)) for state in (before, behind))]
+    for each in again:
+        try:
+            value = each.next()
+        except StopIteration:
+            continue
+        raise AssertionError(f"a pass went on after its end: {value}")
+
+
+def values(dataset: SavableDataset[Any], number: int = 0, count: int = 1, *, most: int = 100) -> list[Any]:
+    """Give what one lane gives, without what was left out."""
+    return [step.value for step in steps(dataset, lane(number, count), most=most) if step.value is not SKIPPED]
+
+
+def check_resumes(dataset: SavableDataset[Any], *, count: int = 1, most: int = 60, loads: bool = True) -> None:
+    """Restore at every step of every lane, and make every item again by its ref.
+
+    Args:
+        dataset: The chain.
+        count: Lanes.
+        most: Steps of a lane.
+        loads: Items are the same when they are made again; those whose parts were made for different micro-batches
+            bear other restore keys.
+    """
+    for number in range(count):
+        whole = steps(dataset, lane(number, count), most=most)
+        for made, step in enumerate(whole):
+            rest = steps(dataset, lane(number, count), most=most - made, state=step.state, made=made)
+            assert [(one.value, one.ref) for one in rest] == [(one.value, one.ref) for one in whole[made:]], made
+            assert [json.loads(one.state) for one in rest] == [json.loads(one.state) for one in whole[made:]]
+        if loads:
+            _check_loads(dataset, lane(number, count), whole)
+
+
+def _check_loads(dataset: SavableDataset[Any], lane: Lane, whole: Sequence[Step]) -> None:
+    running = dataset.open(lane, {})
+    for step in reversed(whole):
+        if step.value is not SKIPPED:
+            lane.context.batch_index = step.batch
+            assert running.load(as_ref(plain(step.ref))) == step.value, step.ref

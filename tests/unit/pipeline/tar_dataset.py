@@ -1,0 +1,71 @@
+"""Small prepared datasets of real tar shards, and what their bytes are by Python's own reader."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import yaml
+
+from loader.format.prepare_plan import SplitRequest
+from loader.pipeline.sample_chunk import RawSample
+from tests.e2e.dataset_tree import Samples, prepare, write_shard
+
+TEXT_AND_JSON = (
+    "sample_type: {__module__: megatron.energon, __class__: ImageClassificationSample}\n"
+    "field_map: {image: txt, label: json}\n"
+)
+"""What ``dataset.yaml`` says of samples of which only the parts ``txt`` and ``json`` are read."""
+
+
+def texts(first: int, count: int) -> Samples:
+    """Give samples of two parts each, whose sizes differ."""
+    return {
+        f"{number:03d}": {"txt": b"text %d" % number, "json": b'{"n": %d, "x": "%s"}' % (number, b"x" * (number % 9))}
+        for number in range(first, first + count)
+    }
+
+
+def write_dataset(
+    folder: Path, shards: Mapping[str, Samples], *, exclude: Sequence[str] = (), config: str | None = None
+) -> Path:
+    """Write and prepare a dataset: shards whose names start with ``val`` are for validation.
+
+    Args:
+        folder: Where to.
+        shards: Name → samples.
+        exclude: What the split leaves out.
+        config: What ``dataset.yaml`` says; None leaves it away, so that samples are crude.
+    """
+    for name, samples in shards.items():
+        write_shard(folder / name, samples)
+    split = SplitRequest(patterns=(("train", "(?!val).*"), ("val", "val.*")))
+    if not any(name.startswith("val") for name in shards):
+        split = SplitRequest(patterns=(("train", ".*"),))
+    prepare(folder, split=split, files={} if config is None else {"dataset.yaml": config})
+    if exclude:
+        leave_out(folder, *exclude)
+    return folder
+
+
+def leave_out(folder: Path, *names: str) -> None:
+    """Exclude samples or shards by name."""
+    path = folder / ".nv-meta/split.yaml"
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "exclude": list(names)}))
+
+
+def raw_samples(folder: Path, *, leaf: int = 0, parts: Sequence[str] = ("txt", "json", "bin")) -> list[RawSample]:
+    """Read the samples of a dataset with ``tarfile``, as far as they are of some parts."""
+    index = 0
+    found: list[RawSample] = []
+    for path in sorted(folder.glob("*.tar")):
+        samples: dict[str, dict[str, bytes]] = {}
+        with tarfile.open(path) as tar:
+            for member in tar:
+                key, _, name = member.name.partition(".")
+                samples.setdefault(key, {})[name] = tar.extractfile(member).read()
+        for key, each in samples.items():
+            found.append((leaf, index, path.name, key, {name: each[name] for name in each if name in parts}))
+            index += 1
+    return found

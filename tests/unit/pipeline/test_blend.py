@@ -1,0 +1,123 @@
+"""Blending: the weights say whose turn it is, and each dataset goes its own way."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from loader.errors import ConfigError
+from loader.pipeline.batch import BatchDataset
+from loader.pipeline.blend import BlendDataset
+from loader.pipeline.filter import FilterDataset
+from loader.pipeline.map import MapDataset
+from loader.pipeline.packing import PackingDataset
+from loader.pipeline.shuffle_buffer import ShuffleBufferDataset
+from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
+
+
+def no_multiple_of_three(sample):
+    return sample % 3
+
+
+def positive(sample):
+    return 1 + sample
+
+
+def negative(sample):
+    return -1 - sample
+
+
+def twice(sample):
+    yield sample
+    yield sample
+
+
+def neighbours(samples):
+    return [samples[start : start + 2] for start in range(0, len(samples), 2)]
+
+
+def endless(first, count=10):
+    return Values(range(first, first + count), repeats=True)
+
+
+@pytest.mark.parametrize("as_one_argument", [False, True])
+def test_items_come_by_weight(as_one_argument):
+    pairs = ((endless(0), 6), (endless(100), 0.5), (endless(200), 3.5))
+    blend = BlendDataset(pairs) if as_one_argument else BlendDataset(*pairs)
+    counts = Counter(item // 100 for item in values(blend, most=2560))
+
+    assert [counts[place] for place in range(3)] == pytest.approx([6 * 256, 0.5 * 256, 3.5 * 256], abs=1)
+
+
+def test_each_dataset_gives_its_items_in_its_order():
+    blend = BlendDataset((Values(range(40)), 1), (Values(range(100, 140)), 1))
+    items = values(blend, 1, 2)
+
+    assert [item for item in items if item < 100] == list(range(1, 40, 2))
+    assert [item for item in items if item >= 100] == list(range(101, 140, 2))
+
+
+def test_where_a_dataset_ends_the_others_go_on_until_all_have_ended():
+    parts = [Values(range(3)), Values(range(100, 130)), Values(range(200, 260)), Values([])]
+    blend = BlendDataset(*((part, 1) for part in parts))
+    items = values(blend, most=200)
+
+    assert sorted(items) == [*range(3), *range(100, 130), *range(200, 260)]
+    assert all(item >= 200 for item in items[-25:])
+    # Of the two that are left, each has its turn as often as before.
+    assert Counter(item // 100 for item in items[3 : 3 + 40])[1] == pytest.approx(19, abs=4)
+
+
+def test_lanes_take_turns_of_their_own():
+    blend = BlendDataset((endless(0), 1), (endless(100), 1))
+
+    turns = [[item // 100 for item in values(blend, number, 4, most=50)] for number in range(4)]
+    assert len({tuple(turn) for turn in turns}) == 4
+
+
+def test_equal_datasets_are_shuffled_otherwise():
+    parts = [MapDataset(ShuffleBufferDataset(Values(range(60)), 20), times) for times in (positive, negative)]
+    items = values(BlendDataset((parts[0], 1), (parts[1], 1)), most=60)
+
+    first, second = [item for item in items if item > 0], [-item for item in items if item < 0]
+    assert first[:10] != second[:10]
+
+
+@pytest.mark.parametrize("lengths", [(40, 30), (7, 50), (0, 20), (60, 60)])
+def test_a_restored_lane_goes_on_where_it_stopped(lengths):
+    blend = BlendDataset((Values(range(lengths[0])), 2), (Values(range(100, 100 + lengths[1]), skips=(2,)), 1))
+
+    check_resumes(blend, count=2, most=100)
+
+
+def test_a_restored_lane_goes_on_within_whole_chains_that_are_blended():
+    packed = PackingDataset(MapDataset(Values(range(30)), twice), 6, neighbours, sum)
+    filtered = FilterDataset(MapDataset(endless(0), twice), no_multiple_of_three)
+    inner = BlendDataset((packed, 0.2), (Values(range(100, 120)), 0.8))
+
+    check_resumes(BlendDataset((inner, 3), (filtered, 1), (BatchDataset(endless(500), 2, sum), 1)), count=2, most=40)
+    check_resumes(
+        BatchDataset(MapDataset(BlendDataset((inner, 3), (filtered, 1)), negative), 3, list), count=2, most=30
+    )
+
+
+def test_a_blend_that_is_done_stays_so():
+    blend = BlendDataset((Values(range(3)), 1), (Values(range(3)), 9))
+
+    assert len(steps(blend, lane(), most=50)) == 6
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [(), (Values([1]),), ((Values([1]), "x"),), ((),), ((Values([1]), Values([2])),), ((0.5, Values([1])),), (3,)],
+)
+def test_what_is_no_blend_is_refused(arguments):
+    with pytest.raises(ConfigError, match="expected datasets with their weights"):
+        BlendDataset(*arguments)
+
+
+@pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf")])
+def test_a_weight_that_is_none_is_refused(weight):
+    with pytest.raises(ConfigError, match="expected weights above 0"):
+        BlendDataset((Values([1]), 1), (Values([2]), weight))

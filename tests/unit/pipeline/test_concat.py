@@ -1,0 +1,67 @@
+"""One dataset after another."""
+
+from __future__ import annotations
+
+import pytest
+
+from loader.errors import ConfigError
+from loader.pipeline.concat import ConcatDataset
+from loader.pipeline.filter import FilterDataset
+from loader.pipeline.map import MapDataset
+from loader.pipeline.packing import PackingDataset
+from tests.unit.pipeline.stage_check import Values, check_resumes, values
+
+
+def is_odd(item):
+    return item % 2
+
+
+def each_twice(item):
+    yield item
+    yield -item
+
+
+def neighbours(samples):
+    return [samples[start : start + 2] for start in range(0, len(samples), 2)]
+
+
+def dealt(dataset, count):
+    """Give what the lanes give when they are visited in turn."""
+    lanes = [values(dataset, number, count) for number in range(count)]
+    return [lanes[number % count][number // count] for number in range(sum(map(len, lanes)))]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_micro_batches_come_in_the_order_of_the_datasets_whatever_the_lanes(count):
+    parts = [Values(range(5)), Values([]), Values(range(10, 14)), Values(range(20, 21)), Values(range(30, 38))]
+    concat = ConcatDataset(*parts)
+
+    assert dealt(concat, count) == [*range(5), *range(10, 14), 20, *range(30, 38)]
+    assert concat.items == len(concat) == 18
+
+
+def test_where_lengths_are_not_known_each_lane_goes_through_the_datasets_in_order():
+    concat = ConcatDataset(FilterDataset(Values(range(9)), is_odd), Values(range(10, 14)))
+
+    assert concat.items is None
+    assert [values(concat, number, 2) for number in range(2)] == [[10, 12], [1, 3, 5, 7, 11, 13]]
+
+
+def test_a_restored_lane_goes_on_where_it_stopped():
+    packed = PackingDataset(MapDataset(Values(range(10)), each_twice), 6, neighbours, list)
+    check_resumes(ConcatDataset(Values(range(7), skips=(1,)), packed, Values(range(20, 30))), count=3)
+    check_resumes(ConcatDataset(ConcatDataset(Values(range(7)), Values(range(10, 15))), Values(range(20, 29))), count=3)
+
+
+def test_only_the_last_dataset_may_go_on_for_ever():
+    endless = Values(range(3), repeats=True)
+
+    assert values(ConcatDataset(Values([7]), endless), most=5) == [7, 0, 1, 2, 0]
+    with pytest.raises(ConfigError, match="dataset 0 of 2 repeats without end"):
+        ConcatDataset(endless, Values([7]))
+
+
+@pytest.mark.parametrize("arguments", [(), (3,), ([Values([1])],)])
+def test_what_is_no_dataset_is_refused(arguments):
+    with pytest.raises(ConfigError, match="expected datasets"):
+        ConcatDataset(*arguments)

@@ -1,0 +1,203 @@
+"""What is logged or raised for a sample that failed, and which functions may be handlers."""
+
+from __future__ import annotations
+
+import functools
+import traceback
+from collections import Counter
+
+import pytest
+
+from loader.errors import ConfigError, FormatError, SampleError
+from loader.pipeline import error_handlers
+from loader.pipeline.error_handlers import log_exception, reraise_exception, three_argument_handler
+from loader.pipeline.failures import FailurePolicy
+from loader.samples import SourceInfo, TextSample
+
+SOURCES = (SourceInfo(dataset_path="/ds", index=7, shard_name="a.tar", file_names=("0001.jpg", "0001.txt")),)
+SAMPLE = TextSample(__key__="a.tar/0001", __restore_key__=(), __sources__=SOURCES, text="caption")
+
+
+@pytest.fixture(autouse=True)
+def nothing_logged_before(monkeypatch):
+    monkeypatch.setattr(error_handlers, "_times", Counter())
+
+
+def fail_with(error, *, handler=log_exception, sample=SAMPLE, times=1, hook="encode_sample"):
+    policy = FailurePolicy(handler, lane=3)
+    for _ in range(times):
+        try:
+            raise error
+        except type(error) as caught:
+            policy.failed(hook, caught, sample)
+
+
+def test_a_line_of_the_log_says_what_failed_why_where_and_for_whom(caplog):
+    fail_with(ValueError("no caption"))
+    (record,) = caplog.records
+    line = record.getMessage()
+    assert line.startswith("left out sample 'a.tar/0001': encode_sample raised ValueError: no caption · at ")
+    assert f"at {__file__}:" in line
+    assert line.endswith("· in /ds/a.tar: 0001.jpg, 0001.txt · lane 3")
+    assert record.levelname == "WARNING"
+
+
+def test_the_traceback_comes_once_for_a_cause_and_then_its_count(caplog):
+    fail_with(ValueError("first"), times=3)
+    first, second, third = caplog.records
+    assert "Traceback" in caplog.text
+    assert [record.exc_info is None for record in caplog.records] == [False, True, True]
+    assert "so far" not in first.getMessage()
+    assert second.getMessage().endswith("· 2 times so far")
+    assert third.getMessage().endswith("· 3 times so far")
+
+
+def raise_one_of_two(number):
+    if number == 1:
+        raise ValueError("here")
+    raise ValueError("here")
+
+
+def test_another_line_or_another_type_is_another_cause(caplog):
+    for raised in (
+        functools.partial(raise_one_of_two, 1),
+        functools.partial(raise_one_of_two, 2),
+        functools.partial(int, "x"),
+        functools.partial(dict.__getitem__, {}, "x"),
+    ):
+        try:
+            raised()
+        except (ValueError, KeyError) as error:
+            log_exception(error, SAMPLE)
+    assert [record.exc_info is None for record in caplog.records] == [False] * 4
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (ValueError("two\n  lines\t"), "raised ValueError: two lines ·"),
+        (KeyError("txt"), "raised KeyError: 'txt' ·"),
+        (TimeoutError(), "raised TimeoutError ·"),
+        (
+            FormatError("a header is damaged", shard="a.tar", offset=512, do="mend it"),
+            "FormatError: a header is damaged ·",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_any_error_takes_one_line(caplog, error, shown):
+    fail_with(error)
+    line = caplog.records[0].getMessage()
+    assert shown in line
+    assert "\n" not in line
+
+
+def test_the_text_of_an_error_is_not_longer_than_a_line(caplog):
+    fail_with(ValueError("x" * 10_000))
+    assert len(caplog.records[0].getMessage()) < 700
+
+
+def test_a_batch_is_named_by_its_first_keys(caplog):
+    fail_with(ValueError("batch"), sample=[{"__key__": f"k{number}"} for number in range(9)], hook="batch")
+    assert caplog.records[0].getMessage().startswith("left out samples k0, k1, k2 and 6 more:")
+
+
+def test_a_users_handler_that_calls_the_logging_one_keeps_hook_and_lane(caplog):
+    seen = []
+
+    def handler(error, sample, sources):
+        seen.append(error)
+        log_exception(error, sample, sources)
+
+    fail_with(ValueError("mine"), handler=handler)
+    assert len(seen) == 1
+    assert "encode_sample raised ValueError: mine" in caplog.text
+    assert "lane 3" in caplog.text
+
+
+def test_called_by_hand_it_says_what_it_knows(caplog):
+    log_exception(ValueError("by hand"), SAMPLE)
+    assert caplog.records[0].getMessage() == (
+        "left out sample 'a.tar/0001': a hook raised ValueError: by hand · in /ds/a.tar: 0001.jpg, 0001.txt"
+    )
+
+
+# ---------------------------------------------------------------------------------------------- raising again
+
+
+def test_the_error_is_raised_again_as_it_is_with_hook_and_sample_named():
+    error = ValueError("no caption")
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no caption") as caught:
+            fail_with(error, handler=reraise_exception)
+    assert caught.value is error
+    printed = "".join(traceback.format_exception(error))
+    note = "raised by encode_sample for sample 'a.tar/0001'\n  at   /ds/a.tar: 0001.jpg, 0001.txt\n"
+    assert printed.count(note) == 1
+
+
+def test_an_error_that_would_look_like_the_end_of_the_data_is_raised_as_another():
+    error = StopIteration()
+    with pytest.raises(SampleError, match=r"encode_sample raised StopIteration, .*sample 'a.tar/0001'") as caught:
+        fail_with(error, handler=reraise_exception)
+    assert caught.value.__cause__ is error
+
+
+# --------------------------------------------------------------------------------- what may be a handler
+
+
+class Handler:
+    def __init__(self):
+        self.told = None
+
+    def of_three(self, error, sample, sources):
+        self.told = (error, sample, sources)
+
+    def of_three_or_two(self, error, sample, sources=None):
+        self.told = (error, sample, sources)
+
+    def of_any(self, *arguments):
+        self.told = arguments
+
+    def of_two(self, error, key):
+        self.told = (error, key)
+
+    def of_two_and_its_own(self, error, key, verbose=False):
+        self.told = (error, key, verbose)
+
+
+ERROR = ValueError("x")
+
+
+@pytest.mark.parametrize(
+    ("method", "told"),
+    [
+        ("of_three", (ERROR, SAMPLE, SOURCES)),
+        ("of_three_or_two", (ERROR, SAMPLE, SOURCES)),
+        ("of_any", (ERROR, SAMPLE, SOURCES)),
+        ("of_two", (ERROR, "a.tar/0001")),
+        ("of_two_and_its_own", (ERROR, "a.tar/0001", False)),
+    ],
+)
+def test_a_handler_takes_the_sample_and_its_sources_or_only_the_key(method, told):
+    handler = Handler()
+    three_argument_handler(getattr(handler, method))(ERROR, SAMPLE, SOURCES)
+    assert handler.told == told
+
+
+def test_a_handler_of_keys_gets_none_where_there_is_none():
+    told = []
+    three_argument_handler(lambda error, key: told.append(key))(ERROR, b"no sample", None)
+    assert told == [None]
+
+
+def test_handlers_written_in_c_are_called_with_all():
+    told = []
+    three_argument_handler(functools.partial(print, file=type("Sink", (), {"write": told.append})))(1, 2, 3)
+    assert "".join(map(str, told)) == "1 2 3\n"
+
+
+@pytest.mark.parametrize("handler", [lambda: None, lambda error: None, lambda a, b, c, d: None])
+def test_a_handler_of_other_arguments_is_refused_before_anything_fails(handler):
+    with pytest.raises(ConfigError, match="takes other arguments"):
+        three_argument_handler(handler)

@@ -1,0 +1,140 @@
+"""Passes that end for all ranks together."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loader.errors import ConfigError
+from loader.pipeline.epochize import EpochizeDataset
+from loader.pipeline.even_ranks import EvenRanksDataset
+from loader.pipeline.filter import FilterDataset
+from loader.pipeline.limit import LimitDataset
+from loader.pipeline.worker_config import WorkerConfig
+from loader.training.data_loader import SavableDataLoader
+from tests.unit.pipeline.even_ranks_child import is_even_or_small
+from tests.unit.pipeline.stage_check import Values
+
+ROOT = Path(__file__).parents[3]
+
+
+def config(rank, world_size):
+    return WorkerConfig(rank=rank, world_size=world_size, num_workers=0, lanes=12)
+
+
+def loader_of(make, rank, world_size):
+    return SavableDataLoader(EvenRanksDataset(make(config(rank, world_size))))
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4, 6])
+@pytest.mark.parametrize("items", [0, 5, 12, 23])
+def test_where_the_pass_is_known_ahead_each_rank_gets_its_share_and_the_rest_is_dropped(items, world_size):
+    got = []
+    for rank in range(world_size):
+        loader = loader_of(lambda config: Values(range(items), worker_config=config), rank, world_size)
+        passes = [list(loader) for _ in range(3)]
+        assert passes[0] == passes[1] == passes[2]
+        assert len(passes[0]) == len(loader) == items // world_size
+        got += passes[0]
+
+    assert sorted(got) == list(range(items - items % world_size))
+
+
+def test_a_share_of_nothing_is_said(caplog):
+    loader_of(lambda config: Values([1], worker_config=config), 0, 2)
+
+    assert "leaves no micro-batch to any rank" in caplog.text
+
+
+@pytest.mark.parametrize("done", range(5))
+def test_a_restored_rank_gets_the_rest_of_its_share(done):
+    def make(config):
+        return Values(range(9), worker_config=config)
+
+    loader = loader_of(make, 0, 2)
+    given = iter(loader)
+    for _ in range(done):
+        next(given)
+    state = loader.save_state_rank()
+    rest = list(given)
+    restored = loader_of(make, 0, 2)
+    restored.restore_state_rank(state)
+
+    assert [list(restored), list(restored)] == [rest, [0, 2, 4, 6]]
+
+
+def test_virtual_epochs_are_even_already_and_go_on_one_behind_the_other():
+    loader = loader_of(lambda config: EpochizeDataset(Values(range(12), repeats=True, worker_config=config), 4), 1, 2)
+    endless = loader_of(lambda config: Values(range(24), repeats=True, worker_config=config), 1, 2)
+
+    assert [list(loader), list(loader)] == [[1, 3, 5, 7], [9, 11, 1, 3]]
+    assert [item for item, _ in zip(endless, range(20), strict=False)] == [(1 + 2 * step) % 24 for step in range(20)]
+    with pytest.raises(TypeError, match="repeats without end"):
+        len(endless)
+
+
+def test_one_rank_needs_nobody_to_agree_with():
+    loader = loader_of(lambda config: FilterDataset(Values(range(9), worker_config=config), is_even_or_small), 0, 1)
+
+    assert [sorted(loader), sorted(loader)] == 2 * [[0, 1, 2, 3, 4, 5, 6, 7, 8]]
+
+
+def test_without_a_process_group_ranks_that_have_to_agree_are_refused():
+    with pytest.raises(ConfigError, match=r"even_ranks needs the 2 ranks .* torch\.distributed is not initialised"):
+        loader_of(lambda config: FilterDataset(Values(range(9), worker_config=config), is_even_or_small), 0, 2)
+
+
+def test_how_many_the_ranks_will_agree_on_is_not_known():
+    dataset = EvenRanksDataset(LimitDataset(Values(range(9), worker_config=config(0, 2)), 2))
+
+    with pytest.raises(TypeError, match="agree while they iterate"):
+        len(dataset)
+
+
+@pytest.fixture(scope="module")
+def got_by_ranks(tmp_path_factory):
+    """What two processes got that talked to each other."""
+    store = tmp_path_factory.mktemp("store") / "file"
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tests.unit.pipeline.even_ranks_child", str(rank), "2", str(store)],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        return [json.loads(rank.communicate(timeout=120)[0].splitlines()[-1]) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+
+
+def test_where_it_is_not_known_ahead_the_ranks_agree_when_to_end(got_by_ranks):
+    assert [got["two passes"] for got in got_by_ranks] == [2 * [[0, 2, 4, 6]], 2 * [[1, 3, 5, 7]]]
+
+
+def test_ranks_that_agree_go_on_together_after_a_restore(got_by_ranks):
+    assert [got["before"] for got in got_by_ranks] == [[0, 2], [1, 3]]
+    assert [got["after"] for got in got_by_ranks] == [[[4, 6], [0, 2, 4, 6]], [[5, 7], [1, 3, 5, 7]]]
+
+
+def test_limits_that_end_together_go_on_behind_until_a_rank_has_no_more(got_by_ranks):
+    # Of nine items, rank 0 has five: its last is dropped, and both begin anew.
+    assert [got["limited"] for got in got_by_ranks] == [
+        [[0, 2], [4, 6], [], [0, 2]],
+        [[1, 3], [5, 7], [], [1, 3]],
+    ]
+
+
+def test_a_group_of_another_size_is_refused(got_by_ranks):
+    for got in got_by_ranks:
+        assert got["another size"].startswith(
+            "ConfigError: expected a process group of world_size=3 ranks, found one of 2"
+        )

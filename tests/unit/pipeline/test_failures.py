@@ -1,0 +1,284 @@
+"""Which failures leave a sample out, and which stop the run."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loader.errors import ConfigError, FatalSampleError, SampleError, TrustError
+from loader.pipeline.failures import FailurePolicy
+from loader.samples.source_info import SourceInfo
+from loader.samples.stateless import stateless
+
+SAMPLE = {"__key__": "a.tar/0001", "txt": b"caption"}
+
+
+class PackedTexts:
+    """What packing makes of samples."""
+
+    def __init__(self, keys):
+        self.__key__ = keys
+
+
+class NamedTexts(NamedTuple):
+    """A sample that is no list of samples."""
+
+    first: str
+    second: str
+
+
+def told_nothing(error, sample, sources):
+    """A handler that leaves every failed sample out."""
+
+
+def encode(sample):
+    """A hook."""
+
+
+def other_hook(sample):
+    """Another."""
+
+
+def made_policy(**arguments):
+    return FailurePolicy(told_nothing, lane=5, **arguments)
+
+
+def fail(policy, hook=encode, times=1, sample=SAMPLE):
+    for number in range(times):
+        policy.failed(hook, ValueError(f"number {number}"), sample)
+
+
+def succeed(policy, hook=encode, times=1):
+    """As the pipeline does."""
+    for _ in range(times):
+        if policy.pending:
+            policy.succeeded(hook)
+
+
+def test_the_handler_is_told_of_error_sample_and_sources():
+    told = []
+    policy = FailurePolicy(lambda *arguments: told.append(arguments), lane=0)
+    error, sources = ValueError("x"), (SourceInfo(dataset_path="/ds", index=1, shard_name="a.tar", file_names=()),)
+    policy.failed(encode, error, SAMPLE, sources=sources)
+    assert told == [(error, SAMPLE, sources)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FatalSampleError("stop"),
+        NameError("nmae"),
+        UnboundLocalError("x"),
+        ModuleNotFoundError("no cv2"),
+        SyntaxError("eval"),
+        NotImplementedError("select_samples_to_pack"),
+        TrustError("pickles"),
+        ConfigError("no cooker"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_fault_of_the_program_stops_at_once_and_names_hook_and_sample(error):
+    told = []
+    policy = FailurePolicy(lambda *arguments: told.append(arguments), lane=0, tolerance=0)
+    succeed(policy, times=2000)
+    with pytest.raises(type(error)) as caught:
+        policy.failed(encode, error, SAMPLE)
+    assert caught.value is error
+    assert error.__notes__ == ["raised by encode for sample 'a.tar/0001'"]
+    assert not told
+
+
+def test_a_hook_that_fails_in_all_of_its_first_ten_calls_stops_the_run():
+    policy = made_policy()
+    fail(policy, times=9)
+    cause = ValueError("bad\ncaption")
+    with pytest.raises(SampleError) as caught:
+        policy.failed(encode, cause, SAMPLE)
+    assert caught.value.__cause__ is cause
+    assert caught.value.key == "a.tar/0001"
+    assert caught.value.found == (
+        "encode failed in all of its first 10 calls, the last time for sample 'a.tar/0001': ValueError: bad caption"
+    )
+
+
+@pytest.mark.parametrize("succeeds_at", range(10))
+def test_one_success_among_the_first_ten_calls_is_enough(succeeds_at):
+    policy = made_policy()
+    fail(policy, times=succeeds_at)
+    succeed(policy)
+    fail(policy, times=99)
+
+
+def test_a_hundred_failures_in_a_row_stop_the_run():
+    policy = made_policy()
+    succeed(policy)
+    fail(policy, times=99)
+    succeed(policy)
+    fail(policy, times=99)
+    with pytest.raises(SampleError, match="encode failed 100 times in a row in lane 5") as caught:
+        fail(policy)
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_each_hook_has_a_row_of_its_own():
+    policy = made_policy(tolerance=20)
+    succeed(policy, encode)
+    for _ in range(9):
+        fail(policy, other_hook)
+        succeed(policy, encode)
+    with pytest.raises(SampleError, match="other_hook failed in all of its first 10 calls"):
+        fail(policy, other_hook)
+    fail(policy, encode, times=19)
+    with pytest.raises(SampleError, match="encode failed 20 times in a row"):
+        fail(policy, encode)
+
+
+def test_a_bound_method_is_the_same_hook_at_each_access():
+    class Encoder:
+        def encode_sample(self, sample): ...
+
+    one, other = Encoder(), Encoder()
+    policy = made_policy()
+    for _ in range(9):
+        fail(policy, one.encode_sample)
+        fail(policy, other.encode_sample)
+    with pytest.raises(SampleError, match="encode_sample failed in all"):
+        fail(policy, one.encode_sample)
+
+
+class Unhashable:
+    """An object that can be called, as a dataclass may be."""
+
+    __hash__ = None
+
+    def __eq__(self, other):
+        return True
+
+    def __call__(self, sample): ...
+
+
+def test_hooks_that_are_equal_but_not_the_same_are_told_apart():
+    one, other = Unhashable(), Unhashable()
+    policy = made_policy()
+    fail(policy, one, times=9)
+    succeed(policy, other)
+    with pytest.raises(SampleError, match="Unhashable failed in all of its first 10 calls"):
+        fail(policy, one)
+
+
+@pytest.mark.parametrize("hook", ["decode", functools.partial(encode, size=3), lambda sample: sample])
+def test_a_hook_is_named_in_the_error(hook):
+    policy = made_policy(tolerance=1)
+    with pytest.raises(SampleError, match=r"^(decode|encode|<lambda>) failed 1 time in a row"):
+        fail(policy, hook)
+
+
+@stateless(failure_tolerance=3)
+def hook_of_little_patience(sample): ...
+
+
+@stateless(failure_tolerance=0)
+def hook_of_any_patience(sample): ...
+
+
+def test_a_hook_may_have_a_tolerance_of_its_own():
+    policy = made_policy()
+    fail(policy, hook_of_little_patience, times=2)
+    with pytest.raises(SampleError, match="3 times in a row"):
+        fail(policy, hook_of_little_patience)
+    fail(policy, hook_of_any_patience, times=1000)
+
+
+@pytest.mark.parametrize("tolerance", [0, None])
+def test_without_a_tolerance_no_number_of_failures_stops_the_run(tolerance):
+    fail(made_policy(tolerance=tolerance), times=1000)
+
+
+def test_bad_samples_that_did_not_stop_a_run_do_not_stop_it_when_it_goes_on_before_them():
+    policy = made_policy(resumed=True)
+    fail(policy, times=99)
+    with pytest.raises(SampleError, match="100 times in a row"):
+        fail(policy)
+
+
+def test_nothing_more_is_to_be_reported_once_all_goes_well_and_again_while_something_fails():
+    policy = made_policy()
+    assert policy.pending
+    for _ in range(2000):
+        succeed(policy)
+    assert not policy.pending
+    fail(policy, times=2)
+    assert policy.pending
+    succeed(policy)
+    assert not policy.pending
+
+
+def test_another_hooks_success_does_not_end_a_row():
+    policy = made_policy(tolerance=3)
+    succeed(policy, times=2000)
+    fail(policy, times=2)
+    succeed(policy, other_hook)
+    assert policy.pending
+    with pytest.raises(SampleError, match="3 times in a row"):
+        fail(policy)
+
+
+def test_a_hook_whose_successes_nobody_heard_of_is_not_called_broken():
+    policy = made_policy()
+    succeed(policy, encode, times=2000)
+    fail(policy, other_hook, times=99)
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 40) | st.integers(1, 1500)), max_size=12), st.integers(1, 120))
+def test_a_run_stops_at_the_first_ten_or_at_the_tolerance_and_at_no_other_call(runs, tolerance):
+    """It stops at the first call that ends either a row of ``tolerance`` failures or ten failing first calls."""
+    policy = made_policy(tolerance=tolerance)
+    calls = row = 0
+    for succeeds, length in runs:
+        for _ in range(length):
+            calls += 1
+            row = 0 if succeeds else row + 1
+            if succeeds:
+                succeed(policy)
+            elif row == tolerance or (calls == row == 10):
+                with pytest.raises(SampleError):
+                    fail(policy)
+                return
+            else:
+                fail(policy)
+
+
+def test_what_the_handler_raises_stops_the_run():
+    def handler(error, sample, sources):
+        raise KeyError("of the handler") from error
+
+    with pytest.raises(KeyError, match="of the handler"):
+        fail(FailurePolicy(handler, lane=0))
+
+
+def test_a_negative_tolerance_is_refused():
+    with pytest.raises(ConfigError, match="found -1"):
+        made_policy(tolerance=-1)
+    policy = made_policy()
+    with pytest.raises(ConfigError, match="found -7"):
+        fail(policy, stateless(failure_tolerance=-7)(lambda sample: sample))
+
+
+@pytest.mark.parametrize(
+    ("sample", "named"),
+    [
+        (SAMPLE, "sample 'a.tar/0001'"),
+        ([{"__key__": f"a.tar/{number}"} for number in range(5)], "samples a.tar/0, a.tar/1, a.tar/2 and 2 more"),
+        (PackedTexts(["a.tar/1", "a.tar/2"]), "samples a.tar/1, a.tar/2"),
+        (b"bytes", "a sample without a key"),
+        (NamedTexts("one", "two"), "a sample without a key"),
+        ([], "a sample without a key"),
+    ],
+)
+def test_the_error_names_the_sample_or_the_first_of_a_batch(sample, named):
+    with pytest.raises(SampleError, match=f"the last time for {named}: ValueError"):
+        fail(made_policy(tolerance=1), sample=sample)

@@ -1,0 +1,55 @@
+"""Filtering: an item stays or is left out, at its place."""
+
+from __future__ import annotations
+
+import pytest
+
+from loader.errors import SkipSample
+from loader.pipeline.batch import BatchDataset
+from loader.pipeline.filter import FilterDataset
+from loader.pipeline.stage import SKIPPED
+from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
+
+
+def is_odd(sample):
+    return sample % 2
+
+
+def is_odd_and_complains(sample):
+    if sample == 3:
+        raise SkipSample
+    if sample == 5:
+        raise ValueError("a five")
+    return sample % 2 == 1
+
+
+def test_what_a_function_is_false_for_is_left_out_at_its_place():
+    given = steps(FilterDataset(Values(range(5), skips=(1,)), is_odd), lane(), most=9)
+
+    assert [(step.value, step.ref) for step in given] == [
+        (SKIPPED, 0),
+        (SKIPPED, 1),
+        (SKIPPED, 2),
+        (3, 3),
+        (SKIPPED, 4),
+    ]
+
+
+def test_a_function_may_skip_or_fail_instead():
+    assert values(FilterDataset(Values(range(9)), filter_fn=is_odd_and_complains)) == [1, 7]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_restored_lane_goes_on_where_it_stopped(size):
+    kept = FilterDataset(Values(range(40), skips=(1, 7)), is_odd_and_complains)
+
+    check_resumes(kept, count=3)
+    check_resumes(BatchDataset(kept, size, list), count=3)
+
+
+def test_how_many_items_a_pass_has_is_not_known():
+    kept = FilterDataset(Values(range(40)), is_odd)
+
+    assert kept.items is None
+    with pytest.raises(TypeError, match="not known"):
+        len(kept)

@@ -1,0 +1,101 @@
+"""Garbage collected at fixed steps."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+
+import pytest
+
+from loader.errors import ConfigError
+from loader.pipeline.gc import GcDataset
+from loader.pipeline.limit import LimitDataset
+from loader.pipeline.map import MapDataset
+from loader.pipeline.worker_config import WorkerConfig
+from loader.training.batch_stream import StreamOptions
+from loader.training.data_loader import SavableDataLoader
+from tests.unit.pipeline.stage_check import Values, check_resumes, lane
+
+
+def each_twice(item):
+    yield item
+    yield item
+
+
+def with_freeze_count(item):
+    return item, gc.get_freeze_count()
+
+
+@pytest.fixture
+def collections(monkeypatch):
+    """Counts calls by name."""
+    counts = Counter()
+    monkeypatch.setattr(gc, "collect", lambda *_: counts.update(["collect"]))
+    monkeypatch.setattr(gc, "freeze", lambda: counts.update(["freeze"]))
+    return counts
+
+
+def test_garbage_is_collected_every_n_items(collections):
+    running = GcDataset(Values(range(100)), every_n_iter=5).open(lane(), {})
+    counts = []
+    for _ in range(20):
+        running.next()
+        counts.append(collections["collect"])
+
+    assert counts == [(step + 1) // 5 for step in range(20)]
+
+
+def test_lanes_of_a_process_do_not_all_collect_at_once(collections):
+    running = [GcDataset(Values(range(100)), every_n_iter=5).open(lane(number, 5), {}) for number in range(5)]
+    for each in running:
+        each.next()
+
+    assert collections["collect"] == 1
+
+
+def test_the_objects_of_the_training_process_are_not_frozen(collections):
+    list(SavableDataLoader(GcDataset(Values(range(3)))))
+
+    assert collections["freeze"] == 0
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+def test_worker_processes_freeze_what_is_there_at_the_start(freeze):
+    config = WorkerConfig(rank=0, world_size=1, num_workers=1)
+    collected = GcDataset(MapDataset(Values(range(4), worker_config=config), with_freeze_count), freeze=freeze)
+    counts = [count for _, count in SavableDataLoader(collected, StreamOptions())]
+
+    assert all(count > 10_000 for count in counts) if freeze else set(counts) == {0}
+
+
+def test_a_restored_lane_goes_on_where_it_stopped(collections):
+    check_resumes(GcDataset(MapDataset(Values(range(20), skips=(1,)), each_twice), every_n_iter=3), count=2)
+
+
+def test_a_run_may_go_on_with_or_without_it(collections):
+    def make(dataset):
+        return MapDataset(dataset, each_twice)
+
+    source = Values(range(4))
+    with_it, without_it = make(GcDataset(source, every_n_iter=3)), make(source)
+    assert with_it.identity() == without_it.identity()
+
+    loader = SavableDataLoader(with_it)
+    given = iter(loader)
+    next(given)
+    other = SavableDataLoader(without_it)
+    other.restore_state_rank(loader.save_state_rank())
+    assert list(other) == list(given)
+
+
+def test_it_may_stand_above_a_limit():
+    assert list(SavableDataLoader(GcDataset(LimitDataset(Values(range(9)), 3)))) == [0, 1, 2]
+
+
+def test_the_printed_chain_says_how_often():
+    assert str(GcDataset(Values([]), every_n_iter=3)).splitlines() == ["gc(every_n_iter=3)", "└─ values()"]
+
+
+def test_collecting_every_0_items_is_refused():
+    with pytest.raises(ConfigError, match="every_n_iter of at least 1"):
+        GcDataset(Values([]), every_n_iter=0)

@@ -1,0 +1,149 @@
+"""Grouping: micro-batches of one key, begun in any order and finished when they are full."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from loader.errors import ConfigError, SkipSample
+from loader.pipeline.group_batch import GroupBatchDataset
+from loader.pipeline.map import MapDataset
+from loader.pipeline.stage import SKIPPED
+from loader.samples.hook_context import hook_context
+from loader.samples.stateless import stateless
+from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
+
+
+def first_letter(sample):
+    return sample[0], None
+
+
+def by_parity_in_threes_and_twos(sample):
+    return sample % 2 == 0, 3 if sample % 2 else 2
+
+
+def by_parity_unless_seven(sample):
+    if sample == 7:
+        raise SkipSample
+    if sample == 8:
+        raise ValueError("an eight")
+    return ("odd" if sample % 2 else None), None
+
+
+def size_of_the_sample(sample):
+    return "all", sample
+
+
+def no_size(sample):
+    return sample, None
+
+
+def unhashable(sample):
+    return [sample], 1
+
+
+@stateless(restore_seeds=True)
+def with_random(sample):
+    return sample, random.random()
+
+
+def by_random(sample):
+    return int(3 * sample[1]), None
+
+
+def with_context(sample):
+    return sample, hook_context().batch_index, hook_context().sample_index
+
+
+def by_parity_of_first(sample):
+    return sample[0] % 2, None
+
+
+def by_parity_drawing_a_number(sample):
+    random.random()
+    return sample % 2, None
+
+
+def with_a_number(samples):
+    return samples, random.random()
+
+
+def fails_of_twos(samples):
+    if 2 in samples:
+        raise ValueError("a two")
+    return samples
+
+
+def test_a_batch_comes_when_it_is_full_and_what_is_left_in_the_order_of_its_beginning():
+    samples = Values(["a1", "b1", "c1", "a2", "a3", "c2", "b2", "b3"])
+
+    assert values(GroupBatchDataset(samples, 2, first_letter, list)) == [
+        ["a1", "a2"],
+        ["c1", "c2"],
+        ["b1", "b2"],
+        ["a3"],
+        ["b3"],
+    ]
+
+
+def test_drop_last_leaves_out_the_batches_that_are_not_full():
+    samples = Values(["a1", "b1", "a2", "a3"])
+
+    assert values(GroupBatchDataset(samples, 2, first_letter, list, drop_last=True)) == [["a1", "a2"]]
+
+
+def test_each_group_may_have_a_size_of_its_own():
+    batches = values(GroupBatchDataset(Values(range(10)), None, by_parity_in_threes_and_twos, list))
+
+    assert batches == [[0, 2], [1, 3, 5], [4, 6], [7, 9], [8]]
+
+
+def test_the_first_sample_of_a_batch_says_its_size():
+    assert values(GroupBatchDataset(Values([2, 9, 1, 3, 1, 1]), None, size_of_the_sample, list)) == [
+        [2, 9],
+        [1],
+        [3, 1, 1],
+    ]
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("criterion", [by_parity_in_threes_and_twos, by_parity_unless_seven])
+def test_a_restored_lane_goes_on_where_it_stopped(criterion, drop_last):
+    samples = Values(range(40), skips=(3, 5))
+
+    check_resumes(GroupBatchDataset(samples, 4, criterion, list, drop_last=drop_last), count=3)
+
+
+def test_a_restored_lane_finds_groups_of_random_keys_again():
+    check_resumes(GroupBatchDataset(MapDataset(Values(range(40)), with_random), 3, by_random, list))
+
+
+def test_finding_groups_again_draws_no_random_numbers():
+    check_resumes(GroupBatchDataset(Values(range(30)), 3, by_parity_drawing_a_number, with_a_number), loads=False)
+
+
+def test_samples_that_waited_see_the_batch_and_sample_index_for_which_they_were_made():
+    samples = MapDataset(Values(range(30), repeats=True), with_context)
+
+    check_resumes(GroupBatchDataset(samples, 4, by_parity_of_first, list), count=3, most=15, loads=False)
+
+
+def test_a_batch_that_fails_is_left_out():
+    given = steps(GroupBatchDataset(Values(range(6)), 2, by_parity_unless_seven, fails_of_twos), lane(), most=9)
+
+    assert [step.value for step in given] == [SKIPPED, [1, 3], [4], [5]]
+
+
+def test_a_key_that_is_none_leaves_its_samples_out():
+    assert values(GroupBatchDataset(Values(range(3)), 1, unhashable, list)) == []
+
+
+def test_a_group_without_a_size_is_an_error():
+    with pytest.raises(ConfigError, match=r"batch size of at least 1 for the group 5, found None"):
+        steps(GroupBatchDataset(Values([5]), None, no_size, list), lane(), most=1)
+
+
+def test_a_fixed_size_below_one_is_refused():
+    with pytest.raises(ConfigError, match="fixed_batch_size of at least 1, found 0"):
+        GroupBatchDataset(Values([]), 0, no_size)

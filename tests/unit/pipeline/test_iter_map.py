@@ -1,0 +1,214 @@
+"""A function over the stream of items, restarted from what it took since it last began anew."""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import partial
+from itertools import accumulate, islice, takewhile
+
+import pytest
+
+from loader.errors import ConfigError, FormatError, SkipSample
+from loader.pipeline.batch import BatchDataset
+from loader.pipeline.filter import FilterDataset
+from loader.pipeline.iter_map import IterMapDataset
+from loader.pipeline.map import MapDataset
+from loader.pipeline.packing import PackingDataset
+from loader.pipeline.stage import SKIPPED
+from loader.samples.stateless import stateless
+from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
+
+
+def pairs(items):
+    return zip(items, items, strict=False)
+
+
+def odd_ones(items):
+    return (item for item in items if item % 2)
+
+
+def each_twice(items):
+    for item in items:
+        yield item
+        yield item
+
+
+def sorted_by_fours(items):
+    while waiting := list(islice(items, 4)):
+        yield from sorted(waiting, reverse=True)
+
+
+def everything_at_once(items):
+    return [sum(items)]
+
+
+def no_sevens(items):
+    for item in items:
+        if item % 7 == 0:
+            raise ValueError("a seven")
+        if item % 5 == 0:
+            raise SkipSample
+        yield item
+
+
+@stateless(restore_seeds=True)
+def random_ones_with_random(items):
+    for item in items:
+        if random.random() < 0.5:
+            yield item, random.random()
+            yield item, random.random()
+
+
+@stateless(restore_seeds=True)
+def with_random(item):
+    return item, random.random()
+
+
+def running_sum_and_end(items):
+    yield from accumulate(items)
+    yield "end"
+
+
+def start_and_all(items):
+    yield "start"
+    yield from items
+
+
+def up_to_three(items):
+    return takewhile(is_below_three, items)
+
+
+def is_below_three(item):
+    return item < 3
+
+
+def first_three(items):
+    return islice(items, 3)
+
+
+def fails_at_the_end(items):
+    yield from items
+    raise ValueError("the end")
+
+
+def catches_everything(items):
+    while True:
+        try:
+            item = next(items, None)
+        except Exception:  # noqa: BLE001 - as careless code does
+            yield "nothing"
+        else:
+            if item is None:
+                return
+            yield item
+
+
+def fails_at_two(item):
+    if item == 2:
+        raise FormatError("no tar")
+    return item
+
+
+def neighbours(samples):
+    return [samples[start : start + 2] for start in range(0, len(samples), 2)]
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (pairs, [(0, 1), (2, 3), (4, 5)]),
+        (odd_ones, [1, 3, 5]),
+        (each_twice, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6]),
+        (sorted_by_fours, [3, 2, 1, 0, 6, 5, 4]),
+        (everything_at_once, [21]),
+        (up_to_three, [0, 1, 2]),
+        (running_sum_and_end, [0, 1, 3, 6, 10, 15, 21, "end"]),
+    ],
+)
+def test_a_stage_gives_what_the_function_gives(function, expected):
+    assert values(IterMapDataset(Values(range(7)), function)) == expected
+
+
+def test_with_restart_after_the_function_is_called_for_some_items_at_a_time():
+    source = Values(range(7), skips=(1,))
+
+    assert values(IterMapDataset(source, running_sum_and_end, restart_after=3)) == [0, 2, 5, "end", 4, 9, 15, "end"]
+    assert values(IterMapDataset(source, first_three, restart_after=4)) == [0, 2, 3, 5, 6]
+    assert values(IterMapDataset(source, start_and_all, restart_after=6)) == ["start", 0, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "function", [pairs, odd_ones, each_twice, sorted_by_fours, everything_at_once, no_sevens, random_ones_with_random]
+)
+@pytest.mark.parametrize("restart_after", [None, 1, 6])
+def test_a_restored_lane_goes_on_where_it_stopped(function, restart_after):
+    source = Values(range(40), skips=(2, 9))
+
+    check_resumes(IterMapDataset(source, function, restart_after=restart_after), count=2)
+
+
+@pytest.mark.parametrize("function", [running_sum_and_end, first_three, start_and_all])
+def test_a_function_that_remembers_is_restored_where_it_is_restarted(function):
+    check_resumes(IterMapDataset(Values(range(40)), function, restart_after=7), count=2)
+
+
+def test_a_restored_lane_goes_on_within_longer_chains():
+    mapped = IterMapDataset(MapDataset(Values(range(40)), each_twice_of), random_ones_with_random)
+    filtered = FilterDataset(IterMapDataset(mapped, sorted_by_fours), any)
+
+    check_resumes(BatchDataset(filtered, 3, list))
+    check_resumes(PackingDataset(filtered, 5, neighbours, list))
+
+
+def each_twice_of(item):
+    yield item
+    yield item
+
+
+def test_a_state_names_only_what_the_function_took_since_it_began_anew():
+    states = [
+        json.loads(step.state) for step in steps(IterMapDataset(Values(range(9)), sorted_by_fours), lane(), most=9)
+    ]
+
+    held = [state.get("1 IterMapDataset") for state in states]
+    of_four = [[0, 0], [1, 0], [2, 0], [3, 0]]
+    assert held[:5] == [None, *({"held": of_four, "given": given} for given in range(1, 5))]
+    assert held[5] == {"held": [[number, 4] for number in range(4, 8)], "given": 1}
+
+
+def test_where_the_function_raises_it_is_called_again_for_what_follows():
+    given = steps(IterMapDataset(Values(range(1, 9)), no_sevens), lane(), most=20)
+
+    assert [step.value for step in given] == [1, 2, 3, 4, SKIPPED, 6, SKIPPED, 8]
+    assert [step.ref for step in given if step.value is SKIPPED] == [(4,), (6,)]
+
+
+def test_a_failure_at_the_end_of_the_items_is_the_end():
+    for function, expected in ((no_sevens, [1, 2, SKIPPED]), (fails_at_the_end, [1, 2, 7, SKIPPED])):
+        assert [step.value for step in steps(IterMapDataset(Values([1, 2, 7]), function), lane(), most=9)] == expected
+        check_resumes(IterMapDataset(Values([1, 2, 7]), function))
+
+
+@pytest.mark.parametrize("restart_after", [None, 3])
+def test_a_function_that_has_ended_is_not_called_again_after_a_restore(restart_after):
+    check_resumes(
+        BatchDataset(IterMapDataset(Values(range(6)), everything_at_once, restart_after=restart_after), 4, list)
+    )
+
+
+@pytest.mark.parametrize("function", [pairs, catches_everything])
+def test_what_stops_the_run_below_is_not_taken_for_a_failure_of_the_function(function):
+    failing = MapDataset(Values(range(9)), fails_at_two)
+
+    with pytest.raises(FormatError, match="no tar"):
+        steps(IterMapDataset(failing, function), lane(handler=reraise), most=9)
+
+
+def reraise(error, sample, sources):
+    raise error
+
+
+def test_calling_it_for_no_items_is_refused():
+    with pytest.raises(ConfigError, match="restart_after of at least 1"):
+        IterMapDataset(Values([]), partial(pairs), restart_after=0)

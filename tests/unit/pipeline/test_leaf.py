@@ -1,0 +1,186 @@
+"""A leaf numbers the samples of a split part, whatever is excluded, and travels light."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loader.errors import ConfigError, StorageError, TrustError
+from loader.pipeline.leaf import Leaf
+from loader.pipeline.order_plan import SequentialPlan
+from loader.pipeline.read import ReadDataset
+from loader.pipeline.worker_config import WorkerConfig
+from loader.samples.decoder import SampleDecoder
+from tests.unit.pipeline.stage_check import values
+from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, raw_samples, texts, write_dataset
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """Shards of 3, 0, 4 and 5 samples for training, and of 2 and 1 for validation between them."""
+    sizes = {"a.tar": 3, "b.tar": 0, "val0.tar": 2, "c.tar": 4, "d.tar": 5, "val1.tar": 1}
+    folder = tmp_path_factory.mktemp("leaf") / "whole"
+    return write_dataset(folder, {name: texts(0, size) for name, size in sizes.items()})
+
+
+def numbers(leaf: Leaf) -> list[int]:
+    return leaf.index_numbers(np.arange(leaf.samples)).tolist()
+
+
+TRAIN = [0, 1, 2, *range(3, 7), *range(7, 12)]  # d.tar comes before val0.tar in the index
+
+
+def test_samples_are_numbered_over_the_shards_of_the_split_part(whole):
+    train, val = Leaf(path=whole, split_part="train"), Leaf(path=whole, split_part="val")
+    assert train.shard_names == ["a.tar", "b.tar", "c.tar", "d.tar", "val0.tar", "val1.tar"]
+    assert (train.samples, numbers(train), train.largest_shard) == (12, TRAIN, 5)
+    assert (val.samples, numbers(val), val.largest_shard) == (3, [12, 13, 14], 2)
+    assert train.index_numbers(np.array([11, 0, 3, 3])).tolist() == [11, 0, 3, 3]
+
+
+def test_shards_of_a_part_need_not_be_neighbours(tmp_path):
+    folder = write_dataset(tmp_path / "x", {f"{n}.tar": texts(0, n + 1) for n in range(5)})
+    split = folder / ".nv-meta/split.yaml"
+    split.write_text("split_parts: {train: [3.tar, 0.tar], val: ['{1,4}.tar']}\n")
+    assert numbers(Leaf(path=folder, split_part="train")) == [6, 7, 8, 9, 0]
+    assert numbers(Leaf(path=folder, split_part="val")) == [1, 2, *range(10, 15)]
+
+
+@pytest.mark.parametrize(
+    ("subset", "expected"),
+    [((0, 12), TRAIN), ((2, 5), [2, 3, 4]), ((11, 99), [11]), ((0, 1), [0]), ((-5, 2), [0, 1])],
+)
+def test_a_subset_is_a_range_of_the_parts_samples(whole, subset, expected):
+    leaf = Leaf(path=whole, split_part="train", subset=subset)
+    assert (leaf.samples, numbers(leaf)) == (len(expected), expected)
+
+
+def test_excluded_samples_keep_their_numbers(tmp_path):
+    folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 3), "b.tar": texts(0, 4)})
+    before = Leaf(path=folder, split_part="train")
+    assert (before.excluded.tolist(), before.samples) == ([], 7)
+    leave_out(folder, "a.tar", "b.tar/002")
+    leaf = Leaf(path=folder, split_part="train")
+    assert (leaf.excluded.tolist(), leaf.samples, numbers(leaf)) == ([0, 1, 2, 5], 7, list(range(7)))
+    assert leaf.identity() == before.identity()
+
+
+# ------------------------------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize("subset", [(5, 5), (6, 5), (12, 20)])
+def test_a_leaf_without_samples_is_refused(whole, subset):
+    with pytest.raises(ConfigError, match="split part 'train' of this dataset has no samples") as caught:
+        Leaf(path=whole, split_part="train", subset=subset).samples  # noqa: B018
+    assert caught.value.at == str(whole)
+
+
+def test_a_part_of_which_every_sample_is_excluded_is_refused(tmp_path):
+    folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2), "b.tar": texts(0, 2), "val.tar": texts(0, 9)})
+    leave_out(folder, "a.tar", "b.tar/000", "val.tar")
+    assert Leaf(path=folder, split_part="train").samples == 4
+    leave_out(folder, "a.tar", "b.tar/000", "b.tar/001")
+    with pytest.raises(ConfigError, match="all 4 samples of split part 'train' are excluded") as caught:
+        Leaf(path=folder, split_part="train").samples  # noqa: B018
+    assert caught.value.do == "take some out of 'exclude' in .nv-meta/split.yaml"
+    assert Leaf(path=folder, split_part="val").samples == 9
+
+
+def test_a_part_or_a_dataset_that_is_not_there_is_refused(whole, tmp_path):
+    with pytest.raises(ConfigError, match="no split part 'test'; there are: train, val"):
+        Leaf(path=whole, split_part="test").samples  # noqa: B018
+    with pytest.raises(StorageError, match="does not exist"):
+        Leaf(path=tmp_path / "gone", split_part="train").samples  # noqa: B018
+
+
+# ------------------------------------------------------------------------------------------------ how samples are made
+
+
+def test_what_dataset_yaml_says_decides_what_is_read_and_made(tmp_path, whole):
+    crude = Leaf(path=whole, split_part="train")
+    assert crude.is_crude
+    assert crude.locator.locate(np.array([0])).part_name == ["txt", "json"]
+    folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2)}, config=TEXT_AND_JSON.replace("label: json", ""))
+    typed = Leaf(path=folder, split_part="train")
+    assert not typed.is_crude
+    assert typed.locator.locate(np.array([0])).part_name == ["txt"]
+
+
+def test_other_split_and_dataset_files_may_be_named(tmp_path):
+    folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2), "b.tar": texts(0, 3)}, config=TEXT_AND_JSON)
+    (folder / ".nv-meta/mine.yaml").write_text("split_parts: {small: [a.tar]}\n")
+    (folder / ".nv-meta/crude.yaml").write_text("__module__: megatron.energon\n__class__: CrudeWebdataset\n")
+    leaf = Leaf(path=folder, split_part="small", split_config="mine.yaml", dataset_config="crude.yaml")
+    assert (leaf.samples, leaf.is_crude) == (2, True)
+
+
+def test_code_of_the_dataset_runs_only_for_who_trusts_it(tmp_path):
+    config = (
+        "sample_type: {__module__: megatron.energon, __class__: TextSample}\nsample_loader: sample_loader.py:load\n"
+    )
+    folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2)}, config=config)
+    (folder / ".nv-meta/sample_loader.py").write_text("def load(parts): return {'text': parts['txt'].upper()}\n")
+    with pytest.raises(TrustError):
+        Leaf(path=folder, split_part="train").builder  # noqa: B018
+    trusting = Leaf(path=folder, split_part="train", trust_code=True)
+    assert trusting.builder.build({"txt": b"a cat"}, key="a.tar/0").text == "A CAT"
+
+
+# ---------------------------------------------------------------------------------------------------- other processes
+
+
+def used(folder: Path) -> Leaf:
+    """Give a leaf that has read and built samples."""
+    leaf = Leaf(path=folder, split_part="train", subflavors={"a": 1}, decoder=SampleDecoder(image_decode="pil"))
+    dataset = ReadDataset((leaf,), SequentialPlan(), worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0))
+    assert values(dataset) == raw_samples_of_train(folder)
+    leaf.builder.build({"txt": b"x", "json": b"{}"}, key="a.tar/0")
+    assert leaf.excluded.tolist() == []
+    return leaf
+
+
+def raw_samples_of_train(folder: Path):
+    return [sample for sample in raw_samples(folder) if not sample[2].startswith("val")]
+
+
+def read_and_send(leaf: Leaf, connection) -> None:
+    alone = WorkerConfig(rank=0, world_size=1, num_workers=0)
+    connection.send((values(ReadDataset((leaf,), SequentialPlan(), worker_config=alone)), leaf.identity()))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_leaf_that_has_been_used_reads_the_same_in_another_process(whole, method):
+    leaf = used(whole)
+    context = multiprocessing.get_context(method)
+    ours, theirs = context.Pipe()
+    process = context.Process(target=read_and_send, args=(leaf, theirs))
+    process.start()
+    theirs.close()
+    assert ours.recv() == (raw_samples_of_train(whole), leaf.identity())
+    process.join()
+
+
+def test_a_leaf_leaves_behind_what_it_has_opened(whole):
+    leaf = used(whole)
+    again = pickle.loads(pickle.dumps(leaf))
+    assert again.__dict__.keys() == leaf.__dataclass_fields__.keys()
+    assert len(pickle.dumps(leaf)) < 1000
+    assert (again.path, again.subflavors, again.decoder.image_decode) == (whole, {"a": 1}, "pil")
+
+
+def test_what_a_leaf_is_tells_other_samples_apart_and_is_plain(whole, tmp_path):
+    identity = Leaf(path=whole, split_part="train").identity()
+    assert json.loads(json.dumps(identity)) == identity
+    assert identity == Leaf(path=str(whole), split_part="train", decoder=None).identity()
+    others = [
+        Leaf(path=whole, split_part="val"),
+        Leaf(path=whole, split_part="train", subset=(0, 11)),
+        Leaf(path=whole, split_part="train", subset=(1, 12)),
+        Leaf(path=write_dataset(tmp_path / "x", {"a.tar": texts(0, 12)}), split_part="train"),
+    ]
+    assert len({str(other.identity()) for other in others} | {str(identity)}) == 5

@@ -1,0 +1,78 @@
+"""Limits: the first micro-batches of an iteration, or of each pass."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from loader.errors import ConfigError
+from loader.pipeline.limit import LimitDataset
+from tests.unit.pipeline.rank_passes import Passes
+from tests.unit.pipeline.stage_check import Values, lane
+
+
+def limited(length, source, count=0, **options):
+    return LimitDataset(Values(range(9)), length, **options).on_rank(source, count)
+
+
+@pytest.mark.parametrize(
+    ("of_pass", "expected"),
+    [
+        (2, [[0, 1], [0, 1], [0, 1], [0, 1]]),
+        (6, [[0, 1, 2, 3], [4, 5], [0, 1, 2, 3], [4, 5]]),
+        (8, [[0, 1, 2, 3], [4, 5, 6, 7], [], [0, 1, 2, 3]]),  # nothing was left of the pass
+    ],
+)
+def test_an_iteration_ends_with_its_limit_or_the_pass_and_the_next_goes_on(of_pass, expected):
+    running = limited(4, Passes(of_pass))
+    assert [list(running.batches()) for _ in range(4)] == expected
+
+
+@pytest.mark.parametrize("of_pass", [2, 4, 6])
+def test_each_iteration_starts_over_where_that_is_asked_for(of_pass):
+    source = Passes(of_pass)
+    running = limited(4, source, reset_after_epoch=True)
+    assert [list(running.batches()) for _ in range(3)] == [[*range(min(4, of_pass))]] * 3
+    assert source.starts == 3
+
+
+def test_a_limit_of_nothing_gives_nothing_and_takes_nothing():
+    source = Passes(3)
+    assert [list(limited(0, source).batches()) for _ in range(2)] == [[], []]
+    assert source.asked == 0
+
+
+def test_a_restored_iteration_is_finished():
+    source = Passes(100)
+    running = limited(4, source)
+    assert list(islice(running.batches(), 3)) == [0, 1, 2]
+    again = limited(4, source, running.count)
+    assert [list(again.batches()) for _ in range(2)] == [[3], [4, 5, 6, 7]]
+
+
+def test_an_iteration_that_was_left_is_finished_by_the_next():
+    running = limited(4, Passes(100))
+    assert list(islice(running.batches(), 1)) == [0]
+    assert [list(running.batches()) for _ in range(2)] == [[1, 2, 3], [4, 5, 6, 7]]
+
+
+def test_starting_over_begins_limit_and_pass_anew():
+    running = limited(4, Passes(10))
+    assert list(islice(running.batches(), 3)) == [0, 1, 2]
+    running.start_over()
+    assert list(running.batches()) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("items", "repeats", "expected"), [(9, False, 4), (3, False, 3), (9, True, 4)])
+def test_a_limit_says_how_long_an_iteration_is(items, repeats, expected):
+    assert len(LimitDataset(Values(range(items), repeats=repeats), 4)) == expected
+
+
+def test_a_limit_below_zero_is_refused_and_it_is_no_stage_of_lanes():
+    with pytest.raises(ConfigError, match="at least 0 micro-batches, found -1"):
+        LimitDataset(Values(range(9)), -1)
+    dataset = LimitDataset(Values(range(9)), 4)
+    assert str(dataset) == "limit(length=4)\n└─ values()"
+    with pytest.raises(ConfigError, match="apply limit last"):
+        dataset.open(lane(), {})

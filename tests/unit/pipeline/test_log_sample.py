@@ -1,0 +1,107 @@
+"""The log of samples: where it is written, and what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from loader.pipeline.batch import BatchDataset
+from loader.pipeline.log_sample import LogSampleDataset
+from loader.pipeline.map import MapDataset
+from loader.pipeline.worker_config import WorkerConfig
+from loader.training.data_loader import SavableDataLoader
+from tests.unit.pipeline.stage_check import Values, check_resumes
+
+
+def samples(path, *, count=8, level=1, workers=0, rank=0, world_size=1):
+    config = WorkerConfig(
+        rank=rank,
+        world_size=world_size,
+        num_workers=workers,
+        lanes=4,
+        worker_debug_path=path,
+        worker_log_level=level,
+    )
+    made = [{"__key__": f"a.tar/{number}", "number": number} for number in range(count)]
+    return Values(made, worker_config=config)
+
+
+def each_twice(sample):
+    yield sample
+    yield sample | {"again": True}
+
+
+def numbers_of(batch):
+    return [str(sample["number"]) for sample in batch]
+
+
+def no_keys(batch):
+    return None
+
+
+def entries(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_each_item_is_a_line_that_says_what_made_it(tmp_path):
+    path = tmp_path / "made" / "as needed.jsonl"
+    loader = SavableDataLoader(LogSampleDataset(BatchDataset(samples(path), 2, list), "train"))
+    batches = list(loader)
+
+    lines = entries(path)
+    assert [line["keys"] for line in lines] == [[sample["__key__"] for sample in batch] for batch in batches]
+    assert [(line["mode"], line["lane"], line["batch"]) for line in lines] == [("train", n % 4, n) for n in range(4)]
+
+
+def test_what_a_line_is_of_can_be_made_again(tmp_path):
+    path = tmp_path / "log.jsonl"
+    logged = LogSampleDataset(MapDataset(samples(path), each_twice), "val")
+    loader = SavableDataLoader(BatchDataset(logged, 4, list))
+    made = [sample for batch in loader for sample in batch]
+
+    keys = [line["restore_key"] for line in entries(path)]
+    assert [loader.restore_sample(key) for key in keys] == made
+
+
+def test_each_worker_of_each_rank_has_a_file_of_its_own(tmp_path):
+    for rank in range(2):
+        source = samples(tmp_path / "{rank} {worker_id}", workers=2, rank=rank, world_size=2)
+        assert len(list(SavableDataLoader(LogSampleDataset(source, "train")))) == 4
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0 0", "0 1", "1 2", "1 3"]
+    assert all(len(entries(path)) == 2 for path in tmp_path.iterdir())
+
+
+def test_the_path_may_say_the_process(tmp_path):
+    list(SavableDataLoader(LogSampleDataset(samples(tmp_path / "{pid}"), "train")))
+
+    assert [path.name for path in tmp_path.iterdir()] == [str(os.getpid())]
+
+
+@pytest.mark.parametrize(("keys", "said"), [(numbers_of, ["0", "4"]), (no_keys, None)])
+def test_what_an_item_is_called_may_be_said_otherwise(tmp_path, keys, said):
+    path = tmp_path / "log"
+    list(SavableDataLoader(LogSampleDataset(BatchDataset(samples(path), 2, list), "train", get_keys_fn=keys)))
+
+    assert entries(path)[0]["keys"] == said
+
+
+@pytest.mark.parametrize(("named", "level"), [(False, 2), (True, 0)])
+def test_nothing_is_written_where_it_is_not_asked_for(tmp_path, named, level):
+    source = samples(tmp_path / "log" if named else None, level=level)
+
+    assert len(list(SavableDataLoader(LogSampleDataset(source, "train")))) == 8
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_restored_lane_goes_on_where_it_stopped(tmp_path):
+    check_resumes(LogSampleDataset(MapDataset(samples(tmp_path / "log"), each_twice), "train"), count=2)
+
+
+def test_a_run_may_go_on_with_or_without_it(tmp_path):
+    source = samples(tmp_path / "log")
+    with_it = MapDataset(LogSampleDataset(source, "train"), each_twice)
+
+    assert (with_it.identity(), with_it.key) == ((other := MapDataset(source, each_twice)).identity(), other.key)

@@ -1,0 +1,131 @@
+"""Plans: the arguments of an order, the same order for equal arguments, and how many samples a pass has."""
+
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loader.pipeline.order_plan import SequentialPlan, ShuffledPlan
+
+
+def shuffled(leaves=2, **changes) -> ShuffledPlan:
+    return ShuffledPlan(
+        **{
+            "slice_lengths": (4,) * leaves,
+            "shuffle_buffer": 100,
+            "epochs_together": (1,) * leaves,
+            "weights": (1.0,) * leaves,
+            **changes,
+        }
+    )
+
+
+def first(plan, samples=(50, 30), *, lanes=2, seed=0, count=20) -> list[list[tuple[int, int]]]:
+    """Give leaf and sample of the first positions of each lane."""
+    found = []
+    for number in range(lanes):
+        lane = plan.order(samples, lanes=lanes, seed=seed).lane(number)
+        leaf, _, sample = lane.locate(0, count if lane.length is None else min(count, lane.length))
+        found.append(list(zip(leaf.tolist(), sample.tolist(), strict=True)))
+    return found
+
+
+def test_equal_plans_give_equal_orders_also_when_they_have_travelled():
+    assert first(shuffled()) == first(shuffled()) == first(pickle.loads(pickle.dumps(shuffled())))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"slice_lengths": (5, 4)},
+        {"shuffle_buffer": 3},
+        {"epochs_together": (None, 1)},
+        {"epochs_together": (2, 1)},
+        {"epochs_together": (-1, 1)},
+        {"weights": (2.0, 1.0)},
+        {"repetitions": (1.0, 1.0)},
+    ],
+    ids=str,
+)
+def test_each_argument_changes_the_order_and_what_is_said_of_it(other):
+    """The buffer only where it makes windows of another size; 3 makes those of the least."""
+    plan = shuffled(**other, slice_lengths=(1, 1)) if "shuffle_buffer" in other else shuffled(**other)
+    base = shuffled(slice_lengths=(1, 1)) if "shuffle_buffer" in other else shuffled()
+    assert first(plan, count=40) != first(base, count=40)
+    assert plan.settings() != base.settings()
+
+
+def test_seeds_lanes_and_numbers_of_samples_change_the_order():
+    orders = [
+        first(shuffled()),
+        first(shuffled(), seed=1),
+        first(shuffled(), seed=-1),
+        first(shuffled(), seed=1 << 63),
+        first(shuffled(), samples=(50, 31)),
+        first(shuffled(), samples=(30, 50)),
+    ]
+    assert len({str(order) for order in orders}) == len(orders)
+    assert first(shuffled(), lanes=4)[0] != first(shuffled())[0]
+
+
+def test_two_leaves_of_equal_size_are_shuffled_differently():
+    order = first(shuffled(), samples=(40, 40), lanes=1, count=80)[0]
+    of_leaves = [[sample for leaf, sample in order if leaf == wanted] for wanted in range(2)]
+    assert of_leaves[0][:10] != of_leaves[1][:10]
+
+
+# ----------------------------------------------------------------------------------------------------------- a pass
+
+repetitions = st.one_of(st.integers(1, 4).map(float), st.floats(0.001, 4.0))
+sizes_and_times = st.lists(st.tuples(st.integers(1, 40), repetitions), min_size=1, max_size=4)
+
+
+@given(sizes_and_times, st.sampled_from([1, 2, 3, 7, 64]), st.sampled_from([None, 1, 5]))
+def test_the_lanes_of_a_pass_have_as_many_samples_as_it_is_said_to_have(leaves, lanes, deal):
+    samples, times = zip(*leaves, strict=True)
+    plan = shuffled(len(leaves), repetitions=times, deal=deal)
+    order = plan.order(samples, lanes=lanes, seed=3)
+    assert sum(order.lane(number).length for number in range(lanes)) == plan.items(samples)
+
+
+@pytest.mark.parametrize("deal", [None, 4])
+def test_validation_gives_the_samples_as_they_lie(deal):
+    plan = SequentialPlan(deal=deal)
+    found = first(plan, lanes=3, count=80)
+    expected = [(0, number) for number in range(50)] + [(1, number) for number in range(30)]
+    assert plan.items((50, 30)) == 80
+    if deal is None:
+        assert [sample for lane in found for sample in lane] == expected
+    else:
+        batches = [found[number % 3][number // 3 * 4 : number // 3 * 4 + 4] for number in range(20)]
+        assert [sample for batch in batches for sample in batch] == expected
+    assert first(plan, lanes=3, count=80, seed=9) == found
+
+
+# --------------------------------------------------------------------------------------------------- what is said of it
+
+
+def test_plans_say_whether_they_repeat_and_start_over():
+    endless, one_pass, validation = shuffled(), shuffled(repetitions=(1.0, 2.5)), SequentialPlan(deal=3)
+    assert [plan.repeats for plan in (endless, one_pass, validation)] == [True, False, False]
+    assert [plan.starts_over for plan in (endless, one_pass, validation)] == [False, False, True]
+    assert [plan.items((10, 4)) for plan in (endless, one_pass, validation)] == [None, 20, 14]
+
+
+def test_settings_are_plain_and_short_where_all_leaves_have_the_same():
+    settings = shuffled(slice_lengths=(4, 5), repetitions=(1.0, 1.0), deal=8).settings()
+    assert json.loads(json.dumps(settings)) == settings
+    assert settings == {
+        "slice_lengths": [4, 5],
+        "shuffle_buffer": 100,
+        "epochs_together": 1,
+        "weights": 1.0,
+        "repetitions": 1.0,
+        "deal": 8,
+    }
+    assert shuffled().settings().keys() == settings.keys() - {"repetitions", "deal"}
+    assert (SequentialPlan().settings(), SequentialPlan(deal=2).settings()) == ({}, {"deal": 2})

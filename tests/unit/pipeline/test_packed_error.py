@@ -1,0 +1,185 @@
+"""Errors that travel from a worker process arrive whole."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import threading
+import traceback
+
+import pytest
+
+from loader.errors import ConfigError, Fault, FormatError, SampleError, WorkerError
+from loader.pipeline.packed_error import pack_error, raise_packed
+
+
+class OfTwoArgumentsError(Exception):
+    def __init__(self, key, *, size):
+        super().__init__(f"{key} has {size} bytes")
+        self.key = key
+        self.size = size
+
+
+class OfItsOwnTextError(Exception):
+    def __init__(self, key):
+        super().__init__()
+        self.key = key
+
+    def __str__(self):
+        return f"text of {self.key}"
+
+
+class AddsToItsTextError(Exception):
+    """Its ``__init__`` takes its ``args``, but does not give back what they were made by."""
+
+    def __init__(self, key):
+        super().__init__(f"bad {key}")
+
+
+class HasNoTextError(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+def sent(error, worker=1):
+    """What arrives in another process; every packed error must pickle."""
+    packed = pickle.loads(pickle.dumps(pack_error(error, worker=worker)))
+    try:
+        raise_packed(packed)
+    except BaseException as arrived:  # noqa: BLE001 - whatever it is
+        return arrived
+
+
+ERRORS = [
+    ValueError("no caption"),
+    KeyError("txt"),
+    FileNotFoundError(2, "No such file", "/ds/a.tar"),
+    UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+    SampleError("part 'jpg' is no image", key="a.tar/1", part="jpg", source="a.tar, bytes 0–3", do="exclude it"),
+    FormatError("a header is damaged", shard="a.tar", offset=512),
+    ConfigError(file="split.yaml", faults=[Fault(place="train", found="is empty")]),
+    OfTwoArgumentsError("a.tar/1", size=3),
+    OfItsOwnTextError("a.tar/1"),
+    AddsToItsTextError("a.tar/1"),
+    KeyboardInterrupt(),
+    ExceptionGroup("two", [ValueError("one"), TypeError("other")]),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_type_text_and_fields_arrive(error):
+    arrived = sent(error)
+    assert type(arrived) is type(error)
+    assert str(arrived) == str(error)
+    assert arrived.args == error.args or isinstance(error, ExceptionGroup)
+    fields = {name: value for name, value in vars(arrived).items() if name != "__notes__"}
+    assert fields == {name: value for name, value in vars(error).items() if name != "__notes__"}
+
+
+def test_what_c_code_keeps_of_an_error_arrives():
+    arrived = sent(FileNotFoundError(2, "No such file", "/ds/a.tar"))
+    assert (arrived.errno, arrived.filename) == (2, "/ds/a.tar")
+
+
+def users_hook():
+    raise ValueError("in the hook")
+
+
+def test_the_traceback_of_the_worker_is_printed_with_the_error():
+    try:
+        users_hook()
+    except ValueError as error:
+        arrived = sent(error, worker=3)
+    printed = "".join(traceback.format_exception(arrived))
+    assert "in worker process 3:\n  Traceback (most recent call last):" in printed
+    assert "in users_hook\n" in printed
+    assert "in the worker process:\n" in "".join(traceback.format_exception(sent(ValueError(), worker=None)))
+
+
+def test_notes_of_the_worker_arrive_before_its_traceback():
+    error = ValueError("x")
+    error.add_note("raised by encode_sample")
+    assert sent(error).__notes__[0] == "raised by encode_sample"
+    assert error.__notes__ == ["raised by encode_sample"]
+
+
+def test_causes_arrive_with_their_types_and_fields():
+    error = SampleError("encode failed", key="k")
+    error.__cause__ = OfTwoArgumentsError("k", size=3)
+    error.__cause__.__context__ = KeyError("txt")
+    arrived = sent(error)
+    assert arrived.__cause__.size == 3
+    assert isinstance(arrived.__cause__.__cause__, KeyError)
+    assert arrived.__cause__.__cause__.__cause__ is None
+
+
+def test_what_an_error_hides_stays_hidden():
+    error = ValueError("x")
+    error.__context__ = KeyError("hidden")
+    error.__suppress_context__ = True
+    assert sent(error).__cause__ is None
+
+
+def test_causes_that_go_round_in_a_circle_arrive_once():
+    one, other = ValueError("one"), ValueError("other")
+    one.__context__, other.__context__ = other, one
+    arrived = sent(one)
+    assert str(arrived.__cause__) == "other"
+    assert arrived.__cause__.__cause__ is None
+
+
+def test_an_error_that_does_not_pickle_arrives_as_text():
+    class LocalError(Exception):
+        pass
+
+    arrived = sent(LocalError("no caption"))
+    assert isinstance(arrived, WorkerError)
+    assert str(arrived).startswith("a worker process raised ")
+    assert "LocalError: no caption" in str(arrived)
+
+
+def test_an_error_that_holds_what_does_not_pickle_arrives_as_text_and_its_cause_whole():
+    error = ValueError("x")
+    error.lock = threading.Lock()
+    error.__cause__ = KeyError("txt")
+    arrived = sent(error)
+    assert (type(arrived), str(arrived)) == (WorkerError, "a worker process raised ValueError: x")
+    assert isinstance(arrived.__cause__, KeyError)
+
+
+def test_an_error_without_a_text_arrives_as_text():
+    assert "HasNoTextError" in str(sent(HasNoTextError()))
+
+
+def test_an_error_of_a_module_that_only_the_worker_has_arrives_as_text(monkeypatch):
+    packed = pack_error(OfItsOwnTextError("k"))
+    monkeypatch.delitem(globals(), "OfItsOwnTextError")
+    with pytest.raises(WorkerError, match=r"a worker process raised .*OfItsOwnTextError: text of k"):
+        raise_packed(packed)
+
+
+@pytest.mark.parametrize("error", [StopIteration(3), StopAsyncIteration(), GeneratorExit()])
+def test_an_error_that_would_end_a_loop_unnoticed_arrives_as_text(error):
+    arrived = sent(error)
+    assert type(arrived) is WorkerError
+    assert type(error).__name__ in str(arrived)
+
+
+def pack_in_a_worker(connection):
+    try:
+        users_hook()
+    except ValueError as error:
+        connection.send(pack_error(error, worker=0))
+
+
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_an_error_arrives_from_a_real_process(method):
+    context = multiprocessing.get_context(method)
+    ours, theirs = context.Pipe()
+    process = context.Process(target=pack_in_a_worker, args=(theirs,))
+    process.start()
+    packed = ours.recv()
+    process.join()
+    with pytest.raises(ValueError, match="in the hook") as caught:
+        raise_packed(packed)
+    assert "in users_hook" in caught.value.__notes__[0]

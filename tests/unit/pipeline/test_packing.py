@@ -1,0 +1,199 @@
+"""Packing: groups chosen from a buffer, which wait by name."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+
+from loader.errors import ConfigError, SkipSample
+from loader.pipeline.batch import BatchDataset
+from loader.pipeline.map import MapDataset
+from loader.pipeline.packing import PackingDataset
+from loader.pipeline.stage import SKIPPED
+from loader.samples.hook_context import hook_context
+from loader.samples.stateless import stateless
+from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
+
+
+def pairs_from_both_ends(samples):
+    """The first with the last, and so on; the middle one of an odd number is in no group."""
+    return [[samples[place], samples[-1 - place]] for place in range(len(samples) // 2)]
+
+
+def all_by_parity(samples):
+    samples.sort(reverse=True)  # its list is its own
+    return (group for group in ([one for one in samples if one % 2], [one for one in samples if not one % 2]))
+
+
+def neighbours(samples):
+    return [samples[start : start + 2] for start in range(0, len(samples), 2)]
+
+
+def first_with_each(samples):
+    return [[samples[0], one] for one in samples[1:]]
+
+
+def new_objects(samples):
+    return [[sample.upper() for sample in samples]]
+
+
+def all_unless_a_two(samples):
+    if 2 in samples:
+        raise ValueError("a two")
+    return [samples]
+
+
+def total(samples):
+    return sum(samples)
+
+
+def each_and_total(samples):
+    yield from samples
+    yield sum(samples)
+
+
+def ten_times(sample):
+    return 10 * sample
+
+
+def no_threes(sample):
+    if sample % 3 == 0:
+        raise SkipSample
+    return sample
+
+
+def no_fives_by_failure(sample):
+    if sample % 5 == 0:
+        raise ValueError("a five")
+    return sample
+
+
+def sample_and_negative(sample):
+    yield sample
+    if sample % 4 == 0:
+        raise SkipSample
+    yield -sample
+
+
+@stateless(restore_seeds=True)
+def with_random(sample):
+    return sample, random.random()
+
+
+@stateless(restore_seeds=True)
+def two_with_random(sample):
+    yield sample, random.random()
+    yield sample, random.random()
+
+
+def with_context(sample):
+    return sample, hook_context().batch_index, hook_context().sample_index
+
+
+def test_each_group_becomes_one_sample_and_what_is_in_none_is_left_out():
+    packed = PackingDataset(Values(range(10)), 5, pairs_from_both_ends, total)
+
+    assert values(packed) == [0 + 4, 1 + 3, 5 + 9, 6 + 8]
+
+
+def test_the_last_shorter_buffer_of_a_pass_is_packed_as_well():
+    assert values(PackingDataset(Values(range(8)), 6, pairs_from_both_ends, total)) == [5, 5, 5, 13]
+
+
+def test_a_group_may_be_in_any_order_and_the_list_may_be_changed():
+    assert values(PackingDataset(Values(range(6)), 4, all_by_parity, list)) == [[3, 1], [2, 0], [5], [4]]
+
+
+@pytest.mark.parametrize("packer", [total, each_and_total])
+@pytest.mark.parametrize("encoder", [None, ten_times, no_threes, no_fives_by_failure, sample_and_negative])
+@pytest.mark.parametrize("select", [pairs_from_both_ends, all_by_parity])
+def test_a_restored_lane_goes_on_where_it_stopped(select, encoder, packer):
+    source = Values(range(40), skips=(3, 4, 11))
+
+    check_resumes(PackingDataset(source, 7, select, packer, sample_encoder=encoder), count=3)
+
+
+def test_a_restored_lane_goes_on_with_the_random_numbers_of_marked_hooks():
+    encoded = MapDataset(MapDataset(Values(range(20)), two_with_random), with_random)
+    packed = PackingDataset(encoded, 6, neighbours, list, sample_encoder=two_with_random)
+
+    check_resumes(packed, count=2)
+    check_resumes(BatchDataset(packed, 2, list), count=2)
+
+
+def test_samples_that_waited_see_the_batch_and_sample_index_for_which_they_were_made():
+    encoded = MapDataset(Values(range(20), repeats=True), with_context)
+
+    check_resumes(PackingDataset(encoded, 6, neighbours, list), count=2, most=20, loads=False)
+
+
+def test_restore_keys_are_those_of_the_uninterrupted_run():
+    samples = Values([{"__key__": str(number), "__restore_key__": ()} for number in range(12)])
+    packed = PackingDataset(MapDataset(samples, dict), 4, neighbours, list, sample_encoder=dict)
+
+    check_resumes(packed, loads=False)
+
+
+def test_an_encoded_sample_is_made_again_from_its_restore_key():
+    samples = Values([{"__restore_key__": (), "number": number} for number in range(4)])
+    packed = PackingDataset(samples, 4, neighbours, list, sample_encoder=doubled_and_tripled)
+    running = packed.sources[0].open(lane(), {})
+    group, _ = running.next()
+
+    assert [sample["number"] for sample in group] == [0, 0, 2, 3]
+    for sample in group:
+        stage, _, _, ref = sample["__restore_key__"]
+        assert stage == packed.sources[0].key
+        assert running.load(ref) == sample
+
+
+def doubled_and_tripled(sample):
+    return (sample | {"number": times * sample["number"]} for times in (2, 3))
+
+
+def test_a_state_has_no_samples_and_nothing_while_none_waits():
+    packed = PackingDataset(Values([f"sample {number}" for number in range(8)]), 4, neighbours, "".join)
+    states = [json.loads(step.state) for step in steps(packed, lane(), most=4)]
+
+    assert states[0] == {"0 values": 0}
+    assert states[1] == {"0 values": 4, "1 select_samples_to_pack": {"batch": 0, "groups": [[2, 3]]}}
+    assert states[2] == {"0 values": 4}
+
+
+def test_equal_values_are_told_apart():
+    check_resumes(PackingDataset(Values(["a"] * 9), 4, pairs_from_both_ends, list))
+    refs = [step.ref for step in steps(PackingDataset(Values(["a"] * 4), 4, neighbours, list), lane(), most=9)]
+
+    assert refs == [(0, 1), (2, 3)]
+
+
+def test_a_sample_may_be_in_several_groups():
+    packed = PackingDataset(Values(range(3)), 3, first_with_each, list)
+
+    assert [(step.value, step.ref) for step in steps(packed, lane(), most=9)] == [([0, 1], (0, 1)), ([0, 2], (0, 2))]
+
+
+def test_a_selection_of_other_objects_is_an_error_that_says_what_is_expected():
+    packed = PackingDataset(Values(["ab", "cd"]), 2, new_objects, list)
+
+    with pytest.raises(ConfigError, match=r"expected select_samples_to_pack to choose .* a str"):
+        steps(packed, lane(), most=1)
+
+
+def test_a_selection_that_fails_costs_its_buffer_only():
+    assert values(PackingDataset(Values(range(8)), 3, all_unless_a_two, list)) == [[3, 4, 5], [6, 7]]
+
+
+def test_a_group_whose_samples_are_all_left_out_gives_no_pack():
+    given = steps(
+        PackingDataset(Values([3, 6, 1, 4]), 2, all_unless_a_two, total, sample_encoder=no_threes), lane(), most=9
+    )
+
+    assert [step.value for step in given] == [SKIPPED, 5]
+
+
+def test_a_buffer_without_room_is_refused():
+    with pytest.raises(ConfigError, match="buffer_size of at least 1"):
+        PackingDataset(Values([]), 0, pairs_from_both_ends, total)

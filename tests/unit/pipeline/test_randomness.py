@@ -1,0 +1,143 @@
+"""The generators that user code draws from: seeded by name, and put back."""
+
+# ruff: noqa: NPY002 - numpy's global generator is what user code draws from
+
+from __future__ import annotations
+
+import itertools
+import random
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from loader.pipeline.hook import Hook
+from loader.pipeline.randomness import kept_generators, seed_batch, seed_sample
+from loader.samples.stateless import stateless
+from tests.unit.pipeline.stage_check import lane
+
+REFS = [0, 1, 7, (7,), (7, 8), (8, 7), ((7, 8), 9), (7, (8, 9)), ("2 a", 0, 7), ("2 a", 1, 7), ("2 a", 7, 0)]
+
+
+def draw() -> tuple:
+    """Draw from each generator, an odd number of normally distributed ones too: those are made two at a time."""
+    return (
+        random.random(),
+        random.gauss(0, 1),
+        np.random.random_sample(),
+        np.random.standard_normal(),
+        np.random.randint(1 << 30),
+        torch.rand(2).tolist(),
+        torch.randn(3).tolist(),
+    )
+
+
+def seed_all(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+# ----------------------------------------------------------------------------------------------------------- seeding
+
+
+def test_what_is_drawn_depends_on_the_name_of_the_batch_or_sample_and_on_nothing_else():
+    names = [partial(seed_batch, *name) for name in itertools.product((0, 1), (0, 1, 2), (0, 1, 2))]
+    names += [partial(seed_sample, *name) for name in itertools.product((0, 1), (0, 3), REFS)]
+    drawn = []
+    for name in names:
+        name()
+        drawn.append(draw())
+    for name, expected in reversed(list(zip(names, drawn, strict=True))):
+        draw()
+        name()
+        assert draw() == expected
+    for generator in range(7):
+        assert len({str(one[generator]) for one in drawn}) == len(names)
+
+
+def test_another_process_draws_the_same():
+    code = "from tests.unit.pipeline.test_randomness import *; seed_sample(3, 5, ('2 a', 1, 7)); print(draw())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    seed_sample(3, 5, ("2 a", 1, 7))
+    assert done.stdout.strip() == str(draw())
+
+
+# ----------------------------------------------------------------------------------------------------------- keeping
+
+
+@pytest.mark.parametrize("drawn_before", [0, 1, 2])
+def test_generators_go_on_as_if_nothing_had_been_drawn_in_between(drawn_before):
+    seed_all(1)
+    expected = [draw() for _ in range(5)]
+    seed_all(1)
+    found = [draw() for _ in range(drawn_before)]
+    with kept_generators():
+        seed_batch(1, 2, 3)
+        draw()
+        with kept_generators():
+            seed_sample(4, 5, 6)
+            draw()
+            np.random.standard_normal()
+        draw()
+    found += [draw() for _ in range(5 - drawn_before)]
+    assert found == expected
+
+
+def test_inside_generators_are_where_they_were_left():
+    seed_batch(1, 2, 3)
+    expected = [draw() for _ in range(4)]
+    with kept_generators():
+        seed_batch(1, 2, 3)
+        found = [draw()]
+        for number in range(3):
+            with kept_generators():
+                seed_sample(0, 0, number)
+                draw()
+            found.append(draw())
+    assert found == expected
+
+
+def test_generators_are_put_back_after_an_error():
+    seed_all(2)
+    expected = draw()
+    seed_all(2)
+
+    def fail() -> None:
+        with kept_generators():
+            seed_all(3)
+            draw()
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert draw() == expected
+
+
+def test_generators_of_another_kind_are_put_back():
+    before = np.random.get_bit_generator()
+    np.random.set_bit_generator(np.random.PCG64(5))
+    try:
+        expected = np.random.PCG64(5).random_raw()
+        with kept_generators():
+            seed_sample(1, 2, 3)
+            draw()
+        assert isinstance(np.random.get_bit_generator(), np.random.PCG64)
+        assert np.random.get_bit_generator().random_raw() == expected
+    finally:
+        np.random.set_bit_generator(before)
+
+
+def test_hooks_with_numbers_of_their_own_leave_those_of_others_alone():
+    hook = Hook(stateless(restore_seeds=True)(lambda sample: draw()), lane())
+    seed_all(4)
+    expected = [(random.random(), np.random.random_sample(), torch.rand(1).item()) for _ in range(2)]
+    seed_all(4)
+    found = []
+    for _ in range(2):
+        found.append((random.random(), np.random.random_sample(), torch.rand(1).item()))
+        hook.call(None, 5)
+    assert found == expected

@@ -1,0 +1,283 @@
+"""Reading: the bytes of each sample in the order of the plan, from any position, in few open files."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from loader.errors import FormatError, StorageError
+from loader.format.staleness import open_fresh_shard
+from loader.pipeline import read, sample_chunk
+from loader.pipeline.leaf import Leaf
+from loader.pipeline.open_shards import OpenShards
+from loader.pipeline.order_plan import SequentialPlan, ShuffledPlan
+from loader.pipeline.read import ReadDataset
+from loader.pipeline.stage import SKIPPED
+from loader.pipeline.worker_config import WorkerConfig
+from tests.unit.pipeline.stage_check import check_resumes, lane, steps, values
+from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, raw_samples, texts, write_dataset
+
+ALONE = WorkerConfig(rank=0, world_size=1, num_workers=0)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory) -> Path:
+    """40 samples in shards of different sizes."""
+    sizes = {"a.tar": 13, "b.tar": 1, "c.tar": 0, "d.tar": 20, "e.tar": 6}
+    return write_dataset(
+        tmp_path_factory.mktemp("read") / "small", {name: texts(0, size) for name, size in sizes.items()}
+    )
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory) -> Path:
+    """9 samples, of most of which the parts that are read lie far apart."""
+    return write_dataset(tmp_path_factory.mktemp("read") / "other", {"far.tar": FAR_APART}, config=TEXT_AND_JSON)
+
+
+FAR_APART = {f"{n}": {"txt": b"near %d" % n, "bin": bytes(n * 30_000), "json": b"[%d]" % n} for n in range(9)}
+
+
+def expected_of(small, other):
+    return raw_samples(small) + raw_samples(other, leaf=1, parts=("txt", "json"))
+
+
+def reader(*folders, plan=None, **options) -> ReadDataset:
+    leaves = [Leaf(path=folder, split_part="train", **options) for folder in folders]
+    return ReadDataset(leaves, plan or SequentialPlan(), worker_config=ALONE)
+
+
+def shuffled(*, leaves=1, repeats=False, buffer=5, deal=None) -> ShuffledPlan:
+    return ShuffledPlan(
+        slice_lengths=(3,) * leaves,
+        shuffle_buffer=buffer,
+        epochs_together=(1,) * leaves,
+        weights=(1.0,) * leaves,
+        repetitions=None if repeats else (1.0,) * leaves,
+        deal=deal,
+    )
+
+
+def by_name(samples):
+    return sorted(samples, key=lambda sample: (sample[0], sample[1]))
+
+
+# ---------------------------------------------------------------------------------------------------- what is read
+
+
+def test_a_pass_gives_the_bytes_that_tarfile_gives(small, other):
+    expected = expected_of(small, other)
+    assert values(reader(small, other)) == expected
+    assert values(reader(small, other), 0, 2) + values(reader(small, other), 1, 2) == expected
+
+
+@pytest.mark.parametrize("count", [1, 3, 64])
+def test_a_shuffled_pass_gives_each_sample_once(small, other, count):
+    dataset = reader(small, other, plan=shuffled(leaves=2))
+    found = [sample for number in range(count) for sample in values(dataset, number, count)]
+    assert found != by_name(found) == expected_of(small, other)
+
+
+@pytest.mark.parametrize(
+    "plan", [SequentialPlan(), SequentialPlan(deal=4), shuffled(leaves=2), shuffled(leaves=2, repeats=True)]
+)
+def test_a_restored_lane_goes_on_where_it_stopped_and_every_sample_can_be_read_again(small, other, plan):
+    check_resumes(reader(small, other, plan=plan), count=2, most=40)
+
+
+@pytest.mark.parametrize(("first", "most", "growth"), [(1, 1, 1), (3, 7, 2), (32, 32, 4), (10_000, 10_000, 1)])
+@pytest.mark.parametrize("repeats", [False, True])
+def test_the_sizes_of_chunks_change_nothing(small, other, monkeypatch, *, repeats, first, most, growth):
+    dataset = reader(small, other, plan=shuffled(leaves=2, repeats=repeats))
+    expected = [steps(dataset, lane(number, 2), most=70) for number in range(2)]
+    for name, size in (("_FIRST_CHUNK", first), ("_MOST_CHUNK", most), ("_GROWTH", growth)):
+        monkeypatch.setattr(read, name, size)
+    assert [steps(dataset, lane(number, 2), most=70) for number in range(2)] == expected
+
+
+def test_runs_of_different_seeds_read_in_different_orders(small):
+    dataset = reader(small, plan=shuffled())
+    found = []
+    for seed in (1, 2):
+        of_lane = lane()
+        of_lane.seed = seed
+        found.append([index for _, index, *_ in (step.value for step in steps(dataset, of_lane, most=50))])
+    assert sorted(found[0]) == sorted(found[1]) == list(range(40))
+    assert found[0] != found[1]
+
+
+def test_the_position_is_noted_before_a_sample_is_read(small):
+    noted = []
+
+    class Board:
+        def note(self, lane, position):
+            noted.append((lane, position))
+
+    of_lane = lane(1, 2)
+    of_lane.last_sample = Board()
+    running = reader(small).open(of_lane, {"0 read": 5})
+    running.next()
+    running.load(2)
+    assert noted == [(1, 5), (1, 2)]
+
+
+# ------------------------------------------------------------------------------------------------------ left out
+
+
+@pytest.mark.parametrize("plan", [SequentialPlan(), shuffled(), shuffled(repeats=True), shuffled(deal=3)])
+def test_excluded_samples_and_shards_are_skipped_at_their_turn_and_move_no_other(tmp_path, plan):
+    folder = write_dataset(tmp_path / "x", {f"{n}.tar": texts(0, 8) for n in range(4)})
+    whole = [step.value for number in range(3) for step in steps(reader(folder, plan=plan), lane(number, 3), most=20)]
+    leave_out(folder, "1.tar", "0.tar/003", "3.tar/007", "gone.tar")
+    (folder / "1.tar").unlink()  # nobody looks for a shard that is left out
+
+    dataset = reader(folder, plan=plan)
+    found = [step.value for number in range(3) for step in steps(dataset, lane(number, 3), most=20)]
+
+    expected = [
+        SKIPPED if sample[2] == "1.tar" or f"{sample[2]}/{sample[3]}" in ("0.tar/003", "3.tar/007") else sample
+        for sample in whole
+    ]
+    assert found == expected
+    assert SKIPPED in found
+    check_resumes(dataset, count=3, most=15)
+
+
+def test_a_sample_that_is_left_out_is_none_when_it_is_loaded(small, tmp_path):
+    folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 3)}, exclude=["a.tar/001"])
+    running = reader(folder).open(lane(), {})
+    assert [running.load(position) is SKIPPED for position in range(3)] == [False, True, False]
+
+
+# -------------------------------------------------------------------------------------------- parts and how they lie
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """What is read of shards: ``(offset, size)``, in order."""
+    found = []
+
+    def opened(storage, index, shard):
+        file = open_fresh_shard(storage, index, shard)
+        file_read = file.read_at
+        return Noting(file, lambda offset, size: found.append((offset, size)) or file_read(offset, size))
+
+    monkeypatch.setattr(sample_chunk, "open_fresh_shard", opened)
+    return found
+
+
+class Noting:
+    """An open file whose reads are noted."""
+
+    def __init__(self, file, read_at):
+        self._file = file
+        self.read_at = read_at
+        self.expect = file.expect
+        self.close = file.close
+
+
+def test_a_sample_of_any_size_is_one_read(tmp_path, reads):
+    folder = write_dataset(tmp_path / "x", {"a.tar": FAR_APART})
+    assert values(reader(folder)) == raw_samples(folder)
+    assert len(reads) == 9
+
+
+def test_of_parts_that_are_kept_only_their_bytes_are_read(other, reads):
+    assert values(reader(other)) == raw_samples(other, parts=("txt", "json"))
+    assert len(reads) == 3 + 2 * 6  # of the first three the gap is small enough to read over
+    assert sum(size for _, size in reads) < 3 * 65_000 + 6 * 100
+
+
+# ------------------------------------------------------------------------------------------------------ the shards
+
+
+def test_more_shards_than_may_be_open_are_read_all_the_same(tmp_path):
+    folder = write_dataset(tmp_path / "x", {f"{n}.tar": texts(0, 4) for n in range(9)})
+    dataset = reader(folder, plan=shuffled(repeats=True, buffer=100))
+    dataset._shards = OpenShards(3)
+    running = dataset.open(lane(), {})
+    expected = {sample[1]: sample for sample in raw_samples(folder)}
+    most = 0
+    for _ in range(80):
+        sample, _ = running.next()
+        assert sample == expected[sample[1]]
+        most = max(most, open_shards_of(folder))
+    assert most == 3
+
+
+def open_shards_of(folder: Path) -> int:
+    names = []
+    for fd in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # that of the listing itself
+            names.append(os.readlink(f"/proc/self/fd/{fd}"))
+    return sum(name.startswith(f"{folder}/") and name.endswith(".tar") for name in names)
+
+
+def test_a_missing_shard_is_named_when_its_turn_comes(tmp_path):
+    folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2), "b.tar": texts(0, 2)})
+    (folder / "b.tar").rename(folder / "gone.tar")
+    running = reader(folder).open(lane(), {})
+    running.next()
+    running.next()
+    for _ in range(2):  # a sample that could not be read is not behind the lane
+        with pytest.raises(StorageError, match="No such file") as caught:
+            running.next()
+        assert caught.value.path == str(folder / "b.tar")
+        assert running.state() == {"0 read": 2}
+    (folder / "gone.tar").rename(folder / "b.tar")
+    assert running.next()[0] == raw_samples(folder)[2]
+
+
+def test_a_shard_of_another_size_is_named_when_its_turn_comes(tmp_path):
+    folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2), "b.tar": texts(0, 2)})
+    with (folder / "b.tar").open("ab") as shard:
+        shard.write(bytes(512))
+    running = reader(folder).open(lane(), {})
+    running.next()
+    running.next()
+    with pytest.raises(FormatError, match="it had 10240 bytes, now 10752") as caught:
+        running.next()
+    assert caught.value.shard == str(folder / "b.tar")
+
+
+@pytest.mark.parametrize("far", [False, True], ids=["one read", "several"])
+def test_a_shard_cut_while_it_is_open_gives_no_part_of_a_sample(tmp_path, far):
+    middle = {"bin": bytes(90_000)} if far else {}
+    samples = {f"{n}": {"txt": b"text %d" % n, **middle, "json": b"[1]"} for n in range(3)}
+    folder = write_dataset(tmp_path / "x", {"a.tar": samples}, config=TEXT_AND_JSON)
+    running = reader(folder).open(lane(), {})
+    running.next()
+    data = (folder / "a.tar").read_bytes()
+    os.truncate(folder / "a.tar", data.rindex(b"[1]") + 2)
+    running.next()
+    with pytest.raises(FormatError, match=r"bytes in the index, the shard ends after \d+ of them") as caught:
+        running.next()
+    assert caught.value.shard == str(folder / "a.tar")
+    assert caught.value.offset == data.rindex(b"[1]" if far else b"text 2")
+
+
+def test_a_reader_goes_to_other_processes_without_its_open_files(small):
+    dataset = reader(small)
+    running = dataset.open(lane(), {})
+    running.next()
+    again = pickle.loads(pickle.dumps(dataset))
+    assert again._shards is None
+    assert values(again) == raw_samples(small)
+    assert len(pickle.dumps(dataset)) < 3000
+
+
+# --------------------------------------------------------------------------------------------------- its description
+
+
+def test_a_reader_says_what_it_reads(small, other):
+    dataset = reader(small, other, plan=shuffled(leaves=2))
+    assert str(dataset).splitlines()[1:] == [f"├─ {small}, train: 40 samples", f"└─ {other}, train: 9 samples"]
+    assert (dataset.items, len(dataset), dataset.repeats, dataset.starts_over) == (49, 49, False, False)
+    assert [leaf["samples"] for leaf in dataset.identity()[2:]] == [40, 9]
+    endless = reader(small, plan=shuffled(repeats=True))
+    assert (endless.items, endless.repeats) == (None, True)
+    assert reader(small).starts_over

@@ -1,0 +1,70 @@
+"""What names items: through JSON and back, one position each, and other random numbers for each."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loader.pipeline.ref import as_ref, integers_of, plain, position_of
+
+positions = st.integers(0, 1 << 62)
+refs = st.recursive(
+    positions,
+    lambda inner: st.one_of(
+        st.tuples(st.sampled_from(["1 decode", "2 encode_sample"]), st.integers(0, 9), inner),
+        st.lists(inner, min_size=1, max_size=4).map(tuple),
+    ),
+    max_leaves=9,
+)
+
+
+@given(refs)
+def test_a_ref_comes_back_from_json_as_it_was(ref):
+    assert as_ref(json.loads(json.dumps(plain(ref)))) == ref
+    hash(as_ref(plain(ref)))
+
+
+# What is compared by its numbers is of one stage: samples, what a generator made, or what was joined of either.
+of_generator = st.tuples(st.just("2 encode_sample"), st.integers(0, 9), positions)
+kinds = (
+    positions,
+    of_generator,
+    st.lists(positions, min_size=1, max_size=5).map(tuple),
+    st.lists(of_generator, min_size=1, max_size=5).map(tuple),
+    st.lists(st.lists(positions, min_size=1, max_size=3).map(tuple), min_size=1, max_size=3).map(tuple),
+)
+of_one_stage = st.one_of([st.tuples(kind, kind) for kind in kinds])
+
+
+@given(of_one_stage)
+def test_two_items_of_a_stage_have_different_numbers(two):
+    one, other = two
+    assert (list(integers_of(one)) == list(integers_of(other))) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("ref", "numbers"), [(7, [7]), ((7, 8), [2, 7, 8]), (("2 a", 1, 7), [3, 1, 7]), (((7, 8), 9), [2, 2, 7, 8, 9])]
+)
+def test_the_numbers_of_an_item_are_the_same_for_ever(ref, numbers):
+    """The random numbers of runs that are going on depend on them."""
+    assert list(integers_of(ref)) == numbers
+
+
+@pytest.mark.parametrize(
+    ("ref", "position"),
+    [
+        (7, 7),
+        (0, 0),
+        ((), -1),
+        ((7, 8), 7),
+        (("2 a", 3, 7), 7),
+        ((("2 a", 3, 7), 8), 7),
+        (("4 pack", 0, (("2 a", 3, (9, 1)), 8)), 9),
+        (((), 8), -1),
+    ],
+)
+def test_the_position_of_an_item_is_that_of_its_first_sample(ref, position):
+    assert position_of(ref) == position

@@ -1,0 +1,220 @@
+"""Repeating: passes one after another, on a lane or above a stage that counts on the rank."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections import Counter
+
+import pytest
+
+from loader.errors import ConfigError
+from loader.pipeline.batch import BatchDataset
+from loader.pipeline.epochize import EpochizeDataset
+from loader.pipeline.filter import FilterDataset
+from loader.pipeline.limit import LimitDataset
+from loader.pipeline.map import MapDataset
+from loader.pipeline.packing import PackingDataset
+from loader.pipeline.rank_stage import RankStage
+from loader.pipeline.repeat import RepeatDataset
+from loader.pipeline.shuffle_buffer import ShuffleBufferDataset
+from loader.training.data_loader import SavableDataLoader
+from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
+
+
+class ForValidation(Values):
+    @property
+    def starts_over(self):
+        return True
+
+
+def is_odd(item):
+    return item % 2
+
+
+def each_twice(item):
+    yield item
+    yield -item
+
+
+def neighbours(samples):
+    return [samples[start : start + 2] for start in range(0, len(samples), 2)]
+
+
+def negative(item):
+    return -item
+
+
+def dealt(dataset, count, total):
+    """Give what the lanes give when they are visited in turn."""
+    lanes = [values(dataset, number, count, most=-(-total // count)) for number in range(count)]
+    return [lanes[number % count][number // count] for number in range(total)]
+
+
+# ------------------------------------------------------------------------------------------------ on lanes
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+@pytest.mark.parametrize("repeats", [0, 1, 3, 2.5, 0.4])
+def test_passes_follow_each_other_in_turn_whatever_the_lanes(repeats, count):
+    repeated = RepeatDataset(Values(range(5)), repeats=repeats)
+    total = round(5 * repeats)
+
+    assert dealt(repeated, count, total) == [number % 5 for number in range(total)]
+    assert repeated.items == len(repeated) == total
+    assert sum(len(values(repeated, number, count)) for number in range(count)) == total
+
+
+@pytest.mark.parametrize("count", [1, 3, 7])
+def test_without_a_number_it_goes_on_for_ever(count):
+    repeated = RepeatDataset(Values(range(5)))
+
+    assert dealt(repeated, count, 40) == [number % 5 for number in range(40)]
+    assert repeated.repeats
+    assert repeated.items is None
+
+
+def test_where_lengths_are_not_known_each_lane_repeats_its_own_pass():
+    repeated = RepeatDataset(FilterDataset(Values(range(9)), is_odd), repeats=2)
+
+    assert [values(repeated, number, 2) for number in range(2)] == [[], [1, 3, 5, 7, 1, 3, 5, 7]]
+
+
+def test_each_pass_of_a_shuffled_dataset_has_an_order_of_its_own():
+    items = values(RepeatDataset(ShuffleBufferDataset(Values(range(20)), 10), repeats=3))
+    passes = [tuple(items[start : start + 20]) for start in (0, 20, 40)]
+
+    assert [sorted(each) for each in passes] == 3 * [list(range(20))]
+    assert len(set(passes)) == 3
+
+
+@pytest.mark.parametrize("repeats", [3, 2.5, None])
+def test_a_restored_lane_goes_on_where_it_stopped(repeats):
+    source = Values(range(10), skips=(1,))
+
+    check_resumes(RepeatDataset(MapDataset(source, negative), repeats=repeats), count=3, most=40)
+
+
+def test_a_restored_lane_goes_on_within_longer_chains():
+    packed = PackingDataset(MapDataset(Values(range(7)), each_twice), 5, neighbours, list)
+    repeated = RepeatDataset(ShuffleBufferDataset(RepeatDataset(packed, repeats=2), 4))
+
+    check_resumes(repeated, most=40)
+    check_resumes(BatchDataset(repeated, 3, list), most=20)
+
+
+def test_a_lane_that_never_gets_an_item_ends():
+    nothing = RepeatDataset(Values([]))
+    only_for_lane_1 = RepeatDataset(FilterDataset(Values(range(9)), is_odd))
+
+    assert values(nothing) == []
+    assert values(only_for_lane_1, 0, 2, most=4) == []
+    assert Counter(values(only_for_lane_1, 1, 2, most=8)) == {1: 2, 3: 2, 5: 2, 7: 2}
+
+
+class OpenedPasses(FilterDataset):
+    """Counts how often it is opened, in the process."""
+
+    passes = 0
+
+    def open(self, lane, state):
+        type(self).passes += 1
+        return super().open(lane, state)
+
+
+def test_a_lane_that_got_nothing_is_not_asked_again_where_each_pass_is_the_same(monkeypatch):
+    monkeypatch.setattr(OpenedPasses, "passes", 0)
+
+    running = RepeatDataset(OpenedPasses(ForValidation([]), is_odd)).open(lane(), {})
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            running.next()
+    assert OpenedPasses.passes == 2
+
+
+def test_fewer_items_than_lanes_come_all_the_same():
+    repeated = RepeatDataset(Values(["the only one"]))
+
+    assert [values(repeated, number, 64, most=3) for number in range(64)] == 64 * [3 * ["the only one"]]
+
+
+def test_a_part_of_a_pass_whose_length_is_not_known_is_refused():
+    with pytest.raises(ConfigError, match=r"whole number of repeats, found 1\.5"):
+        RepeatDataset(FilterDataset(Values(range(9)), is_odd), repeats=1.5)
+
+
+@pytest.mark.parametrize("repeats", [-1, float("inf"), float("nan")])
+def test_what_is_no_number_of_times_is_refused(repeats):
+    with pytest.raises(ConfigError, match="repeats of at least 0, or None"):
+        RepeatDataset(Values([1]), repeats=repeats)
+
+
+def test_a_dataset_for_validation_that_is_repeated_for_ever_does_not_start_over():
+    assert RepeatDataset(ForValidation([1]), repeats=2).starts_over
+    assert not RepeatDataset(ForValidation([1])).starts_over
+
+
+# -------------------------------------------------------------------------------------------- on the rank
+
+
+def rest_after(dataset, steps_done):
+    """Give what an iteration gives after a state was saved, and restored, behind some steps of it."""
+    loader = SavableDataLoader(dataset)
+    given = iter(loader)
+    for _ in range(steps_done):
+        next(given)
+    state = json.loads(json.dumps(loader.save_state_rank()))
+    uninterrupted = list(given)
+    restored = SavableDataLoader(pickle.loads(pickle.dumps(dataset)))
+    restored.restore_state_rank(state)
+    assert list(restored) == uninterrupted
+    return uninterrupted
+
+
+@pytest.mark.parametrize(
+    ("dataset", "expected"),
+    [
+        (RepeatDataset(EpochizeDataset(Values(range(9), repeats=True), 4), repeats=3), [*range(9), 0, 1, 2]),
+        (
+            RepeatDataset(MapDataset(EpochizeDataset(Values(range(6), repeats=True), 4), negative), repeats=2),
+            [0, -1, -2, -3, -4, -5, 0, -1],
+        ),
+        (RepeatDataset(LimitDataset(ForValidation(range(9)), 4), repeats=2), [0, 1, 2, 3, 0, 1, 2, 3]),
+        (RepeatDataset(LimitDataset(ForValidation(range(3)), 4), repeats=2), [0, 1, 2, 0, 1, 2]),
+        (RepeatDataset(LimitDataset(Values(range(9)), 4), repeats=2), list(range(8))),
+        (RepeatDataset(RepeatDataset(LimitDataset(ForValidation(range(9)), 2), repeats=2), repeats=2), 4 * [0, 1]),
+    ],
+)
+def test_above_a_stage_that_counts_on_the_rank_its_iterations_are_repeated(dataset, expected):
+    assert isinstance(dataset, RankStage)
+    assert len(dataset) == len(expected)
+    for done in range(len(expected) + 1):
+        assert rest_after(dataset, done) == expected[done:], done
+
+
+def test_virtual_epochs_repeated_without_a_number_never_end():
+    loader = SavableDataLoader(RepeatDataset(EpochizeDataset(Values(range(9), repeats=True), 4)))
+
+    assert [item for item, _ in zip(loader, range(30), strict=False)] == [number % 9 for number in range(30)]
+
+
+def test_nothing_repeated_for_ever_is_nothing():
+    assert list(SavableDataLoader(RepeatDataset(LimitDataset(Values(range(9)), 0)))) == []
+
+
+def test_on_the_rank_a_part_of_a_pass_is_refused():
+    with pytest.raises(ConfigError, match="whole number of repeats"):
+        RepeatDataset(LimitDataset(Values(range(9)), 4), repeats=1.5)
+
+
+def test_a_stage_that_joins_items_of_the_rank_is_refused_when_it_is_opened():
+    dataset = RepeatDataset(BatchDataset(LimitDataset(Values(range(9)), 4), 2, list))
+
+    with pytest.raises(ConfigError, match="apply limit last"):
+        next(iter(SavableDataLoader(dataset)))
+
+
+def test_steps_of_a_repeated_pass_keep_their_refs():
+    given = steps(RepeatDataset(Values(range(2)), repeats=2), lane(), most=9)
+
+    assert [step.ref for step in given] == [("1 repeat", number, position) for number in (0, 1) for position in (0, 1)]

@@ -1,0 +1,75 @@
+"""``__restore_key__`` is noted on whatever bears one, and on nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pytest
+
+from loader.pipeline.restore_key import stamp
+from loader.pipeline.stage import SKIPPED
+from loader.samples.types import TextSample
+from tests.unit.pipeline.stage_check import lane
+
+
+@dataclass
+class Plain:
+    __restore_key__: tuple = ()
+
+
+@dataclass(slots=True)
+class Slotted:
+    __restore_key__: tuple = ()
+
+
+@dataclass(frozen=True)
+class Frozen:
+    __restore_key__: tuple = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenAndSlotted:
+    __restore_key__: tuple = ()
+
+
+def stamped(value):
+    of_lane = lane(3, 8)
+    of_lane.context.batch_index = 19
+    stamp(value, "2 encode_sample", of_lane, (5, 6))
+    return value
+
+
+KEY = ("2 encode_sample", 3, 19, (5, 6))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Plain(),
+        Slotted(),
+        Frozen(),
+        FrozenAndSlotted(),
+        TextSample(__key__="a.tar/0", text=""),
+        SimpleNamespace(__restore_key__=()),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_objects_that_bear_a_key_are_noted_on(value):
+    assert stamped(value).__restore_key__ == KEY
+
+
+def test_dicts_that_bear_a_key_are_noted_on_and_others_are_left_alone():
+    assert stamped({"__restore_key__": (), "a": 1}) == {"__restore_key__": KEY, "a": 1}
+    assert stamped({"a": 1}) == {"a": 1}
+
+
+@pytest.mark.parametrize("value", [None, 5, "text", [1], (1, 2), SKIPPED, object(), SimpleNamespace(a=1)], ids=str)
+def test_what_bears_no_key_is_left_alone(value):
+    stamped(value)
+    assert not hasattr(value, "__restore_key__")
+
+
+def test_what_is_made_of_it_later_is_noted_over_what_was_noted_before():
+    sample = stamped(Plain(("1 decode", 3, 19, 5)))
+    assert sample.__restore_key__ == KEY

@@ -1,0 +1,93 @@
+"""What each stage says about itself, which decides how many lanes a run has and what its length is."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+import pytest
+
+from loader.pipeline.batch import BatchDataset
+from loader.pipeline.blend import BlendDataset
+from loader.pipeline.concat import ConcatDataset
+from loader.pipeline.filter import FilterDataset
+from loader.pipeline.gc import GcDataset
+from loader.pipeline.group_batch import GroupBatchDataset
+from loader.pipeline.iter_map import IterMapDataset
+from loader.pipeline.log_sample import LogSampleDataset
+from loader.pipeline.mix_batch import MixBatchDataset
+from loader.pipeline.packing import PackingDataset
+from loader.pipeline.repeat import RepeatDataset
+from loader.pipeline.shuffle_buffer import ShuffleBufferDataset
+from loader.pipeline.worker_config import WorkerConfig
+from tests.unit.pipeline.stage_check import Values
+
+OTHER = WorkerConfig(rank=1, world_size=2, num_workers=3)
+
+
+def source():
+    return Values(range(12))
+
+
+def stages(**named):
+    """Give each stage with whether samples wait in it, it calls users' functions, and how many items a pass has."""
+    return [
+        (BlendDataset((source(), 1), (source(), 2), **named), False, False, None),
+        (ConcatDataset(source(), source(), **named), False, False, 24),
+        (FilterDataset(source(), filter_fn=bool, **named), False, True, None),
+        (GcDataset(source(), **named), False, False, 12),
+        (GroupBatchDataset(source(), 2, str, list, **named), True, True, None),
+        (IterMapDataset(source(), iter, **named), False, True, None),
+        (LogSampleDataset(source(), "train", **named), False, False, 12),
+        (MixBatchDataset((source(), 1), (source(), 1), batch_size=2, **named), False, True, None),
+        (PackingDataset(source(), 2, list, list, **named), True, True, None),
+        (RepeatDataset(source(), repeats=2, restart=False, **named), False, False, 24),
+        (ShuffleBufferDataset(source(), 2, **named), True, False, None),
+    ]
+
+
+STAGES = [pytest.param(*stage, id=type(stage[0]).__name__) for stage in stages()]
+
+
+@pytest.mark.parametrize(("stage", "waits", "runs_user_code", "items"), STAGES)
+def test_a_stage_says_what_it_does(stage, waits, runs_user_code, items):
+    assert (stage.waits, stage.runs_user_code, stage.items) == (waits, runs_user_code, items)
+    assert stage.keeps_positions == (items is not None)
+    assert not stage.repeats
+
+
+@pytest.mark.parametrize(("stage", "waits", "runs_user_code", "items"), STAGES)
+def test_a_chain_says_what_any_of_its_stages_does(stage, waits, runs_user_code, items):
+    above = GcDataset(BatchDataset(ConcatDataset(source(), stage), 2, sorted))
+
+    assert above.waits == waits
+    assert BlendDataset((source(), 1), (stage, 1)).runs_user_code == runs_user_code
+
+
+@pytest.mark.parametrize(("stage", "waits", "runs_user_code", "items"), STAGES)
+def test_what_a_stage_is_compared_by_is_plain_data(stage, waits, runs_user_code, items):
+    assert json.loads(json.dumps(stage.identity())) == stage.identity()
+
+
+def test_the_worker_config_may_be_given_and_is_that_of_the_first_source_else():
+    assert all(stage.worker_config is OTHER for stage, *_ in stages(worker_config=OTHER))
+    assert all(stage.worker_config == source().worker_config for stage, *_ in stages())
+
+
+def test_arguments_that_only_other_libraries_need_are_accepted():
+    FilterDataset(source(), filter_fn=bool, filter_fn_config={"a": 1})
+    IterMapDataset(source(), iter, len_map_fn=int, stateless_iter_fn=True)
+    GroupBatchDataset(source(), 2, str, list, batcher_stateless=True, failure_tolerance=3)
+    PackingDataset(source(), 2, list, list, final_packer_stateless=True, packer_config={})
+    for stage, *_ in stages():
+        assert "worker_config" in inspect.signature(type(stage).__init__).parameters
+
+
+def test_other_arguments_decide_whether_a_state_fits():
+    assert ShuffleBufferDataset(source(), 2).identity() != ShuffleBufferDataset(source(), 3).identity()
+    assert GroupBatchDataset(source(), 2, str).identity() != GroupBatchDataset(source(), 3, str).identity()
+    assert PackingDataset(source(), 2, list, list).identity() != PackingDataset(source(), 3, list, list).identity()
+    assert IterMapDataset(source(), iter).identity() != IterMapDataset(source(), iter, restart_after=3).identity()
+    assert RepeatDataset(source()).identity() != RepeatDataset(source(), repeats=3).identity()
+    one, other = BlendDataset((source(), 1), (source(), 2)), BlendDataset((source(), 1), (source(), 3))
+    assert one.identity() != other.identity()

@@ -1,0 +1,115 @@
+"""Worker processes that get stuck or die, each in a way of its own, at position 7 of lane 3."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import contextmanager
+
+from loader.training.last_sample import LastSampleBoard
+from loader.training.stack_dump import register_stack_dump
+
+
+def sleep_in_the_hook():
+    time.sleep(1000)
+
+
+def sleep_beside_a_thread():
+    threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
+    time.sleep(1000)
+
+
+def be_stuck_in_c_code():
+    readable, _ = os.pipe()
+    ctypes.PyDLL(None).read(readable, ctypes.create_string_buffer(1), 1)  # unlike os.read, it keeps Python's lock
+
+
+def be_stopped():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def crash_in_c_code():
+    import numpy as np  # faulthandler lists what is written in C
+
+    assert np.arange(3).sum() == 3
+    faulthandler._sigsegv()
+
+
+def be_killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def be_ended_by_a_nameless_signal():
+    os.kill(os.getpid(), signal.SIGRTMIN + 5)
+
+
+def leave():
+    sys.exit(4)
+
+
+def take_a_second_to_leave():
+    libc = ctypes.CDLL(None)
+    libc.on_exit(ctypes.cast(libc.sleep, ctypes.c_void_p), None)  # it is called with the exit code, after Python's end
+    sys.exit(1)
+
+
+def end_well():
+    pass
+
+
+def wait_for_a_word(connection):
+    connection.recv()
+
+
+def work(board, worker, hook, connection, registers):
+    if registers:
+        register_stack_dump(board, worker)
+    board.slot(worker).note(3, 7)
+    connection.send("at work")
+    if hook is wait_for_a_word:
+        hook(connection)
+    else:
+        hook()
+    connection.send("done")
+
+
+class Workers:
+    """Processes at work on their hooks, and a connection to each."""
+
+    def __init__(self, *hooks, method, registers):
+        context = multiprocessing.get_context(method)
+        self.board = LastSampleBoard(len(hooks))
+        self.processes = []
+        self.connections = []
+        for worker, hook in enumerate(hooks):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=work, args=(self.board, worker, hook, theirs, registers))
+            process.start()
+            theirs.close()
+            self.processes.append(process)
+            self.connections.append(ours)
+        for connection in self.connections:
+            connection.recv()
+
+    def close(self):
+        for process in self.processes:
+            process.kill()
+            process.join()
+        for connection in self.connections:
+            connection.close()
+
+
+@contextmanager
+def workers(*hooks, method="fork", registers=True):
+    """Have processes, each in its hook, until the block is left."""
+    started = Workers(*hooks, method=method, registers=registers)
+    try:
+        yield started
+    finally:
+        started.close()

@@ -1,0 +1,281 @@
+"""Tensors and arrays of every kind arrive as they were sent, also when the sender has ended."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+import torch.multiprocessing
+
+from loader.training.message_transport import pack_message, unpack_message
+from loader.training.shared_segments import SegmentFlags, SegmentPool
+
+MANY = 5000  # elements, more than travel in the pickle
+
+
+def sent(message):
+    """Pack and unpack within this process, without segments."""
+    return unpack_message(pack_message(message), SegmentFlags(1))
+
+
+def as_bytes(tensor) -> bytes:
+    dense = torch.empty(tensor.shape, dtype=tensor.dtype)
+    dense.copy_(tensor.detach())
+    return dense.reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+def check_tensor(found, expected):
+    assert type(found) is type(expected)
+    assert (found.dtype, found.shape, found.requires_grad) == (expected.dtype, expected.shape, expected.requires_grad)
+    assert as_bytes(found) == as_bytes(expected)
+
+
+def check_array(found, expected):
+    assert type(found) is type(expected)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    assert repr(found.tolist()) == repr(expected.tolist())
+
+
+def counted(*shape):
+    return torch.arange(int(np.prod(shape)), dtype=torch.float32).reshape(shape)
+
+
+# ------------------------------------------------------------------------------------------------------- tensors
+
+DTYPES = [
+    kind
+    for name, kind in sorted(vars(torch).items())
+    if isinstance(kind, torch.dtype) and name == str(kind).removeprefix("torch.")  # each under one name
+    # Those of less than a byte are only names yet, and those of quantized tensors are on their way out.
+    if not re.fullmatch(r"u?int[1-7]|qu?int.*|bits.*", name)
+]
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_tensors_of_every_type_arrive(dtype):
+    for count in (0, 1, MANY):
+        whole = (torch.arange(count * dtype.itemsize) % 2).to(torch.uint8).view(dtype)  # also right for bool
+        check_tensor(sent(whole), whole)
+        check_tensor(sent(whole[::2]), whole[::2])
+
+
+LAYOUTS = {
+    "0-dim": torch.tensor(3.5),
+    "empty": torch.zeros(0, 7),
+    "transposed": counted(100, 60).T,
+    "images as decoded": counted(40, 50, 3).permute(2, 0, 1),
+    "channels last": counted(2, 3, 20, 30).to(memory_format=torch.channels_last),
+    "a permutation of no order": counted(4, 5, 6, 50).permute(2, 0, 3, 1),
+    "crop": counted(3, 60, 80)[:, 10:50, 5:75],
+    "every second": counted(2 * MANY)[::2],
+    "flipped crop": counted(60, 80).flip(1).T[5:60],
+    "expanded": counted(1, 50, 1).expand(10, 50, 20),
+    "overlapping": counted(MANY).as_strided((MANY - 8, 8), (1, 1)),
+    "middle of a storage": counted(3, MANY)[1],
+    "a column of one row": counted(1, 5)[:, 2],
+    "single columns": counted(MANY, 3)[:, 1:2],
+    "small": counted(3, 4).T,
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_tensors_arrive_however_they_lie_in_memory(name):
+    check_tensor(sent(LAYOUTS[name]), LAYOUTS[name])
+
+
+@pytest.mark.parametrize("name", ["transposed", "images as decoded", "channels last", "a permutation of no order"])
+def test_tensors_without_gaps_keep_their_strides(name):
+    assert sent(LAYOUTS[name]).stride() == LAYOUTS[name].stride()
+
+
+def test_of_a_crop_only_its_elements_are_sent():
+    crop = counted(1000, 1000)[10:50, 5:75]
+    _, _, ranges = pack_message(crop)
+    assert ranges == [(0, 40 * 70 * 4)]
+
+
+class Labelled(torch.Tensor):
+    """A tensor of a user's own class, as torchvision has some."""
+
+
+def labelled(label):
+    tensor = counted(100, 60).T.as_subclass(Labelled)
+    tensor.label = label
+    return tensor
+
+
+def test_tensors_of_a_users_own_class_keep_what_they_bear():
+    found = sent(labelled("box"))
+    check_tensor(found, labelled("box"))
+    assert found.label == "box"
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        counted(MANY).requires_grad_(),
+        counted(100, 60).T.requires_grad_(),
+        torch.nn.Parameter(counted(MANY)),
+        torch.nn.Parameter(counted(MANY), requires_grad=False),
+        torch.complex(counted(MANY), counted(MANY) + 1).conj(),
+        torch.complex(counted(MANY), counted(MANY) + 1).conj().imag,
+        torch._neg_view(counted(MANY)),
+    ],
+    ids=["gradient", "transposed", "parameter", "frozen parameter", "conjugated", "imaginary parts", "negated"],
+)
+def test_unusual_tensors_arrive(tensor):
+    check_tensor(sent(tensor), tensor)
+
+
+def test_sparse_and_quantized_tensors_and_those_without_contents_arrive():
+    dense = counted(100, 60) * (counted(100, 60) % 7 == 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns that both are new, or on their way out
+        for sparse in (dense.to_sparse(), dense.to_sparse_csr()):
+            found = sent(sparse)
+            assert found.layout is sparse.layout
+            assert torch.equal(found.to_dense(), dense)
+        quantized = torch.quantize_per_tensor(counted(MANY), 0.5, 3, torch.qint8)
+        found = sent(quantized)
+        assert (found.q_scale(), found.q_zero_point()) == (0.5, 3)
+        assert torch.equal(found.int_repr(), quantized.int_repr())
+    found = sent(torch.zeros(MANY, device="meta"))
+    assert (found.device.type, found.shape) == ("meta", (MANY,))
+
+
+def test_a_tensor_with_a_history_is_refused_with_what_to_do():
+    with pytest.raises(RuntimeError, match=r"non-leaf tensor which requires_grad(.|\n)*detach\(\)"):
+        pack_message(counted(MANY).requires_grad_() * 2)
+
+
+# -------------------------------------------------------------------------------------------------------- arrays
+
+ARRAYS = {
+    "floats": np.arange(MANY) / 3,
+    "other byte order": np.arange(MANY).astype(">f8"),
+    "half": np.arange(MANY).astype("f2"),
+    "complex": np.arange(MANY) * 1j,
+    "bool": np.arange(MANY) % 3 == 0,
+    "times": np.arange(MANY).astype("datetime64[s]"),
+    "text": np.array([f"word {number}" for number in range(MANY)]),
+    "bytes": np.array([b"word %d" % number for number in range(MANY)]),
+    "structured": np.array([(n, (n, -n), f"{n}") for n in range(300)], [("a", "i4"), ("b", "f8", (2,)), ("c", "U5")]),
+    "objects": np.array([{"a": 1}, None, "x"] * 1000, dtype=object),
+    "records": np.rec.array([(n, f"{n}") for n in range(MANY)], dtype=[("a", "i4"), ("b", "U4")]),
+    "masked": np.ma.array(np.arange(MANY), mask=np.arange(MANY) % 2),
+    "Fortran order": np.asfortranarray(np.arange(6000.0).reshape(60, 100)),
+    "transposed": np.arange(6000).reshape(60, 100).T,
+    "every second": np.arange(2 * MANY)[::2],
+    "backwards": np.arange(MANY)[::-1],
+    "0-dim": np.array(3.5),
+    "empty": np.zeros((0, 7)),
+    "no dimension of size": np.zeros((MANY, 0), dtype=[("a", "i4")]),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_of_every_kind_arrive(name):
+    found = sent(ARRAYS[name])
+    check_array(found, ARRAYS[name])
+    assert found.flags.writeable
+
+
+@pytest.mark.parametrize("count", [10, MANY])
+def test_arrays_that_cannot_be_changed_cannot_be_changed_after(count):
+    array = np.arange(count)
+    array.flags.writeable = False
+    found = sent(array)
+    check_array(found, array)
+    assert not found.flags.writeable
+
+
+# ------------------------------------------------------------------------------------------------------ messages
+
+
+@dataclass
+class Sample:
+    image: object
+    others: list
+
+
+def test_a_message_is_packed_in_one_piece_and_small_contents_stay_in_the_pickle():
+    large, odd, small = counted(MANY), torch.ones(3001, dtype=torch.uint8), counted(3)
+    message = {"a": Sample(large, [small, np.arange(MANY), None, "text"]), "b": (odd, b"x" * 9000), "c": [large]}
+    pickled, shared, ranges = pack_message(message)
+
+    assert isinstance(shared, torch.Tensor)
+    assert [stop - start for start, stop in ranges] == [4 * MANY, 8 * MANY, 3001]  # what comes twice is sent once
+    assert all(start % 64 == 0 for start, _ in ranges)
+    assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(ranges))
+    assert len(pickled) < 12_000
+    found = unpack_message((pickled, shared, ranges), SegmentFlags(1))
+    assert found["c"][0] is found["a"].image
+    check_tensor(found["a"].image, large)
+    check_tensor(found["a"].others[0], small)
+    check_array(found["a"].others[1], np.arange(MANY))
+    assert found["a"].others[2:] == [None, "text"]
+    check_tensor(found["b"][0], odd)
+    assert found["b"][1] == b"x" * 9000
+
+
+@pytest.mark.parametrize("message", [None, "text", {"a": [1, 2.5]}, [counted(3), np.arange(3)]])
+def test_a_message_without_large_contents_needs_no_shared_memory(message):
+    pool = SegmentPool(0, SegmentFlags(1))
+    packed = pack_message(message, pool)
+    assert packed[1:] == (None, [])
+    assert str(unpack_message(packed, SegmentFlags(1))) == str(message)
+
+
+@pytest.mark.parametrize("count", [3, MANY])
+def test_what_is_sent_and_what_arrives_do_not_change_each_other(count):
+    tensor, array = counted(count), np.arange(count)
+    packed = pack_message([tensor, array])
+    tensor += 1
+    array += 1
+    found = unpack_message(packed, SegmentFlags(1))
+    assert (found[0][1].item(), found[1][1]) == (1, 1)
+    found[0] += 5
+    found[1] += 5
+    assert (tensor[1].item(), array[1], found[0][1].item(), found[1][1]) == (2, 2, 6, 6)
+
+
+def test_what_does_not_pickle_is_refused_by_name():
+    with pytest.raises(Exception, match=r"local object|Can't pickle|pickle.*lambda"):
+        pack_message([counted(MANY), lambda: None])
+
+
+# ----------------------------------------------------------------------------------------------------- processes
+
+
+def send_and_end(queue, flags, has_read):
+    torch.set_num_threads(1)  # as torch's workers do: a forked process has none of its parent's threads
+    messages = [*LAYOUTS.values(), labelled("box"), counted(60, 100).T.requires_grad_(), np.arange(MANY)]
+    pool = None if flags is None else SegmentPool(0, flags)
+    queue.put(pack_message(messages, pool))
+    has_read.wait()
+
+
+@pytest.mark.parametrize("has_segments", [False, True], ids=["a piece of its own", "a segment"])
+def test_a_message_can_be_read_when_its_sender_has_ended(has_segments):
+    context = torch.multiprocessing.get_context("fork")
+    queue, has_read, flags = context.Queue(), context.Event(), SegmentFlags(1)
+    process = context.Process(target=send_and_end, args=(queue, flags if has_segments else None, has_read))
+    process.start()
+    packed = queue.get(timeout=60)
+    has_read.set()
+    process.join()
+    assert isinstance(packed[1], torch.Tensor) != has_segments
+
+    *tensors, box, leaf, array = unpack_message(packed, flags)
+    for found, expected in zip(tensors, LAYOUTS.values(), strict=True):
+        check_tensor(found, expected)
+    assert box.label == "box"
+    check_tensor(box, labelled("box"))
+    check_tensor(leaf, counted(60, 100).T.requires_grad_())
+    check_array(array, np.arange(MANY))

@@ -1,0 +1,329 @@
+"""Waits that last too long are reported once, and ended where that is wanted."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from contextlib import suppress
+
+import pytest
+
+from loader.errors import WorkerError
+from loader.training import stack_dump, watchdog
+from loader.training.last_sample import LastSampleBoard
+from loader.training.thread_interrupt import Interrupted, ThreadInterrupt
+from loader.training.watchdog import Watchdog
+from tests.unit.training import real_workers as hooks
+from tests.unit.training.real_workers import workers
+
+TIMEOUT_S = 0.5
+LONG_S = 60  # never waited for
+
+
+@pytest.fixture
+def made():
+    """Make watchdogs that are closed when the test ends."""
+    living = []
+
+    def make(timeout_s=TIMEOUT_S, initial_timeout_s=TIMEOUT_S, *, board=None, **arguments):
+        if board is None:
+            board = LastSampleBoard(1)
+            board.slot(0).note(3, 7)
+        living.append(Watchdog(timeout_s, initial_timeout_s, board=board, **arguments))
+        return living[-1]
+
+    yield make
+    for one in living:
+        one.close()
+
+
+def hang_in_the_hook(seconds):
+    time.sleep(seconds)
+
+
+def hang_until_reported(caplog, times=1):
+    deadline = time.monotonic() + LONG_S
+    while len(caplog.records) < times and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def thread_of(name="loader watchdog"):
+    return [thread for thread in threading.enumerate() if thread.name == name and thread.is_alive()]
+
+
+# ------------------------------------------------------------------------------------------------- worker processes
+
+
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_a_hang_is_reported_once_with_the_last_sample_and_the_stack(method, made, caplog):
+    with workers(hooks.wait_for_a_word, hooks.sleep_in_the_hook, method=method) as started:
+        dog = made(board=started.board)
+        with dog.waiting(1):
+            hang_until_reported(caplog)
+            time.sleep(3 * TIMEOUT_S)
+        (record,) = caplog.records
+        found, at, *stack = record.getMessage().splitlines()
+        assert found == f"worker process 1 (pid {started.processes[1].pid}) has made no micro-batch for 0.5 s"
+        assert at == "  at   the last sample it began is the sample at position 7 of lane 3"
+        assert any(line.endswith("in sleep_in_the_hook") for line in stack)
+        assert started.processes[1].is_alive()
+
+
+def test_another_hang_is_reported_again(made, caplog):
+    dog = made()
+    for number in range(2):
+        with dog.waiting():
+            hang_until_reported(caplog, number + 1)
+    assert len(caplog.records) == 2
+
+
+def test_where_it_is_to_fail_only_the_worker_that_hangs_is_killed_and_the_wait_ends_with_an_error(made):
+    with workers(hooks.wait_for_a_word, hooks.sleep_in_the_hook) as started:
+        dog = made(board=started.board, fail=True)
+        with pytest.raises(WorkerError) as caught, dog.waiting(1):
+            started.connections[1].recv()
+        assert caught.value.found.startswith("worker process 1 (pid ")
+        assert caught.value.at == "the last sample it began is the sample at position 7 of lane 3"
+        assert "in sleep_in_the_hook" in caught.value.__notes__[0]
+        started.processes[1].join()
+        assert [process.exitcode for process in started.processes] == [None, -9]
+
+
+def test_a_wait_that_does_not_end_with_its_worker_is_interrupted(made, monkeypatch):
+    monkeypatch.setattr(watchdog, "_GRACE_S", 0.1)
+    with workers(hooks.sleep_in_the_hook) as started:
+        dog = made(board=started.board, fail=True)
+        with pytest.raises(WorkerError, match="worker process 0"), dog.waiting(0):
+            time.sleep(LONG_S)
+
+
+def test_a_worker_without_a_stack_is_reported_all_the_same(made, caplog, monkeypatch):
+    monkeypatch.setattr(stack_dump, "_WAIT_S", 0.1)
+    with workers(hooks.be_stopped) as started, made(board=started.board).waiting(0):
+        hang_until_reported(caplog)
+    assert "it gives no stack" in caplog.records[0].getMessage()
+
+
+def test_a_worker_that_has_not_begun_is_reported_and_ended_without_a_process_to_kill(made):
+    dog = made(board=LastSampleBoard(1), fail=True)
+    with pytest.raises(WorkerError, match="worker process 0 has made no micro-batch") as caught, dog.waiting(0):
+        time.sleep(LONG_S)
+    assert caught.value.at == "it had not begun a sample"
+
+
+# ------------------------------------------------------------------------------------------- in this process
+
+
+def test_without_workers_the_stack_is_that_of_the_thread_that_waits(made, caplog):
+    with made().waiting():
+        hang_until_reported(caplog)
+    (record,) = caplog.records
+    assert record.getMessage().startswith("this process has made no micro-batch for 0.5 s")
+    assert "in hang_until_reported\n" in record.getMessage()
+
+
+def test_without_workers_the_wait_is_interrupted(made):
+    with pytest.raises(WorkerError, match="this process has made no micro-batch") as caught, made(fail=True).waiting():
+        hang_in_the_hook(LONG_S)
+    assert "in hang_in_the_hook" in caught.value.__notes__[0]
+    assert caught.value.__suppress_context__
+
+
+def hang_and_catch(caught):
+    """Say whether the hook went on."""
+    with suppress(caught):
+        hang_in_the_hook(LONG_S)
+    went_on.append(caught)
+
+
+went_on = []
+
+
+def test_a_hook_that_catches_its_errors_is_interrupted_all_the_same(made):
+    with pytest.raises(WorkerError), made(fail=True).waiting():
+        hang_and_catch(Exception)
+    assert not went_on
+
+
+def test_a_hook_that_catches_even_the_interrupt_does_not_hide_the_hang(made):
+    with pytest.raises(WorkerError), made(fail=True).waiting():
+        hang_and_catch(BaseException)
+    assert went_on.pop() is BaseException
+
+
+def test_a_wait_in_another_thread_is_interrupted_where_it_runs_python_code(made):
+    dog, errors = made(fail=True), []
+
+    def wait():
+        try:
+            with dog.waiting():
+                while True:
+                    time.sleep(0.01)
+        except WorkerError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    thread.join()
+    assert len(errors) == 1
+
+
+def test_two_watchdogs_interrupt_their_own_waits(made):
+    training, validation = made(fail=True), made(fail=True, initial_timeout_s=2 * TIMEOUT_S)
+    with training.waiting():
+        pass
+    with pytest.raises(WorkerError, match="for 1 s"), validation.waiting():
+        hang_in_the_hook(LONG_S)
+    with pytest.raises(WorkerError, match=r"for 0\.5 s"), training.waiting():
+        hang_in_the_hook(LONG_S)
+
+
+def test_an_interrupt_that_comes_too_late_is_not_raised():
+    asked = []
+    interrupt = ThreadInterrupt()
+    interrupt.send(lambda: asked.append(True))
+    time.sleep(0)
+    assert asked
+    with pytest.raises(Interrupted):
+        ThreadInterrupt().send(lambda: True)
+
+
+def press_ctrl_c_when_ended(process):
+    process.join()
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_during_a_hang_is_what_is_raised(made, monkeypatch):
+    monkeypatch.setattr(watchdog, "_GRACE_S", LONG_S)
+    with workers(hooks.sleep_in_the_hook) as started:
+        dog = made(board=started.board, fail=True)
+        with pytest.raises(KeyboardInterrupt), dog.waiting(0):
+            press_ctrl_c_when_ended(started.processes[0])
+
+
+# ------------------------------------------------------------------------------------------------------ the limits
+
+
+def test_waits_within_their_time_raise_nothing_and_say_nothing(made, caplog):
+    dog = made(1, 1, fail=True)
+    for _ in range(8):
+        with dog.waiting():
+            time.sleep(0.15)
+    assert not caplog.records
+
+
+def test_the_first_wait_for_each_worker_has_a_limit_of_its_own(made, caplog):
+    dog = made(TIMEOUT_S, None, board=LastSampleBoard(2))
+    for worker in range(2):
+        with dog.waiting(worker):
+            hang_in_the_hook(2 * TIMEOUT_S)
+    assert not caplog.records
+    with dog.waiting(1):
+        hang_until_reported(caplog)
+    assert len(caplog.records) == 1
+
+
+def test_a_first_wait_that_fails_is_no_first_micro_batch(made, caplog):
+    dog = made(TIMEOUT_S, None)
+    with pytest.raises(ValueError, match="in the hook"), dog.waiting():
+        raise ValueError("in the hook")
+    with dog.waiting():
+        hang_in_the_hook(2 * TIMEOUT_S)
+    assert not caplog.records
+
+
+def test_only_the_first_wait_may_be_limited(made, caplog):
+    dog = made(None, TIMEOUT_S)
+    with dog.waiting():
+        hang_until_reported(caplog)
+    assert len(caplog.records) == 1
+    with dog.waiting():
+        hang_in_the_hook(2 * TIMEOUT_S)
+    assert len(caplog.records) == 1
+
+
+def test_what_the_body_raises_is_raised(made):
+    with pytest.raises(StopIteration), made(fail=True).waiting():
+        next(iter(()))
+
+
+# ------------------------------------------------------------------------------------------------------ the thread
+
+
+def test_without_limits_there_is_no_thread(made):
+    before = len(thread_of())
+    with made(None, None).waiting():
+        assert len(thread_of()) == before
+
+
+def test_the_thread_begins_with_the_first_wait_and_ends_when_the_watchdog_is_closed(made):
+    dog = made(LONG_S, LONG_S)
+    before = len(thread_of())
+    with dog.waiting():
+        assert len(thread_of()) == before + 1
+    dog.close()
+    dog._thread.join(timeout=LONG_S)
+    assert not dog._thread.is_alive()
+
+
+def test_the_thread_sleeps_no_longer_than_until_the_wait_is_overdue(made):
+    dog = made(LONG_S, LONG_S)
+    with dog.waiting():
+        time.sleep(0.1)
+        assert dog.look() <= LONG_S - 0.1
+    assert dog.look() == LONG_S
+
+
+def test_the_thread_ends_when_nobody_has_the_watchdog_any_more():
+    dog = Watchdog(100 * LONG_S, 100 * LONG_S, board=LastSampleBoard(1))
+    with dog.waiting():
+        pass
+    thread, gone = dog._thread, weakref.ref(dog)
+    del dog
+    gc.collect()
+    assert gone() is None
+    thread.join(timeout=LONG_S)
+    assert not thread.is_alive()
+
+
+# ------------------------------------------------------------------------------------------------- what is said
+
+
+def test_the_last_sample_is_said_in_the_words_of_its_describer(made, caplog):
+    with made(describe=lambda worker: f"'a.tar/0001' of worker {worker}").waiting():
+        hang_until_reported(caplog)
+    assert "the last sample it began is 'a.tar/0001' of worker 0" in caplog.text
+
+
+def test_a_describer_that_fails_does_not_hide_the_hang(made, caplog):
+    def describe(worker):
+        raise OSError("the index is gone")
+
+    with made(describe=describe).waiting():
+        hang_until_reported(caplog)
+    assert "position 7 of lane 3 (of which no more can be said: the index is gone)" in caplog.text
+
+
+def test_an_owner_whose_method_describes_samples_is_freed_without_a_collection_of_garbage():
+    class Owner:
+        def __init__(self):
+            self.dog = Watchdog(LONG_S, LONG_S, board=LastSampleBoard(1), describe=self.describe)
+
+        def describe(self, worker):
+            return "a sample"
+
+    owner = Owner()
+    with owner.dog.waiting():
+        pass
+    gone = weakref.ref(owner)
+    gc.disable()
+    try:
+        del owner
+        deadline = time.monotonic() + LONG_S
+        while gone() is not None and time.monotonic() < deadline:
+            time.sleep(0.01)  # the thread may have it for a moment
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -20,13 +20,15 @@ LAYERS = (
     "loader.format",
     "loader.order",
     "loader.metadataset",
+    "loader.av",
     "loader.samples",
+    "loader.stores",
     "loader.pipeline",
     "loader.training",
     "loader.integrations",
     "energon_cli",
 )
-BELOW_TORCH = LAYERS[: LAYERS.index("loader.samples")]
+BELOW_TORCH = LAYERS[: LAYERS.index("loader.av")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Audio and video: clips and frames of encoded media."""

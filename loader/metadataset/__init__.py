@@ -1,0 +1,1 @@
+"""Several datasets mixed: what metadataset files say, as plain data."""

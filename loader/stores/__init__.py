@@ -1,0 +1,1 @@
+"""Files found by name beside the samples: auxiliary stores and cache pools."""

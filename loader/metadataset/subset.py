@@ -1,0 +1,82 @@
+"""Which neighbouring samples of a leaf are used: ``subset: {range: [0%, 80%]}`` and ``{range: [1000, end]}``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
+
+from ..errors import ConfigError
+
+__all__ = ["SampleRange", "ShareRange", "SubsetRange", "resolve_subset"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareRange:
+    """The half-open range ``[start, stop)`` in shares of what it is applied to, ``0 <= start <= stop <= 1``.
+
+    Shares are exact fractions, so that ranges that meet in a document also meet in samples.
+    """
+
+    start: Fraction
+    stop: Fraction
+
+    def __str__(self) -> str:
+        return f"[{_percentage(self.start)}, {_percentage(self.stop)}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleRange:
+    """The half-open range ``[start, stop)`` in numbers of samples; ``stop`` None is the end."""
+
+    start: int
+    stop: int | None
+
+    def __str__(self) -> str:
+        return f"[{self.start}, {'end' if self.stop is None else self.stop}]"
+
+
+SubsetRange = ShareRange | SampleRange
+"""One ``subset``, as a document writes it."""
+
+
+def resolve_subset(ranges: Sequence[SubsetRange], samples: int, *, at: str | None = None) -> tuple[int, int]:
+    """Give the half-open range of a leaf's samples that subsets leave.
+
+    Shares are multiplied exactly and rounded down once, so that ranges that meet share no sample and leave none out:
+    ``[0%, 50%]`` and ``[50%, 100%]`` of 7 samples are 3 and 4.
+
+    Args:
+        ranges: The subsets from the leaf's own to the outermost; each is applied within what the ones before it leave.
+        samples: How many samples the leaf has.
+        at: Where the leaf is, for messages.
+
+    Raises:
+        ConfigError: A range of sample numbers reaches beyond the leaf's samples.
+
+    >>> half, last = (ShareRange(start=Fraction(a), stop=Fraction(b)) for a, b in (("0", "1/2"), ("9/10", "1")))
+    >>> resolve_subset([half, last], 1000)
+    (450, 500)
+    >>> resolve_subset([SampleRange(start=100, stop=None), half], 1000)
+    (100, 550)
+    """
+    start, stop = Fraction(0), Fraction(samples)
+    for applied in ranges:
+        inside = stop - start
+        if isinstance(applied, ShareRange):
+            start, stop = start + inside * applied.start, start + inside * applied.stop
+            continue
+        end = inside if applied.stop is None else applied.stop
+        if not applied.start <= end <= inside:
+            raise ConfigError(
+                f"the subset {applied} does not fit: there are {floor(inside)} samples",
+                at=at,
+                do="give a range within them, or one in percent",
+            )
+        start, stop = start + applied.start, start + end
+    return floor(start), floor(stop)
+
+
+def _percentage(share: Fraction) -> str:
+    return f"{float(share * 100):g}%"

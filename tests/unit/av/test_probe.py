@@ -1,0 +1,108 @@
+"""What ``probe_av`` tells of a file equals what was encoded."""
+
+from __future__ import annotations
+
+import io
+import sys
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from loader.format.av_probe import probe_av
+from tests.unit.av.encoded_media import encode, rotated
+
+VIDEO = {
+    "video_duration": 5.0,
+    "video_num_frames": 50,
+    "video_fps": 10.0,
+    "video_width": 64,
+    "video_height": 48,
+}
+
+
+def audio_facts(**facts: float) -> dict[str, float]:
+    return {f"audio_{name}": value for name, value in facts.items()}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"b_frames": 0},
+        {"video": "mpeg4", "container": "avi"},
+        {"video": "mpeg4", "container": "avi", "b_frames": 0},
+        {"container": "matroska"},
+        {"container": "mpegts"},
+        {"container": "h264"},
+        {"container": "mp4", "container_options": {"movflags": "frag_keyframe+empty_moov"}},
+        {"pts": [number + 20 for number in range(50)]},
+        {"pts": [number + 20 for number in range(50)], "container": "matroska"},
+        {"video": "libvpx-vp9", "container": "webm"},
+        {"video": "libvpx-vp9", "container": "ivf"},
+    ],
+    ids=str,
+)
+def test_video_is_what_was_encoded_in_any_container(arguments: dict[str, Any]) -> None:
+    assert probe_av(encode(**arguments)) == VIDEO
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"container": "wav", "audio": "pcm_s16le", "sample_format": "s16"}, (5.0, 40000)),
+        ({"container": "flac", "audio": "flac", "sample_format": "s16", "channels": 2}, (5.0, 40000)),
+        ({"container": "mp3", "audio": "libmp3lame", "rate": 16000}, (5.0, 80000)),
+        ({"container": "mp4", "audio": "aac", "rate": 16000, "channels": 2}, (5.0, 80000)),
+        ({"container": "ogg", "audio": "libopus", "rate": 48000, "sample_format": "flt"}, (5.0, 240000)),
+        ({"container": "adts", "audio": "aac", "rate": 16000}, (5.12, 81920)),  # its format knows of no padding
+        ({"container": "matroska", "audio": "flac", "sample_format": "s16"}, (5.0, None)),  # its clock is too coarse
+    ],
+    ids=lambda value: value["container"] if isinstance(value, dict) else "",
+)
+def test_audio_is_what_was_encoded_without_padding(arguments: dict[str, Any], expected: tuple[float, Any]) -> None:
+    duration, samples = expected
+    facts = audio_facts(
+        duration=duration, channels=arguments.get("channels", 1), sample_rate=arguments.get("rate", 8000)
+    )
+    if samples is not None:
+        facts["audio_num_samples"] = samples
+    assert probe_av(encode(video=None, **arguments)) == facts
+
+
+def test_a_video_with_audio_tells_of_both() -> None:
+    found = probe_av(io.BytesIO(encode(audio="aac", rate=16000, channels=2)))
+    assert found == VIDEO | audio_facts(duration=5.0, channels=2, sample_rate=16000, num_samples=80000)
+
+
+def test_frames_at_odd_times_give_an_average_rate() -> None:
+    data = encode(frames=5, pts=[0, 1, 2, 8, 9], time_base=Fraction(1, 10))
+    assert probe_av(data) == VIDEO | {"video_duration": 1.0, "video_num_frames": 5, "video_fps": 5.0}
+
+
+def test_a_video_to_be_turned_is_as_wide_as_it_is_shown() -> None:
+    found = probe_av(rotated(encode(frames=3), 90))
+    assert (found["video_width"], found["video_height"]) == (48, 64)
+    found = probe_av(rotated(encode(frames=3), 180))
+    assert (found["video_width"], found["video_height"]) == (64, 48)
+
+
+def test_a_file_cut_short_tells_of_what_is_left() -> None:
+    data = encode(container="matroska")
+    found = probe_av(data[: len(data) // 2])
+    assert 0 < found["video_num_frames"] < 50
+    assert found["video_duration"] < 5
+
+
+@pytest.mark.parametrize("data", [b"", b"?" * 5000, encode(frames=5)[:800]], ids=["empty", "garbage", "cut"])
+def test_what_is_no_media_is_refused_with_what_was_found(data: bytes) -> None:
+    found = repr(data[:16]) if data else "empty"
+    with pytest.raises(ValueError, match="not audio or video that can be read") as caught:
+        probe_av(data)
+    assert found in str(caught.value)
+
+
+def test_without_pyav_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "av", None)
+    with pytest.raises(ImportError, match=r"pip install 'energon-toolkit\[av\]'"):
+        probe_av(b"")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -136,6 +136,29 @@ class DatasetIndex:
             locations.append(PartLocation(names[name], block * BLOCK, size))
         return locations
 
+    def part(self, sample: int, name: str) -> PartLocation | None:
+        """Give where one part of a sample lies; None where the sample has no part of that name.
+
+        Raises:
+            FormatError: As :meth:`parts` does.
+        """
+        number = self._number_of_part.get(name)
+        if number is None:
+            return None
+        start = int(self.part_ends[sample - 1]) if sample else 0
+        names = self.part_name[start : int(self.part_ends[sample])].tolist()
+        if number not in names:
+            return None
+        row = start + len(names) - 1 - names[::-1].index(number)  # the last one, as unpacking the shard would leave
+        offset, size = int(self.part_offset[row]) * BLOCK, int(self.part_size[row])
+        if offset == 0 or offset + size > self.shard_of(sample).size_bytes:
+            raise self._contradiction(f"sample {sample} has a part outside of its shard")
+        return PartLocation(name, offset, size)
+
+    @cached_property
+    def _number_of_part(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.part_names)}
+
     def _contradiction(self, found: object) -> FormatError:
         return FormatError(
             f"the columns of the index contradict each other ({found})",
@@ -146,9 +169,22 @@ class DatasetIndex:
     def find(self, key: str) -> list[int]:
         """Find the samples of a bare key or of ``<shard>/<key>``, ascending; empty where there is none."""
         try:
-            found = self._find(encode_name(key))
+            return sorted({*self._find(encode_name(key)), *self._find_full(key)})
         except UnicodeEncodeError:
             return []  # a lone surrogate, such as JSON may hold: it stands for no bytes
+
+    def find_first_full(self, key: str) -> list[int]:
+        """Find the samples of ``<shard>/<key>``, or else of a bare key, ascending; empty where there is none.
+
+        Unlike with :meth:`find`, no bare key can hide what a full one names: every sample can be asked for.
+        """
+        try:
+            return self._find_full(key) or self._find(encode_name(key))
+        except UnicodeEncodeError:
+            return []
+
+    def _find_full(self, key: str) -> list[int]:
+        found: list[int] = []
         position = key.find(".tar/")
         while position >= 0:
             # A key may hold ".tar/" itself, so every place is tried.
@@ -156,22 +192,28 @@ class DatasetIndex:
             if shard is not None:
                 found += self._find(encode_name(key[position + 5 :]), self.samples_of(shard))
             position = key.find(".tar/", position + 1)
-        return sorted(set(found))
+        return found
 
     def _find(self, key: bytes, among: range | None = None) -> list[int]:
         """Find the samples of a key; rows of one hash ascend by sample, so that a range of samples is found fast."""
-        wanted = np.uint64(hash_key(key))
-        start, stop = (int(np.searchsorted(self.key_hash, wanted, side)) for side in ("left", "right"))
+        wanted = hash_key(key)
+        hashes, samples = self._hash_rows
+        start = bisect_left(hashes, wanted)
+        stop = bisect_right(hashes, wanted, start)
         if among is not None:
-            edges = np.array([among.start, among.stop], np.uint64)
-            start, stop = (start + np.searchsorted(self.key_sample[start:stop], edges)).tolist()
+            start, stop = bisect_left(samples, among.start, start, stop), bisect_left(samples, among.stop, start, stop)
         found = []
-        for sample in self.key_sample[start:stop].tolist():
+        for sample in samples[start:stop]:
             if sample >= len(self):
                 raise self._contradiction(f"a key is said to be of sample {sample} of {len(self)}")
             if self._key(sample) == key and (among is None or sample in among):
                 found.append(sample)
         return found
+
+    @cached_property
+    def _hash_rows(self) -> tuple[memoryview, memoryview]:
+        """The hashes of the keys and their samples: one number of a memoryview costs a tenth of one of an array."""
+        return memoryview(self.key_hash), memoryview(self.key_sample)  # type: ignore[arg-type]
 
     def part_stats(self) -> tuple[PartStats, ...]:
         """Give the part names with their counts and sizes."""

@@ -1,1 +1,19 @@
 """Files found by name beside the samples: auxiliary stores and cache pools."""
+
+from __future__ import annotations
+
+from .aux_store import open_aux_store
+from .dataset_file_store import DatasetFileStore
+from .file_store import FileStore
+from .missing_file import MissingFileError
+from .primary_file_store import PrimaryFileStore
+from .system_file_store import SystemFileStore
+
+__all__ = [
+    "DatasetFileStore",
+    "FileStore",
+    "MissingFileError",
+    "PrimaryFileStore",
+    "SystemFileStore",
+    "open_aux_store",
+]

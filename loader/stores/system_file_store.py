@@ -1,0 +1,93 @@
+"""The files below a folder by path."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ..errors import StorageError
+from ..samples.source_info import SourceInfo
+from ..storage import LocalStorage, open_storage
+from .file_store import FileStore
+from .missing_file import MissingFileError
+
+__all__ = ["SystemFileStore"]
+
+
+class SystemFileStore(FileStore[bytes]):
+    """Give the bytes of files by their paths.
+
+    Keys often stand in a dataset, which is not trusted: with a folder, a key that leads out of it, by ``..``, as an
+    absolute path or through a link, is refused.
+
+    Args:
+        base_dir: The folder that keys are relative to. None takes any path of this machine: only for keys of your own.
+
+    Raises:
+        StorageError: The URL's protocol is not served.
+    """
+
+    __slots__ = ("_base", "_real", "base_dir")
+
+    def __init__(self, base_dir: str | os.PathLike[str] | None = None) -> None:
+        self.base_dir = base_dir
+        self._base = None if base_dir is None else open_storage(base_dir).path("")
+        self._real: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SystemFileStore, (self.base_dir,)
+
+    def __getitem__(self, key: str) -> tuple[bytes, SourceInfo]:
+        """Read a file.
+
+        Raises:
+            MissingFileError: There is no such file.
+            StorageError: The key leads out of the folder, or the file cannot be read.
+        """
+        path = os.path.abspath(key) if self._base is None else self._path_inside(key)
+        folder, name = os.path.split(path)
+        try:
+            data = LocalStorage(folder).read(name)
+        except StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError | NotADirectoryError):
+                raise self._missing(key) from error
+            raise
+        return data, SourceInfo(self._base, key, None, (key,))
+
+    def _path_inside(self, key: str) -> str:
+        if self._base is None:
+            return os.path.abspath(key)
+        if self._real is None:
+            self._real = os.path.realpath(self._base)
+        if "\0" in key:
+            raise self._missing(key)
+        # Resolved whole: a link in the folder leads wherever whoever made the data wanted.
+        path = os.path.realpath(os.path.join(self._real, key))
+        if key.startswith("/") or os.path.commonpath((self._real, path)) != self._real:
+            raise StorageError(
+                f"the key {key!r} leads out of this folder",
+                path=self._base,
+                do="keep the files themselves, not links, in the folder, and write keys relative to it",
+            )
+        return path
+
+    def _missing(self, key: str) -> MissingFileError:
+        where = "in this folder" if self._base else "on this machine"
+        return MissingFileError(
+            f"there is no file {key!r} {where}",
+            key=key,
+            source=self._base,
+            do="check the key: it is the path relative to the folder" if self._base else "check the path",
+        )
+
+    def get_path(self) -> str:
+        return self._base or "/"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SystemFileStore) and self._base == other._base
+
+    def __hash__(self) -> int:
+        return hash((SystemFileStore, self._base))
+
+    def __repr__(self) -> str:
+        return f"SystemFileStore({self._base!r})"

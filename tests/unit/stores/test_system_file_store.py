@@ -1,0 +1,100 @@
+"""Files of a folder by path, and which store a URL names."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from loader import SourceInfo, StorageError
+from loader.stores import DatasetFileStore, MissingFileError, SystemFileStore, open_aux_store
+from tests.e2e.dataset_tree import prepare, write_shards
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "files"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a.txt").write_bytes(b"a")
+    (folder / "sub/b.txt").write_bytes(b"b")
+    (tmp_path / "secret").write_bytes(b"secret")
+    (tmp_path / "files-beside").mkdir()
+    (tmp_path / "files-beside/c.txt").write_bytes(b"c")
+    (folder / "inside").symlink_to("sub/b.txt")
+    (folder / "outside").symlink_to("../secret")
+    (folder / "up").symlink_to("..")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("a.txt", b"a"), ("sub/b.txt", b"b"), ("sub/../a.txt", b"a"), ("inside", b"b")]
+)
+def test_a_file_is_found_by_its_path(folder, key, value):
+    assert SystemFileStore(folder)[key] == (value, SourceInfo(str(folder), key, None, (key,)))
+
+
+@pytest.mark.parametrize("key", ["../secret", "sub/../../secret", "outside", "up/secret", "../files-beside/c.txt"])
+def test_a_key_that_leads_out_of_the_folder_is_refused(folder, key):
+    with pytest.raises(StorageError, match="leads out of this folder"):
+        SystemFileStore(folder)[key]
+
+
+def test_an_absolute_path_is_refused_even_of_a_file_in_the_folder(folder):
+    with pytest.raises(StorageError, match="leads out of this folder"):
+        SystemFileStore(folder)[str(folder / "a.txt")]
+
+
+def test_without_a_folder_any_path_is_served(folder, monkeypatch):
+    store = SystemFileStore()
+    assert store.get(str(folder / "a.txt")) == b"a"
+    monkeypatch.chdir(folder)
+    assert store.get("sub/b.txt") == b"b"
+    with pytest.raises(MissingFileError, match="there is no file 'gone' on this machine"):
+        store["gone"]
+
+
+@pytest.mark.parametrize("key", ["gone.txt", "a.txt/b", "nul\0"])
+def test_a_missing_file_is_told(folder, key):
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        SystemFileStore(folder)[key]
+
+
+def test_a_folder_is_no_file(folder):
+    with pytest.raises(StorageError, match="expected a file, found a directory"):
+        SystemFileStore(folder)["sub"]
+
+
+def test_a_folder_that_is_reached_by_a_link_serves_its_files(folder, tmp_path):
+    (tmp_path / "link").symlink_to("files")
+    store = pickle.loads(pickle.dumps(SystemFileStore(tmp_path / "link")))
+    assert store.get("sub/b.txt") == b"b"
+    assert store == SystemFileStore(tmp_path / "link") != SystemFileStore(folder)
+
+
+# ---------------------------------------------------------------------------------------------- open_aux_store
+
+
+def test_a_url_names_its_store(folder, tmp_path):
+    dataset = write_shards(tmp_path / "dataset", 1)
+    prepare(dataset)
+    assert open_aux_store(dataset) == open_aux_store(str(dataset)) == DatasetFileStore(dataset)
+    assert open_aux_store(f"filesystem://{folder}") == SystemFileStore(folder)
+
+
+@pytest.mark.parametrize("protocol", ["msc", "s3", "filesystem+msc"])
+def test_a_protocol_that_is_not_served_is_told_with_those_that_are(protocol):
+    with pytest.raises(StorageError, match=rf"cannot read {protocol.replace('+', '.')}:// URLs; expected the folder"):
+        open_aux_store(f"{protocol}://profile/bucket/ds")
+
+
+def test_a_folder_that_is_not_prepared_may_be_meant_as_files(folder):
+    with pytest.raises(StorageError) as caught:
+        open_aux_store(folder)
+    assert caught.value.do == f"run: energon prepare {folder}; or, for plain files, write filesystem://{folder}"
+
+
+@pytest.mark.parametrize("scheme", ["", "filesystem://"])
+def test_a_folder_that_is_missing_is_told_when_the_store_is_opened(tmp_path, scheme):
+    with pytest.raises(StorageError, match="this folder does not exist"):
+        open_aux_store(f"{scheme}{tmp_path}/gone")

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from ..errors import ConfigError, TrustError
-from ..samples.source_info import SourceInfo
 from .lane import Lane
+from .leaf import RawSample
 from .read import ReadDataset
 from .ref import Ref
-from .sample_chunk import RawSample
+from .restore_key import stamp
 from .stage import SKIPPED, Running, SavableDataset, State
 
 __all__ = ["BuildDataset"]
-
-_source = partial(tuple.__new__, SourceInfo)  # its own constructor takes twice as long
 
 
 class BuildDataset(SavableDataset[Any]):
@@ -64,21 +61,16 @@ class _BuildRunning:
         return sample, ref
 
     def _build(self, raw: RawSample, ref: Ref) -> Any:
-        number, index, shard, key, parts = raw
-        leaf = self._leaves[number]
         lane = self._lane
-        return leaf.builder.build(
-            parts,
-            key=f"{shard}/{key}",
-            restore_key=(self._stage, lane.number, lane.context.batch_index, ref),
-            subflavors=leaf.subflavors,
-            sources=(_source((leaf.path_text, index, shard, tuple(map(f"{key}.".__add__, parts)))),),
-        )
+        sample = self._leaves[raw[0]].build(raw, (self._stage, lane.number, lane.context.batch_index, ref))
+        if type(raw[4]) is tuple:  # a joiner is the user's own, and need not have handed it on
+            stamp(sample, self._stage, lane, ref)
+        return sample
 
     def _as_handlers_know_it(self, raw: RawSample) -> dict[str, Any]:
-        number, index, shard, key, parts = raw
-        place = SourceInfo(self._leaves[number].path_text, index, shard, tuple(f"{key}.{name}" for name in parts))
-        return {**parts, "__key__": f"{shard}/{key}", "__sources__": (place,)}
+        number, _, shard, key, parts = raw
+        there = parts if isinstance(parts, dict) else {}
+        return {**there, "__key__": f"{shard}/{key}", "__sources__": self._leaves[number].sources(raw)}
 
     def state(self) -> State:
         return self._source.state()

@@ -7,16 +7,17 @@ read a sample gets them. Chunks start small, so that the first batch comes soon;
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from ..order import LaneOrder
+from .joined_rows import JoinedRows
 from .lane import Lane
-from .leaf import Leaf
+from .leaf import Leaf, RawSample
+from .leaf_table import LeafTable
 from .open_shards import OpenShards
 from .order_plan import OrderPlan
 from .ref import Ref, position_of
-from .sample_chunk import RawSample, SampleChunk
 from .stage import Running, SavableDataset, State
 from .worker_config import WorkerConfig
 
@@ -38,10 +39,14 @@ class ReadDataset(SavableDataset[RawSample]):
         super().__init__(worker_config=worker_config, name="read")
         self.leaves = tuple(leaves)
         self.plan = plan
-        self._shards: OpenShards | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_shards": None}
+        return {name: value for name, value in self.__dict__.items() if name != "opened"}
+
+    @cached_property
+    def opened(self) -> tuple[LeafTable, JoinedRows]:
+        """What all lanes of this process share: where samples are, and what reads them."""
+        return LeafTable(self.leaves), JoinedRows(self.leaves, OpenShards())
 
     @property
     def repeats(self) -> bool:
@@ -70,20 +75,17 @@ class ReadDataset(SavableDataset[RawSample]):
         yield first
         for place, leaf in enumerate(self.leaves):
             end = "└─ " if place == len(self.leaves) - 1 else "├─ "
-            yield f"{end}{leaf.path}, {leaf.split_part}: {leaf.samples} samples"
+            yield f"{end}{leaf.describe()}"
 
     def open(self, lane: Lane, state: State) -> Running:
-        if self._shards is None:
-            self._shards = OpenShards()
         order = self.plan.order([leaf.samples for leaf in self.leaves], lanes=lane.count, seed=lane.seed)
-        return _ReadRunning(self, order.lane(lane.number), self._shards, lane, state)
+        return _ReadRunning(self, order.lane(lane.number), lane, state)
 
 
 class _ReadRunning:
-    def __init__(self, definition: ReadDataset, order: LaneOrder, shards: OpenShards, lane: Lane, state: State) -> None:
-        self._leaves = definition.leaves
+    def __init__(self, definition: ReadDataset, order: LaneOrder, lane: Lane, state: State) -> None:
         self._order = order
-        self._shards = shards
+        self._table, self._rows = definition.opened
         self._begin = partial(lane.last_sample.note, lane.number)
         self._key = definition.key
         self._position: int = state.get(self._key, 0)  # of the next sample
@@ -108,7 +110,8 @@ class _ReadRunning:
 
     def _read(self, start: int, stop: int) -> Iterator[tuple[Any, int]]:
         leaf, _, sample = self._order.locate(start, stop)
-        return SampleChunk(self._leaves, self._shards, leaf, sample).read(start, self._begin)
+        index = self._table.index_numbers(leaf, sample)
+        return self._rows.read(range(start, stop), leaf, index, self._table.excluded(leaf, index), self._begin)
 
     def state(self) -> State:
         return {self._key: self._position}

@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import ConfigError
 from ..format.nearest_name import did_you_mean
 from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
+from ..pipeline.dataset_leaf import DatasetLeaf
 from ..pipeline.error_handlers import three_argument_handler
 from ..pipeline.leaf import Leaf
 from ..pipeline.worker_config import WorkerConfig
@@ -83,7 +84,7 @@ class DatasetArguments:
                 file=os.fspath(path),
                 do="load its datasets one by one, and blend them with BlendDataset",
             )
-        leaf = Leaf(
+        leaf = DatasetLeaf(
             path=path,
             split_part=split_part,
             split_config=self.split_config,

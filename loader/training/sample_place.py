@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..pipeline.leaf_table import LeafTable
 from ..pipeline.read import ReadDataset
 from ..pipeline.stage import SavableDataset
 
@@ -27,7 +28,6 @@ def sample_at(dataset: SavableDataset[Any], lanes: int, lane: int, position: int
         return None
     samples = [leaf.samples for leaf in dataset.leaves]
     order = dataset.plan.order(samples, lanes=lanes, seed=dataset.worker_config.seed_offset).lane(lane)
-    number, _, sample = order.locate(position, position + 1)
-    leaf = dataset.leaves[int(number[0])]
-    name = leaf.folder.index.full_key(int(leaf.index_numbers(sample)[0]))
-    return f"{name!r} of {leaf.path}"
+    leaf, _, sample = order.locate(position, position + 1)
+    index = LeafTable(dataset.leaves).index_numbers(leaf, sample)
+    return dataset.leaves[int(leaf[0])].place_of(int(index[0]))

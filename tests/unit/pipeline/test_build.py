@@ -9,8 +9,8 @@ import pytest
 
 from loader.errors import ConfigError, SampleError, TrustError
 from loader.pipeline.build import BuildDataset
+from loader.pipeline.dataset_leaf import DatasetLeaf
 from loader.pipeline.failures import FailurePolicy
-from loader.pipeline.leaf import Leaf
 from loader.pipeline.order_plan import SequentialPlan, ShuffledPlan
 from loader.pipeline.read import ReadDataset
 from loader.pipeline.stage import SKIPPED
@@ -25,13 +25,13 @@ FIELDS = TEXT + "field_map: {text: 'json[x]'}\nsubflavors: {source: web, quality
 LOADED = TEXT + "sample_loader: sample_loader.py:load\n"
 
 
-def built(*leaves: Leaf, plan=None) -> BuildDataset:
+def built(*leaves: DatasetLeaf, plan=None) -> BuildDataset:
     alone = WorkerConfig(rank=0, world_size=1, num_workers=0)
     return BuildDataset(ReadDataset(leaves, plan or SequentialPlan(), worker_config=alone))
 
 
-def leaf(folder: Path, **options) -> Leaf:
-    return Leaf(path=folder, split_part="train", **options)
+def leaf(folder: Path, **options) -> DatasetLeaf:
+    return DatasetLeaf(path=folder, split_part="train", **options)
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,10 @@ import pytest
 
 from loader.errors import FormatError, StorageError
 from loader.format.staleness import open_fresh_shard
-from loader.pipeline import read, sample_chunk
-from loader.pipeline.leaf import Leaf
+from loader.pipeline import dataset_leaf, read
+from loader.pipeline.dataset_leaf import DatasetLeaf
+from loader.pipeline.joined_rows import JoinedRows
+from loader.pipeline.leaf_table import LeafTable
 from loader.pipeline.open_shards import OpenShards
 from loader.pipeline.order_plan import SequentialPlan, ShuffledPlan
 from loader.pipeline.read import ReadDataset
@@ -47,7 +49,7 @@ def expected_of(small, other):
 
 
 def reader(*folders, plan=None, **options) -> ReadDataset:
-    leaves = [Leaf(path=folder, split_part="train", **options) for folder in folders]
+    leaves = [DatasetLeaf(path=folder, split_part="train", **options) for folder in folders]
     return ReadDataset(leaves, plan or SequentialPlan(), worker_config=ALONE)
 
 
@@ -166,7 +168,7 @@ def reads(monkeypatch):
         file_read = file.read_at
         return Noting(file, lambda offset, size: found.append((offset, size)) or file_read(offset, size))
 
-    monkeypatch.setattr(sample_chunk, "open_fresh_shard", opened)
+    monkeypatch.setattr(dataset_leaf, "open_fresh_shard", opened)
     return found
 
 
@@ -198,7 +200,7 @@ def test_of_parts_that_are_kept_only_their_bytes_are_read(other, reads):
 def test_more_shards_than_may_be_open_are_read_all_the_same(tmp_path):
     folder = write_dataset(tmp_path / "x", {f"{n}.tar": texts(0, 4) for n in range(9)})
     dataset = reader(folder, plan=shuffled(repeats=True, buffer=100))
-    dataset._shards = OpenShards(3)
+    dataset.opened = LeafTable(dataset.leaves), JoinedRows(dataset.leaves, OpenShards(3))
     running = dataset.open(lane(), {})
     expected = {sample[1]: sample for sample in raw_samples(folder)}
     most = 0
@@ -265,7 +267,7 @@ def test_a_reader_goes_to_other_processes_without_its_open_files(small):
     running = dataset.open(lane(), {})
     running.next()
     again = pickle.loads(pickle.dumps(dataset))
-    assert again._shards is None
+    assert "opened" not in vars(again)
     assert values(again) == raw_samples(small)
     assert len(pickle.dumps(dataset)) < 3000
 

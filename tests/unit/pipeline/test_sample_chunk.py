@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from loader.pipeline import sample_chunk
-from loader.pipeline.leaf import Leaf
+from loader.pipeline.dataset_leaf import DatasetLeaf
+from loader.pipeline.leaf_table import LeafTable
 from loader.pipeline.open_shards import OpenShards
 from loader.pipeline.sample_chunk import SampleChunk
 from loader.pipeline.stage import SKIPPED
@@ -36,18 +37,20 @@ class Watched:
 
 def chunk(folder: Path, samples, *, opened=()):
     """Give a chunk of some samples, with some shards open, and what will be noted of these."""
-    leaf = Leaf(path=folder, split_part="train")
+    leaf = DatasetLeaf(path=folder, split_part="train")
     shards, noted = OpenShards(), []
     for name in opened:
         file = leaf.folder.storage.open(name)
         shards.add((0, leaf.shard_names.index(name)), Watched(name, file, noted))
     numbers = np.array(samples, dtype=np.int64)
-    return SampleChunk((leaf,), shards, np.zeros_like(numbers), numbers), noted
+    table, leaves = LeafTable((leaf,)), np.zeros_like(numbers)
+    indexes = table.index_numbers(leaves, numbers)
+    return SampleChunk((leaf,), shards, leaves, indexes, table.excluded(leaves, indexes)), noted
 
 
 def read_all(some, position=0):
     began = []
-    found = list(some.read(position, began.append))
+    found = list(some.read(range(position, position + len(some)), began.append))
     return [sample for sample, _ in found], [place for _, place in found], began
 
 
@@ -94,12 +97,12 @@ def test_of_a_sample_whose_parts_lie_apart_nothing_is_asked_for(tmp_path):
 
 def test_shards_are_opened_and_checked_only_when_their_turn_comes(near):
     some, noted = chunk(near, [0, 31, 1], opened=["b.tar"])
-    samples = some.read(0, lambda position: None)
+    samples = some.read(range(3), lambda position: None)
     next(samples)
     assert asked_for(noted) == [("b.tar", *asked_for(noted)[0][1:])]
-    leaf = Leaf(path=near, split_part="train")
+    leaf = DatasetLeaf(path=near, split_part="train")
     shards = OpenShards()
-    later = SampleChunk((leaf,), shards, np.zeros(2, np.int64), np.array([0, 31])).read(0, lambda position: None)
+    later = SampleChunk((leaf,), shards, np.zeros(2, np.int64), np.array([0, 31])).read(range(2), lambda position: None)
     next(later)
     assert (shards.find((0, 0)) is not None, shards.find((0, 1)) is not None) == (True, False)
 
@@ -123,7 +126,7 @@ def test_each_sample_comes_with_its_position_and_is_said_to_begin_before_it_is_r
     leave_out(near, "a.tar/003")
     some, noted = chunk(near, [2, 3, 4], opened=["a.tar"])
     began = []
-    found = some.read(100, began.append)
+    found = some.read(range(100, 103), began.append)
     assert next(found)[1] == 100
     assert began == [100]
     assert next(found) == (SKIPPED, 101)

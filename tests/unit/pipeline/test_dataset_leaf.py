@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from loader.errors import ConfigError, StorageError, TrustError
-from loader.pipeline.leaf import Leaf
+from loader.pipeline.dataset_leaf import DatasetLeaf
+from loader.pipeline.leaf_table import LeafTable
 from loader.pipeline.order_plan import SequentialPlan
 from loader.pipeline.read import ReadDataset
 from loader.pipeline.worker_config import WorkerConfig
@@ -28,27 +29,28 @@ def whole(tmp_path_factory) -> Path:
     return write_dataset(folder, {name: texts(0, size) for name, size in sizes.items()})
 
 
-def numbers(leaf: Leaf) -> list[int]:
-    return leaf.index_numbers(np.arange(leaf.samples)).tolist()
+def numbers(leaf: DatasetLeaf) -> list[int]:
+    samples = np.arange(leaf.samples)
+    return LeafTable((leaf,)).index_numbers(np.zeros_like(samples), samples).tolist()
 
 
 TRAIN = [0, 1, 2, *range(3, 7), *range(7, 12)]  # d.tar comes before val0.tar in the index
 
 
 def test_samples_are_numbered_over_the_shards_of_the_split_part(whole):
-    train, val = Leaf(path=whole, split_part="train"), Leaf(path=whole, split_part="val")
+    train, val = DatasetLeaf(path=whole, split_part="train"), DatasetLeaf(path=whole, split_part="val")
     assert train.shard_names == ["a.tar", "b.tar", "c.tar", "d.tar", "val0.tar", "val1.tar"]
     assert (train.samples, numbers(train), train.largest_shard) == (12, TRAIN, 5)
     assert (val.samples, numbers(val), val.largest_shard) == (3, [12, 13, 14], 2)
-    assert train.index_numbers(np.array([11, 0, 3, 3])).tolist() == [11, 0, 3, 3]
+    assert LeafTable((train,)).index_numbers(np.zeros(4, int), np.array([11, 0, 3, 3])).tolist() == [11, 0, 3, 3]
 
 
 def test_shards_of_a_part_need_not_be_neighbours(tmp_path):
     folder = write_dataset(tmp_path / "x", {f"{n}.tar": texts(0, n + 1) for n in range(5)})
     split = folder / ".nv-meta/split.yaml"
     split.write_text("split_parts: {train: [3.tar, 0.tar], val: ['{1,4}.tar']}\n")
-    assert numbers(Leaf(path=folder, split_part="train")) == [6, 7, 8, 9, 0]
-    assert numbers(Leaf(path=folder, split_part="val")) == [1, 2, *range(10, 15)]
+    assert numbers(DatasetLeaf(path=folder, split_part="train")) == [6, 7, 8, 9, 0]
+    assert numbers(DatasetLeaf(path=folder, split_part="val")) == [1, 2, *range(10, 15)]
 
 
 @pytest.mark.parametrize(
@@ -56,16 +58,16 @@ def test_shards_of_a_part_need_not_be_neighbours(tmp_path):
     [((0, 12), TRAIN), ((2, 5), [2, 3, 4]), ((11, 99), [11]), ((0, 1), [0]), ((-5, 2), [0, 1])],
 )
 def test_a_subset_is_a_range_of_the_parts_samples(whole, subset, expected):
-    leaf = Leaf(path=whole, split_part="train", subset=subset)
+    leaf = DatasetLeaf(path=whole, split_part="train", subset=subset)
     assert (leaf.samples, numbers(leaf)) == (len(expected), expected)
 
 
 def test_excluded_samples_keep_their_numbers(tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 3), "b.tar": texts(0, 4)})
-    before = Leaf(path=folder, split_part="train")
+    before = DatasetLeaf(path=folder, split_part="train")
     assert (before.excluded.tolist(), before.samples) == ([], 7)
     leave_out(folder, "a.tar", "b.tar/002")
-    leaf = Leaf(path=folder, split_part="train")
+    leaf = DatasetLeaf(path=folder, split_part="train")
     assert (leaf.excluded.tolist(), leaf.samples, numbers(leaf)) == ([0, 1, 2, 5], 7, list(range(7)))
     assert leaf.identity() == before.identity()
 
@@ -76,46 +78,46 @@ def test_excluded_samples_keep_their_numbers(tmp_path):
 @pytest.mark.parametrize("subset", [(5, 5), (6, 5), (12, 20)])
 def test_a_leaf_without_samples_is_refused(whole, subset):
     with pytest.raises(ConfigError, match="split part 'train' of this dataset has no samples") as caught:
-        Leaf(path=whole, split_part="train", subset=subset).samples  # noqa: B018
+        DatasetLeaf(path=whole, split_part="train", subset=subset).samples  # noqa: B018
     assert caught.value.at == str(whole)
 
 
 def test_a_part_of_which_every_sample_is_excluded_is_refused(tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2), "b.tar": texts(0, 2), "val.tar": texts(0, 9)})
     leave_out(folder, "a.tar", "b.tar/000", "val.tar")
-    assert Leaf(path=folder, split_part="train").samples == 4
+    assert DatasetLeaf(path=folder, split_part="train").samples == 4
     leave_out(folder, "a.tar", "b.tar/000", "b.tar/001")
     with pytest.raises(ConfigError, match="all 4 samples of split part 'train' are excluded") as caught:
-        Leaf(path=folder, split_part="train").samples  # noqa: B018
+        DatasetLeaf(path=folder, split_part="train").samples  # noqa: B018
     assert caught.value.do == "take some out of 'exclude' in .nv-meta/split.yaml"
-    assert Leaf(path=folder, split_part="val").samples == 9
+    assert DatasetLeaf(path=folder, split_part="val").samples == 9
 
 
 def test_a_part_or_a_dataset_that_is_not_there_is_refused(whole, tmp_path):
     with pytest.raises(ConfigError, match="no split part 'test'; there are: train, val"):
-        Leaf(path=whole, split_part="test").samples  # noqa: B018
+        DatasetLeaf(path=whole, split_part="test").samples  # noqa: B018
     with pytest.raises(StorageError, match="does not exist"):
-        Leaf(path=tmp_path / "gone", split_part="train").samples  # noqa: B018
+        DatasetLeaf(path=tmp_path / "gone", split_part="train").samples  # noqa: B018
 
 
 # ------------------------------------------------------------------------------------------------ how samples are made
 
 
 def test_what_dataset_yaml_says_decides_what_is_read_and_made(tmp_path, whole):
-    crude = Leaf(path=whole, split_part="train")
+    crude = DatasetLeaf(path=whole, split_part="train")
     assert crude.is_crude
-    assert crude.locator.locate(np.array([0])).part_name == ["txt", "json"]
+    assert crude.locate(np.array([0])).part_name == ["txt", "json"]
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2)}, config=TEXT_AND_JSON.replace("label: json", ""))
-    typed = Leaf(path=folder, split_part="train")
+    typed = DatasetLeaf(path=folder, split_part="train")
     assert not typed.is_crude
-    assert typed.locator.locate(np.array([0])).part_name == ["txt"]
+    assert typed.locate(np.array([0])).part_name == ["txt"]
 
 
 def test_other_split_and_dataset_files_may_be_named(tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2), "b.tar": texts(0, 3)}, config=TEXT_AND_JSON)
     (folder / ".nv-meta/mine.yaml").write_text("split_parts: {small: [a.tar]}\n")
     (folder / ".nv-meta/crude.yaml").write_text("__module__: megatron.energon\n__class__: CrudeWebdataset\n")
-    leaf = Leaf(path=folder, split_part="small", split_config="mine.yaml", dataset_config="crude.yaml")
+    leaf = DatasetLeaf(path=folder, split_part="small", split_config="mine.yaml", dataset_config="crude.yaml")
     assert (leaf.samples, leaf.is_crude) == (2, True)
 
 
@@ -126,17 +128,17 @@ def test_code_of_the_dataset_runs_only_for_who_trusts_it(tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2)}, config=config)
     (folder / ".nv-meta/sample_loader.py").write_text("def load(parts): return {'text': parts['txt'].upper()}\n")
     with pytest.raises(TrustError):
-        Leaf(path=folder, split_part="train").builder  # noqa: B018
-    trusting = Leaf(path=folder, split_part="train", trust_code=True)
+        DatasetLeaf(path=folder, split_part="train").builder  # noqa: B018
+    trusting = DatasetLeaf(path=folder, split_part="train", trust_code=True)
     assert trusting.builder.build({"txt": b"a cat"}, key="a.tar/0").text == "A CAT"
 
 
 # ---------------------------------------------------------------------------------------------------- other processes
 
 
-def used(folder: Path) -> Leaf:
+def used(folder: Path) -> DatasetLeaf:
     """Give a leaf that has read and built samples."""
-    leaf = Leaf(path=folder, split_part="train", subflavors={"a": 1}, decoder=SampleDecoder(image_decode="pil"))
+    leaf = DatasetLeaf(path=folder, split_part="train", subflavors={"a": 1}, decoder=SampleDecoder(image_decode="pil"))
     dataset = ReadDataset((leaf,), SequentialPlan(), worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0))
     assert values(dataset) == raw_samples_of_train(folder)
     leaf.builder.build({"txt": b"x", "json": b"{}"}, key="a.tar/0")
@@ -148,7 +150,7 @@ def raw_samples_of_train(folder: Path):
     return [sample for sample in raw_samples(folder) if not sample[2].startswith("val")]
 
 
-def read_and_send(leaf: Leaf, connection) -> None:
+def read_and_send(leaf: DatasetLeaf, connection) -> None:
     alone = WorkerConfig(rank=0, world_size=1, num_workers=0)
     connection.send((values(ReadDataset((leaf,), SequentialPlan(), worker_config=alone)), leaf.identity()))
 
@@ -174,13 +176,13 @@ def test_a_leaf_leaves_behind_what_it_has_opened(whole):
 
 
 def test_what_a_leaf_is_tells_other_samples_apart_and_is_plain(whole, tmp_path):
-    identity = Leaf(path=whole, split_part="train").identity()
+    identity = DatasetLeaf(path=whole, split_part="train").identity()
     assert json.loads(json.dumps(identity)) == identity
-    assert identity == Leaf(path=str(whole), split_part="train", decoder=None).identity()
+    assert identity == DatasetLeaf(path=str(whole), split_part="train", decoder=None).identity()
     others = [
-        Leaf(path=whole, split_part="val"),
-        Leaf(path=whole, split_part="train", subset=(0, 11)),
-        Leaf(path=whole, split_part="train", subset=(1, 12)),
-        Leaf(path=write_dataset(tmp_path / "x", {"a.tar": texts(0, 12)}), split_part="train"),
+        DatasetLeaf(path=whole, split_part="val"),
+        DatasetLeaf(path=whole, split_part="train", subset=(0, 11)),
+        DatasetLeaf(path=whole, split_part="train", subset=(1, 12)),
+        DatasetLeaf(path=write_dataset(tmp_path / "x", {"a.tar": texts(0, 12)}), split_part="train"),
     ]
     assert len({str(other.identity()) for other in others} | {str(identity)}) == 5

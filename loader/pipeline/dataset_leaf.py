@@ -1,0 +1,228 @@
+"""A prepared dataset as a leaf: a split part of it, or some of that."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..format.dataset_folder import DatasetFolder
+from ..format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
+from ..format.sample_bytes import read_sample
+from ..format.sample_locations import SampleLocations, SampleLocator
+from ..format.staleness import open_fresh_shard
+from ..samples.decoder import SampleDecoder
+from ..samples.sample_builder import SampleBuilder
+from ..samples.source_info import SourceInfo
+from ..samples.types import CrudeSample
+from ..storage import ReadableFile
+from .leaf import Integers, RawSample
+
+__all__ = ["DatasetLeaf"]
+
+_source = partial(tuple.__new__, SourceInfo)  # its own constructor takes twice as long
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DatasetLeaf:
+    """A split part of a prepared dataset; what is opened stays behind when it travels to another process.
+
+    Args:
+        path: The dataset's folder.
+        split_part: ``"train"``, ``"val"`` …
+        split_config: Which split file of ``.nv-meta`` to use.
+        dataset_config: Which dataset file of ``.nv-meta`` to use.
+        subset: The half-open range of the split part's samples that is used; None uses all.
+        subflavors: Labels of all samples; they win over those of ``dataset.yaml``.
+        aux: The URLs of auxiliary stores by name.
+        decoder: Decodes the parts; None leaves them bytes.
+        trust_code: Code and pickles of the dataset may run.
+    """
+
+    path: str | os.PathLike[str]
+    split_part: str
+    split_config: str = SPLIT_YAML
+    dataset_config: str = DATASET_YAML
+    subset: tuple[int, int] | None = None
+    subflavors: Mapping[str, Any] = field(default_factory=dict)
+    aux: Mapping[str, str] = field(default_factory=dict)
+    decoder: SampleDecoder | None = field(default_factory=SampleDecoder)
+    trust_code: bool = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
+    @cached_property
+    def path_text(self) -> str:
+        """The path as text, which goes to other processes at less cost than a path."""
+        return os.fspath(self.path)
+
+    @cached_property
+    def folder(self) -> DatasetFolder:
+        """The dataset, opened."""
+        return DatasetFolder(self.path, split_config=self.split_config, dataset_config=self.dataset_config)
+
+    @cached_property
+    def builder(self) -> SampleBuilder:
+        """What makes samples of parts."""
+        folder = self.folder
+        return SampleBuilder(
+            folder.config,
+            meta_folder=folder.storage.local_path(FOLDER),
+            decoder=self.decoder,
+            trust_code=self.trust_code,
+        )
+
+    @property
+    def is_crude(self) -> bool:
+        """Its samples are dicts of parts, for cookers."""
+        return issubclass(self.builder.sample_class, CrudeSample)
+
+    @cached_property
+    def locate(self) -> Callable[[Integers], SampleLocations]:
+        """What finds the bytes of the parts that are needed, of samples by their numbers in the index."""
+        index = self.folder.index
+        return SampleLocator(index, [name for name in index.part_names if self.builder.part_filter(name)]).locate
+
+    @cached_property
+    def shard_names(self) -> list[str]:
+        """The names of the dataset's shards, by number."""
+        return [shard.name for shard in self.folder.index.shards]
+
+    def shard_path(self, shard: int) -> str:
+        """Give the path of a shard, for messages."""
+        return self.folder.storage.path(self.shard_names[shard])
+
+    def open_shard(self, shard: int) -> ReadableFile:
+        """Open a shard, and check that it is the one that was indexed.
+
+        Raises:
+            FormatError: It is another one.
+            StorageError: It is missing or cannot be read.
+        """
+        folder = self.folder
+        return open_fresh_shard(folder.storage, folder.index, folder.index.shards[shard])
+
+    def read_far_apart(self, file: ReadableFile, index: int) -> dict[str, bytes]:
+        """Read the parts of a sample one by one, where they lie too far apart for one read.
+
+        Raises:
+            FormatError: The shard ends within a part.
+        """
+        folder = self.folder
+        locations = [part for part in folder.index.parts(index) if self.builder.part_filter(part.name)]
+        return read_sample(file, locations, shard=folder.storage.path(folder.index.shard_of(index).name))
+
+    def build(self, raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
+        """Make a sample.
+
+        Raises:
+            SampleError: A part does not decode, or a field is missing.
+        """
+        _, index, shard, key, parts = raw
+        return self.builder.build(
+            parts,
+            key=f"{shard}/{key}",
+            restore_key=restore_key,
+            subflavors=self.subflavors,
+            sources=(_source((self.path_text, index, shard, tuple(map(f"{key}.".__add__, parts)))),),
+        )
+
+    def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:
+        """Say where the parts of a sample lie."""
+        _, index, shard, key, parts = raw
+        return (SourceInfo(self.path_text, index, shard, tuple(f"{key}.{name}" for name in parts)),)
+
+    @cached_property
+    def _ranges(self) -> tuple[Integers, Integers]:
+        """For each shard of the split part: its first sample in the leaf and in the index."""
+        ranges = [some for some in self.folder.samples_of_part(self.split_part, excluded_shards=True) if len(some)]
+        ends = np.cumsum([0, *(len(some) for some in ranges)])
+        return ends, np.array([some.start for some in ranges], dtype=np.int64)
+
+    @cached_property
+    def samples(self) -> int:
+        """How many samples the leaf has, after its subset, excluded ones included.
+
+        Raises:
+            ConfigError: There is no such split part, or it is empty, or all its samples are excluded: an order without
+                end would look for one that is not for ever.
+        """
+        start, stop = self._subset
+        if stop <= start:
+            raise ConfigError(
+                f"split part {self.split_part!r} of this dataset has no samples",
+                at=self.folder.path,
+                do="name another split part, or split again with energon prepare --split-ratio",
+            )
+        count = stop - start
+        if len(self.excluded) >= count and np.isin(self._index_numbers(), self.excluded).all():
+            raise ConfigError(
+                f"all {count} samples of split part {self.split_part!r} are excluded",
+                at=self.folder.path,
+                do=f"take some out of 'exclude' in {FOLDER}/{self.folder.split_file}",
+            )
+        return count
+
+    @property
+    def _subset(self) -> tuple[int, int]:
+        total = int(self._ranges[0][-1])
+        start, stop = self.subset if self.subset is not None else (0, total)
+        return max(0, start), min(stop, total)
+
+    @cached_property
+    def largest_shard(self) -> int:
+        """How many samples the largest shard of the split part has."""
+        return int(np.diff(self._ranges[0]).max(initial=1))
+
+    @cached_property
+    def excluded(self) -> Integers:
+        """The numbers in the index of all samples that the split leaves out, ascending."""
+        return self.folder.excluded_samples()
+
+    @cached_property
+    def ranges(self) -> tuple[Integers, Integers]:
+        """For each run of samples that are neighbours in the index: its first sample in the leaf, and in the index."""
+        ends, starts = self._ranges
+        first, stop = self._subset
+        rows = (ends[1:] > first) & (ends[:-1] < stop)
+        skipped = np.maximum(first - ends[:-1][rows], 0)
+        return ends[:-1][rows] + skipped - first, starts[rows] + skipped
+
+    def _index_numbers(self) -> Integers:
+        """Give the numbers in the index of all samples of the leaf."""
+        begins, firsts = self.ranges
+        stop = self._subset[1] - self._subset[0]
+        lengths = np.diff(begins, append=stop)
+        return np.arange(stop) + np.repeat(firsts - begins, lengths)
+
+    def place_of(self, index: int) -> str:
+        """Say where a sample lies, by its number in the index, without reading it."""
+        return f"{self.folder.index.full_key(index)!r} of {self.path_text}"
+
+    def identity(self) -> dict[str, Any]:
+        """Give what tells whether another run reads the same samples: plain data, compared on restoring."""
+        return {
+            "path": os.fspath(self.path),
+            "uuid": self.folder.index.uuid,
+            "split_part": self.split_part,
+            "samples": self.samples,
+            "which": self._which_samples(),
+        }
+
+    def describe(self) -> str:
+        """Say in a line what it is."""
+        return f"{self.path}, {self.split_part}: {self.samples} samples"
+
+    def _which_samples(self) -> int:
+        """Give a number that tells samples of the index from others of the same count."""
+        ends, starts = self._ranges
+        return zlib.crc32(
+            np.array(self._subset, np.int64).tobytes(), zlib.crc32(starts.tobytes(), zlib.crc32(ends.tobytes()))
+        )

@@ -1,0 +1,135 @@
+"""Several datasets joined row by row, as a leaf."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..samples.decoder import SampleDecoder
+from ..samples.source_info import SourceInfo
+from .leaf import Integers, RawSample, ShardLeaf
+
+__all__ = ["JoinedLeaf"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JoinedLeaf:
+    """Rows of samples, one of each member.
+
+    Args:
+        path: The metadataset that holds the join.
+        place: Where in it.
+        members: The datasets; the first is the primary one.
+        names: What the joiner calls them; None where they are told apart by their order.
+        open_rows: Gives the numbers of the samples in their members' indexes, shape (rows, members); -1 for none.
+        joiner: Makes a sample of those of a row: ``joiner(*samples)``, or by names; None for those that are missing.
+        subset: The half-open range of rows that is used; None uses all.
+        aux: The URLs of auxiliary stores by name.
+    """
+
+    path: str
+    place: str
+    members: tuple[ShardLeaf, ...]
+    names: tuple[str, ...] | None
+    open_rows: Callable[[], Integers]
+    joiner: Callable[..., Any]
+    subset: tuple[int, int] | None = None
+    aux: Mapping[str, str] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
+    @cached_property
+    def rows(self) -> Integers:
+        """The numbers of the samples in their members' indexes, memory-mapped; shape (rows, members), -1 for none."""
+        return self.open_rows()
+
+    @property
+    def samples(self) -> int:
+        """How many rows are used.
+
+        Raises:
+            ConfigError: There is none, or the join is not prepared.
+        """
+        start, stop = self._subset
+        if stop <= start:
+            raise ConfigError("this join has no rows", at=f"{self.path}: {self.place}", do="look at the keys it joins")
+        return stop - start
+
+    @cached_property
+    def _subset(self) -> tuple[int, int]:
+        total = len(self.rows)
+        start, stop = self.subset if self.subset is not None else (0, total)
+        return max(0, start), min(stop, total)
+
+    @property
+    def largest_shard(self) -> int:
+        """How many samples the primary dataset's largest shard has."""
+        return self.members[0].largest_shard
+
+    @property
+    def is_crude(self) -> bool:
+        """Whether the joiner is given crude samples, and may so give some."""
+        return any(member.is_crude for member in self.members)
+
+    @property
+    def decoder(self) -> SampleDecoder | None:
+        """That of the members."""
+        return self.members[0].decoder
+
+    @property
+    def ranges(self) -> tuple[Integers, Integers]:
+        """The one run of rows: the first in the leaf, and in the join."""
+        return np.zeros(1, np.int64), np.array([self._subset[0]])
+
+    @property
+    def excluded(self) -> Integers:
+        """No row: what a member leaves out was left out when the join was prepared."""
+        return np.empty(0, np.int64)
+
+    def build(self, raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
+        """Make the sample of a row.
+
+        Raises:
+            SampleError: A part does not decode, or a field is missing.
+        """
+        samples = [
+            None if one is None else member.build(one, restore_key)
+            for member, one in zip(self.members, raw[4], strict=True)
+        ]
+        if self.names is None:
+            return self.joiner(*samples)
+        return self.joiner(**dict(zip(self.names, samples, strict=True)))
+
+    def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:
+        """Say where the parts of a row lie."""
+        pairs = zip(self.members, raw[4], strict=True)
+        return tuple(source for member, one in pairs if one is not None for source in member.sources(one))
+
+    def place_of(self, index: int) -> str:
+        """Say where the samples of a row lie, by its number, without reading them."""
+        pairs = zip(self.members, self.rows[index].tolist(), strict=True)
+        return " with ".join(member.place_of(number) for member, number in pairs if number >= 0)
+
+    def identity(self) -> dict[str, Any]:
+        """Give what tells whether another run reads the same rows."""
+        start, stop = self._subset
+        head, tail = np.ascontiguousarray(self.rows[start : start + 1024]), np.ascontiguousarray(self.rows[-1024:])
+        return {
+            "path": f"{self.path}: {self.place}",
+            "samples": stop - start,
+            "which": zlib.crc32(
+                np.array([start, stop]).tobytes(), zlib.crc32(tail.tobytes(), zlib.crc32(head.tobytes()))
+            ),
+            "members": [member.identity() for member in self.members],
+        }
+
+    def describe(self) -> str:
+        """Say in a line what it is."""
+        return f"{self.path}: {self.place}, {len(self.members)} datasets joined: {self.samples} samples"

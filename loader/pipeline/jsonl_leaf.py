@@ -1,0 +1,193 @@
+"""A JSONL file as a leaf: each line a crude sample with the one part ``json``."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import ConfigError, FormatError
+from ..format.jsonl import JsonlIndex, open_jsonl_index
+from ..format.jsonl_lines import BYTE_ORDER_MARK
+from ..format.sample_locations import SampleLocations
+from ..samples.decoder import SampleDecoder
+from ..samples.sample_builder import SampleBuilder
+from ..samples.source_info import SourceInfo
+from ..storage import ReadableFile, Storage, open_storage
+from .leaf import Integers, RawSample
+
+__all__ = ["JsonlLeaf"]
+
+_PART = "json"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JsonlLeaf:
+    """All lines of a file, or some; it has no split, and serves as any part of one.
+
+    Args:
+        path: The file; its index lies beside it.
+        subset: The half-open range of its samples that is used; None uses all.
+        subflavors: Labels of all samples.
+        aux: The URLs of auxiliary stores by name.
+        decoder: Decodes the json; None leaves it bytes.
+    """
+
+    path: str | os.PathLike[str]
+    subset: tuple[int, int] | None = None
+    subflavors: Mapping[str, Any] = field(default_factory=dict)
+    aux: Mapping[str, str] = field(default_factory=dict)
+    decoder: SampleDecoder | None = field(default_factory=SampleDecoder)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+
+    @cached_property
+    def path_text(self) -> str:
+        """The path as text, which goes to other processes at less cost than a path."""
+        return os.fspath(self.path)
+
+    @cached_property
+    def _file(self) -> tuple[Storage, str]:
+        folder, name = os.path.split(self.path_text)
+        return open_storage(folder or "."), name
+
+    @cached_property
+    def _index(self) -> JsonlIndex:
+        return open_jsonl_index(*self._file)
+
+    @cached_property
+    def _builder(self) -> SampleBuilder:
+        return SampleBuilder(None, meta_folder=Path(), decoder=self.decoder)
+
+    @cached_property
+    def samples(self) -> int:
+        """How many samples the leaf has, after its subset.
+
+        Raises:
+            FormatError: The file has no index, or another file's.
+            ConfigError: The subset leaves none.
+        """
+        start, stop = self._subset
+        if stop <= start:
+            raise ConfigError(f"subset [{start}, {stop}) leaves no sample of this file", at=self.path_text)
+        return stop - start
+
+    @property
+    def _subset(self) -> tuple[int, int]:
+        total = len(self._index)
+        start, stop = self.subset if self.subset is not None else (0, total)
+        return max(0, start), min(stop, total)
+
+    @property
+    def largest_shard(self) -> int:
+        """How many samples the file has."""
+        return len(self._index)
+
+    @property
+    def is_crude(self) -> bool:
+        """Its samples are dicts of parts, for cookers."""
+        return True
+
+    @property
+    def ranges(self) -> tuple[Integers, Integers]:
+        """The one run of samples: the first in the leaf, and in the file."""
+        return np.zeros(1, np.int64), np.array([self._subset[0]])
+
+    @property
+    def excluded(self) -> Integers:
+        """No sample: only a split file can leave some out."""
+        return np.empty(0, np.int64)
+
+    @property
+    def shard_names(self) -> list[str]:
+        """The name of the file."""
+        return [self._file[1]]
+
+    def locate(self, indexes: Integers) -> SampleLocations:
+        """Find the lines of samples."""
+        offsets, n = self._index.offsets, len(indexes)
+        start, stop = offsets[indexes].astype(np.int64), offsets[indexes + 1].astype(np.int64)
+        size = (stop - start).tolist()
+        samples = indexes.tolist()
+        return SampleLocations(
+            sample=samples,
+            key=list(map(str, samples)),
+            shard=[0] * n,
+            start=start.tolist(),
+            size_bytes=size,
+            first_part=list(range(n + 1)),
+            part_name=[_PART] * n,
+            part_start=[0] * n,
+            part_stop=size,
+        )
+
+    def shard_path(self, shard: int) -> str:  # noqa: ARG002 - there is one
+        """Give the path of the file, for messages."""
+        storage, name = self._file
+        return storage.path(name)
+
+    def open_shard(self, shard: int) -> ReadableFile:
+        """Open the file.
+
+        Raises:
+            FormatError: Its size is not that of the file that was indexed.
+            StorageError: It is missing or cannot be read.
+        """
+        storage, name = self._file
+        file = storage.open(name)
+        if file.size_bytes != int(self._index.offsets[-1]):
+            file.close()
+            raise FormatError(
+                f"the file has changed since it was indexed: it had {int(self._index.offsets[-1])} bytes, "
+                f"now {file.size_bytes}",
+                shard=self.shard_path(shard),
+                do=f"run: energon prepare {self.path_text}",
+            )
+        return file
+
+    def read_far_apart(self, file: ReadableFile, index: int) -> dict[str, bytes]:
+        """Read a line; it is one part, and so never far apart."""
+        start, stop = self._index.offsets[index : index + 2].tolist()
+        return {_PART: file.read_at(start, stop - start)}
+
+    def build(self, raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
+        """Make a sample.
+
+        Raises:
+            SampleError: The line is no JSON.
+        """
+        _, index, shard, key, parts = raw
+        line = parts[_PART].strip()
+        return self._builder.build(
+            {_PART: line if index else line.removeprefix(BYTE_ORDER_MARK)},
+            key=f"{shard}/{key}",
+            restore_key=restore_key,
+            subflavors=self.subflavors,
+            sources=self.sources(raw),
+        )
+
+    def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:
+        """Say which line a sample is."""
+        _, index, shard, key, _ = raw
+        return (SourceInfo(self.path_text, index, shard, (f"{key}.{_PART}",)),)
+
+    def place_of(self, index: int) -> str:
+        """Say which line a sample is, by its number."""
+        return f"{self.path_text}, sample {index}"
+
+    def identity(self) -> dict[str, Any]:
+        """Give what tells whether another run reads the same samples: plain data, compared on restoring."""
+        offsets = self._index.offsets
+        ends = np.concatenate([offsets[:1024], offsets[-1024:], np.array(self._subset, np.uint64)])
+        return {"path": self.path_text, "samples": self.samples, "which": zlib.crc32(ends.tobytes())}
+
+    def describe(self) -> str:
+        """Say in a line what it is."""
+        return f"{self.path_text}: {self.samples} samples"

@@ -42,7 +42,6 @@ class JoinMember:
         dataset_config: Which dataset file; None: the default one.
         subflavors: Labels of the member's samples, outer levels' merged in.
         nonmatch: What happens where it lacks a key of the primary.
-        subset: The member's own, not those around the join.
         aux: Auxiliary stores, as in :class:`LeafPlan`.
     """
 
@@ -54,7 +53,6 @@ class JoinMember:
     dataset_config: str | None = None
     subflavors: Mapping[str, Any] = field(default_factory=dict)
     nonmatch: Nonmatch = "error"
-    subset: SubsetRange | None = None
     aux: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -9,7 +9,7 @@ from math import floor
 
 from ..errors import ConfigError
 
-__all__ = ["SampleRange", "ShareRange", "SubsetRange", "resolve_subset"]
+__all__ = ["SampleRange", "ShareRange", "SubsetRange", "do_overlap", "resolve_subset"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +80,29 @@ def resolve_subset(ranges: Sequence[SubsetRange], samples: int, *, at: str | Non
 
 def _percentage(share: Fraction) -> str:
     return f"{float(share * 100):g}%"
+
+
+def do_overlap(one: Sequence[SubsetRange], other: Sequence[SubsetRange]) -> bool:
+    """Tell whether two subsets of one leaf share samples, as far as that can be told without their number.
+
+    >>> first, second = (ShareRange(start=Fraction(a), stop=Fraction(b)) for a, b in (("0", "1/2"), ("1/2", "1")))
+    >>> do_overlap([first], [second]), do_overlap([first], []), do_overlap([first], [SampleRange(start=0, stop=9)])
+    (False, True, False)
+    """
+    numbers = [ranges[0] if ranges and isinstance(ranges[0], SampleRange) else None for ranges in (one, other)]
+    if numbers[0] is None and numbers[1] is None:
+        (start, stop), (other_start, other_stop) = _shares(one), _shares(other)
+        return start < other_stop and other_start < stop
+    if numbers[0] is None or numbers[1] is None:
+        return not one or not other  # all samples overlap with any
+    # What is applied within them is left out of account: it can only make them smaller.
+    ends = [float("inf") if found.stop is None else found.stop for found in numbers if found is not None]
+    return numbers[0].start < ends[1] and numbers[1].start < ends[0]
+
+
+def _shares(ranges: Sequence[SubsetRange]) -> tuple[Fraction, Fraction]:
+    start, stop = Fraction(0), Fraction(1)
+    for applied in ranges:
+        if isinstance(applied, ShareRange):
+            start, stop = start + (stop - start) * applied.start, start + (stop - start) * applied.stop
+    return start, stop

@@ -1,0 +1,103 @@
+"""Values of a document by their type, each fault noted with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from typing import Any
+
+from ..errors import Fault
+from ..format.nearest_name import did_you_mean
+from ..format.shown_value import shown, shown_key
+
+__all__ = ["MappingReader"]
+
+_MOST_BITS = 1000  # what still is a float
+
+
+class MappingReader:
+    """One mapping of a document. A getter whose value is wrong notes that, and gives its default.
+
+    Args:
+        mapping: The mapping as it was parsed.
+        place: Where it stands; empty for the whole document.
+        faults: Where to note what is wrong; shared by all mappings of a document.
+    """
+
+    def __init__(self, mapping: Mapping[Any, Any], place: str, faults: list[Fault]) -> None:
+        self.mapping = mapping
+        self.place = place
+        self.faults = faults
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.mapping
+
+    def at(self, key: object) -> str:
+        """Give the place of a key."""
+        return f"{self.place}.{shown_key(key)}" if self.place else shown_key(key)
+
+    def fault(self, key: str, found: str) -> None:
+        """Note what is wrong with a key, or with an empty key, the whole mapping."""
+        self.faults.append(Fault(place=self.at(key) if key else self.place, found=found))
+
+    def expect_keys(self, known: Iterable[str], why_not: Mapping[str, str] | None = None) -> None:
+        """Note every key that is not known.
+
+        Args:
+            known: The keys there are.
+            why_not: What to say of keys that are known elsewhere.
+        """
+        names = list(known)
+        for key in self.mapping:
+            if key not in names:
+                reason = (why_not or {}).get(key) if isinstance(key, str) else None
+                found = reason or f"there is no such key{did_you_mean(shown_key(key), names)}"
+                self.faults.append(Fault(place=self.at(key), found=found))
+
+    def text(self, key: str) -> str | None:
+        """Give a text that is not empty; None where there is none, or null."""
+        value = self.mapping.get(key)
+        if value is None or (isinstance(value, str) and value and "\0" not in value):
+            return value
+        quotes = "; put it in quotes" if isinstance(value, int | float) else ""
+        self.fault(key, f"expected a text, found {shown(value)}{quotes}")
+        return None
+
+    def positive(self, key: str, default: float) -> float:
+        """Give a number above 0."""
+        value = self.mapping.get(key, default)
+        if is_number(value) and isfinite(value) and value > 0:
+            return float(value)
+        self.fault(key, f"expected a number > 0, found {shown(value)}")
+        return default
+
+    def child(self, key: str) -> MappingReader | None:
+        """Give the mapping of a key; None where there is none, or null."""
+        value = self.mapping.get(key)
+        if value is None:
+            return None
+        return self.mapping_of(value, self.at(key))
+
+    def mapping_of(self, value: object, place: str) -> MappingReader | None:
+        """Give a value of this mapping for reading; None where it is no mapping."""
+        if isinstance(value, Mapping):
+            return MappingReader(value, place, self.faults)
+        self.faults.append(Fault(place=place, found=f"expected a mapping, found {shown(value)}"))
+        return None
+
+    def entries(self, key: str) -> list[MappingReader]:
+        """Give the mappings of a list that is not empty."""
+        value = self.mapping.get(key)
+        if not isinstance(value, list) or not value:
+            found = "an empty list" if value == [] else shown(value)
+            self.fault(key, f"expected a list of datasets, found {found}")
+            return []
+        found_all = (self.mapping_of(item, f"{self.at(key)}[{index}]") for index, item in enumerate(value))
+        return [entry for entry in found_all if entry is not None]
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a value is a number, which true and false are not."""
+    if isinstance(value, bool):
+        return False
+    return isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= _MOST_BITS)

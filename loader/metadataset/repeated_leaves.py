@@ -1,0 +1,50 @@
+"""Warns where samples are reached twice in one tree: mostly a mistake, which counts them with both weights."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Hashable, Iterator
+from itertools import combinations
+
+from .leaf_plan import LeafPlan
+from .plan_node import PlanNode
+from .subset import do_overlap
+
+__all__ = ["warn_of_repeated_leaves"]
+
+_MOST_COMPARED = 50
+"""Places of one dataset that are compared with one another; a repetition among more is found all the same."""
+
+
+def warn_of_repeated_leaves(root: PlanNode) -> None:
+    """Warn, once a dataset, where two leaves are the same dataset read in the same way, and share samples."""
+    places: dict[Hashable, list[tuple[str, LeafPlan]]] = {}
+    for place, leaf in _leaves_with_way(root, ""):
+        places.setdefault(_identity(leaf), []).append((place, leaf))
+    for same in places.values():
+        for (place, leaf), (other_place, other) in combinations(same[:_MOST_COMPARED], 2):
+            if do_overlap(leaf.subset, other.subset):
+                warnings.warn(
+                    f"samples of {leaf.path} ({leaf.split_part}) are reached twice, at {place} and at {other_place}; "
+                    "both count. Remove one, or give them subsets that do not overlap",
+                    UserWarning,
+                    stacklevel=4,
+                )
+                break
+
+
+def _leaves_with_way(node: PlanNode, way: str) -> Iterator[tuple[str, LeafPlan]]:
+    """Yield the leaves, each with the places by which it is reached."""
+    if node.leaf is not None:
+        yield way + node.place, node.leaf
+    if node.kind == "metadataset" and node.place:
+        way += f"{node.place} → "
+    for child in node.children:
+        yield from _leaves_with_way(child, way)
+
+
+def _identity(leaf: LeafPlan) -> Hashable:
+    if leaf.join is None:
+        return (leaf.path, leaf.split_part, leaf.split_config, leaf.dataset_config)
+    members = leaf.join.members
+    return tuple((member.path, member.split_part, member.split_config, member.dataset_config) for member in members)

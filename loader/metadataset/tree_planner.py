@@ -1,0 +1,221 @@
+"""One walk over a metadataset and those that it names; what is wrong is noted on the way, and raised at the end."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+from ..errors import ConfigError, StorageError
+from ..format.shown_value import shown, shown_key
+from .dataset_paths import DatasetPaths, is_metadataset, resolve_aux, resolve_path
+from .document_store import DocumentStore
+from .leaf_plan import JoinMember, JoinPlan
+from .metadataset_spec import BlendKind, BlendSpec, JoinSpec, MemberSpec, ReferenceSpec, SplitSpec
+from .outer_levels import OuterLevels
+from .plan_node import PlanNode
+from .subset import SampleRange
+
+__all__ = ["TreePlanner"]
+
+_MOST_LEVELS = 30
+_MOST_LEAVES = 100_000
+"""A few files that name each other twice make more leaves than any memory holds."""
+
+
+class TreePlanner:
+    """Plans one split of a metadataset.
+
+    Args:
+        root: The absolute path of its file.
+        training: Amounts of blends count.
+        check_paths: It is a fault where a dataset is not there.
+    """
+
+    def __init__(self, root: str, *, training: bool, check_paths: bool) -> None:
+        self._documents = DocumentStore(root)
+        self._training = training
+        self._paths = DatasetPaths() if check_paths else None
+        self._leaves_left = _MOST_LEAVES
+        self._first_blend: dict[BlendKind, str] = {}
+
+    def plan(self, outer: OuterLevels) -> PlanNode:
+        """Plan the split that ``outer`` names.
+
+        Raises:
+            ConfigError: Everything that is wrong in all documents.
+            StorageError: The file cannot be read.
+        """
+        root = self._documents.root
+        self._documents.open(root)  # that it cannot be read is an error of its own, no fault of a document
+        node = self._metadataset(root, outer, place="", named_by=(root, "splits"))
+        if self._training and len(self._first_blend) == 2:
+            repeated = self._first_blend["blend_epochized"]
+            found = f"this is mixed by weights, but {repeated} by repetitions; use blend_epochized for all of one tree"
+            self._documents.fault(root, self._first_blend["blend"], found)
+        if self._documents.faults or node is None:
+            raise ConfigError(file=root, faults=self._documents.faults)
+        return node
+
+    # ------------------------------------------------------------------------------------------------ inner nodes
+
+    def _metadataset(self, file: str, outer: OuterLevels, *, place: str, named_by: tuple[str, str]) -> PlanNode | None:
+        """Plan one split of a file; ``named_by`` is the file and place that ask for it."""
+        key = (file, outer.split_part)
+        if key in outer.files or len(outer.files) == _MOST_LEVELS:
+            is_circle = key in outer.files
+            steps = outer.files[outer.files.index(key) :] if is_circle else outer.files[-3:]
+            way = " → ".join(f"{os.path.basename(name)} ({split})" for name, split in (*steps, key))
+            found = (
+                "these name each other in a circle" if is_circle else f"more than {_MOST_LEVELS} levels of metadatasets"
+            )
+            self._documents.fault(*named_by, f"{found}: {way}")
+            return None
+        try:
+            spec = self._documents.open(file)
+        except StorageError as error:
+            self._documents.fault(*named_by, f"{error.found}: {shown(error.path or file)}")
+            return None
+        split = spec.splits.get(outer.split_part)
+        if split is None:
+            if outer.split_part not in spec.names:  # else what is wrong with it has been noted
+                there = ", ".join(map(shown_key, spec.names)) or "none"
+                self._documents.fault(
+                    *named_by, f"there is no split {shown(outer.split_part)} in {shown(file)}; there are: {there}"
+                )
+            return None
+        child = self._split(file, split, replace(outer, files=(*outer.files, key)))
+        if child is None:
+            return None
+        return PlanNode(
+            place=place,
+            kind="metadataset",
+            path=file,
+            split_part=outer.split_part,
+            weight=outer.weight,
+            repetitions=outer.repetitions,
+            children=(child,),
+        )
+
+    def _split(self, file: str, split: SplitSpec, outer: OuterLevels) -> PlanNode | None:
+        return self._blend(file, split, outer) if isinstance(split, BlendSpec) else self._source(file, split, outer)
+
+    def _blend(self, file: str, blend: BlendSpec, outer: OuterLevels) -> PlanNode | None:
+        place = self._documents.place(file, blend.place)
+        self._first_blend.setdefault(blend.kind, place)
+        if isinstance(blend.subset, SampleRange):
+            self._fault_of_numbers(file, blend.place.rpartition(".")[0])
+        shares = outer.shares(blend, training=self._training)
+        nodes = [self._source(file, entry.source, share) for entry, share in zip(blend.entries, shares, strict=True)]
+        children = tuple(node for node in nodes if node is not None)
+        if not children:
+            return None
+        return PlanNode(
+            place=place,
+            kind=blend.kind,
+            path=file,
+            split_part=outer.split_part,
+            weight=outer.weight,
+            repetitions=outer.repetitions,
+            children=children,
+        )
+
+    def _source(self, file: str, source: ReferenceSpec | JoinSpec, outer: OuterLevels) -> PlanNode | None:
+        inner = outer.within(source)
+        if isinstance(source, JoinSpec):
+            return self._join(file, source, inner)
+        path = resolve_path(source.path, os.path.dirname(file))
+        if is_metadataset(path):
+            return self._nested(file, source, path, inner)
+        return self._dataset(file, source, path, inner)
+
+    def _nested(self, file: str, source: ReferenceSpec, path: str, inner: OuterLevels) -> PlanNode | None:
+        for key, value in (("split_config", source.split_config), ("dataset_config", source.dataset_config)):
+            if value is not None:
+                self._documents.fault(file, f"{source.place}.{key}", "a metadataset has none; set it at its datasets")
+        if source.aux:
+            self._documents.fault(file, f"{source.place}.aux", "a metadataset has none; set it at its datasets")
+        if isinstance(source.subset, SampleRange):
+            self._fault_of_numbers(file, source.place)
+        place = self._documents.place(file, source.place)
+        return self._metadataset(path, inner, place=place, named_by=(file, f"{source.place}.path"))
+
+    # ----------------------------------------------------------------------------------------------------- leaves
+
+    def _dataset(self, file: str, source: ReferenceSpec, path: str, inner: OuterLevels) -> PlanNode | None:
+        place = self._documents.place(file, source.place)
+        self._check_path(file, source, path)
+        leaf = inner.leaf(place=place, path=path, reference=source, aux=self._aux(file, source))
+        if not self._count_leaf(file, source.place):
+            return None
+        return PlanNode(
+            place=place,
+            kind="dataset",
+            path=path,
+            split_part=inner.split_part,
+            weight=inner.weight,
+            repetitions=inner.repetitions,
+            leaf=leaf,
+        )
+
+    def _join(self, file: str, source: JoinSpec, inner: OuterLevels) -> PlanNode | None:
+        place = self._documents.place(file, source.place)
+        members = tuple(self._member(file, member, inner) for member in source.members)
+        join = JoinPlan(file=file, place=source.place, members=members, joiner=source.joiner)
+        if not self._count_leaf(file, source.place):
+            return None
+        return PlanNode(
+            place=place,
+            kind="join",
+            path=file,
+            split_part=inner.split_part,
+            weight=inner.weight,
+            repetitions=inner.repetitions,
+            leaf=inner.leaf(place=place, path=file, join=join),
+        )
+
+    def _member(self, file: str, member: MemberSpec, inner: OuterLevels) -> JoinMember:
+        reference = member.reference
+        path = resolve_path(reference.path, os.path.dirname(file))
+        if is_metadataset(path) or path.endswith(".jsonl"):
+            kind = "a metadataset" if is_metadataset(path) else "a JSONL file, which has no keys"
+            found = f"expected the folder of a prepared dataset, found {kind}: {shown(path)}"
+            self._documents.fault(file, f"{reference.place}.path", found)
+        else:
+            self._check_path(file, reference, path)
+        return JoinMember(
+            place=self._documents.place(file, reference.place),
+            name=member.name,
+            path=path,
+            split_part=reference.split_part or inner.split_part,
+            split_config=inner.split_config or reference.split_config,
+            dataset_config=inner.dataset_config or reference.dataset_config,
+            subflavors={**reference.subflavors, **inner.subflavors},
+            nonmatch=member.nonmatch,
+            aux=self._aux(file, reference),
+        )
+
+    def _aux(self, file: str, source: ReferenceSpec) -> dict[str, str]:
+        stores = {name: resolve_aux(store, os.path.dirname(file)) for name, store in source.aux.items()}
+        for name, store in stores.items():
+            found = self._paths.fault_of_aux(store) if self._paths else None
+            if found is not None:
+                self._documents.fault(file, f"{source.place}.aux.{name}", found)
+        return stores
+
+    # ----------------------------------------------------------------------------------------------------- checks
+
+    def _check_path(self, file: str, source: ReferenceSpec, path: str) -> None:
+        found = self._paths.fault_of_dataset(path) if self._paths else None
+        if found is not None:
+            self._documents.fault(file, f"{source.place}.path", found)
+
+    def _fault_of_numbers(self, file: str, place: str) -> None:
+        found = "numbers of samples choose within one dataset; give percentages here, or set this at the datasets"
+        self._documents.fault(file, f"{place}.subset.range", found)
+
+    def _count_leaf(self, file: str, place: str) -> bool:
+        """Tell whether one more leaf is within bounds."""
+        self._leaves_left -= 1
+        if self._leaves_left == -1:
+            self._documents.fault(file, place, f"the metadatasets expand to more than {_MOST_LEAVES:,} datasets")
+        return self._leaves_left >= 0

@@ -66,7 +66,7 @@ class MappingReader:
     def positive(self, key: str, default: float) -> float:
         """Give a number above 0."""
         value = self.mapping.get(key, default)
-        if is_number(value) and isfinite(value) and value > 0:
+        if _is_number(value) and isfinite(value) and value > 0:
             return float(value)
         self.fault(key, f"expected a number > 0, found {shown(value)}")
         return default
@@ -96,7 +96,7 @@ class MappingReader:
         return [entry for entry in found_all if entry is not None]
 
 
-def is_number(value: object) -> bool:
+def _is_number(value: object) -> bool:
     """Tell whether a value is a number, which true and false are not."""
     if isinstance(value, bool):
         return False

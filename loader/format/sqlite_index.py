@@ -56,13 +56,17 @@ _STEPS_BETWEEN_LOOKS = 100_000  # of SQLite's machine: some milliseconds
 _MAX_VALUE_BYTES = 1 << 20  # of a row in another tool's file; names of tar members are not that long
 
 
-def open_sqlite(path: Path) -> sqlite3.Connection:
+def open_sqlite(path: Path, *, shared: bool = False) -> sqlite3.Connection:
     """Open any tool's ``index.sqlite`` to read it.
+
+    Args:
+        path: The file.
+        shared: Several threads will use the connection, one at a time.
 
     Raises:
         sqlite3.Error: It is damaged, or no plain tables: views, generated columns and triggers are programs.
     """
-    database = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)
+    database = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=not shared)
     try:
         database.execute("PRAGMA trusted_schema = OFF")
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
@@ -76,7 +80,7 @@ def open_sqlite(path: Path) -> sqlite3.Connection:
 def _refuse_programs(database: sqlite3.Connection) -> None:
     query = "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%'"
     found = database.execute(query).fetchone()
-    for table in ("samples", "sample_parts"):
+    for table in ("samples", "sample_parts", "media_metadata", "media_filters"):
         query = "SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden != 0"
         found = found or database.execute(query, (table,)).fetchone()
     if found:

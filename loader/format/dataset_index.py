@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ..errors import FormatError
 from ..storage import Storage
 from .index_layout import COLUMNS, Layout, PartStats, ShardEntry, decode_layout
-from .key_hash import hash_key, hash_keys
+from .key_hash import hash_key, hash_ragged
 from .member_name import decode_name, encode_name
 from .npy_column import map_column
 from .nv_meta import INDEX_FOLDER
@@ -30,6 +30,19 @@ class PartLocation:
     name: str
     offset: int
     size_bytes: int
+
+
+class _Rows(NamedTuple):
+    """The columns for look-ups of single rows: a number of a memoryview costs a tenth of one of an array."""
+
+    part_ends: memoryview
+    key_ends: memoryview
+    key_bytes: memoryview
+    part_name: memoryview
+    part_offset: memoryview
+    part_size: memoryview
+    key_hash: memoryview
+    key_sample: memoryview
 
 
 class DatasetIndex:
@@ -61,6 +74,7 @@ class DatasetIndex:
         self.part_size: npt.NDArray[np.uint64] = columns["part_size"]
         self.key_hash: npt.NDArray[np.uint64] = columns["key_hash"]
         self.key_sample: npt.NDArray[np.uint64] = columns["key_sample"]
+        self._rows = _Rows(**{name: memoryview(cast("Any", column)) for name, column in columns.items()})
         self.path = storage.path(self._folder)
         """Where it lies, for messages."""
         self._check_rows(storage)
@@ -104,8 +118,9 @@ class DatasetIndex:
         return decode_name(self._key(sample))
 
     def _key(self, sample: int) -> bytes:
-        start = int(self.key_ends[sample - 1]) if sample else 0
-        return self.key_bytes[start : int(self.key_ends[sample])].tobytes()
+        rows = self._rows
+        start = rows.key_ends[sample - 1] if sample else 0
+        return rows.key_bytes[start : rows.key_ends[sample]].tobytes()
 
     def full_key(self, sample: int) -> str:
         """Give ``<shard>/<key>``, unique in the dataset unless the shard repeats a key."""
@@ -145,12 +160,13 @@ class DatasetIndex:
         number = self._number_of_part.get(name)
         if number is None:
             return None
-        start = int(self.part_ends[sample - 1]) if sample else 0
-        names = self.part_name[start : int(self.part_ends[sample])].tolist()
-        if number not in names:
+        rows = self._rows
+        row, first = rows.part_ends[sample] - 1, rows.part_ends[sample - 1] if sample else 0
+        while row >= first and rows.part_name[row] != number:
+            row -= 1  # from the end: of two parts of one name the last one counts, as if the shard were unpacked
+        if row < first:
             return None
-        row = start + len(names) - 1 - names[::-1].index(number)  # the last one, as unpacking the shard would leave
-        offset, size = int(self.part_offset[row]) * BLOCK, int(self.part_size[row])
+        offset, size = rows.part_offset[row] * BLOCK, rows.part_size[row]
         if offset == 0 or offset + size > self.shard_of(sample).size_bytes:
             raise self._contradiction(f"sample {sample} has a part outside of its shard")
         return PartLocation(name, offset, size)
@@ -197,7 +213,7 @@ class DatasetIndex:
     def _find(self, key: bytes, among: range | None = None) -> list[int]:
         """Find the samples of a key; rows of one hash ascend by sample, so that a range of samples is found fast."""
         wanted = hash_key(key)
-        hashes, samples = self._hash_rows
+        hashes, samples = self._rows.key_hash, self._rows.key_sample
         start = bisect_left(hashes, wanted)
         stop = bisect_right(hashes, wanted, start)
         if among is not None:
@@ -209,11 +225,6 @@ class DatasetIndex:
             if self._key(sample) == key and (among is None or sample in among):
                 found.append(sample)
         return found
-
-    @cached_property
-    def _hash_rows(self) -> tuple[memoryview, memoryview]:
-        """The hashes of the keys and their samples: one number of a memoryview costs a tenth of one of an array."""
-        return memoryview(self.key_hash), memoryview(self.key_sample)  # type: ignore[arg-type]
 
     def part_stats(self) -> tuple[PartStats, ...]:
         """Give the part names with their counts and sizes."""
@@ -243,7 +254,7 @@ class DatasetIndex:
         key_ends, first_byte = _from_zero(self.key_ends, samples)
         rows = slice(first_part, first_part + (int(part_ends[-1]) if len(part_ends) else 0))
         key_bytes = np.array(self.key_bytes[first_byte : first_byte + (int(key_ends[-1]) if len(key_ends) else 0)])
-        key_hash = _hash_ragged(key_bytes, key_ends)
+        key_hash = hash_ragged(key_bytes, key_ends)
         key_order = np.argsort(key_hash)
         used, part_name = np.unique(self.part_name[rows], return_inverse=True)
         names = [self.part_names[name] for name in used.tolist()]
@@ -279,18 +290,3 @@ def _from_zero(ends: npt.NDArray[np.uint64], rows: slice) -> tuple[npt.NDArray[n
     if (np.diff(counted, prepend=0) < 0).any():
         raise ValueError("a column of ends does not ascend")
     return counted, start
-
-
-def _hash_ragged(key_bytes: npt.NDArray[np.uint8], key_ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
-    """Hash keys that lie behind each other, some thousands at a time since they are padded to the longest."""
-    lengths = np.diff(key_ends, prepend=0)
-    hashes = np.empty(len(key_ends), np.uint64)
-    for start in range(0, len(key_ends), 16384):
-        stop = min(start + 16384, len(key_ends))
-        some = lengths[start:stop]
-        width = max(8, (int(some.max()) + 7) & -8)
-        padded = np.zeros((stop - start, width), np.uint8)
-        first = int(key_ends[start] - lengths[start])
-        padded[np.arange(width) < some[:, None]] = key_bytes[first : int(key_ends[stop - 1])]
-        hashes[start:stop] = hash_keys(padded, some)
-    return hashes

@@ -12,7 +12,7 @@ from struct import iter_unpack
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["hash_key", "hash_keys"]
+__all__ = ["hash_key", "hash_keys", "hash_ragged"]
 
 _GOLDEN_ONE = 0x9E3779B97F4A7C15
 _GOLDEN = np.uint64(_GOLDEN_ONE)
@@ -40,6 +40,21 @@ def hash_keys(keys: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> np
     for column in range(words.shape[1]):
         mixed = _mix((hashes ^ words[:, column]) + _GOLDEN)
         hashes = np.where(lengths > 8 * column, mixed, hashes)
+    return hashes
+
+
+def hash_ragged(key_bytes: npt.NDArray[np.uint8], key_ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """Hash keys that lie behind each other, some thousands at a time since they are padded to the longest."""
+    lengths = np.diff(key_ends, prepend=0)
+    hashes = np.empty(len(key_ends), np.uint64)
+    for start in range(0, len(key_ends), 16384):
+        stop = min(start + 16384, len(key_ends))
+        some = lengths[start:stop]
+        width = max(8, (int(some.max()) + 7) & -8)
+        padded = np.zeros((stop - start, width), np.uint8)
+        first = int(key_ends[start] - lengths[start])
+        padded[np.arange(width) < some[:, None]] = key_bytes[first : int(key_ends[stop - 1])]
+        hashes[start:stop] = hash_keys(padded, some)
     return hashes
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import ConfigError, EnergonError
 from ..format.nearest_name import did_you_mean
+from .file_store_decoder import FileStoreDecoder
 from .image_decode import IMAGE_FORMS
 from .part_decode import part_decoder, part_error
 from .trust import is_trusted
@@ -15,7 +16,7 @@ from .trust import is_trusted
 __all__ = ["PartDecoders", "SampleDecoder"]
 
 
-class SampleDecoder:
+class SampleDecoder(FileStoreDecoder):
     """Decode the parts of a sample by their names, to the values that webdataset's own decoders give.
 
     Args:
@@ -64,6 +65,21 @@ class SampleDecoder:
             TrustError: The part is a pickle, and the caller does not trust it.
         """
         return PartDecoders(self, trusted=is_trusted(trust_code)).decode(part_name, data)
+
+    def decode(self, fname: str, data: bytes, *, trust_code: bool = False) -> Any:
+        """Decode one file by its name: what stands behind the first dot of the last path component is the part name.
+
+        Args:
+            fname: Its name, ``"photos/0001.seg.png"``; one without a dot stays bytes.
+            data: Its bytes.
+            trust_code: Load pickles, which may run code.
+
+        Raises:
+            SampleError: The bytes are not what the name says.
+            TrustError: The file is a pickle, and the caller does not trust it.
+        """
+        part_name = fname[fname.rfind("/") + 1 :].partition(".")[2]
+        return self.decode_part(part_name, data, trust_code=trust_code) if part_name else data
 
     def __call__(self, sample: Mapping[str, Any], *, trust_code: bool = False) -> dict[str, Any]:
         """Decode every part of a sample; names such as ``__key__``, and what is not bytes, are passed on."""

@@ -1,0 +1,86 @@
+"""The files of a store, decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ..errors import SampleError
+from ..samples.decoder import PartDecoders, SampleDecoder
+from ..samples.file_store_decoder import FileStoreDecoder
+from ..samples.source_info import SourceInfo
+from ..samples.trust import is_trusted
+from .file_store import FileStore
+
+__all__ = ["DecodeFileStore"]
+
+
+class DecodeFileStore(FileStore[Any]):
+    """Give the values of files that another store gives the bytes of.
+
+    Args:
+        inner: The store of bytes.
+        decoder: Makes values of them: a :class:`~loader.samples.SampleDecoder`, or a ``FileStoreDecoder`` of your own.
+        trust_code: A ``SampleDecoder`` may load pickles, which may run code.
+    """
+
+    __slots__ = ("_decode", "decoder", "inner", "trust_code")
+
+    def __init__(self, inner: FileStore[bytes], *, decoder: FileStoreDecoder, trust_code: bool = False) -> None:
+        self.inner = inner
+        self.decoder = decoder
+        self.trust_code = trust_code
+        self._decode: Callable[[str, bytes], Any] = decoder.decode
+        if isinstance(decoder, SampleDecoder) and type(decoder).decode is SampleDecoder.decode:
+            # As the decoder does it, but what decodes parts of a name is found once for all of its files.
+            self._decode = partial(_decode_part, PartDecoders(decoder, trusted=is_trusted(trust_code)).decode)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(type(self), decoder=self.decoder, trust_code=self.trust_code), (self.inner,)
+
+    def __getitem__(self, key: str) -> tuple[Any, SourceInfo]:
+        """Read and decode a file.
+
+        Raises:
+            MissingFileError: There is no such file.
+            SampleError: The bytes are not what the name says.
+            TrustError: The file is a pickle, and the caller does not trust it.
+        """
+        data, source = self.inner[key]
+        return self.decode_raw(key, data), source
+
+    def read_raw(self, key: str) -> tuple[Any, SourceInfo]:
+        return self.inner.read_raw(key)
+
+    def decode_raw(self, key: str, raw: Any) -> Any:
+        data = self.inner.decode_raw(key, raw)
+        try:
+            return self._decode(key, data)
+        except SampleError as error:
+            found = f"file {key!r}: {error.found}"
+            raise SampleError(found, key=key, part=error.part, source=self.get_path(), do=error.do) from error.__cause__
+
+    def get_path(self) -> str:
+        return self.inner.get_path()
+
+    def get_media_metadata(self, key: str) -> Any:
+        return self.inner.get_media_metadata(key)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, DecodeFileStore)
+            and (self.decoder, self.trust_code) == (other.decoder, other.trust_code)
+            and self.inner == other.inner
+        )
+
+    def __hash__(self) -> int:
+        return hash((DecodeFileStore, self.inner))
+
+    def __repr__(self) -> str:
+        return f"DecodeFileStore({self.inner!r}, decoder={self.decoder!r})"
+
+
+def _decode_part(decode: Callable[[str, bytes], Any], fname: str, data: bytes) -> Any:
+    part_name = fname[fname.rfind("/") + 1 :].partition(".")[2]
+    return decode(part_name, data) if part_name else data

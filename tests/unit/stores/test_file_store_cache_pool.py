@@ -1,0 +1,420 @@
+"""Files fetched ahead: what is kept, for how long, and what happens where there is no room."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import random
+import stat
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from loader import ConfigError, EnergonError, SampleDecoder, StorageError
+from loader.stores import (
+    DecodeFileStore,
+    DirectLazy,
+    FileCacheLazy,
+    FileStoreCachePool,
+    FileStoreDecoder,
+    MissingFileError,
+    PrimaryFileStore,
+    SystemFileStore,
+)
+from tests.unit.stores.recording_store import RecordingStore, content, wait_until
+
+BLOCK = 4096  # what a small file takes of a disk
+METHODS = ["raw", "pickle"]
+
+
+@pytest.fixture
+def pool(tmp_path):
+    pool = make_pool(tmp_path)
+    yield pool
+    pool.close()
+
+
+def make_pool(tmp_path: Path, *, blocks: int = 1000, **options: object) -> FileStoreCachePool:
+    size = blocks * BLOCK / (1 << 30)
+    return FileStoreCachePool(parent_cache_dir=tmp_path / "cache", max_cache_size_gbytes=size, **options)
+
+
+def is_idle(pool: FileStoreCachePool) -> bool:
+    return all(entry.state.name not in ("QUEUED", "FETCHING") for entry in pool.fetcher._entries.values())
+
+
+# ------------------------------------------------------------------------------------------------ what is kept
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_file_is_there_before_it_is_asked_for(tmp_path, method):
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files/1.json").write_bytes(b'{"number": 1}')
+    store = DecodeFileStore(SystemFileStore(tmp_path / "files"), decoder=SampleDecoder())
+    pool = make_pool(tmp_path, method=method)
+    lazy = pool.get_lazy(store, "1.json")
+    wait_until(lambda: is_idle(pool))
+    (tmp_path / "files/1.json").unlink()
+    sample = {}
+    assert lazy.get(sample) == {"number": 1}
+    assert lazy.get() is lazy.get()
+    assert [source.file_names for source in sample["__sources__"]] == [("1.json",)]
+    pool.close()
+
+
+def test_a_file_that_several_ask_for_is_fetched_once_and_kept_for_the_last(pool):
+    store = RecordingStore()
+    first, second = pool.get_lazy(store, "a"), pool.get_lazy(store, "a")
+    assert first == second
+    assert len({first, second, pool.get_lazy(store, "b")}) == 2
+    assert first.get() == second.get() == content("a")
+    assert sorted(store.read) in (["a"], ["a", "b"])
+
+
+def test_the_store_of_a_sample_asks_for_the_same_file_as_that_of_the_dataset(pool):
+    store = RecordingStore()
+    lazy = pool.get_lazy(PrimaryFileStore(store, "s.tar/1"), ".txt")
+    assert lazy == pool.get_lazy(store, "s.tar/1.txt")
+    assert lazy.ds is store
+    assert lazy.get() == content("s.tar/1.txt")
+
+
+def test_a_place_is_free_when_the_last_lazy_was_got_or_dropped(pool):
+    store = RecordingStore()
+    lazies = [pool.get_lazy(store, name) for name in "aab"]
+    wait_until(lambda: is_idle(pool))
+    assert (pool.fetcher.count, pool.fetcher.size_bytes) == (2, 2 * BLOCK)
+    lazies[0].get()
+    assert pool.fetcher.size_bytes == 2 * BLOCK
+    lazies[1].get()
+    assert (pool.fetcher.count, pool.fetcher.size_bytes) == (1, BLOCK)
+    del lazies[2]
+    assert (pool.fetcher.count, pool.fetcher.size_bytes) == (0, 0)
+
+
+def test_a_lazy_that_is_dropped_before_its_turn_is_not_fetched(tmp_path):
+    pool, store = make_pool(tmp_path, num_workers=1), RecordingStore()
+    store.hold.clear()
+    first = pool.get_lazy(store, "first")
+    wait_until(lambda: store.read == ["first"])
+    dropped, last = pool.get_lazy(store, "dropped"), pool.get_lazy(store, "last")
+    del dropped
+    store.hold.set()
+    assert [first.get(), last.get()] == [content("first"), content("last")]
+    wait_until(lambda: pool.fetcher.count == 0)
+    assert store.read == ["first", "last"]
+    pool.close()
+
+
+def test_raw_files_are_decoded_by_those_who_get_them_and_pickled_ones_by_the_threads(tmp_path):
+    for method, expected in (("raw", "MainThread"), ("pickle", "energon-cache-0")):
+        pool, decoder = make_pool(tmp_path, num_workers=1, method=method), _ThreadNames()
+        lazy = pool.get_lazy(DecodeFileStore(RecordingStore(), decoder=decoder), "a.bin")
+        wait_until(lambda pool=pool: is_idle(pool))
+        assert lazy.get() == expected
+        pool.close()
+
+
+class _ThreadNames(FileStoreDecoder):
+    def decode(self, fname, data):
+        return threading.current_thread().name
+
+
+def test_what_is_kept_has_no_name_and_is_nobody_elses(tmp_path, pool):
+    lazy = pool.get_lazy(RecordingStore(), "a")
+    wait_until(lambda: is_idle(pool))
+    assert os.listdir(tmp_path / "cache") == []
+    status = os.fstat(lazy.entry.extent.segment.fd)
+    assert (stat.S_IMODE(status.st_mode), status.st_nlink, status.st_uid) == (0o600, 0, os.getuid())
+
+
+# ------------------------------------------------------------------------------------------------- no more room
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_one_thread_gets_more_files_than_there_is_room_for(tmp_path, method, backwards):
+    pool, store = make_pool(tmp_path, blocks=3, num_workers=2, method=method), RecordingStore()
+    names = [f"{number:02d}" for number in range(40)]
+    lazies = [pool.get_lazy(store, name) for name in names]
+    wait_until(lambda: pool.fetcher.size_bytes == 3 * BLOCK)
+    order = lazies[::-1] if backwards else lazies
+    for lazy in order:
+        assert lazy.get() == content(lazy.fname)
+        assert pool.fetcher.size_bytes <= 3 * BLOCK
+    assert sorted(store.read) == names
+    assert pool.fetcher.size_bytes == 0
+    pool.close()
+
+
+def test_the_threads_wait_for_room_and_go_on_when_there_is_some(tmp_path):
+    pool, store = make_pool(tmp_path, blocks=2, num_workers=1), RecordingStore()
+    lazies = [pool.get_lazy(store, name) for name in "abcd"]
+    wait_until(lambda: store.read == ["a", "b", "c"])  # c has no room
+    lazies[0].get()
+    wait_until(lambda: store.read == ["a", "b", "c", "d"])
+    assert [lazy.get() for lazy in lazies[1:]] == [content("b"), content("c"), content("d")]
+    assert store.read == ["a", "b", "c", "d"]
+    pool.close()
+
+
+def test_a_file_larger_than_the_cache_is_fetched_when_it_is_got(tmp_path):
+    pool, store = make_pool(tmp_path, blocks=2), RecordingStore(size=3 * BLOCK)
+    lazy, again = pool.get_lazy(store, "large"), pool.get_lazy(store, "large")
+    wait_until(lambda: is_idle(pool))
+    assert lazy.get() == again.get() == content("large", 3 * BLOCK)
+    pool.close()
+
+
+def test_behind_the_count_files_are_fetched_when_they_are_got(tmp_path):
+    pool, store = make_pool(tmp_path, max_cache_count=2), RecordingStore()
+    lazies = [pool.get_lazy(store, name) for name in "abc"]
+    wait_until(lambda: is_idle(pool))
+    assert sorted(store.read) == ["a", "b"]
+    assert lazies[2].get() == content("c")
+    lazies[0].get()
+    lazies.append(pool.get_lazy(store, "d"))
+    wait_until(lambda: "d" in store.read)
+    pool.close()
+
+
+def test_whoever_gets_a_file_before_its_turn_fetches_it(tmp_path):
+    pool, slow, store = make_pool(tmp_path, num_workers=1), RecordingStore(), RecordingStore()
+    slow.hold.clear()
+    blocker = pool.get_lazy(slow, "slow")
+    wait_until(lambda: slow.read == ["slow"])
+    lazy, shared = pool.get_lazy(store, "a"), pool.get_lazy(store, "a")
+    assert lazy.get() == content("a")
+    assert store.threads == ["MainThread"]
+    assert shared.get() == content("a")
+    assert store.read == ["a"]
+    slow.hold.set()
+    assert blocker.get() == content("slow")
+    pool.close()
+
+
+# ------------------------------------------------------------------------------------------------------ errors
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_error_of_a_thread_is_raised_where_the_file_is_got_with_its_cause(tmp_path, method):
+    pool = make_pool(tmp_path, method=method)
+    lazy = pool.get_lazy(RecordingStore(), "bad")
+    wait_until(lambda: is_idle(pool))
+    with pytest.raises(ValueError, match="bad is bad") as caught:
+        lazy.get()
+    assert str(caught.value.__cause__) == "the cause"
+    (tmp_path / "files").mkdir()
+    with pytest.raises(MissingFileError):
+        pool.get_lazy(SystemFileStore(tmp_path / "files"), "gone").get()
+    assert pool.fetcher.count == 0
+    pool.close()
+
+
+def test_a_file_that_failed_once_is_tried_again_when_it_is_got_again(tmp_path, pool):
+    (tmp_path / "files").mkdir()
+    lazy = pool.get_lazy(SystemFileStore(tmp_path / "files"), "late.txt")
+    with pytest.raises(MissingFileError):
+        lazy.get()
+    (tmp_path / "files/late.txt").write_bytes(b"here")
+    assert lazy.get() == b"here"
+
+
+def test_what_does_not_decode_is_told_when_it_is_got(tmp_path, pool):
+    (tmp_path / "1.png").write_bytes(b"no picture")
+    store = DecodeFileStore(SystemFileStore(tmp_path), decoder=SampleDecoder())
+    with pytest.raises(EnergonError, match=r"file '1\.png': part 'png' is not an image"):
+        pool.get_lazy(store, "1.png").get()
+
+
+def test_values_that_do_not_pickle_are_fetched_when_they_are_got(tmp_path, caplog):
+    class Functions(RecordingStore):
+        def __getitem__(self, key):
+            return (lambda: key), super().__getitem__(key)[1]
+
+    pool = make_pool(tmp_path, method="pickle")
+    lazies = [pool.get_lazy(Functions(), name) for name in "ab"]
+    wait_until(lambda: is_idle(pool))
+    assert [lazy.get()() for lazy in lazies] == ["a", "b"]
+    assert len(caplog.records) == 1
+    assert "cannot keep all files in the cache" in caplog.text
+    pool.close()
+
+
+def test_arguments_out_of_range_are_told_all_at_once():
+    with pytest.raises(ConfigError) as caught:
+        FileStoreCachePool(num_workers=0, max_cache_size_gbytes=0, max_cache_count=0, method="zip")
+    assert str(caught.value).splitlines() == [
+        "num_workers: expected at least 1, found 0",
+        "max_cache_size_gbytes: expected more than 0, found 0",
+        "max_cache_count: expected at least 1, found 0",
+        "method: expected 'raw' or 'pickle', found 'zip'",
+    ]
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageError, match="cannot create a cache file in this folder"):
+        FileStoreCachePool(parent_cache_dir=tmp_path / "file").get_lazy(RecordingStore(), "a")
+
+
+# -------------------------------------------------------------------------------------------- values put away
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"bytes", np.arange(6).reshape(2, 3), torch.arange(6.0), Image.new("RGB", (3, 4), "red"), {"a": [1, None]}],
+    ids=["bytes", "array", "tensor", "image", "dict"],
+)
+def test_a_value_that_was_put_away_comes_back(pool, value):
+    lazy = pool.to_cache(value, "name")
+    assert pool.fetcher.size_bytes == BLOCK
+    assert isinstance(lazy.get(), Image.Image if isinstance(value, Image.Image) else type(value))
+    assert np.array_equal(np.asarray(lazy.get()), np.asarray(value))
+    assert lazy.get() is lazy.get()
+    assert pool.fetcher.size_bytes == 0
+    assert lazy.fname == "name"
+    assert lazy != pool.to_cache(value, "name")
+
+
+def test_a_value_that_is_not_needed_frees_its_place_and_one_that_travels_takes_itself_along(pool):
+    lazy = pool.to_cache([1, 2], "name")
+    assert pickle.loads(pickle.dumps(lazy)).get() == lazy.get() == [1, 2]
+    lazy = pool.to_cache([1, 2], "name")
+    del lazy
+    assert pool.fetcher.size_bytes == 0
+
+
+def test_a_value_without_room_or_that_does_not_pickle_stays_in_memory(tmp_path):
+    pool = make_pool(tmp_path, blocks=1)
+    value, function = bytes(2 * BLOCK), lambda: None
+    assert pool.to_cache(value, "large").get() is value
+    assert pool.to_cache(function, "function").get() is function
+    pool.close()
+
+
+# ------------------------------------------------------------------------------------- lives of pool and lazies
+
+
+def test_after_the_pool_is_closed_lazies_fetch_their_files(tmp_path):
+    pool, store = make_pool(tmp_path), RecordingStore()
+    lazies, value = [pool.get_lazy(store, name) for name in "ab"], pool.to_cache([1], "value")
+    wait_until(lambda: is_idle(pool))
+    before = set(threading.enumerate())
+    fetcher = pool.fetcher
+    pool.close()
+    pool.close()
+    assert not [thread for thread in before if thread.name.startswith("energon-cache") and thread.is_alive()]
+    assert fetcher.size_bytes == BLOCK  # the value's
+    assert [lazy.get() for lazy in lazies] == [content("a"), content("b")]
+    assert store.read.count("a") == 2
+    assert value.get() == [1]
+    assert pool.get_lazy(store, "c").get() == content("c")  # it starts anew
+    pool.close()
+
+
+def test_a_pool_that_nobody_holds_stops_its_threads():
+    pool = FileStoreCachePool(num_workers=2)
+    lazy = pool.get_lazy(RecordingStore(), "a")
+    threads = pool.fetcher._threads
+    del pool
+    assert lazy.get() == content("a")
+    assert all(thread.is_alive() for thread in threads)
+    del lazy
+    assert not any(thread.is_alive() for thread in threads)
+
+
+@pytest.mark.parametrize("got", [False, True])
+def test_a_pickled_lazy_fetches_its_file_and_leaves_what_was_got_behind(tmp_path, pool, got):
+    (tmp_path / "large").write_bytes(bytes(100_000))
+    for lazy in (
+        pool.get_lazy(SystemFileStore(tmp_path), "large"),
+        DirectLazy(ds=SystemFileStore(tmp_path), fname="large", pool=pool),
+    ):
+        if got:
+            lazy.get()
+        text = pickle.dumps(lazy)
+        assert len(text) < 1000
+        copy = pickle.loads(text)
+        assert type(copy) is type(lazy)
+        assert copy == lazy
+        assert copy.get() == bytes(100_000)
+        assert copy.pool.parent_cache_dir == pool.parent_cache_dir
+        assert not copy.pool._fetchers
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_works_with_threads_and_files_of_its_own(tmp_path):
+    pool, store = make_pool(tmp_path), RecordingStore()
+    lazy, value = pool.get_lazy(store, "a"), pool.to_cache([1], "value")
+    wait_until(lambda: is_idle(pool))
+    pool.fetcher._lock.acquire()  # as a thread might have it, that the child does not have
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            assert lazy.get() == content("a")
+            assert store.threads[-1] == "MainThread"
+            own = pool.get_lazy(store, "b")
+            assert isinstance(own, FileCacheLazy)
+            wait_until(lambda: is_idle(pool))
+            assert store.threads[-1].startswith("energon-cache")
+            assert own.get() == content("b")
+            with pytest.raises(EnergonError, match="in a fork of the process that put it there"):
+                value.get()
+            del lazy, value, own
+            pool.close()
+            code = 0
+        finally:
+            os._exit(code)
+    pool.fetcher._lock.release()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert value.get() == [1]
+    assert lazy.get() == content("a")
+    assert store.read == ["a"]
+    pool.close()
+
+
+def test_threads_get_and_drop_files_at_random_and_nothing_is_left(tmp_path):
+    """With little room, lazies in reference cycles (freed by the collector, anywhere), and files that are bad."""
+    pool, store = make_pool(tmp_path, blocks=4, num_workers=3, max_cache_count=20), RecordingStore(size=3000)
+    faults: list[object] = []
+
+    def work(seed: int) -> None:
+        draw = random.Random(seed)
+        waiting: list[FileCacheLazy] = []
+        for _ in range(300):
+            waiting.append(pool.get_lazy(store, draw.choice(["bad", *"abcdefghijklmnopqrstuvwxyz"])))
+            if draw.random() < 0.2:
+                cycle: list[object] = [waiting.pop()]
+                cycle.append(cycle)
+            while len(waiting) > draw.randrange(12):
+                lazy = waiting.pop(draw.randrange(len(waiting)))
+                try:
+                    if lazy.get() != content(lazy.fname, 3000):
+                        faults.append(lazy)
+                except ValueError:
+                    if lazy.fname != "bad":
+                        faults.append(lazy)
+
+    old = gc.get_threshold()
+    gc.set_threshold(20)
+    try:
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
+    finally:
+        gc.set_threshold(*old)
+    gc.collect()
+    assert not faults
+    wait_until(lambda: pool.fetcher.count == 0)
+    assert pool.fetcher.size_bytes == 0
+    pool.close()

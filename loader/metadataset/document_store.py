@@ -21,8 +21,14 @@ class DocumentStore:
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self.faults: list[Fault] = []
+        self._faults: dict[Fault, None] = {}
+        self._prefixes = {root: ""}
         self._specs: dict[str, MetadatasetSpec] = {}
+
+    @property
+    def faults(self) -> list[Fault]:
+        """What is wrong, in the order in which it was noted."""
+        return list(self._faults)
 
     def open(self, path: str) -> MetadatasetSpec:
         """Read a file; its own faults are noted.
@@ -34,18 +40,18 @@ class DocumentStore:
             folder, name = os.path.split(path)
             text = open_storage(folder).read(name).decode("utf-8", "replace")
             spec, faults = parse_metadataset(text, file=path)
-            self.faults += (Fault(place=self.place(path, fault.place), found=fault.found) for fault in faults)
+            for fault in faults:
+                self.fault(path, fault.place, fault.found)
             self._specs[path] = spec
         return self._specs[path]
 
     def place(self, file: str, place: str) -> str:
         """Give a place in a file as messages name it: in others than the root, with the file in front."""
-        if file == self.root:
-            return place
-        inside = os.path.relpath(file, os.path.dirname(self.root))
-        shown = file if inside.startswith("..") else inside
-        return f"{shown}: {place}" if place else shown
+        if file not in self._prefixes:
+            inside = os.path.relpath(file, os.path.dirname(self.root))
+            self._prefixes[file] = f"{file if inside.startswith('..') else inside}: "
+        return self._prefixes[file] + place
 
     def fault(self, file: str, place: str, found: str) -> None:
-        """Note what is wrong at a place."""
-        self.faults.append(Fault(place=self.place(file, place), found=found))
+        """Note what is wrong at a place; a file that is reached twice has its faults once."""
+        self._faults[Fault(place=self.place(file, place).removesuffix(": "), found=found)] = None

@@ -85,8 +85,11 @@ SplitSpec = ReferenceSpec | JoinSpec | BlendSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadatasetSpec:
-    """A metadataset file: what each of its splits is made of, and the names of all, also where that is wrong."""
+    """A metadataset file: what each of its splits is made of.
+
+    ``names`` has all splits, also those of which that is wrong; None where there is no telling.
+    """
 
     file: str
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] | None = None
     splits: Mapping[str, SplitSpec] = field(default_factory=dict)

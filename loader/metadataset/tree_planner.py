@@ -18,8 +18,8 @@ from .subset import SampleRange
 __all__ = ["TreePlanner"]
 
 _MOST_LEVELS = 30
-_MOST_LEAVES = 100_000
-"""A few files that name each other twice make more leaves than any memory holds."""
+_MOST_PLACES = 100_000
+"""A few files that name each other twice make more datasets than any memory holds."""
 
 
 class TreePlanner:
@@ -35,7 +35,7 @@ class TreePlanner:
         self._documents = DocumentStore(root)
         self._training = training
         self._paths = DatasetPaths() if check_paths else None
-        self._leaves_left = _MOST_LEAVES
+        self._places_left = _MOST_PLACES
         self._first_blend: dict[BlendKind, str] = {}
 
     def plan(self, outer: OuterLevels) -> PlanNode:
@@ -77,7 +77,7 @@ class TreePlanner:
             return None
         split = spec.splits.get(outer.split_part)
         if split is None:
-            if outer.split_part not in spec.names:  # else what is wrong with it has been noted
+            if spec.names is not None and outer.split_part not in spec.names:  # else it has faults of its own
                 there = ", ".join(map(shown_key, spec.names)) or "none"
                 self._documents.fault(
                     *named_by, f"there is no split {shown(outer.split_part)} in {shown(file)}; there are: {there}"
@@ -120,6 +120,10 @@ class TreePlanner:
         )
 
     def _source(self, file: str, source: ReferenceSpec | JoinSpec, outer: OuterLevels) -> PlanNode | None:
+        if self._places_left <= 0:
+            self._documents.fault(self._documents.root, "", f"this expands to more than {_MOST_PLACES:,} datasets")
+            return None
+        self._places_left -= 1
         inner = outer.within(source)
         if isinstance(source, JoinSpec):
             return self._join(file, source, inner)
@@ -145,8 +149,6 @@ class TreePlanner:
         place = self._documents.place(file, source.place)
         self._check_path(file, source, path)
         leaf = inner.leaf(place=place, path=path, reference=source, aux=self._aux(file, source))
-        if not self._count_leaf(file, source.place):
-            return None
         return PlanNode(
             place=place,
             kind="dataset",
@@ -161,8 +163,6 @@ class TreePlanner:
         place = self._documents.place(file, source.place)
         members = tuple(self._member(file, member, inner) for member in source.members)
         join = JoinPlan(file=file, place=source.place, members=members, joiner=source.joiner)
-        if not self._count_leaf(file, source.place):
-            return None
         return PlanNode(
             place=place,
             kind="join",
@@ -212,10 +212,3 @@ class TreePlanner:
     def _fault_of_numbers(self, file: str, place: str) -> None:
         found = "numbers of samples choose within one dataset; give percentages here, or set this at the datasets"
         self._documents.fault(file, f"{place}.subset.range", found)
-
-    def _count_leaf(self, file: str, place: str) -> bool:
-        """Tell whether one more leaf is within bounds."""
-        self._leaves_left -= 1
-        if self._leaves_left == -1:
-            self._documents.fault(file, place, f"the metadatasets expand to more than {_MOST_LEAVES:,} datasets")
-        return self._leaves_left >= 0

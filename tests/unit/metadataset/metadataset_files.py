@@ -1,0 +1,58 @@
+"""Folders of datasets as planning sees them, and metadatasets over them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from loader.errors import ConfigError
+from loader.metadataset.leaf_plan import LeafPlan
+from loader.metadataset.plan_leaves import plan_leaves
+
+
+class MetadatasetFiles:
+    """Files of one folder; planning only looks whether a dataset has been prepared."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def add_datasets(self, *names: str) -> None:
+        for name in names:
+            meta = self.folder / name / ".nv-meta"
+            meta.mkdir(parents=True)
+            (meta / ".info.json").write_text('{"energon_version": "7.4.1", "shard_counts": {}}')
+
+    def write(self, name: str, splits: object, *, version: str | None = "MetadatasetV2", **more: object) -> Path:
+        document = {"__module__": "megatron.energon", "__class__": version, "splits": splits, **more}
+        if version is None:
+            del document["__class__"], document["__module__"]
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(yaml.safe_dump(document, sort_keys=False))
+        return path
+
+    def plan(self, name: str = "mix.yaml", *, training: bool = True, **arguments: Any) -> tuple[LeafPlan, ...]:
+        return plan_leaves(self.folder / name, training=training, **{"split_part": "train", **arguments})
+
+    def plan_train(self, train: object, **arguments: Any) -> tuple[LeafPlan, ...]:
+        """Plan a metadataset whose training split this is."""
+        self.write("mix.yaml", {"train": train})
+        return self.plan(**arguments)
+
+    def faults(self, name: str = "mix.yaml", **arguments: Any) -> list[str]:
+        """Plan what is wrong, and give its faults."""
+        with pytest.raises(ConfigError) as caught:
+            self.plan(name, **arguments)
+        assert caught.value.file == str(self.folder / name)
+        return [str(fault) for fault in caught.value.faults]
+
+    def faults_of_train(self, train: object, **arguments: Any) -> list[str]:
+        self.write("mix.yaml", {"train": train})
+        return self.faults(**arguments)
+
+    def name(self, leaf: LeafPlan) -> str:
+        """Give a leaf's path as it is written."""
+        return str(Path(leaf.path).relative_to(self.folder))

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loader.metadataset.subset import SampleRange, ShareRange, do_overlap, resolve_subset
+
+samples = st.integers(0, 10**12)
+cuts = st.decimals(0, 100, places=4).map(lambda percentage: Fraction(percentage) / 100)
+shares = st.lists(cuts, min_size=2, max_size=2).map(sorted).map(lambda ends: ShareRange(start=ends[0], stop=ends[1]))
+
+
+@st.composite
+def cases(draw):
+    """A number of samples, and subsets that fit them."""
+    count = draw(samples)
+    ranges = draw(st.lists(shares, max_size=4))
+    if draw(st.booleans()):
+        start = draw(st.integers(0, count))
+        ranges.insert(0, SampleRange(start=start, stop=draw(st.none() | st.integers(start, count))))
+    return ranges, count
+
+
+@given(cases())
+def test_a_subset_lies_within_the_samples(case):
+    """0 <= start <= stop <= samples."""
+    ranges, count = case
+    start, stop = resolve_subset(ranges, count)
+    assert 0 <= start <= stop <= count
+
+
+@given(cases(), st.lists(cuts, max_size=6))
+def test_percentages_that_meet_neither_share_a_sample_nor_leave_one_out(case, inner_cuts):
+    """Cutting what inner subsets leave at any percentages gives its samples once each, in order."""
+    ranges, count = case
+    ends = [Fraction(0), *sorted(inner_cuts), Fraction(1)]
+    pieces = [resolve_subset([*ranges, ShareRange(start=a, stop=b)], count) for a, b in pairwise(ends)]
+    start, stop = resolve_subset(ranges, count)
+    assert (pieces[0][0], pieces[-1][1]) == (start, stop)
+    assert all(before[1] == after[0] for before, after in pairwise(pieces))
+
+
+@given(shares, shares, samples)
+def test_subsets_of_two_levels_compose_as_sets_do(inner, outer, count):
+    """Resolving both together differs from resolving one after the other by one sample at either end at most."""
+    start, stop = resolve_subset([inner, outer], count)
+    inner_start, inner_stop = resolve_subset([inner], count)
+    outer_start, outer_stop = resolve_subset([outer], inner_stop - inner_start)
+    assert inner_start <= start <= stop <= inner_stop
+    assert abs(start - (inner_start + outer_start)) <= 1
+    assert abs(stop - (inner_start + outer_stop)) <= 1
+
+
+@given(cases(), st.lists(shares, max_size=3))
+def test_subsets_said_not_to_overlap_share_no_sample(case, others):
+    """not do_overlap(a, b) → the two ranges are disjoint, whatever the number of samples (where b is in percent)."""
+    ranges, count = case
+    if do_overlap(ranges, others) != do_overlap(others, ranges):
+        raise AssertionError("one of them overlaps with the other, but not the other way round")
+    both_in_percent = not ranges or isinstance(ranges[0], ShareRange)
+    if both_in_percent and not do_overlap(ranges, others):
+        start, stop = resolve_subset(ranges, count)
+        other_start, other_stop = resolve_subset(others, count)
+        assert stop <= other_start or other_stop <= start

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from loader.errors import ConfigError
+from loader.metadataset.traverse import TraversedDatasetReference, traverse_metadataset
+
+
+def test_all_datasets_are_listed_though_none_is_there(tmp_path, files):
+    files.write("inner.yaml", {"train": {"path": "no/where", "aux": {"x": "filesystem://f", "y": "msc://p/b"}}})
+    joiner = {"__module__": "m", "__class__": "J"}
+    mix = files.write(
+        "mix.yaml",
+        {
+            "train": {
+                "blend": [
+                    {"path": "inner.yaml", "subflavors": {"k": 1}},
+                    {"join": [{"path": "p"}, {"path": "s3://bucket/q", "split_part": "all"}], "joiner": joiner},
+                ]
+            }
+        },
+    )
+    assert traverse_metadataset(mix, split_part="train") == [
+        TraversedDatasetReference(
+            path=str(tmp_path / "no/where"),
+            split_part="train",
+            aux={"x": str(tmp_path / "f"), "y": "msc://p/b"},
+            subflavors={"k": 1},
+            place="inner.yaml: splits.train",
+        ),
+        TraversedDatasetReference(
+            path=str(tmp_path / "p"), split_part="train", aux={}, subflavors={}, place="splits.train.blend[1].join[0]"
+        ),
+        TraversedDatasetReference(
+            path="s3://bucket/q", split_part="all", aux={}, subflavors={}, place="splits.train.blend[1].join[1]"
+        ),
+    ]
+
+
+def test_only_metadatasets_are_traversed(files):
+    with pytest.raises(ConfigError, match="this is no metadataset"):
+        traverse_metadataset(files.folder / "a", split_part="train")
+
+
+def test_unknown_arguments_are_refused(files):
+    mix = files.write("mix.yaml", {"train": {"path": "a"}})
+    with pytest.raises(TypeError, match="no argument 'splitpart'; did you mean 'split_part'"):
+        traverse_metadataset(mix, split_part="train", splitpart="val")

@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from loader.storage import Storage
 
-__all__ = ["check_path", "is_jsonl", "open_parent"]
+__all__ = ["check_path", "is_jsonl", "is_metadataset", "open_parent"]
 
 
 def is_jsonl(path: str) -> bool:
@@ -22,8 +22,17 @@ def is_jsonl(path: str) -> bool:
     return path.endswith(".jsonl")
 
 
+def is_metadataset(path: str) -> bool:
+    """Tell whether a path names a metadataset: a YAML file.
+
+    >>> is_metadataset("/data/mix.yaml"), is_metadataset("/data/coco")
+    (True, False)
+    """
+    return path.endswith((".yaml", ".yml"))  # as loader.metadataset tells it, which takes longer to import
+
+
 def check_path(path: str) -> None:
-    """Stop at what is neither a folder nor a JSONL file, and say what it is.
+    """Stop at what is no folder, JSONL file or metadataset, and say what it is.
 
     A folder that is missing is left to whoever opens it.
 
@@ -35,8 +44,8 @@ def check_path(path: str) -> None:
 
     if not path:
         raise click.UsageError("PATH is empty. Is a variable of the shell not set?")
-    yaml = path.endswith((".yaml", ".yml"))
-    if (yaml or is_jsonl(path)) and not os.path.lexists(path):
+    is_document = is_jsonl(path) or is_metadataset(path)
+    if is_document and not os.path.lexists(path):
         raise StorageError("this file does not exist", path=path, do="check the path")
     if not os.path.isfile(path) or is_jsonl(path):
         return
@@ -44,16 +53,10 @@ def check_path(path: str) -> None:
     if os.path.basename(folder) == ".nv-meta":
         dataset = os.path.join(os.path.dirname(folder) or ".", "")
         raise click.UsageError(f"{path} is a file inside a dataset; give the dataset's folder: {dataset}")
-    if yaml and _is_metadataset(path):
-        raise click.UsageError(f"{path} is a metadataset; this version knows folders of shards and JSONL files.")
-    raise click.UsageError(f"{path}: this is a file; give the folder that holds it: {os.path.join(folder or '.', '')}")
-
-
-def _is_metadataset(path: str) -> bool:
-    """Tell whether a YAML file has a line that only metadatasets have: their class, or their parts."""
-    with open(path, "rb") as file:
-        lines = file.read(1 << 20).splitlines()
-    return any(line.startswith((b"splits:", b"__class__: Metadataset")) for line in lines)
+    if not is_metadataset(path):
+        raise click.UsageError(
+            f"{path}: this is a file; give the folder that holds it: {os.path.join(folder or '.', '')}"
+        )
 
 
 def open_parent(path: str) -> tuple[Storage, str]:

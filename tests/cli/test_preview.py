@@ -191,14 +191,6 @@ def test_nothing_to_show_is_told(captions, energon):
 
 
 @pytest.mark.parametrize("command", ["prepare", "info", "lint", "preview"])
-def test_metadatasets_are_told_apart(tmp_path, energon, command):
-    (tmp_path / "mix.yaml").write_text("__module__: megatron.energon\n__class__: MetadatasetV2\nsplits: {}\n")
-    done = energon(command, tmp_path / "mix.yaml")
-    assert done.code == 2
-    assert "mix.yaml is a metadataset" in done.err
-
-
-@pytest.mark.parametrize("command", ["prepare", "info", "lint", "preview"])
 def test_a_path_that_is_no_dataset_says_what_it_is(prepared, energon, command):
     empty = energon(command, "")
     assert (empty.code, "PATH is empty" in empty.err) == (2, True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,15 +38,15 @@ class SampleLocations:
         part_stop: Where it ends, likewise.
     """
 
-    sample: list[int]
-    key: list[str]
-    shard: list[int]
-    start: list[int]
-    size_bytes: list[int]
-    first_part: list[int]
-    part_name: list[str]
-    part_start: list[int]
-    part_stop: list[int]
+    sample: list[int] = field(default_factory=list)
+    key: list[str] = field(default_factory=list)
+    shard: list[int] = field(default_factory=list)
+    start: list[int] = field(default_factory=list)
+    size_bytes: list[int] = field(default_factory=list)
+    first_part: list[int] = field(default_factory=lambda: [0])
+    part_name: list[str] = field(default_factory=list)
+    part_start: list[int] = field(default_factory=list)
+    part_stop: list[int] = field(default_factory=list)
 
     def extend(self, more: SampleLocations) -> None:
         """Add what was found of other samples behind."""
@@ -79,17 +79,26 @@ class SampleLocator:
         self._keys = memoryview(np.asarray(index.key_bytes).data)
         self._few = _FewSamples(index, self._wanted)
 
-    def locate(self, samples: Integers) -> SampleLocations:
+    def locate(self, samples: Integers, found: SampleLocations | None = None) -> SampleLocations:
         """Give where some samples lie.
 
         Args:
             samples: Shape (n,), each in ``[0, len(index))``.
+            found: Is added to where it is given, and given back.
 
         Raises:
             FormatError: The columns name a part that there is not, or a place outside of the shard.
         """
         if len(samples) < _FEW:
-            return self._few.locate(samples.tolist())
+            found = SampleLocations() if found is None else found
+            self._few.locate(samples.tolist(), found)
+            return found
+        if found is None:
+            return self._locate(samples)
+        found.extend(self._locate(samples))
+        return found
+
+    def _locate(self, samples: Integers) -> SampleLocations:
         index = self._index
         n = len(samples)
         shard = np.searchsorted(self._shard_starts, samples, side="right") - 1
@@ -150,60 +159,53 @@ class _FewSamples:
 
     def __init__(self, index: DatasetIndex, wanted: npt.NDArray[np.bool_] | None) -> None:
         self._index = index
-        self._names = list(index.part_names)
-        self._wanted = [True] * len(self._names) if wanted is None else wanted.tolist()
-        self._part_ends, self._key_ends, self._part_name, self._part_offset, self._part_size, self._keys = (
-            memoryview(np.asarray(column).data)
-            for column in (
-                index.part_ends,
-                index.key_ends,
-                index.part_name,
-                index.part_offset,
-                index.part_size,
-                index.key_bytes,
-            )
-        )
+        self._names = [
+            name if wanted is None or wanted[number] else None for number, name in enumerate(index.part_names)
+        ]
+        ends = (index.part_ends, index.key_ends, index.key_bytes)
+        rows = (index.part_name, index.part_offset, index.part_size)
+        self._ends = tuple(memoryview(np.asarray(column).data) for column in ends)
+        self._rows = tuple(memoryview(np.asarray(column).data) for column in rows)
         self._shard_starts = [shard.first_sample for shard in index.shards]
         self._shard_sizes = [shard.size_bytes for shard in index.shards]
 
-    def locate(self, samples: list[int]) -> SampleLocations:
-        part_ends, key_ends, keys = self._part_ends, self._key_ends, self._keys
-        found = SampleLocations(samples, [], [], [], [], [0], [], [], [])
+    def locate(self, samples: list[int], found: SampleLocations) -> None:
+        part_ends, key_ends, keys = self._ends
+        starts, sizes, several = self._shard_starts, self._shard_sizes, len(self._shard_starts) > 1
         for sample in samples:
-            before = sample - 1
-            shard = bisect_right(self._shard_starts, sample) - 1
-            found.key.append(
-                str(keys[key_ends[before] if sample else 0 : key_ends[sample]], "utf-8", "surrogateescape")
-            )
+            part, key = (part_ends[sample - 1], key_ends[sample - 1]) if sample else (0, 0)
+            shard = bisect_right(starts, sample) - 1 if several else 0
+            found.key.append(str(keys[key : key_ends[sample]], "utf-8", "surrogateescape"))
             found.shard.append(shard)
-            self._find_parts(found, shard, part_ends[before] if sample else 0, part_ends[sample])
-        return found
+            self._find_parts(part, part_ends[sample], sizes[shard], found)
+        found.sample.extend(samples)
 
-    def _find_parts(self, found: SampleLocations, shard: int, first: int, last: int) -> None:
-        shard_size, part_start, part_stop = self._shard_sizes[shard], found.part_start, found.part_stop
-        known = len(part_start)
-        low, high, payload = shard_size, 0, 0
-        if not first <= last <= len(self._part_name):
+    def _find_parts(self, first: int, last: int, shard_size: int, found: SampleLocations) -> None:
+        names, (part_name, part_offset, part_size) = self._names, self._rows
+        if not first <= last <= len(part_name):
             raise _contradiction(self._index, "the parts of a sample have no rows")
+        parts = []
         for row in range(first, last):
-            name, start, size = self._part_name[row], self._part_offset[row] * BLOCK, self._part_size[row]
-            stop = start + size
-            if name >= len(self._names) or start == 0 or stop > shard_size:
+            number, start, size = part_name[row], part_offset[row] * BLOCK, part_size[row]
+            if number >= len(names) or start == 0 or start + size > shard_size:
                 raise _contradiction(self._index, "a part outside of its shard, or of no known name")
-            if self._wanted[name]:
-                found.part_name.append(self._names[name])
-                part_start.append(start)
-                part_stop.append(stop)
-                low, high, payload = min(low, start), max(high, stop), payload + size
-        count = len(part_start) - known
-        if not count:
-            low = 0
-        for part in range(known, known + count):
-            part_start[part] -= low
-            part_stop[part] -= low
+            name = names[number]
+            if name is not None:
+                parts.append((start, start + size, name))
+        low = high = 0
+        if parts:
+            low, high = min(parts)[0], max([stop for _, stop, _ in parts])
+            for start, stop, name in parts:
+                found.part_name.append(name)
+                found.part_start.append(start - low)
+                found.part_stop.append(stop - low)
+            if len(parts) > 1 and high - low - sum([stop - start for start, stop, _ in parts]) > _GAP * (
+                len(parts) - 1
+            ):
+                high = low - 1
         found.start.append(low)
-        found.size_bytes.append(-1 if high - low - payload > _GAP * max(count - 1, 0) else high - low)
-        found.first_part.append(known + count)
+        found.size_bytes.append(high - low)
+        found.first_part.append(len(found.part_name))
 
 
 def _contradiction(index: DatasetIndex, found: str) -> FormatError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ConfigError, TrustError
+from ..samples.types import CrudeSample
 from .lane import Lane
 from .leaf import RawSample
 from .read import ReadDataset
@@ -20,11 +21,13 @@ class BuildDataset(SavableDataset[Any]):
 
     Args:
         dataset: The reader.
+        for_cooking: Note on crude samples which leaf they are from.
     """
 
-    def __init__(self, dataset: ReadDataset) -> None:
+    def __init__(self, dataset: ReadDataset, *, for_cooking: bool = False) -> None:
         super().__init__(dataset, name="decode")
         self.leaves = dataset.leaves
+        self.for_cooking = for_cooking
 
     @property
     def keeps_positions(self) -> bool:
@@ -42,6 +45,7 @@ class _BuildRunning:
     def __init__(self, definition: BuildDataset, lane: Lane, state: State) -> None:
         self._source = definition.sources[0].open(lane, state)
         self._leaves = definition.leaves
+        self._for_cooking = definition.for_cooking
         self._lane = lane
         self._stage = lane.path + definition.key
 
@@ -65,6 +69,8 @@ class _BuildRunning:
         sample = self._leaves[raw[0]].build(raw, (self._stage, lane.number, lane.context.batch_index, ref))
         if type(raw[4]) is tuple:  # a joiner is the user's own, and need not have handed it on
             stamp(sample, self._stage, lane, ref)
+        if self._for_cooking and isinstance(sample, CrudeSample):
+            sample.leaf = raw[0]
         return sample
 
     def _as_handlers_know_it(self, raw: RawSample) -> dict[str, Any]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..samples.cooking import needs_primary
 from ..samples.stateless import failure_tolerance, restores_seeds, stateless
 from ..samples.types import CrudeSample
+from ..stores.primary_file_store import PrimaryFileStore
+from .leaf_stores import LeafStores
 from .map import MapDataset, makes_several
 from .stage import SavableDataset
 
@@ -19,10 +22,11 @@ class CookDataset(MapDataset[Any]):
     Args:
         dataset: What gives the samples.
         task_encoder: Whose cookers to use.
+        stores: What there is beside the samples of each leaf.
     """
 
-    def __init__(self, dataset: SavableDataset[Any], task_encoder: Any) -> None:
-        super().__init__(dataset, _Cook(task_encoder), name="cook")
+    def __init__(self, dataset: SavableDataset[Any], task_encoder: Any, stores: Sequence[LeafStores] = ()) -> None:
+        super().__init__(dataset, _Cook(task_encoder, stores), name="cook")
         self._makes_several = any(map(makes_several, _hooks(task_encoder)))
 
     @property
@@ -33,9 +37,11 @@ class CookDataset(MapDataset[Any]):
 class _Cook:
     """Bears the marks of all that may cook, and the name that users know."""
 
-    def __init__(self, task_encoder: Any) -> None:
+    def __init__(self, task_encoder: Any, stores: Sequence[LeafStores]) -> None:
         self.__name__ = "cook_crude_sample"
         self._task_encoder = task_encoder
+        self._needs_primary = any(map(needs_primary, _hooks(task_encoder)))
+        self._stores = tuple(stores) if self._needs_primary or any(one.aux_urls for one in stores) else ()
         hooks = _hooks(task_encoder)
         tolerances = [failure_tolerance(hook, -1) for hook in hooks]
         stateless(
@@ -44,7 +50,15 @@ class _Cook:
         )(self)
 
     def __call__(self, sample: Any) -> Any:
-        return self._task_encoder.cook_crude_sample(sample) if isinstance(sample, CrudeSample) else sample
+        if not isinstance(sample, CrudeSample):
+            return sample
+        if not self._stores or sample.leaf is None:
+            return self._task_encoder.cook_crude_sample(sample)
+        stores = self._stores[sample.leaf]
+        if self._needs_primary and stores.primary is not None:
+            primary = PrimaryFileStore(stores.primary, sample["__key__"])
+            return self._task_encoder.cook_crude_sample(sample, **stores.aux, primary=primary)
+        return self._task_encoder.cook_crude_sample(sample, **stores.aux)
 
 
 def _hooks(task_encoder: Any) -> list[Callable[..., Any]]:

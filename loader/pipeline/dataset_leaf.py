@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -17,12 +17,14 @@ from ..format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 from ..format.sample_bytes import read_sample
 from ..format.sample_locations import SampleLocations, SampleLocator
 from ..format.staleness import open_fresh_shard
+from ..metadataset.subset import SubsetRange, resolve_subset
 from ..samples.decoder import SampleDecoder
 from ..samples.sample_builder import SampleBuilder
 from ..samples.source_info import SourceInfo
 from ..samples.types import CrudeSample
 from ..storage import ReadableFile
 from .leaf import Integers, RawSample
+from .leaf_stores import LeafStores
 
 __all__ = ["DatasetLeaf"]
 
@@ -38,7 +40,7 @@ class DatasetLeaf:
         split_part: ``"train"``, ``"val"`` …
         split_config: Which split file of ``.nv-meta`` to use.
         dataset_config: Which dataset file of ``.nv-meta`` to use.
-        subset: The half-open range of the split part's samples that is used; None uses all.
+        subset: Which samples are used, from the innermost choice to the outermost; none uses all.
         subflavors: Labels of all samples; they win over those of ``dataset.yaml``.
         aux: The URLs of auxiliary stores by name.
         decoder: Decodes the parts; None leaves them bytes.
@@ -49,7 +51,7 @@ class DatasetLeaf:
     split_part: str
     split_config: str = SPLIT_YAML
     dataset_config: str = DATASET_YAML
-    subset: tuple[int, int] | None = None
+    subset: Sequence[SubsetRange] = ()
     subflavors: Mapping[str, Any] = field(default_factory=dict)
     aux: Mapping[str, str] = field(default_factory=dict)
     decoder: SampleDecoder | None = field(default_factory=SampleDecoder)
@@ -85,7 +87,7 @@ class DatasetLeaf:
         return issubclass(self.builder.sample_class, CrudeSample)
 
     @cached_property
-    def locate(self) -> Callable[[Integers], SampleLocations]:
+    def locate(self) -> Callable[..., SampleLocations]:
         """What finds the bytes of the parts that are needed, of samples by their numbers in the index."""
         index = self.folder.index
         return SampleLocator(index, [name for name in index.part_names if self.builder.part_filter(name)]).locate
@@ -94,6 +96,11 @@ class DatasetLeaf:
     def shard_names(self) -> list[str]:
         """The names of the dataset's shards, by number."""
         return [shard.name for shard in self.folder.index.shards]
+
+    @property
+    def stores(self) -> LeafStores:
+        """What a cooker may ask for beside its samples."""
+        return LeafStores(path=self.path_text, aux_urls=self.aux, decoder=self.decoder, trust_code=self.trust_code)
 
     def shard_path(self, shard: int) -> str:
         """Give the path of a shard, for messages."""
@@ -156,10 +163,13 @@ class DatasetLeaf:
         """
         start, stop = self._subset
         if stop <= start:
+            whole = not self.subset
             raise ConfigError(
-                f"split part {self.split_part!r} of this dataset has no samples",
+                f"{'' if whole else 'the subset of '}split part {self.split_part!r} of this dataset has no samples",
                 at=self.folder.path,
-                do="name another split part, or split again with energon prepare --split-ratio",
+                do="name another split part, or split again with energon prepare --split-ratio"
+                if whole
+                else "widen the subset, or leave the dataset out",
             )
         count = stop - start
         if len(self.excluded) >= count and np.isin(self._index_numbers(), self.excluded).all():
@@ -170,11 +180,9 @@ class DatasetLeaf:
             )
         return count
 
-    @property
+    @cached_property
     def _subset(self) -> tuple[int, int]:
-        total = int(self._ranges[0][-1])
-        start, stop = self.subset if self.subset is not None else (0, total)
-        return max(0, start), min(stop, total)
+        return resolve_subset(self.subset, int(self._ranges[0][-1]), at=self.folder.path)
 
     @cached_property
     def largest_shard(self) -> int:

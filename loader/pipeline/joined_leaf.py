@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from ..errors import ConfigError
+from ..metadataset.subset import SubsetRange, resolve_subset
 from ..samples.decoder import SampleDecoder
 from ..samples.source_info import SourceInfo
 from .leaf import Integers, RawSample, ShardLeaf
+from .leaf_stores import LeafStores
 
 __all__ = ["JoinedLeaf"]
 
@@ -29,7 +31,7 @@ class JoinedLeaf:
         names: What the joiner calls them; None where they are told apart by their order.
         open_rows: Gives the numbers of the samples in their members' indexes, shape (rows, members); -1 for none.
         joiner: Makes a sample of those of a row: ``joiner(*samples)``, or by names; None for those that are missing.
-        subset: The half-open range of rows that is used; None uses all.
+        subset: Which samples are used, from the innermost choice to the outermost; none uses all.
         aux: The URLs of auxiliary stores by name.
     """
 
@@ -39,7 +41,7 @@ class JoinedLeaf:
     names: tuple[str, ...] | None
     open_rows: Callable[[], Integers]
     joiner: Callable[..., Any]
-    subset: tuple[int, int] | None = None
+    subset: Sequence[SubsetRange] = ()
     aux: Mapping[str, str] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -64,9 +66,7 @@ class JoinedLeaf:
 
     @cached_property
     def _subset(self) -> tuple[int, int]:
-        total = len(self.rows)
-        start, stop = self.subset if self.subset is not None else (0, total)
-        return max(0, start), min(stop, total)
+        return resolve_subset(self.subset, len(self.rows), at=f"{self.path}: {self.place}")
 
     @property
     def largest_shard(self) -> int:
@@ -82,6 +82,11 @@ class JoinedLeaf:
     def decoder(self) -> SampleDecoder | None:
         """That of the members."""
         return self.members[0].decoder
+
+    @property
+    def stores(self) -> LeafStores:
+        """What a cooker may ask for beside its samples."""
+        return LeafStores(aux_urls=self.aux, decoder=self.decoder)
 
     @property
     def ranges(self) -> tuple[Integers, Integers]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,11 +16,13 @@ from ..errors import ConfigError, FormatError
 from ..format.jsonl import JsonlIndex, open_jsonl_index
 from ..format.jsonl_lines import BYTE_ORDER_MARK
 from ..format.sample_locations import SampleLocations
+from ..metadataset.subset import SubsetRange, resolve_subset
 from ..samples.decoder import SampleDecoder
 from ..samples.sample_builder import SampleBuilder
 from ..samples.source_info import SourceInfo
 from ..storage import ReadableFile, Storage, open_storage
 from .leaf import Integers, RawSample
+from .leaf_stores import LeafStores
 
 __all__ = ["JsonlLeaf"]
 
@@ -33,14 +35,14 @@ class JsonlLeaf:
 
     Args:
         path: The file; its index lies beside it.
-        subset: The half-open range of its samples that is used; None uses all.
+        subset: Which samples are used, from the innermost choice to the outermost; none uses all.
         subflavors: Labels of all samples.
         aux: The URLs of auxiliary stores by name.
         decoder: Decodes the json; None leaves it bytes.
     """
 
     path: str | os.PathLike[str]
-    subset: tuple[int, int] | None = None
+    subset: Sequence[SubsetRange] = ()
     subflavors: Mapping[str, Any] = field(default_factory=dict)
     aux: Mapping[str, str] = field(default_factory=dict)
     decoder: SampleDecoder | None = field(default_factory=SampleDecoder)
@@ -76,14 +78,14 @@ class JsonlLeaf:
         """
         start, stop = self._subset
         if stop <= start:
-            raise ConfigError(f"subset [{start}, {stop}) leaves no sample of this file", at=self.path_text)
+            raise ConfigError(
+                "the subset of this file has no samples", at=self.path_text, do="widen it, or leave the file out"
+            )
         return stop - start
 
-    @property
+    @cached_property
     def _subset(self) -> tuple[int, int]:
-        total = len(self._index)
-        start, stop = self.subset if self.subset is not None else (0, total)
-        return max(0, start), min(stop, total)
+        return resolve_subset(self.subset, len(self._index), at=self.path_text)
 
     @property
     def largest_shard(self) -> int:
@@ -94,6 +96,11 @@ class JsonlLeaf:
     def is_crude(self) -> bool:
         """Its samples are dicts of parts, for cookers."""
         return True
+
+    @property
+    def stores(self) -> LeafStores:
+        """What a cooker may ask for beside its samples."""
+        return LeafStores(aux_urls=self.aux, decoder=self.decoder)
 
     @property
     def ranges(self) -> tuple[Integers, Integers]:
@@ -110,13 +117,13 @@ class JsonlLeaf:
         """The name of the file."""
         return [self._file[1]]
 
-    def locate(self, indexes: Integers) -> SampleLocations:
-        """Find the lines of samples."""
+    def locate(self, indexes: Integers, found: SampleLocations | None = None) -> SampleLocations:
+        """Find the lines of samples, and add them to what was found of others."""
         offsets, n = self._index.offsets, len(indexes)
         start, stop = offsets[indexes].astype(np.int64), offsets[indexes + 1].astype(np.int64)
         size = (stop - start).tolist()
         samples = indexes.tolist()
-        return SampleLocations(
+        lines = SampleLocations(
             sample=samples,
             key=list(map(str, samples)),
             shard=[0] * n,
@@ -127,6 +134,10 @@ class JsonlLeaf:
             part_start=[0] * n,
             part_stop=size,
         )
+        if found is None:
+            return lines
+        found.extend(lines)
+        return found
 
     def shard_path(self, shard: int) -> str:  # noqa: ARG002 - there is one
         """Give the path of the file, for messages."""

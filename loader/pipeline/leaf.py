@@ -6,7 +6,6 @@ a JSONL file, and :class:`~loader.pipeline.joined_leaf.JoinedLeaf` several datas
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +15,7 @@ from ..format.sample_locations import SampleLocations
 from ..samples.decoder import SampleDecoder
 from ..samples.source_info import SourceInfo
 from ..storage import ReadableFile
+from .leaf_stores import LeafStores
 
 __all__ = ["Integers", "Leaf", "RawSample", "ShardLeaf"]
 
@@ -51,8 +51,8 @@ class Leaf(Protocol):
         """Decodes the parts; None leaves them bytes."""
 
     @property
-    def aux(self) -> Mapping[str, str]:
-        """What is there beside its samples: the URLs of auxiliary stores by name."""
+    def stores(self) -> LeafStores:
+        """What a cooker may ask for beside its samples."""
 
     @property
     def ranges(self) -> tuple[Integers, Integers]:
@@ -89,8 +89,8 @@ class ShardLeaf(Leaf, Protocol):
     def shard_names(self) -> list[str]:
         """The names of the dataset's shards, by number."""
 
-    def locate(self, indexes: Integers) -> SampleLocations:
-        """Find the bytes of the parts that are needed, of samples by their numbers in the index."""
+    def locate(self, indexes: Integers, found: SampleLocations | None = None) -> SampleLocations:
+        """Find the bytes of the parts that are needed, of samples by their numbers in the index; add to ``found``."""
 
     def shard_path(self, shard: int) -> str:
         """Give the path of a shard, for messages."""

@@ -107,10 +107,12 @@ class SampleChunk:
         begins = np.ones(len(order), bool)
         begins[1:] = (leaf[1:] != leaf[:-1]) | (shard[1:] != shard[:-1]) | (start[1:] > end[:-1] + _NEAR_BYTES)
         first = np.flatnonzero(begins)
-        for begin, until in pairwise([*first.tolist(), len(order)]):
-            file = self._shards.find((int(leaf[begin]), int(shard[begin])))
+        columns = (leaf[first], shard[first], start[first], np.maximum.reduceat(end, first))
+        find = self._shards.find
+        for number, which, low, high in zip(*(column.tolist() for column in columns), strict=True):
+            file = find((number, which))
             if file is not None:  # one that is not open yet is opened, and checked, when its turn comes
-                file.expect(int(start[begin]), int(end[begin:until].max()) - int(start[begin]))
+                file.expect(low, high - low)
         return stop
 
     def _cut(self, leaf: int, shard: int, start: int, size: int, found: int) -> FormatError:
@@ -129,9 +131,9 @@ def _locate(leaves: Sequence[ShardLeaf], leaf: Integers, index: Integers) -> tup
     edges = [0, *(np.flatnonzero(grouped[1:] != grouped[:-1]) + 1).tolist(), len(leaf)]
     if len(edges) == 2:
         return leaves[int(leaf[0])].locate(index), order
-    found = SampleLocations([], [], [], [], [], [0], [], [], [])
+    found = SampleLocations()
     for (begin, end), number in zip(pairwise(edges), grouped[edges[:-1]].tolist(), strict=True):
-        found.extend(leaves[number].locate(numbers[begin:end]))
+        leaves[number].locate(numbers[begin:end], found)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return found, place

@@ -12,7 +12,7 @@ from .function_mark import mark_of, marked
 from .hook_context import current_cache
 from .source_info import SourceInfo
 
-__all__ = ["Cooker", "basic_sample_keys", "cook", "cooker"]
+__all__ = ["Cooker", "basic_sample_keys", "cook", "cooker", "needs_primary"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -69,7 +69,7 @@ class Cooker:
 
     def __post_init__(self) -> None:
         # Looked up here, once: cooking is done for each sample.
-        object.__setattr__(self, "need_primary", bool(mark_of(self.cook, _NEED_PRIMARY, False)))
+        object.__setattr__(self, "need_primary", needs_primary(self.cook))
         object.__setattr__(self, "need_cache", bool(mark_of(self.cook, _NEED_CACHE, False)))
 
     def is_match(self, subflavors: Mapping[str, Any] | None) -> bool:
@@ -81,6 +81,11 @@ class Cooker:
         """
         wanted = self.has_subflavors
         return not wanted or (subflavors is not None and wanted.items() <= subflavors.items())
+
+
+def needs_primary(fn: Callable[..., Any]) -> bool:
+    """Tell whether a function is marked with ``@cooker(need_primary=True)``."""
+    return bool(mark_of(fn, _NEED_PRIMARY, False))
 
 
 def basic_sample_keys(sample: Mapping[str, Any], additional_sources: Sequence[SourceInfo] = ()) -> dict[str, Any]:

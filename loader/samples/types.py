@@ -34,7 +34,13 @@ __all__ = [
 
 
 class CrudeSample(dict[str, Any]):
-    """A sample as a dict of its parts (``sample["jpg"]``) and its ``__key__``, until a cooker makes a sample of it."""
+    """A sample as a dict of its parts (``sample["jpg"]``) and its ``__key__``, until a cooker makes a sample of it.
+
+    Attributes:
+        leaf: Which of a chain's datasets it is from, where it is going to be cooked.
+    """
+
+    leaf: int | None = None
 
 
 @edataclass

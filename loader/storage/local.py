@@ -20,6 +20,8 @@ from .protocol import ByteRange, FileInfo
 
 __all__ = ["LocalStorage"]
 
+_REFUSED = suppress(OSError)  # a file system that takes no advice reads all the same; one object serves all calls
+
 _MOST_LINKS = 6  # on the way to a file that is listed
 
 
@@ -60,7 +62,7 @@ class _LocalFile:
     def expect(self, offset: int, size_bytes: int) -> None:
         if not size_bytes:
             return  # the system takes 0 bytes for all up to the end
-        with suppress(OSError):  # a file system that takes no advice reads all the same
+        with _REFUSED:
             os.posix_fadvise(self._fd, offset, size_bytes, os.POSIX_FADV_WILLNEED)
 
     def close(self) -> None:

@@ -75,9 +75,11 @@ def build_chain(leaves: Sequence[Leaf], plan: OrderPlan, options: ChainOptions) 
     """Build the chain; the file's docstring says how."""
     encoder = options.task_encoder
     reader = ReadDataset(leaves, plan, worker_config=options.worker_config)
-    chain: SavableDataset[Any] = BuildDataset(reader)
-    if any(leaf.is_crude for leaf in leaves) and (encoder.cookers or not is_library_hook(encoder.cook_crude_sample)):
-        chain = CookDataset(chain, encoder)
+    cooks = encoder.cookers or not is_library_hook(encoder.cook_crude_sample)
+    cooks = bool(cooks) and any(leaf.is_crude for leaf in leaves)
+    chain: SavableDataset[Any] = BuildDataset(reader, for_cooking=cooks)
+    if cooks:
+        chain = CookDataset(chain, encoder, [leaf.stores for leaf in leaves])
     if options.packing_buffer_size is not None:
         chain = _mapped(chain, encoder.preencode_sample, "preencode_sample")
         chain = _packed(chain, encoder, options.packing_buffer_size)

@@ -8,14 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..errors import ConfigError
 from ..format.nearest_name import did_you_mean
-from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
-from ..pipeline.dataset_leaf import DatasetLeaf
+from ..metadataset.plan_leaves import plan_leaves
 from ..pipeline.error_handlers import three_argument_handler
-from ..pipeline.leaf import Leaf
 from ..pipeline.worker_config import WorkerConfig
 from ..samples.decoder import SampleDecoder
+from .open_leaf import LoadedLeaf, open_leaf
 
 __all__ = ["DatasetArguments"]
 
@@ -38,8 +36,8 @@ class DatasetArguments:
         handler: The deprecated error handler.
     """
 
-    split_config: str = SPLIT_YAML
-    dataset_config: str = DATASET_YAML
+    split_config: str | None = None
+    dataset_config: str | None = None
     subflavors: Mapping[str, Any] = field(default_factory=dict)
     trust_code: bool = False
     decodes: bool | None = None
@@ -61,8 +59,8 @@ class DatasetArguments:
                 better = "WorkerConfig(global_error_handler=…)" if name == "handler" else "the task encoder's decoder"
                 warnings.warn(f"{name}= is deprecated; use {better}", DeprecationWarning, stacklevel=4)
         return cls(
-            split_config=given.get("split_config") or SPLIT_YAML,
-            dataset_config=given.get("dataset_config") or DATASET_YAML,
+            split_config=given.get("split_config") or None,
+            dataset_config=given.get("dataset_config") or None,
             subflavors=dict(given.get("subflavors") or {}),
             trust_code=bool(given.get("trust_code", False)),
             decodes=given.get("auto_decode"),
@@ -70,31 +68,42 @@ class DatasetArguments:
             handler=given.get("handler"),
         )
 
-    def leaf(self, path: str | os.PathLike[str], split_part: str, task_encoder: Any) -> Leaf:
-        """Open a dataset.
+    def load(
+        self,
+        path: str | os.PathLike[str],
+        split_part: str,
+        task_encoder: Any,
+        *,
+        training: bool,
+        epochs_together: int | None = 1,
+    ) -> list[LoadedLeaf]:
+        """Open a dataset, or all that a metadataset names.
+
+        Args:
+            path: The folder of a prepared dataset, a JSONL file or a metadataset.
+            split_part: Which part of its split.
+            task_encoder: Whose decoder to use.
+            training: Weights and repetitions count.
+            epochs_together: The caller's ``shuffle_over_epochs_multiplier``.
 
         Raises:
-            StorageError: The folder is missing, or not prepared.
-            ConfigError: A file of the dataset says something wrong.
-            TrustError: The dataset asks to run code, and the caller does not allow it.
+            StorageError: The path is missing, or a folder not prepared.
+            ConfigError: A file of a dataset or a metadataset says something wrong.
+            TrustError: A dataset asks to run code, and the caller does not allow it.
         """
-        if os.fspath(path).endswith((".yaml", ".yml", ".jsonl")):
-            raise ConfigError(
-                "metadatasets and JSONL files are not loaded yet; expected the folder of a prepared dataset",
-                file=os.fspath(path),
-                do="load its datasets one by one, and blend them with BlendDataset",
-            )
-        leaf = DatasetLeaf(
-            path=path,
+        plans = plan_leaves(
+            path,
             split_part=split_part,
+            training=training,
+            subflavors=self.subflavors,
             split_config=self.split_config,
             dataset_config=self.dataset_config,
-            subflavors=self.subflavors,
-            decoder=self._decoder_of(task_encoder),
-            trust_code=self.trust_code,
+            epochs_together=epochs_together,
         )
-        _ = leaf.samples  # so that a wrong split part is an error here, not when the first batch is asked for
-        return leaf
+        decoder = self._decoder_of(task_encoder)
+        return [
+            LoadedLeaf(plan=plan, leaf=open_leaf(plan, decoder=decoder, trust_code=self.trust_code)) for plan in plans
+        ]
 
     def _decoder_of(self, task_encoder: Any) -> SampleDecoder | None:
         """Give the decoder to use: the task encoder's, unless the caller asks for another in the deprecated way."""

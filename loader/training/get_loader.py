@@ -7,6 +7,8 @@ from typing import Any
 from ..errors import ConfigError
 from ..pipeline.stage import SavableDataset
 from ..pipeline.worker_config import WorkerConfig
+from ..stores.cache_pool import CachePool
+from ..stores.no_cache_pool import NoCachePool
 from .data_loader import SavableDataLoader
 from .worker_bundles import StreamOptions
 
@@ -18,7 +20,7 @@ def get_loader(
     *,
     worker_config: WorkerConfig | None = None,
     prefetch_factor: int = 2,
-    cache_pool: Any = None,  # noqa: ARG001 - of auxiliary data, which these datasets have none of
+    cache_pool: CachePool | None = None,
     watchdog_timeout_seconds: float | None = 60,
     watchdog_initial_timeout_seconds: float | None = None,
     fail_on_timeout: bool = False,
@@ -30,7 +32,8 @@ def get_loader(
         dataset: What :func:`get_train_dataset` and the like gave.
         worker_config: Must be the dataset's, where it is given.
         prefetch_factor: Micro-batches that each worker makes ahead.
-        cache_pool: Accepted for code written for megatron-energon.
+        cache_pool: What cookers get as ``cache`` and hooks as ``self.cache``; by default one that fetches nothing
+            ahead.
         watchdog_timeout_seconds: How long a micro-batch may take before one warning says what hangs; None: for ever.
         watchdog_initial_timeout_seconds: The same for the first micro-batch; None: for ever.
         fail_on_timeout: Raise a :class:`~loader.errors.WorkerError` then.
@@ -51,6 +54,7 @@ def get_loader(
         initial_timeout_s=watchdog_initial_timeout_seconds,
         fail_on_timeout=fail_on_timeout,
         start_method=multiprocessing_context,
+        cache_pool=NoCachePool() if cache_pool is None else cache_pool,
     )
     return SavableDataLoader(dataset, options)
 

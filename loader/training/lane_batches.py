@@ -79,7 +79,12 @@ class LaneBatches:
     def _host(self) -> LaneHost:
         config = self.chain.worker_config
         if self._in_turn:
-            return LanesInTurn(dataset=self.chain, hosting=self._hosting(self.lanes), states=self.lane_states)
+            return LanesInTurn(
+                dataset=self.chain,
+                hosting=self._hosting(self.lanes),
+                states=self.lane_states,
+                cache_pool=self._options.cache_pool,
+            )
         return LanesOneByOne(
             dataset=self.chain,
             lanes=self.lanes,
@@ -87,6 +92,7 @@ class LaneBatches:
             ranks=config.world_size,
             workers=config.num_workers,
             states=self.lane_states,
+            cache_pool=self._options.cache_pool,
         )
 
     def _hosting(self, lanes: int) -> LaneHosting:

@@ -14,6 +14,8 @@ from ..pipeline.restore_key import stamp
 from ..pipeline.stage import SKIPPED, Running, SavableDataset, State
 from ..samples.batch_memory import ReusedMemory, set_batch_memory
 from ..samples.hook_context import HookContext, set_hook_context
+from ..stores.cache_pool import CachePool
+from ..stores.no_cache_pool import NoCachePool
 
 __all__ = ["MICRO_BATCH", "LaneHost", "LanesInTurn", "LanesOneByOne", "Message", "open_lane"]
 
@@ -57,6 +59,10 @@ class LaneHost(Protocol):
     def workers(self) -> int:
         """The rank's worker processes; 0 for none."""
 
+    @property
+    def cache_pool(self) -> CachePool | None:
+        """What hooks get as their cache; None: one that fetches nothing ahead."""
+
     def messages(self, worker: int, last_sample: LastSample | None = None) -> Iterator[Message | None]:
         """Yield the micro-batches of a worker's lanes; None for a turn that has none.
 
@@ -74,11 +80,13 @@ class LanesInTurn:
         dataset: The chain.
         hosting: The lanes of the rank.
         states: The states of lanes that have begun, by number.
+        cache_pool: What hooks get as their cache.
     """
 
     dataset: SavableDataset[Any]
     hosting: LaneHosting
     states: Mapping[int, State]
+    cache_pool: CachePool | None = None
 
     @property
     def lanes(self) -> int:
@@ -117,6 +125,7 @@ class LanesOneByOne:
         ranks: R.
         workers: Worker processes, among which these lanes are dealt.
         states: The states of lanes that have begun, by number.
+        cache_pool: What hooks get as their cache.
     """
 
     dataset: SavableDataset[Any]
@@ -125,6 +134,7 @@ class LanesOneByOne:
     ranks: int
     workers: int
     states: Mapping[int, State]
+    cache_pool: CachePool | None = None
 
     def messages(self, worker: int, last_sample: LastSample | None = None) -> Iterator[Message | None]:
         memory = ReusedMemory()
@@ -146,6 +156,8 @@ class _RunningLane:
         self._dataset = dataset
         self._seed = dataset.worker_config.seed_offset
         self._lane = open_lane(dataset, number, host.lanes, last_sample, resumed=state is not None)
+        if host.cache_pool is not None:
+            self._lane.context.cache = host.cache_pool
         self._memory = memory
         self._state = state or {}
         self._made: int = self._state.get(_MADE, 0)
@@ -197,7 +209,7 @@ def open_lane(
         count,
         seed=config.seed_offset,
         failures=FailurePolicy(config.global_error_handler, lane=number, resumed=resumed),
-        context=HookContext(),
+        context=HookContext(cache=NoCachePool()),
         last_sample=last_sample,
         restore_error_handler=config.restore_error_handler,
     )

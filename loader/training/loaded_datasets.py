@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +16,7 @@ from ..pipeline.order_plan import SequentialPlan, ShuffledPlan
 from ..pipeline.stage import SavableDataset
 from ..pipeline.worker_config import WorkerConfig
 from .chain import ChainOptions, build_chain
+from .open_leaf import LoadedLeaf
 
 if TYPE_CHECKING:
     from ..samples.task_encoder import TaskEncoder
@@ -30,15 +32,55 @@ class LoadedDatasets:
         leaves: The datasets.
         slice_lengths: Neighbouring samples that are read together.
         epochs_together: Each leaf's ``shuffle_over_epochs_multiplier``.
-        weights: Each leaf's share of a blend without end.
-        repetitions: How often each leaf comes in a pass.
+        weights: Each leaf's share of a blend without end; None where the mix is one of repetitions.
+        repetitions: How often each leaf comes in a pass; None where the mix is one of weights, which has no pass.
     """
 
     leaves: tuple[Leaf, ...]
     slice_lengths: tuple[int, ...]
     epochs_together: tuple[int | None, ...]
-    weights: tuple[float, ...]
-    repetitions: tuple[float, ...]
+    weights: tuple[float, ...] | None = None
+    repetitions: tuple[float, ...] | None = None
+
+    @classmethod
+    def of(cls, loaded: Sequence[LoadedLeaf], *, slice_length: int | None = None) -> LoadedDatasets:
+        """Take over what metadatasets say of the leaves.
+
+        Args:
+            loaded: The leaves.
+            slice_length: The caller's ``max_samples_per_sequence``; None reads whole shards.
+        """
+        leaves = tuple(one.leaf for one in loaded)
+        weights = [one.plan.weight for one in loaded]
+        repetitions = [one.plan.repetitions for one in loaded]
+        is_weighted = len(loaded) > 1 and None not in weights
+        return cls(
+            leaves=leaves,
+            slice_lengths=tuple(slice_length or leaf.largest_shard for leaf in leaves),
+            epochs_together=tuple(one.plan.epochs_together for one in loaded),
+            weights=tuple(weight or 1.0 for weight in weights) if is_weighted else None,
+            repetitions=None if is_weighted else tuple(1.0 if times is None else times for times in repetitions),
+        )
+
+    def _shares(self) -> tuple[float, ...]:
+        """Give the weights of a blend without end: those that are given, or as many samples as a pass would have."""
+        if self.weights is not None:
+            return self.weights
+        times = self.repetitions or (1.0,) * len(self.leaves)
+        return tuple(leaf.samples * share for leaf, share in zip(self.leaves, times, strict=True))
+
+    def _passes(self) -> tuple[float, ...]:
+        """Give the repetitions of a pass.
+
+        Raises:
+            ConfigError: The mix is one of weights.
+        """
+        if self.repetitions is None:
+            raise ConfigError(
+                "a blend by weight has no end, so that repeat=False cannot say when a pass is over",
+                do="say how often each dataset comes in a pass: blend_epochized, with repetitions instead of weights",
+            )
+        return self.repetitions
 
     def train_chain(
         self,
@@ -74,8 +116,8 @@ class LoadedDatasets:
             slice_lengths=self.slice_lengths,
             shuffle_buffer=shuffle_buffer_size or 0,
             epochs_together=self.epochs_together,
-            weights=self.weights,
-            repetitions=None if repeat else self.repetitions,
+            weights=self._shares(),
+            repetitions=None if repeat else self._passes(),
             deal=options.deal,
         )
         chain = _logged(build_chain(self.leaves, plan, options), "train")

@@ -6,7 +6,6 @@ import os
 from typing import Any
 
 from ..errors import ConfigError
-from ..pipeline.leaf import Leaf
 from ..pipeline.stage import SavableDataset
 from ..pipeline.worker_config import WorkerConfig
 from ..samples.task_encoder import DefaultTaskEncoder, TaskEncoder
@@ -36,7 +35,7 @@ def get_train_dataset(
     """Give a dataset for training: shuffled, batched and, by default, without end.
 
     Args:
-        path: The folder of a prepared dataset.
+        path: The folder of a prepared dataset, a JSONL file, or a metadataset (``.yaml``), which mixes several.
         split_part: Which part of its split.
         worker_config: How the run is spread; by default :meth:`WorkerConfig.default_worker_config`.
         batch_size: Samples of a micro-batch; None gives single samples.
@@ -63,14 +62,14 @@ def get_train_dataset(
     """
     arguments = DatasetArguments.parse("get_train_dataset", kwargs)
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
-    leaf = arguments.leaf(path, split_part, encoder)
-    datasets = LoadedDatasets(
-        leaves=(leaf,),
-        slice_lengths=(_slice_length(max_samples_per_sequence, leaf),),
-        epochs_together=(_epochs_together(shuffle_over_epochs_multiplier),),
-        weights=(1.0,),
-        repetitions=(1.0,),
+    loaded = arguments.load(
+        path,
+        split_part,
+        encoder,
+        training=True,
+        epochs_together=_epochs_together(shuffle_over_epochs_multiplier),
     )
+    datasets = LoadedDatasets.of(loaded, slice_length=_slice_length(max_samples_per_sequence))
     chain: SavableDataset[Any] = encoder.build_train_datasets(
         datasets=datasets,
         worker_config=arguments.with_handler(worker_config or WorkerConfig.default_worker_config()),
@@ -85,10 +84,8 @@ def get_train_dataset(
     return chain
 
 
-def _slice_length(asked: int | None, leaf: Leaf) -> int:
-    if asked is None:
-        return leaf.largest_shard
-    if asked < 1:
+def _slice_length(asked: int | None) -> int | None:
+    if asked is not None and asked < 1:
         raise ConfigError(f"expected max_samples_per_sequence of at least 1, or None, found {asked}")
     return asked
 

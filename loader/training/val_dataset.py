@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
+from ..metadataset.leaf_plan import LeafPlan
 from ..pipeline.stage import SavableDataset
 from ..pipeline.worker_config import WorkerConfig
 from ..samples.task_encoder import DefaultTaskEncoder, TaskEncoder
 from .dataset_arguments import DatasetArguments
 from .loaded_datasets import LoadedDatasets
+from .open_leaf import LoadedLeaf
 
 __all__ = ["get_val_dataset", "get_val_datasets"]
 
@@ -30,7 +33,8 @@ def get_val_dataset(
     """Give a dataset for validation: each sample once, in the same order at every pass, whatever the ranks.
 
     Args:
-        path: The folder of a prepared dataset.
+        path: The folder of a prepared dataset, a JSONL file, or a metadataset (``.yaml``), whose datasets follow one
+            another.
         split_part: Which part of its split.
         worker_config: How the run is spread; by default :meth:`WorkerConfig.default_worker_config`.
         batch_size: Samples of a micro-batch; None gives single samples.
@@ -50,16 +54,10 @@ def get_val_dataset(
     """
     arguments = DatasetArguments.parse("get_val_dataset", kwargs)
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
-    leaf = arguments.leaf(path, split_part, encoder)
-    datasets = LoadedDatasets(
-        leaves=(leaf,),
-        slice_lengths=(leaf.largest_shard,),
-        epochs_together=(None,),
-        weights=(1.0,),
-        repetitions=(1.0,),
-    )
-    chain: SavableDataset[Any] = encoder.build_val_datasets(
-        datasets=datasets,
+    loaded = arguments.load(path, split_part, encoder, training=False)
+    return _chain(
+        loaded,
+        encoder,
         worker_config=arguments.with_handler(worker_config or WorkerConfig.default_worker_config()),
         batch_size=batch_size,
         batch_drop_last=batch_drop_last,
@@ -67,17 +65,56 @@ def get_val_dataset(
         limit=limit,
         even_ranks=even_ranks,
     )
-    return chain
 
 
-def get_val_datasets(path: str | os.PathLike[str], **kwargs: Any) -> list[tuple[SavableDataset[Any], Any]]:
-    """Give the validation datasets of a path one by one, each with the path that it is of.
+def get_val_datasets(
+    path: str | os.PathLike[str],
+    *,
+    split_part: str = "val",
+    worker_config: WorkerConfig | None = None,
+    batch_size: int | None,
+    batch_drop_last: bool = False,
+    packing_buffer_size: int | None = None,
+    limit: int | None = None,
+    even_ranks: bool = False,
+    task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None,
+    **kwargs: Any,
+) -> list[tuple[SavableDataset[Any], LeafPlan]]:
+    """Give the validation datasets of a metadataset one by one, to be told apart in what is measured.
 
     Args:
-        path: As in :func:`get_val_dataset`.
-        **kwargs: Likewise.
+        path: As in :func:`get_val_dataset`, like all others.
 
     Returns:
-        ``[(dataset, source), …]``; one for the folder of a prepared dataset.
+        ``[(dataset, source), …]``; a source says of its dataset ``path``, ``split_part``, ``subflavors`` and its
+        ``place`` in the metadataset. One pair for a single dataset.
+
+    Raises:
+        StorageError: As in :func:`get_val_dataset`, like all others.
     """
-    return [(get_val_dataset(path, **kwargs), path)]
+    arguments = DatasetArguments.parse("get_val_datasets", kwargs)
+    encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
+    config = arguments.with_handler(worker_config or WorkerConfig.default_worker_config())
+    return [
+        (
+            _chain(
+                [one],
+                encoder,
+                worker_config=config,
+                batch_size=batch_size,
+                batch_drop_last=batch_drop_last,
+                packing_buffer_size=packing_buffer_size,
+                limit=limit,
+                even_ranks=even_ranks,
+            ),
+            one.plan,
+        )
+        for one in arguments.load(path, split_part, encoder, training=False)
+    ]
+
+
+def _chain(
+    loaded: Sequence[LoadedLeaf], encoder: TaskEncoder[Any, Any, Any, Any], **options: Any
+) -> SavableDataset[Any]:
+    chain: SavableDataset[Any] = encoder.build_val_datasets(datasets=LoadedDatasets.of(loaded), **options)
+    return chain

@@ -11,7 +11,7 @@ import warnings
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawValue
 from typing import Any
 
@@ -21,6 +21,8 @@ from torch.utils.data._utils.pin_memory import pin_memory
 
 from ..errors import ConfigError
 from ..pipeline.packed_error import PackedError, pack_error
+from ..stores.cache_pool import CachePool
+from ..stores.no_cache_pool import NoCachePool
 from .lane_host import LaneHost, Message
 from .last_sample import LastSampleBoard
 from .message_transport import PackedMessage, pack_message, unpack_message
@@ -44,6 +46,7 @@ class StreamOptions:
         initial_timeout_s: The same for the first one.
         fail_on_timeout: Raise, rather than only warn.
         start_method: ``"fork"``, ``"spawn"`` or ``"forkserver"``; None is torch's default.
+        cache_pool: What hooks get as their cache.
     """
 
     prefetch_factor: int = 2
@@ -51,6 +54,7 @@ class StreamOptions:
     initial_timeout_s: float | None = None
     fail_on_timeout: bool = False
     start_method: str | None = None
+    cache_pool: CachePool = field(default_factory=NoCachePool)
 
     def __post_init__(self) -> None:
         if self.prefetch_factor < 1:

@@ -141,7 +141,7 @@ def test_a_validation_dataset_comes_with_its_source(data: Data) -> None:
     ((dataset, source),) = get_val_datasets(
         data.texts, worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0), batch_size=4
     )
-    assert source == data.texts
+    assert (source.path, source.split_part) == (str(data.texts), "val")
     assert keys_of(get_loader(dataset)) == VAL_BATCHES
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from loader.errors import ConfigError, StorageError, TrustError
+from loader.metadataset.subset import SampleRange
 from loader.pipeline.dataset_leaf import DatasetLeaf
 from loader.pipeline.leaf_table import LeafTable
 from loader.pipeline.order_plan import SequentialPlan
@@ -55,10 +56,10 @@ def test_shards_of_a_part_need_not_be_neighbours(tmp_path):
 
 @pytest.mark.parametrize(
     ("subset", "expected"),
-    [((0, 12), TRAIN), ((2, 5), [2, 3, 4]), ((11, 99), [11]), ((0, 1), [0]), ((-5, 2), [0, 1])],
+    [((0, 12), TRAIN), ((2, 5), [2, 3, 4]), ((11, None), [11]), ((0, 1), [0]), ((3, 9), [3, 4, 5, 6, 7, 8])],
 )
 def test_a_subset_is_a_range_of_the_parts_samples(whole, subset, expected):
-    leaf = DatasetLeaf(path=whole, split_part="train", subset=subset)
+    leaf = DatasetLeaf(path=whole, split_part="train", subset=[SampleRange(start=subset[0], stop=subset[1])])
     assert (leaf.samples, numbers(leaf)) == (len(expected), expected)
 
 
@@ -75,10 +76,10 @@ def test_excluded_samples_keep_their_numbers(tmp_path):
 # ------------------------------------------------------------------------------------------------- what is refused
 
 
-@pytest.mark.parametrize("subset", [(5, 5), (6, 5), (12, 20)])
+@pytest.mark.parametrize("subset", [(5, 5), (0, 0), (12, 12)])
 def test_a_leaf_without_samples_is_refused(whole, subset):
-    with pytest.raises(ConfigError, match="split part 'train' of this dataset has no samples") as caught:
-        DatasetLeaf(path=whole, split_part="train", subset=subset).samples  # noqa: B018
+    with pytest.raises(ConfigError, match="the subset of split part 'train' of this dataset has no samples") as caught:
+        DatasetLeaf(path=whole, split_part="train", subset=[SampleRange(start=subset[0], stop=subset[1])]).samples  # noqa: B018
     assert caught.value.at == str(whole)
 
 
@@ -181,8 +182,8 @@ def test_what_a_leaf_is_tells_other_samples_apart_and_is_plain(whole, tmp_path):
     assert identity == DatasetLeaf(path=str(whole), split_part="train", decoder=None).identity()
     others = [
         DatasetLeaf(path=whole, split_part="val"),
-        DatasetLeaf(path=whole, split_part="train", subset=(0, 11)),
-        DatasetLeaf(path=whole, split_part="train", subset=(1, 12)),
+        DatasetLeaf(path=whole, split_part="train", subset=[SampleRange(start=0, stop=11)]),
+        DatasetLeaf(path=whole, split_part="train", subset=[SampleRange(start=1, stop=12)]),
         DatasetLeaf(path=write_dataset(tmp_path / "x", {"a.tar": texts(0, 12)}), split_part="train"),
     ]
     assert len({str(other.identity()) for other in others} | {str(identity)}) == 5

@@ -24,7 +24,6 @@ class EntryState(Enum):
     QUEUED = auto()
     FETCHING = auto()
     CACHED = auto()  # its bytes are in the scratch file
-    FAILED = auto()
     DIRECT = auto()  # nothing is kept: whoever wants it fetches it
 
 
@@ -42,5 +41,5 @@ class CacheEntry:
         self.extent: Extent | None = None
         self.is_pickle = False
         self.source: SourceInfo | None = None
-        self.error: BaseException | None = None
+        self.error: BaseException | None = None  # of the thread, for the first who takes it
         self.fetched: Fetched | None = None  # only while takers wait, and there is no room

@@ -114,19 +114,20 @@ class CacheFetcher:
             mine = entry.state is EntryState.QUEUED
             if mine:
                 self._start(entry)
-            fetched, extent = entry.fetched, entry.extent
+            fetched, extent, error = entry.fetched, entry.extent, entry.error
+            entry.error = None  # others try again; kept here, it would keep all that this thread has at hand
             if not entry.takers:
                 entry.fetched = None
         self._settle()
         if mine:
-            fetched = self._fetch(entry, may_wait=False)
+            fetched = self._fetch(entry, ahead=False)
         elif fetched is None and extent is not None:
             data = extent.read()
             # Only this process can write there: the file has no name.
             fetched = pickle.loads(data) if entry.is_pickle else data, entry.source  # noqa: S301
         elif fetched is None:
-            if entry.error is not None:
-                raise entry.error
+            if error is not None:
+                raise error
             fetched = self._from_store(entry)
         return self._value(entry, fetched[0]), fetched[1]
 
@@ -179,14 +180,14 @@ class CacheFetcher:
                 entry = next(iter(self._queue))
                 self._start(entry)
             with suppress(BaseException):  # the entry has it, for whoever takes it
-                self._fetch(entry, may_wait=True)
+                self._fetch(entry, ahead=True)
             del entry  # not to be kept while waiting for the next
 
     def _start(self, entry: CacheEntry) -> None:
         del self._queue[entry]
         entry.state = EntryState.FETCHING
 
-    def _fetch(self, entry: CacheEntry, *, may_wait: bool) -> Fetched:
+    def _fetch(self, entry: CacheEntry, *, ahead: bool) -> Fetched:
         """Fetch an entry that this thread has started, and keep it if there is room."""
         fetched: Fetched | None = None
         extent: Extent | None = None
@@ -195,9 +196,10 @@ class CacheFetcher:
             entry.source = fetched[1]
             data = self._to_bytes(entry, fetched[0])
             if data is not None:
-                extent = self._write(entry, data, may_wait=may_wait)
+                extent = self._write(entry, data, may_wait=ahead)
         except BaseException as error:
-            entry.error = error
+            if ahead:
+                entry.error = error
             raise
         finally:
             with self._lock:
@@ -209,9 +211,7 @@ class CacheFetcher:
         entry.extent = extent
         if self._closed:
             self._free(entry)
-        if entry.error is not None:
-            entry.state = EntryState.FAILED
-        elif entry.extent is not None:
+        if entry.extent is not None:
             entry.state = EntryState.CACHED
         else:
             entry.state = EntryState.DIRECT

@@ -51,7 +51,7 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
         return MetadatasetSpec(file=file), faults
     reader = MappingReader(document, "", faults)
     reader.expect_keys(("__module__", "__class__", "splits"))
-    if "splits" not in reader:
+    if document.get("splits") is None:
         reader.fault("splits", "this is missing; expected a mapping of splits, such as train and val, to datasets")
     splits = reader.child("splits")
     if splits is None:

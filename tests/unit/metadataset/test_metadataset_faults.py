@@ -256,6 +256,7 @@ def test_a_nested_metadataset_takes_no_keys_of_datasets(files):
             "__class__: MetadatasetV2",
             "splits: this is missing; expected a mapping of splits, such as train and val, to",
         ),
+        ("{__class__: MetadatasetV2, splits: }", "splits: this is missing; expected a mapping of splits"),
         ("{__class__: MetadatasetV2, splits: 5}", "splits: expected a mapping, found 5"),
         ("splits: {train: {path: a}}", "__class__: this is missing; expected MetadatasetV2"),
         (

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from ..errors import ConfigError
 from ..format.dataset_config import DatasetConfig, is_own_module
-from ..format.nearest_name import did_you_mean
 from . import types
-from .trust import is_trusted, refuse
+from .named_code import find_code
 
 __all__ = ["optional_fields", "sample_class_of"]
 
@@ -46,21 +43,8 @@ def optional_fields(cls: type[Any]) -> frozenset[str]:
     )
 
 
-def _find(module_name: str, class_name: str, trust_code: bool) -> Any:
-    module = sys.modules.get(module_name)
-    if module is None:
-        if not is_trusted(trust_code):
-            error = refuse(f"dataset.yaml asks to import {module_name} for its class {class_name}")
-            error.do = f"import {module_name} before loading the dataset; or {error.do}"
-            raise error
-        try:
-            module = importlib.import_module(module_name)
-        except ImportError as error:
-            raise ConfigError(f"dataset.yaml names {module_name}.{class_name}, but: {error}") from error
-    if not hasattr(module, class_name):
-        names = [name for name, value in vars(module).items() if isinstance(value, type)]
-        raise ConfigError(f"module {module_name} has no class {class_name!r}{did_you_mean(class_name, names)}")
-    return getattr(module, class_name)
+def _find(module: str, name: str, trust_code: bool) -> Any:
+    return find_code(module, name, kind="class", asker="dataset.yaml", trust_code=trust_code)
 
 
 def _checked(cls: Any) -> type[Any]:

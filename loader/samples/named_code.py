@@ -1,0 +1,53 @@
+"""Classes and functions that a dataset names: nothing is imported for one unless the caller trusts it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any, Literal
+
+from ..errors import ConfigError
+from ..format.nearest_name import did_you_mean
+from .trust import is_trusted, refuse
+
+__all__ = ["find_code"]
+
+
+def find_code(
+    module_name: str,
+    name: str,
+    *,
+    kind: Literal["class", "function"],
+    asker: str,
+    trust_code: bool,
+    at: str | None = None,
+) -> Any:
+    """Find what a module calls by a name; nobody has checked yet what it is.
+
+    Args:
+        module_name: One that is imported already, or else the caller must trust whoever names it.
+        name: The class's or function's.
+        kind: What is looked for, for messages.
+        asker: What names it, for messages: ``"dataset.yaml"``.
+        trust_code: Modules may be imported.
+        at: Where it is named, for messages.
+
+    Raises:
+        TrustError: The module is not imported, and the caller does not trust the dataset.
+        ConfigError: There is no such module, importing it fails, or it has nothing of that name.
+    """
+    module = sys.modules.get(module_name)
+    if module is None:
+        if not is_trusted(trust_code):
+            error = refuse(f"{asker} asks to import {module_name} for its {kind} {name}", at=at)
+            error.do = f"import {module_name} before loading the dataset; or {error.do}"
+            raise error
+        try:
+            module = importlib.import_module(module_name)
+        except ImportError as error:
+            raise ConfigError(f"{asker} names {module_name}.{name}, but: {error}", at=at) from error
+    if not hasattr(module, name):
+        alike = [known for known, value in vars(module).items() if isinstance(value, type) == (kind == "class")]
+        alike = [known for known in alike if callable(getattr(module, known)) and not known.startswith("_")]
+        raise ConfigError(f"module {module_name} has no {kind} {name!r}{did_you_mean(name, alike)}", at=at)
+    return getattr(module, name)

@@ -10,25 +10,29 @@ from .leaf_plan import LeafPlan
 from .plan_node import PlanNode
 from .subset import do_overlap
 
-__all__ = ["warn_of_repeated_leaves"]
+__all__ = ["find_repeated_leaves", "warn_of_repeated_leaves"]
 
 _MOST_COMPARED = 50
 """Places of one dataset that are compared with one another; a repetition among more is found all the same."""
 
 
 def warn_of_repeated_leaves(root: PlanNode) -> None:
-    """Warn, once a dataset, where two leaves are the same dataset read in the same way, and share samples."""
+    """Warn of each of :func:`find_repeated_leaves`."""
+    for message in find_repeated_leaves(root):
+        warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def find_repeated_leaves(root: PlanNode) -> Iterator[str]:
+    """Say, once a dataset, where two leaves are the same dataset read in the same way, and share samples."""
     places: dict[Hashable, list[tuple[str, LeafPlan]]] = {}
     for place, leaf in _leaves_with_way(root, ""):
         places.setdefault(_identity(leaf), []).append((place, leaf))
     for same in places.values():
         for (place, leaf), (other_place, other) in combinations(same[:_MOST_COMPARED], 2):
             if do_overlap(leaf.subset, other.subset):
-                warnings.warn(
+                yield (
                     f"samples of {leaf.path} ({leaf.split_part}) are reached twice, at {place} and at {other_place}; "
-                    "both count. Remove one, or give them subsets that do not overlap",
-                    UserWarning,
-                    stacklevel=4,
+                    "both count. Remove one, or give them subsets that do not overlap"
                 )
                 break
 

@@ -74,7 +74,7 @@ def _fault_of_dataset(path: str) -> str | None:
         return f"there is no such folder: {shown(path)}"
     if any(_exists(os.path.join(path, name)) for name in (INFO_JSON, INFO_YAML)):
         return None
-    return f"{shown(path)} is no prepared dataset: it has no .nv-meta/.info.json; run: energon prepare {path}"
+    return f"{shown(path)} is no prepared dataset: it has no .nv-meta/.info.json; run: energon prepare {shown(path)}"
 
 
 def _fault_of_aux(store: str) -> str | None:

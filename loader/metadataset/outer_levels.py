@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import fsum
+from sys import float_info
 from typing import Any
 
 from .leaf_plan import JoinPlan, LeafPlan
@@ -62,7 +63,9 @@ class OuterLevels:
         outer = 1.0 if self.weight is None else self.weight
         largest = max(amounts)  # so that the sum of large weights is no infinity
         total = fsum(amount / largest for amount in amounts)
-        return [replace(inner, weight=outer * (amount / largest / total)) for amount in amounts]
+        # Shares of shares may come out smaller than any float; even so they are shares, not nothing.
+        shares = [max(outer * (amount / largest / total), float_info.min) for amount in amounts]
+        return [replace(inner, weight=share) for share in shares]
 
     def leaf(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from math import inf
 
 from ..errors import ConfigError, StorageError
 from ..format.shown_value import shown, shown_key
@@ -124,6 +125,10 @@ class TreePlanner:
             self._documents.fault(self._documents.root, "", f"this expands to more than {_MOST_PLACES:,} datasets")
             return None
         self._places_left -= 1
+        if outer.repetitions == inf:
+            self._documents.fault(
+                file, source.place, "the repetitions of all levels multiply to more than can be counted"
+            )
         inner = outer.within(source)
         if isinstance(source, JoinSpec):
             return self._join(file, source, inner)

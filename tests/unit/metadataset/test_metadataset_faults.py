@@ -200,7 +200,7 @@ def test_a_path_that_does_not_exist_is_said_as_it_was_resolved(files):
 def test_a_folder_that_is_not_prepared_is_said_to_be_none(files):
     (files.folder / "raw").mkdir()
     (fault,) = files.faults_of_train({"path": "raw"})
-    assert fault.endswith(f"has no .nv-meta/.info.json; run: energon prepare {files.folder}/raw")
+    assert fault.endswith(f"has no .nv-meta/.info.json; run: energon prepare '{files.folder}/raw'")
     assert files.faults_of_train({"path": "x.jsonl"}) == [
         f"splits.train.path: there is no such file: '{files.folder}/x.jsonl'"
     ]

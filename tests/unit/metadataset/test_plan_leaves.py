@@ -152,6 +152,15 @@ def test_huge_and_tiny_weights_still_make_shares(files):
     assert [leaf.weight for leaf in leaves] == [0.5, 0.5]
     leaves = files.plan_train({"blend": [{"path": "a", "weight": 5e-324}, {"path": "b", "weight": 5e-324}]})
     assert [leaf.weight for leaf in leaves] == [0.5, 0.5]
+    files.write("inner.yaml", {"train": {"blend": [{"path": "a", "weight": 1e-200}, {"path": "b"}]}})
+    leaves = files.plan_train({"blend": [{"path": "inner.yaml", "weight": 1e-200}, {"path": "c"}]})
+    assert all(leaf.weight > 0 for leaf in leaves)
+
+
+def test_repetitions_that_multiply_without_bound_are_a_fault(files):
+    files.write("inner.yaml", {"train": {"blend_epochized": [{"path": "a", "repetitions": 1e200}]}})
+    (fault,) = files.faults_of_train({"blend_epochized": [{"path": "inner.yaml", "repetitions": 1e200}]})
+    assert fault.startswith("inner.yaml: splits.train.blend_epochized[0]: the repetitions of all levels multiply to ")
 
 
 def test_repetitions_multiply_down_the_tree(files):

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import PurePosixPath
 
+from ..format.dataset_index import DatasetIndex, PartLocation
+from ..format.index_layout import ShardEntry
+from ..format.media_metadata import MediaMetadata
 from ..format.member_name import printable, split_member_name
 from ..samples.source_info import SourceInfo
 from .file_store import FileStore
@@ -61,7 +64,22 @@ class DatasetFileStore(FileStore[bytes]):
             StorageError: The shard cannot be read.
         """
         dataset = self._dataset()
-        index = dataset.index
+        shard, part, member = self._find(dataset.index, key)
+        return dataset.read(shard, part), SourceInfo(self._path, member, shard.name, (member,))
+
+    def get_media_metadata(self, key: str) -> MediaMetadata:
+        """Get what ``index.sqlite`` says of an image, audio or video.
+
+        Raises:
+            MissingFileError: There is no such part, or two shards have one.
+            ConfigError: No media metadata was collected; the message names the command that does.
+            SampleError: Nothing is known of this part.
+        """
+        dataset = self._dataset()
+        return dataset.media.get(self._find(dataset.index, key)[2])
+
+    def _find(self, index: DatasetIndex, key: str) -> tuple[ShardEntry, PartLocation, str]:
+        """Find a part: its shard, where it lies there, and its name without the shard."""
         split = split_member_name(key)
         if split is None:
             raise self._not_a_name(key)
@@ -74,9 +92,7 @@ class DatasetFileStore(FileStore[bytes]):
         if len(found) != 1:
             raise self._missing(name, part_name) if not found else self._ambiguous(key, [row[0] for row in found])
         sample, part = found[0]
-        shard = index.shard_of(sample)
-        member = f"{index.key(sample)}.{part_name}"
-        return dataset.read(shard, part), SourceInfo(self._path, member, shard.name, (member,))
+        return index.shard_of(sample), part, f"{index.key(sample)}.{part_name}"
 
     def get_path(self) -> str:
         return self._path

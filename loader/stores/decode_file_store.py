@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..errors import SampleError
+from ..format.media_metadata import MediaMetadata
 from ..samples.decoder import PartDecoders, SampleDecoder
 from ..samples.file_store_decoder import FileStoreDecoder
 from ..samples.source_info import SourceInfo
@@ -32,9 +33,12 @@ class DecodeFileStore(FileStore[Any]):
         self.decoder = decoder
         self.trust_code = trust_code
         self._decode: Callable[[str, bytes], Any] = decoder.decode
-        if isinstance(decoder, SampleDecoder) and type(decoder).decode is SampleDecoder.decode:
+        trusted = is_trusted(trust_code)
+        if type(decoder) is SampleDecoder:
             # As the decoder does it, but what decodes parts of a name is found once for all of its files.
-            self._decode = partial(_decode_part, PartDecoders(decoder, trusted=is_trusted(trust_code)).decode)
+            self._decode = partial(_decode_part, PartDecoders(decoder, trusted=trusted).decode)
+        elif isinstance(decoder, SampleDecoder) and type(decoder).decode is SampleDecoder.decode:
+            self._decode = partial(decoder.decode, trust_code=trusted)  # by a decode_part() of its own
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), decoder=self.decoder, trust_code=self.trust_code), (self.inner,)
@@ -64,7 +68,7 @@ class DecodeFileStore(FileStore[Any]):
     def get_path(self) -> str:
         return self.inner.get_path()
 
-    def get_media_metadata(self, key: str) -> Any:
+    def get_media_metadata(self, key: str) -> MediaMetadata:
         return self.inner.get_media_metadata(key)
 
     def __eq__(self, other: object) -> bool:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
 
 from ..errors import EnergonError
+from ..format.media_metadata import MediaMetadata
 from ..samples.source_info import SourceInfo
 
 __all__ = ["FileStore", "add_source"]
@@ -60,7 +61,7 @@ class FileStore(ABC, Generic[T_co]):
             add_source(sample, source)
         return value
 
-    def get_media_metadata(self, key: str) -> Any:
+    def get_media_metadata(self, key: str) -> MediaMetadata:
         """Get what is known of an image, audio or video without decoding it.
 
         Raises:

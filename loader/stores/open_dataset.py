@@ -12,6 +12,7 @@ from ..format.dataset_folder import DatasetFolder
 from ..format.dataset_index import PartLocation
 from ..format.index_in_force import read_uuid
 from ..format.index_layout import ShardEntry
+from ..format.media_metadata import MediaMetadataReader
 from ..format.nv_meta import INFO_JSON, INFO_YAML
 from ..format.sample_bytes import read_sample
 from ..format.staleness import open_fresh_shard
@@ -37,6 +38,7 @@ class OpenDataset:
     def __init__(self, folder: DatasetFolder, *, most: int | None = None) -> None:
         self.storage = folder.storage
         self.index = folder.index
+        self.media = MediaMetadataReader(folder.storage)
         if most is None:
             most = min(_MOST, max(16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE))
         self._most = most

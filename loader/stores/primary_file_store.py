@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from ..format.media_metadata import MediaMetadata
 from ..samples.source_info import SourceInfo
 from .file_store import FileStore
 
@@ -37,7 +38,7 @@ class PrimaryFileStore(FileStore[T_co]):
     def get_path(self) -> str:
         return self.inner.get_path()
 
-    def get_media_metadata(self, key: str) -> Any:
+    def get_media_metadata(self, key: str) -> MediaMetadata:
         return self.inner.get_media_metadata(self._whole(key))
 
     def read_raw(self, key: str) -> tuple[Any, SourceInfo]:

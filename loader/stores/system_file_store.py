@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import posixpath
 from typing import Any
 
-from ..errors import StorageError
+from ..errors import EnergonError, StorageError
+from ..format.media_metadata import MediaMetadata, MediaMetadataReader
 from ..samples.source_info import SourceInfo
 from ..storage import LocalStorage, open_storage
 from .file_store import FileStore
@@ -27,12 +29,13 @@ class SystemFileStore(FileStore[bytes]):
         StorageError: The URL's protocol is not served.
     """
 
-    __slots__ = ("_base", "_real", "base_dir")
+    __slots__ = ("_base", "_media", "_real", "base_dir")
 
     def __init__(self, base_dir: str | os.PathLike[str] | None = None) -> None:
         self.base_dir = base_dir
         self._base = None if base_dir is None else open_storage(base_dir).path("")
         self._real: str | None = None
+        self._media: MediaMetadataReader | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SystemFileStore, (self.base_dir,)
@@ -53,6 +56,25 @@ class SystemFileStore(FileStore[bytes]):
                 raise self._missing(key) from error
             raise
         return data, SourceInfo(self._base, key, None, (key,))
+
+    def get_media_metadata(self, key: str) -> MediaMetadata:
+        """Get what ``energon prepare-media`` has found out about an image, audio or video of the folder.
+
+        Raises:
+            StorageError: The key leads out of the folder.
+            ConfigError: No media metadata was collected; the message names the command that does.
+            SampleError: Nothing is known of this file.
+            EnergonError: The store has no folder.
+        """
+        if self._base is None:
+            raise EnergonError(
+                f"a SystemFileStore without a folder has no media metadata; it was asked for that of {key!r}",
+                do="give it the folder that energon prepare-media was run on",
+            )
+        self._path_inside(key)
+        if self._media is None:
+            self._media = MediaMetadataReader(LocalStorage(self._base))
+        return self._media.get(posixpath.normpath(key))
 
     def _path_inside(self, key: str) -> str:
         if self._base is None:

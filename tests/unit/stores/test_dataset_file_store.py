@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import threading
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
-from loader import FormatError, SampleError, SourceInfo, StorageError, TextSample
+from loader import ConfigError, FormatError, SampleDecoder, SampleError, SourceInfo, StorageError, TextSample
 from loader.format.dataset_folder import DatasetFolder
+from loader.format.media_filter import MediaFilter
+from loader.format.media_metadata import ImageMetadata
 from loader.format.prepare_plan import SplitRequest
-from loader.stores import DatasetFileStore, MissingFileError, PrimaryFileStore
+from loader.stores import DatasetFileStore, DecodeFileStore, MissingFileError, PrimaryFileStore
 from loader.stores.open_dataset import OpenDataset, open_dataset
 from tests.e2e.dataset_tree import prepare, write_shard, write_tar
 
@@ -136,6 +140,28 @@ def test_the_stores_of_a_dataset_share_what_is_open_until_it_is_prepared_again(f
     write_shard(folder / "parts/s0.tar", {"a/1": {"txt": b"other"}})
     prepare(folder, split=ALL_TRAIN)
     assert DatasetFileStore(folder).get("a/1.txt") == b"other"
+
+
+def test_media_metadata_is_found_by_the_same_keys(tmp_path):
+    image = io.BytesIO()
+    Image.new("RGB", (5, 4)).save(image, "png")
+    write_shard(tmp_path / "s.tar", {"1": {"png": image.getvalue(), "txt": b"a text"}})
+    prepare(tmp_path, split=ALL_TRAIN, media=MediaFilter(strategy="HEADER"))
+    store = DatasetFileStore(tmp_path)
+    expected = ImageMetadata(width=5, height=4, format="PNG", mode="RGB")
+    assert store.get_media_metadata("1.png") == store.get_media_metadata("s.tar/1.png") == expected
+    primary = PrimaryFileStore(DecodeFileStore(store, decoder=SampleDecoder()), "s.tar/1")
+    assert primary.get_media_metadata(".png") == expected
+    with pytest.raises(SampleError, match=r"there is no media metadata of '1\.txt'"):
+        store.get_media_metadata("1.txt")
+    with pytest.raises(MissingFileError, match="there is no key '2'"):
+        store.get_media_metadata("2.png")
+
+
+def test_media_metadata_that_was_not_collected_is_told_with_the_command(folder):
+    with pytest.raises(ConfigError, match="no media metadata was collected here") as caught:
+        DatasetFileStore(folder).get_media_metadata("a/1.txt")
+    assert "energon prepare --media-metadata-by-header" in str(caught.value.do)
 
 
 def test_a_pickled_store_leaves_behind_what_is_open(folder):

@@ -68,6 +68,16 @@ class UpperSamples(SampleDecoder):
         return fname, data.upper()
 
 
+class UpperParts(SampleDecoder):
+    def decode_part(self, part_name, data, *, trust_code=False):
+        return part_name, data.upper(), trust_code
+
+
+def test_a_sample_decoder_with_rules_of_its_own_for_parts_is_asked(folder):
+    store = DecodeFileStore(Files(folder), decoder=UpperParts(), trust_code=True)
+    assert store.get("1.json") == ("json", b'{"NUMBER": 1}', True)
+
+
 @pytest.mark.parametrize("decoder", [Upper(), UpperSamples()], ids=["own", "derived"])
 def test_a_decoder_of_your_own_is_given_the_whole_name(folder, decoder):
     store = PrimaryFileStore(DecodeFileStore(Files(folder), decoder=decoder), "1")

@@ -6,8 +6,13 @@ import pickle
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
-from loader import SourceInfo, StorageError
+from loader import ConfigError, EnergonError, SourceInfo, StorageError
+from loader.format.media_filter import MediaFilter
+from loader.format.media_folder import prepare_media_folder
+from loader.format.media_metadata import ImageMetadata
+from loader.storage import LocalStorage
 from loader.stores import DatasetFileStore, MissingFileError, SystemFileStore, open_aux_store
 from tests.e2e.dataset_tree import prepare, write_shards
 
@@ -70,6 +75,20 @@ def test_a_folder_that_is_reached_by_a_link_serves_its_files(folder, tmp_path):
     store = pickle.loads(pickle.dumps(SystemFileStore(tmp_path / "link")))
     assert store.get("sub/b.txt") == b"b"
     assert store == SystemFileStore(tmp_path / "link") != SystemFileStore(folder)
+
+
+def test_media_metadata_of_a_folder_is_found_by_path(folder):
+    Image.new("L", (3, 2)).save(folder / "sub/p.png")
+    store = SystemFileStore(folder)
+    with pytest.raises(ConfigError, match="no media metadata was collected here"):
+        store.get_media_metadata("sub/p.png")
+    prepare_media_folder(LocalStorage(folder), MediaFilter(strategy="EXTENSION"), workers=1)
+    expected = ImageMetadata(width=3, height=2, format="PNG", mode="L")
+    assert store.get_media_metadata("sub/p.png") == store.get_media_metadata("./sub//p.png") == expected
+    with pytest.raises(StorageError, match="leads out of this folder"):
+        store.get_media_metadata("../p.png")
+    with pytest.raises(EnergonError, match="a SystemFileStore without a folder has no media metadata"):
+        SystemFileStore().get_media_metadata("p.png")
 
 
 # ---------------------------------------------------------------------------------------------- open_aux_store

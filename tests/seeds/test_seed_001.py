@@ -13,6 +13,7 @@ import io
 import multiprocessing
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -91,6 +92,63 @@ for batch in loader:
     break
 """
 
+BLEND = """\
+__module__: megatron.energon
+__class__: MetadatasetV2
+splits:
+  # Train dataset, the datasets will be blended according to their weights
+  train:
+    blend:
+      - weight: 5
+        path: ./coco
+      - weight: 2
+        path: ./coyo
+  # For val and test, datasets will be concatenated
+  val:
+    path: ./coco
+  test:
+    path: ./coyo
+"""
+
+TUTORIAL_3_BLENDING = """\
+from megatron.energon import get_train_dataset, get_loader, WorkerConfig
+
+loader = get_loader(get_train_dataset(
+    'coyo-coco-dataset.yaml',
+    batch_size=4,
+    shuffle_buffer_size=100,
+    max_samples_per_sequence=100,
+    worker_config=WorkerConfig.default_worker_config(),
+))
+
+for batch in loader:
+    print(batch)
+    break
+"""
+
+TUTORIAL_4 = """\
+from megatron.energon import get_train_dataset, get_loader, WorkerConfig
+import torch.distributed as dist
+
+worker_config = WorkerConfig(
+    rank=SET_YOUR_GLOBAL_DATA_RANK_HERE,
+    world_size=SET_YOUR_GLOBAL_WORLD_SIZE_HERE,
+    num_workers=2,
+)
+
+loader = get_loader(get_train_dataset(
+    'coyo-coco-dataset.yaml',
+    batch_size=4,
+    shuffle_buffer_size=100,
+    max_samples_per_sequence=100,
+    worker_config=worker_config,
+))
+
+for batch in loader:
+    print(batch)
+    break
+"""
+
 TUTORIAL_5 = """\
 from megatron.energon import get_train_dataset, get_savable_loader, WorkerConfig
 
@@ -130,6 +188,7 @@ loader.restore_state_rank(state)
 """
 
 _PATHS = ("/my/dataset/path", "/path/to/your/dataset", "coyo-coco-dataset.yaml")
+_BLEND_FILE = _PATHS[-1]
 
 
 def answers_in(tutorial: str) -> list[str]:
@@ -154,10 +213,24 @@ def prepare(folder: Path, answers: list[str]) -> None:
     subprocess.run(command, cwd=folder, input="\n".join(answers), text=True, check=True, env=environment)
 
 
+@pytest.fixture(scope="module")
+def blend(captions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The metadataset of tutorial 3, beside the datasets that it names."""
+    folder = tmp_path_factory.mktemp("blend")
+    shutil.copytree(captions, folder / "coco")
+    coyo = write_captions(folder / "coyo", shards=3, samples=5)
+    for shard in sorted(coyo.glob("*.tar")):
+        shard.rename(shard.with_name(f"coyo_{shard.name}"))
+    ratio, sample_type, by_field_map, image, _, caption = answers_in(TUTORIAL_1)
+    prepare(coyo, [ratio, "yes", sample_type, by_field_map, image, caption])
+    (folder / _BLEND_FILE).write_text(BLEND)
+    return folder / _BLEND_FILE
+
+
 def run(block: str, captions: Path, variables: dict[str, Any]) -> str:
     """Run a block; give what it printed."""
     block = block.replace("from megatron.energon import", "from loader import")
-    for path in ("/my/dataset/path", "/path/to/your/dataset", "coyo-coco-dataset.yaml"):
+    for path in _PATHS:
         block = block.replace(path, str(captions))
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
@@ -232,9 +305,32 @@ def test_tutorial_3_prints_a_batch_of_two(captions: Path) -> None:
     assert ended(variables)
 
 
-def test_tutorial_5_goes_on_behind_what_it_printed(captions: Path) -> None:
+def test_tutorial_3_blends_two_datasets(blend: Path) -> None:
     variables: dict[str, Any] = {}
-    printed = run(TUTORIAL_5, captions, variables)
+    printed = run(TUTORIAL_3_BLENDING, blend, variables)
+    assert printed == f"{variables['batch']}\n"
+    assert variables["batch"].image.shape == (4, 3, 16, 24)
+    sources = [source for _, batch in zip(range(105), variables["loader"], strict=False) for source in batch.__key__]
+    assert sum(key.startswith("coyo_") for key in sources) == pytest.approx(420 * 2 / 7, abs=12)
+    assert ended(variables)
+
+
+def test_tutorial_4_gives_each_rank_its_own_batches(blend: Path) -> None:
+    seen = []
+    for rank in range(2):
+        block = TUTORIAL_4.replace("SET_YOUR_GLOBAL_DATA_RANK_HERE", str(rank))
+        variables: dict[str, Any] = {}
+        printed = run(block.replace("SET_YOUR_GLOBAL_WORLD_SIZE_HERE", "2"), blend, variables)
+        assert printed == f"{variables['batch']}\n"
+        seen.append(variables["batch"].__key__)
+        variables.clear()
+    assert seen[0] != seen[1]
+
+
+@pytest.mark.parametrize("path", ["captions", "blend"])
+def test_tutorial_5_goes_on_behind_what_it_printed(path: str, request: pytest.FixtureRequest) -> None:
+    variables: dict[str, Any] = {}
+    printed = run(TUTORIAL_5, request.getfixturevalue(path), variables)
     assert printed == f"{variables['batch']}\n"
     loader, saved = variables["loader"], variables["state"]
     uninterrupted = get_savable_loader(variables["ds"])

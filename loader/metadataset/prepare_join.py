@@ -1,0 +1,214 @@
+"""Which samples make the rows of a join, found once and written beside the metadataset."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import ConfigError
+from ..format.dataset_folder import DatasetFolder
+from ..format.member_name import decode_name
+from .join_files import JoinFiles, JoinRecord
+from .join_identity import identify_member, join_hash, open_member
+from .key_matcher import KeyMatcher
+from .leaf_plan import JoinPlan, Nonmatch
+from .packed_keys import Integers, Keys
+from .sample_keys import SampleKeys
+
+__all__ = ["JoinReport", "MemberReport", "prepare_join"]
+
+_SAMPLES_AT_ONCE = 1 << 20
+_KEYS_SHOWN = 5
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberReport:
+    """How one dataset fits the primary one.
+
+    Attributes:
+        path: The dataset.
+        nonmatch: What happens where it lacks a key.
+        matched: Samples of the primary whose key it has.
+        missing: Samples of the primary whose key it lacks.
+        unused: Its own samples whose key the primary lacks.
+    """
+
+    path: str
+    nonmatch: Nonmatch
+    matched: int
+    missing: int
+    unused: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinReport:
+    """What was prepared.
+
+    Attributes:
+        file: The metadataset.
+        place: Where in it the join stands.
+        name: The name of its files, without their endings.
+        rows: Samples that the join has.
+        skipped: Samples of the primary that are left out, since a dataset lacks their key.
+        members: The other datasets, in order.
+    """
+
+    file: str
+    place: str
+    name: str
+    rows: int
+    skipped: int
+    members: tuple[MemberReport, ...]
+
+
+def prepare_join(plan: JoinPlan, *, progress: Progress | None = None) -> JoinReport:
+    """Find the rows of a join and write them beside its metadataset, in memory that does not grow with them.
+
+    The samples of the primary's split part, in its order and without those that are left out, are looked for in the
+    split parts of the other datasets by their bare keys. Rows that are prepared already are written again.
+
+    Args:
+        plan: The join.
+        progress: Is told how many keys were looked for, and of how many.
+
+    Raises:
+        ConfigError: A dataset with ``nonmatch: error`` lacks keys, or has a key of the primary twice. Nothing is
+            written.
+        StorageError: A dataset is missing or not prepared, or the rows cannot be written.
+        FormatError: The index of a dataset is damaged.
+    """
+    folders = [open_member(member) for member in plan.members]
+    identities = tuple(identify_member(member, folder) for member, folder in zip(plan.members, folders, strict=True))
+    files, name = JoinFiles(plan.file), join_hash(identities)
+    with ExitStack() as stack:
+        keys = [stack.enter_context(SampleKeys(folder.index)) for folder in folders]
+        matchers = [
+            KeyMatcher(folder, own, member.split_part)
+            for folder, own, member in zip(folders[1:], keys[1:], plan.members[1:], strict=True)
+        ]
+        join = _Join(plan, folders, matchers)
+        total = sum(len(run) for run in folders[0].samples_of_part(plan.members[0].split_part))
+        done = 0
+        with files.create_rows(name, len(folders)) as writer:
+            for samples, primary in _primary_samples(folders[0], keys[0], plan.members[0].split_part):
+                writer.append(join.rows(samples, primary))
+                done += len(samples)
+                if progress is not None:
+                    progress(done, total)
+            join.check_missing()
+        files.write_record(name, JoinRecord(rows=writer.rows, members=identities))
+    return JoinReport(
+        file=plan.file,
+        place=plan.place,
+        name=name,
+        rows=writer.rows,
+        skipped=join.skipped,
+        members=tuple(join.member_reports()),
+    )
+
+
+class _Join:
+    """Makes rows of samples of the primary, and counts what is missing."""
+
+    def __init__(self, plan: JoinPlan, folders: list[DatasetFolder], matchers: list[KeyMatcher]) -> None:
+        self._plan = plan
+        self._folders = folders
+        self._matchers = matchers
+        self.skipped = 0
+        self._missing = np.zeros(len(folders), np.int64)
+        self._skips = [number for number, member in enumerate(plan.members) if member.nonmatch == "skip"]
+        self._errs = [number for number, member in enumerate(plan.members) if member.nonmatch == "error"]
+        self._lacking = [0] * len(folders)
+        self._keys_lacking: list[list[str]] = [[] for _ in folders]
+
+    def rows(self, samples: Integers, keys: Keys) -> Integers:
+        """Make the rows of some samples of the primary, shape (rows, members)."""
+        rows = np.empty((len(samples), 1 + len(self._matchers)), np.int64)
+        rows[:, 0] = samples
+        for number, matcher in enumerate(self._matchers):
+            matches = matcher.match(keys)
+            if matches.twice is not None:
+                raise self._twice(number + 1, *matches.twice)
+            rows[:, number + 1] = matches.samples
+        missing = rows < 0
+        stays = ~missing[:, self._skips].any(axis=1)
+        self._missing += missing.sum(axis=0)
+        for number in self._errs:
+            # What one dataset has left out, another one need not have.
+            lacks = np.flatnonzero(missing[:, number] & stays)
+            self._lacking[number] += len(lacks)
+            shown = self._keys_lacking[number]
+            shown.extend(decode_name(keys.one(key)) for key in lacks[: _KEYS_SHOWN - len(shown)].tolist())
+        self.skipped += len(samples) - int(stays.sum())
+        return rows[stays]
+
+    def check_missing(self) -> None:
+        """Raise where a dataset lacks keys that it must have."""
+        faults = []
+        for number in self._errs:
+            lacking, keys = self._lacking[number], self._keys_lacking[number]
+            if lacking:
+                more = ", …" if lacking > len(keys) else ""
+                member, primary = self._plan.members[number], self._plan.members[0]
+                some = ", ".join(map(repr, keys)) + more
+                faults.append(f"{member.path} lacks {lacking} of the keys of {primary.path}: {some}")
+        if faults:
+            raise ConfigError(
+                "\n".join(faults),
+                file=self._plan.file,
+                at=f"{self._plan.file}: {self._plan.place}",
+                do="set nonmatch: skip at that dataset to leave these samples out, or nonmatch: none to have None",
+            )
+
+    def _twice(self, number: int, key: bytes, one: int, other: int) -> ConfigError:
+        index, member = self._folders[number].index, self._plan.members[number]
+        name = decode_name(key)
+        shards = f"{index.shard_of(one).name} and {index.shard_of(other).name}"
+        return ConfigError(
+            f"{member.path} has the key {name!r} twice in its split part {member.split_part!r}: in {shards}",
+            file=self._plan.file,
+            at=f"{self._plan.file}: {self._plan.place}",
+            do=f"exclude one of them: add {index.full_key(other)!r} to 'exclude' in its split file",
+        )
+
+    def member_reports(self) -> Iterator[MemberReport]:
+        missing = self._missing[1:].tolist()
+        for member, matcher, lacks in zip(self._plan.members[1:], self._matchers, missing, strict=True):
+            yield MemberReport(
+                path=member.path,
+                nonmatch=member.nonmatch,
+                matched=matcher.matched,
+                missing=lacks,
+                unused=matcher.unused,
+            )
+
+
+def _primary_samples(folder: DatasetFolder, keys: SampleKeys, split_part: str) -> Iterator[tuple[Integers, Keys]]:
+    """Yield the samples of a split part in order, without those that are left out, many at once with their keys."""
+    excluded = folder.excluded_samples()
+    for runs in _gathered(folder.samples_of_part(split_part)):
+        samples = np.concatenate([np.arange(run.start, run.stop) for run in runs])
+        left = ~np.isin(samples, excluded)
+        if left.any():
+            yield samples[left], Keys.concatenate([keys.read(run) for run in runs]).chosen(left)
+
+
+def _gathered(runs: list[range]) -> Iterator[list[range]]:
+    """Cut long runs of samples and put short ones together, so that each list has about as many samples."""
+    gathered: list[range] = []
+    room = _SAMPLES_AT_ONCE
+    for run in runs:
+        rest = run
+        while len(rest):
+            gathered.append(rest[:room])
+            rest, room = rest[room:], room - len(gathered[-1])
+            if not room:
+                yield gathered
+                gathered, room = [], _SAMPLES_AT_ONCE
+    if gathered:
+        yield gathered

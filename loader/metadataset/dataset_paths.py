@@ -7,11 +7,12 @@ from functools import cache
 
 from ..errors import StorageError
 from ..format.nv_meta import INFO_JSON, INFO_YAML
-from ..format.shown_value import shown
 from ..storage import open_storage
 from .parse_aux import FILESYSTEM
 
-__all__ = ["DatasetPaths", "is_metadataset", "is_url", "resolve_aux", "resolve_path"]
+__all__ = ["DatasetPaths", "is_metadataset", "is_url", "resolve_aux", "resolve_path", "shown_path"]
+
+_MOST_LETTERS = 1000
 
 
 def is_metadataset(path: str | os.PathLike[str]) -> bool:
@@ -57,6 +58,15 @@ def resolve_aux(store: str, folder: str) -> str:
     return resolve_path(store, folder)
 
 
+def shown_path(path: str) -> str:
+    """Write a path in full, as paths in messages must be, unless it is none that a system takes.
+
+    >>> shown_path("/data/" + "x" * 200)[-3:], len(shown_path("x" * 10_000))
+    ("xx'", 1003)
+    """
+    return repr(path if len(path) <= _MOST_LETTERS else f"{path[:_MOST_LETTERS]}…")
+
+
 class DatasetPaths:
     """Looks up what lies at resolved paths, each once, and tells what is wrong with one; None where nothing is."""
 
@@ -69,19 +79,20 @@ def _fault_of_dataset(path: str) -> str | None:
     if is_url(path):
         return None  # opening it says whether that can be read
     if path.endswith(".jsonl"):
-        return None if _exists(path) else f"there is no such file: {shown(path)}"
+        return None if _exists(path) else f"there is no such file: {shown_path(path)}"
     if not _exists(path):
-        return f"there is no such folder: {shown(path)}"
+        return f"there is no such folder: {shown_path(path)}"
     if any(_exists(os.path.join(path, name)) for name in (INFO_JSON, INFO_YAML)):
         return None
-    return f"{shown(path)} is no prepared dataset: it has no .nv-meta/.info.json; run: energon prepare {shown(path)}"
+    name = shown_path(path)
+    return f"{name} is no prepared dataset: it has no .nv-meta/.info.json; run: energon prepare {name}"
 
 
 def _fault_of_aux(store: str) -> str | None:
     if not store.startswith(FILESYSTEM):
         return _fault_of_dataset(store)
     folder = store.removeprefix(FILESYSTEM)
-    return None if _exists(folder) else f"there is no such folder: {shown(folder)}"
+    return None if _exists(folder) else f"there is no such folder: {shown_path(folder)}"
 
 
 def _exists(path: str) -> bool:

@@ -8,7 +8,7 @@ from math import inf
 
 from ..errors import ConfigError, StorageError
 from ..format.shown_value import shown, shown_key
-from .dataset_paths import DatasetPaths, is_metadataset, resolve_aux, resolve_path
+from .dataset_paths import DatasetPaths, is_metadataset, resolve_aux, resolve_path, shown_path
 from .document_store import DocumentStore
 from .leaf_plan import JoinMember, JoinPlan
 from .metadataset_spec import BlendKind, BlendSpec, JoinSpec, MemberSpec, ReferenceSpec, SplitSpec
@@ -74,14 +74,14 @@ class TreePlanner:
         try:
             spec = self._documents.open(file)
         except StorageError as error:
-            self._documents.fault(*named_by, f"{error.found}: {shown(error.path or file)}")
+            self._documents.fault(*named_by, f"{error.found}: {shown_path(error.path or file)}")
             return None
         split = spec.splits.get(outer.split_part)
         if split is None:
             if spec.names is not None and outer.split_part not in spec.names:  # else it has faults of its own
                 there = ", ".join(map(shown_key, spec.names)) or "none"
                 self._documents.fault(
-                    *named_by, f"there is no split {shown(outer.split_part)} in {shown(file)}; there are: {there}"
+                    *named_by, f"there is no split {shown(outer.split_part)} in {shown_path(file)}; there are: {there}"
                 )
             return None
         child = self._split(file, split, replace(outer, files=(*outer.files, key)))
@@ -183,7 +183,7 @@ class TreePlanner:
         path = resolve_path(reference.path, os.path.dirname(file))
         if is_metadataset(path) or path.endswith(".jsonl"):
             kind = "a metadataset" if is_metadataset(path) else "a JSONL file, which has no keys"
-            found = f"expected the folder of a prepared dataset, found {kind}: {shown(path)}"
+            found = f"expected the folder of a prepared dataset, found {kind}: {shown_path(path)}"
             self._documents.fault(file, f"{reference.place}.path", found)
         else:
             self._check_path(file, reference, path)

@@ -197,6 +197,13 @@ def test_a_path_that_does_not_exist_is_said_as_it_was_resolved(files):
     ]
 
 
+def test_long_paths_are_said_in_full(files):
+    long = "/".join(["a_folder_of_a_shared_disk"] * 20)
+    assert files.faults_of_train({"path": long}) == [
+        f"splits.train.path: there is no such folder: '{files.folder}/{long}'"
+    ]
+
+
 def test_a_folder_that_is_not_prepared_is_said_to_be_none(files):
     (files.folder / "raw").mkdir()
     (fault,) = files.faults_of_train({"path": "raw"})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
-__all__ = ["audio_stream", "import_av", "is_indexed", "open_av", "video_stream"]
+__all__ = ["audio_stream", "import_av", "is_indexed", "media_error", "media_start", "open_av", "video_stream"]
 
 
 def import_av() -> ModuleType:
@@ -49,30 +50,59 @@ def open_av(data: bytes | BinaryIO) -> Iterator[InputContainer]:
     file = io.BytesIO(data) if isinstance(data, bytes) else data
     file.seek(0)
     try:
-        with av.open(file, "r", metadata_errors="replace") as container:
-            yield container
+        container = av.open(file, "r", metadata_errors="replace")
     except av.FFmpegError as error:
         file.seek(0)
-        head = file.read(16)
-        found = f"it starts with {head!r}" if head else "it is empty"
-        reason = error.strerror or type(error).__name__
-        raise ValueError(f"not audio or video that can be read ({found}; FFmpeg: {reason})") from error
+        raise media_error(file.read(16), error) from error
+    with container:
+        try:
+            yield container
+        except av.FFmpegError as error:
+            reason = error.strerror or type(error).__name__
+            raise ValueError(f"damaged audio or video in a {container.format.name} file (FFmpeg: {reason})") from error
+
+
+def media_error(head: bytes, error: OSError) -> ValueError:
+    """Build the error for bytes that FFmpeg cannot read.
+
+    Args:
+        head: The first bytes.
+        error: What PyAV raised.
+    """
+    found = f"it starts with {head[:16]!r}" if head else "it is empty"
+    reason = error.strerror or type(error).__name__
+    return ValueError(f"not audio or video that can be read ({found}; FFmpeg: {reason})")
 
 
 def video_stream(container: InputContainer) -> VideoStream | None:
-    """Give the first video stream that is not the cover picture of an audio file."""
+    """Give the first video stream that FFmpeg can decode and that is not the cover picture of an audio file."""
     from av.stream import Disposition
 
-    return next((one for one in container.streams.video if not one.disposition & Disposition.attached_pic), None)
+    streams = (one for one in container.streams.video if not one.disposition & Disposition.attached_pic)
+    return next((one for one in streams if _is_known(one)), None)
 
 
 def audio_stream(container: InputContainer) -> AudioStream | None:
-    """Give the first audio stream."""
-    return next(iter(container.streams.audio), None)
+    """Give the first audio stream that FFmpeg can decode."""
+    return next((one for one in container.streams.audio if _is_known(one) and one.codec_context.sample_rate), None)
+
+
+def _is_known(stream: VideoStream | AudioStream) -> bool:
+    return getattr(stream, "codec_context", None) is not None  # which PyAV's types promise, but codecs may be missing
+
+
+def media_start(container: InputContainer) -> Fraction:
+    """Give the file's own time of its first frame or sample, in seconds."""
+    starts = [
+        stream.start_time * stream.time_base
+        for stream in (video_stream(container), audio_stream(container))
+        if stream is not None and stream.start_time is not None and stream.time_base is not None
+    ]
+    return min(starts, default=Fraction(0))
 
 
 def is_indexed(container: InputContainer) -> bool:
     """Tell whether the container's header lists every frame with its time (MP4 and its kin, but for fragments)."""
     return "mp4" in container.format.name.split(",") and all(
-        stream.frames for stream in (*container.streams.video, *container.streams.audio)
+        stream.frames for stream in (video_stream(container), audio_stream(container)) if stream is not None
     )

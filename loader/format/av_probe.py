@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
-__all__ = ["StreamSpan", "probe_av", "rotation_of", "stream_spans"]
+__all__ = ["AVProbeKey", "StreamSpan", "probe_av", "rotation_of", "stream_spans"]
 
 AVProbeKey = Literal[
     "video_duration",

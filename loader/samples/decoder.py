@@ -10,6 +10,7 @@ from ..errors import ConfigError, EnergonError
 from ..format.nearest_name import did_you_mean
 from .file_store_decoder import FileStoreDecoder
 from .image_decode import IMAGE_FORMS
+from .media_decode import media_form
 from .part_decode import part_decoder, part_error
 from .trust import is_trusted
 
@@ -23,12 +24,14 @@ class SampleDecoder(FileStoreDecoder):
         image_decode: What pictures become: ``l8 rgb8 rgba8`` (uint8 arrays, (H, W, C) or (H, W)), ``l rgb rgba`` (the
             same as float32 in [0, 1]), ``torchl8 torchrgb8 torchrgba8`` (uint8 tensors, (C, H, W) or (H, W)),
             ``torchl torchrgb torch torchrgba`` (the same as float32), ``pill pil pilrgb pilrgba`` (Pillow images).
-        av_decode: What audio and video become. Until media support is there, they stay bytes.
-        video_decode_audio: Also decode the audio of videos.
+        av_decode: What audio and video become (parts ``avi flac flv mkv mov mp3 mp4 wav webm``): ``AVDecoder``, which
+            decodes the clips that it is asked for, or bytes where PyAV is not installed; ``torch``, an ``AVData`` with
+            all frames, or all samples of audio; ``pyav``, a container that PyAV opened; ``bytes`` or None.
+        video_decode_audio: With ``torch``, also decode the audio of videos.
         guess_content: Decode as a picture what looks like one, where the part's name says nothing.
 
     Raises:
-        ConfigError: There is no such ``image_decode``.
+        ConfigError: There is no such ``image_decode`` or ``av_decode``.
 
     >>> decoder = SampleDecoder(image_decode="rgb8")
     >>> decoder({"__key__": "0", "txt": b"a cat", "json": b'{"id": 3}', "bin": b"?"})
@@ -41,12 +44,13 @@ class SampleDecoder(FileStoreDecoder):
         self,
         *,
         image_decode: str = "torchrgb",
-        av_decode: str = "AVDecoder",
+        av_decode: str | None = "AVDecoder",
         video_decode_audio: bool = False,
         guess_content: bool = False,
     ) -> None:
         if image_decode not in IMAGE_FORMS:
             raise ConfigError(f"there is no image_decode {image_decode!r}{did_you_mean(image_decode, IMAGE_FORMS)}")
+        media_form(av_decode)
         self.image_decode = image_decode
         self.av_decode = av_decode
         self.video_decode_audio = video_decode_audio
@@ -105,10 +109,13 @@ class PartDecoders(dict[str, Callable[[bytes], Any] | None]):
         super().__init__()
         self._form = IMAGE_FORMS[decoder.image_decode]
         self._guesses = decoder.guess_content
+        self._media = media_form(decoder.av_decode, video_decode_audio=decoder.video_decode_audio)
         self._trusted = trusted
 
     def __missing__(self, part_name: str) -> Callable[[bytes], Any] | None:
-        found = part_decoder(part_name, form=self._form, trusted=self._trusted, guess_content=self._guesses)
+        found = part_decoder(
+            part_name, form=self._form, trusted=self._trusted, guess_content=self._guesses, media=self._media
+        )
         self[part_name] = found
         return found
 

@@ -26,6 +26,7 @@ import numpy as np
 from ..errors import EnergonError, SampleError
 from ..format.part_kinds import part_extension, part_kind
 from .image_decode import ImageForm, decode_image, looks_like_image
+from .media_decode import MediaForm, media_decoder
 from .trust import refuse
 
 __all__ = ["MAX_DECOMPRESSED_BYTES", "decode_part", "part_decoder", "part_error"]
@@ -70,12 +71,18 @@ def decode_part(
 
 
 def part_decoder(
-    part_name: str, *, form: ImageForm, trusted: bool = False, guess_content: bool = False
+    part_name: str,
+    *,
+    form: ImageForm,
+    trusted: bool = False,
+    guess_content: bool = False,
+    media: MediaForm | None = None,
 ) -> Callable[[bytes], Any] | None:
     """Find what decodes parts of a name; None where they stay bytes.
 
     Args:
         part_name: As in :func:`decode_part`, like the others.
+        media: What audio and video become; None for bytes.
 
     Returns:
         A function that raises whatever it likes for bytes that are not what the name says.
@@ -84,6 +91,8 @@ def part_decoder(
     decoder: Callable[[bytes], Any] | None
     if kind == "image":
         decoder = partial(decode_image, form=form, trusted=trusted)
+    elif media is not None and (found := media_decoder(part_name, media)) is not None:
+        decoder = found
     elif kind == "bytes" and guess_content:
         decoder = partial(_decode_guessed, form=form, trusted=trusted)
     else:

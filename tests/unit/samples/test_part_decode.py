@@ -109,7 +109,7 @@ def assert_equal(ours: Any, theirs: Any) -> None:
 @pytest.mark.parametrize("name", PARTS)
 def test_a_part_is_what_webdataset_makes_of_it(name: str) -> None:
     theirs = webdataset_decoder().decode({name: PARTS[name]})
-    assert_equal(SampleDecoder()({name: PARTS[name]}), theirs)
+    assert_equal(SampleDecoder(av_decode="bytes")({name: PARTS[name]}), theirs)
 
 
 @given(
@@ -265,7 +265,7 @@ def test_metadata_and_what_is_not_bytes_is_passed_on() -> None:
 
 def test_content_is_guessed_only_where_asked_and_the_name_says_nothing() -> None:
     assert SampleDecoder().decode_part("bin", JPEG) == JPEG
-    guessing = SampleDecoder(image_decode="rgb8", guess_content=True)
+    guessing = SampleDecoder(image_decode="rgb8", av_decode="bytes", guess_content=True)
     assert guessing.decode_part("bin", JPEG).shape == (20, 30, 3)
     assert guessing.decode_part("bin", b"anything") == b"anything"
     assert guessing.decode_part("mp4", JPEG) == JPEG

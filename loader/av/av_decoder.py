@@ -1,0 +1,293 @@
+"""Clips, frames and facts of one encoded audio or video file."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from torch import Tensor
+
+from ..format.av_container import audio_stream, media_start, open_av, video_stream
+from ..format.av_probe import AVProbeKey, probe_av, stream_spans
+from ..format.media_metadata import AVMetadata
+from .audio_clips import AudioReader, decode_audio_clips, ranges_to_windows
+from .av_data import AVData
+from .clip_range import AudioUnit, VideoUnit, check_ranges, check_unit
+from .frame_times import frame_times
+from .video_clips import TimeWindow, decode_clips, frames_to_windows, seconds_to_windows
+from .video_reader import VideoReader
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+
+__all__ = ["AVDecoder"]
+
+_WHOLE = ((0, math.inf),)
+
+
+class AVDecoder:
+    """Decode clips of an audio or video file, without decoding what lies outside of them.
+
+    Nothing is read before a method is called, and nothing stays open between calls. A pickled decoder takes the bytes
+    of its file along. Times count from the file's first frame or sample, whichever is earlier; frames and samples count
+    from the first of their own stream. A clip that lies wholly behind the end is left out of the results.
+
+    Args:
+        stream: The bytes of a file, or a file that can seek.
+        suppress_warnings: Accepted for code that gives it; FFmpeg's messages go nowhere as PyAV sets it up.
+        threads: How many threads decode. With one, worker processes do not take each other's cores.
+
+    Raises:
+        ValueError: By every method: the bytes are no audio or video, or have no stream of the kind that is asked for.
+        ImportError: By every method: PyAV is not installed.
+    """
+
+    __slots__ = ("_frame_times", "stream", "suppress_warnings", "threads")
+
+    def __init__(self, stream: BinaryIO | bytes, suppress_warnings: bool = False, *, threads: int = 1) -> None:
+        self.stream: BinaryIO = io.BytesIO(stream) if isinstance(stream, bytes | bytearray | memoryview) else stream
+        self.suppress_warnings = suppress_warnings
+        self.threads = threads
+        self._frame_times: Sequence[int] | None = None
+
+    # ------------------------------------------------------------------------------------------- all of it
+
+    def get_video(self) -> AVData:
+        """Decode all frames: one video clip."""
+        return self.get_clips(video_clip_ranges=_WHOLE)
+
+    def get_audio(self) -> AVData:
+        """Decode all samples: one audio clip."""
+        return self.get_clips(audio_clip_ranges=_WHOLE)
+
+    def get_video_with_audio(self) -> AVData:
+        """Decode all frames and all samples: one video clip and one audio clip."""
+        return self.get_clips(video_clip_ranges=_WHOLE, audio_clip_ranges=_WHOLE)
+
+    def get_frames(self, video_decode_audio: bool = False) -> AVData:
+        """Decode all frames of a video; all samples, if there is only audio.
+
+        Args:
+            video_decode_audio: Also decode the samples of a video that has audio.
+        """
+        with self._open() as container:
+            has_video, has_audio = video_stream(container) is not None, audio_stream(container) is not None
+        with_audio = has_audio and (video_decode_audio or not has_video)
+        return self.get_clips(
+            video_clip_ranges=_WHOLE if has_video or not has_audio else None,
+            audio_clip_ranges=_WHOLE if with_audio else None,
+        )
+
+    # ----------------------------------------------------------------------------------------------- clips
+
+    def get_clips(
+        self,
+        video_clip_ranges: Sequence[tuple[float, float]] | None = None,
+        audio_clip_ranges: Sequence[tuple[float, float]] | None = None,
+        video_unit: VideoUnit = "seconds",
+        audio_unit: AudioUnit = "seconds",
+        video_out_frame_size: tuple[int, int] | None = None,
+    ) -> AVData:
+        """Decode clips of video and of audio.
+
+        Args:
+            video_clip_ranges: As in :meth:`get_video_clips`; None for no video.
+            audio_clip_ranges: As in :meth:`get_audio_clips`; None for no audio.
+            video_unit: What the ranges of video count.
+            audio_unit: What the ranges of audio count.
+            video_out_frame_size: (width, height) of the frames; None for their own.
+        """
+        data = AVData()
+        if video_clip_ranges is not None:
+            clips = self.get_video_clips(video_clip_ranges, video_unit, video_out_frame_size)
+            data.video_clips, data.video_timestamps = clips
+        if audio_clip_ranges is not None:
+            data.audio_clips, data.audio_timestamps = self.get_audio_clips(audio_clip_ranges, audio_unit)
+        return data
+
+    def get_video_clips(
+        self,
+        video_clip_ranges: Sequence[tuple[float, float]],
+        video_unit: VideoUnit = "seconds",
+        video_out_frame_size: tuple[int, int] | None = None,
+    ) -> tuple[list[Tensor], list[tuple[float, float]]]:
+        """Decode clips of video.
+
+        Args:
+            video_clip_ranges: (start, end) of each clip, in any order, both ends included: in seconds, every frame that
+                is on the screen at some time from start to end; in frames, frame start up to and with frame end. The
+                end may be ``math.inf``.
+            video_unit: ``"seconds"`` or ``"frames"``.
+            video_out_frame_size: (width, height) of the frames; None for their own.
+
+        Returns:
+            uint8 tensors (frames, 3, height, width), turned as a player would; and for each of them, the seconds when
+            its first frame appears and when its last one disappears.
+        """
+        check_unit(video_unit, ("frames", "seconds"), "video_unit")
+        ranges = check_ranges(video_clip_ranges, "video_clip_ranges")
+        times = self._times_of_frames() if video_unit == "frames" and ranges else ()
+        with self._open() as container, closing(VideoReader(container, self.stream, threads=self.threads)) as reader:
+            origin = media_start(container)
+            windows: Sequence[TimeWindow | None]
+            if video_unit == "frames":
+                windows = frames_to_windows(ranges, times)
+            else:
+                windows = seconds_to_windows(ranges, reader.stream, reader.clock, origin)
+            shown = [window for window in windows if window is not None]
+            clips = [clip for clip in decode_clips(reader, shown, video_out_frame_size) if clip is not None]
+            seconds = [
+                (float(clip.start * reader.clock - origin), float(clip.end * reader.clock - origin)) for clip in clips
+            ]
+        return [clip.frames for clip in clips], seconds
+
+    def get_audio_clips(
+        self, audio_clip_ranges: Sequence[tuple[float, float]], audio_unit: AudioUnit = "seconds"
+    ) -> tuple[list[Tensor], list[tuple[float, float]]]:
+        """Decode clips of audio.
+
+        Args:
+            audio_clip_ranges: (start, end) of each clip, in any order, half-open; times become the nearest sample. The
+                end may be ``math.inf``.
+            audio_unit: ``"seconds"`` or ``"samples"``.
+
+        Returns:
+            Tensors (channels, samples) as :class:`AVData` describes them; and for each of them, the seconds when its
+            first sample begins and when its last one ends.
+        """
+        check_unit(audio_unit, ("samples", "seconds"), "audio_unit")
+        ranges = check_ranges(audio_clip_ranges, "audio_clip_ranges")
+        with self._open() as container, closing(AudioReader(container, self.stream, threads=self.threads)) as reader:
+            lead = reader.start - media_start(container)
+            windows = ranges_to_windows(ranges, lead if audio_unit == "seconds" else None, reader.rate)
+            clips = [clip for clip in decode_audio_clips(reader, windows) if clip is not None]
+            seconds = []
+            for clip in clips:
+                start = lead + Fraction(clip.start, reader.rate)
+                seconds.append((float(start), float(start + Fraction(clip.samples.shape[1], reader.rate))))
+        return [clip.samples for clip in clips], seconds
+
+    # ----------------------------------------------------------------------------------------------- facts
+
+    def get_metadata(  # noqa: PLR0917 - the order is that of code that is to run unchanged
+        self,
+        get_video: bool = True,
+        get_video_duration: bool = True,
+        get_video_frame_count: bool = True,
+        get_video_frame_size: bool = True,
+        get_audio: bool = True,
+        get_audio_duration: bool = True,
+        get_audio_num_samples: bool = False,
+    ) -> AVMetadata:
+        """Tell what the file is; what was not asked for, is not known, or not there, is None.
+
+        Args:
+            get_video: Tell of the video at all.
+            get_audio: Tell of the audio at all.
+            get_audio_num_samples: Tell how many samples there are, which some containers know only by decoding.
+        """
+        facts: dict[str, Any] = {str(name): value for name, value in self._probe().items()}
+        unwanted = [
+            *(["video"] if not get_video else []),
+            *(["video_duration"] if not (get_video_duration or get_video_frame_count) else []),
+            *(["video_num_frames"] if not get_video_frame_count else []),
+            *(["video_width", "video_height"] if not get_video_frame_size else []),
+            *(["audio"] if not get_audio else []),
+            *(["audio_duration"] if not get_audio_duration else []),
+            *(["audio_num_samples"] if not get_audio_num_samples else []),
+        ]
+        if get_audio and get_audio_num_samples and "audio_channels" in facts:
+            facts.setdefault("audio_num_samples", 0)
+            facts["audio_num_samples"] = facts["audio_num_samples"] or self._count_samples()
+        return AVMetadata(
+            **{name: value for name, value in facts.items() if not any(name.startswith(prefix) for prefix in unwanted)}
+        )
+
+    def get_video_fps(self) -> float:
+        """Give the average number of frames a second."""
+        fps = self._probe().get("video_fps")
+        if fps is None:
+            raise ValueError("there is no video, or nothing that tells how many frames a second it has")
+        return fps
+
+    def get_video_duration(self, get_frame_count: bool = False) -> tuple[float | None, int | None]:
+        """Give the seconds from the first frame to the end of the last one, and the number of frames.
+
+        Args:
+            get_frame_count: Accepted for code that gives it; the number is always there.
+
+        Returns:
+            (None, None) if there is no video.
+        """
+        del get_frame_count
+        facts = self._probe()
+        frames = facts.get("video_num_frames")
+        return facts.get("video_duration"), None if frames is None else int(frames)
+
+    def get_audio_duration(self) -> float | None:
+        """Give the seconds from the first sample to the end of the last one; None if there is no audio."""
+        return self._probe().get("audio_duration")
+
+    def get_audio_samples_per_second(self) -> int:
+        """Give the sample rate."""
+        rate = self._probe().get("audio_sample_rate")
+        if rate is None:
+            raise ValueError("there is no audio")
+        return int(rate)
+
+    def has_video_stream(self) -> bool:
+        """Tell whether there is video, other than a cover picture."""
+        with self._open() as container:
+            return video_stream(container) is not None
+
+    def has_audio_stream(self) -> bool:
+        """Tell whether there is audio."""
+        with self._open() as container:
+            return audio_stream(container) is not None
+
+    def get_spans(self) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
+        """Give the seconds when the video starts and ends, and the audio; None for what is not there."""
+        with self._open() as container:
+            start = media_start(container)
+            streams = video_stream(container), audio_stream(container)
+            found = stream_spans(container, [stream for stream in streams if stream is not None])
+            spans = [None if stream is None else found.get(stream.index) for stream in streams]
+        video, audio = (
+            None if span is None else (float(span.start - start), float(span.end - start)) for span in spans
+        )
+        return video, audio
+
+    # --------------------------------------------------------------------------------------------- inside
+
+    @contextmanager
+    def _open(self) -> Iterator[InputContainer]:
+        with open_av(self.stream) as container:
+            yield container
+
+    def _probe(self) -> Mapping[AVProbeKey, float]:
+        return probe_av(self.stream)
+
+    def _times_of_frames(self) -> Sequence[int]:
+        if self._frame_times is None:
+            with self._open() as container:
+                video = video_stream(container)
+                self._frame_times = () if video is None else tuple(frame_times(container, video))
+        return self._frame_times
+
+    def _count_samples(self) -> int:
+        with self._open() as container, closing(AudioReader(container, self.stream, threads=self.threads)) as reader:
+            return sum(block[1].shape[1] for block in iter(reader.read, None))
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.stream.seek(0)
+        return {"data": self.stream.read(), "suppress_warnings": self.suppress_warnings, "threads": self.threads}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["data"], state["suppress_warnings"], threads=state["threads"])  # type: ignore[misc]
+
+    def __repr__(self) -> str:
+        return f"AVDecoder({self.stream.seek(0, io.SEEK_END)} bytes)"

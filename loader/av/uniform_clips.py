@@ -1,0 +1,129 @@
+"""Clips and frames at even distances over a whole file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, overload
+
+import torch
+from torch import Tensor
+
+from .av_data import AVData
+from .av_decoder import AVDecoder
+
+__all__ = ["get_clips_uniform", "get_single_frames_uniform"]
+
+
+def get_clips_uniform(  # noqa: PLR0917 - the order is that of code that is to run unchanged
+    av_decoder: AVDecoder,
+    clip_duration_seconds: float,
+    num_clips: int,
+    request_video: bool = False,
+    request_audio: bool = False,
+    video_out_frame_size: tuple[int, int] | None = None,
+) -> AVData:
+    """Decode clips at even distances: the first one starts with the file, the last one ends with it.
+
+    Args:
+        av_decoder: The file.
+        clip_duration_seconds: Of each clip; clips overlap where they do not fit side by side, and all are the whole
+            file where it is shorter. 0 asks for clips of one frame.
+        num_clips: How many clips; one clip is the file's beginning.
+        request_video: Decode the video.
+        request_audio: Decode the audio.
+        video_out_frame_size: (width, height) of the frames; None for their own.
+
+    Returns:
+        Clips of video, of audio, or of both at the same times, from when both have begun until one ends.
+
+    Raises:
+        ValueError: Neither was asked for, or one that is asked for is not there.
+    """
+    if not (request_video or request_audio):
+        raise ValueError("neither video nor audio is requested; set request_video or request_audio")
+    if clip_duration_seconds < 0 or num_clips < 0:
+        raise ValueError(f"clip_duration_seconds={clip_duration_seconds}, num_clips={num_clips}; expected 0 or more")
+    video, audio = av_decoder.get_spans()
+    if request_video and video is None:
+        raise ValueError("video is requested, but there is none")
+    if request_audio and audio is None:
+        raise ValueError("audio is requested, but there is none")
+    spans = [span for span, wanted in ((video, request_video), (audio, request_audio)) if wanted and span is not None]
+    start, end = max(span[0] for span in spans), min(span[1] for span in spans)
+    if clip_duration_seconds == 0 and request_video:
+        times = _frame_instants(start, end, av_decoder.get_video_fps(), num_clips)
+    else:
+        times = _even(start, max(end - clip_duration_seconds, start), num_clips)
+    ranges = [(time, min(time + clip_duration_seconds, end)) for time in times]
+    return av_decoder.get_clips(
+        video_clip_ranges=ranges if request_video else None,
+        audio_clip_ranges=ranges if request_audio else None,
+        video_out_frame_size=video_out_frame_size,
+    )
+
+
+@overload
+def get_single_frames_uniform(
+    av_decoder: AVDecoder,
+    num_frames: int,
+    *,
+    video_out_frame_size: tuple[int, int] | None = None,
+    return_timestamps: Literal[False] = False,
+) -> Tensor: ...
+
+
+@overload
+def get_single_frames_uniform(
+    av_decoder: AVDecoder,
+    num_frames: int,
+    *,
+    video_out_frame_size: tuple[int, int] | None = None,
+    return_timestamps: Literal[True],
+) -> tuple[Tensor, list[float]]: ...
+
+
+def get_single_frames_uniform(
+    av_decoder: AVDecoder,
+    num_frames: int,
+    *,
+    video_out_frame_size: tuple[int, int] | None = None,
+    return_timestamps: bool = False,
+) -> Tensor | tuple[Tensor, list[float]]:
+    """Decode frames at even distances, from the first one to the last one.
+
+    Args:
+        av_decoder: The file.
+        num_frames: How many frames; a video that has fewer gives some of them several times.
+        video_out_frame_size: (width, height) of the frames; None for their own.
+        return_timestamps: Also tell when each frame appears.
+
+    Returns:
+        A uint8 tensor (frames, 3, height, width); with timestamps, the tensor and a list of seconds.
+
+    Raises:
+        ValueError: There is no video, or no frame is asked for.
+    """
+    video, _ = av_decoder.get_spans()
+    if video is None:
+        raise ValueError("there is no video")
+    if num_frames < 1:
+        raise ValueError(f"num_frames is {num_frames}; expected 1 or more")
+    times = _frame_instants(*video, av_decoder.get_video_fps(), num_frames)
+    clips, timestamps = av_decoder.get_video_clips(
+        [(time, time) for time in times], video_out_frame_size=video_out_frame_size
+    )
+    if not clips:
+        raise ValueError("no frame of the video can be decoded")
+    frames = torch.cat(clips)
+    return (frames, [start for start, _ in timestamps]) if return_timestamps else frames
+
+
+def _frame_instants(start: float, end: float, fps: float, count: int) -> Sequence[float]:
+    """Give even times from amid the first frame to amid the last one; the first is when the first frame appears."""
+    half = min(0.5 / fps, (end - start) / 2)
+    return [start, *_even(start + half, end - half, count)[1:]][:count]
+
+
+def _even(first: float, last: float, count: int) -> list[float]:
+    step = (last - first) / (count - 1) if count > 1 else 0
+    return [first + number * step for number in range(count)]

@@ -1,0 +1,207 @@
+"""Frames are those that were asked for: each has its number painted on it."""
+
+from __future__ import annotations
+
+import io
+import math
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import av
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loader.av import AVDecoder
+from tests.unit.av.encoded_media import encode, number_in, numbers_in, rotated
+
+LATE = [number + 20 for number in range(50)]
+VIDEOS: dict[str, dict[str, Any]] = {
+    "h264 with B-frames": {},
+    "h264 without B-frames": {"b_frames": 0},
+    "h264 with one keyframe": {"gop": 1000},
+    "h264 in fragments": {"container_options": {"movflags": "frag_keyframe+empty_moov"}},
+    "h264 in Matroska": {"container": "matroska"},
+    "h264 in a transport stream": {"container": "mpegts"},
+    "h264 without container": {"container": "h264"},
+    "h264 that begins late": {"pts": LATE},
+    "h264 in Matroska that begins late": {"pts": LATE, "container": "matroska"},
+    "mpeg4": {"video": "mpeg4"},
+    "mpeg4 in AVI": {"video": "mpeg4", "container": "avi", "b_frames": 0},
+    "vp9": {"video": "libvpx-vp9", "container": "webm"},
+    "vp9 in IVF": {"video": "libvpx-vp9", "container": "ivf"},
+}
+UNEVEN = [0, 1, 2, 5, 6, 10, 11, 12, 13, 20, 21, 25, 30, 31, 32]
+by_video = pytest.mark.parametrize("name", VIDEOS)
+
+
+@cache
+def video(name: str = "h264 with B-frames") -> bytes:
+    return encode(**VIDEOS[name])
+
+
+@cache
+def uneven() -> bytes:
+    return encode(frames=len(UNEVEN), pts=UNEVEN, time_base=Fraction(1, 10))
+
+
+def clips(data: bytes, *ranges: tuple[float, float], **arguments: Any) -> tuple[list[list[int]], list[Any]]:
+    frames, times = AVDecoder(data).get_video_clips(ranges, **arguments)
+    return [numbers_in(clip) for clip in frames], [(round(start, 6), round(end, 6)) for start, end in times]
+
+
+@by_video
+def test_all_frames_come_once_and_in_order(name: str) -> None:
+    data = AVDecoder(video(name)).get_video()
+    assert [numbers_in(clip) for clip in data.video_clips] == [list(range(50))]
+    assert data.video_timestamps == [(0.0, 5.0)]
+    assert data.video_clips[0].dtype == torch.uint8
+    assert data.video_clips[0].shape == (50, 3, 48, 64)
+    assert (data.audio_clips, data.audio_timestamps) == ([], [])
+
+
+@by_video
+def test_a_range_of_frames_includes_both_ends(name: str) -> None:
+    assert clips(video(name), (3, 5), video_unit="frames") == ([[3, 4, 5]], [(0.3, 0.6)])
+    assert clips(video(name), (47, math.inf), video_unit="frames") == ([[47, 48, 49]], [(4.7, 5.0)])
+
+
+@by_video
+def test_a_range_of_seconds_gives_the_frames_seen_in_it(name: str) -> None:
+    assert clips(video(name), (0.35, 0.5)) == ([[3, 4, 5]], [(0.3, 0.6)])
+    assert clips(video(name), (2.01, 2.01)) == ([[20]], [(2.0, 2.1)])
+    assert clips(video(name), (4.75, math.inf)) == ([[47, 48, 49]], [(4.7, 5.0)])
+
+
+@by_video
+def test_clips_come_in_the_order_in_which_they_are_asked_for(name: str) -> None:
+    found, _ = clips(video(name), (40, 42), (3, 8), (5, 10), (0, 0), (5, 10), video_unit="frames")
+    assert found == [[40, 41, 42], [3, 4, 5, 6, 7, 8], [5, 6, 7, 8, 9, 10], [0], [5, 6, 7, 8, 9, 10]]
+
+
+def test_what_lies_behind_the_end_is_left_out() -> None:
+    assert clips(video(), (48, 60), (60, 70), (3, 3), video_unit="frames") == ([[48, 49], [3]], [(4.8, 5), (0.3, 0.4)])
+    assert clips(video(), (4.95, 4.97), (5.0, 9)) == ([[49]], [(4.9, 5.0)])
+    assert clips(video()) == ([], [])
+
+
+def test_what_lies_before_the_start_is_cut_off() -> None:
+    assert clips(video(), (-2, 1), video_unit="frames")[0] == [[0, 1]]
+    assert clips(video(), (-0.5, 0.1))[0] == [[0, 1]]
+
+
+def test_frames_at_uneven_times_last_until_the_next() -> None:
+    assert clips(uneven(), (0.3, 0.5)) == ([[2, 3]], [(0.2, 0.6)])
+    assert clips(uneven(), (1.9, 1.9), (1.0, 1.05)) == ([[8], [5]], [(1.3, 2.0), (1.0, 1.1)])
+    assert clips(uneven(), (3, 5), (10, 12), video_unit="frames") == (
+        [[3, 4, 5], [10, 11, 12]],
+        [(0.5, 1.1), (2.1, 3.1)],
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 59), st.integers(0, 12)), min_size=1, max_size=4), st.sampled_from(sorted(VIDEOS))
+)
+def test_any_ranges_give_the_frames_that_they_name(ranges: list[tuple[int, int]], name: str) -> None:
+    wanted = [(start, start + more) for start, more in ranges]
+    expected = [list(range(start, min(end, 49) + 1)) for start, end in wanted if start < 50]
+    assert clips(video(name), *wanted, video_unit="frames")[0] == expected
+    assert clips(video(name), *[(start / 10, end / 10) for start, end in wanted])[0] == expected
+
+
+def test_a_frame_rate_that_the_clock_cannot_express_gives_the_frames_meant() -> None:
+    data = encode(fps=Fraction(30000, 1001), frames=90, container="matroska")
+    times = [number * 1001 / 30000 for number in (0, 1, 2, 44, 45, 46, 88)]
+    assert clips(data, *[(time, time) for time in times])[0] == [[0], [1], [2], [44], [45], [46], [88]]
+
+
+def test_video_and_audio_are_of_the_same_time_where_one_begins_late() -> None:
+    data = AVDecoder(encode(pts=LATE, audio="aac", rate=16000, audio_seconds=7)).get_clips(
+        video_clip_ranges=[(2.5, 2.95)], audio_clip_ranges=[(2.5, 2.95)]
+    )
+    assert (numbers_in(data.video_clips[0]), data.video_timestamps) == ([5, 6, 7, 8, 9], [(2.5, 3.0)])
+    assert data.audio_timestamps == [(2.5, 2.95)]
+
+
+def test_frames_are_resized_to_width_and_height() -> None:
+    frames, _ = AVDecoder(video()).get_video_clips([(7, 8)], "frames", (32, 24))
+    assert frames[0].shape == (2, 3, 24, 32)
+    assert numbers_in(frames[0]) == [7, 8]
+
+
+def test_a_video_is_turned_as_a_player_would() -> None:
+    upright = AVDecoder(encode(frames=3)).get_video().video_clips[0]
+    for degrees in (90, 180, 270):
+        turned = AVDecoder(rotated(encode(frames=3), degrees))
+        frames = turned.get_video().video_clips[0]
+        assert torch.equal(frames, torch.rot90(upright, -degrees // 90, dims=(2, 3))), degrees
+        metadata = turned.get_metadata()
+        assert (metadata.video_height, metadata.video_width) == frames.shape[2:]
+    assert turned.get_video_clips([(0, 0)], "frames", (24, 32))[0][0].shape == (1, 3, 32, 24)
+
+
+def test_only_what_lies_between_a_keyframe_and_the_clip_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    from loader.av import video_reader
+
+    decoded = []
+    init = video_reader.VideoReader._look_ahead
+
+    def counted(self: Any, expected: int) -> None:
+        init(self, expected)
+        decoded.append(self._ahead)
+
+    monkeypatch.setattr(video_reader.VideoReader, "_look_ahead", counted)
+    for name in ("h264 with B-frames", "h264 in Matroska", "mpeg4 in AVI", "vp9"):
+        decoded.clear()
+        data = video(name) if name != "vp9" else encode(video="libvpx-vp9", container="webm", gop=10)
+        assert clips(data, (45, 46), video_unit="frames")[0] == [[45, 46]]
+        assert len(decoded) < 12, name
+    decoded.clear()
+    assert clips(video(), (1, 2), (41, 42), (22, 23), video_unit="frames")[0] == [[1, 2], [41, 42], [22, 23]]
+    assert len(decoded) < 20
+
+
+@pytest.mark.parametrize(
+    ("ranges", "message"),
+    [
+        ([(5, 3)], r"video_clip_ranges\[0\] ends at 3, before it starts at 5"),
+        ([(0, 1), (math.nan, 1)], r"video_clip_ranges\[1\] is \(nan, 1\)"),
+        ([(math.inf, math.inf)], "only the end is inf"),
+    ],
+    ids=["backwards", "nan", "infinite start"],
+)
+def test_ranges_that_mean_nothing_are_refused(ranges: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        AVDecoder(video()).get_video_clips(ranges)
+
+
+def test_an_unknown_unit_is_refused() -> None:
+    with pytest.raises(ValueError, match="video_unit is 'minutes'; expected 'frames' or 'seconds'"):
+        AVDecoder(video()).get_video_clips([(0, 1)], "minutes")  # type: ignore[arg-type]
+
+
+def test_one_thread_decodes_unless_more_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    from loader.av import video_reader
+
+    seen = []
+    use = video_reader.VideoReader._use
+
+    def spied(self: Any, container: Any) -> None:
+        use(self, container)
+        seen.append(self.stream.codec_context.thread_count)
+
+    monkeypatch.setattr(video_reader.VideoReader, "_use", spied)
+    AVDecoder(video()).get_video()
+    AVDecoder(video(), threads=2).get_video()
+    assert seen == [1, 2]
+
+
+def test_the_pixels_are_those_of_pyav() -> None:
+    with av.open(io.BytesIO(video())) as container:
+        expected = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
+    found = AVDecoder(video()).get_video().video_clips[0]
+    assert torch.equal(found, torch.stack([torch.from_numpy(frame) for frame in expected]).permute(0, 3, 1, 2))
+    assert number_in(found[7]) == 7

@@ -16,15 +16,25 @@ __all__ = [
     "Batch",
     "BatchDataset",
     "BlendDataset",
+    "CachePool",
     "CaptioningSample",
     "ConcatDataset",
     "ConfigError",
     "Cooker",
     "CrudeSample",
+    "DatasetFileStore",
+    "DatasetLoader",
+    "DatasetLoaderInterface",
+    "DecodeFileStore",
     "DefaultTaskEncoder",
+    "DirectLazy",
     "EnergonError",
     "EpochizeDataset",
     "FatalSampleError",
+    "FileCacheLazy",
+    "FileStore",
+    "FileStoreCachePool",
+    "FileStoreDecoder",
     "FilterDataset",
     "FormatError",
     "GcDataset",
@@ -33,13 +43,20 @@ __all__ = [
     "ImageSample",
     "InterleavedSample",
     "IterMapDataset",
+    "Lazy",
     "LimitDataset",
     "LogSampleDataset",
     "MapDataset",
+    "Metadataset",
+    "MetadatasetV2",
+    "MissingFileError",
     "MixBatchDataset",
+    "MockLazy",
     "MultiChoiceVQASample",
+    "NoCachePool",
     "OCRSample",
     "PackingDataset",
+    "PrimaryFileStore",
     "RepeatDataset",
     "Sample",
     "SampleDecoder",
@@ -52,6 +69,7 @@ __all__ = [
     "SourceInfo",
     "StateError",
     "StorageError",
+    "SystemFileStore",
     "TaskEncoder",
     "TextSample",
     "TrustError",
@@ -76,9 +94,12 @@ __all__ = [
     "get_val_dataset",
     "get_val_datasets",
     "homogeneous_concat_mix",
+    "load_dataset",
     "log_exception",
+    "prepare_metadataset",
     "reraise_exception",
     "stateless",
+    "traverse_metadataset",
 ]
 
 if TYPE_CHECKING:
@@ -94,6 +115,8 @@ if TYPE_CHECKING:
         TrustError,
         WorkerError,
     )
+    from .metadataset.prepare_metadataset import prepare_metadataset
+    from .metadataset.traverse import traverse_metadataset
     from .pipeline.batch import BatchDataset
     from .pipeline.blend import BlendDataset
     from .pipeline.concat import ConcatDataset
@@ -118,6 +141,7 @@ if TYPE_CHECKING:
     from .samples.concat import concat_pad, generic_concat, homogeneous_concat_mix
     from .samples.cooking import Cooker, basic_sample_keys, cooker
     from .samples.decoder import SampleDecoder
+    from .samples.file_store_decoder import FileStoreDecoder
     from .samples.keyword_dataclass import edataclass
     from .samples.source_info import SourceInfo
     from .samples.stateless import stateless
@@ -137,7 +161,18 @@ if TYPE_CHECKING:
         VQAOCRSample,
         VQASample,
     )
+    from .stores.cache_pool import CachePool
+    from .stores.dataset_file_store import DatasetFileStore
+    from .stores.decode_file_store import DecodeFileStore
+    from .stores.file_store import FileStore
+    from .stores.file_store_cache_pool import FileCacheLazy, FileStoreCachePool
+    from .stores.lazy import DirectLazy, Lazy, MockLazy
+    from .stores.missing_file import MissingFileError
+    from .stores.no_cache_pool import NoCachePool
+    from .stores.primary_file_store import PrimaryFileStore
+    from .stores.system_file_store import SystemFileStore
     from .training.data_loader import SavableDataLoader
+    from .training.dataset_loader import DatasetLoader, DatasetLoaderInterface, Metadataset, MetadatasetV2, load_dataset
     from .training.get_loader import get_loader, get_savable_loader
     from .training.train_dataset import get_train_dataset
     from .training.val_dataset import get_val_dataset, get_val_datasets
@@ -155,6 +190,8 @@ _NAMES_OF_MODULE = {
         "TrustError",
         "WorkerError",
     ),
+    "metadataset.prepare_metadataset": ("prepare_metadataset",),
+    "metadataset.traverse": ("traverse_metadataset",),
     "pipeline.batch": ("BatchDataset",),
     "pipeline.blend": ("BlendDataset",),
     "pipeline.concat": ("ConcatDataset",),
@@ -195,6 +232,7 @@ _NAMES_OF_MODULE = {
         "cooker",
     ),
     "samples.decoder": ("SampleDecoder",),
+    "samples.file_store_decoder": ("FileStoreDecoder",),
     "samples.keyword_dataclass": ("edataclass",),
     "samples.source_info": ("SourceInfo",),
     "samples.stateless": ("stateless",),
@@ -217,7 +255,31 @@ _NAMES_OF_MODULE = {
         "VQASample",
         "VidQASample",
     ),
+    "stores.cache_pool": ("CachePool",),
+    "stores.dataset_file_store": ("DatasetFileStore",),
+    "stores.decode_file_store": ("DecodeFileStore",),
+    "stores.file_store": ("FileStore",),
+    "stores.file_store_cache_pool": (
+        "FileCacheLazy",
+        "FileStoreCachePool",
+    ),
+    "stores.lazy": (
+        "DirectLazy",
+        "Lazy",
+        "MockLazy",
+    ),
+    "stores.missing_file": ("MissingFileError",),
+    "stores.no_cache_pool": ("NoCachePool",),
+    "stores.primary_file_store": ("PrimaryFileStore",),
+    "stores.system_file_store": ("SystemFileStore",),
     "training.data_loader": ("SavableDataLoader",),
+    "training.dataset_loader": (
+        "DatasetLoader",
+        "DatasetLoaderInterface",
+        "Metadataset",
+        "MetadatasetV2",
+        "load_dataset",
+    ),
     "training.get_loader": (
         "get_loader",
         "get_savable_loader",

@@ -91,5 +91,6 @@ class MetadatasetSpec:
     """
 
     file: str
+    version: int = 2
     names: tuple[str, ...] | None = None
     splits: Mapping[str, SplitSpec] = field(default_factory=dict)

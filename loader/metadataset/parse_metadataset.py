@@ -67,7 +67,7 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
         if spec is not None:
             found_splits[name] = spec
     names = tuple(name for name in splits.mapping if isinstance(name, str))
-    return MetadatasetSpec(file=file, names=names, splits=found_splits), faults
+    return MetadatasetSpec(file=file, version=1 if is_v1 else 2, names=names, splits=found_splits), faults
 
 
 def _is_v1(reader: MappingReader, splits: MappingReader) -> bool:

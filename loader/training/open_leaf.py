@@ -8,11 +8,13 @@ from functools import partial
 from ..errors import ConfigError
 from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
 from ..metadataset.leaf_plan import JoinMember, JoinPlan, LeafPlan
+from ..metadataset.open_join import open_join
 from ..pipeline.dataset_leaf import DatasetLeaf
 from ..pipeline.joined_leaf import JoinedLeaf
 from ..pipeline.jsonl_leaf import JsonlLeaf
 from ..pipeline.leaf import Leaf
 from ..samples.decoder import SampleDecoder
+from ..samples.joiner import load_joiner
 
 __all__ = ["LoadedLeaf", "open_leaf"]
 
@@ -72,9 +74,6 @@ def _open_join(plan: LeafPlan, join: JoinPlan, *, decoder: SampleDecoder | None,
             at=f"{join.file}: {join.place}",
             do="add joiner: {__module__: my_module, __class__: MyJoinedSample}, a class with a method from_joined",
         )
-    from ..metadataset.open_join import open_join
-    from ..samples.joiner import load_joiner
-
     names = [member.name for member in join.members]
     return JoinedLeaf(
         path=plan.path,

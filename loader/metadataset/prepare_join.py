@@ -20,7 +20,10 @@ from .sample_keys import SampleKeys
 
 __all__ = ["JoinReport", "MemberReport", "prepare_join"]
 
-_SAMPLES_AT_ONCE = 1 << 20
+_SAMPLES_AT_ONCE = 1 << 18, 1 << 20
+"""At the least and at the most: each time, the whole table of the other datasets' keys is read."""
+
+_TIMES = 16
 _KEYS_SHOWN = 5
 
 Progress = Callable[[int, int], None]
@@ -200,8 +203,10 @@ def _primary_samples(folder: DatasetFolder, keys: SampleKeys, split_part: str) -
 
 def _gathered(runs: list[range]) -> Iterator[list[range]]:
     """Cut long runs of samples and put short ones together, so that each list has about as many samples."""
+    least, most = _SAMPLES_AT_ONCE
+    at_once = min(max(least, sum(map(len, runs)) // _TIMES), most)
     gathered: list[range] = []
-    room = _SAMPLES_AT_ONCE
+    room = at_once
     for run in runs:
         rest = run
         while len(rest):
@@ -209,6 +214,6 @@ def _gathered(runs: list[range]) -> Iterator[list[range]]:
             rest, room = rest[room:], room - len(gathered[-1])
             if not room:
                 yield gathered
-                gathered, room = [], _SAMPLES_AT_ONCE
+                gathered, room = [], at_once
     if gathered:
         yield gathered

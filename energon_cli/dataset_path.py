@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from loader.storage import Storage
 
-__all__ = ["check_path", "is_jsonl", "is_metadataset", "open_parent"]
+__all__ = ["check_path", "given_name", "is_jsonl", "is_metadataset", "open_parent"]
 
 
 def is_jsonl(path: str) -> bool:
@@ -65,3 +65,12 @@ def open_parent(path: str) -> tuple[Storage, str]:
 
     folder, name = os.path.split(path)
     return open_storage(folder or "."), name
+
+
+def given_name(parameter: str, value: str) -> str | None:
+    """Give the value of a flag that names a config; None where the command line does not have the flag.
+
+    A metadataset says itself which configs of its datasets count, unless the user does.
+    """
+    source = click.get_current_context().get_parameter_source(parameter)
+    return None if source is click.core.ParameterSource.DEFAULT else value

@@ -42,6 +42,21 @@ CODES: dict[str, str] = {
     "E306": "a sample has two parts of one name",
     "E307": "the sample cannot be made of its parts",
     "W308": "a text is empty",
+    # JSONL files
+    "E401": "the index of a JSONL file is missing or damaged",
+    "E402": "the index of a JSONL file is not of what the file holds now",
+    "E403": "a line is not one JSON object",
+    "E404": "a line is not UTF-8",
+    "W405": "there are blank lines",
+    "W406": "the file begins with a byte order mark",
+    "E407": "a JSONL file has no samples",
+    # Metadatasets
+    "E501": "a metadataset says something wrong",
+    "E502": "a dataset that a metadataset names is missing or not prepared",
+    "W503": "a metadataset reaches the same samples twice",
+    "E504": "a dataset of a metadataset has no samples to give, or not the split part that is asked for",
+    "E505": "a join is not prepared, or the datasets it joins changed since",
+    "E506": "an auxiliary store cannot be opened",
 }
 """Code → what it means. E is an error (exit code 1), W a warning."""
 
@@ -57,6 +72,7 @@ class Finding:
         key: The bare key of the sample concerned.
         part: The part concerned.
         offset: Byte offset in the shard.
+        dataset: The path of the dataset, where several are checked at once; the shard is relative to it.
     """
 
     code: str
@@ -65,6 +81,7 @@ class Finding:
     key: str | None = None
     part: str | None = None
     offset: int | None = None
+    dataset: str | None = None
 
     @property
     def severity(self) -> str:

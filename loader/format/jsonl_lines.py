@@ -6,6 +6,8 @@ import codecs
 import json
 import re
 from collections.abc import Callable, Iterator
+from itertools import accumulate
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -14,7 +16,7 @@ import numpy.typing as npt
 from ..errors import FormatError
 from ..storage import ReadableFile
 
-__all__ = ["BYTE_ORDER_MARK", "scan_lines"]
+__all__ = ["BYTE_ORDER_MARK", "ExaminedLine", "LineBlock", "scan_lines"]
 
 BYTE_ORDER_MARK = codecs.BOM_UTF8
 
@@ -69,18 +71,27 @@ def scan_lines(
         if cut:
             block = b"".join([*waiting, chunk[:cut]])
             waiting = [chunk[cut:]]
-            yield _Block(block, block_offset, lines_before, path).starts()
+            yield LineBlock(block, block_offset, lines_before, path).starts()
             block_offset += len(block)
             lines_before += block.count(b"\n")
         else:
             waiting.append(chunk)
             if len(waiting) <= 2:
-                _Block(b"".join(waiting), block_offset, lines_before, path).check_beginning()
+                LineBlock(b"".join(waiting), block_offset, lines_before, path).check_beginning()
         if progress is not None:
             progress(offset)
 
 
-class _Block:
+class ExaminedLine(NamedTuple):
+    """A line that is not blank: its number in the file (from 1), where it begins, and what is wrong with it."""
+
+    number: int
+    offset: int
+    fault: str | None
+    is_utf8: bool
+
+
+class LineBlock:
     """Whole lines of a file.
 
     Args:
@@ -95,6 +106,16 @@ class _Block:
         self._offset = offset
         self._lines_before = lines_before
         self._path = path
+
+    def is_utf8(self) -> bool:
+        """Tell whether all bytes are UTF-8, which :meth:`starts` takes for granted."""
+        if self._data.isascii():
+            return True
+        try:
+            self._data.decode()
+        except UnicodeDecodeError:
+            return False
+        return True
 
     def starts(self) -> npt.NDArray[np.uint64]:
         """Give the offsets in the file of all lines that are not blank, after a check of each."""
@@ -120,6 +141,28 @@ class _Block:
                 if fault := _find_fault(self._line(begins[line], ends[line])):
                     raise self._fault(line, int(begins[line]), fault)
         return (begins[kept] + self._offset).astype(np.uint64)
+
+    @property
+    def line_count(self) -> int:
+        """How many lines there are, blank ones included."""
+        return self._data.count(b"\n") + (not self._data.endswith(b"\n"))
+
+    def first_blank_line(self) -> int:
+        """Give where in the file the first blank line begins; there has to be one."""
+        lines = self._data.split(b"\n")
+        begins = accumulate((len(line) + 1 for line in lines), initial=0)
+        blank = (begin for begin, line in zip(begins, lines, strict=False) if not self._line(begin, begin + len(line)))
+        return self._offset + next(blank)
+
+    def examine(self) -> Iterator[ExaminedLine]:
+        """Yield the lines that are not blank, one by one, each with what is wrong with it; :meth:`starts` is faster."""
+        begin = 0
+        for line, whole in enumerate(self._data.split(b"\n")):
+            text = self._line(begin, begin + len(whole))
+            if text:
+                fault, is_utf8 = _fault_of(text)
+                yield ExaminedLine(self._lines_before + line + 1, self._offset + begin, fault, is_utf8)
+            begin += len(whole) + 1
 
     def check_beginning(self) -> None:
         """Refuse a first line that is no object before all of it, maybe gigabytes, is read."""
@@ -150,6 +193,17 @@ class _Block:
             offset=self._offset + begin,
             do="correct or remove that line; JSON over several lines: jq -c . converts it",
         )
+
+
+def _fault_of(text: bytes) -> tuple[str | None, bool]:
+    """Give what is wrong with a line, and whether it is UTF-8."""
+    try:
+        text.decode()
+    except UnicodeDecodeError as error:
+        return f"{error.reason} (byte {error.start} of the line)", False
+    if not (text.startswith(b"{") and text.endswith(b"}")):
+        return f"it is {_shown(text)}", True
+    return _find_fault(text), True
 
 
 def _find_fault(text: bytes) -> str | None:

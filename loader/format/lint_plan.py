@@ -74,6 +74,7 @@ class LintReport:
     shards: int
     samples: int
     seconds: float
+    datasets: int = 1
 
     @property
     def errors(self) -> int:

@@ -10,8 +10,10 @@ import yaml
 
 from tests.cli.make_dataset import caption_parts, write_captions, write_shard
 
-KEYS = {"path", "level", "complete", "shards", "samples", "seconds", "errors", "warnings", "fixed", "findings"}
-FINDING_KEYS = {"severity", "code", "message", "shard", "key", "part", "offset"}
+KEYS = {
+    "path", "level", "complete", "datasets", "shards", "samples", "seconds", "errors", "warnings", "fixed", "findings",
+}  # fmt: skip
+FINDING_KEYS = {"severity", "code", "message", "dataset", "shard", "key", "part", "offset"}
 
 
 @pytest.fixture

@@ -177,9 +177,6 @@ def test_lines_of_a_jsonl_file_are_samples(texts, energon):
 def test_what_a_jsonl_file_has_not_is_told(texts, energon):
     assert energon("preview", texts, "--key", 2).code == 1
     assert energon("preview", texts, "--split-parts", "train").code == 2
-    done = energon("lint", texts)
-    assert done.code == 2
-    assert f"energon prepare {texts}" in done.err
 
 
 def test_nothing_to_show_is_told(captions, energon):

@@ -1,0 +1,144 @@
+"""What ``energon lint`` prints: a line for each finding and a summary, or one JSON object."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .dataset_path import is_jsonl, is_metadataset
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from loader.format.findings import Finding
+    from loader.format.lint import LintReport
+
+    from .lint_run import LintFlags
+
+__all__ = ["ExcludedSamples", "lint_document", "show_lint"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcludedSamples:
+    """How many samples were excluded, and in which file."""
+
+    samples: int
+    file: str
+
+
+def lint_document(path: str, level: str, report: LintReport, fixed: int | None) -> dict[str, Any]:
+    """Give what ``--json`` prints; keys are stable."""
+    return {
+        "path": path,
+        "level": level,
+        "complete": report.complete,
+        "datasets": report.datasets,
+        "shards": report.shards,
+        "samples": report.samples,
+        "seconds": round(report.seconds, 3),
+        "errors": report.errors,
+        "warnings": len(report.findings) - report.errors,
+        "fixed": fixed,
+        "findings": [
+            {
+                "severity": finding.severity,
+                "code": finding.code,
+                "message": finding.message,
+                "dataset": finding.dataset,
+                "shard": finding.shard,
+                "key": finding.key,
+                "part": finding.part,
+                "offset": finding.offset,
+            }
+            for finding in report.findings
+        ],
+    }
+
+
+def show_lint(console: Console, flags: LintFlags, report: LintReport, fixed: ExcludedSamples | None) -> None:
+    """Print the findings and what they come to."""
+    from .console import escape_controls, plural
+
+    for finding, more in _grouped(report.findings):
+        line = _line(finding)
+        if more:
+            line.append(f" (and {plural(more, 'shard')} more)")
+        console.print(line, soft_wrap=True)
+    checked = f"{_amount(flags.path, report)}, level {flags.level}"
+    if not report.findings:
+        console.print(f"nothing wrong: {checked} ({report.seconds:.1f} s)", style="green", soft_wrap=True)
+        return
+    counts = f"{plural(report.errors, 'error')}, {plural(len(report.findings) - report.errors, 'warning')}"
+    style = "bold red" if report.errors else "yellow"
+    console.print(f"{counts}: {checked} ({report.seconds:.1f} s)", style=style, soft_wrap=True)
+    if not report.complete:
+        stopped = flags.max_findings is not None and len(report.findings) >= flags.max_findings
+        what = "stopped at --max-findings" if stopped else "the errors kept some from being looked at"
+        console.print(f"{what}: there may be more", soft_wrap=True)
+    if fixed is not None:
+        console.print(
+            f"excluded {plural(fixed.samples, 'sample')} in {escape_controls(fixed.file)}; "
+            "lint again to see what is left",
+            soft_wrap=True,
+        )
+        return
+    broken: dict[str, set[tuple[str | None, str | None]]] = {}
+    for finding in report.findings:
+        if finding.is_sample:
+            broken.setdefault(finding.dataset or flags.path, set()).add((finding.shard, finding.key))
+    for path, samples in broken.items():
+        advice = (
+            f"to leave {plural(len(samples), 'sample')} out of training: energon lint {escape_controls(path)} --fix"
+        )
+        console.print(advice, soft_wrap=True)
+
+
+def _amount(path: str, report: LintReport) -> str:
+    from .console import plural
+
+    samples = plural(report.samples, "sample")
+    if is_jsonl(path):
+        return samples
+    where = f"{samples} in {plural(report.shards, 'shard')}"
+    return f"{where} of {plural(report.datasets, 'dataset')}" if is_metadataset(path) else where
+
+
+def _grouped(findings: Sequence[Finding]) -> list[tuple[Finding, int]]:
+    """Say once what holds for many shards, such as changed times after copying; errors all keep their own line."""
+    first: dict[tuple[str | None, str, str], int] = {}
+    groups: list[tuple[Finding, int]] = []
+    for finding in findings:
+        said = (finding.dataset, finding.code, finding.message)
+        if finding.severity == "warning" and finding.key is None and said in first:
+            shown, more = groups[first[said]]
+            groups[first[said]] = (shown, more + 1)
+            continue
+        first.setdefault(said, len(groups))
+        groups.append((finding, 0))
+    return groups
+
+
+def _line(finding: Finding) -> Text:
+    """Give a finding in one line: severity, code, where, what."""
+    from rich.text import Text
+
+    from .console import escape_controls
+
+    where = finding.shard or ""
+    if finding.dataset is not None:
+        where = finding.dataset if is_jsonl(finding.dataset) else os.path.join(finding.dataset, where)
+    if finding.key is not None:
+        where += f"/{finding.key}"
+    if finding.part is not None:
+        where += f" [{finding.part}]"
+    if finding.offset is not None:
+        where += f" at byte {finding.offset}"
+    line = Text()
+    line.append(f"{finding.severity:<7} {finding.code}", style="red" if finding.severity == "error" else "yellow")
+    if where:
+        line.append(f"  {escape_controls(where)}", style="bold")
+    line.append(f": {escape_controls(finding.message)}")
+    return line

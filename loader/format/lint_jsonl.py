@@ -1,0 +1,221 @@
+"""Is every line of a JSONL file one JSON object, and does the index say where each begins?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import FormatError, StorageError
+from ..storage import ReadableFile, Storage
+from .findings import Finding
+from .jsonl import IDX_SUFFIX, JsonlIndex, open_jsonl_index
+from .jsonl_lines import BYTE_ORDER_MARK, LineBlock
+from .lint_plan import LintProgress, LintReport
+
+__all__ = ["lint_jsonl"]
+
+_CHUNK_BYTES = 1 << 20
+_OFFSETS_AT_ONCE = 1 << 20
+
+
+def lint_jsonl(
+    storage: Storage,
+    name: str,
+    *,
+    level: str = "decode",
+    max_findings: int | None = None,
+    on_progress: Callable[[LintProgress], None] | None = None,
+) -> LintReport:
+    """Check a JSONL file; whatever is wrong with it is a finding.
+
+    Args:
+        storage: The folder of the file.
+        name: The file in it.
+        level: ``headers`` looks at the index only; ``bytes`` and ``decode`` parse every line, too.
+        max_findings: Stop at this many; None finds all.
+        on_progress: Called with the bytes that were read so far.
+    """
+    started = time.perf_counter()
+    lint = _JsonlLint(storage, name, max_findings, on_progress)
+    try:
+        lint.check(every_line=level != "headers")
+    except StorageError as error:
+        lint.add("E109", error.found)
+    return LintReport(
+        findings=tuple(sorted(lint.findings, key=lambda finding: finding.offset or 0)),
+        complete=lint.complete,
+        shards=1,
+        samples=lint.samples,
+        seconds=time.perf_counter() - started,
+    )
+
+
+class _JsonlLint:
+    """One lint: what it has found so far."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        name: str,
+        max_findings: int | None,
+        on_progress: Callable[[LintProgress], None] | None,
+    ) -> None:
+        self.findings: list[Finding] = []
+        self.complete = True
+        self.samples = 0
+        self._storage = storage
+        self._name = name
+        self._path = storage.path(name)
+        self._max_findings = max_findings
+        self._on_progress = on_progress
+        self._blank = 0  # lines
+        self._first_blank = 0
+        self._lines = 0
+
+    def add(self, code: str, message: str, offset: int | None = None) -> None:
+        """Keep a finding, if there is room for it."""
+        if self._max_findings is not None and len(self.findings) >= self._max_findings:
+            self.complete = False
+            return
+        self.findings.append(Finding(code=code, message=message, shard=self._name, offset=offset))
+
+    def check(self, *, every_line: bool) -> None:
+        """Check the index, then the lines.
+
+        Raises:
+            StorageError: The file cannot be read.
+        """
+        with self._storage.open(self._name) as file:
+            if not file.size_bytes:
+                self.add("E407", "this file is empty; expected one JSON object a line")
+                return
+            index = self._open_index()
+            if index is not None:
+                self.samples = len(index)
+            if every_line:
+                self._check_lines(file, None if index is None else index.offsets)
+            elif index is not None:
+                self._check_order(index.offsets)
+
+    # ---------------------------------------------------------------------------------------------------- the index
+
+    def _open_index(self) -> JsonlIndex | None:
+        try:
+            return open_jsonl_index(self._storage, self._name)
+        except FormatError as error:
+            is_other = self._storage.exists(self._name + IDX_SUFFIX) and error.shard == self._path
+            self.add("E402" if is_other else "E401", f"{error.found}; {error.do}")
+            return None
+
+    def _check_order(self, offsets: npt.NDArray[np.uint64]) -> None:
+        """Check, without the file, that every sample of the index begins behind the one before."""
+        for start in range(0, len(offsets), _OFFSETS_AT_ONCE):
+            some = offsets[start : start + _OFFSETS_AT_ONCE + 1]
+            wrong = np.flatnonzero(some[1:] <= some[:-1])
+            if len(wrong):
+                sample = start + int(wrong[0])
+                first, second = int(offsets[sample]), int(offsets[sample + 1])
+                found = f"the index has sample {sample:,} at byte {first:,}, and the next at byte {second:,}"
+                self._add_unlike(found, first)
+                return
+
+    def _add_unlike(self, found: str, offset: int) -> None:
+        self.add("E402", f"{found}; run: energon prepare {self._path}", offset)
+
+    # ---------------------------------------------------------------------------------------------------- the lines
+
+    def _check_lines(self, file: ReadableFile, offsets: npt.NDArray[np.uint64] | None) -> None:
+        compared = offsets
+        samples = 0
+        try:
+            for block, end in self._blocks(file):
+                starts = self._starts(block, samples)
+                if compared is not None and not self._are_indexed(starts, compared, samples):
+                    compared = None  # all that follows would differ, too
+                samples += len(starts)
+                if self._on_progress is not None:
+                    found = len(self.findings)
+                    self._on_progress(LintProgress(done=end, total=file.size_bytes, unit="bytes", findings=found))
+                if not self.complete:
+                    break
+        except FormatError as error:
+            self.add("E403", error.found, error.offset)
+            self.complete = False  # where the next line begins was not looked for
+        self.samples = samples
+        if file.read_at(0, len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK:
+            self.add("W406", "it is read here; other tools may stumble over it", 0)
+        if not self.complete:
+            return
+        if not samples:
+            self.add("E407", "this file has nothing but blank lines; expected one JSON object a line")
+        elif compared is not None and samples != len(compared) - 1:
+            self._add_unlike(
+                f"the index has {len(compared) - 1:,} samples, the file {samples:,}", int(compared[samples])
+            )
+        if self._blank:
+            self.add("W405", f"{self._blank:,} in all, the first here; they are no samples", self._first_blank)
+
+    def _blocks(self, file: ReadableFile) -> Iterator[tuple[LineBlock, int]]:
+        """Yield whole lines, many at a time, and where they end.
+
+        Raises:
+            FormatError: A line that is very long does not begin like an object; or the file ended while it was read.
+        """
+        waiting: list[bytes] = []
+        offset = begin = 0
+        while offset < file.size_bytes:
+            chunk = file.read_at(offset, _CHUNK_BYTES)
+            if not chunk:
+                raise FormatError("this file became shorter while it was read", shard=self._path, offset=offset)
+            offset += len(chunk)
+            cut = len(chunk) if offset == file.size_bytes else chunk.rfind(b"\n") + 1
+            if not cut:
+                waiting.append(chunk)
+                if len(waiting) <= 2:
+                    LineBlock(b"".join(waiting), begin, self._lines, self._path).check_beginning()
+                continue
+            data = b"".join([*waiting, chunk[:cut]])
+            waiting = [chunk[cut:]]
+            yield LineBlock(data, begin, self._lines, self._path), begin + len(data)
+            begin += len(data)
+            self._lines += data.count(b"\n")
+
+    def _starts(self, block: LineBlock, samples: int) -> npt.NDArray[np.uint64]:
+        """Give where the samples of a block begin; what is wrong with its lines is a finding."""
+        starts = None
+        if block.is_utf8():
+            with suppress(FormatError):  # which lines are wrong is told below
+                starts = block.starts()
+        if starts is None:
+            lines = list(block.examine())
+            for line in lines:
+                if line.fault is not None:
+                    code, what = ("E403", "one JSON object") if line.is_utf8 else ("E404", "UTF-8")
+                    self.add(code, f"line {line.number:,} is not {what}: {line.fault}", line.offset)
+            starts = np.array([line.offset for line in lines], np.uint64)
+        blank = block.line_count - len(starts)
+        if blank and not self._blank:
+            self._first_blank = block.first_blank_line()
+        self._blank += blank
+        if not samples and len(starts):
+            starts[0] = 0  # blank lines before the first sample belong to it
+        return starts
+
+    def _are_indexed(self, starts: npt.NDArray[np.uint64], offsets: npt.NDArray[np.uint64], samples: int) -> bool:
+        """Compare where samples begin with what the index says, and report the first that differs."""
+        expected = offsets[:-1][samples : samples + len(starts)]
+        differ = np.flatnonzero(starts[: len(expected)] != expected)
+        if len(differ):
+            first = int(differ[0])
+            found = f"the index has sample {samples + first:,} at byte {int(expected[first]):,}, but it begins here"
+            self._add_unlike(found, int(starts[first]))
+            return False
+        if len(expected) < len(starts):
+            found = f"the index has {len(offsets) - 1:,} samples, and there are more from here"
+            self._add_unlike(found, int(starts[len(expected)]))
+            return False
+        return True

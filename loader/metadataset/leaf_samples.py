@@ -1,0 +1,112 @@
+"""How many samples the leaves of a metadataset have, without reading a shard."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+from ..errors import ConfigError
+from ..format.dataset_folder import DatasetFolder
+from ..format.jsonl import open_jsonl_index
+from ..format.nv_meta import SPLIT_YAML
+from ..storage import open_storage
+from .leaf_plan import JoinPlan, LeafPlan
+from .open_join import open_join
+from .subset import resolve_subset
+
+__all__ = ["LeafCounter"]
+
+
+class LeafCounter:
+    """Counts samples; each dataset is opened once, and its index only where a subset cuts through excluded samples."""
+
+    def __init__(self) -> None:
+        self._folder = cache(_open_folder)
+        self._lines = cache(_count_lines)
+
+    def count(self, leaf: LeafPlan) -> int:
+        """Give the samples that a leaf has after its subset, without excluded ones.
+
+        Raises:
+            ConfigError: There are none, there is no such split part, or a join is not prepared.
+            FormatError: The index of a JSONL file is missing, or another file's.
+            StorageError: The dataset is missing, or not prepared.
+        """
+        if leaf.join is not None:
+            whole, folder = self.count_rows(leaf.join), None
+        elif leaf.path.endswith(".jsonl"):
+            whole, folder = self._lines(leaf.path), None
+        else:
+            folder = self._folder(leaf.path, leaf.split_config or SPLIT_YAML)
+            whole = sum(samples for _, samples in _shards(folder, leaf.split_part))
+        start, stop = resolve_subset(leaf.subset, whole, at=leaf.path)
+        count = stop - start
+        if folder is not None and count:
+            count -= _count_excluded(folder, leaf.split_part, start, stop, whole)
+        if count <= 0:
+            raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
+        return count
+
+    def count_rows(self, join: JoinPlan) -> int:
+        """Give the rows of a join.
+
+        Raises:
+            ConfigError: It is not prepared, or its datasets changed since.
+        """
+        return len(open_join(join))
+
+
+def _open_folder(path: str, split_config: str) -> DatasetFolder:
+    return DatasetFolder(path, split_config=split_config)
+
+
+def _count_lines(path: str) -> int:
+    folder, name = os.path.split(path)
+    return len(open_jsonl_index(open_storage(folder), name))
+
+
+def _shards(folder: DatasetFolder, split_part: str) -> list[tuple[str, int]]:
+    """Give the shards of a split part with their samples, excluded ones included, as subsets count them."""
+    parts = folder.split.split_parts if folder.split else {}
+    if split_part not in parts:
+        raise ConfigError(
+            f"there is no split part {split_part!r}; there are: {', '.join(parts) or 'none'}",
+            at=folder.path,
+            do="name one of these as split_part, or split again with energon prepare --split-ratio",
+        )
+    return [(name, folder.shard_counts[name]) for name in parts[split_part] if name in folder.shard_counts]
+
+
+def _count_excluded(folder: DatasetFolder, split_part: str, start: int, stop: int, whole: int) -> int:
+    """Count the excluded samples among those that a subset leaves."""
+    split = folder.split
+    if split is None or not split.exclude:
+        return 0
+    shards, keys = split.excluded_shards(), split.excluded_samples()
+    count = begin = 0
+    for name, samples in _shards(folder, split_part):
+        end = begin + samples
+        if name in shards:
+            count += max(0, min(end, stop) - max(begin, start))
+        elif stop - start == whole:
+            count += len(keys.get(name, ()))
+        elif end > start and begin < stop:
+            first = _first_sample(folder, name) if name in keys else 0
+            for key in keys.get(name, ()):
+                numbers = folder.index.find(f"{name}/{key}")
+                count += sum(start <= begin + number - first < stop for number in numbers)
+        begin = end
+    return count
+
+
+def _first_sample(folder: DatasetFolder, shard: str) -> int:
+    return next(entry.first_sample for entry in folder.index.shards if entry.name == shard)
+
+
+def _no_samples(leaf: LeafPlan, *, start: int, stop: int) -> str:
+    what = "this join" if leaf.join is not None else f"split part {leaf.split_part!r} of this dataset"
+    if leaf.path.endswith(".jsonl"):
+        what = "this file"
+    if stop > start:
+        return f"all {stop - start} samples of {what} are excluded"
+    return f"{'the subset of ' if leaf.subset else ''}{what} has no samples"

@@ -1,0 +1,177 @@
+"""``energon lint`` of a metadataset: its documents, what they name, and every dataset behind it once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cli.make_mix import JOINER, copy_datasets, write_datasets, write_mix
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory):
+    return write_datasets(tmp_path_factory.mktemp("datasets"))
+
+
+@pytest.fixture
+def lint(datasets, energon):
+    """Lint a metadataset beside the datasets, and give what was found as ``code: message``."""
+
+    def run(*flags, **splits):
+        mix = write_mix(datasets, **splits)
+        done = energon("lint", mix, "--parallel", 1, "--json", *flags)
+        assert done.err == ""
+        return done.code, [f"{found['code']}: {found['message']}" for found in done.json["findings"]], done.json
+
+    return run
+
+
+def test_a_sound_mix_exits_0_and_says_how_much_was_checked(datasets, energon):
+    mix = write_mix(datasets, "sound.yaml", train=[{"path": "a"}, {"path": "texts.jsonl"}], val={"path": "a"})
+    done = energon("lint", mix, "--parallel", 1)
+    assert (done.code, done.err) == (0, "")
+    assert "nothing wrong: 11 samples in 4 shards of 2 datasets, level decode" in done.out
+
+
+def test_what_is_wrong_in_a_dataset_is_found_with_its_path(datasets, energon):
+    mix = write_mix(datasets, "broken.yaml", train=[{"path": "a"}, {"path": "b"}])
+    done = energon("lint", mix, "--parallel", 1)
+    assert done.code == 1
+    assert f"error   E302  {datasets}/b/shard_001.tar/000004 [jpg] at byte " in done.out
+    assert f"to leave 1 sample out of training: energon lint {datasets}/b --fix" in done.out
+    [finding] = energon("lint", mix, "--parallel", 1, "--json").json["findings"]
+    assert (finding["dataset"], finding["shard"]) == (str(datasets / "b"), "shard_001.tar")
+
+
+def test_a_dataset_that_several_places_share_is_checked_once(lint):
+    code, found, document = lint(train=[{"path": "b", "subset": {"range": ["0%", "50%"]}}], val={"path": "b"})
+    assert code == 1
+    assert [each[:4] for each in found] == ["E302"]
+    assert (document["datasets"], document["shards"]) == (1, 3), "train and val, and not test"
+
+
+def test_only_the_splits_that_are_asked_for_are_checked(lint):
+    splits = {"train": {"path": "b"}, "val": {"path": "a"}}
+    assert lint("--split-parts", "val", **splits)[0] == 0
+    assert lint("--split-parts", "val,train", **splits)[0] == 1
+
+
+def test_a_split_that_is_not_there_is_wrong_usage(datasets, energon):
+    mix = write_mix(datasets, "two.yaml", train={"path": "a"}, val={"path": "a"})
+    done = energon("lint", mix, "--split-parts", "vla")
+    assert done.code == 2
+    assert "--split-parts: there is no split 'vla'; there are: train, val." in done.err
+
+
+def test_all_faults_of_all_documents_are_found_at_once(lint, datasets):
+    write_mix(datasets, "inner.yaml", train=[{"path": "a", "subflavours": {}}])
+    code, found, document = lint(train=[{"path": "a", "weight": "two"}, {"path": "inner.yaml"}], val={"pth": "a"})
+    assert code == 1
+    assert not document["complete"], "the datasets were not looked at"
+    assert sorted(each.split(":")[1].strip() for each in found) == [
+        "inner.yaml", "splits.train.blend[0].weight", "splits.val", "splits.val.pth",
+    ]  # fmt: skip
+    assert {each[:4] for each in found} == {"E501"}
+
+
+def test_an_empty_document_and_one_without_splits_are_errors(datasets, energon):
+    (datasets / "empty.yaml").write_text("")
+    assert "E501: expected a mapping" in energon("lint", datasets / "empty.yaml").out
+    assert "E501: splits: this is empty" in energon("lint", write_mix(datasets, "none.yaml")).out
+
+
+def test_weights_and_repetitions_may_not_be_mixed_in_one_tree(lint, datasets):
+    write_mix(datasets, "epochized.yaml", train={"blend_epochized": [{"path": "a"}]})
+    code, found, _ = lint(train=[{"path": "epochized.yaml"}])
+    assert code == 1
+    assert "by weights, but" in found[0]
+
+
+def test_a_dataset_that_is_missing_or_not_prepared_is_an_error_and_others_are_checked(lint):
+    code, found, document = lint("--level", "headers", train=[{"path": "gone"}, {"path": "raw"}, {"path": "a"}])
+    assert code == 1
+    assert found[0].startswith("E502: splits.train.blend[0].path: there is no such folder: '/")
+    assert "E502: splits.train.blend[1].path: " in found[1]
+    assert "run: energon prepare " in found[1]
+    assert (len(found), document["datasets"], document["samples"]) == (2, 1, 6)
+
+
+def test_the_same_leaf_reached_twice_is_a_warning(lint, datasets):
+    write_mix(datasets, "again.yaml", train={"path": "a"})
+    code, found, _ = lint("--level", "headers", train=[{"path": "a"}, {"path": "again.yaml"}])
+    assert code == 0
+    assert len(found) == 1
+    assert found[0].startswith("W503: split 'train': samples of /")
+    assert "reached twice, at splits.train.blend[0] and at splits.train.blend[1] → again.yaml: splits.train" in found[0]
+
+
+def test_halves_of_a_dataset_are_no_repetition(lint):
+    halves = [{"path": "a", "subset": {"range": [f"{low}%", f"{low + 50}%"]}} for low in (0, 50)]
+    assert lint("--level", "headers", train=halves)[:2] == (0, [])
+
+
+def test_a_leaf_without_samples_is_an_error(lint):
+    leaves = [
+        {"path": "a", "split_part": "nope"},
+        {"path": "texts.jsonl", "subset": {"range": [0, 5]}},
+        {"path": "b", "subset": {"range": ["0%", "1%"]}},
+    ]
+    code, found, _ = lint("--level", "headers", train=leaves)
+    assert code == 1
+    assert [each.split(": ")[:2] for each in found] == [["E504", f"splits.train.blend[{place}]"] for place in range(3)]
+    assert "there is no split part 'nope'; there are: train, val, test" in found[0]
+    assert "the subset [0, 5] does not fit: there are 2 samples" in found[1]
+    assert "the subset of split part 'train' of this dataset has no samples" in found[2]
+
+
+def test_auxiliary_stores_that_cannot_be_opened_are_errors(lint):
+    stores = {"fine": "b", "files": "filesystem://files", "raw": "raw", "gone": "filesystem://gone", "far": "msc://x/y"}
+    code, found, _ = lint("--level", "headers", train={"path": "a", "aux": stores})
+    assert code == 1
+    assert [each.split(": ")[:2] for each in found] == [
+        ["E506", "splits.train.aux.raw"],
+        ["E506", "splits.train.aux.gone"],
+        ["E506", "splits.train.aux.far"],
+    ]
+
+
+def test_a_join_that_is_not_prepared_is_an_error_with_the_command(lint, datasets):
+    code, found, document = lint("--level", "headers", train={"join": [{"path": "a"}, {"path": "b"}], "joiner": JOINER})
+    assert code == 1
+    assert found[0].startswith("E505: splits.train: this join is not prepared; run: energon prepare /")
+    assert document["datasets"] == 2
+
+
+def test_it_stops_at_the_wanted_number_of_findings(lint):
+    code, found, document = lint("--max-findings", 1, train=[{"path": "gone"}, {"path": "b"}])
+    assert (code, len(found), document["complete"]) == (1, 1, False)
+
+
+def test_the_level_counts_for_datasets_and_lines(lint, datasets, tmp_path):
+    copy = copy_datasets(datasets, tmp_path)
+    (copy / "texts.jsonl").write_text('{"text": "one"}\n{"text"x "two"}\n')
+    splits = {"train": [{"path": str(copy / "texts.jsonl")}, {"path": "b"}]}
+    assert lint("--level", "headers", **splits)[:2] == (0, [])
+    code, found, _ = lint(**splits)
+    assert code == 1
+    assert [each[:4] for each in found] == ["E403", "E302"]
+
+
+def test_the_same_finding_of_two_configs_of_a_dataset_is_told_once(lint, datasets, tmp_path):
+    copy = copy_datasets(datasets, tmp_path)
+    config = (copy / "b/.nv-meta/dataset.yaml").read_text()
+    (copy / "b/.nv-meta/other.yaml").write_text(config)
+    path = str(copy / "b")
+    code, found, document = lint(train={"path": path}, val={"path": path, "dataset_config": "other.yaml"})
+    assert code == 1
+    assert ([each[:4] for each in found], document["datasets"]) == (["E302"], 2)
+
+
+@pytest.mark.parametrize(("flag", "found"), [((), []), (("--split-config", "none.yaml"), ["E002"])])
+def test_a_config_that_the_user_names_is_that_of_every_dataset(lint, flag, found):
+    assert [each[:4] for each in lint("--level", "headers", *flag, train={"path": "a"})[1]] == found
+
+
+def test_nothing_is_excluded_through_a_metadataset(datasets, energon):
+    done = energon("lint", write_mix(datasets, "fix.yaml", train={"path": "b"}), "--fix")
+    assert done.code == 2
+    assert "only a dataset of shards" in done.err

@@ -349,11 +349,13 @@ def test_a_pickled_lazy_fetches_its_file_and_leaves_what_was_got_behind(tmp_path
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_process_works_with_threads_and_files_of_its_own(tmp_path):
+@pytest.mark.parametrize("locked", [True, False])
+def test_a_forked_process_works_with_threads_and_files_of_its_own(tmp_path, locked):
     pool, store = make_pool(tmp_path), RecordingStore()
     lazy, value = pool.get_lazy(store, "a"), pool.to_cache([1], "value")
     wait_until(lambda: is_idle(pool))
-    pool.fetcher._lock.acquire()  # as a thread might have it, that the child does not have
+    if locked:
+        pool.fetcher._lock.acquire()  # as a thread might have it, that the child does not have
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -372,7 +374,8 @@ def test_a_forked_process_works_with_threads_and_files_of_its_own(tmp_path):
             code = 0
         finally:
             os._exit(code)
-    pool.fetcher._lock.release()
+    if locked:
+        pool.fetcher._lock.release()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert value.get() == [1]
     assert lazy.get() == content("a")

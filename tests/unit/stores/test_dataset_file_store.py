@@ -172,6 +172,21 @@ def test_a_pickled_store_leaves_behind_what_is_open(folder):
     assert pickle.loads(text).get("a/1.txt") == b"one"
 
 
+def test_a_forked_process_reads_with_what_its_parent_has_open(folder):
+    store = DatasetFileStore(folder)
+    store.get("3.txt")
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            values = [store.get(key) for key in ["3.txt", "a/1.txt", "parts/s2.tar/both.txt"] * 50]
+            code = int(values != [b"three", b"one", b"of s2"] * 50)
+        finally:
+            os._exit(code)
+    assert [store.get(key) for key in ["2.x/2.txt", "3.txt"] * 50] == [b"two", b"three"] * 50
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
 def test_a_shard_that_changed_since_it_was_indexed_is_told(folder):
     store = DatasetFileStore(folder)
     write_shard(folder / "parts/s1.tar", {"3": {"txt": b"three"}, **{str(n): {"txt": bytes(9000)} for n in range(9)}})

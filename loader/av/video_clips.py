@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
+    from av import VideoFrame
     from av.video.stream import VideoStream
 
     from .video_reader import ShownFrame, VideoReader
@@ -74,6 +75,7 @@ def decode_clips(
     frames: list[list[tuple[ShownFrame, npt.NDArray[np.uint8]]]] = [[] for _ in windows]
     waiting, active = order[::-1], list[int]()
     went_to: int | None = None
+    pictures = _Pictures(size)
     while waiting or active:
         if not active and waiting[-1] != went_to:
             went_to = waiting[-1]
@@ -85,7 +87,7 @@ def decode_clips(
             active.append(waiting.pop())
         active = [number for number in active if shown.visible_from <= windows[number].last]
         if active:
-            picture = _picture(shown.frame, size)
+            picture = pictures.of(shown.frame)
             for number in active:
                 frames[number].append((shown, picture))
             active = [number for number in active if shown.end <= windows[number].last]
@@ -103,16 +105,29 @@ def _clip(found: list[tuple[ShownFrame, npt.NDArray[np.uint8]]]) -> VideoClip | 
     return VideoClip(frames=stacked.permute(0, 3, 1, 2), start=found[0][0].start, end=found[-1][0].end)
 
 
-def _picture(frame: Any, size: tuple[int, int] | None) -> npt.NDArray[np.uint8]:
-    """Convert a frame to (height, width, 3), turned as a player would."""
-    turns = round(frame.rotation / 90) % 4  # counter-clockwise
-    width, height = size or (None, None)
-    if turns % 2:
-        width, height = height, width
-    picture: npt.NDArray[np.uint8] = frame.to_ndarray(
-        format="rgb24", width=width, height=height, interpolation="BILINEAR"
-    )
-    return np.rot90(picture, turns) if turns else picture
+class _Pictures:
+    """Converts frames to (height, width, 3), turned as a player would, in the size that was asked for."""
+
+    def __init__(self, size: tuple[int, int] | None) -> None:
+        from av.video.reformatter import VideoReformatter
+
+        self._size = size
+        self._reformatter = VideoReformatter()  # one for all frames: what it prepares costs more than a frame
+        self._options: dict[str, Any] = {"format": "rgb24", "interpolation": "BILINEAR", "threads": 1}
+
+    def of(self, frame: VideoFrame) -> npt.NDArray[np.uint8]:
+        turns = round(frame.rotation / 90) % 4  # counter-clockwise
+        width, height = self._size or (None, None)
+        if turns % 2:
+            width, height = height, width
+        try:
+            converted = self._reformatter.reformat(frame, width, height, **self._options)
+        except TypeError:  # PyAV before it had this option used one thread
+            if not self._options.pop("threads", 0):
+                raise
+            converted = self._reformatter.reformat(frame, width, height, **self._options)
+        picture: npt.NDArray[np.uint8] = converted.to_ndarray()
+        return np.rot90(picture, turns) if turns else picture
 
 
 def frames_to_windows(ranges: Sequence[tuple[float, float]], times: Sequence[int]) -> list[TimeWindow | None]:

@@ -47,15 +47,19 @@ def index_in_force(storage: Storage, shard_counts: dict[str, int]) -> DatasetInd
         None where no index is about these shards: another tool prepared the dataset.
     """
     named = read_uuid(storage)
+    if named is not None and storage.exists(f"{INDEX_FOLDER}/{named}/layout.json"):
+        index = DatasetIndex(storage, named)
+        if _fits(index, shard_counts):
+            return index
     folders = index_folders(storage)
     if named is not None and named not in folders:
         return None  # ours come before their name does: another tool has prepared the dataset since
-    for uuid in sorted(folders, key=lambda uuid: uuid != named):
+    for uuid in folders:
+        if uuid == named:
+            continue  # it does not fit
         try:
             index = DatasetIndex(storage, uuid)
         except FormatError:
-            if uuid == named:
-                raise
             continue
         if _fits(index, shard_counts):
             return index

@@ -15,17 +15,14 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class FileStore(ABC, Generic[T_co]):
-    """Files by key. Derive from it for a store of your own: :meth:`__getitem__` and :meth:`get_path` are enough.
+    """Files by key. Derive from it for a store of your own: :meth:`__getitem__` is enough.
 
     Cache pools read a store from several threads, and worker processes get a pickled copy or are forked, so a store
     keeps no position, and leaves behind what it has opened (``__getstate__``).
 
     >>> class Squares(FileStore[int]):
     ...     def __getitem__(self, key):
-    ...         return int(key) ** 2, SourceInfo(self.get_path(), key, None, (key,))
-    ...
-    ...     def get_path(self):
-    ...         return "squares"
+    ...         return int(key) ** 2, SourceInfo("squares", key, None, (key,))
     >>> sample = {}
     >>> Squares().get("7", sample), sample
     (49, {'__sources__': (SourceInfo(dataset_path='squares', index='7', shard_name=None, file_names=('7',)),)})
@@ -41,9 +38,9 @@ class FileStore(ABC, Generic[T_co]):
             KeyError: There is no such file.
         """
 
-    @abstractmethod
     def get_path(self) -> str:
-        """Give the path of what the store reads, for messages."""
+        """Give the path of what the store reads, for messages; by default the name of its class."""
+        return type(self).__name__
 
     def get(self, key: str, sample: Any = None) -> T_co:
         """Get a file's value.

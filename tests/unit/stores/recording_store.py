@@ -34,9 +34,6 @@ class RecordingStore(FileStore[bytes]):
             raise ValueError(f"{key} is bad") from OSError("the cause")
         return content(key, self.size), SourceInfo("store", key, None, (key,))
 
-    def get_path(self) -> str:
-        return "store"
-
 
 def content(key: str, size: int = 1000) -> bytes:
     return (key.encode() * (size // len(key) + 1))[:size]

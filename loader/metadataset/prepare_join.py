@@ -95,12 +95,13 @@ def prepare_join(plan: JoinPlan, *, progress: Progress | None = None) -> JoinRep
             for folder, own, member in zip(folders[1:], keys[1:], plan.members[1:], strict=True)
         ]
         join = _Join(plan, folders, matchers)
-        total = sum(len(run) for run in folders[0].samples_of_part(plan.members[0].split_part))
-        done = 0
+        runs = folders[0].samples_of_part(plan.members[0].split_part)
+        excluded = folders[0].excluded_samples()
+        done, total = 0, sum(map(len, runs))
         with files.create_rows(name, len(folders)) as writer:
-            for samples, primary in _primary_samples(folders[0], keys[0], plan.members[0].split_part):
-                writer.append(join.rows(samples, primary))
-                done += len(samples)
+            for some in _gathered(runs):
+                writer.append(join.rows(*_samples_of(keys[0], some, excluded)))
+                done += sum(map(len, some))
                 if progress is not None:
                     progress(done, total)
             join.check_missing()
@@ -191,14 +192,11 @@ class _Join:
             )
 
 
-def _primary_samples(folder: DatasetFolder, keys: SampleKeys, split_part: str) -> Iterator[tuple[Integers, Keys]]:
-    """Yield the samples of a split part in order, without those that are left out, many at once with their keys."""
-    excluded = folder.excluded_samples()
-    for runs in _gathered(folder.samples_of_part(split_part)):
-        samples = np.concatenate([np.arange(run.start, run.stop) for run in runs])
-        left = ~np.isin(samples, excluded)
-        if left.any():
-            yield samples[left], Keys.concatenate([keys.read(run) for run in runs]).chosen(left)
+def _samples_of(keys: SampleKeys, runs: list[range], excluded: Integers) -> tuple[Integers, Keys]:
+    """Give the samples of some runs with their keys, without those that are left out."""
+    samples = np.concatenate([np.arange(run.start, run.stop) for run in runs])
+    left = ~np.isin(samples, excluded)
+    return samples[left], Keys.concatenate([keys.read(run) for run in runs]).chosen(left)
 
 
 def _gathered(runs: list[range]) -> Iterator[list[range]]:

@@ -1,0 +1,168 @@
+"""Rows of a join are opened as long as nothing that they depend on has changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loader.errors import ConfigError, StorageError
+from loader.metadataset.open_join import open_join
+from loader.metadataset.prepare_join import prepare_join
+from tests.unit.metadataset.joined_data import JoinedData, filling, skipping
+
+PARTS = {"train": ["s0", "s1"], "val": ["s2"]}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> JoinedData:
+    data = JoinedData(tmp_path)
+    data.add_dataset("p", {"s0": ["a", "b"], "s1": ["c"], "s2": ["d"]}, parts=PARTS)
+    data.add_dataset("q", {"s0": ["b", "a"], "s1": ["c"], "s2": ["d"]}, parts=PARTS)
+    return data
+
+
+def test_rows_are_mapped_read_only(data):
+    plan = data.plan("p", "q")
+    report = prepare_join(plan)
+    rows = open_join(plan)
+    assert rows.tolist() == [[0, 1], [1, 0], [2, 2]]
+    assert (rows.dtype, rows.flags.writeable) == (np.int64, False)
+    assert np.load(data.folder / f"meta.yaml.joins/{report.name}.npy", mmap_mode="r").tolist() == rows.tolist()
+
+
+def test_a_join_that_is_not_prepared_says_what_to_run(data):
+    with pytest.raises(ConfigError) as caught:
+        open_join(data.plan("p", "q"))
+    path = data.folder / "meta.yaml"
+    assert caught.value.found == "this join is not prepared"
+    assert (caught.value.at, caught.value.do) == (f"{path}: splits.train", f"run: energon prepare {path}")
+
+
+def stale(data: JoinedData, *members) -> str:
+    with pytest.raises(ConfigError) as caught:
+        open_join(data.plan(*(members or ("p", "q"))))
+    assert caught.value.do == f"run: energon prepare {data.folder / 'meta.yaml'}"
+    return caught.value.found.removeprefix("the prepared rows of this join are stale: ").replace(f"{data.folder}/", "")
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (lambda data: data.prepare("q"), "member q was prepared again"),
+        (lambda data: data.prepare("p"), "member p was prepared again"),
+        (
+            lambda data: data.set_split("q", {"train": ["s1", "s0", "s2"]}),
+            "the split of member q has changed",
+        ),
+        (
+            lambda data: data.set_split("p", {"train": ["s1", "s0"], "val": ["s2"]}),
+            "the split of member p has changed",
+        ),
+        (
+            lambda data: data.set_split("p", PARTS, exclude=["s0.tar/a"]),
+            "what the split of member p excludes has changed",
+        ),
+        (
+            lambda data: data.set_split("q", PARTS, exclude=["s1.tar"]),
+            "what the split of member q excludes has changed",
+        ),
+    ],
+    ids=["member again", "primary again", "split", "order of the split", "exclude a sample", "exclude a shard"],
+)
+def test_what_has_changed_is_named(data, change: Callable[[JoinedData], None], found):
+    plan = data.plan("p", filling("q"))
+    prepare_join(plan)
+    change(data)
+    assert stale(data, "p", filling("q")) == found
+    prepare_join(plan)
+    assert len(open_join(plan)) >= 1
+
+
+def test_what_the_metadataset_says_differently_is_named(data):
+    data.set_split("q", PARTS, file="other.yaml")
+    prepare_join(data.plan("p", skipping("q")))
+    assert stale(data, "p", "q") == "nonmatch of member q is error now, not skip"
+    assert stale(data, "p", filling("q")) == "nonmatch of member q is none now, not skip"
+    other = {**skipping("q"), "split_config": "other.yaml"}
+    assert stale(data, "p", other) == "the split of member q is other.yaml now, not split.yaml"
+    part = {**skipping("q"), "split_part": "val"}
+    assert stale(data, "p", part) == "of member q, split part 'val' is joined now, not 'train'"
+    different = "this join is not prepared; those that are have other datasets, or the same in another order"
+    assert stale(data, "q", "p") == different
+    assert stale(data, "p", skipping("q"), "q") == different
+
+
+def test_changes_elsewhere_in_a_split_do_not_matter(data):
+    plan = data.plan("p", "q")
+    prepare_join(plan)
+    data.set_split("q", {"train": ["s0", "s1"], "test": ["s2"]}, exclude=["s2.tar", "gone.tar/x"])
+    assert len(open_join(plan)) == 3
+
+
+def test_datasets_may_move_with_their_metadataset(data, tmp_path):
+    prepare_join(data.plan("p", "q"))
+    moved = JoinedData(tmp_path / "moved")
+    moved.folder.mkdir()
+    for name in ("p", "q", "meta.yaml", "meta.yaml.joins"):
+        shutil.move(data.folder / name, moved.folder / name)
+    assert len(open_join(moved.plan_of(moved.folder / "meta.yaml"))) == 3
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(b"x" * 176),
+        lambda path: path.unlink(),
+        lambda path: np.save(path, np.zeros((2, 2), np.int64)),
+        lambda path: np.save(path, np.zeros((3, 2), np.int32)),
+        lambda path: np.save(path, np.zeros((2, 3), np.int64)),
+        lambda path: np.save(path, np.array([[None] * 2] * 3, object)),
+        lambda path: path.write_bytes(path.read_bytes().replace(b"(3, 2)", b"(9, 2)")),
+    ],
+    ids=["cut", "empty", "garbage", "gone", "fewer rows", "type", "shape", "objects", "header"],
+)
+def test_damaged_rows_are_not_read(data, damage):
+    plan = data.plan("p", "q")
+    report = prepare_join(plan)
+    damage(data.folder / f"meta.yaml.joins/{report.name}.npy")
+    with pytest.raises(ConfigError, match=r"the prepared rows of this join are damaged(.|\n)*run: energon prepare"):
+        open_join(plan)
+    prepare_join(plan)
+    assert len(open_join(plan)) == 3
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"rows": "3", "members": []}', "\x80"])
+def test_rows_without_a_readable_record_do_not_count(data, text):
+    plan = data.plan("p", "q")
+    report = prepare_join(plan)
+    path = data.folder / f"meta.yaml.joins/{report.name}.json"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(ConfigError, match="this join is not prepared"):
+        open_join(plan)
+
+
+def test_a_record_that_promises_other_rows_is_no_record_of_these(data):
+    plan = data.plan("p", "q")
+    report = prepare_join(plan)
+    path = data.folder / f"meta.yaml.joins/{report.name}.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "rows": 4}))
+    with pytest.raises(ConfigError, match="damaged"):
+        open_join(plan)
+
+
+def test_what_is_wrong_with_a_dataset_is_said_as_anywhere_else(data):
+    plan = data.plan("p", "q")
+    prepare_join(plan)
+    data.set_split("q", {"val": ["s0"]})
+    with pytest.raises(ConfigError, match="there is no split part 'train'; there are: val"):
+        open_join(plan)
+    shutil.rmtree(data.folder / "q")
+    with pytest.raises(StorageError, match="this folder does not exist"):
+        open_join(plan)

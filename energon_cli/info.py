@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .command import energon_command
-from .dataset_path import check_path, is_jsonl, open_parent
+from .dataset_path import check_path, given_name, is_jsonl, is_metadataset, open_parent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,6 +19,7 @@ __all__ = ["info"]
 _PARTS_SHOWN = 50  # the largest
 _EXAMPLES = (
     ("Describe a dataset", "energon info /data/coco"),
+    ("Show what a mix is made of, and how often each dataset's samples come", "energon info /data/mix.yaml"),
     ("Give a script the number of samples", "energon info /data/coco --json | jq .samples"),
 )
 
@@ -33,12 +34,33 @@ _EXAMPLES = (
 def info(path: str, *, as_json: bool, dataset_config: str, split_config: str) -> None:
     """Describe the dataset at PATH: samples, shards, split, parts, sample type, and whether its index is fresh.
 
+    PATH may also be a .jsonl file, or a metadataset .yaml: its datasets are then shown as a tree, with the share of
+    each in the mix, and how often its samples come. Exits 1 if one of them is missing.
+
     No shard is read, so it takes as long for a million samples as for ten.
     """
     from .console import output_console, print_json
-    from .info_facts import dataset_facts, jsonl_facts
 
     check_path(path)
+    if is_metadataset(path):
+        from .info_metadataset import metadataset_facts
+
+        facts = metadataset_facts(
+            path,
+            split_config=given_name("split_config", split_config),
+            dataset_config=given_name("dataset_config", dataset_config),
+        )
+        if as_json:
+            print_json(facts)
+        else:
+            from .info_tree import show_metadataset
+
+            show_metadataset(output_console(), facts)
+        if facts["faults"]:
+            raise click.exceptions.Exit(1)
+        return
+    from .info_facts import dataset_facts, jsonl_facts
+
     if is_jsonl(path):
         facts = jsonl_facts(*open_parent(path))
     else:

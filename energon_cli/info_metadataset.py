@@ -1,0 +1,190 @@
+"""What ``energon info`` knows about a metadataset, as the plain data that ``--json`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from loader.errors import ConfigError, EnergonError
+from loader.metadataset.dataset_paths import DatasetPaths
+from loader.metadataset.leaf_plan import JoinMember, LeafPlan
+from loader.metadataset.leaf_samples import LeafCounter
+from loader.metadataset.plan_node import PlanNode
+from loader.metadataset.plan_splits import plan_splits
+
+__all__ = ["metadataset_facts"]
+
+
+def metadataset_facts(path: str, *, split_config: str | None, dataset_config: str | None) -> dict[str, Any]:
+    """Collect everything about the splits of a metadataset; keys are stable.
+
+    Args:
+        path: The metadataset.
+        split_config: The split file of every dataset, over what documents say.
+        dataset_config: The dataset file of every dataset, over what documents say.
+
+    Raises:
+        ConfigError: Everything that is wrong in all documents. What is wrong with a dataset is a fact.
+        StorageError: The file cannot be read.
+    """
+    planned = plan_splits(path, split_config=split_config, dataset_config=dataset_config)
+    if planned.faults:
+        raise ConfigError(file=planned.file, faults=planned.faults)
+    looked_up = _Datasets()
+    splits = [_SplitFacts(tree, looked_up).facts(name) for name, tree in planned.trees.items()]
+    return {
+        "path": planned.file,
+        "type": "metadataset",
+        "faults": sum(split["faults"] for split in splits),
+        "splits": splits,
+    }
+
+
+class _Datasets:
+    """Looks up what leaves name; each dataset once."""
+
+    def __init__(self) -> None:
+        self._paths = DatasetPaths()
+        self._counter = LeafCounter()
+
+    def fault(self, dataset: LeafPlan | JoinMember) -> str | None:
+        """Say what is wrong with the path of a dataset, or those of its auxiliary stores."""
+        try:
+            found = self._paths.fault_of_dataset(dataset.path)
+            for name, store in dataset.aux.items():
+                fault = self._paths.fault_of_aux(store)
+                found = found or (f"aux {name}: {fault}" if fault else None)
+        except EnergonError as error:
+            return error.found
+        return found
+
+    def count(self, leaf: LeafPlan) -> tuple[int | None, str | None]:
+        """Give the samples of a leaf, or why they cannot be told."""
+        fault = None if leaf.join is not None else self.fault(leaf)
+        try:
+            return self._counter.count(leaf), fault
+        except EnergonError as error:
+            return None, fault or (f"{error.found}; {error.do}" if error.do else error.found)
+
+
+class _SplitFacts:
+    """One split: how its leaves come out of the mix.
+
+    Args:
+        tree: The split's tree.
+        datasets: Looks up what leaves name.
+    """
+
+    def __init__(self, tree: PlanNode, datasets: _Datasets) -> None:
+        self._tree = tree
+        self._datasets = datasets
+        leaves = list(tree.leaves())
+        self._counts = {id(leaf): datasets.count(leaf) for leaf in leaves}
+        self._weighted = any(leaf.weight is not None for leaf in leaves)
+        self._total = _sum([self._counts[id(leaf)][0] for leaf in leaves])
+        self._pass = _sum([self._times(leaf) for leaf in leaves])
+        self._faults = 0
+
+    def facts(self, name: str) -> dict[str, Any]:
+        """Give the facts of the split; ``epoch`` is how many samples a pass gives, with repetitions."""
+        tree = self._node(self._tree)
+        return {
+            "name": name,
+            "leaves": len(self._counts),
+            "samples": self._total,
+            "epoch": self._total if self._weighted or self._pass is None else round(self._pass),
+            "mixed_by": "weight" if self._weighted else "repetitions" if self._is_epochized() else None,
+            "faults": self._faults,
+            "tree": tree,
+        }
+
+    def _is_epochized(self) -> bool:
+        return any(leaf.repetitions is not None for leaf in self._tree.leaves())
+
+    def _times(self, leaf: LeafPlan) -> float | None:
+        """Give how many samples of a leaf come in a pass, where nothing is weighted."""
+        samples = self._counts[id(leaf)][0]
+        return None if samples is None else samples * (1.0 if leaf.repetitions is None else leaf.repetitions)
+
+    def _share(self, leaf: LeafPlan) -> float | None:
+        if leaf.weight is not None:
+            return leaf.weight
+        times = self._times(leaf)
+        return times / self._pass if times is not None and self._pass else None
+
+    def _expected_repetitions(self, leaf: LeafPlan) -> float | None:
+        """Give how often each sample comes while the mix gives as many samples as it has, or in a pass."""
+        samples = self._counts[id(leaf)][0]
+        if leaf.weight is None:
+            return 1.0 if leaf.repetitions is None else leaf.repetitions
+        return leaf.weight * self._total / samples if self._total is not None and samples else None
+
+    def _node(self, node: PlanNode) -> dict[str, Any]:
+        children = [self._node(child) for child in node.children]
+        facts: dict[str, Any] = {
+            "kind": node.kind,
+            "place": node.place,
+            "path": node.path,
+            "split_part": node.split_part,
+            "share": _sum([child["share"] for child in children]),
+            "repetitions": node.repetitions,
+            "expected_repetitions": None,
+            "samples": _sum([child["samples"] for child in children]),
+            "split_config": None,
+            "dataset_config": None,
+            "subset": [],
+            "subflavors": {},
+            "aux": {},
+            "join": None,
+            "fault": None,
+            "children": children,
+        }
+        if node.leaf is not None:
+            facts |= self._leaf(node.leaf)
+        return facts
+
+    def _leaf(self, leaf: LeafPlan) -> dict[str, Any]:
+        samples, fault = self._counts[id(leaf)]
+        join = None if leaf.join is None else self._join(leaf)
+        if join is not None:
+            fault = next((member["fault"] for member in join["members"] if member["fault"]), fault)
+        self._faults += fault is not None
+        return {
+            "share": self._share(leaf),
+            "expected_repetitions": self._expected_repetitions(leaf),
+            "samples": samples,
+            "split_config": leaf.split_config,
+            "dataset_config": leaf.dataset_config,
+            "subset": [str(applied) for applied in leaf.subset],
+            "subflavors": dict(leaf.subflavors),
+            "aux": dict(leaf.aux),
+            "join": join,
+            "fault": fault,
+        }
+
+    def _join(self, leaf: LeafPlan) -> dict[str, Any]:
+        if leaf.join is None:
+            return {}
+        joiner = leaf.join.joiner
+        return {
+            "joiner": None if joiner is None else f"{joiner.module}.{joiner.name}",
+            "members": [
+                {
+                    "name": member.name,
+                    "path": member.path,
+                    "split_part": member.split_part,
+                    "split_config": member.split_config,
+                    "dataset_config": member.dataset_config,
+                    "nonmatch": member.nonmatch,
+                    "subflavors": dict(member.subflavors),
+                    "aux": dict(member.aux),
+                    "fault": self._datasets.fault(member),
+                }
+                for member in leaf.join.members
+            ],
+        }
+
+
+def _sum(numbers: Sequence[Any]) -> Any:
+    """Add numbers; None where one is not known."""
+    return None if any(number is None for number in numbers) else sum(numbers)

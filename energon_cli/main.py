@@ -24,6 +24,11 @@ COMMANDS = {
         attribute="prepare",
         short_help="Make a folder of tar shards an energon dataset.",
     ),
+    "prepare-media": LateCommand(
+        module="energon_cli.prepare_media",
+        attribute="prepare_media",
+        short_help="Collect the sizes and durations of a folder's media files.",
+    ),
     "info": LateCommand(
         module="energon_cli.info",
         attribute="info",

@@ -8,6 +8,7 @@ import click
 
 from .command import energon_command
 from .dataset_path import check_path, is_jsonl
+from .media_flags import media_filter_of, media_options
 
 __all__ = ["prepare"]
 
@@ -25,6 +26,10 @@ _EXAMPLES = (
     (
         "Split by the shards' names",
         "energon prepare /data/coco --split-parts 'train:train_.*' --split-parts 'val:val_.*'",
+    ),
+    (
+        "Also collect the sizes of images, and durations of audio and video",
+        "energon prepare /data/coco --yes --media-metadata-by-extension",
     ),
     ("See what would be written", "energon prepare /data/coco --yes --dry-run"),
     ("Index the lines of a JSONL file", "energon prepare /data/texts.jsonl"),
@@ -73,9 +78,7 @@ _EXAMPLES = (
     envvar="ENERGON_TRUST_CODE",
     help="Load pickled parts of the first sample, which may run code.",
 )
-@click.option("--media-metadata-by-glob", hidden=True)
-@click.option("--media-metadata-by-header", is_flag=True, hidden=True)
-@click.option("--media-metadata-by-extension", is_flag=True, hidden=True)
+@media_options
 def prepare(path: str, **flags: Any) -> None:
     """Make the folder of tar shards at PATH a dataset: index it, split it, and write down what its samples are.
 
@@ -89,10 +92,7 @@ def prepare(path: str, **flags: Any) -> None:
     from .prepare_flags import PrepareFlags
     from .prepare_run import prepare_dataset, prepare_jsonl
 
-    for name in ("media_metadata_by_glob", "media_metadata_by_header", "media_metadata_by_extension"):
-        if flags.pop(name):
-            raise click.UsageError(f"--{name.replace('_', '-')}: media metadata comes in a later version.")
-    settings = PrepareFlags(path=path, **flags)
+    settings = PrepareFlags(path=path, media=media_filter_of(flags), **flags)
     check_path(path)
     if is_jsonl(path):
         prepare_jsonl(settings)

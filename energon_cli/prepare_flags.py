@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from loader.errors import ConfigError
+from loader.format.media_filter import MediaFilter
 from loader.format.prepare_plan import SplitRequest
 from loader.format.split_plan import parse_ratio, parse_split_part
 
@@ -44,6 +45,7 @@ class PrepareFlags:
     progress: bool
     as_json: bool
     trust_code: bool
+    media: MediaFilter | None
 
     @property
     def asks_by_menus(self) -> bool:
@@ -71,8 +73,12 @@ def check_flags(flags: PrepareFlags) -> None:
         raise click.UsageError("--field-map needs --sample-type, whose fields it fills.")
     if "/" in flags.dataset_yaml_name or not flags.dataset_yaml_name.endswith((".yaml", ".yml")):
         raise click.BadParameter("expected a file name such as 'dataset.yaml'", param_hint="--dataset-yaml-name")
+    if flags.tar_index_only and flags.media:
+        raise click.UsageError(f"--tar-index-only only indexes; {flags.media.flag} needs a run without it.")
     if flags.tar_index_only and (flags.split_ratio or flags.split_parts or flags.sample_type):
         raise click.UsageError("--tar-index-only writes neither a split nor a dataset.yaml.")
+    if flags.media and flags.compat is False:
+        raise click.UsageError(f"{flags.media.flag} writes into index.sqlite, which --no-compat leaves out.")
     if flags.yes and flags.non_interactive:
         raise click.UsageError("--yes takes proposals, --non-interactive only what flags say: give one of them.")
     split_of_flags(flags)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .console import escape_controls, format_bytes, format_count, plural, print_table
+from .media_report import media_document, media_line
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -101,6 +102,8 @@ def show_done(console: Console, path: str, report: PrepareReport, files: Mapping
     if report.split:
         split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in report.split.items())
         console.print(f"split: {split} samples", soft_wrap=True)
+    if report.media:
+        console.print(media_line(report.media), soft_wrap=True)
     if files:
         console.print(f"wrote .nv-meta/{', '.join(files)}", soft_wrap=True)
     show_notes(console, report.warnings, label="warning", style="yellow")
@@ -124,6 +127,7 @@ def report_document(
         "files": sorted(files),
         "duplicate_keys": report.duplicate_keys,
         "compat": report.compat,
+        "media_metadata": media_document(report.media) if report.media else None,
         "uuid": report.uuid,
         "seconds": round(report.seconds, 3),
         "warnings": list(report.warnings),

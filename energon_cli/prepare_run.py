@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from loader.format.prepare import run_prepare
-from loader.format.prepare_plan import PreparePlan
+from loader.format.prepare_plan import PreparePlan, PrepareProgress, PrepareReport
 from loader.format.prepare_split import PlannedSplit, plan_split
 from loader.format.sample_type_proposals import propose_field_map
 
@@ -63,8 +64,7 @@ def prepare_dataset(flags: PrepareFlags) -> None:
         show_notes(console, prospect.doubts, label="warning", style="yellow")
     if flags.asks_by_menus:
         _confirm(prospect, console)
-    with ProgressBar("Scanning headers", unit="shards", enabled=flags.progress) as bar:
-        report = run_prepare(_plan(prospect), on_progress=lambda now: bar.update(now.shards_done, now.shards_total))
+    report = _run(_plan(prospect), progress=flags.progress)
     if flags.as_json:
         report = replace(report, warnings=(*prospect.doubts, *report.warnings))
         print_json(report_document(flags.path, report, files=prospect.files, notes=prospect.notes))
@@ -98,7 +98,25 @@ def _plan(prospect: _Prospect) -> PreparePlan:
         compat=flags.compat,
         force=flags.force_overwrite,
         fix_duplicates=flags.fix_duplicates,
+        media=flags.media,
     )
+
+
+def _run(plan: PreparePlan, *, progress: bool) -> PrepareReport:
+    with ExitStack() as bars:
+        scan = bars.enter_context(ProgressBar("Scanning headers", unit="shards", enabled=progress))
+        media: list[ProgressBar] = []
+
+        def advance(now: PrepareProgress) -> None:
+            if now.phase == "scan":
+                scan.update(now.shards_done, now.shards_total)
+                return
+            if not media:
+                bars.close()  # one bar at a time
+                media.append(bars.enter_context(ProgressBar("Reading media", unit="samples", enabled=progress)))
+            media[0].update(now.samples, now.samples_total)
+
+        return run_prepare(plan, on_progress=advance)
 
 
 def _confirm(prospect: _Prospect, console: Console) -> None:
@@ -148,6 +166,8 @@ def prepare_jsonl(flags: PrepareFlags) -> None:
     from loader.format import jsonl
 
     check_flags(flags)
+    if flags.media:
+        raise click.UsageError(f"{flags.media.flag}: the lines of a JSONL file hold no media files.")
     storage, name = open_parent(flags.path)
     size_bytes = storage.stat(name).size_bytes
     with ProgressBar("Reading lines", unit="bytes", enabled=flags.progress) as bar:

@@ -229,6 +229,7 @@ def test_every_command_has_a_documentation_page_in_the_navigation() -> None:
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for name, _ in commands():
         page = (ROOT / "docs" / "commands" / f"{name}.md").read_text(encoding="utf-8")
-        assert f":module: energon_cli.{name}\n" in page
-        assert f":command: {name}\n" in page
+        module = name.replace("-", "_")
+        assert f":module: energon_cli.{module}\n" in page
+        assert f":command: {module}\n" in page
         assert f"commands/{name}.md" in navigation

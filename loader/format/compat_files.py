@@ -19,9 +19,10 @@ from .shard_index import ShardIndex
 from .sqlite_index import NotPatchable, SqliteIndexWriter, are_names_utf8, cannot_express
 from .tar_idx import tar_idx_bytes
 
-__all__ = ["CompatFiles", "first_unwritable_folder", "stale_compat_files", "why_inexpressible"]
+__all__ = ["STAGED_SQLITE", "CompatFiles", "first_unwritable_folder", "stale_compat_files", "why_inexpressible"]
 
-_STAGED_SQLITE = f"{STAGING}/index.sqlite"
+STAGED_SQLITE = f"{STAGING}/index.sqlite"
+"""Where the new file waits for the commit."""
 
 
 class CompatFiles:
@@ -29,7 +30,8 @@ class CompatFiles:
 
     Args:
         storage: The dataset.
-        required: Fail where the dataset cannot be expressed, instead of leaving the files out.
+        required_by: The user's flag that needs the files, so that it is an error where they cannot express the
+            dataset; None leaves them out then.
         shards: All shards in order.
         unchanged: Shards (by their number) whose rows in the ``index.sqlite`` that is there are still right; None
             where there is no such file to start from, or too little of it is right.
@@ -40,13 +42,13 @@ class CompatFiles:
         self,
         storage: Storage,
         *,
-        required: bool,
+        required_by: str | None,
         shards: Sequence[FileInfo],
         unchanged: frozenset[int] | None,
         gone: int,
     ) -> None:
         self._storage = storage
-        self._required = required
+        self._required_by = required_by
         self._shards = shards
         self._unchanged = unchanged or frozenset()
         self.reason: str | None = None  # why there will be no files
@@ -55,7 +57,7 @@ class CompatFiles:
         self._sqlite = self._open(unchanged, gone)
 
     def _open(self, unchanged: frozenset[int] | None, gone: int) -> SqliteIndexWriter:
-        path = self._storage.local_path(_STAGED_SQLITE)
+        path = self._storage.local_path(STAGED_SQLITE)
         if unchanged is not None:
             replaced = [*set(range(len(self._shards))) - unchanged, *range(len(self._shards), len(self._shards) + gone)]
             try:
@@ -85,14 +87,14 @@ class CompatFiles:
             file.write(tar_idx_bytes(index.sample_offsets))
         self._renames.append((staged, shard.name + TAR_IDX_SUFFIX))
 
-    def give_up(self, reason: str, *, do: str = "leave --compat out: this loader needs neither") -> None:
-        """Leave the files out, or fail where they are required."""
+    def give_up(self, reason: str, *, do: str | None = None) -> None:
+        """Leave the files out, or fail where they are required; ``do`` says what would help."""
         self._sqlite.close()
-        if self._required:
+        if self._required_by:
             raise FormatError(
                 f"index.sqlite and .tar.idx cannot express this dataset: {reason}",
                 shard=self._storage.path(""),
-                do=do,
+                do=do or f"leave {self._required_by} out: this loader reads samples without them",
             )
         self.reason = self.reason or reason
         self._renames.clear()
@@ -107,14 +109,14 @@ class CompatFiles:
         if self.reason is None and duplicates.samples:
             self.give_up(
                 f"key {duplicates.first_key!r} occurs in two shards",
-                do="rename such keys with --fix-duplicates, or leave --compat out",
+                do=f"rename such keys with --fix-duplicates, or leave {self._required_by} out",
             )
         if self.reason is None and not self._finish_sqlite(load):
             self.give_up(
                 "the index.sqlite that is there holds other keys than it should",
                 do="write it anew: energon prepare --force-overwrite",
             )
-        return [] if self.reason is not None else [*self._renames, (_STAGED_SQLITE, INDEX_SQLITE)]
+        return [] if self.reason is not None else [*self._renames, (STAGED_SQLITE, INDEX_SQLITE)]
 
     def _finish_sqlite(self, load: Callable[[int], ShardIndex]) -> bool:
         if not self._is_damaged:
@@ -123,8 +125,8 @@ class CompatFiles:
             except NotPatchable:
                 pass
         self._sqlite.close()
-        self._storage.remove(_STAGED_SQLITE)
-        self._sqlite = SqliteIndexWriter(self._storage.local_path(_STAGED_SQLITE))
+        self._storage.remove(STAGED_SQLITE)
+        self._sqlite = SqliteIndexWriter(self._storage.local_path(STAGED_SQLITE))
         for number in range(len(self._shards)):
             self._sqlite.add(number, load(number))
         return self._sqlite.finish()

@@ -13,7 +13,7 @@ from .dataset_folder import DatasetFolder
 from .findings import Finding
 from .nv_meta import INDEX_SQLITE
 from .shard_index import ShardIndex
-from .sqlite_index import open_sqlite
+from .sqlite_file import open_sqlite
 
 __all__ = ["check_sqlite", "check_sqlite_rows"]
 

@@ -16,7 +16,7 @@ import msgspec
 from ..errors import ConfigError, FormatError, SampleError
 from ..storage import Storage
 from .nv_meta import INDEX_SQLITE, INFO_JSON, INFO_YAML
-from .sqlite_index import open_sqlite
+from .sqlite_file import open_sqlite
 
 __all__ = [
     "AVMetadata",

@@ -26,7 +26,7 @@ from .key_hash import hash_keys
 from .member_name import encode_name, printable
 from .nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, LOCK
 from .shard_index import ShardIndex, index_shard
-from .sqlite_index import open_sqlite
+from .sqlite_file import open_sqlite
 from .tar_header import BLOCK
 
 __all__ = ["build_missing_index"]

@@ -6,23 +6,26 @@ import time
 import uuid
 from bisect import bisect_right
 from contextlib import closing
+from dataclasses import replace
 
-from ..errors import FormatError
+from ..errors import ConfigError, FormatError
 from ..storage import Storage, open_storage
 from ..version import __version__
 from .commit import STAGING, commit, finish_interrupted_commit, is_commit_pending
-from .compat_files import CompatFiles, first_unwritable_folder, stale_compat_files, why_inexpressible
+from .compat_files import STAGED_SQLITE, CompatFiles, first_unwritable_folder, stale_compat_files, why_inexpressible
 from .fix_duplicates import fix_duplicates
 from .index_in_force import index_folders, read_uuid
 from .index_layout import Layout, ShardEntry, layout_warnings
 from .index_writer import DuplicateKeys, IndexWriter
 from .journal import Journal
+from .media_work import MediaReport
 from .nv_meta import FOLDER, INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, LOCK, SPLIT_YAML, WORK_FOLDER
 from .prepare_plan import PreparePlan, PrepareProgress, PrepareReport, ProgressCallback
 from .prepare_split import PlannedSplit, plan_split, rename_excluded
 from .previous_index import PreviousIndex
 from .shard_index import ShardIndex, index_shard
 from .shard_info import encode_shard_info
+from .shard_media import ShardMedia
 from .shard_scans import ShardScans
 from .shard_search import ShardSearch, find_shards, left_out_warning
 from .tar_idx import has_tar_idx
@@ -45,6 +48,8 @@ def run_prepare(plan: PreparePlan, *, on_progress: ProgressCallback | None = Non
         ConfigError: The split or an argument cannot be right.
         StorageError: No shards, no permission, a full disk, or another prepare at work.
     """
+    if plan.media is not None and plan.compat is False:
+        raise ConfigError("media metadata goes into index.sqlite, which compat=False leaves out")
     storage = open_storage(plan.path)
     search = find_shards(storage, exclude=plan.exclude)
     split = plan_split(storage, plan.split, [shard.name for shard in search.shards])
@@ -80,6 +85,7 @@ class _Prepare:
         self._on_progress = on_progress
         self._journal = Journal(storage)
         self._previous = PreviousIndex(storage)
+        self._media = ShardMedia(storage, plan.media)
         self._files = {f"{FOLDER}/{name}": text.encode() for name, text in plan.files.items()}
         if split.text is not None:
             self._files[f"{FOLDER}/{SPLIT_YAML}"] = split.text.encode()
@@ -121,10 +127,12 @@ class _Prepare:
                     compat.close()
         if fixes:
             return self._fix(duplicates, layout)
+        media = self._collect_media(layout) if renames else None
         identity = str(uuid.uuid4())
         self._commit(identity, layout, renames)
         warning = compat.reason if compat else None
-        return self._report(layout, identity, changed=True, scanned=scanned, resumed=resumed, compat_warning=warning)
+        report = self._report(layout, identity, changed=True, scanned=scanned, resumed=resumed, compat_warning=warning)
+        return replace(report, media=media, warnings=(*report.warnings, *media.warnings)) if media else report
 
     # ------------------------------------------------------------------------------------------- what is known
 
@@ -144,6 +152,8 @@ class _Prepare:
         if index.shards != tuple(self._previous.entry(shard) for shard in self._shards):
             return False
         if self._plan.fix_duplicates and index.layout.duplicate_keys:
+            return False
+        if not self._media.is_up_to_date:
             return False
         if any(
             not self._storage.exists(name) or self._storage.read(name) != data for name, data in self._files.items()
@@ -172,7 +182,7 @@ class _Prepare:
         earlier = len(self._previous.index.shards) if self._previous.index else 0
         compat = CompatFiles(
             self._storage,
-            required=self._plan.compat is True,
+            required_by="--compat" if self._plan.compat else self._plan.media.flag if self._plan.media else None,
             shards=self._shards,
             # Replacing most rows of a large file costs more than writing it anew.
             unchanged=unchanged if 2 * len(unchanged) > len(self._shards) else None,
@@ -205,6 +215,26 @@ class _Prepare:
         if index is None:  # a journal damaged by a power cut
             index = index_shard(self._storage, self._shards[number].name)
         return index
+
+    def _collect_media(self, layout: Layout) -> MediaReport | None:
+        def advance(samples: int, total: int) -> None:
+            if self._on_progress:
+                shards = len(self._shards)
+                self._on_progress(
+                    PrepareProgress(
+                        phase="media", shards_done=shards, shards_total=shards, samples=samples, samples_total=total
+                    )
+                )
+
+        return self._media.collect(
+            STAGED_SQLITE,
+            self._shards,
+            samples=[shard.samples for shard in layout.shards],
+            kept=self._kept,
+            previous=self._previous,
+            workers=self._plan.workers,
+            on_progress=advance,
+        )
 
     def _commit(self, identity: str, layout: Layout, compat_renames: list[tuple[str, str]]) -> None:
         renames = [(f"{STAGING}/index", f"{INDEX_FOLDER}/{identity}"), *compat_renames]

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
+
+from .media_filter import MediaFilter
+from .media_work import MediaReport
 
 __all__ = ["PreparePlan", "PrepareProgress", "PrepareReport", "ProgressCallback", "SplitRequest"]
 
@@ -30,6 +34,7 @@ class PreparePlan:
         files: Further files of ``.nv-meta`` to write, name → text (``dataset.yaml``, ``sample_loader.py``).
         compat: Write ``index.sqlite`` and ``.tar.idx`` (True: or fail; None: where they can express the dataset).
         force: Scan all shards, also those that have not changed.
+        media: Collect media metadata of these parts; None goes on with what an earlier prepare was asked for.
         fix_duplicates: Rename keys that occur in several shards, by making new copies of those shards.
     """
 
@@ -41,16 +46,18 @@ class PreparePlan:
     compat: bool | None = None
     force: bool = False
     fix_duplicates: bool = False
+    media: MediaFilter | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareProgress:
-    """How far a prepare is."""
+    """How far a prepare is: first it scans shards, then it may read the media of samples."""
 
-    phase: str
+    phase: Literal["scan", "media"]
     shards_done: int
     shards_total: int
     samples: int
+    samples_total: int | None = None  # known in the second phase
 
 
 ProgressCallback = Callable[[PrepareProgress], None]
@@ -74,3 +81,4 @@ class PrepareReport:
     split: Mapping[str, tuple[int, int]]  # part → (shards, samples)
     warnings: tuple[str, ...]
     seconds: float
+    media: MediaReport | None = None

@@ -19,8 +19,9 @@ import numpy.typing as npt
 
 from ..errors import StorageError
 from .shard_index import ShardIndex
+from .sqlite_file import SQLITE_SETTINGS, disk_error, open_sqlite, primary_code
 
-__all__ = ["NotPatchable", "SqliteIndexWriter", "are_names_utf8", "cannot_express", "open_sqlite"]
+__all__ = ["MEDIA_TABLES", "NotPatchable", "SqliteIndexWriter", "are_names_utf8", "cannot_express"]
 
 _TABLES = """
 CREATE TABLE samples (
@@ -40,51 +41,27 @@ CREATE TABLE sample_parts (
     PRIMARY KEY (tar_file_id, sample_index, content_byte_offset)
 ) WITHOUT ROWID;
 """
-_UNIQUE_KEYS = "CREATE UNIQUE INDEX idx_samples_by_key ON samples (sample_key)"
-# The file is nobody's until it is renamed into place, so nothing needs undoing.
-_SETTINGS = (
-    "trusted_schema = OFF",
-    "journal_mode = OFF",
-    "synchronous = OFF",
-    "locking_mode = EXCLUSIVE",
-    "cache_size = -32768",
+MEDIA_TABLES = (
+    """CREATE TABLE media_metadata (
+    entry_key TEXT PRIMARY KEY,
+    metadata_type TEXT NOT NULL,
+    metadata_json TEXT NOT NULL
+) WITHOUT ROWID""",
+    """CREATE TABLE media_filters (
+    filter_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    strategy TEXT NOT NULL,
+    patterns TEXT,
+    created_at_utc TEXT DEFAULT CURRENT_TIMESTAMP,
+    UNIQUE(strategy, patterns)
+)""",
 )
+"""Those of media metadata, which follow where the user asked for it."""
+
+_UNIQUE_KEYS = "CREATE UNIQUE INDEX idx_samples_by_key ON samples (sample_key)"
 _ROWS_AT_ONCE = 20_000  # as Python objects in memory
 _ROWS_A_STATEMENT = 64
 _COPIED_AT_ONCE = 1 << 20
 _STEPS_BETWEEN_LOOKS = 100_000  # of SQLite's machine: some milliseconds
-_MAX_VALUE_BYTES = 1 << 20  # of a row in another tool's file; names of tar members are not that long
-
-
-def open_sqlite(path: Path, *, shared: bool = False) -> sqlite3.Connection:
-    """Open any tool's ``index.sqlite`` to read it.
-
-    Args:
-        path: The file.
-        shared: Several threads will use the connection, one at a time.
-
-    Raises:
-        sqlite3.Error: It is damaged, or no plain tables: views, generated columns and triggers are programs.
-    """
-    database = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=not shared)
-    try:
-        database.execute("PRAGMA trusted_schema = OFF")
-        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
-        _refuse_programs(database)
-    except BaseException:
-        database.close()
-        raise
-    return database
-
-
-def _refuse_programs(database: sqlite3.Connection) -> None:
-    query = "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%'"
-    found = database.execute(query).fetchone()
-    for table in ("samples", "sample_parts", "media_metadata", "media_filters"):
-        query = "SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden != 0"
-        found = found or database.execute(query, (table,)).fetchone()
-    if found:
-        raise sqlite3.DatabaseError("it holds views, triggers or computed columns, which may compute without end")
 
 
 def cannot_express(index: ShardIndex) -> str | None:
@@ -173,7 +150,7 @@ class SqliteIndexWriter:
             database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             self._database = database
             database.set_progress_handler(self._stopping.is_set, _STEPS_BETWEEN_LOOKS)
-            for setting in _SETTINGS:
+            for setting in SQLITE_SETTINGS:
                 database.execute(f"PRAGMA {setting}")
             if self._is_new:
                 database.executescript(_TABLES)
@@ -204,7 +181,7 @@ class SqliteIndexWriter:
         except sqlite3.Error as error:
             if not self._is_new and _is_damage(error):
                 raise NotPatchable(str(error)) from error
-            raise _disk_error(self._path, error) from error
+            raise disk_error(self._path, error) from error
 
 
 class NotPatchable(Exception):  # noqa: N818 - no error: the caller writes a new file
@@ -219,10 +196,11 @@ def _check_tables(earlier: Path) -> None:
             query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
             found = [str(row[0]) for row in database.execute(query)]
     except sqlite3.Error as error:
-        if _primary_code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
+        if primary_code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
             raise StorageError(f"cannot copy {earlier} here: {error}", path=str(earlier)) from error
         raise NotPatchable(str(error)) from error
-    if sorted(found) != sorted(ours):
+    media = [*MEDIA_TABLES, "CREATE TABLE sqlite_sequence(name,seq)"]
+    if sorted(found) not in (sorted(ours), sorted([*ours, *media])):
         raise NotPatchable("its tables are another tool's")
 
 
@@ -288,18 +266,5 @@ def _insert_rows(database: sqlite3.Connection, table: str, *columns: Sequence[in
         )
 
 
-def _primary_code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
 def _is_damage(error: sqlite3.Error) -> bool:
-    return _primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
-def _is_disk_full(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
-
-
-def _disk_error(path: Path, error: sqlite3.Error) -> StorageError:
-    advice = "free some space on that disk and run the same command again" if _is_disk_full(error) else None
-    return StorageError(f"cannot write this file: {error}", path=str(path), do=advice)
+    return primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

@@ -22,7 +22,7 @@ from tests.source_tree import ROOT
 FIELDS = '{"image": "jpg", "caption": "json[caption]"}'
 REPORT_KEYS = {
     "path", "samples", "shards", "bytes", "changed", "parts", "scanned", "resumed", "reused", "split", "files",
-    "duplicate_keys", "compat", "uuid", "seconds", "warnings", "notes",
+    "duplicate_keys", "compat", "media_metadata", "uuid", "seconds", "warnings", "notes",
 }  # fmt: skip
 PROSPECT_KEYS = {"path", "dry_run", "shards", "bytes", "split", "files", "warnings", "notes"}
 
@@ -171,7 +171,10 @@ def test_only_the_index(captions, energon):
         (["--dataset-yaml-name", "../x.yaml"], "a file name"),
         (["--tar-index-only", "--split-ratio", "1"], "--tar-index-only"),
         (["--yes", "--non-interactive"], "give one of them"),
-        (["--yes", "--media-metadata-by-header"], "media metadata"),
+        (["--yes", "--media-metadata-by-header", "--media-metadata-by-extension"], "exclude each other"),
+        (["--yes", "--media-metadata-by-glob", " ,"], "expected patterns"),
+        (["--yes", "--media-metadata-by-header", "--no-compat"], "--no-compat"),
+        (["--tar-index-only", "--media-metadata-by-header"], "--tar-index-only"),
     ],
 )
 def test_wrong_usage_exits_2_says_why_and_writes_nothing(captions, energon, flags, told):

@@ -28,7 +28,7 @@ from loader.format.lint import LintPlan, LintProgress, LintReport, lint_dataset
 from loader.format.lint_fix import exclude_broken_samples
 from loader.format.prepare_plan import SplitRequest
 from loader.format.split_config import SplitConfig
-from loader.format.sqlite_index import open_sqlite
+from loader.format.sqlite_file import open_sqlite
 from loader.samples.check import DecodeCheck
 from tests.e2e.dataset_tree import (
     caption_samples,

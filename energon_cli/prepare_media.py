@@ -1,0 +1,74 @@
+"""``energon prepare-media``: what the media files of a folder are, for training code that looks it up."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from .command import energon_command
+from .media_flags import media_filter_of, media_options
+
+__all__ = ["prepare_media"]
+
+_EXAMPLES = (
+    (
+        "Find images, audio and video by their first bytes",
+        "energon prepare-media --media-metadata-by-header /data/files",
+    ),
+    ("Only look into some files", "energon prepare-media --media-metadata-by-glob '*.jpg,*.png' /data/files"),
+)
+
+
+@energon_command(
+    "prepare-media", examples=_EXAMPLES, short_help="Collect the sizes and durations of a folder's media files."
+)
+@click.argument("path")
+@media_options
+@click.option("--num-workers", metavar="N", type=click.IntRange(min=0), help="Worker processes (one per core).")
+@click.option("--tmp-path", metavar="DIR", help="Accepted for megatron-energon's sake; nothing is needed there.")
+@click.option("--progress/--no-progress", default=True, help="Show a progress bar on a terminal.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+def prepare_media(path: str, *, num_workers: int | None, progress: bool, as_json: bool, **flags: Any) -> None:
+    """Collect the metadata of the media files below PATH, a folder of files that is no dataset of shards.
+
+    Width, height and format of images, durations, frames and rates of audio and video: read from headers, nothing is
+    decoded. They go into PATH/.nv-meta/index.sqlite, which replaces the one of an earlier run when it is whole. Hidden
+    files and folders are left out. A file that is damaged or cannot be read is left out with a warning.
+    """
+    media_filter = media_filter_of(flags)
+    if media_filter is None:
+        raise click.UsageError(
+            "Say which files to look into: --media-metadata-by-header, --media-metadata-by-extension"
+            " or --media-metadata-by-glob '*.jpg,*.png'."
+        )
+    if not path:
+        raise click.UsageError("PATH is empty. Is a variable of the shell not set?")
+    from loader.format.media_folder import prepare_media_folder
+    from loader.storage import open_storage
+
+    from .console import escape_controls, output_console, plural, print_json, show_progress
+    from .cores import usable_cores
+    from .media_report import media_document
+    from .prepare_report import show_notes
+    from .progress import ProgressBar
+
+    started = time.perf_counter()
+    show_progress("listing files …")
+    with ProgressBar("Reading headers", unit="files", enabled=progress) as bar:
+        report = prepare_media_folder(
+            open_storage(path),
+            media_filter,
+            workers=max(1, usable_cores() if num_workers is None else num_workers),
+            on_progress=bar.update,
+        )
+    seconds = time.perf_counter() - started
+    if as_json:
+        document = {"path": path, **media_document(report), "seconds": round(seconds, 3)}
+        print_json({**document, "warnings": list(report.warnings)})
+        return
+    console = output_console()
+    text = f"prepared {escape_controls(path)}: media metadata of {plural(report.entries, 'file')} in {seconds:.1f} s"
+    console.print(text, soft_wrap=True, style="green")
+    show_notes(console, report.warnings, label="warning", style="yellow")

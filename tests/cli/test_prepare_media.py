@@ -1,0 +1,285 @@
+"""``prepare-media`` on folders of files, and the flags of ``prepare`` that do the same for parts of shards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import wave
+from contextlib import closing
+
+import pytest
+
+from tests.cli.make_dataset import caption_parts, picture, write_captions, write_shard
+
+HEADER = "--media-metadata-by-header"
+EXTENSION = "--media-metadata-by-extension"
+GLOB = "--media-metadata-by-glob"
+
+
+def rows(folder):
+    with closing(sqlite3.connect(folder / ".nv-meta/index.sqlite")) as database:
+        return {
+            key: json.loads(text)
+            for key, text in database.execute("SELECT entry_key, metadata_json FROM media_metadata")
+        }
+
+
+def filters(folder):
+    with closing(sqlite3.connect(folder / ".nv-meta/index.sqlite")) as database:
+        return database.execute("SELECT strategy, patterns FROM media_filters").fetchall()
+
+
+def write_sound(path, *, seconds=0.5):
+    with wave.open(str(path), "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(8000)
+        sound.writeframes(bytes(int(2 * 8000 * seconds)))
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Three images of other kinds, one without a telling name, a sound, a text, a broken image, hidden ones."""
+    folder = tmp_path / "files"
+    (folder / "sub").mkdir(parents=True)
+    (folder / ".hidden").mkdir()
+    (folder / "a.jpg").write_bytes(picture(1))
+    (folder / 'sub/it\'s "b".PNG').write_bytes(picture(2, size=(5, 7), form="PNG"))
+    (folder / "c").write_bytes(picture(3, size=(6, 8), form="GIF"))
+    write_sound(folder / "d.wav")
+    (folder / "e.txt").write_text("a text")
+    (folder / "f.jpg").write_bytes(picture(4)[:100])
+    (folder / "._a.jpg").write_bytes(b"a resource fork")
+    (folder / ".hidden/g.jpg").write_bytes(picture(5))
+    return folder
+
+
+def prepare_media(energon, folder, *flags):
+    return energon("prepare-media", folder, "--num-workers", 1, *flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [
+        ([HEADER], {"a.jpg", 'sub/it\'s "b".PNG', "c", "d.wav"}),
+        ([EXTENSION], {"a.jpg", 'sub/it\'s "b".PNG', "d.wav"}),
+        ([GLOB, "*.png, c"], {'sub/it\'s "b".PNG', "c"}),
+        ([GLOB, "sub/*"], {'sub/it\'s "b".PNG'}),
+    ],
+    ids=["header", "extension", "glob", "folder"],
+)
+def test_the_flag_decides_which_files_are_looked_into(energon, files, flags, found):
+    done = prepare_media(energon, files, *flags)
+    assert done.code == 0, done.err
+    assert set(rows(files)) == found
+    assert rows(files)['sub/it\'s "b".PNG'] == {"width": 5, "height": 7, "format": "PNG", "mode": "RGB"}
+    assert filters(files) == [(flags[0].rpartition("-")[2].upper(), ",".join(flags[1:]).replace(" ", ""))]
+
+
+def test_a_broken_file_is_left_out_with_a_warning_that_names_it(energon, files):
+    done = prepare_media(energon, files, HEADER)
+    assert "4 files" in done.out
+    assert "warning: 1 media file cannot be read, and have no metadata: f.jpg" in done.out
+
+
+def test_the_report_as_json_has_its_keys_and_nothing_else_on_stdout(energon, files):
+    report = prepare_media(energon, files, HEADER, "--json").json
+    assert set(report) == {
+        "path", "strategy", "patterns", "entries", "collected", "broken", "seconds", "warnings",
+    }  # fmt: skip
+    assert (report["strategy"], report["entries"], report["broken"]) == ("HEADER", 4, 1)
+
+
+def test_a_second_run_forgets_files_that_are_gone(energon, files):
+    assert prepare_media(energon, files, HEADER).code == 0
+    (files / "a.jpg").unlink()
+    assert prepare_media(energon, files, HEADER).code == 0
+    assert set(rows(files)) == {'sub/it\'s "b".PNG', "c", "d.wav"}
+
+
+def test_names_that_are_not_utf8_are_left_out_with_a_warning(energon, files):
+    (files / os.fsdecode(b"\xff.jpg")).write_bytes(picture(1))
+    done = prepare_media(energon, files, EXTENSION)
+    assert done.code == 0
+    assert "1 files have no metadata, since their names are not UTF-8" in done.out
+    assert "\\xff" in done.out
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+def test_a_file_without_permission_is_left_out_with_a_warning(energon, files):
+    (files / "a.jpg").chmod(0)
+    done = prepare_media(energon, files, EXTENSION)
+    assert done.code == 0
+    assert "a.jpg: cannot open this file" in done.out
+
+
+def test_a_file_that_vanishes_after_the_listing_is_left_out_with_a_warning(files, monkeypatch):
+    from loader.format import media_folder
+    from loader.format.media_filter import MediaFilter
+    from loader.storage import open_storage
+
+    plan = media_folder._files_to_read
+
+    def plan_and_remove(*arguments):
+        names = plan(*arguments)
+        (files / "a.jpg").unlink()
+        return names
+
+    monkeypatch.setattr(media_folder, "_files_to_read", plan_and_remove)
+    report = media_folder.prepare_media_folder(open_storage(files), MediaFilter(strategy="EXTENSION"))
+    assert report.broken == 2
+    assert "a.jpg: cannot open this file" in report.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ([], "Say which files"),
+        ([HEADER, EXTENSION], "exclude each other"),
+        ([GLOB, ","], "expected patterns"),
+    ],
+    ids=["none", "two", "empty"],
+)
+def test_wrong_usage_exits_2_and_writes_nothing(energon, files, flags, said):
+    done = prepare_media(energon, files, *flags)
+    assert done.code == 2
+    assert said in done.err
+    assert not (files / ".nv-meta").exists()
+
+
+@pytest.mark.parametrize(
+    ("folder", "said"), [("nowhere", "does not exist"), ("empty", "found no media in this folder")]
+)
+def test_where_there_is_no_media_it_exits_1_and_writes_nothing(energon, tmp_path, folder, said):
+    (tmp_path / "empty").mkdir()
+    done = prepare_media(energon, tmp_path / folder, HEADER)
+    assert done.code == 1
+    assert said in done.err
+    assert not (tmp_path / folder / ".nv-meta/index.sqlite").exists()
+
+
+def test_a_dataset_is_sent_to_prepare(energon, prepared):
+    done = prepare_media(energon, prepared, HEADER)
+    assert done.code == 1
+    assert "run energon prepare with the same flags" in done.err
+
+
+def test_a_run_that_is_killed_or_stopped_leaves_the_old_file(energon, files):
+    assert prepare_media(energon, files, HEADER).code == 0
+    before = (files / ".nv-meta/index.sqlite").read_bytes()
+    for number in range(6000):
+        (files / f"more{number:05}.jpg").write_bytes(picture(1))
+    for kind, code in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)):
+        (files / ".nv-meta/index.sqlite.partial").unlink(missing_ok=True)
+        command = [sys.executable, "-m", "energon_cli", "prepare-media", HEADER, "--num-workers", "1", str(files)]
+        process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        while not (files / ".nv-meta/index.sqlite.partial").exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(kind)
+        assert process.wait(timeout=20) == code
+        assert (files / ".nv-meta/index.sqlite").read_bytes() == before
+    assert not (files / ".nv-meta/index.sqlite.partial").exists()
+    (files / "a.jpg").unlink()
+    assert prepare_media(energon, files, GLOB, "c,d.wav").code == 0
+    assert set(rows(files)) == {"c", "d.wav"}
+
+
+# ------------------------------------------------------------------------------------------------------- prepare
+
+
+def prepare(energon, folder, *flags):
+    done = energon("prepare", folder, "--num-workers", 1, "--yes", "--json", *flags)
+    assert done.code == 0, done.err
+    return done.json["media_metadata"]
+
+
+def test_parts_of_shards_are_found_under_key_and_part_name(energon, captions):
+    media = prepare(energon, captions, EXTENSION)
+    assert (media["entries"], media["collected"], media["broken"]) == (12, 12, 0)
+    assert rows(captions) == {
+        f"{number:06d}.jpg": {"width": 24, "height": 16, "format": "JPEG", "mode": "RGB"} for number in range(12)
+    }
+
+
+def test_a_second_prepare_with_the_same_flag_has_nothing_to_do(energon, captions):
+    prepare(energon, captions, HEADER)
+    done = energon("prepare", captions, "--yes", "--num-workers", 1, HEADER, "--json")
+    assert not done.json["changed"]
+    assert len(rows(captions)) == 12
+
+
+def test_another_flag_collects_anew(energon, captions):
+    prepare(energon, captions, HEADER)
+    assert prepare(energon, captions, GLOB, "00000?.jpg")["collected"] == 10
+    assert filters(captions) == [("GLOB", "00000?.jpg")]
+    assert len(rows(captions)) == 10
+
+
+def test_metadata_is_added_to_a_dataset_that_is_prepared_already(energon, prepared):
+    assert prepare(energon, prepared, HEADER)["collected"] == 12
+
+
+def change_one_shard(captions):
+    write_shard(captions / "shard_001.tar", {"new": caption_parts(77), "000004": caption_parts(4)})
+    return {f"{number:06d}.jpg" for number in range(12)} - {"000003.jpg", "000005.jpg"} | {"new.jpg"}
+
+
+def remove_first_shard(captions):
+    (captions / "shard_000.tar").unlink()
+    return {f"{number:06d}.jpg" for number in range(3, 12)}
+
+
+@pytest.mark.parametrize(("change", "collected"), [(change_one_shard, 2), (remove_first_shard, 0)])
+def test_a_later_prepare_keeps_the_metadata_up_reading_only_what_changed(energon, captions, change, collected):
+    prepare(energon, captions, HEADER)
+    expected = change(captions)
+    media = prepare(energon, captions)
+    assert (media["collected"], media["entries"]) == (collected, len(expected))
+    assert set(rows(captions)) == expected
+    assert filters(captions) == [("HEADER", "")]
+
+
+def test_force_overwrite_reads_all_anew(energon, captions):
+    prepare(energon, captions, HEADER)
+    assert prepare(energon, captions, "--force-overwrite")["collected"] == 12
+
+
+def test_worker_processes_find_the_same(energon, tmp_path):
+    folder = write_captions(tmp_path / "many", shards=2, samples=300)
+    done = energon("prepare", folder, "--num-workers", 2, "--yes", HEADER)
+    assert done.code == 0
+    assert "media metadata of 600 parts" in done.out
+    assert len(rows(folder)) == 600
+
+
+def test_broken_parts_are_counted_and_the_first_named(energon, tmp_path):
+    def parts(number):
+        return caption_parts(number) | ({"jpg": b"no image"} if number % 2 else {})
+
+    folder = write_captions(tmp_path / "broken", shards=1, samples=10, parts=parts)
+    done = energon(
+        "prepare", folder, "--non-interactive", "--split-ratio", "1", "--num-workers", 1, EXTENSION, "--json"
+    )
+    assert done.code == 0, done.err
+    assert done.json["media_metadata"]["broken"] == 5
+    assert any("000001.jpg" in text and "…" in text for text in done.json["warnings"])
+
+
+def test_where_index_sqlite_cannot_be_written_the_flag_is_an_error(energon, tmp_path):
+    for shard in ("a", "b"):
+        write_shard(tmp_path / f"{shard}.tar", {"same": caption_parts(1)})
+    done = energon("prepare", tmp_path, "--yes", "--num-workers", 1, HEADER)
+    assert done.code == 1
+    assert "leave --media-metadata-by-header out" in done.err
+    assert not (tmp_path / ".nv-meta/.info.json").exists()
+
+
+def test_jsonl_files_have_no_media(energon, tmp_path):
+    (tmp_path / "x.jsonl").write_text("{}\n")
+    assert energon("prepare", tmp_path / "x.jsonl", HEADER).code == 2

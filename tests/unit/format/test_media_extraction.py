@@ -1,0 +1,218 @@
+"""What is read of a file, and what comes of it, for each kind of image, audio and video and for damaged ones."""
+
+from __future__ import annotations
+
+import io
+import struct
+import wave
+
+import pytest
+from PIL import Image
+
+from loader.errors import ConfigError
+from loader.format import av_container
+from loader.format.file_region import FileRegion
+from loader.format.media_extraction import BrokenMedia, extract_media, may_be_media
+from loader.format.media_filter import MediaFilter
+from loader.format.media_kind import media_type_of_header, media_type_of_name
+from loader.format.media_metadata import AVMetadata, ImageMetadata
+from loader.storage import open_storage
+
+HEADER = MediaFilter(strategy="HEADER")
+EXTENSION = MediaFilter(strategy="EXTENSION")
+EVERYTHING = MediaFilter(strategy="GLOB", patterns=("*",))
+
+
+def image(form, mode="RGB", size=(20, 10), **options):
+    buffer = io.BytesIO()
+    Image.new(mode, size).save(buffer, form, **options)
+    return buffer.getvalue()
+
+
+def sound():
+    buffer = io.BytesIO()
+    with wave.open(buffer, "wb") as file:
+        file.setnchannels(2)
+        file.setsampwidth(2)
+        file.setframerate(8000)
+        file.writeframes(bytes(4 * 4000))
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def extract(tmp_path):
+    """Extract from bytes that lie within a larger file, as parts do within shards."""
+
+    def run(data, name, media_filter):
+        (tmp_path / "shard").write_bytes(b"\xff" * 1000 + data + b"\xff" * 1000)
+        with open_storage(tmp_path).open("shard") as file:
+            run.region = FileRegion(file, 1000, len(data))
+            return extract_media(run.region, name, media_filter)
+
+    return run
+
+
+IMAGES = {
+    "jpg": ("JPEG", "RGB", {}),
+    "jpeg": ("JPEG", "CMYK", {}),
+    "png": ("PNG", "RGBA", {}),
+    "webp": ("WEBP", "RGB", {}),
+    "gif": ("GIF", "P", {}),
+    "tiff": ("TIFF", "RGB", {}),
+    "bmp": ("BMP", "RGB", {}),
+    "jp2": ("JPEG2000", "RGB", {}),
+}
+
+
+@pytest.mark.parametrize("media_filter", [HEADER, EXTENSION, EVERYTHING], ids=["header", "extension", "glob"])
+@pytest.mark.parametrize("extension", IMAGES)
+def test_an_image_is_known_by_name_and_by_header(extract, extension, media_filter):
+    form, mode, options = IMAGES[extension]
+    expected = ImageMetadata(width=20, height=10, format=form, mode=mode)
+    assert extract(image(form, mode, **options), f"a.{extension.upper()}", media_filter) == expected
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA"])
+@pytest.mark.parametrize("options", [{}, {"lossless": True}, {"exif": b"Exif\0\0" + bytes(20)}, {"save_all": True}])
+def test_webp_headers_say_what_pillow_says(extract, mode, options):
+    data = image("WEBP", mode, (301, 47), **options)
+    with Image.open(io.BytesIO(data)) as opened:
+        expected = ImageMetadata(width=opened.width, height=opened.height, format="WEBP", mode=opened.mode)
+    assert extract(data, "a.webp", EXTENSION) == expected
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "GIF", "BMP"])
+def test_of_a_large_image_only_the_first_kilobytes_are_read(extract, form):
+    noise = Image.effect_noise((900, 900), 100).convert("RGB")
+    buffer = io.BytesIO()
+    noise.save(buffer, form)
+    assert len(buffer.getvalue()) > 200_000
+    assert extract(buffer.getvalue(), "a", HEADER).width == 900
+    assert extract.region.bytes_read <= 40 * 1024
+
+
+def test_sound_is_measured(extract):
+    expected = AVMetadata(audio_duration=0.5, audio_channels=2, audio_sample_rate=8000, audio_num_samples=4000)
+    assert extract(sound(), "a.wav", EXTENSION) == expected
+    assert extract(sound(), "a", HEADER) == expected
+
+
+def test_without_pyav_sound_is_an_error_that_names_the_package(extract, monkeypatch):
+    def missing():
+        raise ImportError("audio and video need the package av (PyAV): pip install 'energon-toolkit[av]'")
+
+    monkeypatch.setattr(av_container, "import_av", missing)
+    with pytest.raises(ConfigError, match=r"pip install 'energon-toolkit\[av\]'"):
+        extract(sound(), "a.wav", EXTENSION)
+
+
+def claims(width, height):
+    """Give a PNG header of an image that large."""
+    data = bytearray(image("PNG"))
+    data[16:24] = struct.pack(">II", width, height)
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"", "a.png"),
+        (b"no image", "a.jpg"),
+        (image("JPEG")[:60], "a.jpg"),
+        (image("PNG")[:20], "a.png"),
+        (image("WEBP")[:22], "a.webp"),
+        (b"RIFF\0\0\0\0WEBPVP9 " + bytes(20), "a.webp"),
+        (image("TIFF")[:6], "a.tiff"),
+        (claims(1, 1), "a.png"),
+        (claims(2**31 - 1, 2**31 - 1), "a.png"),
+        (b"no video" * 10, "a.mp4"),
+        (sound()[:20], "a.wav"),
+    ],
+    ids=["empty", "text", "jpeg", "png", "webp", "webp-kind", "tiff", "checksum", "bomb", "mp4", "wav"],
+)
+def test_a_damaged_file_is_broken_whatever_the_damage(extract, data, name):
+    with pytest.raises(BrokenMedia, match=r"cannot be read|no image that Pillow knows"):
+        extract(data, name, EXTENSION)
+
+
+TEXTS = {
+    "empty": b"",
+    "text": b"hello world, this is a text\n" * 50,
+    "utf16": "hello world".encode("utf-16"),
+    "bm": b"BMW is a make of cars" * 10,
+    "json": b'{"a": 1}' * 20,
+    "pdf": b"%PDF-1.7\n" + b"x" * 100,
+    "zeros": bytes(2000),
+    "npy": b"\x93NUMPY\x01\x00v\x00",
+    "svg": b'<svg xmlns="http://www.w3.org/2000/svg"/>',
+    "zip": b"PK\x03\x04" + bytes(100),
+}
+
+
+@pytest.mark.parametrize("what", TEXTS)
+def test_what_is_no_media_is_passed_over_by_its_header(extract, what):
+    assert extract(TEXTS[what], "a.jpg", HEADER) is None
+
+
+def test_what_a_pattern_asked_for_and_is_no_media_is_broken(extract):
+    with pytest.raises(BrokenMedia, match="no image, audio or video"):
+        extract(b"hello world", "a.txt", EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (b"\0\0\0\x18ftypavif", "image"),
+        (b"\0\0\0\x18ftypisom", "av"),
+        (b"\0\0\0\x08wide", "av"),
+        (b"\xff\xfb\x90\x64" + bytes(8), "av"),
+        (b"\xff\xf1\x50\x80" + bytes(8), "av"),
+        (b"ID3\x04\0", "av"),
+        (b"\x1aE\xdf\xa3", "av"),
+        (b"RIFF\0\0\0\0AVI LIST", "av"),
+        (b"RIFF\0\0\0\0sfbk", None),
+        (b"FORM\0\0\0\0AIFF", "av"),
+        ((b"\x47" + bytes(187)) * 3, "av"),
+    ],
+)
+def test_headers_tell_the_kind(head, kind):
+    assert media_type_of_header(head) == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("a.seg.png", "image"), ("a.JPG", "image"), ("a.opus", "av"), ("a.txt", None), ("jpg", None), (".jpg", None)],
+)
+def test_names_tell_the_kind(name, kind):
+    assert media_type_of_name(name) == kind
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "matches"),
+    [
+        ("*.jpg", "a/b.JPG", True),
+        ("*.JPG", "a.jpg", True),
+        ("a?.jpg", "ab.jpg", True),
+        ("a.jpg", "sub/a.jpg", False),
+        ("sub/*", "sub/x/y.png", True),
+        ("*.{jpg,png}", "a.jpg", False),
+    ],
+)
+def test_patterns_match_the_whole_name_in_any_case(pattern, name, matches):
+    assert may_be_media(name, MediaFilter(strategy="GLOB", patterns=(pattern,))) is matches
+
+
+def test_a_region_reads_as_the_file_it_is_a_part_of(tmp_path):
+    data = bytes(range(256)) * 100
+    (tmp_path / "file").write_bytes(data)
+    inside = data[100:-100]
+    with open_storage(tmp_path).open("file") as file, FileRegion(file, 100, len(inside)) as region:
+        assert region.read() == inside
+        assert region.read(1) == b""
+        for start, size in ((5, 10), (5000, 9000), (4990, 30), (0, 1), (len(inside) - 3, 10), (len(inside) + 5, 3)):
+            assert region.seek(start) == start
+            assert region.read(size) == inside[start : start + size]
+        assert region.seek(-4, io.SEEK_END) == len(inside) - 4
+        assert region.read() == inside[-4:]
+        with pytest.raises(ValueError, match="before the start"):
+            region.seek(-1)

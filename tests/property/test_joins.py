@@ -1,0 +1,102 @@
+"""A join is what looking every key up in a plain dict gives."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from unittest.mock import patch
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from loader.errors import ConfigError
+from loader.metadataset import key_matcher, packed_keys, prepare_join, sample_keys
+from loader.metadataset.open_join import open_join
+from tests.unit.metadataset.joined_data import JoinedData
+
+# Words of eight bytes are compared at once: keys shorter, as long and longer, which differ at their starts or ends.
+KEYS = ["a", "b", "c", "aaaaaaaa", "aaaaaaab", "baaaaaaa", "aaaaaaaaa", "aaaaaaaaaaaaaaab", "é", "d/a"]
+SHARDS = ("s0", "s1", "s2")
+MISSING = object()
+
+
+@st.composite
+def datasets(draw, *, unique: bool):
+    """Draw the keys of shards, which of them make the split part, and what is excluded."""
+    keys = draw(st.lists(st.sampled_from(KEYS), unique=True, min_size=1))
+    shards: dict[str, list[str]] = {shard: [] for shard in SHARDS}
+    for key in keys:
+        for shard in draw(st.lists(st.sampled_from(SHARDS), unique=True, min_size=1, max_size=1 if unique else 2)):
+            shards[shard].append(key)
+    part = draw(st.permutations(SHARDS).flatmap(lambda order: st.integers(0, 3).map(lambda count: order[:count])))
+    all_names = [f"{shard}.tar/{key}" for shard, own in shards.items() for key in own]
+    exclude = draw(st.lists(st.sampled_from(all_names), unique=True, max_size=3))
+    return shards, part, exclude + draw(st.lists(st.sampled_from([f"{shard}.tar" for shard in SHARDS]), max_size=1))
+
+
+def counted(dataset) -> list[tuple[str, str]]:
+    """Give the samples of a dataset that count, as key and full key, in order."""
+    shards, part, exclude = dataset
+    samples = [(key, f"{shard}.tar/{key}") for shard in part if f"{shard}.tar" not in exclude for key in shards[shard]]
+    return [(key, name) for key, name in samples if name not in exclude]
+
+
+def plain_join(primary, members):
+    """Give the rows of a join by dicts; None where it is an error."""
+    tables = []
+    wanted = {key for key, _ in counted(primary)}
+    for dataset, _ in members:
+        names = counted(dataset)
+        if any([key for key, _ in names].count(key) > 1 for key in wanted):
+            return None
+        tables.append(dict(names))
+    rows = []
+    for key, name in counted(primary):
+        found = [table.get(key, MISSING) for table in tables]
+        kinds = {kind for value, (_, kind) in zip(found, members, strict=True) if value is MISSING}
+        if "skip" in kinds:
+            continue
+        if "error" in kinds:
+            return None
+        rows.append([name, *(None if value is MISSING else value for value in found)])
+    return rows
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(
+    datasets(unique=False),
+    st.lists(
+        st.tuples(datasets(unique=True) | datasets(unique=False), st.sampled_from(["skip", "none", "error"])),
+        min_size=1,
+        max_size=2,
+    ),
+    st.integers(1, 7),
+)
+def test_a_join_is_what_a_dict_gives(primary, members, at_once):
+    with tempfile.TemporaryDirectory() as folder:
+        data = JoinedData(Path(folder))
+        for number, (shards, part, exclude) in enumerate([primary, *(dataset for dataset, _ in members)]):
+            filled = {shard: keys for shard, keys in shards.items() if keys}
+            data.add_dataset(str(number), filled, parts={"train": [s for s in part if s in filled]}, exclude=exclude)
+        plan = data.plan(
+            "0", *({"path": str(number), "nonmatch": kind} for number, (_, kind) in enumerate(members, start=1))
+        )
+        with (
+            patch.object(prepare_join, "_SAMPLES_AT_ONCE", (at_once, at_once)),
+            patch.object(key_matcher, "_SAMPLES_AT_ONCE", at_once),
+            patch.object(sample_keys, "_ROWS_AT_ONCE", at_once),
+            patch.object(packed_keys, "_HASHED_AT_ONCE", at_once),
+        ):
+            expected = plain_join(primary, members)
+            try:
+                report = prepare_join.prepare_join(plan)
+            except ConfigError:
+                assert expected is None
+                return
+        assert data.keys(plan, open_join(plan)) == expected
+        assert report.rows == len(expected)
+        for (dataset, _), member in zip(members, report.members, strict=True):
+            wanted, own = [key for key, _ in counted(primary)], [key for key, _ in counted(dataset)]
+            assert member.matched == sum(key in own for key in wanted)
+            assert member.missing == len(wanted) - member.matched
+            assert member.unused == sum(key not in wanted for key in own)

@@ -65,7 +65,17 @@ def info(path: str, *, as_json: bool, dataset_config: str, split_config: str) ->
         facts = jsonl_facts(*open_parent(path))
     else:
         from loader.format.dataset_folder import DatasetFolder
+        from loader.storage import open_storage
 
+        from .info_media import is_media_folder, media_folder_facts, show_media_folder
+
+        if is_media_folder(storage := open_storage(path)):
+            facts = media_folder_facts(storage)
+            if as_json:
+                print_json(facts)
+            else:
+                show_media_folder(output_console(), facts)
+            return
         facts = dataset_facts(DatasetFolder(path, split_config=split_config, dataset_config=dataset_config))
     if as_json:
         print_json(facts)
@@ -97,6 +107,7 @@ def _render(console: Console, facts: dict[str, Any]) -> None:
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """Give what is said in one line each, as label and text."""
     from .console import plural
+    from .info_media import media_lines
 
     lines = [("samples are", _kind(facts))]
     for label, key in (("from", "field_map"), ("from", "sample_loader"), ("parts", "part_filter")):
@@ -112,6 +123,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(
             ("excluded", f"{plural(excluded['shards'], 'shard')}, {plural(excluded['samples'], 'single sample')}")
         )
+    lines += media_lines(facts.get("media_metadata"))
     if facts.get("prepared"):
         lines.append(("prepared", f"{facts['prepared']['at']} by {facts['prepared']['by']}"))
     lines.append(("index", _index_text(facts["index"])))

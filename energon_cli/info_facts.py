@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from loader.errors import EnergonError
 from loader.format import nv_meta
 
+from .info_media import media_facts
+
 if TYPE_CHECKING:
     from loader.format.dataset_config import DatasetConfig
     from loader.format.dataset_folder import DatasetFolder
@@ -36,7 +38,7 @@ def dataset_facts(dataset: DatasetFolder) -> dict[str, Any]:
     facts["splits"] = _split_facts(dataset.split, dataset.shard_counts)
     facts["excluded"] = _excluded_facts(dataset.split)
     facts["parts"] = _part_facts(index)
-    facts["media_metadata"] = None
+    facts["media_metadata"] = media_facts(dataset.storage)
     facts["prepared"] = {"by": index.layout.prepared_by, "at": index.layout.prepared_at}
     facts["index"] = {"uuid": index.uuid, **_freshness(dataset.storage, index)}
     facts["duplicate_keys"] = index.layout.duplicate_keys

@@ -283,3 +283,45 @@ def test_where_index_sqlite_cannot_be_written_the_flag_is_an_error(energon, tmp_
 def test_jsonl_files_have_no_media(energon, tmp_path):
     (tmp_path / "x.jsonl").write_text("{}\n")
     assert energon("prepare", tmp_path / "x.jsonl", HEADER).code == 2
+
+
+# ---------------------------------------------------------------------------------------------------------- info
+
+
+def test_info_sums_up_a_folder_of_files(energon, files):
+    assert prepare_media(energon, files, HEADER).code == 0
+    media = energon("info", files, "--json").json["media_metadata"]
+    assert media["entries"] == 4
+    assert media["images"] == {
+        "count": 3,
+        "formats": {"JPEG": 1, "GIF": 1, "PNG": 1},
+        "width": {"min": 5, "median": 6, "max": 24},
+        "height": {"min": 7, "median": 8, "max": 16},
+    }
+    assert media["sounds"] == {"count": 1, "sample_rates": {"8000": 1}, "seconds": 0.5}
+    text = energon("info", files).out
+    assert "5–24 (median 6) × 7–16 (median 8)" in text
+    assert "1 track (8000 Hz), 0.5 s" in text
+
+
+def test_info_sums_up_the_media_of_a_dataset(energon, captions):
+    prepare(energon, captions, HEADER)
+    assert "12 images (JPEG 12), all 24×16" in energon("info", captions).out
+    assert energon("info", captions, "--json").json["media_metadata"]["images"]["count"] == 12
+
+
+def test_info_of_very_many_says_that_it_looked_at_the_first(energon, captions, monkeypatch):
+    from energon_cli import info_media
+
+    prepare(energon, captions, HEADER)
+    monkeypatch.setattr(info_media, "_MOST_ENTRIES", 5)
+    assert not energon("info", captions, "--json").json["media_metadata"]["complete"]
+    assert "of the first 5 media files: 5 images" in energon("info", captions).out
+
+
+def test_info_of_a_folder_whose_index_is_something_else_says_so(energon, tmp_path):
+    (tmp_path / ".nv-meta").mkdir()
+    sqlite3.connect(tmp_path / ".nv-meta/index.sqlite").close()
+    done = energon("info", tmp_path)
+    assert done.code == 1
+    assert "no prepared dataset, and has no media metadata" in done.err

@@ -126,7 +126,7 @@ class _Pictures:
             if not self._options.pop("threads", 0):
                 raise
             converted = self._reformatter.reformat(frame, width, height, **self._options)
-        picture: npt.NDArray[np.uint8] = converted.to_ndarray()
+        picture: npt.NDArray[np.uint8] = np.asarray(converted.to_ndarray(), dtype=np.uint8)
         return np.rot90(picture, turns) if turns else picture
 
 

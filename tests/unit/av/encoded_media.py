@@ -144,3 +144,16 @@ def rotated(data: bytes, degrees: int) -> bytes:
     matrix = b"".join(value.to_bytes(4, "big", signed=True) for value in (a, b, 0, c, d, 0, 0, 0, 1 << 30))
     at = data.index(b"tkhd") + 4 + 40  # version, flags and times come before it
     return data[:at] + matrix + data[at + 36 :]
+
+
+def trimmed(data: bytes, frames: int, *, fps: int = 10, ticks: int = 1024) -> bytes:
+    """Say in the edit list of an MP4 file that its video begins with a later frame; the others stay in the file.
+
+    Args:
+        frames: How many frames are cut off.
+        ticks: How long a frame lasts on the clock of the video.
+    """
+    at = data.index(b"elst") + 12  # version, flags and the number of entries come before the duration and the start
+    duration, start = (int.from_bytes(data[place : place + 4], "big") for place in (at, at + 4))
+    shorter = (duration - frames * 1000 // fps).to_bytes(4, "big")
+    return data[:at] + shorter + (start + frames * ticks).to_bytes(4, "big") + data[at + 8 :]

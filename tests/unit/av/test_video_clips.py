@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loader.av import AVDecoder
-from tests.unit.av.encoded_media import encode, number_in, numbers_in, rotated
+from tests.unit.av.encoded_media import encode, number_in, numbers_in, rotated, trimmed
 
 LATE = [number + 20 for number in range(50)]
 VIDEOS: dict[str, dict[str, Any]] = {
@@ -110,6 +110,16 @@ def test_any_ranges_give_the_frames_that_they_name(ranges: list[tuple[int, int]]
     expected = [list(range(start, min(end, 49) + 1)) for start, end in wanted if start < 50]
     assert clips(video(name), *wanted, video_unit="frames")[0] == expected
     assert clips(video(name), *[(start / 10, end / 10) for start, end in wanted])[0] == expected
+
+
+@pytest.mark.parametrize("b_frames", [0, 2])
+def test_frames_that_an_edit_list_cuts_off_are_not_there(b_frames: int) -> None:
+    data = trimmed(encode(b_frames=b_frames), 15)
+    assert clips(data, (0, math.inf)) == ([list(range(15, 50))], [(0.0, 3.5)])
+    assert clips(data, (0, 2), (10, 12), video_unit="frames")[0] == [[15, 16, 17], [25, 26, 27]]
+    assert clips(data, (0.35, 0.35), (1.0, 1.2))[0] == [[18], [25, 26, 27]]
+    metadata = AVDecoder(data).get_metadata()
+    assert (metadata.video_num_frames, metadata.video_duration) == (35, 3.5)
 
 
 def test_a_frame_rate_that_the_clock_cannot_express_gives_the_frames_meant() -> None:

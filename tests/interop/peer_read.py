@@ -5,6 +5,7 @@ usage: python peer_read.py WHAT ARGUMENT...
 crude PATH SPLIT_PART [DATASET_CONFIG]   every sample's key and the sha256 of its parts
 fields PATH SPLIT_PART                   every sample decoded through dataset.yaml
 lookup PATH NAME...                      a look-up of each ``key.part`` through index.sqlite
+media PATH NAME...                       the media metadata of each ``key.part``, or file of a folder
 all PATH SPLIT_PART DATASET_CONFIG       crude, and a look-up of every part it found
 join PATH PATH SPLIT_PART                two captioning datasets joined by key
 lookup-timed PATH COUNT                  the seconds that so many look-ups of parts drawn at random take
@@ -31,6 +32,7 @@ from megatron.energon import (
     Cooker,
     DefaultTaskEncoder,
     Sample,
+    SystemFileStore,
     WorkerConfig,
     basic_sample_keys,
     edataclass,
@@ -182,6 +184,20 @@ def lookup(path: str, *names: str) -> dict:
     return {"answers": with_store(path, work)}
 
 
+def media(path: str, *names: str) -> dict:
+    def work(store: Any) -> dict:
+        answers = {}
+        for name in names:
+            found = store.get_media_metadata(name)
+            known = {field: value for field, value in dataclasses.asdict(found).items() if value is not None}
+            answers[name] = [type(found).__name__, known]
+        return answers
+
+    if (Path(path) / ".nv-meta/.info.json").exists():
+        return with_store(path, work)
+    return work(SystemFileStore(EPath(str(Path(path).resolve()))))
+
+
 def lookup_timed(path: str, count: str) -> dict:
     database = sqlite3.connect(f"file:{Path(path, '.nv-meta/index.sqlite').resolve()}?mode=ro", uri=True)
     rows = database.execute(
@@ -242,6 +258,7 @@ COMMANDS = {
     "join": read_join,
     "lookup": lookup,
     "lookup-timed": lookup_timed,
+    "media": media,
 }
 
 if __name__ == "__main__":

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from loader.errors import ConfigError
 
 from .command import energon_command
-from .dataset_path import check_path, is_jsonl, open_parent
-
-if TYPE_CHECKING:
-    from loader.format.dataset_folder import DatasetFolder
-
-    from .preview_render import SampleView
-    from .preview_source import Build
+from .dataset_path import check_path, given_name
 
 __all__ = ["preview"]
 
@@ -25,6 +17,7 @@ _EXAMPLES = (
     ("Page through a dataset", "energon preview /data/coco"),
     ("Print three samples of the validation part", "energon preview /data/coco --split-parts val -n 3"),
     ("Show one sample by its key", "energon preview /data/coco --key shard_000.tar/000017"),
+    ("Look at what a mix gives to training", "energon preview /data/mix.yaml --shuffle -n 5"),
     ("Look at random samples as they lie in the shards", "energon preview /data/coco --shuffle --crude"),
 )
 
@@ -38,7 +31,7 @@ _EXAMPLES = (
     "--index", metavar="I", type=click.IntRange(min=0), default=0, help="Start at this sample, counted from 0."
 )
 @click.option("--key", metavar="KEY", help="Show the sample of this key: '<shard>/<key>', or the key alone.")
-@click.option("--split-parts", metavar="A,B", help="Only samples of these split parts.")
+@click.option("--split-parts", metavar="A,B", help="Only samples of these split parts, or splits of a metadataset.")
 @click.option("--shuffle/--no-shuffle", default=False, help="Go through the samples in random order.")
 @click.option("--seed", metavar="N", type=int, default=0, show_default=True, help="Another seed, another random order.")
 @click.option("--crude", is_flag=True, help="Show the raw parts, whatever dataset.yaml makes of them.")
@@ -69,23 +62,26 @@ def preview(
 
     On a terminal, Enter or → shows the next sample, ← the one before, q ends. Piped, or with -n, samples are printed.
     A dataset without a dataset.yaml, and a sample that cannot be made, are shown as raw parts.
+
+    PATH may also be a .jsonl file, a folder of files that prepare-media looked at, or a metadataset .yaml: of the
+    latter the samples of all datasets are shown one after another, or with --shuffle as the weights mix them.
     """
     from .console import is_terminal, output_console
     from .preview_render import render_sample, terminal_space
+    from .preview_views import PreviewFlags, views_of
 
     check_path(path)
-    seed_of_order = seed if shuffle else None
-    if is_jsonl(path):
-        if split_parts is not None:
-            raise click.BadParameter("a JSONL file has no split parts", param_hint="--split-parts")
-        total, view = _views_of_lines(path, key=key, seed=seed_of_order)
-    else:
-        from loader.format.dataset_folder import DatasetFolder
-
-        dataset = DatasetFolder(path, split_config=split_config, dataset_config=dataset_config)
-        parts = None if split_parts is None else [name.strip() for name in split_parts.split(",")]
-        build = None if crude else _builder(dataset, trust_code=trust_code)
-        total, view = _views_of_folder(dataset, build, split_parts=parts, key=key, seed=seed_of_order)
+    wanted = PreviewFlags(
+        path=path,
+        split_parts=None if split_parts is None else tuple(name.strip() for name in split_parts.split(",")),
+        key=key,
+        seed=seed if shuffle else None,
+        crude=crude,
+        trust_code=trust_code,
+        dataset_config=given_name("dataset_config", dataset_config),
+        split_config=given_name("split_config", split_config),
+    )
+    total, view = views_of(wanted)
     if not total:
         raise _nothing_to_show(path, split_parts)
     if index >= total:
@@ -117,84 +113,3 @@ def _nothing_to_show(path: str, split_parts: str | None) -> ConfigError:
     return ConfigError(
         f"the {which} empty", at=path, do="choose another part (energon info shows their sizes), or split anew"
     )
-
-
-_View = Callable[[int], "SampleView"]
-
-
-def _views_of_folder(
-    dataset: DatasetFolder, build: Build | None, *, split_parts: Sequence[str] | None, key: str | None, seed: int | None
-) -> tuple[int, _View]:
-    """Give how many samples there are to show, and what gives the view of each."""
-    from .preview_source import place_of, select_samples, view_of_sample
-
-    selection = select_samples(dataset, split_parts=split_parts, key=key, seed=seed)
-
-    def view(place: int) -> SampleView:
-        title = place_of(place, len(selection))
-        if key is not None:  # there is nothing else to page through; the place is that in the dataset
-            title = place_of(selection[place], len(dataset.index))
-            if len(selection) > 1:
-                title += f", {place + 1} of {len(selection):,} with this key"
-        return view_of_sample(dataset, selection[place], title=title, build=build)
-
-    return len(selection), view
-
-
-def _views_of_lines(path: str, *, key: str | None, seed: int | None) -> tuple[int, _View]:
-    """Do the same for a JSONL file: each line is a sample with the part json, and its number is its key."""
-    from loader.format.jsonl import JsonlReader
-
-    from .preview_render import SampleView
-    from .preview_source import Selection, describe_parts, place_of
-
-    storage, name = open_parent(path)
-    reader = JsonlReader(storage, name)
-    if key is None:
-        selection = Selection([range(len(reader))], seed=seed)
-    elif key.isdecimal() and int(key) < len(reader):
-        selection = Selection([range(int(key), int(key) + 1)])
-    else:
-        raise ConfigError(f"no sample has the key {key!r}; keys are the numbers from 0 to {len(reader) - 1}", at=path)
-
-    def view(place: int) -> SampleView:
-        line = reader.read_line(selection[place])
-        number = place_of(place, len(selection)) if key is None else place_of(selection[place], len(reader))
-        title = f"{name}/{selection[place]}   {number}"
-        return SampleView(title=title, fields=describe_parts({"json": line}))
-
-    return len(selection), view
-
-
-def _builder(dataset: DatasetFolder, *, trust_code: bool) -> Build | None:
-    """Give what makes samples as ``dataset.yaml`` says; None where samples stay parts."""
-    config = dataset.config
-    if config is None or config.crude:
-        return None
-    from .console import show_progress
-
-    show_progress("decoding the first sample…")
-    from loader.errors import TrustError
-    from loader.format.nv_meta import FOLDER
-    from loader.samples.decoder import SampleDecoder
-    from loader.samples.sample_builder import SampleBuilder
-
-    try:
-        builder = SampleBuilder(
-            config, meta_folder=dataset.storage.local_path(FOLDER), decoder=SampleDecoder(), trust_code=trust_code
-        )
-    except TrustError as error:
-        refused = error
-
-        def refuse(_parts: Mapping[str, bytes], _key: str) -> Any:
-            raise refused
-
-        return refuse
-
-    def build(parts: Mapping[str, bytes], key: str) -> Any:
-        if config.field_map is not None:
-            return builder.build(parts, key=key)  # decodes what it needs, and knows what else is there
-        wanted = {name: data for name, data in parts.items() if builder.part_filter(name)}
-        return builder.build(wanted, key=key)
-
-    return build

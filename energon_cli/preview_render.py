@@ -44,12 +44,14 @@ class SampleView:
         fields: What it holds.
         fault: Why it could not be made, where it could not.
         note: A remark below it.
+        origin: Which of several datasets it is from.
     """
 
     title: str
     fields: Sequence[FieldView]
     fault: str | None = None
     note: str | None = None
+    origin: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,8 @@ def render_sample(sample: SampleView, space: DrawingSpace) -> list[RenderableTyp
     from rich.text import Text
 
     lines: list[RenderableType] = [Text(escape_controls(sample.title), style="bold")]
+    if sample.origin is not None:
+        lines.append(Text(escape_controls(sample.origin), style="dim"))
     if sample.fault is not None:
         lines.extend(Text(escape_controls(line), style="red") for line in sample.fault.splitlines())
     bodies = [_body(field, space) for field in sample.fields]

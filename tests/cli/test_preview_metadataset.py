@@ -1,0 +1,301 @@
+"""``energon preview`` of metadatasets, of joins, and of folders of files."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+
+from energon_cli.preview_order import MixOrder
+from loader.format.media_metadata import AVMetadata, ImageMetadata, encode_media_metadata
+from loader.metadataset.plan_leaves import plan_leaves
+from loader.metadataset.prepare_join import prepare_join
+from tests.cli.make_dataset import picture
+from tests.cli.make_mix import JOINER, copy_datasets, write_datasets, write_mix
+
+
+@dataclass
+class Pair:
+    """What a joiner of the tests makes."""
+
+    first: str
+    second: str | None
+
+    @classmethod
+    def from_joined(cls, one, other):
+        return cls(one.caption, None if other is None else other.caption)
+
+
+def pair_by_names(*, left, right):
+    return Pair(left.caption, right.caption)
+
+
+def fail(one, other):
+    raise ValueError("these do not fit")
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory):
+    return write_datasets(tmp_path_factory.mktemp("datasets"))
+
+
+@pytest.fixture
+def preview(datasets, energon):
+    """Show raw parts of a metadataset beside the datasets, and give (key, origin) of each sample."""
+
+    def run(*flags, **splits):
+        done = energon("preview", write_mix(datasets, **splits), "--crude", *flags)
+        assert (done.code, done.err) == (0, "")
+        return re.findall(r"^(\S+)   sample .*\nfrom (.*)$", done.out, flags=re.MULTILINE)
+
+    return run
+
+
+def test_samples_of_all_leaves_follow_one_another_each_headed_by_its_leaf(datasets, energon):
+    write_mix(datasets, "inner.yaml", train=[{"path": "texts.jsonl", "subflavors": {"kind": "text"}}])
+    mix = write_mix(datasets, train=[{"path": "a", "weight": 9, "subset": {"range": [0, 1]}}, {"path": "inner.yaml"}])
+    done = energon("preview", mix, "-n", 9)
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[:2] == ["shard_000.tar/000000   sample 0 of 3", "from a (train)"]
+    assert lines[2].startswith("  image    float32 (3, 16, 24), 0"), "as training gets it"
+    assert "texts.jsonl/0   sample 1 of 3\nfrom texts.jsonl (train), kind: text\n  json" in done.out
+    assert '"text": "two"' in done.out
+
+
+def test_the_split_train_is_shown_or_the_first_or_those_that_are_asked_for(preview):
+    splits = {"val": {"path": "b", "subset": {"range": [0, 1]}}, "train": {"path": "a", "subset": {"range": [0, 1]}}}
+    assert [origin for _, origin in preview("-n", 5, **splits)] == ["a (train)"]
+    assert [origin for _, origin in preview("-n", 5, "--split-parts", "val,train", **splits)] == [
+        "b (val)",
+        "a (train)",
+    ]
+    assert [origin for _, origin in preview("-n", 5, val={"path": "texts.jsonl"})] == ["texts.jsonl (val)"] * 2
+
+
+def test_a_subset_is_cut_across_shards(preview):
+    found = preview("-n", 9, train={"path": "a", "subset": {"range": [2, 5]}})
+    assert [key for key, _ in found] == ["shard_000.tar/000002", "shard_001.tar/000003", "shard_001.tar/000004"]
+
+
+def test_an_index_counts_over_all_leaves(preview, datasets, energon):
+    splits = {"train": [{"path": "a"}, {"path": "texts.jsonl"}]}
+    assert preview("--index", 7, **splits) == [("texts.jsonl/1", "texts.jsonl (train)")]
+    done = energon("preview", datasets / "mix.yaml", "--index", 8)
+    assert done.code == 2
+    assert "there are 8 samples, counted from 0" in done.err
+
+
+def test_a_key_is_looked_for_in_all_leaves_within_their_subsets(preview, datasets, energon):
+    blend = [{"path": "a"}, {"path": "b", "subset": {"range": [0, 4]}}, {"path": "texts.jsonl"}]
+    assert [origin for _, origin in preview("-n", 9, "--key", "000003", train=blend)] == ["a (train)", "b (train)"]
+    assert [origin for _, origin in preview("-n", 9, "--key", "shard_001.tar/000004", train=blend)] == ["a (train)"]
+    assert preview("--key", "1", train=blend) == preview("--key", "texts.jsonl/1", train=blend)
+    done = energon("preview", datasets / "mix.yaml", "--key", "000009")
+    assert done.code == 1
+    assert "no sample of these datasets has the key '000009'" in done.err
+
+
+def test_shuffled_samples_are_drawn_by_weight_and_seed(preview):
+    splits = {"train": [{"path": "a", "weight": 1}, {"path": "b", "weight": 1_000_000}]}
+    found = preview("-n", 12, "--shuffle", **splits)
+    assert Counter(origin for _, origin in found) == {"b (train)": 12}
+    assert [set(Counter(key for key, _ in found[some]).values()) for some in (slice(6), slice(6, 12))] == [{1}, {1}]
+    assert found == preview("-n", 12, "--shuffle", **splits)
+    assert found != preview("-n", 12, "--shuffle", "--seed", 1, **splits)
+
+
+@pytest.mark.parametrize("seed", [None, 0, 5])
+def test_an_order_gives_as_many_samples_as_there_are(seed):
+    order = MixOrder([4, 100, 1], [4.0, 100.0, 1.0], seed=seed)
+    drawn = [order[place] for place in range(len(order))]
+    assert len(drawn) == 105
+    assert all(0 <= index < (4, 100, 1)[which] for which, index in drawn)
+    assert [order[place] for place in range(104, -1, -1)] == drawn[::-1]
+    if seed is None:
+        assert len(set(drawn)) == 105
+    with pytest.raises(IndexError):
+        order[105]
+
+
+def test_repetitions_and_sizes_are_weights_where_there_are_no_others(preview):
+    blend = {"blend_epochized": [{"path": "a", "repetitions": 1_000_000}, {"path": "b"}]}
+    assert {origin for _, origin in preview("-n", 12, "--shuffle", train=blend)} == {"a (train)"}
+
+
+def test_excluded_samples_are_marked_as_in_a_dataset(datasets, energon, tmp_path):
+    split = copy_datasets(datasets, tmp_path) / "a/.nv-meta/split.yaml"
+    split.write_text(split.read_text().replace("exclude: []", "exclude: [shard_000.tar/000000]"))
+    done = energon("preview", write_mix(tmp_path / "copy", train={"path": "a"}), "--crude")
+    assert "shard_000.tar/000000   sample 0 of 6, excluded" in done.out
+
+
+@pytest.mark.parametrize(
+    ("split", "code", "told"),
+    [
+        ({"path": "gone"}, 1, "this folder does not exist"),
+        ({"path": "raw"}, 1, "run: energon prepare "),
+        ({"path": "a", "split_part": "nope"}, 1, "there are: train, val, test"),
+        ({"pth": "a"}, 1, "splits.train.pth: there is no such key; did you mean 'path'?"),
+        ({"join": [{"path": "a"}, {"path": "b"}], "joiner": JOINER}, 1, "this join is not prepared"),
+        ({"path": "a", "subset": {"range": ["0%", "1%"]}}, 1, "there are no samples to show"),
+    ],
+    ids=["gone", "unprepared", "part", "fault", "join", "empty"],
+)
+def test_what_cannot_be_shown_is_told(datasets, energon, split, code, told):
+    done = energon("preview", write_mix(datasets, train=split))
+    assert done.code == code
+    assert told in done.err
+
+
+def test_a_split_that_is_not_there_is_told(datasets, energon):
+    done = energon("preview", write_mix(datasets, train={"path": "a"}), "--split-parts", "vla")
+    assert done.code == 1
+    assert "there is no split 'vla'; there are: train" in done.err
+
+
+def test_lines_that_changed_since_they_were_indexed_are_told_and_do_not_end_it(datasets, energon, tmp_path):
+    copy = copy_datasets(datasets, tmp_path)
+    (copy / "texts.jsonl").write_text('{"text": "one" \n{"text": "two"}\n')
+    done = energon("preview", write_mix(copy, train={"path": "texts.jsonl"}), "-n", 2)
+    assert done.code == 1
+    assert "there is no single JSON object at bytes 0–16" in done.out
+    assert '"text": "two"' in done.out
+
+
+# ------------------------------------------------------------------------------------------------------------ joins
+
+
+@pytest.fixture
+def joined(datasets):
+    """Write a join of a and b in train, prepared."""
+
+    def write(joiner, members=None):
+        members = members or [{"path": "a"}, {"path": "b"}]
+        mix = write_mix(datasets, "joined.yaml", train={"join": members, "joiner": joiner})
+        [leaf] = plan_leaves(mix, split_part="train", training=True)
+        prepare_join(leaf.join)
+        return mix
+
+    return write
+
+
+def test_a_join_is_shown_as_its_joiner_makes_it(joined, energon):
+    done = energon("preview", joined({"__module__": __name__, "__class__": "Pair"}), "--key", "000003")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        "shard_001.tar/000003   sample 3 of 6 of its dataset",
+        "from a join of a (train), b (train)",
+        "  first   str, 16 characters",
+        "    picture number 3",
+        "  second  str, 16 characters",
+        "    picture number 3",
+    ]
+
+
+def test_members_with_names_are_given_to_the_joiner_by_these(joined, energon):
+    joiner = {"__module__": __name__, "__function__": "pair_by_names"}
+    done = energon("preview", joined(joiner, {"left": {"path": "a"}, "right": {"path": "b"}}))
+    assert done.code == 0
+    assert "  second  str, 16 characters" in done.out
+
+
+def test_without_trust_the_members_are_shown_side_by_side(joined, energon):
+    mix = joined(JOINER)
+    done = energon("preview", mix)
+    assert done.code == 0
+    assert "  0 a: image    float32 (3, 16, 24)" in done.out
+    assert "  1 b: caption  str, 16 characters" in done.out
+    assert "shown one beside the other, since --trust-code is not given" in done.out
+    trusted = energon("preview", mix, "--trust-code")
+    assert trusted.code == 1
+    assert "no_such_module" in trusted.out
+    assert "  1 b: caption  str, 16 characters" in trusted.out
+
+
+def test_raw_parts_of_members_are_shown_whatever_the_joiner_is(joined, energon):
+    done = energon("preview", joined(JOINER, {"left": {"path": "a"}, "right": {"path": "b"}}), "--crude")
+    assert done.code == 0
+    assert "  left: jpg    JPEG 24×16 RGB" in done.out
+    assert "  right: txt   text, 16 B" in done.out
+    assert "trust" not in done.out
+
+
+def test_a_member_without_a_key_is_said_to_have_none(joined, energon):
+    members = [{"path": "a"}, {"path": "b", "split_part": "val", "nonmatch": "none"}]
+    done = energon("preview", joined(JOINER, members), "--crude")
+    assert done.code == 0
+    assert "  1 b        none has this key" in done.out
+    done = energon("preview", joined({"__module__": __name__, "__class__": "Pair"}, members))
+    assert "  second  none" in done.out
+
+
+def test_a_joiner_that_fails_and_a_sample_that_does_are_told_with_the_parts(joined, energon):
+    done = energon("preview", joined({"__module__": __name__, "__function__": "fail"}))
+    assert done.code == 1
+    assert "the joiner fails: ValueError: these do not fit" in done.out
+    assert "  0 a: caption  str, 16 characters" in done.out
+    broken = energon("preview", joined({"__module__": __name__, "__class__": "Pair"}), "--index", 4)
+    assert broken.code == 1
+    assert "part 'jpg'" in broken.out
+    assert "not an image" in broken.out
+
+
+# ------------------------------------------------------------------------------------------------ a folder of files
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Two images and a video of which media metadata is known, and a text of which none is."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / ".nv-meta").mkdir()
+    known = {
+        "b.png": ImageMetadata(width=24, height=16, format="PNG", mode="RGB"),
+        "sub/a.jpg": ImageMetadata(width=24, height=16, format="JPEG", mode="RGB"),
+        "c.mp4": AVMetadata(
+            video_width=640, video_height=480, video_num_frames=75, video_fps=30.0, video_duration=2.5,
+            audio_sample_rate=44100, audio_channels=2, audio_duration=2.52,
+        ),
+    }  # fmt: skip
+    (tmp_path / "b.png").write_bytes(picture(1, form="PNG"))
+    (tmp_path / "sub/a.jpg").write_bytes(picture(2))
+    (tmp_path / "c.mp4").write_bytes(bytes(1000))
+    (tmp_path / "notes.txt").write_text("not media")
+    with sqlite3.connect(tmp_path / ".nv-meta/index.sqlite") as database:
+        database.execute(
+            "CREATE TABLE media_metadata (entry_key TEXT PRIMARY KEY, metadata_type TEXT NOT NULL, "
+            "metadata_json TEXT NOT NULL)"
+        )
+        rows = [(name, *encode_media_metadata(metadata)) for name, metadata in known.items()]
+        database.executemany("INSERT INTO media_metadata VALUES (?, ?, ?)", rows)
+    database.close()
+    return tmp_path
+
+
+def test_files_are_shown_as_pictures_or_by_their_metadata(files, energon):
+    done = energon("preview", files, "-n", 9)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[::3] == [
+        "b.png   file 0 of 3", "c.mp4   file 1 of 3", "sub/a.jpg   file 2 of 3",
+    ]  # fmt: skip
+    assert "  b.png  PNG 24×16 RGB, " in done.out
+    assert "  a.jpg  JPEG 24×16 RGB, " in done.out
+    facts = "video 640×480, 75 frames, 30 a second, 2.50 s, audio 44,100 Hz, 2 channels, 2.52 s, 1.0 kB"
+    assert f"  c.mp4  {facts}" in done.out
+
+
+def test_one_file_is_shown_by_its_path(files, energon):
+    assert energon("preview", files, "--key", "sub/a.jpg").out.startswith("sub/a.jpg   file 2 of 3\n")
+    done = energon("preview", files, "--key", "notes.txt")
+    assert (done.code, "no media metadata is known of the file 'notes.txt'" in done.err) == (1, True)
+    assert energon("preview", files, "--split-parts", "train").code == 2
+
+
+def test_a_file_that_is_gone_is_told_and_the_others_are_shown(files, energon):
+    (files / "b.png").unlink()
+    done = energon("preview", files, "-n", 2)
+    assert done.code == 1
+    assert "c.mp4   file 1 of 3" in done.out

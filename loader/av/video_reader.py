@@ -160,7 +160,6 @@ class VideoReader:
                 return False
             if first is not None and first.pts is not None and first.pts <= time and first.key_frame:
                 self._begin(chain([first], frames), is_first=False)
-                self._position = first.pts
                 return True
         return False
 

@@ -136,6 +136,11 @@ def test_video_and_audio_are_of_the_same_time_where_one_begins_late() -> None:
     assert data.audio_timestamps == [(2.5, 2.95)]
 
 
+def test_the_first_frame_stands_for_the_time_before_it() -> None:
+    data = encode(pts=LATE, audio="aac", rate=16000, audio_seconds=7)
+    assert clips(data, (0, 1), (0.5, 2.1)) == ([[0], [0, 1]], [(2.0, 2.1), (2.0, 2.2)])
+
+
 def test_frames_are_resized_to_width_and_height() -> None:
     frames, _ = AVDecoder(video()).get_video_clips([(7, 8)], "frames", (32, 24))
     assert frames[0].shape == (2, 3, 24, 32)

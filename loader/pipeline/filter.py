@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from .endless_skips import EndlessSkips
 from .hook import Hook
 from .lane import Lane
 from .ref import Ref
@@ -51,13 +52,18 @@ class _FilterRunning:
     def __init__(self, definition: FilterDataset[Any], lane: Lane, state: State) -> None:
         self._source = definition.sources[0].open(lane, state)
         self._stays = Hook(definition.filter_fn, lane)
+        self._skips = EndlessSkips(definition.name, lane.number)
 
     def next(self) -> tuple[Any, Ref]:
         value, ref = self._source.next()
         if value is SKIPPED:
             return value, ref
         stays = self._stays.attempt(value, ref)
-        return (value if stays is not SKIPPED and stays else SKIPPED), ref
+        if stays is SKIPPED or not stays:
+            self._skips.add()
+            return SKIPPED, ref
+        self._skips.count = 0
+        return value, ref
 
     def state(self) -> State:
         return self._source.state()

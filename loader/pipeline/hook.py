@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import SkipSample
 from ..order import mix
 from ..samples.stateless import restores_seeds
+from .endless_skips import EndlessSkips
 from .lane import Lane
 from .randomness import kept_generators, seed_sample
 from .ref import Ref, position_of
@@ -26,7 +27,7 @@ class Hook:
         lane: The lane.
     """
 
-    __slots__ = ("_function", "_isolates", "_lane", "_seed")
+    __slots__ = ("_function", "_isolates", "_lane", "_seed", "skips")
 
     def __init__(self, function: Callable[..., Any], lane: Lane) -> None:
         self._function = function
@@ -35,6 +36,7 @@ class Hook:
         # Two hooks of a chain draw other numbers for the same sample.
         name = getattr(function, "__qualname__", type(function).__qualname__)
         self._seed = int(mix(lane.seed, zlib.crc32(name.encode())))
+        self.skips = EndlessSkips(getattr(function, "__name__", type(function).__name__), lane.number)
 
     def call(self, argument: Any, ref: Ref) -> Any:
         """Call the function for what ``ref`` names.
@@ -68,9 +70,12 @@ class Hook:
         try:
             result = self.call(argument, ref)
         except SkipSample:
+            self.skips.add()
             return SKIPPED
         except Exception as error:
             return self.failed(error, argument)
+        if self.skips.count and not isinstance(result, GeneratorType):
+            self.skips.count = 0
         if self._lane.failures.pending:
             self._lane.failures.succeeded(self._function)
         return result
@@ -95,6 +100,7 @@ class Hook:
             try:
                 item = self.step(result, item_ref)
             except (StopIteration, SkipSample):
+                self.ended(number)
                 return
             except Exception as error:
                 self.failed(error, argument)
@@ -125,6 +131,13 @@ class Hook:
         """
         self._lane.failures.failed(self._function, error, argument)
         return SKIPPED
+
+    def ended(self, items: int) -> None:
+        """Count a generator that has ended, by the items that it gave: one without any has left its sample out."""
+        if items:
+            self.skips.count = 0
+        else:
+            self.skips.add()
 
     def succeeded(self) -> None:
         """Count a success."""

@@ -105,6 +105,7 @@ class _MapRunning:
             item = self._hook.step(items, item_ref)
         except (StopIteration, SkipSample):
             self._items = None
+            self._hook.ended(self._taken)
             return SKIPPED, ref
         except Exception as error:
             self._items = None

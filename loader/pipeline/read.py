@@ -13,7 +13,7 @@ from typing import Any
 from ..order import LaneOrder
 from .joined_rows import JoinedRows
 from .lane import Lane
-from .leaf import Leaf, RawSample
+from .leaf import Integers, Leaf, RawSample
 from .leaf_table import LeafTable
 from .open_shards import OpenShards
 from .order_plan import OrderPlan
@@ -24,6 +24,7 @@ from .worker_config import WorkerConfig
 __all__ = ["ReadDataset"]
 
 _FIRST_CHUNK, _MOST_CHUNK, _GROWTH = 32, 1024, 4
+_FOUND_AGAIN = 256  # positions
 
 
 class ReadDataset(SavableDataset[RawSample]):
@@ -91,6 +92,8 @@ class _ReadRunning:
         self._position: int = state.get(self._key, 0)  # of the next sample
         self._samples: Iterator[tuple[Any, int]] = iter(())  # of the chunk
         self._size = _FIRST_CHUNK
+        self._first_again = -1  # of the positions that the last load found
+        self._again: tuple[Integers, Integers]
 
     def next(self) -> tuple[Any, Ref]:
         item = next(self._samples, None)
@@ -118,4 +121,15 @@ class _ReadRunning:
 
     def load(self, ref: Ref) -> Any:
         position = position_of(ref)
-        return next(self._read(position, position + 1))[0]
+        first = position - position % _FOUND_AGAIN
+        if first != self._first_again:
+            # Samples that wait in a buffer are near each other in the stream: they are found together.
+            stop = first + _FOUND_AGAIN
+            if self._order.length is not None:
+                stop = min(stop, self._order.length)
+            leaf, _, sample = self._order.locate(first, stop)
+            self._again = leaf, self._table.index_numbers(leaf, sample)
+            self._first_again = first
+        row = slice(position - first, position - first + 1)
+        leaf, index = (column[row] for column in self._again)
+        return next(self._rows.read((position,), leaf, index, self._table.excluded(leaf, index), self._begin))[0]

@@ -6,11 +6,13 @@ is a bundle of messages. How many is for the rank to say: so many as it uses up 
 
 from __future__ import annotations
 
+import gc
 import time
 import warnings
 import weakref
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawValue
 from typing import Any
@@ -69,10 +71,16 @@ class _LaneMessages(IterableDataset[Any]):
         self._board = board
         self._flags = flags
         self._size = size
+        self._collects = gc.isenabled()
 
     def __iter__(self) -> Iterator[PackedMessage]:
         info = get_worker_info()
         worker = 0 if info is None else info.id
+        # What a fork has inherited is never collected here: finalizers of the trainer's garbage (other loaders, say)
+        # would end what is not this process's to end, or wait for locks that some thread held at the fork.
+        gc.freeze()
+        if self._collects:
+            gc.enable()
         register_stack_dump(self._board, worker)
         pool = SegmentPool(worker, self._flags)
         bundle: list[Message | PackedError | None] = []
@@ -117,12 +125,13 @@ class WorkerBundles:
         self._turn = 0
         self._measured_from = time.perf_counter()
         self._pins = torch.cuda.is_available()
-        with warnings.catch_warnings():
+        messages = _LaneMessages(host, board, self._flags, self._size)
+        with warnings.catch_warnings(), _collector_off():
             # How many workers a machine can take is not for its number of processors alone to say: some wait for disks.
             warnings.filterwarnings("ignore", message="This DataLoader will create")
             self._bundles: Any = iter(
                 DataLoader(
-                    _LaneMessages(host, board, self._flags, self._size),
+                    messages,
                     batch_size=None,
                     num_workers=host.workers,
                     prefetch_factor=options.prefetch_factor,
@@ -193,6 +202,18 @@ class WorkerBundles:
         self._is_done = [True] * len(self._is_done)
         for messages in self._messages:
             messages.clear()
+
+
+@contextmanager
+def _collector_off() -> Iterator[None]:
+    """Let no garbage be collected, so that a process that is forked meanwhile can see to that itself."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _end_workers(bundles: Any) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import weakref
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,7 +16,9 @@ import yaml
 from loader import (
     DefaultTaskEncoder,
     StateError,
+    TaskEncoder,
     WorkerConfig,
+    get_loader,
     get_savable_loader,
     get_train_dataset,
     reraise_exception,
@@ -124,3 +129,48 @@ def test_workers_leave_the_generators_of_the_trainer_alone(texts: Path) -> None:
     next(iter(loader))
     assert torch.equal(torch.rand(3), expected)
     loader.close()
+
+
+class Collecting(TaskEncoder):
+    """Collects the garbage of whatever process it runs in."""
+
+    decoder = None
+
+    def encode_sample(self, sample: Any) -> Any:
+        gc.collect()
+        return sample
+
+
+class Cycle:
+    """Refers to itself, so that only the collector ends it."""
+
+    def __init__(self) -> None:
+        self.own = self
+
+
+def test_workers_leave_the_garbage_of_their_trainer_alone(texts: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    def note() -> None:
+        with log.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+
+    gc.disable()
+    try:
+        weakref.finalize(Cycle(), note)
+        dataset = get_train_dataset(
+            texts,
+            batch_size=2,
+            shuffle_buffer_size=None,
+            max_samples_per_sequence=None,
+            task_encoder=Collecting(),
+            worker_config=WorkerConfig(rank=0, world_size=1, num_workers=1, lanes=2),
+        )
+        loader = get_loader(dataset, multiprocessing_context="fork")
+        next(iter(loader))
+        loader.close()
+        assert not log.exists()
+        gc.collect()
+    finally:
+        gc.enable()
+    assert log.read_text() == f"{os.getpid()}\n"

@@ -1,0 +1,170 @@
+"""Measure what mixing costs: blends against a single dataset, opening many datasets, finding a key among a million.
+
+usage: python benchmarks/bench_mixes.py --work-folder build/bench [--rounds N]
+
+The same samples are spread over 1, 2 and 200 datasets, and loaded in this process in turn, a few batches of each, so
+that what else the machine does hits all alike. Processor time; the least of many stretches, since other programs can
+only add to it. Two works: crude samples of 150 bytes of json, where there is nothing but the loader's own work, and the
+same with a hook that takes 100 µs a sample, as light decoding does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import random
+import statistics
+import tarfile
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from report import machine_facts, print_table
+
+import loader
+from loader.format.prepare import run_prepare
+from loader.format.prepare_plan import PreparePlan, SplitRequest
+from loader.stores.dataset_file_store import DatasetFileStore
+
+SAMPLES = 200_000
+LEAVES = (1, 2, 200)
+LANES = 48
+BATCH_SIZE = 16
+STRETCH = 100  # batches
+KEYS = 1_000_000
+LOOK_UPS = 2_000
+
+
+class AsTheyAre(loader.DefaultTaskEncoder[Any, Any, Any, Any]):
+    """Batches of decoded samples."""
+
+    def batch(self, samples: list[Any]) -> list[Any]:
+        return samples
+
+
+class Working(AsTheyAre):
+    """The same, with 100 µs of work a sample."""
+
+    def encode_sample(self, sample: Any) -> Any:
+        end = time.thread_time() + 1e-4
+        while time.thread_time() < end:
+            pass
+        return sample
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work-folder", type=Path, required=True)
+    parser.add_argument("--rounds", type=int, default=40)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    facts = machine_facts()
+    print(f"{facts['date']}, {facts['cores']} cores of {facts['processor']}, Python {facts['python']}\n")
+    mixes = {leaves: make_mix(arguments.work_folder / f"mix_{leaves}", leaves) for leaves in LEAVES}
+    rows = [["µs a sample", *(f"{leaves} leaves" for leaves in LEAVES), *(f"{leaves}: ratio" for leaves in LEAVES[1:])]]
+    for name, encoder in (("json alone", AsTheyAre), ("with 100 µs of work", Working)):
+        found = blend_costs(mixes, encoder, arguments.rounds)
+        costs = [f"{found[leaves]:.2f}" for leaves in LEAVES]
+        rows.append([name, *costs, *(f"{found[leaves] / found[1]:.2f}×" for leaves in LEAVES[1:])])
+    print_table(rows)
+    print()
+    one_million = make_mix(arguments.work_folder / "keys", 1, samples=KEYS).parent / "000"
+    opening = [seconds(partial(train_dataset, mixes[200], AsTheyAre)) for _ in range(5)]
+    print_table(
+        [
+            ["other", "measured"],
+            [
+                "opening a metadataset of 200 datasets, first / median of 5",
+                f"{opening[0]:.2f} / {statistics.median(opening):.2f} s",
+            ],
+            *([f"a key among a million: {name}", f"{found:.1f} µs"] for name, found in key_costs(one_million).items()),
+        ]
+    )
+
+
+def make_mix(folder: Path, leaves: int, *, samples: int = SAMPLES) -> Path:
+    """Write datasets and the metadataset that blends them, unless that was done before."""
+    mix = folder / "mix.yaml"
+    if mix.exists():
+        return mix
+    for number in range(leaves):
+        dataset = folder / f"{number:03d}"
+        dataset.mkdir(parents=True, exist_ok=True)
+        with tarfile.open(dataset / "shard.tar", "w") as shard:
+            for sample in range(samples // leaves):
+                text = json.dumps({"id": sample, "leaf": number, "text": "some words " * 10}).encode()
+                entry = tarfile.TarInfo(f"{number:03d}_{sample:08d}.json")
+                entry.size = len(text)
+                shard.addfile(entry, io.BytesIO(text))
+        crude = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
+        split = SplitRequest(ratio={"train": 1.0})
+        run_prepare(PreparePlan(path=str(dataset), split=split, files={"dataset.yaml": crude}))
+    blend = [{"path": f"{number:03d}", "weight": 1 + number % 5} for number in range(leaves)]
+    document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": {"train": {"blend": blend}}}
+    mix.write_text(yaml.safe_dump(document))
+    return mix
+
+
+def train_dataset(mix: Path, encoder: type[Any]) -> Any:
+    return loader.get_train_dataset(
+        mix,
+        worker_config=loader.WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=LANES),
+        batch_size=BATCH_SIZE,
+        shuffle_buffer_size=100,
+        max_samples_per_sequence=100,
+        task_encoder=encoder(),
+    )
+
+
+def blend_costs(mixes: dict[int, Path], encoder: type[Any], rounds: int) -> dict[int, float]:
+    """Give the microseconds a sample of each mix."""
+    batches = {leaves: iter(loader.get_loader(train_dataset(mix, encoder))) for leaves, mix in mixes.items()}
+    for some in batches.values():
+        for _ in range(LANES * 70):  # past the small first chunks, and with every shard open
+            next(some)
+    least = dict.fromkeys(mixes, float("inf"))
+    for _ in range(rounds):
+        for leaves, some in batches.items():
+            least[leaves] = min(least[leaves], stretch(some))
+    return least
+
+
+def stretch(batches: Iterator[Any]) -> float:
+    started = time.process_time()
+    for _ in range(STRETCH):
+        next(batches)
+    return (time.process_time() - started) / (STRETCH * BATCH_SIZE) * 1e6
+
+
+def key_costs(dataset: Path) -> dict[str, float]:
+    """Give the microseconds of a look-up, and of one with reading the part: medians of several rounds."""
+    store = DatasetFileStore(dataset)
+    index = loader.load_dataset(dataset).get_datasets(training=True).leaves[0].folder.index  # type: ignore[attr-defined]
+    names = [f"000_{number:08d}" for number in random.Random(0).sample(range(KEYS), LOOK_UPS)]
+    works: dict[str, Callable[[str], Any]] = {
+        "look-up": index.find_first_full,
+        "look-up and reading": lambda name: store[f"{name}.json"],
+    }
+    return {name: statistics.median(each(work, names) for _ in range(9)) for name, work in works.items()}
+
+
+def each(work: Callable[[str], Any], names: list[str]) -> float:
+    started = time.process_time()
+    for name in names:
+        work(name)
+    return (time.process_time() - started) / len(names) * 1e6
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Hooks that leave out every sample are told of, and then stopped."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loader import FilterDataset, SampleError, SkipSample, TaskEncoder, WorkerConfig, get_loader, get_train_dataset
+from loader.pipeline import endless_skips
+from tests.unit.pipeline.tar_dataset import texts, write_dataset
+
+
+class Skips(TaskEncoder):
+    decoder = None
+
+    def encode_sample(self, sample: Any) -> Any:
+        raise SkipSample
+
+
+class YieldsNothing(TaskEncoder):
+    decoder = None
+
+    def encode_sample(self, sample: Any) -> Any:
+        yield from ()
+
+
+class SkipsMost(TaskEncoder):
+    decoder = None
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def encode_sample(self, sample: Any) -> Any:
+        self.count += 1
+        if self.count % 50:
+            raise SkipSample
+        return sample
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    return write_dataset(tmp_path / "x", {"a.tar": texts(0, 20)})
+
+
+@pytest.fixture(autouse=True)
+def limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endless_skips, "_WARNED", 60)
+    monkeypatch.setattr(endless_skips, "_STOPPED", 200)
+
+
+def dataset(folder: Path, encoder: Any, **options: Any) -> Any:
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)
+    defaults = {"batch_size": 2, "shuffle_buffer_size": None, "max_samples_per_sequence": 5}
+    return get_train_dataset(folder, worker_config=config, task_encoder=encoder, **defaults | options)
+
+
+@pytest.mark.parametrize("encoder", [Skips, YieldsNothing])
+def test_a_hook_that_leaves_out_everything_is_warned_of_and_stopped(
+    small: Path, encoder: type[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), pytest.raises(SampleError, match="encode_sample has left out 200 samples"):
+        next(iter(get_loader(dataset(small, encoder()))))
+    assert [record.message for record in caplog.records] == [
+        "encode_sample has left out the last 60 samples of lane 0; is that wanted?"
+    ]
+
+
+def test_a_filter_that_keeps_nothing_is_stopped(small: Path) -> None:
+    kept = FilterDataset(dataset(small, TaskEncoder(), batch_size=None), lambda sample: False)
+    with pytest.raises(SampleError, match="FilterDataset has left out 200 samples"):
+        next(iter(get_loader(kept)))
+
+
+def test_a_hook_that_keeps_a_few_goes_on(small: Path, caplog: pytest.LogCaptureFixture) -> None:
+    batches = iter(get_loader(dataset(small, SkipsMost())))
+    for _ in range(10):
+        next(batches)
+    assert not caplog.records

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -131,7 +132,16 @@ def print_table(console: Console, table: Table) -> None:
 def print_json(document: Any) -> None:
     """Print a report as JSON on standard output."""
     # Escapes keep lone surrogates (keys that are not UTF-8) printable everywhere.
-    click.echo(json.dumps(document, indent=2, ensure_ascii=True))
+    click.echo(json.dumps(_as_json(document), indent=2, ensure_ascii=True))
+
+
+def _as_json(value: Any) -> Any:
+    """Write what YAML knows and JSON does not, such as dates and keys that are no text, as text."""
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(inner) for inner in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
 def format_bytes(size_bytes: float) -> str:

@@ -55,7 +55,7 @@ class _Datasets:
                 fault = self._paths.fault_of_aux(store)
                 found = found or (f"aux {name}: {fault}" if fault else None)
         except EnergonError as error:
-            return error.found
+            return _in_one_line(error)
         return found
 
     def count(self, leaf: LeafPlan) -> tuple[int | None, str | None]:
@@ -64,7 +64,7 @@ class _Datasets:
         try:
             return self._counter.count(leaf), fault
         except EnergonError as error:
-            return None, fault or (f"{error.found}; {error.do}" if error.do else error.found)
+            return None, fault or _in_one_line(error)
 
 
 class _SplitFacts:
@@ -183,6 +183,13 @@ class _SplitFacts:
                 for member in leaf.join.members
             ],
         }
+
+
+def _in_one_line(error: EnergonError) -> str:
+    found = error.found.replace("\n", "; ")
+    if isinstance(error, ConfigError) and error.faults:
+        found = f"{error.file}: {found}"
+    return f"{found}; {error.do}" if error.do else found
 
 
 def _sum(numbers: Sequence[Any]) -> Any:

@@ -64,14 +64,13 @@ def _rows(node: dict[str, Any], folder: str, first: str = "", rest: str = "") ->
         first: What is drawn before the node itself.
         rest: What is drawn before those below it.
     """
-    label = _label(node, folder)
+    labels = [_label(node, folder)] if first else []
+    while node["kind"] == "metadataset" and len(node["children"]) == 1:
+        node = node["children"][0]  # what a split is made of stands in the line of its metadataset
+        labels.append(_label(node, folder))
     children = node["children"]
-    while len(children) == 1 and node["kind"] == "metadataset":  # what its split is made of stands in the same line
-        node = children[0]
-        label = f"{label} → {_label(node, folder)}" if first else _label(node, folder)
-        children = node["children"]
     yield [
-        Text(first + escape_controls(label)),
+        Text(first + escape_controls(" → ".join(labels))),
         Text(_percent(node["share"]) if first else ""),
         Text("" if node["samples"] is None else f"{node['samples']:,}"),
         Text("" if node["expected_repetitions"] is None else _times(node["expected_repetitions"])),

@@ -57,6 +57,7 @@ CODES: dict[str, str] = {
     "E504": "a dataset of a metadataset has no samples to give, or not the split part that is asked for",
     "E505": "a join is not prepared, or the datasets it joins changed since",
     "E506": "an auxiliary store cannot be opened",
+    "W507": "a split for training and another one share samples",
 }
 """Code → what it means. E is an error (exit code 1), W a warning."""
 

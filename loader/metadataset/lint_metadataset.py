@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_config import DatasetConfig
@@ -20,7 +21,7 @@ from .dataset_paths import DatasetPaths
 from .leaf_plan import JoinMember, LeafPlan
 from .leaf_samples import LeafCounter
 from .plan_splits import PlannedSplits, plan_splits
-from .repeated_leaves import find_repeated_leaves
+from .repeated_leaves import find_repeated_leaves, find_shared_leaves
 
 __all__ = ["MetadatasetLintPlan", "lint_metadataset"]
 
@@ -84,6 +85,9 @@ def lint_metadataset(
     )
 
 
+_MOST_ALONE = {"headers": 4, "bytes": 4, "decode": 256}
+"""Shards, or samples to decode, for which no other processes are started: a mix may have hundreds of small datasets."""
+
 _Dataset = tuple[str, str, str]
 """A dataset as it is checked: its path, split file and dataset file."""
 
@@ -110,6 +114,7 @@ class _MetadatasetLint:
             self._add(Finding(code="W503", message=f"split {name!r}: {found}") for found in find_repeated_leaves(tree))
             for leaf in tree.leaves():
                 self._add(self._leaf(leaf))
+        self._add(_seen_in_training(planned))
         self._work = {dataset: _work(dataset, tuple(parts), self._plan.level) for dataset, parts in self._used.items()}
         for dataset, work in self._work.items():
             if self._room() == 0:
@@ -212,7 +217,7 @@ class _MetadatasetLint:
             of_one = LintPlan(
                 path=path,
                 level=plan.level,
-                workers=plan.workers,
+                workers=plan.workers if work.total > _MOST_ALONE.get(plan.level, 0) else 1,
                 split_parts=work.split_parts,
                 split_config=split_config,
                 dataset_config=dataset_config,
@@ -226,6 +231,15 @@ class _MetadatasetLint:
         self.shards += report.shards
         self.samples += report.samples
         self._add([replace(finding, dataset=path) for finding in report.findings])
+
+
+def _seen_in_training(planned: PlannedSplits) -> Iterator[Finding]:
+    """Find samples of a split for training that another split has, too."""
+    training = [name for name in planned.trees if name.startswith("train")]
+    for name, other in product(training, planned.trees):
+        if other not in training:
+            for found in find_shared_leaves(planned.trees[name], planned.trees[other]):
+                yield Finding(code="W507", message=f"splits {name!r} and {other!r}: {found}")
 
 
 def _in_one_line(error: EnergonError) -> str:

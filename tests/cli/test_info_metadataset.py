@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import subprocess
 import sys
 
@@ -201,6 +202,29 @@ def test_a_tree_of_200_leaves_has_a_line_for_each(datasets, energon):
     assert done.code == 0
     assert len(done.out.splitlines()) == 200 + 6
     assert len({line.index("×") for line in done.out.splitlines() if "×" in line}) == 1, "columns are aligned"
+
+
+def test_a_split_that_is_another_metadataset_names_it(datasets, energon):
+    write_mix(datasets, "inner.yaml", train=[{"path": "a"}, {"path": "b"}])
+    done = energon("info", write_mix(datasets, val={"path": "inner.yaml", "split_part": "train"}))
+    assert "inner.yaml (train) → blend  " in done.out
+
+
+def test_a_damaged_file_of_a_dataset_is_named_in_one_line(own_datasets, energon):
+    (own_datasets / "a/.nv-meta/split.yaml").write_text("split_parts: 3\nexclude: 4\n")
+    done = energon("info", write_mix(own_datasets, train=[{"path": "a"}, {"path": "b"}]))
+    assert done.code == 1
+    assert len(done.out.splitlines()) == 10
+    assert f"error: {own_datasets}/a/.nv-meta/split.yaml: split_parts: " in done.out
+
+
+def test_values_that_json_does_not_know_are_written_as_text(datasets, energon):
+    subflavors = {"day": dt.date(2020, 1, 2), "nested": {dt.date(2020, 1, 3): [b"x"]}}
+    [split] = energon("info", write_mix(datasets, train={"path": "a", "subflavors": subflavors}), "--json").json[
+        "splits"
+    ]
+    [leaf] = leaves(split["tree"])
+    assert leaf["subflavors"] == {"day": "2020-01-02", "nested": {"2020-01-03": ["b'x'"]}}
 
 
 def test_control_characters_of_documents_are_escaped(datasets, energon):

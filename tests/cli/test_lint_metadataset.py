@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from loader.metadataset.plan_leaves import plan_leaves
+from loader.metadataset.prepare_join import prepare_join
 from tests.cli.make_mix import JOINER, copy_datasets, write_datasets, write_mix
 
 
@@ -104,6 +106,21 @@ def test_the_same_leaf_reached_twice_is_a_warning(lint, datasets):
     assert "reached twice, at splits.train.blend[0] and at splits.train.blend[1] → again.yaml: splits.train" in found[0]
 
 
+def test_a_file_without_split_parts_is_the_same_whatever_part_is_asked_for(lint):
+    leaves = [{"path": "texts.jsonl", "split_part": part} for part in ("train", "val")]
+    assert [each[:4] for each in lint(train=leaves)[1]] == ["W503"]
+
+
+def test_samples_that_are_trained_on_and_validated_on_are_a_warning(lint):
+    ranges = (["0%", "60%"], ["50%", "100%"])
+    low, high = ({"path": "a", "split_part": "train", "subset": {"range": some}} for some in ranges)
+    code, found, _ = lint("--level", "headers", train=low, val=high, test={"path": "a"})
+    assert code == 0
+    assert len(found) == 1
+    assert found[0].startswith("W507: splits 'train' and 'val': samples of /")
+    assert found[0].endswith("a (train) are reached at splits.train and at splits.val")
+
+
 def test_halves_of_a_dataset_are_no_repetition(lint):
     halves = [{"path": "a", "subset": {"range": [f"{low}%", f"{low + 50}%"]}} for low in (0, 50)]
     assert lint("--level", "headers", train=halves)[:2] == (0, [])
@@ -141,6 +158,21 @@ def test_a_join_that_is_not_prepared_is_an_error_with_the_command(lint, datasets
     assert document["datasets"] == 2
 
 
+def test_a_join_is_stale_once_a_dataset_was_prepared_again(datasets, energon, tmp_path):
+    copy = copy_datasets(datasets, tmp_path)
+    mix = write_mix(
+        copy, train={"join": [{"path": "a"}, {"path": "a", "split_part": "val", "nonmatch": "none"}], "joiner": JOINER}
+    )
+    [leaf] = plan_leaves(mix, split_part="train", training=True)
+    prepare_join(leaf.join)
+    assert energon("lint", mix, "--level", "headers", "--json").json["errors"] == 0
+    assert energon("prepare", copy / "a", "--force-overwrite", "--non-interactive", "--num-workers", 1).code == 0
+    done = energon("lint", mix, "--level", "headers")
+    assert done.code == 1
+    assert "E505: splits.train: the prepared rows of this join are stale: " in done.out
+    assert f"run: energon prepare {mix}" in done.out
+
+
 def test_it_stops_at_the_wanted_number_of_findings(lint):
     code, found, document = lint("--max-findings", 1, train=[{"path": "gone"}, {"path": "b"}])
     assert (code, len(found), document["complete"]) == (1, 1, False)
@@ -161,7 +193,9 @@ def test_the_same_finding_of_two_configs_of_a_dataset_is_told_once(lint, dataset
     config = (copy / "b/.nv-meta/dataset.yaml").read_text()
     (copy / "b/.nv-meta/other.yaml").write_text(config)
     path = str(copy / "b")
-    code, found, document = lint(train={"path": path}, val={"path": path, "dataset_config": "other.yaml"})
+    code, found, document = lint(
+        train={"path": path}, other={"path": path, "split_part": "train", "dataset_config": "other.yaml"}
+    )
     assert code == 1
     assert ([each[:4] for each in found], document["datasets"]) == (["E302"], 2)
 

@@ -3,7 +3,7 @@
     EnergonError
     ├── ConfigError    a file the user edits says something wrong (all faults of the file at once)
     ├── FormatError    bytes on disk are not what the format says (shard, byte offset)
-    ├── SampleError    one sample cannot be made (key, part, source)
+    ├── SampleError    one sample cannot be made (key, part, source); MissingFileError of a store is one
     ├── StateError     a saved state does not fit this run
     ├── StorageError   a file or folder cannot be read, written or locked (path)
     ├── TrustError     a dataset asks to run code that the caller did not allow

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from .command import energon_command
-from .dataset_path import check_path, is_jsonl
+from .dataset_path import check_path, is_jsonl, is_metadataset
 from .media_flags import media_filter_of, media_options
 
 __all__ = ["prepare"]
@@ -33,6 +33,7 @@ _EXAMPLES = (
     ),
     ("See what would be written", "energon prepare /data/coco --yes --dry-run"),
     ("Index the lines of a JSONL file", "energon prepare /data/texts.jsonl"),
+    ("Prepare the joins of a metadataset", "energon prepare /data/mix.yaml"),
 )
 
 
@@ -87,14 +88,20 @@ def prepare(path: str, **flags: Any) -> None:
     or not at all, and an interrupted run goes on where it stopped. Over a prepared dataset only shards that changed are
     scanned, and the split and dataset.yaml are kept unless flags say otherwise.
 
-    PATH may also be a .jsonl file, whose lines are then indexed.
+    PATH may also be a .jsonl file, whose lines are then indexed, or a metadataset (.yaml), of whose joins the rows are
+    then written beside it.
     """
     from .prepare_flags import PrepareFlags
     from .prepare_run import prepare_dataset, prepare_jsonl
 
     settings = PrepareFlags(path=path, media=media_filter_of(flags), **flags)
     check_path(path)
-    if is_jsonl(path):
+    if is_metadataset(path):
+        from .prepare_metadataset import check_metadataset_flags, prepare_joins
+
+        check_metadataset_flags(click.get_current_context())
+        prepare_joins(path, progress=settings.progress, as_json=settings.as_json, dry_run=settings.dry_run)
+    elif is_jsonl(path):
         prepare_jsonl(settings)
     else:
         prepare_dataset(settings)

@@ -1,0 +1,110 @@
+"""Lines of a JSONL file as samples."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loader.errors import ConfigError, FormatError, SampleError
+from loader.format.jsonl import prepare_jsonl
+from loader.metadataset.subset import SampleRange
+from loader.pipeline.build import BuildDataset
+from loader.pipeline.jsonl_leaf import JsonlLeaf
+from loader.pipeline.order_plan import SequentialPlan
+from loader.pipeline.read import ReadDataset
+from loader.pipeline.worker_config import WorkerConfig
+from loader.storage import open_storage
+from tests.unit.pipeline.stage_check import lane, values
+
+ONE = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
+
+
+def write_lines(folder: Path, text: bytes) -> Path:
+    (folder / "x.jsonl").write_bytes(text)
+    prepare_jsonl(open_storage(folder), "x.jsonl")
+    return folder / "x.jsonl"
+
+
+def samples(*leaves: JsonlLeaf) -> list[dict[str, Any]]:
+    return values(BuildDataset(ReadDataset(leaves, SequentialPlan(), worker_config=ONE)))
+
+
+def ids(found: Sequence[dict[str, Any]]) -> list[int]:
+    return [sample["json"]["id"] for sample in found]
+
+
+def lines(*numbers: int) -> bytes:
+    return b"".join(json.dumps({"id": number}).encode() + b"\n" for number in numbers)
+
+
+def test_each_line_is_a_crude_sample_with_its_number_as_key(tmp_path: Path) -> None:
+    path = write_lines(tmp_path, lines(7, 8, 9))
+    found = samples(JsonlLeaf(path=path, subflavors={"a": 1}))
+    assert ids(found) == [7, 8, 9]
+    assert [sample["__key__"] for sample in found] == ["x.jsonl/0", "x.jsonl/1", "x.jsonl/2"]
+    assert found[1]["__subflavors__"] == {"a": 1}
+    assert found[1]["__sources__"] == ((str(path), 1, "x.jsonl", ("1.json",)),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"\xef\xbb\xbf" + lines(0, 1), b"\n\n" + lines(0) + b"\n  \n" + lines(1) + b"\n\n", lines(0, 1).rstrip()],
+    ids=["byte order mark", "blank lines", "no line break at the end"],
+)
+def test_what_is_around_the_objects_is_no_part_of_them(tmp_path: Path, text: bytes) -> None:
+    path = write_lines(tmp_path, text)
+    assert ids(samples(JsonlLeaf(path=path))) == [0, 1]
+    raw = samples(JsonlLeaf(path=path, decoder=None))
+    assert [sample["json"] for sample in raw] == [b'{"id": 0}', b'{"id": 1}']
+
+
+def test_a_subset_is_a_range_of_lines_and_part_of_its_identity(tmp_path: Path) -> None:
+    path = write_lines(tmp_path, lines(*range(10)))
+    some = JsonlLeaf(path=path, subset=[SampleRange(start=3, stop=6)])
+    assert (ids(samples(some)), some.samples) == ([3, 4, 5], 3)
+    others = [JsonlLeaf(path=path, subset=[SampleRange(start=first, stop=first + 3)]) for first in (3, 4)]
+    assert [leaf.identity() == some.identity() for leaf in others] == [True, False]
+    with pytest.raises(ConfigError, match="the subset of this file has no samples"):
+        JsonlLeaf(path=path, subset=[SampleRange(start=3, stop=3)]).samples  # noqa: B018
+
+
+def test_files_and_datasets_are_read_side_by_side(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    one, other = write_lines(tmp_path, lines(1, 2)), write_lines(tmp_path / "other", lines(3))
+    assert ids(samples(JsonlLeaf(path=one), JsonlLeaf(path=other), JsonlLeaf(path=one))) == [1, 2, 3, 1, 2]
+
+
+def test_a_file_that_was_not_prepared_or_has_changed_since_is_refused(tmp_path: Path) -> None:
+    path = write_lines(tmp_path, lines(1, 2, 3))
+    (tmp_path / "new.jsonl").write_bytes(lines(1))
+    with pytest.raises(FormatError, match="has no index yet"):
+        JsonlLeaf(path=tmp_path / "new.jsonl").samples  # noqa: B018
+    leaf = JsonlLeaf(path=path)
+    assert leaf.samples == 3
+    path.write_bytes(lines(1, 2, 3, 4))
+    with pytest.raises(FormatError, match=r"has changed since it was indexed: it had 30 bytes, now 40"):
+        leaf.open_shard(0)
+    with pytest.raises(FormatError, match=r"the index is of a file of 30 bytes, and this has 40"):
+        JsonlLeaf(path=path).samples  # noqa: B018
+
+
+def test_a_line_that_is_no_json_fails_with_its_key(tmp_path: Path) -> None:
+    path = write_lines(tmp_path, lines(1, 2))
+    path.write_bytes(lines(1) + b'{"id":.2}\n')
+    leaf = JsonlLeaf(path=path)
+    raw = ReadDataset([leaf], SequentialPlan(), worker_config=ONE).open(lane(), {})
+    raw.next()
+    with pytest.raises(SampleError, match=r"x\.jsonl/1"):
+        leaf.build(raw.next()[0], ())
+
+
+def test_a_leaf_travels_without_what_it_has_opened(tmp_path: Path) -> None:
+    leaf = JsonlLeaf(path=write_lines(tmp_path, lines(*range(5000))))
+    assert leaf.samples == 5000
+    assert len(pickle.dumps(leaf)) < 1500
+    assert pickle.loads(pickle.dumps(leaf)).identity() == leaf.identity()

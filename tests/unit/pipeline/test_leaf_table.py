@@ -1,0 +1,54 @@
+"""Numbers of samples in their indexes, for many leaves at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loader.pipeline.leaf_table import LeafTable
+
+
+@dataclass
+class Runs:
+    """A leaf made of runs of samples that are neighbours in the index."""
+
+    runs: list[range]
+    excluded: Any
+
+    @property
+    def numbers(self) -> list[int]:
+        return [number for run in self.runs for number in run]
+
+    @property
+    def samples(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def ranges(self) -> Any:
+        lengths = [len(run) for run in self.runs]
+        return np.cumsum([0, *lengths[:-1]]), np.array([run.start for run in self.runs])
+
+
+@st.composite
+def leaves(draw: Any) -> Runs:
+    runs = draw(st.lists(st.tuples(st.integers(0, 1000), st.integers(1, 9)), min_size=1, max_size=4))
+    found = [range(start, start + length) for start, length in runs]
+    some = [number for run in found for number in run]
+    excluded = draw(st.lists(st.sampled_from(some) | st.integers(0, 2000), unique=True, max_size=5))
+    return Runs(found, np.array(sorted(excluded), dtype=np.int64))
+
+
+@given(st.lists(leaves(), min_size=1, max_size=5))
+def test_each_sample_is_found_as_in_its_own_leaf(some: list[Runs]) -> None:
+    table = LeafTable(some)  # type: ignore[arg-type] # all that is asked of a leaf
+    pairs = [(number, sample) for number, leaf in enumerate(some) for sample in range(leaf.samples)][::-1]
+    leaf, sample = np.array(pairs).T
+    index = table.index_numbers(leaf, sample)
+    assert index.tolist() == [some[number].numbers[place] for number, place in pairs]
+    expected = [some[number].numbers[place] in some[number].excluded.tolist() for number, place in pairs]
+    found = table.excluded(leaf, index)
+    assert (found.tolist() if found is not None else [False] * len(pairs)) == expected

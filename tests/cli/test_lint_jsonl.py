@@ -122,6 +122,19 @@ def test_an_index_with_a_sample_twice_is_found(texts, energon):
     assert "at byte 32: the index has 4 samples, the file 3" in energon("lint", texts).out
 
 
+def test_blank_lines_at_the_start_belong_to_the_first_sample(texts, energon):
+    texts.write_text("\n\n" + LINES)
+    energon("prepare", texts)
+    done = energon("lint", texts)
+    assert done.code == 0
+    assert "0 errors, 1 warning" in done.out
+
+
+def test_a_line_that_is_only_not_utf_8_is_found(lint):
+    code, found = lint(LINES.encode().replace(b"two", b"tw\xf6"))
+    assert (code, found) == (1, [("E404", 16)])
+
+
 def test_blank_lines_and_a_byte_order_mark_are_only_noted(texts, energon):
     texts.write_bytes(b'\xef\xbb\xbf{"a": 1}\n\n  \n{"b": 2}\n')
     energon("prepare", texts)
@@ -138,9 +151,12 @@ def test_a_file_without_samples_is_an_error(lint, data):
     assert "E407" in [code for code, _ in found]
 
 
-def test_a_huge_line_that_is_no_object_is_not_read_to_its_end(lint, texts):
-    code, found = lint(b"x" * (3 << 20))
-    assert (code, found) == (1, [("E402", None), ("E403", 0)])
+def test_a_huge_line_that_is_no_object_is_not_read_to_its_end(texts, energon):
+    texts.write_bytes(b"x" * (3 << 20))
+    done = energon("lint", texts)
+    assert done.code == 1
+    assert "E403  texts.jsonl at byte 0: line 1 is not one JSON object: it is 'xxx" in done.out
+    assert "the errors kept some from being looked at" in done.out
 
 
 def test_it_stops_at_the_wanted_number_of_findings(texts, energon):
@@ -155,11 +171,11 @@ def test_a_file_of_many_blocks_is_counted_and_compared_whole(texts, energon):
     energon("prepare", texts)
     assert "nothing wrong: 2,500 samples" in energon("lint", texts).out
     data = bytearray(texts.read_bytes())
-    data[len(line) * 2000 + 3] = ord("\n")
+    data[len(line) * 2400 + 3] = ord("\n")
     texts.write_bytes(data)
     done = energon("lint", texts)
-    assert "line 2,001 is not one JSON object" in done.out
-    assert f"E402  texts.jsonl at byte {len(line) * 2000 + 4}" in done.out
+    assert "line 2,401 is not one JSON object" in done.out
+    assert f"E402  texts.jsonl at byte {len(line) * 2400 + 4}" in done.out
 
 
 @pytest.mark.parametrize("flag", [["--split-parts", "train"], ["--fix"]], ids=["split-parts", "fix"])

@@ -173,9 +173,9 @@ def test_lines_that_changed_since_they_were_indexed_are_told_and_do_not_end_it(d
 def joined(datasets):
     """Write a join of a and b in train, prepared."""
 
-    def write(joiner, members=None):
+    def write(joiner, members=None, **more):
         members = members or [{"path": "a"}, {"path": "b"}]
-        mix = write_mix(datasets, "joined.yaml", train={"join": members, "joiner": joiner})
+        mix = write_mix(datasets, "joined.yaml", train={"join": members, "joiner": joiner, **more})
         [leaf] = plan_leaves(mix, split_part="train", training=True)
         prepare_join(leaf.join)
         return mix
@@ -194,6 +194,14 @@ def test_a_join_is_shown_as_its_joiner_makes_it(joined, energon):
         "  second  str, 16 characters",
         "    picture number 3",
     ]
+
+
+def test_rows_are_counted_and_found_within_the_subset(joined, energon):
+    mix = joined(JOINER, subset={"range": [2, 6]})
+    assert "shard_000.tar/000002   sample 0 of 4\n" in energon("preview", mix, "--crude").out
+    done = energon("preview", mix, "--crude", "--key", "000003")
+    assert "shard_001.tar/000003   sample 1 of 4 of its dataset\n" in done.out
+    assert energon("preview", mix, "--crude", "--key", "000001").code == 1
 
 
 def test_members_with_names_are_given_to_the_joiner_by_these(joined, energon):

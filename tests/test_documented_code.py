@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import re
 import socket
@@ -12,9 +14,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from PIL import Image
 
 from loader.format.prepare_plan import SplitRequest
-from tests.e2e.dataset_tree import prepare
+from tests.e2e.dataset_tree import prepare, write_shard
 from tests.source_tree import ROOT
 
 pytestmark = pytest.mark.slow  # a minute of scripts
@@ -90,6 +93,47 @@ def test_the_code_on_a_page_prints_what_the_page_says(page: str, folder: Path, t
     script.write_text(blocks(text, "python").replace("/data/my_dataset", dataset), encoding="utf-8")
     printed = run_script(script, folder=folder)
     assert printed.replace(dataset, "/data/my_dataset") == blocks(text, "text")
+
+
+@pytest.fixture
+def stories(tmp_path: Path) -> Path:
+    """The datasets of the page on auxiliary stores: stories, the photos that they name, and files beside them."""
+    crude = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
+    photos = {f"{number:03d}": {"jpg": picture(number)} for number in range(40)}
+    texts = {
+        f"story{number}": {
+            "json": json.dumps(
+                {
+                    "text": f"story {number}",
+                    "photos": [f"{number:03d}.jpg", f"{number + 1:03d}.jpg"],
+                    "scan": "scans/a.txt",
+                }
+            ).encode()
+        }
+        for number in range(20)
+    }
+    for name, samples in (("photos", photos), ("stories", texts)):
+        write_shard(tmp_path / name / "shard.tar", samples)
+        prepare(tmp_path / name, split=SplitRequest(ratio={"train": 1.0}), files={"dataset.yaml": crude})
+    (tmp_path / "files/scans").mkdir(parents=True)
+    (tmp_path / "files/scans/a.txt").write_text("a scan")
+    return tmp_path
+
+
+def picture(number: int) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (8 + number % 3, 8), (number, number, number)).save(file, "jpeg")
+    return file.getvalue()
+
+
+def test_the_page_on_auxiliary_stores_works_on_such_datasets(stories: Path) -> None:
+    text = (ROOT / "docs/how-to/auxiliary-files.md").read_text(encoding="utf-8")
+    (stories / "data.yaml").write_text(blocks(text, "yaml"))
+    # What stands behind the guard of the main module stands before the page's last block there.
+    script = stories / "page.py"
+    script.write_text(blocks(text, "python"), encoding="utf-8")
+    printed = run_script(script, folder=stories)
+    assert printed.split() == re.findall(r"^ *# (\d+)$", blocks(text, "python"), flags=re.MULTILINE)
 
 
 def test_the_readme_shows_what_the_demo_prints(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .console import format_bytes, plural
+from .preview_media import media_facts, probe_facts
 from .preview_picture import Picture, PictureError, array_picture, encoded_picture, image_facts
 
 __all__ = ["FieldView", "describe_part", "describe_value"]
@@ -112,6 +113,8 @@ def describe_value(name: str, value: Any) -> FieldView:
         return _describe_structure(name, value, f"dict, {plural(len(value), 'key')}")
     if isinstance(value, list | tuple):
         return _describe_list(name, value)
+    if type(value).__name__ == "AVDecoder":  # told by its name: its module imports torch
+        return _describe_decoder(name, value)
     return FieldView(name=name, facts=type(value).__name__, text=_safe_repr(value))
 
 
@@ -242,7 +245,17 @@ def _describe_list(name: str, values: list[Any] | tuple[Any, ...]) -> FieldView:
 def _media_facts(extension: str, data: bytes) -> str:
     if extension == "wav" and data[:4] == b"RIFF":
         return _wav_facts(data)
-    return f"{extension} media"
+    found = probe_facts(data)
+    return f"{extension} media" if found is None else f"{extension}: {found}"
+
+
+def _describe_decoder(name: str, decoder: Any) -> FieldView:
+    """Describe audio or video that is decoded when training code asks for clips."""
+    try:
+        facts = media_facts(decoder.get_metadata())
+    except Exception as error:  # noqa: BLE001 - damaged media raise many kinds
+        return FieldView(name=name, facts=type(decoder).__name__, fault=f"not audio or video: {error}")
+    return FieldView(name=name, facts=f"{type(decoder).__name__}: {facts}")
 
 
 def _wav_facts(data: bytes) -> str:

@@ -9,8 +9,9 @@ from loader.format.media_metadata import AVMetadata, MediaMetadata, MediaMetadat
 from loader.format.nv_meta import INDEX_SQLITE, INFO_JSON, INFO_YAML
 from loader.storage import Storage, open_storage
 
-from .console import format_bytes, format_count, plural
+from .console import format_bytes, format_count
 from .preview_fields import FieldView, describe_part
+from .preview_media import media_facts
 from .preview_render import SampleView
 from .preview_source import Selection
 from .preview_views import View
@@ -60,29 +61,5 @@ def _describe(storage: Storage, name: str, metadata: MediaMetadata) -> FieldView
     shown = os.path.basename(name)
     if not isinstance(metadata, AVMetadata):
         return describe_part(shown, storage.read(name))
-    facts = [*_video_facts(metadata), *_audio_facts(metadata), format_bytes(storage.stat(name).size_bytes)]
-    return FieldView(name=shown, facts=", ".join(facts))
-
-
-def _video_facts(metadata: AVMetadata) -> list[str]:
-    facts = []
-    if metadata.video_width is not None and metadata.video_height is not None:
-        facts.append(f"video {metadata.video_width}×{metadata.video_height}")
-    if metadata.video_num_frames is not None:
-        facts.append(plural(metadata.video_num_frames, "frame"))
-    if metadata.video_fps is not None:
-        facts.append(f"{metadata.video_fps:.4g} a second")
-    if metadata.video_duration is not None:
-        facts.append(f"{metadata.video_duration:.2f} s")
-    return facts
-
-
-def _audio_facts(metadata: AVMetadata) -> list[str]:
-    facts = []
-    if metadata.audio_sample_rate is not None:
-        facts.append(f"audio {metadata.audio_sample_rate:,} Hz")
-    if metadata.audio_channels is not None:
-        facts.append(plural(metadata.audio_channels, "channel"))
-    if metadata.audio_duration is not None:
-        facts.append(f"{metadata.audio_duration:.2f} s")
-    return facts
+    facts = (media_facts(metadata), format_bytes(storage.stat(name).size_bytes))
+    return FieldView(name=shown, facts=", ".join(filter(None, facts)))

@@ -291,7 +291,7 @@ def test_files_are_shown_as_pictures_or_by_their_metadata(files, energon):
     ]  # fmt: skip
     assert "  b.png  PNG 24×16 RGB, " in done.out
     assert "  a.jpg  JPEG 24×16 RGB, " in done.out
-    facts = "video 640×480, 75 frames, 30 a second, 2.50 s, audio 44,100 Hz, 2 channels, 2.52 s, 1.0 kB"
+    facts = "video 640×480, 75 frames, 30 frames/s, 2.50 s, audio 44,100 Hz, 2 channels, 2.52 s, 1.0 kB"
     assert f"  c.mp4  {facts}" in done.out
 
 

@@ -64,7 +64,7 @@ class _Datasets:
         try:
             return self._counter.count(leaf), fault
         except EnergonError as error:
-            return None, fault or _in_one_line(error)
+            return None, fault or _in_one_line(error, of_dataset=leaf.join is None)
 
 
 class _SplitFacts:
@@ -185,9 +185,9 @@ class _SplitFacts:
         }
 
 
-def _in_one_line(error: EnergonError) -> str:
+def _in_one_line(error: EnergonError, *, of_dataset: bool = True) -> str:
     found = error.found.replace("\n", "; ")
-    if isinstance(error, ConfigError) and error.faults:
+    if of_dataset and isinstance(error, ConfigError) and error.file:
         found = f"{error.file}: {found}"
     return f"{found}; {error.do}" if error.do else found
 

@@ -218,6 +218,15 @@ def test_a_damaged_file_of_a_dataset_is_named_in_one_line(own_datasets, energon)
     assert f"error: {own_datasets}/a/.nv-meta/split.yaml: split_parts: " in done.out
 
 
+def test_a_config_that_the_user_names_is_that_of_every_dataset(own_datasets, energon):
+    mix = write_mix(own_datasets, train=[{"path": "a"}, {"path": "b", "split_config": "other.yaml"}])
+    (own_datasets / "a/.nv-meta/one.yaml").write_text("split_parts: {train: [shard_000.tar]}\n")
+    done = energon("info", mix, "--split-config", "one.yaml")
+    assert done.code == 1
+    assert "├─ a (train)   50 %        3             one.yaml" in done.out
+    assert f"error: {own_datasets}/b/.nv-meta/one.yaml: there is no such file; check its name" in done.out
+
+
 def test_values_that_json_does_not_know_are_written_as_text(datasets, energon):
     subflavors = {"day": dt.date(2020, 1, 2), "nested": {dt.date(2020, 1, 3): [b"x"]}}
     [split] = energon("info", write_mix(datasets, train={"path": "a", "subflavors": subflavors}), "--json").json[

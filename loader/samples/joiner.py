@@ -72,8 +72,9 @@ def _checked_function(found: Any, full_name: str, *, at: str, trust_code: bool) 
         raise ConfigError(f"{full_name} is a class", at=at, do="name it with __class__ in place of __function__")
     if not callable(found):
         raise ConfigError(f"{full_name} is no function", at=at, do="name a function of that module")
-    home = str(getattr(found, "__module__", None)).partition(".")[0]
-    if home in sys.stdlib_module_names and not is_trusted(trust_code):
+    homes = [full_name, str(found.__module__)] if inspect.isroutine(found) else [full_name]
+    is_pythons = any(home.partition(".")[0] in sys.stdlib_module_names for home in homes)
+    if is_pythons and not is_trusted(trust_code):
         raise refuse(f"the joiner of this join asks to call {full_name}, which is Python's own", at=at)
     function: Callable[..., Any] = found
     return function

@@ -21,6 +21,7 @@ from load_rows import PIPELINE
 from load_work import BATCH_SIZE, report
 
 import loader
+from loader.pipeline.leaf_table import LeafTable
 from loader.pipeline.open_shards import OpenShards
 from loader.pipeline.read import ReadDataset
 from loader.pipeline.sample_chunk import SampleChunk
@@ -37,9 +38,7 @@ class AsTheyAre(loader.DefaultTaskEncoder[Any, Any, Any, Any]):
     """Batches of undecoded samples."""
 
     decoder = None
-
-    def batch(self, samples: list[Any]) -> list[Any]:
-        return samples
+    batch = staticmethod(loader.batch_list)
 
 
 class Decoded(AsTheyAre):
@@ -118,9 +117,9 @@ def ordered(reader: ReadDataset) -> Step:
 
 
 def found(reader: ReadDataset) -> Step:
-    shards = OpenShards()
+    shards, table = OpenShards(), LeafTable(reader.leaves)
     for leaf, sample in positions(reader):
-        SampleChunk(reader.leaves, shards, leaf, sample)
+        SampleChunk(reader.leaves, shards, leaf, table.index_numbers(leaf, sample))
         yield len(leaf)
 
 

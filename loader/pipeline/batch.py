@@ -62,8 +62,7 @@ class BatchDataset(SavableDataset[T]):
 
     @property
     def runs_user_code(self) -> bool:
-        is_ours = self.batcher is generic_batch or is_library_hook(self.batcher)
-        return not is_ours or self.sources[0].runs_user_code
+        return not is_library_hook(self.batcher) or self.sources[0].runs_user_code
 
     @property
     def items(self) -> int | None:

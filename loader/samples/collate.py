@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from ..errors import SampleError
+from .default_hook import library_hook
 from .pad import pad_stack, stack
 from .unlike_error import UnlikeError, kind_of
 
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 
+@library_hook
 def batch_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Stack B tensors of one shape to a tensor of shape (B, …).
 
@@ -45,6 +47,7 @@ def batch_stack(tensors: Sequence[Tensor]) -> Tensor:
     return stack(tensors)
 
 
+@library_hook
 def batch_pad_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Stack tensors of equal rank, zero-padding every dimension to the longest.
 
@@ -69,6 +72,7 @@ def batch_pad_stack(tensors: Sequence[Tensor]) -> Tensor:
         raise error.of(tensors) from None
 
 
+@library_hook
 def batch_list(values: Sequence[Any]) -> list[Any]:
     """Make a list of the values.
 
@@ -78,6 +82,7 @@ def batch_list(values: Sequence[Any]) -> list[Any]:
     return list(values)
 
 
+@library_hook
 def generic_batch(samples: Sequence[Any]) -> Any:
     """Make a batch of samples, or of one value of each.
 

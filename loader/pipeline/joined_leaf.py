@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ConfigError
+from ..errors import ConfigError, FormatError
 from ..metadataset.subset import SubsetRange, resolve_subset
 from ..samples.decoder import SampleDecoder
 from ..samples.source_info import SourceInfo
-from .leaf import Integers, RawSample, ShardLeaf
+from .dataset_leaf import DatasetLeaf
+from .leaf import Integers, RawSample
 from .leaf_stores import LeafStores
 
 __all__ = ["JoinedLeaf"]
@@ -37,7 +38,7 @@ class JoinedLeaf:
 
     path: str
     place: str
-    members: tuple[ShardLeaf, ...]
+    members: tuple[DatasetLeaf, ...]
     names: tuple[str, ...] | None
     open_rows: Callable[[], Integers]
     joiner: Callable[..., Any]
@@ -51,6 +52,25 @@ class JoinedLeaf:
     def rows(self) -> Integers:
         """The numbers of the samples in their members' indexes, memory-mapped; shape (rows, members), -1 for none."""
         return self.open_rows()
+
+    def numbers(self, rows: Integers) -> Integers:
+        """Give the numbers of the samples of some rows in their members' indexes, shape (rows, members); -1 for none.
+
+        Raises:
+            FormatError: There are no such samples.
+        """
+        numbers = np.asarray(self.rows[rows])
+        if (numbers[:, 0] < 0).any() or (numbers >= self._members_samples).any():
+            raise FormatError(
+                "the prepared rows of this join name samples that there are not",
+                at=f"{self.path}: {self.place}",
+                do=f"run: energon prepare {self.path}",
+            )
+        return numbers
+
+    @cached_property
+    def _members_samples(self) -> Integers:
+        return np.array([len(member.folder.index) for member in self.members])
 
     @property
     def samples(self) -> int:

@@ -83,7 +83,7 @@ class JoinedRows:
         leaves, indexes = [leaf[rows[0]]], [index[rows[0]]]
         for number, join in self._joins.items():
             own = np.flatnonzero(leaf == number)
-            mapped = np.asarray(join.rows[index[own]])
+            mapped = join.numbers(index[own])
             row, member = np.nonzero(mapped >= 0)
             rows.append(own[row])
             members.append(member)

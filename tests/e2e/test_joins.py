@@ -9,10 +9,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
+import numpy as np
 import pytest
 
 from loader import Sample, TextSample, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
-from loader.errors import ConfigError, TrustError
+from loader.errors import ConfigError, FormatError, TrustError
 from loader.metadataset.prepare_metadataset import prepare_metadataset
 from tests.elastic_runs import Pipeline, Spread, check_every_save
 from tests.unit.metadataset.joined_data import JoinedData, filling, join_of
@@ -151,6 +152,17 @@ def test_a_join_that_is_not_prepared_or_stale_is_not_loaded(data):
     data.prepare("q")
     with pytest.raises(ConfigError, match=r"stale: member .*q was prepared again(.|\n)*run: energon prepare"):
         train(path, config())
+
+
+@pytest.mark.parametrize(("column", "number"), [(0, 40), (1, 1 << 40), (0, -1)])
+def test_rows_that_name_samples_that_are_not_there_are_an_error(data, column, number):
+    path = prepared(data, join_of("p", filling("q"), joiner=BY_CLASS))
+    for rows in (data.folder / "meta.yaml.joins").glob("*.npy"):
+        numbers = np.load(rows)
+        numbers[3, column] = number
+        np.save(rows, numbers)
+    with pytest.raises(FormatError, match=r"name samples that there are not(.|\n)*run: energon prepare"):
+        samples(path)
 
 
 def test_a_joiner_that_would_have_to_be_imported_needs_trust(data):

@@ -91,6 +91,10 @@ def decode_image(data: bytes, form: ImageForm, *, trusted: bool = False) -> Any:
     """
     if form.container == "pil":
         return open_image(data, trusted=trusted).convert(form.mode)
+    if form.container == "torch" and form.floating and form.mode == "RGB":
+        planes = _jpeg_planes(data)
+        if planes is not None:
+            return planes
     pixels = _jpeg_pixels(data, form.mode)
     if pixels is None:
         # np.array copies: Pillow's own buffer is read-only.
@@ -146,6 +150,34 @@ def _jpeg_pixels(data: bytes, mode: Literal["L", "RGB", "RGBA"]) -> NDArray[np.u
         # libjpeg's own grey is the Y channel; Pillow weighs the RGB pixels instead.
         return np.array(Image.fromarray(pixels).convert("L"))
     return pixels
+
+
+def _jpeg_planes(data: bytes) -> Any:
+    """Decode a plain JPEG to a float tensor, (3, H, W); None where Pillow should.
+
+    With a fourth byte a pixel is one integer, of which masks and shifts cut the colours plane by plane: that takes half
+    the time of moving three bytes each to their planes.
+    """
+    import torch
+
+    from .batch_memory import new_tensor
+
+    if not is_plain_jpeg(data):
+        return None
+    try:
+        pixels = simplejpeg.decode_jpeg(data, "RGBX").view("<i4")[..., 0]  # (H, W)
+    except ValueError:
+        return None  # damaged: Pillow is lenient with some damage and decides
+    tensor = new_tensor((3, *pixels.shape), torch.float32)
+    planes = tensor.numpy()
+    colour = np.bitwise_and(pixels, 255)
+    planes[0] = colour
+    for plane in planes[1:]:
+        pixels >>= 8
+        np.bitwise_and(pixels, 255, out=colour)
+        plane[...] = colour
+    planes /= np.float32(255)
+    return tensor
 
 
 def _to_numpy(pixels: NDArray[np.uint8], floating: bool) -> NDArray[Any]:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..format.av_container import audio_stream, import_av, is_indexed
+from ..format.av_container import audio_stream, import_av, is_indexed, open_container
 
 if TYPE_CHECKING:
     from av import AudioFrame
@@ -160,7 +160,7 @@ class AudioReader:
         """Open the file again: not all formats can seek to their start."""
         self.close()
         self._file.seek(0)
-        self._reopened = import_av().open(self._file, "r", metadata_errors="replace")
+        self._reopened = open_container(self._file)
         self._use(self._reopened)
 
 

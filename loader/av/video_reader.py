@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, BinaryIO
 
-from ..format.av_container import import_av, is_indexed, video_stream
+from ..format.av_container import import_av, is_indexed, open_container, video_stream
 
 if TYPE_CHECKING:
     from av import VideoFrame
@@ -167,5 +167,5 @@ class VideoReader:
         """Open the file again: not all formats can seek to their start."""
         self.close()
         self._file.seek(0)
-        self._reopened = import_av().open(self._file, "r", metadata_errors="replace")
+        self._reopened = open_container(self._file)
         self._use(self._reopened)

@@ -17,7 +17,19 @@ if TYPE_CHECKING:
     from av.container import InputContainer
     from av.video.stream import VideoStream
 
-__all__ = ["audio_stream", "import_av", "is_indexed", "media_error", "media_start", "open_av", "video_stream"]
+__all__ = [
+    "audio_stream",
+    "import_av",
+    "is_indexed",
+    "media_error",
+    "media_start",
+    "open_av",
+    "open_container",
+    "video_stream",
+]
+
+_NOTHING_ELSE = {"protocol_whitelist": "none"}
+"""Playlists, lists of files and descriptions of sessions name files and addresses, which FFmpeg opens."""
 
 
 def import_av() -> ModuleType:
@@ -35,6 +47,17 @@ def import_av() -> ModuleType:
     return av
 
 
+def open_container(file: BinaryIO) -> InputContainer:
+    """Open encoded audio or video from where the file stands, and nothing that it refers to.
+
+    Raises:
+        av.FFmpegError: It is no audio or video that FFmpeg knows.
+        ImportError: PyAV is not installed.
+    """
+    container: InputContainer = import_av().open(file, "r", metadata_errors="replace", options=dict(_NOTHING_ELSE))
+    return container
+
+
 @contextmanager
 def open_av(data: bytes | BinaryIO) -> Iterator[InputContainer]:
     """Open encoded audio or video for as long as the block runs.
@@ -50,7 +73,7 @@ def open_av(data: bytes | BinaryIO) -> Iterator[InputContainer]:
     file = io.BytesIO(data) if isinstance(data, bytes) else data
     file.seek(0)
     try:
-        container = av.open(file, "r", metadata_errors="replace")
+        container = open_container(file)
     except av.FFmpegError as error:
         file.seek(0)
         raise media_error(file.read(16), error) from error

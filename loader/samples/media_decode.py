@@ -89,10 +89,10 @@ def _av_data_with_audio(data: bytes) -> Any:
 
 
 def _container(data: bytes) -> Any:
-    from ..format.av_container import import_av, media_error
+    from ..format.av_container import import_av, media_error, open_container
 
     av = import_av()
     try:
-        return av.open(io.BytesIO(data), "r", metadata_errors="replace")
+        return open_container(io.BytesIO(data))
     except av.FFmpegError as error:
         raise media_error(data, error) from error

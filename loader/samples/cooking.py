@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from inspect import signature
 from typing import Any, TypeVar, overload
 
 from ..errors import ConfigError
@@ -118,16 +119,22 @@ def cook(sample: dict[str, Any], cookers: Sequence[Cooker], aux: Mapping[str, An
         aux: What is there beside the sample: auxiliary stores by name, ``primary`` and ``cache``.
 
     Raises:
-        ConfigError: The sample is for no cooker, or its cooker asks for what is not there.
+        ConfigError: The sample is for no cooker, or its cooker asks for what is not there, or takes not what is.
     """
     if not cookers:
         return sample
     subflavors = sample.get("__subflavors__")
     for one in cookers:
         if one.is_match(subflavors) and (one.condition is None or one.condition(sample)):
-            if not aux and not one.need_primary and not one.need_cache:
-                return one.cook(sample)
-            return one.cook(sample, **_given(one, aux))
+            plain = not aux and not one.need_primary and not one.need_cache
+            given = {} if plain else _given(one, aux)
+            try:
+                return one.cook(sample, **given)
+            except TypeError as error:
+                unlike = _unlike_call(one, sample, given)
+                if unlike is None:
+                    raise
+                raise unlike from error
     raise _no_cooker(sample, cookers)
 
 
@@ -145,6 +152,21 @@ def _given(one: Cooker, aux: Mapping[str, Any]) -> dict[str, Any]:
                 do="a crude dataset that is prepared has it; JSONL files and samples made by hand don't",
             )
     return given
+
+
+def _unlike_call(one: Cooker, sample: Mapping[str, Any], given: Mapping[str, Any]) -> ConfigError | None:
+    """Tell how a cooker is not called as it is written; None where it is, and fails for another reason."""
+    try:
+        signature(one.cook).bind(sample, **given)
+    except TypeError as error:
+        there = ", ".join(f"{name}=" for name in given) or "nothing else"
+        return ConfigError(
+            f"cooker {_name(one)} {error}; beside sample {sample.get('__key__')!r} there is {there}",
+            do="name the stores that it takes as aux: at the dataset in the metadataset; **aux takes those it ignores",
+        )
+    except ValueError:  # a function of another language, which does not tell its arguments
+        return None
+    return None
 
 
 def _no_cooker(sample: Mapping[str, Any], cookers: Sequence[Cooker]) -> ConfigError:

@@ -184,6 +184,28 @@ def test_a_cooker_that_asks_for_primary_where_there_is_none_says_so() -> None:
         encoder_with(Cooker(cook_page)).cook_crude_sample(crude())
 
 
+def test_a_cooker_that_takes_a_store_that_is_not_there_is_no_failed_sample() -> None:
+    def cook_story(sample: dict[str, Any], photos: Any) -> None: ...
+
+    with pytest.raises(ConfigError, match=r"cook_story missing a required argument: 'photos'; .* nothing else"):
+        encoder_with(Cooker(cook_story)).cook_crude_sample(crude())
+    with pytest.raises(ConfigError, match=r"cook_story .*'photos'.* there is images="):
+        encoder_with(Cooker(cook_story)).cook_crude_sample(crude(), images="store")
+
+
+def test_a_cooker_that_does_not_take_a_store_that_is_there_is_no_failed_sample() -> None:
+    with pytest.raises(ConfigError, match=r"cook_text got an unexpected keyword argument 'photos'"):
+        encoder_with(Cooker(cook_text)).cook_crude_sample(crude(txt="a"), photos="store")
+
+
+def test_a_type_error_within_a_cooker_stays_what_it_is() -> None:
+    def cook_number(sample: dict[str, Any]) -> int:
+        return int(sample["json"])
+
+    with pytest.raises(TypeError, match="NoneType"):
+        encoder_with(Cooker(cook_number)).cook_crude_sample(crude(json=None))
+
+
 def test_a_cooker_that_asks_for_the_cache_gets_that_of_the_run() -> None:
     @cooker(need_cache=True)
     def cook(sample: dict[str, Any], cache: Any) -> Any:

@@ -29,7 +29,7 @@ LOADERS_INSTALLED := .venv-loaders/.installed
 COVERED := loader/format loader/order
 COVERED_PERCENT := 95
 
-.PHONY: help setup fmt check test test-all demo bench bench-load bench-prepare docs ci clean
+.PHONY: help setup fmt check test test-all demo bench bench-load bench-mixes bench-order bench-prepare docs ci clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/\1\t/' | awk -F'\t' '{ printf "  make %-14s%s\n", $$1, $$2 }'
@@ -68,13 +68,20 @@ coverage-gates:
 demo: $(INSTALLED)  ## make a small dataset of photographs and run every command on it
 	$(BIN)/python benchmarks/demo.py build/demo
 
-bench: bench-prepare bench-load  ## all benchmarks
+bench: bench-prepare bench-load bench-mixes bench-order  ## all benchmarks
 
 bench-prepare: $(INSTALLED) $(PEER_INSTALLED)  ## prepare, info and lint against megatron-energon: a table of ratios
 	$(BIN)/python benchmarks/bench_prepare.py --peer-bin $(PEER_BIN) --work-folder build/bench $(ARGS)
 
 bench-load: $(INSTALLED) $(PEER_INSTALLED) $(LOADERS_INSTALLED)  ## loading against four other libraries: a table of ratios
 	$(BIN)/python benchmarks/bench_load.py --peer-bin $(PEER_BIN) --other-bin $(LOADERS_BIN) --work-folder build/bench $(ARGS)
+
+bench-mixes: $(INSTALLED) $(PEER_INSTALLED)  ## blends, joins and look-ups by key: a table each
+	$(BIN)/python benchmarks/bench_mixes.py --work-folder build/bench $(ARGS)
+	$(BIN)/python benchmarks/bench_join.py --peer-bin $(PEER_BIN) --work-folder build/bench
+
+bench-order: $(INSTALLED)  ## the order of samples: how soon, how fast, how much memory
+	$(BIN)/python benchmarks/bench_order.py
 
 docs: $(DOCS_INSTALLED)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

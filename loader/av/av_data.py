@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -27,6 +29,9 @@ class AVData:
     audio_timestamps: list[tuple[float, float]] = field(default_factory=list)
 
     def __repr__(self) -> str:
-        video = [tuple(clip.shape) for clip in self.video_clips]
-        audio = [tuple(clip.shape) for clip in self.audio_clips]
-        return f"AVData(video_clips={video}, audio_clips={audio})"
+        return f"AVData(video_clips={_shapes(self.video_clips)}, audio_clips={_shapes(self.audio_clips)})"
+
+
+def _shapes(clips: Sequence[Any]) -> list[Any]:
+    """Give the shapes of clips; a batch has a list of clips for each sample."""
+    return [tuple(clip.shape) if isinstance(clip, Tensor) else _shapes(clip) for clip in clips]

@@ -17,7 +17,7 @@ import torch
 from loader.av import AVData, AVDecoder, get_clips_uniform, get_single_frames_uniform
 from loader.errors import ConfigError, SampleError
 from loader.format.media_metadata import AVMetadata
-from loader.samples import SampleDecoder
+from loader.samples import SampleDecoder, generic_batch
 from tests.unit.av.encoded_media import encode, numbers_in
 
 WAV: dict[str, Any] = {"video": None, "container": "wav", "audio": "pcm_s16le", "sample_format": "s16"}
@@ -90,6 +90,11 @@ def test_all_of_a_file() -> None:
         "AVData(video_clips=[(50, 3, 48, 64)], audio_clips=[])"
     )
     assert repr(AVDecoder(wav()).get_frames()) == "AVData(video_clips=[], audio_clips=[(1, 40000)])"
+
+
+def test_a_batch_of_decoded_media_shows_the_clips_of_each_sample() -> None:
+    batch = generic_batch([AVDecoder(wav()).get_frames(), AVDecoder(both()).get_frames()])
+    assert repr(batch) == "AVData(video_clips=[[], [(50, 3, 48, 64)]], audio_clips=[[(1, 40000)], []])"
 
 
 def test_a_decoder_can_be_used_again_and_its_copies_take_the_bytes_along() -> None:

@@ -34,6 +34,8 @@ class FileRegion(io.RawIOBase):
         self._buffer_start = 0
         self.bytes_read = 0
         """How many bytes of the file were read."""
+        self.most_bytes: int | None = None
+        """How many may be read; None: all, as often as is wanted."""
 
     def readable(self) -> bool:
         return True
@@ -52,7 +54,11 @@ class FileRegion(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        """Read up to ``size`` bytes, fewer only at the end."""
+        """Read up to ``size`` bytes, fewer only at the end.
+
+        Raises:
+            ValueError: That is more than may be read.
+        """
         left = max(0, self._size - self._position)
         wanted = left if size is None or size < 0 else min(size, left)
         data = b""
@@ -79,6 +85,8 @@ class FileRegion(io.RawIOBase):
         if self._buffer and goes_on:
             self._ahead = min(4 * self._ahead, _LARGEST_READ)
         size = min(max(wanted, self._ahead), self._size - self._position)
+        if self.most_bytes is not None and self.bytes_read + size > self.most_bytes:
+            raise ValueError(f"more than {self.most_bytes >> 20} MiB would have to be read")
         self._buffer = self._file.read_at(self._start + self._position, size)
         self._buffer_start = self._position
         self.bytes_read += len(self._buffer)

@@ -19,6 +19,9 @@ _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "ICO", "JPEG2000", "AVI
 
 _WEBP_HEADER = 30
 
+_MOST_IMAGE_BYTES = 64 << 20
+"""Pillow reads AVIF whole, and of other formats what the header claims, into memory: gigabytes, if it says so."""
+
 
 class BrokenMedia(Exception):  # noqa: N818 - no error: the file is left out and counted
     """A file that should be media and cannot be read as such; the text says why."""
@@ -82,6 +85,7 @@ def _reason(error: Exception, media_type: MediaType) -> str:
 def _image(region: FileRegion) -> ImageMetadata:
     from PIL import Image
 
+    region.most_bytes = _MOST_IMAGE_BYTES
     head = region.read(_WEBP_HEADER)
     region.seek(0)
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":

@@ -91,6 +91,28 @@ def test_of_a_large_image_only_the_first_kilobytes_are_read(extract, form):
     assert extract.region.bytes_read <= 40 * 1024
 
 
+GREEDY = {
+    "avif": b"\0\0\0\x1cftypavif\0\0\0\0avifmif1miaf",
+    "jp2": b"\0\0\0\x0cjP  \r\n\x87\n\0\0\0\x14ftypjp2 \0\0\0\0jp2 \0\0\0\1jp2h" + struct.pack(">Q", 1 << 27),
+    "tif": b"II*\0"
+    + struct.pack("<IH", 8, 3)
+    + b"".join(struct.pack("<HHII", *entry) for entry in ((256, 4, 1, 8), (257, 4, 1, 8), (273, 4, 1 << 25, 0)))
+    + bytes(4),
+}
+
+
+@pytest.mark.parametrize("extension", GREEDY)
+def test_an_image_that_claims_a_header_of_gigabytes_is_broken_before_they_are_read(tmp_path, extension):
+    with (tmp_path / "image").open("wb") as file:
+        file.write(GREEDY[extension])
+        file.truncate(1 << 28)  # holes: the disk has only the header
+    with open_storage(tmp_path).open("image") as opened:
+        region = FileRegion(opened, 0, opened.size_bytes)
+        with pytest.raises(BrokenMedia, match="more than 64 MiB would have to be read"):
+            extract_media(region, f"image.{extension}", HEADER)
+    assert region.bytes_read < 1 << 26
+
+
 def test_sound_is_measured(extract):
     expected = AVMetadata(audio_duration=0.5, audio_channels=2, audio_sample_rate=8000, audio_num_samples=4000)
     assert extract(sound(), "a.wav", EXTENSION) == expected

@@ -74,7 +74,7 @@ def test_no_arguments_show_the_help_and_count_as_wrong_usage(capsys):
     ("arguments", "told"),
     [
         (["prepar"], "Did you mean 'prepare'?"),
-        (["xyzzy"], "Commands: prepare, info, lint, preview."),
+        (["xyzzy"], "Commands: prepare, prepare-media, info, lint, preview."),
         (["--versoin"], "Did you mean '--version'?"),
         (["info"], "Missing argument 'PATH'"),
         (["info", "x", "--jsno"], "Did you mean '--json'?"),
@@ -149,4 +149,4 @@ def test_shells_can_complete_commands():
     done = energon(
         env={**os.environ, "_ENERGON_COMPLETE": "bash_complete", "COMP_WORDS": "energon pre", "COMP_CWORD": "1"}
     )
-    assert done.stdout.split() == ["plain,prepare", "plain,preview"]
+    assert done.stdout.split() == ["plain,prepare", "plain,prepare-media", "plain,preview"]

@@ -14,6 +14,8 @@ FILESYSTEM = "filesystem://"
 """Marks a folder of files; without it, an auxiliary store is a prepared dataset."""
 
 _EXPECTED = 'expected the path of a dataset, or "filesystem://" and the path of a folder'
+_TAKEN = ("cache", "primary", "sample")
+"""What cookers are given under these names is no auxiliary store."""
 _PREFIX_OF_KEY = {"path": "", "fs_path": FILESYSTEM}
 
 
@@ -29,6 +31,9 @@ def parse_aux(owner: MappingReader) -> Mapping[str, str]:
     for name in reader.mapping:
         if not isinstance(name, str):
             reader.faults.append(Fault(place=reader.at(name), found="expected a name; put it in quotes"))
+            continue
+        if name in _TAKEN:
+            reader.fault(name, f"expected another name: cookers get something else as {name}=")
             continue
         store = _store(reader, name)
         if store is not None:

@@ -112,6 +112,13 @@ def test_repetitions_are_a_number_above_zero(files, repetitions):
         ({"path": "a", "aux": ["b"]}, ["splits.train.aux: expected a mapping, found ['b']"]),
         ({"path": "a", "aux": {1: "b"}}, ["splits.train.aux.1: expected a name; put it in quotes"]),
         (
+            {"path": "a", "aux": {"cache": "b", "primary": "c", "sample": "d"}},
+            [
+                f"splits.train.aux.{name}: expected another name: cookers get something else as {name}="
+                for name in ("cache", "primary", "sample")
+            ],
+        ),
+        (
             {"path": "a", "aux": {"x": 5}},
             ["splits.train.aux.x: " + AUX + "5"],
         ),

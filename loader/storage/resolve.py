@@ -24,15 +24,13 @@ def open_storage(path: str | os.PathLike[str]) -> Storage:
     '/tmp'
     """
     text = os.fspath(path)
-    if "://" not in text:
+    protocol, separator, rest = text.partition("://")
+    if not separator:
         return LocalStorage(text)
-    from upath import UPath  # imports fsspec: only paid for URLs
-
-    url = UPath(text)
-    if url.protocol in ("file", "local"):
-        return LocalStorage(url.path)
+    if protocol in ("file", "local"):
+        return LocalStorage(rest)
     raise StorageError(
-        f"cannot read {url.protocol}:// URLs; expected a folder of this machine",
+        f"cannot read {protocol}:// URLs; expected a folder of this machine",
         path=text,
         do="mount the bucket, or copy the dataset to a local folder",
     )

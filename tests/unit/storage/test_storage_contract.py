@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -526,9 +527,10 @@ def test_a_relative_root_does_not_move_with_the_process(tmp_path: Path, monkeypa
     assert storage.url == "data"
 
 
-def test_a_url_that_no_store_serves_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="cannot read memory:// URLs"):
-        open_storage("memory://bucket/x")
+@pytest.mark.parametrize("protocol", ["memory", "s3", "msc", "filesystem+msc", "no protocol"])
+def test_a_url_that_no_store_serves_is_refused(protocol: str) -> None:
+    with pytest.raises(StorageError, match=re.escape(f"cannot read {protocol}:// URLs")):
+        open_storage(f"{protocol}://bucket/x")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

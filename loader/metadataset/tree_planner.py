@@ -19,6 +19,7 @@ from .subset import SampleRange
 __all__ = ["TreePlanner"]
 
 _MOST_LEVELS = 30
+_MOST_NAMED = 20  # splits, in a message
 _MOST_PLACES = 100_000
 """A few files that name each other twice make more datasets than any memory holds."""
 
@@ -79,7 +80,8 @@ class TreePlanner:
         split = spec.splits.get(outer.split_part)
         if split is None:
             if spec.names is not None and outer.split_part not in spec.names:  # else it has faults of its own
-                there = ", ".join(map(shown_key, spec.names)) or "none"
+                more = ["…"] if len(spec.names) > _MOST_NAMED else []
+                there = ", ".join([*map(shown_key, spec.names[:_MOST_NAMED]), *more]) or "none"
                 self._documents.fault(
                     *named_by, f"there is no split {shown(outer.split_part)} in {shown_path(file)}; there are: {there}"
                 )

@@ -232,6 +232,12 @@ def test_a_split_that_is_missing_is_told_from_those_there(files):
     ]
 
 
+def test_of_many_splits_only_the_first_are_told_lest_each_fault_grows_with_the_document(files):
+    files.write("mix.yaml", {f"part{number}": {"path": "a"} for number in range(1000)})
+    (fault,) = files.faults()
+    assert fault.endswith("part18, part19, …")
+
+
 def test_circles_are_faults_that_show_the_way(files):
     files.write("one.yaml", {"train": {"path": "two.yaml"}})
     files.write("two.yaml", {"train": {"path": "mix.yaml"}, "val": {"path": "mix.yaml", "split_part": "train"}})

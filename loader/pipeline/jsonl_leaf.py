@@ -118,9 +118,19 @@ class JsonlLeaf:
         return [self._file[1]]
 
     def locate(self, indexes: Integers, found: SampleLocations | None = None) -> SampleLocations:
-        """Find the lines of samples, and add them to what was found of others."""
+        """Find the lines of samples, and add them to what was found of others.
+
+        Raises:
+            FormatError: The index contradicts itself.
+        """
         offsets, n = self._index.offsets, len(indexes)
         start, stop = offsets[indexes].astype(np.int64), offsets[indexes + 1].astype(np.int64)
+        if not ((start >= 0) & (start < stop) & (stop <= int(offsets[-1]))).all():
+            raise FormatError(
+                "the index of this file is damaged: lines do not follow each other in it",
+                shard=self.shard_path(0),
+                do=f"run: energon prepare {self.path_text}",
+            )
         size = (stop - start).tolist()
         samples = indexes.tolist()
         lines = SampleLocations(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from loader.errors import ConfigError, FormatError, SampleError
@@ -91,6 +92,14 @@ def test_a_file_that_was_not_prepared_or_has_changed_since_is_refused(tmp_path: 
         leaf.open_shard(0)
     with pytest.raises(FormatError, match=r"the index is of a file of 30 bytes, and this has 40"):
         JsonlLeaf(path=path).samples  # noqa: B018
+
+
+@pytest.mark.parametrize("offsets", [(20, 10), (1 << 63, 20), ((1 << 64) - 1, 20), (0, 20), (31, 20)], ids=str)
+def test_an_index_whose_lines_do_not_follow_each_other_is_refused(tmp_path: Path, offsets: tuple[int, int]) -> None:
+    path = write_lines(tmp_path, lines(1, 2, 3))
+    np.array([0, *offsets, 30], "<u8").tofile(tmp_path / "x.jsonl.idx")
+    with pytest.raises(FormatError, match="the index of this file is damaged"):
+        samples(JsonlLeaf(path=path))
 
 
 def test_a_line_that_is_no_json_fails_with_its_key(tmp_path: Path) -> None:

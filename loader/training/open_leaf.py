@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from ..errors import ConfigError
+from ..errors import ConfigError, EnergonError
 from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
 from ..metadataset.leaf_plan import JoinMember, JoinPlan, LeafPlan
 from ..metadataset.open_join import open_join
@@ -40,15 +40,25 @@ def open_leaf(plan: LeafPlan, *, decoder: SampleDecoder | None, trust_code: bool
         ConfigError: There is no such split part, no sample is left, or a join is not prepared.
         TrustError: It asks to run code, and the caller does not allow it.
     """
-    leaf: Leaf
-    if plan.join is not None:
-        leaf = _open_join(plan, plan.join, decoder=decoder, trust_code=trust_code)
-    elif plan.path.endswith(".jsonl"):
-        leaf = JsonlLeaf(path=plan.path, subset=plan.subset, subflavors=plan.subflavors, aux=plan.aux, decoder=decoder)
-    else:
-        leaf = _open_dataset(plan, plan, decoder=decoder, trust_code=trust_code)
-    _ = leaf.samples  # so that a wrong split part is an error here, not when the first batch is asked for
+    try:
+        leaf = _open(plan, decoder=decoder, trust_code=trust_code)
+        # So that a wrong split part is an error here, not when the first batch is asked for.
+        _ = leaf.samples
+        if plan.dataset_config is not None or plan.join is not None:
+            _ = leaf.is_crude  # likewise a dataset file that is not there; it is not read of hundreds of datasets
+    except EnergonError as error:
+        if plan.place and plan.join is None:
+            error.at = f"{error.at or plan.path}, named by {plan.place}"
+        raise
     return leaf
+
+
+def _open(plan: LeafPlan, *, decoder: SampleDecoder | None, trust_code: bool) -> Leaf:
+    if plan.join is not None:
+        return _open_join(plan, plan.join, decoder=decoder, trust_code=trust_code)
+    if plan.path.endswith(".jsonl"):
+        return JsonlLeaf(path=plan.path, subset=plan.subset, subflavors=plan.subflavors, aux=plan.aux, decoder=decoder)
+    return _open_dataset(plan, plan, decoder=decoder, trust_code=trust_code)
 
 
 def _open_dataset(

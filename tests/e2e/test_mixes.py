@@ -226,6 +226,25 @@ def test_a_store_that_is_not_there_is_an_error_and_no_failed_sample(data: MixedD
         read(path, 3, task_encoder=CookingOnly())
 
 
+@pytest.mark.parametrize(
+    ("wrong", "found"),
+    [
+        ({"dataset_config": "gone.yaml"}, "there is no such file"),
+        ({"split_part": "gone"}, "there is no split part 'gone'"),
+        ({"subset": {"range": [0, 99_999]}}, "does not fit: there are 40 samples"),
+    ],
+    ids=["dataset file", "split part", "subset"],
+)
+def test_what_a_dataset_of_a_mix_lacks_is_said_before_the_first_batch_and_with_its_place(
+    data: MixedData, wrong: dict[str, Any], found: str
+) -> None:
+    path = data.write("lacking.yaml", {"train": {"blend": [{"path": "texts"}, {"path": "more"} | wrong]}})
+    with pytest.raises(ConfigError, match=found) as caught:
+        train(path)
+    assert str(data.more) in str(caught.value)
+    assert "named by splits.train.blend[1]" in str(caught.value)
+
+
 def test_a_primary_store_of_lines_is_refused(data: MixedData) -> None:
     path = data.write("kinds.yaml", {"train": {"path": "lines.jsonl", "subflavors": {"kind": "crude"}}})
     with pytest.raises(ConfigError, match="asks for primary=, which is not there"):

@@ -16,6 +16,7 @@ import msgspec
 from ..errors import ConfigError, FormatError, SampleError
 from ..storage import Storage
 from .nv_meta import INDEX_SQLITE, INFO_JSON, INFO_YAML
+from .shown_value import shown
 from .sqlite_file import open_sqlite
 
 __all__ = [
@@ -104,11 +105,12 @@ def decode_media_metadata(metadata_type: str, metadata_json: str) -> MediaMetada
     """
     kinds: dict[str, type[MediaMetadata]] = {"image": ImageMetadata, "av": AVMetadata}
     if metadata_type not in kinds:
-        raise ValueError(f"expected a type of media metadata, 'image' or 'av', found {metadata_type!r}")
+        raise ValueError(f"expected a type of media metadata, 'image' or 'av', found {shown(metadata_type)}")
     try:
         metadata: MediaMetadata = msgspec.json.decode(metadata_json, type=kinds[metadata_type], strict=False)
-    except msgspec.MsgspecError as error:
-        raise ValueError(f"expected the metadata of type {metadata_type!r}, found {metadata_json!r}: {error}") from None
+    except (msgspec.MsgspecError, RecursionError) as error:
+        expected = f"expected the metadata of type {metadata_type!r}"
+        raise ValueError(f"{expected}, found {shown(metadata_json)}: {error}") from None
     return metadata
 
 

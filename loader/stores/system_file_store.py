@@ -15,6 +15,8 @@ from .missing_file import MissingFileError
 
 __all__ = ["SystemFileStore"]
 
+_MOST_LETTERS = 4096  # that systems take in a path
+
 
 class SystemFileStore(FileStore[bytes]):
     """Give the bytes of files by their paths.
@@ -47,7 +49,7 @@ class SystemFileStore(FileStore[bytes]):
             MissingFileError: There is no such file.
             StorageError: The key leads out of the folder, or the file cannot be read.
         """
-        path = os.path.abspath(key) if self._base is None else self._path_inside(key)
+        path = self._path_inside(key)
         folder, name = os.path.split(path)
         try:
             data = LocalStorage(folder).read(name)
@@ -77,12 +79,12 @@ class SystemFileStore(FileStore[bytes]):
         return self._media.get(posixpath.normpath(key))
 
     def _path_inside(self, key: str) -> str:
+        if not _may_be_path(key):
+            raise self._missing(key)
         if self._base is None:
             return os.path.abspath(key)
         if self._real is None:
             self._real = os.path.realpath(self._base)
-        if "\0" in key:
-            raise self._missing(key)
         # Resolved whole: a link in the folder leads wherever whoever made the data wanted.
         path = os.path.realpath(os.path.join(self._real, key))
         if key.startswith("/") or os.path.commonpath((self._real, path)) != self._real:
@@ -95,8 +97,9 @@ class SystemFileStore(FileStore[bytes]):
 
     def _missing(self, key: str) -> MissingFileError:
         where = "in this folder" if self._base else "on this machine"
+        shown = key if len(key) <= _MOST_LETTERS else f"{key[:100]}…"
         return MissingFileError(
-            f"there is no file {key!r} {where}",
+            f"there is no file {shown!r} {where}",
             key=key,
             source=self._base,
             do="check the key: it is the path relative to the folder" if self._base else "check the path",
@@ -113,3 +116,11 @@ class SystemFileStore(FileStore[bytes]):
 
     def __repr__(self) -> str:
         return f"SystemFileStore({self._base!r})"
+
+
+def _may_be_path(key: str) -> bool:
+    """Tell whether a system takes a key for a path; following the links of a longer one would take seconds."""
+    try:
+        return "\0" not in key and len(os.fsencode(key)) < _MOST_LETTERS
+    except UnicodeEncodeError:  # JSON may hold half of a character
+        return False

@@ -139,8 +139,14 @@ def test_a_damaged_file_is_a_format_error(tmp_path):
 
 @pytest.mark.parametrize(
     "row",
-    [("image", json.dumps({"width": 3})), ("table", "{}"), (3, b"\xff"), ("image", "x" * (2 << 20))],
-    ids=["fields", "type", "bytes", "endless"],
+    [
+        ("image", json.dumps({"width": 3})),
+        ("table", "{}"),
+        (3, b"\xff"),
+        ("image", "x" * (2 << 20)),
+        ("av", '{"x":' + "[" * 100_000),
+    ],
+    ids=["fields", "type", "bytes", "endless", "deep"],
 )
 def test_damaged_rows_are_format_errors(tmp_path, row):
     with closing(write_index(tmp_path, [("a.jpg", *row)])) as reader, pytest.raises(FormatError):

@@ -59,10 +59,15 @@ def test_without_a_folder_any_path_is_served(folder, monkeypatch):
         store["gone"]
 
 
-@pytest.mark.parametrize("key", ["gone.txt", "a.txt/b", "nul\0"])
+@pytest.mark.parametrize(
+    "key", ["gone.txt", "a.txt/b", "nul\0", "half a character \ud800", "x/" * 100_000], ids=lambda key: ascii(key)[:20]
+)
 def test_a_missing_file_is_told(folder, key):
-    with pytest.raises(FileNotFoundError, match="there is no file"):
+    with pytest.raises(FileNotFoundError, match="there is no file") as caught:
         SystemFileStore(folder)[key]
+    assert len(str(caught.value)) < 500
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        SystemFileStore()[key]
 
 
 def test_a_folder_is_no_file(folder):

@@ -135,7 +135,9 @@ def line_number(key: str, name: str, lines: int) -> int | None:
     (3, 0)
     """
     number = key.removeprefix(f"{name}/")
-    return int(number) if number.isdecimal() and int(number) < lines else None
+    if not number.isdecimal() or len(number) > len(str(lines)):
+        return None
+    return int(number) if str(int(number)) == number and int(number) < lines else None
 
 
 def view_of_line(reader: JsonlReader, number: int, title: str) -> SampleView:

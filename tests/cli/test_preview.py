@@ -175,7 +175,8 @@ def test_lines_of_a_jsonl_file_are_samples(texts, energon):
 
 
 def test_what_a_jsonl_file_has_not_is_told(texts, energon):
-    assert energon("preview", texts, "--key", 2).code == 1
+    for key in (2, "01", "texts.jsonl/01", "9" * 5000):
+        assert energon("preview", texts, "--key", key).code == 1
     assert energon("preview", texts, "--split-parts", "train").code == 2
 
 

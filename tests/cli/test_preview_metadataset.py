@@ -93,6 +93,7 @@ def test_a_key_is_looked_for_in_all_leaves_within_their_subsets(preview, dataset
     blend = [{"path": "a"}, {"path": "b", "subset": {"range": [0, 4]}}, {"path": "texts.jsonl"}]
     assert [origin for _, origin in preview("-n", 9, "--key", "000003", train=blend)] == ["a (train)", "b (train)"]
     assert [origin for _, origin in preview("-n", 9, "--key", "shard_001.tar/000004", train=blend)] == ["a (train)"]
+    assert [origin for _, origin in preview("-n", 9, "--key", "000001", train=blend)] == ["a (train)", "b (train)"]
     assert preview("--key", "1", train=blend) == preview("--key", "texts.jsonl/1", train=blend)
     done = energon("preview", datasets / "mix.yaml", "--key", "000009")
     assert done.code == 1

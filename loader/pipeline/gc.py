@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 from typing import Any, TypeVar
 
-from torch.utils.data import get_worker_info
-
 from ..errors import ConfigError
 from .lane import Lane
 from .ref import Ref
@@ -27,8 +25,8 @@ class GcDataset(SavableDataset[T]):
     Args:
         dataset: What gives the items.
         every_n_iter: Items between two collections.
-        freeze: In worker processes, leave the objects that are there at the start out of all collections, which are
-            faster then; those of the training process are its own.
+        freeze: Accepted for code written for megatron-energon: worker processes leave what is there at their start out
+            of all collections in any case.
         worker_config: By default the dataset's.
 
     Raises:
@@ -40,7 +38,7 @@ class GcDataset(SavableDataset[T]):
         dataset: SavableDataset[T],
         *,
         every_n_iter: int = 10,
-        freeze: bool = True,
+        freeze: bool = True,  # noqa: ARG002
         worker_config: WorkerConfig | None = None,
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name="gc")
@@ -48,7 +46,6 @@ class GcDataset(SavableDataset[T]):
             raise ConfigError(f"expected every_n_iter of at least 1, found {every_n_iter}")
         self.depth = dataset.depth  # so that the stages above keep their names in a state
         self.every_n_iter = every_n_iter
-        self.freeze = freeze
 
     @property
     def keeps_positions(self) -> bool:
@@ -73,9 +70,6 @@ class _GcRunning:
         self._source = definition.sources[0].open(lane, state)
         self._every = definition.every_n_iter
         self._count = lane.number % self._every  # the lanes of a process do not all collect at the same time
-        if definition.freeze and get_worker_info() is not None and not gc.get_freeze_count():
-            gc.collect()
-            gc.freeze()
 
     def next(self) -> tuple[Any, Ref]:
         self._count += 1

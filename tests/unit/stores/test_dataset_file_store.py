@@ -223,7 +223,7 @@ def test_threads_read_while_shards_are_closed_behind_them(tmp_path):
         thread.join()
     assert not faults
     assert opened.open_shards == 2
-    assert len([1 for fd in os.listdir("/proc/self/fd") if _target(fd).endswith(".tar")]) == 2
+    assert len([1 for fd in os.listdir("/proc/self/fd") if _target(fd).startswith(f"{folder}/")]) == 2
 
 
 def _target(fd: str) -> str:

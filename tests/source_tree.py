@@ -16,6 +16,7 @@ PACKAGES = ("energon_cli", "loader")
 LAYERS = (
     "loader.version",
     "loader.errors",
+    "loader.cached_property",
     "loader.storage",
     "loader.format",
     "loader.order",

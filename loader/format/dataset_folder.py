@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from ..cached_property import cached_property
 from ..errors import ConfigError, StorageError
 from ..storage import ReadableFile, Storage, open_storage
 from .dataset_config import DatasetConfig, parse_dataset_config

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from ..cached_property import cached_property
 from ..errors import FormatError
 from ..storage import Storage
 from .index_layout import COLUMNS, Layout, PartStats, ShardEntry, decode_layout

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
+from ..cached_property import cached_property
 from ..errors import ConfigError, EnergonError, FormatError
 from ..storage import ReadableFile
 from .dataset_config import DatasetConfig

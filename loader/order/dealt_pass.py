@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
+from ..cached_property import cached_property
 from .finite_pass import FinitePass
 from .leaf_shuffle import Integers
 from .sequential_pass import SequentialPass

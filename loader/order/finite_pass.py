@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
+from ..cached_property import cached_property
 from .blend import BlendOrder
 from .blended_lane import BlendedLane, check_leaves
 from .finite_deal import FiniteDeal

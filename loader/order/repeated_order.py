@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
+from ..cached_property import cached_property
 from .blend import BlendOrder, quantise_weights
 from .blended_lane import BlendedLane, check_leaves
 from .leaf_order import LeafOrder, LeafOrders

@@ -6,11 +6,12 @@ import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ..cached_property import cached_property
 from ..errors import ConfigError
 from ..format.dataset_folder import DatasetFolder
 from ..format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML

@@ -5,11 +5,11 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from ..cached_property import cached_property
 from ..errors import ConfigError, FormatError
 from ..metadataset.subset import SubsetRange, resolve_subset
 from ..samples.decoder import SampleDecoder

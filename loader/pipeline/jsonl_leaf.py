@@ -6,12 +6,12 @@ import os
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ..cached_property import cached_property
 from ..errors import ConfigError, FormatError
 from ..format.jsonl import JsonlIndex, open_jsonl_index
 from ..format.jsonl_lines import BYTE_ORDER_MARK

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
+from ..cached_property import cached_property
 from ..samples.decoder import SampleDecoder
 from ..stores.aux_store import open_aux_store
 from ..stores.dataset_file_store import DatasetFileStore

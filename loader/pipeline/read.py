@@ -7,9 +7,10 @@ read a sample gets them. Chunks start small, so that the first batch comes soon;
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
+from ..cached_property import cached_property
 from ..order import LaneOrder
 from .joined_rows import JoinedRows
 from .lane import Lane

@@ -6,10 +6,10 @@ Nothing here imports torch unless a dataset has tensors, or code that makes its 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from ..cached_property import cached_property
 from ..errors import EnergonError, SampleError
 from ..format.dataset_config import DatasetConfig
 from ..format.part_kinds import part_kind

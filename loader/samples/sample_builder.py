@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..cached_property import cached_property
 from ..errors import SampleError
 from ..format.dataset_config import DatasetConfig
 from ..format.field_map import FieldMap

@@ -87,9 +87,7 @@ class CacheFetcher:
             self._queue[entry] = None
             self._work.notify()
             if len(self._threads) < self._num_workers:
-                name = f"energon-cache-{len(self._threads)}"
-                self._threads.append(threading.Thread(target=self._run, name=name, daemon=True))
-                self._threads[-1].start()
+                self._start_thread()
         self._settle()
         return entry
 
@@ -169,6 +167,16 @@ class CacheFetcher:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     # ---------------------------------------------------------------------------------------- for the threads
+
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._run, name=f"energon-cache-{len(self._threads)}", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system allows no more; whoever wants a file then fetches it
+            self._num_workers = len(self._threads)
+            self._warn(error)
+            return
+        self._threads.append(thread)
 
     def _run(self) -> None:
         while True:

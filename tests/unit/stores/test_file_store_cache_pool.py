@@ -246,6 +246,26 @@ def test_values_that_do_not_pickle_are_fetched_when_they_are_got(tmp_path, caplo
     pool.close()
 
 
+@pytest.mark.parametrize("allowed", [0, 1])
+def test_where_the_system_allows_no_more_threads_files_are_fetched_when_they_are_got(
+    tmp_path, monkeypatch, caplog, allowed
+):
+    start, started = threading.Thread.start, []
+
+    def start_some(thread):
+        if len(started) == allowed:
+            raise RuntimeError("can't start new thread")  # what CPython raises at a limit of processes
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_some)
+    pool, store = make_pool(tmp_path, num_workers=4), RecordingStore()
+    lazies = [pool.get_lazy(store, name) for name in "abcd"]
+    assert [lazy.get() for lazy in lazies] == [content(name) for name in "abcd"]
+    assert caplog.text.count("can't start new thread") == 1
+    pool.close()
+
+
 def test_arguments_out_of_range_are_told_all_at_once():
     with pytest.raises(ConfigError) as caught:
         FileStoreCachePool(num_workers=0, max_cache_size_gbytes=0, max_cache_count=0, method="zip")

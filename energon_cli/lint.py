@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -64,8 +65,8 @@ def lint(
 ) -> None:
     """Check the dataset at PATH against its index, its split and its dataset.yaml, to the last byte.
 
-    PATH may also be a .jsonl file, or a metadataset .yaml: then all that it names is checked, and every dataset
-    behind it once.
+    PATH may also be a .jsonl file, a folder of files after prepare-media, or a metadataset .yaml: then all that it
+    names is checked, and every dataset behind it once.
 
     Every finding names its shard, key, part and byte offset. Exits 1 if there is an error, or if it stopped
     early; 0 if there are only warnings or nothing at all.
@@ -79,9 +80,13 @@ def lint(
 
     from .console import output_console, print_json
     from .lint_report import lint_document, show_lint
-    from .lint_run import LintFlags, run_lint
+    from .lint_run import LintFlags, is_folder_of_files, run_lint
     from .progress import ProgressBar
 
+    is_files = os.path.isdir(path) and is_folder_of_files(path)
+    if is_files and (fix or split_parts is not None):
+        name = "--fix" if fix else "--split-parts"
+        raise click.BadParameter("a folder of files has no split", param_hint=name)
     flags = LintFlags(
         path=path,
         level=level,
@@ -92,7 +97,7 @@ def lint(
         max_findings=max_findings,
         trust_code=trust_code,
     )
-    unit = "bytes" if is_jsonl(path) else "samples" if level == "decode" else "shards"
+    unit = "bytes" if is_jsonl(path) else "files" if is_files else "samples" if level == "decode" else "shards"
     with ProgressBar("Checking", unit=unit, enabled=progress) as bar:
         try:
             report = run_lint(flags, lambda now: bar.update(now.done, now.total))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .dataset_path import is_jsonl, is_metadataset
+from .lint_run import is_folder_of_files
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -102,6 +103,8 @@ def _amount(path: str, report: LintReport) -> str:
     samples = plural(report.samples, "sample")
     if is_jsonl(path):
         return samples
+    if is_folder_of_files(path):
+        return plural(report.samples, "file")
     where = f"{samples} in {plural(report.shards, 'shard')}"
     return f"{where} of {plural(report.datasets, 'dataset')}" if is_metadataset(path) else where
 

@@ -1,4 +1,4 @@
-"""Which check ``energon lint`` runs: of a folder of shards, a JSONL file, or a metadataset with all behind it."""
+"""Which check ``energon lint`` runs: of a folder of shards or files, a JSONL file, or a metadataset with all in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from loader.format.dataset_config import DatasetConfig
     from loader.format.lint_plan import LintProgress, LintReport, SampleCheck
 
-__all__ = ["LintFlags", "run_lint"]
+__all__ = ["LintFlags", "is_folder_of_files", "run_lint"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +60,14 @@ def run_lint(flags: LintFlags, on_progress: Callable[[LintProgress], None]) -> L
             open_aux=open_aux_store,
         )
         return lint_metadataset(mix, on_progress=on_progress)
+    if is_folder_of_files(flags.path):
+        from loader.format.lint_media_folder import lint_media_folder
+        from loader.storage import open_storage
+
+        check = make_check(None, "") if flags.level == "decode" else None
+        return lint_media_folder(
+            open_storage(flags.path), check=check, max_findings=flags.max_findings, on_progress=on_progress
+        )
     from loader.format.lint import LintPlan, lint_dataset
     from loader.format.nv_meta import DATASET_YAML, SPLIT_YAML
 
@@ -74,6 +82,16 @@ def run_lint(flags: LintFlags, on_progress: Callable[[LintProgress], None]) -> L
         make_sample_check=make_check,
     )
     return lint_dataset(plan, on_progress=on_progress)
+
+
+def is_folder_of_files(path: str) -> bool:
+    """Tell whether a folder has media metadata of its files, and is no dataset, nor what is left of one."""
+    from loader.format import nv_meta
+    from loader.storage import open_storage
+
+    storage = open_storage(path)
+    of_datasets = (nv_meta.INFO_JSON, nv_meta.INFO_YAML, nv_meta.INDEX_UUID, f"{nv_meta.FOLDER}/{nv_meta.SPLIT_YAML}")
+    return storage.exists(nv_meta.INDEX_SQLITE) and not any(map(storage.exists, of_datasets))
 
 
 def _make_check(config: DatasetConfig | None, meta_folder: str, *, trust_code: bool) -> SampleCheck:

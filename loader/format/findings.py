@@ -58,6 +58,11 @@ CODES: dict[str, str] = {
     "E505": "a join is not prepared, or the datasets it joins changed since",
     "E506": "an auxiliary store cannot be opened",
     "W507": "a split for training and another one share samples",
+    # Folders of files
+    "E601": "the media metadata of a folder cannot be read",
+    "E602": "a file that media metadata was collected of is gone",
+    "E603": "a file is not the one that its media metadata is of",
+    "E604": "a file cannot be read as what its name or header says",
 }
 """Code → what it means. E is an error (exit code 1), W a warning."""
 

@@ -1,0 +1,91 @@
+"""Are the files of a folder what its media metadata says?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict
+
+from ..errors import ConfigError, FormatError, StorageError
+from ..storage import Storage
+from .file_region import FileRegion
+from .findings import Finding
+from .lint_plan import LintProgress, LintReport, SampleCheck
+from .media_extraction import BrokenMedia, extract_media
+from .media_filter import MediaFilter
+from .media_metadata import MediaMetadata, MediaMetadataReader
+from .member_name import split_member_name
+
+__all__ = ["lint_media_folder"]
+
+_BY_NAME_OR_HEADER = MediaFilter(strategy="GLOB", patterns=("*",))
+
+
+def lint_media_folder(
+    storage: Storage,
+    *,
+    check: SampleCheck | None = None,
+    max_findings: int | None = None,
+    on_progress: Callable[[LintProgress], None] | None = None,
+) -> LintReport:
+    """Check the files of a folder that media metadata was collected of.
+
+    Args:
+        storage: The folder.
+        check: Decodes what is read whole; None reads headers only.
+        max_findings: Stop at this many; None finds all.
+        on_progress: Called with numbers of files.
+    """
+    started = time.perf_counter()
+    findings: list[Finding] = []
+    done = 0
+    complete = True
+    try:
+        with closing(MediaMetadataReader(storage)) as reader:
+            known = sorted(reader, key=lambda entry: entry[0])
+        for name, metadata in known:
+            found = list(_faults(storage, name, metadata, check))
+            room = len(found) if max_findings is None else max_findings - len(findings)
+            findings += found[:room]
+            done += 1
+            if on_progress is not None:
+                on_progress(LintProgress(done=done, total=len(known), unit="files", findings=len(findings)))
+            if max_findings is not None and len(findings) >= max_findings:
+                complete = done == len(known) and len(found) <= room
+                break
+    except (ConfigError, FormatError) as error:
+        findings.append(Finding(code="E601", message=error.found))
+    return LintReport(
+        findings=tuple(findings), complete=complete, shards=0, samples=done, seconds=time.perf_counter() - started
+    )
+
+
+def _faults(storage: Storage, name: str, metadata: MediaMetadata, check: SampleCheck | None) -> Iterator[Finding]:
+    """Give what is wrong with one file."""
+    try:
+        if not storage.exists(name):
+            yield Finding(code="E602", message="there is no such file", shard=name)
+            return
+        with storage.open(name) as file:
+            now = extract_media(FileRegion(file, 0, file.size_bytes), name, _BY_NAME_OR_HEADER)
+            data = file.read_at(0, file.size_bytes) if check is not None else b""
+    except BrokenMedia as broken:
+        yield Finding(code="E604", message=str(broken), shard=name)
+        return
+    except StorageError as error:
+        yield Finding(code="E109", message=error.found, shard=name)
+        return
+    if now != metadata:
+        yield Finding(code="E603", message=_difference(metadata, now), shard=name)
+    key, part = split_member_name(name) or ("", "")
+    for _, message in check(key, {part: data}) if check is not None and part else ():
+        yield Finding(code="E604", message=message, shard=name)
+
+
+def _difference(was: MediaMetadata, now: MediaMetadata | None) -> str:
+    if type(was) is not type(now) or now is None:
+        return "it is another kind of media than its media metadata says"
+    pairs = zip(asdict(was).items(), asdict(now).values(), strict=True)
+    changes = [f"{field} is {new}, and was {old}" for (field, old), new in pairs if old != new]
+    return f"it is not the file that its media metadata is of: {', '.join(changes)}"

@@ -1,0 +1,52 @@
+"""``energon lint`` of a folder of files that ``prepare-media`` has looked at."""
+
+from __future__ import annotations
+
+import pytest
+from PIL import Image
+
+
+@pytest.fixture
+def files(tmp_path, energon):
+    folder = tmp_path / "files"
+    (folder / "photos").mkdir(parents=True)
+    for number in range(3):
+        Image.effect_noise((60, 40), 90).save(folder / "photos" / f"{number}.png")
+    assert energon("prepare-media", "--media-metadata-by-header", folder).code == 0
+    return folder
+
+
+@pytest.mark.parametrize("level", ["headers", "bytes", "decode"])
+def test_a_sound_folder_exits_0(files, energon, level):
+    done = energon("lint", files, "--level", level)
+    assert (done.code, done.err) == (0, "")
+    assert f"nothing wrong: 3 files, level {level}" in done.out
+
+
+def test_files_that_are_gone_changed_and_broken_are_found(files, energon):
+    (files / "photos/0.png").unlink()
+    Image.new("L", (30, 40)).save(files / "photos/1.png")
+    whole = (files / "photos/2.png").read_bytes()
+    (files / "photos/2.png").write_bytes(whole[: len(whole) // 2])
+    done = energon("lint", files, "--json")
+    assert done.code == 1
+    found = [(finding["code"], finding["shard"]) for finding in done.json["findings"]]
+    assert found == [("E602", "photos/0.png"), ("E603", "photos/1.png"), ("E604", "photos/2.png")]
+    assert "width is 30, and was 60" in done.json["findings"][1]["message"]
+    (files / "photos/2.png").write_bytes(b"<html>")
+    found = energon("lint", files, "--level", "headers", "--json").json["findings"]
+    assert [finding["code"] for finding in found] == ["E602", "E603", "E604"]
+    assert energon("lint", files, "--json", "--max-findings", 1).json["complete"] is False
+
+
+def test_media_metadata_that_cannot_be_read_is_an_error(files, energon):
+    (files / ".nv-meta/index.sqlite").write_bytes(b"no database")
+    done = energon("lint", files, "--json")
+    assert (done.code, [finding["code"] for finding in done.json["findings"]]) == (1, ["E601"])
+
+
+@pytest.mark.parametrize("flags", [("--fix",), ("--split-parts", "train")])
+def test_flags_that_are_for_datasets_are_wrong_usage(files, energon, flags):
+    done = energon("lint", files, *flags)
+    assert done.code == 2
+    assert "a folder of files has no split" in done.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import FormatError, StorageError
-from ..storage import ReadableFile, Storage
+from ..storage import ReadableFile, Storage, map_file
 
 __all__ = ["ColumnReader", "ColumnWriter", "create_column", "map_column"]
 
@@ -107,9 +106,9 @@ def map_column(storage: Storage, name: str, dtype: str) -> npt.NDArray[np.generi
         if not rows:
             return np.empty(0, found)
         # A plain array over a map: np.memmap takes ten times as long to make, and to index.
-        with open(storage.local_path(name), "rb") as mapped:
-            view = mmap.mmap(mapped.fileno(), 0, access=mmap.ACCESS_READ)
-        return np.frombuffer(view, found, rows, offset)
+        column = np.frombuffer(map_file(storage.local_path(name)), found, rows, offset)
+        column.flags.writeable = False
+        return column
     except (StorageError, OSError, ValueError) as error:  # a file that was cut since its header was read
         cause = error.found if isinstance(error, StorageError) else error
         raise _unusable(storage, name, f"cannot map this column of the index: {cause}") from error

@@ -6,12 +6,14 @@
 | `local.py`        | files of this machine                                       |
 | `durable_copy.py` | copying to another disk, and waiting until a disk has files |
 | `file_lock.py`    | locks between processes and threads                         |
+| `memory_map.py`   | files mapped into memory                                    |
 | `os_error.py`     | errors of the system, with what to do about them            |
 | `resolve.py`      | which store serves a path or URL                            |
 """
 
 from .local import LocalStorage
+from .memory_map import map_file
 from .protocol import ByteRange, FileInfo, ReadableFile, Storage
 from .resolve import open_storage
 
-__all__ = ["ByteRange", "FileInfo", "LocalStorage", "ReadableFile", "Storage", "open_storage"]
+__all__ = ["ByteRange", "FileInfo", "LocalStorage", "ReadableFile", "Storage", "map_file", "open_storage"]

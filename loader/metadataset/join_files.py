@@ -149,9 +149,10 @@ class JoinFiles:
     def remove_others(self, kept: set[str]) -> None:
         """Remove rows under other names, and what a prepare that was killed has left; hold the lock.
 
-        Files that nothing here has written are left alone.
+        Files that nothing here has written are left alone, and all where the folder is a link: whoever made the
+        metadataset may have had it lead to the rows of another one.
         """
-        if not self._storage.exists(self._folder):
+        if not self._storage.exists(self._folder) or self._storage.local_path(self._folder).is_symlink():
             return
         doomed = []
         for file in self._storage.list(self._folder):

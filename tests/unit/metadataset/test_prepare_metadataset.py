@@ -87,6 +87,17 @@ def test_files_of_others_and_of_megatron_energon_are_left_alone(data):
     assert not left.exists()
 
 
+def test_behind_a_link_nothing_is_removed(data):
+    path = data.write_join("p", "q")
+    others = data.folder / "other.yaml.joins"
+    others.mkdir()
+    (others / f"{'0' * 32}.npy").write_text("of another metadataset")
+    (data.folder / "meta.yaml.joins").symlink_to("other.yaml.joins")
+    prepare_metadataset(path)
+    assert (others / f"{'0' * 32}.npy").read_text() == "of another metadataset"
+    assert len(open_join(data.plan_of(path))) == 2
+
+
 def test_all_datasets_that_are_not_prepared_are_listed_with_what_to_run(data):
     (data.folder / "raw").mkdir()
     path = data.write(

@@ -68,7 +68,8 @@ class MappingReader:
         value = self.mapping.get(key, default)
         if _is_number(value) and isfinite(value) and value > 0:
             return float(value)
-        self.fault(key, f"expected a number > 0, found {shown(value)}")
+        hint = "; in YAML a number with an exponent is written as 1.0e-3" if _has_exponent(value) else ""
+        self.fault(key, f"expected a number > 0, found {shown(value)}{hint}")
         return default
 
     def child(self, key: str) -> MappingReader | None:
@@ -94,6 +95,14 @@ class MappingReader:
             return []
         found_all = (self.mapping_of(item, f"{self.at(key)}[{index}]") for index, item in enumerate(value))
         return [entry for entry in found_all if entry is not None]
+
+
+def _has_exponent(value: object) -> bool:
+    """Tell whether a value is such as 1e-3, which YAML takes for a text."""
+    try:
+        return isinstance(value, str) and "e" in value.lower() and isfinite(float(value))
+    except ValueError:
+        return False
 
 
 def _is_number(value: object) -> bool:

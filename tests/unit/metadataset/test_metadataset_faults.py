@@ -55,6 +55,15 @@ def test_all_faults_of_all_files_come_at_once(files):
     ]
 
 
+def test_a_number_that_yaml_takes_for_a_text_is_told_how_to_write(files):
+    blend_text = "[{weight: 1e-3, path: a}, {weight: 1.0e-3, path: b}]"
+    text = f"__module__: megatron.energon\n__class__: MetadatasetV2\nsplits: {{train: {{blend: {blend_text}}}}}\n"
+    (files.folder / "mix.yaml").write_text(text)
+    (fault,) = files.faults()
+    assert fault.startswith("splits.train.blend[0].weight: expected a number > 0, found '1e-3'; ")
+    assert fault.endswith("; in YAML a number with an exponent is written as 1.0e-3")
+
+
 @pytest.mark.parametrize("weight", ["five", "5", 0, -1, True, None, float("nan"), float("inf"), [1], 2**1010], ids=str)
 def test_a_weight_is_a_number_above_zero(files, weight):
     (fault,) = files.faults_of_train(blend(weight=weight))

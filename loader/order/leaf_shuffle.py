@@ -30,6 +30,9 @@ SLICES_A_LANE = 4
 
 _MIN_WINDOW_SLICES = 16
 
+_MOST_TOGETHER = 1 << 20
+"""So that the positions of all epochs that are shuffled together can be counted; nothing is trained on for longer."""
+
 # What a random number is for; part of its name.
 _ROTATION, _SLICES, _WINDOW, _TURNS, _DRAWS = 1, 2, 3, 4, 5
 
@@ -43,8 +46,9 @@ class LeafOrder:
         slice_length: Neighbouring samples that are read together, ``max_samples_per_sequence``.
         shuffle_buffer: Samples among which shuffling is as good as free; 0 or 1: slices interleave, and samples of
             one slice keep their order.
-        epochs_together: Epochs whose slices are permuted together; -1 draws slices with replacement; None keeps the
-            order in which the samples lie: neither slices nor windows move then, whatever the shuffle buffer.
+        epochs_together: Epochs whose slices are permuted together, a million at most; -1 draws slices with
+            replacement; None keeps the order in which the samples lie: neither slices nor windows move then, whatever
+            the shuffle buffer.
         seed: Of the run and of the leaf's place in it.
     """
 
@@ -71,7 +75,7 @@ class LeafShuffle:
 
     def __init__(self, leaves: Sequence[LeafOrder], lanes: int) -> None:
         self.samples = _column(leaf.samples for leaf in leaves)
-        self.together = np.maximum(1, _column(leaf.epochs_together or 1 for leaf in leaves))
+        self.together = np.maximum(1, _column(min(leaf.epochs_together or 1, _MOST_TOGETHER) for leaf in leaves))
         fine = np.maximum(1, self.samples // (SLICES_A_LANE * lanes))
         self.slice = np.minimum(_column(leaf.slice_length for leaf in leaves), fine)
         self.is_drawn = np.array([leaf.epochs_together == WITH_REPLACEMENT for leaf in leaves])

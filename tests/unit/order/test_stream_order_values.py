@@ -57,6 +57,14 @@ def test_whole_orders_are_the_same_in_another_process_and_on_another_day():
 LEAF = LeafOrder(samples=10, slice_length=2)
 
 
+@pytest.mark.parametrize("together", [1 << 62, 10**300], ids=["64 bits", "more"])
+def test_any_number_of_epochs_can_be_shuffled_together(together):
+    leaf = LeafOrder(samples=10, slice_length=2, epochs_together=together)
+    _, epochs, samples = RepeatedOrder((leaf,), (1,), lanes=1, seed=1).lane(0).locate(0, 1000)
+    assert set(samples.tolist()) == set(range(10))
+    assert len(set(epochs.tolist())) > 100
+
+
 def test_orders_of_billions_of_samples_need_no_memory_of_their_size():
     billion = LeafOrder(samples=10**9 + 7, slice_length=1000, shuffle_buffer=10_000)
     blend = (billion,) * 3

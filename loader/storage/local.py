@@ -96,6 +96,8 @@ class LocalStorage:
     def path(self, name: str) -> str:
         if name.startswith("/") or ".." in name.split("/"):
             raise StorageError(f"the name {name!r} leads out of this folder", path=self._root, do="trust no file in it")
+        if "\0" in name:
+            raise StorageError(f"no file has the name {name!r}", path=self._root, do="mend what names it")
         return os.path.join(self._root, name) if name else self._root
 
     def _path_to_change(self, name: str) -> str:

@@ -96,6 +96,13 @@ def test_no_name_leads_out_of_the_folder(tmp_path, name):
             action(name)
 
 
+def test_a_name_that_no_file_can_have_is_refused(tmp_path):
+    storage = LocalStorage(tmp_path)
+    for action in (storage.read, storage.stat, storage.exists, storage.remove):
+        with pytest.raises(StorageError, match="no file has the name"):
+            action("a\0b.tar")
+
+
 def test_folders_of_links_to_folders_of_links_end(tmp_path):
     for depth in range(30):
         folder = tmp_path / f"f{depth:02d}"

@@ -103,10 +103,8 @@ def map_column(storage: Storage, name: str, dtype: str) -> npt.NDArray[np.generi
             found, rows, offset = _parse_header(storage, name, file)
         if found != np.dtype(dtype):
             raise _unusable(storage, name, f"expected a column of {np.dtype(dtype).str!r}, found {found.str!r}")
-        if not rows:
-            return np.empty(0, found)
         # A plain array over a map: np.memmap takes ten times as long to make, and to index.
-        column = np.frombuffer(map_file(storage.local_path(name)), found, rows, offset)
+        column = np.frombuffer(map_file(storage.local_path(name)), found, rows, offset) if rows else np.empty(0, found)
         column.flags.writeable = False
         return column
     except (StorageError, OSError, ValueError) as error:  # a file that was cut since its header was read

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..samples.cooking import needs_primary
+from ..samples.default_hook import is_library_hook
 from ..samples.stateless import failure_tolerance, restores_seeds, stateless
 from ..samples.types import CrudeSample
 from ..stores.primary_file_store import PrimaryFileStore
@@ -59,6 +60,16 @@ class _Cook:
             primary = PrimaryFileStore(stores.primary, sample["__key__"])
             return self._task_encoder.cook_crude_sample(sample, **stores.aux, primary=primary)
         return self._task_encoder.cook_crude_sample(sample, **stores.aux)
+
+    def at_work_on(self, sample: Any) -> Callable[..., Any]:
+        """Give the function that cooks a sample: failures are counted for each cooker by itself."""
+        encoder = self._task_encoder
+        if is_library_hook(encoder.cook_crude_sample) and isinstance(sample, CrudeSample):
+            for cooker in encoder.cookers:
+                if cooker.is_for(sample):
+                    found: Callable[..., Any] = cooker.cook
+                    return found
+        return self
 
 
 def _hooks(task_encoder: Any) -> list[Callable[..., Any]]:

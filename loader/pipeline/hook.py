@@ -27,10 +27,12 @@ class Hook:
         lane: The lane.
     """
 
-    __slots__ = ("_function", "_isolates", "_lane", "_seed", "skips")
+    __slots__ = ("_at_work_on", "_function", "_isolates", "_lane", "_seed", "skips")
 
     def __init__(self, function: Callable[..., Any], lane: Lane) -> None:
         self._function = function
+        # What chooses among several functions says which, so that one that works does not hide one that never does.
+        self._at_work_on: Callable[[Any], Callable[..., Any]] | None = getattr(function, "at_work_on", None)
         self._lane = lane
         self._isolates = restores_seeds(function)
         # Two hooks of a chain draw other numbers for the same sample.
@@ -76,8 +78,7 @@ class Hook:
             return self.failed(error, argument)
         if self.skips.count and not isinstance(result, GeneratorType):
             self.skips.count = 0
-        if self._lane.failures.pending:
-            self._lane.failures.succeeded(self._function)
+        self.succeeded(argument)
         return result
 
     def items(self, argument: Any, key: str, ref: Ref) -> Iterator[tuple[Any, Ref]]:
@@ -105,7 +106,7 @@ class Hook:
             except Exception as error:
                 self.failed(error, argument)
                 return
-            self.succeeded()
+            self.succeeded(argument)
             yield item, item_ref
             number += 1
 
@@ -129,7 +130,7 @@ class Hook:
         Raises:
             Exception: The run is to stop.
         """
-        self._lane.failures.failed(self._function, error, argument)
+        self._lane.failures.failed(self._at_work(argument), error, argument)
         return SKIPPED
 
     def ended(self, items: int) -> None:
@@ -139,7 +140,10 @@ class Hook:
         else:
             self.skips.add()
 
-    def succeeded(self) -> None:
-        """Count a success."""
+    def succeeded(self, argument: Any = None) -> None:
+        """Count a success; with what the function was called with, where it may be one of several."""
         if self._lane.failures.pending:
-            self._lane.failures.succeeded(self._function)
+            self._lane.failures.succeeded(self._at_work(argument))
+
+    def _at_work(self, argument: Any) -> Callable[..., Any]:
+        return self._function if self._at_work_on is None else self._at_work_on(argument)

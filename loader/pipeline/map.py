@@ -110,7 +110,7 @@ class _MapRunning:
         except Exception as error:
             self._items = None
             return self._hook.failed(error, value), ref
-        self._hook.succeeded()
+        self._hook.succeeded(value)
         self._taken += 1
         stamp(item, self._stage, self._lane, item_ref)
         return item, item_ref

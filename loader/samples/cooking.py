@@ -83,6 +83,10 @@ class Cooker:
         wanted = self.has_subflavors
         return not wanted or (subflavors is not None and wanted.items() <= subflavors.items())
 
+    def is_for(self, sample: dict[str, Any]) -> bool:
+        """Tell whether a crude sample is for this cooker."""
+        return self.is_match(sample.get("__subflavors__")) and (self.condition is None or self.condition(sample))
+
 
 def needs_primary(fn: Callable[..., Any]) -> bool:
     """Tell whether a function is marked with ``@cooker(need_primary=True)``."""
@@ -123,9 +127,8 @@ def cook(sample: dict[str, Any], cookers: Sequence[Cooker], aux: Mapping[str, An
     """
     if not cookers:
         return sample
-    subflavors = sample.get("__subflavors__")
     for one in cookers:
-        if one.is_match(subflavors) and (one.condition is None or one.condition(sample)):
+        if one.is_for(sample):
             plain = not aux and not one.need_primary and not one.need_cache
             given = {} if plain else _given(one, aux)
             try:

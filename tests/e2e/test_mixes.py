@@ -298,3 +298,26 @@ def test_a_mix_goes_on_exactly_where_it_stopped(name: str, data: MixedData) -> N
 def test_a_mix_goes_on_under_other_worker_processes(data: MixedData) -> None:
     pipeline = Pipeline(build=partial(mixed_chain, crude_mix(data), encoder=Cooking), batches=20, lanes=12)
     check_every_save(pipeline, Spread(1, 2), [Spread(2, 1), Spread(3, 2)], every=9)
+
+
+def cook_never(sample: dict[str, Any], **aux: Any) -> TextSample:
+    raise ValueError("a cooker with a fault")
+
+
+class OneBroken(TaskEncoder):
+    """Cooks lines, and fails for every sample of the other dataset."""
+
+    cookers = (
+        Cooker(cook_never, has_subflavors={"kind": "crude"}),
+        Cooker(cook_line, has_subflavors={"kind": "lines"}),
+    )
+
+
+def test_a_cooker_that_works_does_not_hide_one_that_never_does(data: MixedData) -> None:
+    kinds = [
+        {"path": "crude", "subflavors": {"kind": "crude"}},
+        {"path": "lines.jsonl", "subflavors": {"kind": "lines"}},
+    ]
+    path = data.write("broken.yaml", {"train": {"blend": kinds}})
+    with pytest.raises(EnergonError, match="cook_never failed in all of its first 10 calls"):
+        read(path, 1000, task_encoder=OneBroken())

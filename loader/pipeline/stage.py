@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from ..errors import ConfigError
 from .lane import Lane
 from .ref import Ref
 from .worker_config import WorkerConfig
@@ -51,6 +52,23 @@ class Running(Protocol):
         """Make an item again that this stage gave before, or :data:`SKIPPED`."""
 
 
+def _check_spread(sources: Sequence[SavableDataset[Any]]) -> None:
+    """Refuse datasets that were built for different runs.
+
+    Raises:
+        ConfigError: Their worker configs differ in what decides who reads what.
+    """
+    first = sources[0].worker_config
+    for source in sources[1:]:
+        for name in ("rank", "world_size", "num_workers", "lanes", "seed_offset"):
+            one, other = getattr(first, name), getattr(source.worker_config, name)
+            if one != other:
+                raise ConfigError(
+                    f"datasets of one chain have worker configs with {name}={one} and {name}={other}",
+                    do="build all of them with the same WorkerConfig",
+                )
+
+
 class SavableDataset(ABC, Generic[T_co]):
     """The definition of a stage, and by its sources of the chain up to it.
 
@@ -65,6 +83,7 @@ class SavableDataset(ABC, Generic[T_co]):
     ) -> None:
         if worker_config is None and sources:
             worker_config = sources[0].worker_config
+            _check_spread(sources)
         self.sources = sources
         self.worker_config: WorkerConfig = (
             worker_config if worker_config is not None else WorkerConfig.default_worker_config()

@@ -42,7 +42,16 @@ def get_loader(
 
     Raises:
         ConfigError: The worker config is not the dataset's.
+        TypeError: What is given is no dataset, or no cache pool.
     """
+    if not isinstance(dataset, SavableDataset):
+        raise TypeError(
+            f"get_loader() takes a dataset, such as get_train_dataset() gives; found {type(dataset).__name__}"
+        )
+    if cache_pool is not None and not isinstance(cache_pool, CachePool):
+        raise TypeError(
+            f"expected a CachePool such as FileStoreCachePool() as cache_pool, found {type(cache_pool).__name__}"
+        )
     if worker_config is not None and worker_config != dataset.worker_config:
         raise ConfigError(
             "the dataset was built with another worker_config than this loader is given",

@@ -120,6 +120,11 @@ class LoadedDatasets:
             repetitions=None if repeat else self._passes(),
             deal=options.deal,
         )
+        if plan.items([leaf.samples for leaf in self.leaves]) == 0:
+            raise ConfigError(
+                f"a pass over these datasets has no sample: they come {', '.join(map(str, self._passes()))} times",
+                do="give more repetitions, or repeat=True",
+            )
         chain = _logged(build_chain(self.leaves, plan, options), "train")
         if even_ranks and not repeat:
             chain = EvenRanksDataset(chain)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from loader import (
+    BlendDataset,
     ConfigError,
     Cooker,
     EnergonError,
@@ -106,6 +107,26 @@ def test_a_blend_by_weight_has_no_pass(data: MixedData) -> None:
     with pytest.raises(ConfigError, match="repeat=False cannot say when a pass is over") as caught:
         train(path, repeat=False)
     assert "blend_epochized" in str(caught.value)
+
+
+def test_a_pass_without_a_sample_is_refused(data: MixedData) -> None:
+    path = data.write("little.yaml", {"train": {"blend_epochized": [{"repetitions": 0.001, "path": "more"}]}})
+    with pytest.raises(ConfigError, match=r"a pass over these datasets has no sample: they come 0\.001 times"):
+        train(path, repeat=False)
+    assert len(read(path, 3)) == 3
+
+
+def test_datasets_of_different_runs_are_not_blended(data: MixedData) -> None:
+    parts = [train(data.texts, replace(ONE, lanes=lanes)) for lanes in (4, 8)]
+    with pytest.raises(ConfigError, match="worker configs with lanes=4 and lanes=8"):
+        BlendDataset((parts[0], 1), (parts[1], 1))
+
+
+def test_what_is_no_dataset_or_no_pool_is_told(data: MixedData) -> None:
+    with pytest.raises(TypeError, match="found SavableDataLoader"):
+        get_loader(get_loader(train(data.texts)))
+    with pytest.raises(TypeError, match="expected a CachePool such as FileStoreCachePool"):
+        get_loader(train(data.texts), cache_pool="/tmp")
 
 
 def test_subsets_of_a_leaf_share_no_sample_and_leave_none_out(data: MixedData) -> None:

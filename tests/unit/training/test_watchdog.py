@@ -253,16 +253,16 @@ def test_what_the_body_raises_is_raised(made):
 
 
 def test_without_limits_there_is_no_thread(made):
-    before = len(thread_of())
-    with made(None, None).waiting():
-        assert len(thread_of()) == before
+    dog = made(None, None)
+    with dog.waiting():
+        assert dog._thread is None
 
 
 def test_the_thread_begins_with_the_first_wait_and_ends_when_the_watchdog_is_closed(made):
     dog = made(LONG_S, LONG_S)
-    before = len(thread_of())
+    assert dog._thread is None
     with dog.waiting():
-        assert len(thread_of()) == before + 1
+        assert dog._thread in thread_of()
     dog.close()
     dog._thread.join(timeout=LONG_S)
     assert not dog._thread.is_alive()

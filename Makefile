@@ -30,7 +30,8 @@ COVERED := loader/format loader/order
 COVERED_PERCENT := 95
 # The tests of these layers; tracing the others would double what they take.
 COVERING := tests/malformed tests/property tests/unit/av tests/unit/format tests/unit/order tests/unit/storage \
-	tests/e2e/test_prepare_results.py
+	tests/e2e/test_prepare_results.py tests/unit/stores/test_dataset_file_store.py \
+	$(addprefix tests/cli/test_,info.py lint_files.py lint_jsonl.py prepare.py prepare_media.py)
 
 .PHONY: help setup fmt check test test-all demo bench bench-load bench-mixes bench-order bench-prepare docs ci clean
 

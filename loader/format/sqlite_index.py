@@ -115,7 +115,13 @@ class SqliteIndexWriter:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._stopping = threading.Event()
         self._thread = ThreadPoolExecutor(1)
-        self._last: Future[sqlite3.Connection | None] = self._thread.submit(self._start, earlier, sorted(replaced))
+        try:
+            self._last: Future[sqlite3.Connection | None] = self._thread.submit(self._start, earlier, sorted(replaced))
+        except BaseException:
+            # Ctrl-C while the thread was starting: nobody else knows of it, and the process could not end.
+            self._stopping.set()
+            self._thread.shutdown(wait=False)
+            raise
 
     def add(self, tar_file_id: int, index: ShardIndex) -> None:
         """Append the rows of one shard; those of the shard before are in place when this returns."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from loader.errors import FormatError
+from loader.format import sample_locations
 from loader.format.dataset_index import DatasetIndex
 from loader.format.index_writer import IndexWriter
 from loader.format.sample_locations import SampleLocator
@@ -16,6 +17,12 @@ from loader.storage import LocalStorage
 from tests.malformed.tar_bytes import END, member
 
 FAR = 65 * 1024  # more than is read over
+
+
+@pytest.fixture(autouse=True, params=["one by one", "together"])
+def way(request, monkeypatch) -> None:
+    """Both ways of looking samples up."""
+    monkeypatch.setattr(sample_locations, "_FEW", 1000 if request.param == "one by one" else 0)
 
 
 def indexed(folder, shards) -> DatasetIndex:

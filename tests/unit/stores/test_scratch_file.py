@@ -101,7 +101,7 @@ def test_on_a_full_disk_files_are_read_when_they_are_got_and_one_warning_says_so
     assert len(caplog.records) == 1
     assert "cannot keep all files in the cache" in caplog.text
     assert "No space left on device" in caplog.text
-    assert pool.fetcher.size_bytes == 0
+    wait_until(lambda: pool.fetcher.size_bytes == 0)
     pool.close()
     del lazies, values
     assert taken(small_disk) == 0

@@ -17,6 +17,7 @@ import pytest
 from loader.stores import FileStoreCachePool, SystemFileStore, scratch_file
 from loader.stores.scratch_file import ScratchFile
 from tests.source_tree import ROOT
+from tests.unit.stores.recording_store import wait_until
 
 BLOCK = 4096
 

@@ -13,6 +13,9 @@ TORCH ?= torch==2.13.0
 PEER ?= megatron-energon==7.4.1
 LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76
 PYTEST_WORKERS ?= 2
+# Processes are killed, threads raced and disks filled: what fails once by the machine's mood gets a second chance, and
+# is named in the report.
+PYTEST_AGAIN := --reruns 1 --reruns-delay 1 -rR
 ARGS ?=
 
 BIN := .venv/bin
@@ -51,14 +54,14 @@ check: $(INSTALLED)  ## lint, formatting and types
 
 test: $(INSTALLED)  ## the tests, with their coverage gates (ARGS='--last-failed' and the like; gates then fail)
 	$(BIN)/coverage erase
-	$(BIN)/pytest -n $(PYTEST_WORKERS) $(addprefix --ignore=,$(COVERING)) $(ARGS)
-	$(BIN)/pytest -n $(PYTEST_WORKERS) $(COVERING) --cov --cov-report= $(ARGS)
+	$(BIN)/pytest -n $(PYTEST_WORKERS) $(PYTEST_AGAIN) $(addprefix --ignore=,$(COVERING)) $(ARGS)
+	$(BIN)/pytest -n $(PYTEST_WORKERS) $(PYTEST_AGAIN) $(COVERING) --cov --cov-report= $(ARGS)
 	@$(MAKE) coverage-gates
 
 test-all: $(INSTALLED) $(PEER_INSTALLED)  ## the same, and the tests against megatron-energon in .venv-peer
 	$(BIN)/coverage erase
-	ENERGON_PEER_BIN=$(CURDIR)/$(PEER_BIN) $(BIN)/pytest -m "" -n $(PYTEST_WORKERS) $(addprefix --ignore=,$(COVERING)) $(ARGS)
-	$(BIN)/pytest -m "" -n $(PYTEST_WORKERS) $(COVERING) --cov --cov-report= $(ARGS)
+	ENERGON_PEER_BIN=$(CURDIR)/$(PEER_BIN) $(BIN)/pytest -m "" -n $(PYTEST_WORKERS) $(PYTEST_AGAIN) $(addprefix --ignore=,$(COVERING)) $(ARGS)
+	$(BIN)/pytest -m "" -n $(PYTEST_WORKERS) $(PYTEST_AGAIN) $(COVERING) --cov --cov-report= $(ARGS)
 	@$(MAKE) coverage-gates
 
 .PHONY: coverage-gates

@@ -7,14 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..format.av_container import audio_stream, import_av, is_indexed, open_container
+from ..format.av_container import audio_stream, import_av, is_indexed
+from .media_reader import MediaReader
 
 if TYPE_CHECKING:
     from av import AudioFrame
@@ -50,31 +51,11 @@ class AudioClip:
     start: int
 
 
-class AudioReader:
-    """Blocks of samples of the first audio stream, each with the number of its first sample.
+class AudioReader(MediaReader):
+    """Blocks of samples of the first audio stream, each with the number of its first sample; places are such numbers.
 
     ``start`` is when the stream begins, in seconds of the file's own clock, and ``rate`` its samples a second.
-
-    Args:
-        container: An open file that nothing was read from.
-        file: What it was opened from; it is opened again where the container cannot seek.
-        threads: How many threads decode.
-
-    Raises:
-        ValueError: There is no audio.
     """
-
-    def __init__(self, container: InputContainer, file: BinaryIO, *, threads: int = 1) -> None:
-        self._file = file
-        self._threads = threads
-        self._reopened: InputContainer | None = None
-        self._can_seek = True
-        self._use(container)
-
-    def close(self) -> None:
-        """Close what was opened again."""
-        if self._reopened is not None:
-            self._reopened.close()
 
     def _use(self, container: InputContainer) -> None:
         stream = audio_stream(container)
@@ -123,20 +104,12 @@ class AudioReader:
     def _told_position(self, frame: AudioFrame) -> int | None:
         return None if frame.pts is None else round((frame.pts - self._first_tick) * self._samples_per_tick)
 
-    def go_to(self, start: int) -> None:
-        """Move to a block before a sample, far enough that its samples come out as if all was decoded.
+    def _is_worth_a_seek(self, place: int) -> bool:
+        return place - self.position > _WORTH_A_SEEK_S * self.rate
 
-        Args:
-            start: The number of a sample, no less than in the calls before.
-        """
-        if start - self.position <= _WORTH_A_SEEK_S * self.rate:
-            return
-        if self._can_seek and not self._seek(start - round(_RUN_IN_S * self.rate)):
-            self._can_seek = False
-            self._rewind()
-
-    def _seek(self, start: int) -> bool:
+    def _seek(self, place: int) -> bool:
         av = import_av()
+        start = place - round(_RUN_IN_S * self.rate)  # far enough that samples come out as if all was decoded
         target = self._first_tick + int(start / self._samples_per_tick)
         try:
             self._container.seek(target, stream=self.stream)
@@ -155,13 +128,6 @@ class AudioReader:
         self._frames = chain([first], frames)
         self.position = told
         return True
-
-    def _rewind(self) -> None:
-        """Open the file again: not all formats can seek to their start."""
-        self.close()
-        self._file.seek(0)
-        self._reopened = open_container(self._file)
-        self._use(self._reopened)
 
 
 def ranges_to_windows(ranges: Sequence[tuple[float, float]], lead: Fraction | None, rate: int) -> list[SampleWindow]:

@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
-from ..format.av_container import import_av, is_indexed, open_container, video_stream
+from ..format.av_container import import_av, is_indexed, video_stream
+from .media_reader import MediaReader
 
 if TYPE_CHECKING:
     from av import VideoFrame
@@ -47,29 +48,8 @@ class ShownFrame:
         return -math.inf if self.is_first else self.start
 
 
-class VideoReader:
-    """Frames of a video in the order in which they are shown, from any time on.
-
-    Args:
-        container: An open file that nothing was read from.
-        file: What it was opened from; it is opened again where the container cannot seek.
-        threads: How many threads decode.
-
-    Raises:
-        ValueError: There is no video.
-    """
-
-    def __init__(self, container: InputContainer, file: BinaryIO, *, threads: int = 1) -> None:
-        self._file = file
-        self._threads = threads
-        self._reopened: InputContainer | None = None
-        self._can_seek = True
-        self._use(container)
-
-    def close(self) -> None:
-        """Close what was opened again."""
-        if self._reopened is not None:
-            self._reopened.close()
+class VideoReader(MediaReader):
+    """Frames of the first video stream in the order in which they are shown; places are ticks of its clock."""
 
     def _use(self, container: InputContainer) -> None:
         stream = video_stream(container)
@@ -125,31 +105,20 @@ class VideoReader:
                 f"the file is cut short: its video ends at {float(found):.3f} s, its header says {float(said):.3f} s"
             )
 
-    def go_to(self, time: int) -> None:
-        """Move to a frame at or before a time: to a keyframe, unless decoding on is no longer way.
-
-        Args:
-            time: Ticks of the stream's clock, no less than in the calls before.
-        """
-        if time <= self._position or not self._is_worth_a_seek(time):
-            return
-        if self._can_seek and not self._seek(time):
-            self._can_seek = False
-            self._rewind()
-
-    def _is_worth_a_seek(self, time: int) -> bool:
+    def _is_worth_a_seek(self, place: int) -> bool:
+        if place <= self._position:
+            return False
         entries = getattr(self.stream, "index_entries", None)  # older versions of PyAV do not tell
         if entries is not None and len(entries) > 1:  # more than where the file begins
-            number = entries.search_timestamp(time, backward=True)
+            number = entries.search_timestamp(place, backward=True)
             # An entry tells when its frame is decoded, at or before the time when it is shown.
             return bool(number >= 0 and entries[number].timestamp > self._position)
-        return (time - self._position) * self.clock > _WORTH_A_SEEK_S
+        return (place - self._position) * self.clock > _WORTH_A_SEEK_S
 
-    def _seek(self, time: int) -> bool:
-        """Try to continue from a keyframe at or before a time."""
+    def _seek(self, place: int) -> bool:
         av = import_av()
         for step_s in _STEPS_BACK_S:
-            target = time - round(step_s / self.clock)
+            target = place - round(step_s / self.clock)
             if step_s and target < (self.stream.start_time or 0):
                 return False
             try:
@@ -158,14 +127,7 @@ class VideoReader:
                 first = next(frames, None)
             except av.FFmpegError:  # formats that cannot seek, and decoders that find themselves amid a group
                 return False
-            if first is not None and first.pts is not None and first.pts <= time and first.key_frame:
+            if first is not None and first.pts is not None and first.pts <= place and first.key_frame:
                 self._begin(chain([first], frames), is_first=False)
                 return True
         return False
-
-    def _rewind(self) -> None:
-        """Open the file again: not all formats can seek to their start."""
-        self.close()
-        self._file.seek(0)
-        self._reopened = open_container(self._file)
-        self._use(self._reopened)

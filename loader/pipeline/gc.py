@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from ..errors import ConfigError
 from .lane import Lane
+from .pass_through import PassThroughDataset
 from .ref import Ref
 from .stage import Running, SavableDataset, State
 from .worker_config import WorkerConfig
@@ -16,7 +17,7 @@ __all__ = ["GcDataset"]
 T = TypeVar("T")
 
 
-class GcDataset(SavableDataset[T]):
+class GcDataset(PassThroughDataset[T]):
     """Collect garbage once for each ``every_n_iter`` items of a lane.
 
     Samples that refer to themselves in a circle are freed only by the garbage collector, which counts objects, not
@@ -44,22 +45,10 @@ class GcDataset(SavableDataset[T]):
         super().__init__(dataset, worker_config=worker_config, name="gc")
         if every_n_iter < 1:
             raise ConfigError(f"expected every_n_iter of at least 1, found {every_n_iter}")
-        self.depth = dataset.depth  # so that the stages above keep their names in a state
         self.every_n_iter = every_n_iter
-
-    @property
-    def keeps_positions(self) -> bool:
-        return self.sources[0].keeps_positions
-
-    @property
-    def moves_below(self) -> bool:
-        return True
 
     def settings(self) -> dict[str, Any]:
         return {"every_n_iter": self.every_n_iter}
-
-    def identity(self) -> list[Any]:
-        return self.sources[0].identity()  # a run may go on with another setting, or without the stage
 
     def open(self, lane: Lane, state: State) -> Running:
         return _GcRunning(self, lane, state)

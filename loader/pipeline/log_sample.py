@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeVar
 from torch.utils.data import get_worker_info
 
 from .lane import Lane
+from .pass_through import PassThroughDataset
 from .ref import Ref, plain
 from .sample_name import keys_of_sample
 from .stage import SKIPPED, Running, SavableDataset, State
@@ -21,7 +22,7 @@ __all__ = ["LogSampleDataset"]
 T = TypeVar("T")
 
 
-class LogSampleDataset(SavableDataset[T]):
+class LogSampleDataset(PassThroughDataset[T]):
     """Write a line of JSON for each item to the file that ``worker_debug_path`` names.
 
     A line has the ``mode``; the ``lane`` and the micro-batch (``batch``) for which the item was made; the ``keys`` of
@@ -45,23 +46,11 @@ class LogSampleDataset(SavableDataset[T]):
         worker_config: WorkerConfig | None = None,
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name="log_sample")
-        self.depth = dataset.depth  # so that the stages above keep their names in a state
         self.mode = mode
         self.get_keys_fn = get_keys_fn
 
-    @property
-    def keeps_positions(self) -> bool:
-        return self.sources[0].keeps_positions
-
-    @property
-    def moves_below(self) -> bool:
-        return True
-
     def settings(self) -> dict[str, Any]:
         return {"mode": self.mode}
-
-    def identity(self) -> list[Any]:
-        return self.sources[0].identity()  # a run may go on with or without a log
 
     def open(self, lane: Lane, state: State) -> Running:
         config = self.worker_config

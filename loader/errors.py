@@ -2,6 +2,7 @@
 
     EnergonError
     ├── ConfigError    a file the user edits says something wrong (all faults of the file at once)
+    │   └── EmptyDatasetError    there is no sample to load
     ├── FormatError    bytes on disk are not what the format says (shard, byte offset)
     ├── SampleError    one sample cannot be made (key, part, source); MissingFileError of a store is one
     ├── StateError     a saved state does not fit this run
@@ -24,6 +25,7 @@ from typing import Any
 
 __all__ = [
     "ConfigError",
+    "EmptyDatasetError",
     "EnergonError",
     "FatalSampleError",
     "Fault",
@@ -104,6 +106,10 @@ class ConfigError(EnergonError):
         if not found:
             found = "\n".join(str(fault) for fault in self.faults)
         super().__init__(found, at=at or file, do=do, file=file, faults=self.faults)
+
+
+class EmptyDatasetError(ConfigError):
+    """A split part, or what a subset or a list of exclusions leaves of it, has no samples."""
 
 
 class FormatError(EnergonError):

@@ -23,6 +23,7 @@ __all__ = [
     "AVMetadata",
     "ImageMetadata",
     "MediaMetadata",
+    "MediaMetadataBase",
     "MediaMetadataReader",
     "MediaType",
     "decode_media_metadata",
@@ -36,8 +37,14 @@ MediaType = Literal["image", "av"]
 _ROWS_AT_ONCE = 1000
 
 
+class MediaMetadataBase:
+    """What is known of an image, audio or video."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ImageMetadata:
+class ImageMetadata(MediaMetadataBase):
     """What the header of an image says.
 
     Attributes:
@@ -54,7 +61,7 @@ class ImageMetadata:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AVMetadata:
+class AVMetadata(MediaMetadataBase):
     """What audio or video is; None where it is not known, or the file has no such stream.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import ConfigError, TrustError
+from ..errors import ConfigError, SkipSample, TrustError
 from ..samples.types import CrudeSample
 from .lane import Lane
 from .leaf import RawSample
@@ -57,6 +57,8 @@ class _BuildRunning:
             sample = self._build(raw, ref)
         except (ConfigError, TrustError):
             raise
+        except SkipSample:
+            return SKIPPED, ref
         except Exception as error:
             self._lane.failures.failed("decode", error, self._as_handlers_know_it(raw))
             return SKIPPED, ref
@@ -83,4 +85,9 @@ class _BuildRunning:
 
     def load(self, ref: Ref) -> Any:
         raw = self._source.load(ref)
-        return raw if raw is SKIPPED else self._build(raw, ref)
+        if raw is SKIPPED:
+            return raw
+        try:
+            return self._build(raw, ref)
+        except SkipSample:
+            return SKIPPED

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..cached_property import cached_property
-from ..errors import ConfigError
+from ..errors import EmptyDatasetError
 from ..format.dataset_folder import DatasetFolder
 from ..format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 from ..format.sample_bytes import read_sample
@@ -20,6 +20,7 @@ from ..format.sample_locations import SampleLocations, SampleLocator
 from ..format.staleness import open_fresh_shard
 from ..metadataset.subset import SubsetRange, resolve_subset
 from ..samples.decoder import SampleDecoder
+from ..samples.described_dataset import DescribedDataset
 from ..samples.sample_builder import SampleBuilder
 from ..samples.source_info import SourceInfo
 from ..samples.types import CrudeSample
@@ -46,6 +47,7 @@ class DatasetLeaf:
         aux: The URLs of auxiliary stores by name.
         decoder: Decodes the parts; None leaves them bytes.
         trust_code: Code and pickles of the dataset may run.
+        described: Says what the samples are, in place of ``dataset.yaml``.
     """
 
     path: str | os.PathLike[str]
@@ -57,6 +59,7 @@ class DatasetLeaf:
     aux: Mapping[str, str] = field(default_factory=dict)
     decoder: SampleDecoder | None = field(default_factory=SampleDecoder)
     trust_code: bool = False
+    described: DescribedDataset[Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
@@ -76,7 +79,7 @@ class DatasetLeaf:
         """What makes samples of parts."""
         folder = self.folder
         return SampleBuilder(
-            folder.config,
+            self.described if self.described is not None else folder.config,
             meta_folder=folder.storage.local_path(FOLDER),
             decoder=self.decoder,
             trust_code=self.trust_code,
@@ -159,13 +162,14 @@ class DatasetLeaf:
         """How many samples the leaf has, after its subset, excluded ones included.
 
         Raises:
-            ConfigError: There is no such split part, or it is empty, or all its samples are excluded: an order without
-                end would look for one that is not for ever.
+            ConfigError: There is no such split part.
+            EmptyDatasetError: It is empty, or all its samples are excluded: an order without end would look for one
+                that is not for ever.
         """
         start, stop = self._subset
         if stop <= start:
             whole = not self.subset
-            raise ConfigError(
+            raise EmptyDatasetError(
                 f"{'' if whole else 'the subset of '}split part {self.split_part!r} of this dataset has no samples",
                 at=self.folder.path,
                 do="name another split part, or split again with energon prepare --split-ratio"
@@ -174,7 +178,7 @@ class DatasetLeaf:
             )
         count = stop - start
         if len(self.excluded) >= count and np.isin(self._index_numbers(), self.excluded).all():
-            raise ConfigError(
+            raise EmptyDatasetError(
                 f"all {count} samples of split part {self.split_part!r} are excluded",
                 at=self.folder.path,
                 do=f"take some out of 'exclude' in {FOLDER}/{self.folder.split_file}",

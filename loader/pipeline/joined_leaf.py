@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..cached_property import cached_property
-from ..errors import ConfigError, FormatError
+from ..errors import EmptyDatasetError, FormatError
 from ..metadataset.subset import SubsetRange, resolve_subset
 from ..samples.decoder import SampleDecoder
 from ..samples.source_info import SourceInfo
@@ -77,11 +77,14 @@ class JoinedLeaf:
         """How many rows are used.
 
         Raises:
-            ConfigError: There is none, or the join is not prepared.
+            EmptyDatasetError: There is none.
+            ConfigError: The join is not prepared.
         """
         start, stop = self._subset
         if stop <= start:
-            raise ConfigError("this join has no rows", at=f"{self.path}: {self.place}", do="look at the keys it joins")
+            raise EmptyDatasetError(
+                "this join has no rows", at=f"{self.path}: {self.place}", do="look at the keys it joins"
+            )
         return stop - start
 
     @cached_property

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..cached_property import cached_property
-from ..errors import ConfigError, FormatError
+from ..errors import EmptyDatasetError, FormatError
 from ..format.jsonl import JsonlIndex, open_jsonl_index
 from ..format.jsonl_lines import BYTE_ORDER_MARK
 from ..format.sample_locations import SampleLocations
@@ -74,11 +74,11 @@ class JsonlLeaf:
 
         Raises:
             FormatError: The file has no index, or another file's.
-            ConfigError: The subset leaves none.
+            EmptyDatasetError: The subset leaves none.
         """
         start, stop = self._subset
         if stop <= start:
-            raise ConfigError(
+            raise EmptyDatasetError(
                 "the subset of this file has no samples", at=self.path_text, do="widen it, or leave the file out"
             )
         return stop - start

@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch.distributed
+from torch.utils.data import get_worker_info
 
-from ..errors import ConfigError
+from ..errors import ConfigError, EnergonError
+from ..order import mix
+from ..samples.hook_context import hook_context, running_hook_context
 from .error_handlers import log_exception, reraise_exception
 
 __all__ = ["ErrorHandler", "WorkerConfig"]
 
+_WORKER = 22  # what a random number is for; part of its name
+_SEED_BITS = 32  # as many as numpy's generators take
+
 ErrorHandler = Callable[[Exception, Any, Any], None]
 """Is called with the exception, the sample that failed and where that is from."""
+
+
+class _ActiveConfig:
+    """Gives the config of the run whose hook this process is in; None outside of hooks."""
+
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> WorkerConfig | None:
+        context = running_hook_context()
+        return None if context is None else context.worker_config
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,9 +51,14 @@ class WorkerConfig:
         lanes: L, a multiple of the world size, for a new run; a restored one keeps its own. By default
             ``lcm(world_size, 48)``; with packing or grouping, ``world_size · num_workers``.
 
+    Attributes:
+        active_worker_config: The config of the run whose hook is being called; None outside of hooks.
+
     Raises:
         ConfigError: A number is out of range.
     """
+
+    active_worker_config = _ActiveConfig()
 
     rank: int
     world_size: int
@@ -69,6 +90,88 @@ class WorkerConfig:
             rank = torch.distributed.get_rank(data_parallel_group)
             world_size = torch.distributed.get_world_size(data_parallel_group)
         return cls(rank=rank, world_size=world_size, num_workers=num_workers, data_parallel_group=data_parallel_group)
+
+    def global_rank(self) -> int:
+        """Give the rank of this process among all of ``torch.distributed``; ``rank`` where there is no group."""
+        if self.data_parallel_group is None:
+            return self.rank
+        return torch.distributed.get_global_rank(self.data_parallel_group, self.rank)
+
+    def rank_worker_id(self) -> int:
+        """Give the number of this worker process among those of its rank; 0 in the rank's own process."""
+        info = get_worker_info()
+        return 0 if info is None else int(info.id)
+
+    def global_worker_id(self, override_local_worker_id: int | None = None) -> int:
+        """Give the number of this worker process among those of all ranks.
+
+        Args:
+            override_local_worker_id: That of another worker of this rank.
+        """
+        local = self.rank_worker_id() if override_local_worker_id is None else override_local_worker_id
+        return self.rank * max(1, self.num_workers) + local
+
+    def worker_seed(self, override_local_worker_id: int | None = None) -> int:
+        """Give a seed of 32 bits that differs from worker to worker.
+
+        Hooks have no need of it: Python's, numpy's and torch's generators are seeded for each micro-batch, so that the
+        numbers they draw do not depend on which worker calls them, as this does.
+
+        Args:
+            override_local_worker_id: That of another worker of this rank.
+        """
+        return int(mix(self.seed_offset, _WORKER, self.global_worker_id(override_local_worker_id))) >> _SEED_BITS
+
+    @property
+    def active_worker_batch_index(self) -> int | None:
+        """The number of the micro-batch that is being made, within the run.
+
+        Raises:
+            EnergonError: No hook is running.
+        """
+        return hook_context().batch_index
+
+    @property
+    def active_worker_sample_index(self) -> int | None:
+        """The number of the sample that is being encoded.
+
+        Raises:
+            EnergonError: No hook is running.
+        """
+        return hook_context().sample_index
+
+    def assert_worker(self) -> None:
+        """Raise where no hook of this run is being called.
+
+        Raises:
+            EnergonError: None is.
+        """
+        if self.active_worker_config != self:
+            raise EnergonError("this is for hooks that a loader calls, and none of this run is running")
+
+    def should_log(self, level: int) -> bool:
+        """Tell whether what is of this level is to be logged: 1 a batch, 2 a sample, 3 more."""
+        return self.worker_debug_path is not None and self.worker_log_level >= level
+
+    def worker_log(self, data: Mapping[str, Any]) -> None:
+        """Append a line of JSON to the file that ``worker_debug_path`` names; nothing where it names none.
+
+        Args:
+            data: What JSON can hold; of other values, their text is written.
+        """
+        if self.worker_debug_path is None:
+            return
+        path = Path(
+            str(self.worker_debug_path).format(worker_id=self.global_worker_id(), rank=self.rank, pid=os.getpid())
+        )
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(dict(data), ensure_ascii=False, default=str) + "\n")
+
+    def config(self) -> dict[str, Any]:
+        """Give what decides which process reads what, as plain data."""
+        names = ("rank", "world_size", "num_workers", "seed_offset", "lanes")
+        return dict(zip(names, self._spread(), strict=True))
 
     def __getstate__(self) -> dict[str, Any]:
         # A process group cannot go to a worker process, which has no use for it.

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import EnergonError
 
-__all__ = ["HookContext", "current_cache", "hook_context", "set_hook_context"]
+__all__ = ["HookContext", "current_cache", "hook_context", "running_hook_context", "set_hook_context"]
 
 
 class HookContext:
@@ -16,16 +16,23 @@ class HookContext:
         batch_index: The micro-batch being made, counted over the whole run; None where it is not known.
         sample_index: The sample being made; None where it is not known.
         cache: The cache pool of the run; None where there is none.
+        worker_config: How the run is spread; None where it is not known.
     """
 
-    __slots__ = ("batch_index", "cache", "sample_index")
+    __slots__ = ("batch_index", "cache", "sample_index", "worker_config")
 
     def __init__(
-        self, *, batch_index: int | None = None, sample_index: int | None = None, cache: Any | None = None
+        self,
+        *,
+        batch_index: int | None = None,
+        sample_index: int | None = None,
+        cache: Any | None = None,
+        worker_config: Any | None = None,
     ) -> None:
         self.batch_index = batch_index
         self.sample_index = sample_index
         self.cache = cache
+        self.worker_config = worker_config
 
     def __repr__(self) -> str:
         return f"HookContext(batch_index={self.batch_index}, sample_index={self.sample_index})"
@@ -38,6 +45,11 @@ _current: list[HookContext | None] = [None]
 def set_hook_context(context: HookContext | None) -> None:
     """Make ``context`` the one that hooks see; None where no hook is running."""
     _current[0] = context
+
+
+def running_hook_context() -> HookContext | None:
+    """Get the context of the hook that is running; None where none is."""
+    return _current[0]
 
 
 def hook_context() -> HookContext:

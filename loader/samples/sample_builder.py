@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from ..cached_property import cached_property
-from ..errors import SampleError
+from ..errors import SampleError, SkipSample
 from ..format.dataset_config import DatasetConfig
 from ..format.field_map import FieldMap
 from .decoder import PartDecoders, SampleDecoder
-from .sample_class import optional_fields, sample_class_of
+from .described_dataset import DescribedDataset, described_dataset_of
+from .sample_class import optional_fields
 from .sample_loader import MetaFunction
+from .sample_recipe import SampleRecipe
 from .source_info import SourceInfo
 from .trust import is_trusted
 from .types import CrudeSample, Sample
@@ -26,7 +28,8 @@ class SampleBuilder:
     """Make samples of a dataset; picklable, so that worker processes can do it.
 
     Args:
-        config: What ``dataset.yaml`` says; None makes crude samples.
+        config: What ``dataset.yaml`` says; None makes crude samples. Or a dataset that is described by a class, or its
+            recipe alone.
         meta_folder: The ``.nv-meta`` folder, where ``sample_loader.py`` is.
         decoder: Decodes the parts; None leaves them bytes.
         trust_code: Code and pickles of the dataset may run.
@@ -38,23 +41,35 @@ class SampleBuilder:
 
     def __init__(
         self,
-        config: DatasetConfig | None,
+        config: DatasetConfig | DescribedDataset[Any] | SampleRecipe | None,
         *,
         meta_folder: Path,
         decoder: SampleDecoder | None,
         trust_code: bool = False,
     ) -> None:
+        dataset: DescribedDataset[Any] | None = None
+        if isinstance(config, SampleRecipe):
+            recipe = config
+        elif isinstance(config, DescribedDataset):
+            dataset, recipe = config, config.recipe
+        else:
+            dataset = described_dataset_of(config, meta_folder=meta_folder, decoder=decoder, trust_code=trust_code)
+            if dataset is None:
+                recipe = SampleRecipe.of_config(config, meta_folder=meta_folder, trust_code=trust_code)
+            else:
+                recipe = dataset.recipe
+        self._dataset = dataset
         self._decoder = decoder
         self._trusted = is_trusted(trust_code)
-        self._subflavors = config.subflavors if config else {}
-        self._field_map = config.field_map if config else None
-        self._class: type[Any] = CrudeSample if config is None else sample_class_of(config, trust_code=trust_code)
+        self._subflavors = dict(recipe.subflavors)
+        self._field_map = recipe.field_map
+        self._class = recipe.sample_class
         self._crude = issubclass(self._class, CrudeSample)
         self._takes_shared = issubclass(self._class, Sample)
         self._names = frozenset() if self._crude else frozenset(known.name for known in fields(self._class))
         self._optional = frozenset() if self._crude else optional_fields(self._class)
-        self._loader = _function(config.sample_loader if config else None, meta_folder, trust_code)
-        self._filter = _part_filter(config, meta_folder, trust_code)
+        self._loader = recipe.loader
+        self._filter = recipe.part_filter
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_decode_part"}
@@ -105,7 +120,7 @@ class SampleBuilder:
             SampleError: A part does not decode, or a field is missing; the message names both sample and part.
             TrustError: A part is a pickle, and the caller does not trust the dataset.
         """
-        if self._crude and self._loader is None:
+        if self._crude and self._loader is None and self._dataset is None:
             return self._build_crude(parts, key, restore_key, subflavors, sources)
         shared = {
             "__key__": key,
@@ -113,6 +128,11 @@ class SampleBuilder:
             "__subflavors__": {**self._subflavors, **subflavors} if subflavors else self._subflavors.copy(),
             "__sources__": tuple(sources),
         }
+        if self._dataset is not None:
+            if not self._dataset.sample_filter(key):
+                raise SkipSample
+            shard = sources[0].shard_name if sources else None
+            return self._dataset.load_sample({**parts, **shared, "__shard__": shard})
         try:
             if self._field_map is not None:
                 return self._fill(self._map(self._field_map, parts), shared)
@@ -145,6 +165,8 @@ class SampleBuilder:
         sample["__restore_key__"] = restore_key
         sample["__subflavors__"] = {**self._subflavors, **subflavors} if subflavors else self._subflavors.copy()
         sample["__sources__"] = tuple(sources)
+        if sources:
+            sample["__shard__"] = sources[0].shard_name
         return sample
 
     def _map(self, field_map: FieldMap, parts: Mapping[str, bytes]) -> dict[str, Any]:
@@ -165,10 +187,11 @@ class SampleBuilder:
             return self._loader(parts)
         except _NoSuchPartError as error:
             there = ", ".join(name for name in parts if not name.startswith("__")) or "nothing"
-            found = f"{self._loader.name}() asks for part {error.part!r}; it was given {there}"
+            name = self._loader.name if isinstance(self._loader, MetaFunction) else _name_of(self._loader)
+            found = f"{name}() asks for part {error.part!r}; it was given {there}"
             if self.part_filter(error.part):
                 raise SampleError(found, part=error.part) from error
-            found = f"{self._loader.name}() asks for part {error.part!r}, which part_filter leaves out"
+            found = f"{name}() asks for part {error.part!r}, which part_filter leaves out"
             raise SampleError(found, part=error.part, do="let part_filter keep it, or ask for another") from error
 
     def _fill(self, values: Any, shared: dict[str, Any]) -> Any:
@@ -234,20 +257,8 @@ class _DecodedParts(Mapping[str, Any]):
         return len(self._parts)
 
 
-def _function(reference: str | None, meta_folder: Path, trust_code: bool) -> MetaFunction | None:
-    return None if reference is None else MetaFunction(meta_folder, reference, trust_code=trust_code)
-
-
-def _part_filter(
-    config: DatasetConfig | None, meta_folder: Path, trust_code: bool
-) -> frozenset[str] | Callable[[str], Any] | None:
-    if config is None:
-        return None
-    if config.field_map is not None:
-        return config.field_map.part_names()
-    if isinstance(config.part_filter, tuple):
-        return frozenset(config.part_filter)
-    return _function(config.part_filter, meta_folder, trust_code)
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)
 
 
 def _at_sample(error: SampleError, key: str, sources: Sequence[SourceInfo]) -> SampleError:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["SourceInfo"]
+__all__ = ["SourceInfo", "add_source_info", "get_source_info"]
+
+T = TypeVar("T")
 
 
 class SourceInfo(NamedTuple):
@@ -25,3 +27,34 @@ class SourceInfo(NamedTuple):
     def __str__(self) -> str:
         where = str(self.dataset_path) if self.shard_name is None else f"{self.dataset_path}/{self.shard_name}"
         return f"{where}: {', '.join(self.file_names)}" if self.file_names else where
+
+
+def add_source_info(sample: T, *source_infos: SourceInfo) -> T:
+    """Append sources to the ``__sources__`` of a sample.
+
+    Args:
+        sample: A dataclass, a dict, or any object that takes attributes.
+        source_infos: The sources.
+
+    Returns:
+        The same sample.
+
+    >>> add_source_info({}, SourceInfo("/data", 0, "s.tar", ("0.txt",)))
+    {'__sources__': (SourceInfo(dataset_path='/data', index=0, shard_name='s.tar', file_names=('0.txt',)),)}
+    """
+    sources = (*(get_source_info(sample) or ()), *source_infos)
+    if isinstance(sample, dict):
+        sample["__sources__"] = sources
+    else:
+        sample.__sources__ = sources  # type: ignore[attr-defined]  # where it takes no attributes, Python says so
+    return sample
+
+
+def get_source_info(sample: Any) -> list[SourceInfo] | None:
+    """Give the sources of a sample or batch; None where it has none.
+
+    >>> get_source_info({"txt": "a cat"}) is None
+    True
+    """
+    found = sample.get("__sources__") if isinstance(sample, dict) else getattr(sample, "__sources__", None)
+    return None if found is None else list(found)

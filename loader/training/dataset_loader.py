@@ -17,6 +17,8 @@ from ..pipeline.worker_config import WorkerConfig
 from ..samples.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ..storage import open_storage
 from .dataset_arguments import DatasetArguments
+from .dataset_factory import BaseCoreDatasetFactory
+from .dataset_from_config import get_dataset_from_config
 from .loaded_datasets import LoadedDatasets
 
 __all__ = ["DatasetLoader", "DatasetLoaderInterface", "Metadataset", "MetadatasetV2", "load_dataset"]
@@ -109,6 +111,45 @@ class DatasetLoaderInterface(ABC):
 
 class DatasetLoader(DatasetLoaderInterface):
     """A prepared dataset, or a JSONL file."""
+
+    def get_dataset(
+        self,
+        *,
+        training: bool,
+        split_part: str | None = None,
+        worker_config: WorkerConfig | None = None,
+        subflavors: Mapping[str, Any] | None = None,
+        split_config: str | None = None,
+        dataset_config: str | None = None,
+        **kwargs: Any,
+    ) -> BaseCoreDatasetFactory[Any]:
+        """Give the dataset, to build a chain on by hand.
+
+        Args:
+            training: A pass is shuffled; else samples come as they lie.
+            split_part: Which part of its split.
+            worker_config: How the run is spread; by default :meth:`WorkerConfig.default_worker_config`.
+            subflavors: Labels of all samples; they win.
+            split_config: Which split file of ``.nv-meta`` to use.
+            dataset_config: Which dataset file of ``.nv-meta`` to use.
+            **kwargs: As in :func:`~loader.training.dataset_from_config.get_dataset_from_config`.
+
+        Raises:
+            StorageError: The folder is missing, or not prepared.
+            ConfigError: A file of the dataset says something wrong.
+            TrustError: The dataset asks to run code, and the caller does not allow it.
+            TypeError: There is no such argument.
+        """
+        return get_dataset_from_config(
+            self.path,
+            training=training,
+            split_part=split_part or self.split_part,
+            worker_config=worker_config,
+            subflavors={**self.subflavors, **(subflavors or {})},
+            split_config=split_config or self.split_config,
+            dataset_config=dataset_config or self.dataset_config,
+            **kwargs,
+        )
 
 
 class Metadataset(DatasetLoaderInterface):

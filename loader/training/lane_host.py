@@ -209,7 +209,7 @@ def open_lane(
         count,
         seed=config.seed_offset,
         failures=FailurePolicy(config.global_error_handler, lane=number, resumed=resumed),
-        context=HookContext(cache=NoCachePool()),
+        context=HookContext(cache=NoCachePool(), worker_config=config),
         last_sample=last_sample,
         restore_error_handler=config.restore_error_handler,
     )

@@ -1,0 +1,134 @@
+"""The programmatic prepare, as code written for megatron-energon calls it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from ..errors import ConfigError, Fault
+from ..storage import Storage, open_storage
+from .brace_patterns import expand_pattern
+from .media_filter import MediaFilter
+from .nearest_name import did_you_mean
+from .nv_meta import SPLIT_YAML
+from .prepare import run_prepare
+from .prepare_plan import PreparePlan, PrepareProgress, PrepareReport, SplitRequest
+from .prepare_split import plan_split
+from .shard_search import find_shards
+
+__all__ = ["ProgressFunction", "prepare_dataset"]
+
+ProgressFunction = Callable[[Iterator[Any], int], Iterable[Any]]
+"""Shows how far an iterator of so many steps is: ``lambda steps, total: tqdm(steps, total=total)``."""
+
+
+def prepare_dataset(
+    parent_path: str | os.PathLike[str],
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    split_parts_ratio: Sequence[tuple[str, float]] | None = None,
+    split_parts_patterns: Sequence[tuple[str, str]] | None = None,
+    split_config: str = SPLIT_YAML,
+    shuffle_seed: int | None = 42,
+    progress_fn: ProgressFunction | None = None,
+    workers: int = 32,
+    tar_index_only: bool = False,
+    media_filter: MediaFilter | None = None,
+    fix_duplicates: bool = False,
+) -> PrepareReport:
+    """Make a dataset of shards: the same as ``energon prepare``, but for ``dataset.yaml``, which is left to the caller.
+
+    Args:
+        parent_path: The folder.
+        paths: The shards, relative to it; braces are expanded. Other shards of the folder are no part of the dataset.
+        split_parts_ratio: The parts of the split, and their shares.
+        split_parts_patterns: The parts of the split, and patterns of their shards. Without either, the split stays.
+        split_config: The name of the split file.
+        shuffle_seed: Shuffle the shards before they are dealt by a ratio; None does not.
+        progress_fn: Shows how far it is, a step for each shard.
+        workers: The most processes that scan.
+        tar_index_only: Write no split.
+        media_filter: Collect media metadata of these parts.
+        fix_duplicates: Rename keys that occur in several shards, in copies of those.
+
+    Raises:
+        ConfigError: Shards are missing, or the split cannot be right.
+        FormatError: Shards are damaged.
+        StorageError: A folder is missing, or cannot be written.
+    """
+    storage = open_storage(parent_path)
+    there = [shard.name for shard in find_shards(storage).shards]
+    wanted = _wanted(storage, paths, there)
+    split = None if tar_index_only else _split_request(split_parts_ratio, split_parts_patterns, shuffle_seed)
+    files = {}
+    if split is not None and split_config != SPLIT_YAML:
+        text = plan_split(storage, split, [name for name in there if name in wanted]).text
+        files, split = {split_config: text or ""}, None
+    left_out = [re.escape(name) for name in there if name not in wanted]
+    plan = PreparePlan(
+        path=os.fspath(parent_path),
+        workers=max(1, min(workers, os.cpu_count() or 1, len(wanted))),
+        exclude=f"^(?:{'|'.join(left_out)})$" if left_out else None,
+        split=split,
+        files=files,
+        media=media_filter,
+        fix_duplicates=fix_duplicates,
+    )
+    steps = _Steps(progress_fn, len(wanted))
+    report = run_prepare(plan, on_progress=steps.advance)
+    steps.finish()
+    return report
+
+
+def _split_request(
+    ratio: Sequence[tuple[str, float]] | None, patterns: Sequence[tuple[str, str]] | None, shuffle_seed: int | None
+) -> SplitRequest | None:
+    if ratio is not None and patterns is not None:
+        raise ConfigError("expected split_parts_ratio or split_parts_patterns, found both", do="give one of them")
+    if ratio is not None:
+        return SplitRequest(ratio=dict(ratio), shuffle_seed=shuffle_seed)
+    return None if patterns is None else SplitRequest(patterns=tuple(patterns))
+
+
+def _wanted(storage: Storage, paths: Sequence[str | os.PathLike[str]], there: Sequence[str]) -> frozenset[str]:
+    """Give the names of the shards that are listed.
+
+    Raises:
+        ConfigError: Some are not there, or none is listed.
+    """
+    root = storage.path("")
+    wanted: dict[str, None] = {}
+    for path in paths:
+        text = os.fspath(path)
+        for name in [text] if text in there else expand_pattern(text):
+            wanted[os.path.relpath(os.path.join(root, name), root)] = None
+    faults = [
+        Fault(place=name, found=f"there is no such shard{did_you_mean(name, there)}")
+        for name in wanted
+        if name not in there
+    ]
+    if faults or not wanted:
+        raise ConfigError("" if faults else "expected the paths of shards, found none", file=root, faults=faults)
+    return frozenset(wanted)
+
+
+class _Steps:
+    """Drives a caller's progress function: a step is taken out of it for each shard that is done."""
+
+    def __init__(self, progress_fn: ProgressFunction | None, total: int) -> None:
+        self._steps = None if progress_fn is None else iter(progress_fn(iter(range(total)), total))
+        self._taken = 0
+
+    def advance(self, now: PrepareProgress) -> None:
+        if self._steps is None or now.phase != "scan":
+            return
+        while self._taken < now.shards_done:
+            next(self._steps, None)
+            self._taken += 1
+
+    def finish(self) -> None:
+        """Take what is left, so that the caller's function comes to its end."""
+        for _ in self._steps or ():
+            pass

@@ -1,0 +1,63 @@
+"""The samples of one file, a shard or a JSONL file, in their order; no index of it is needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Iterator
+
+from ..storage import Storage, open_storage
+from .jsonl import JsonlReader, build_jsonl_index
+from .shard_index import index_shard
+
+__all__ = ["iter_jsonl_content", "iter_shard_content"]
+
+
+def iter_shard_content(
+    path: str | os.PathLike[str], extract_keys: Container[str] = ()
+) -> Iterator[dict[str, bytes | None]]:
+    """Go through the samples of a shard.
+
+    Args:
+        path: The shard.
+        extract_keys: Names of the parts whose bytes to read.
+
+    Yields:
+        For each sample its parts by name: their bytes, or None for those not asked for.
+
+    Raises:
+        FormatError: The shard is damaged.
+        StorageError: It cannot be read.
+    """
+    storage, name = _file(path)
+    index = index_shard(storage, name)
+    with storage.open(name) as file:
+        start = 0
+        for stop in index.part_ends.tolist():
+            sample: dict[str, bytes | None] = {}
+            for row in range(start, stop):
+                part = index.part_names[index.part_name[row]]
+                wanted = part in extract_keys
+                sample[part] = file.read_at(int(index.part_offset[row]), int(index.part_size[row])) if wanted else None
+            yield sample
+            start = stop
+
+
+def iter_jsonl_content(path: str | os.PathLike[str]) -> Iterator[dict[str, bytes]]:
+    """Go through the lines of a JSONL file.
+
+    Yields:
+        For each sample its line, as ``json``.
+
+    Raises:
+        FormatError: A line is no JSON object.
+        StorageError: The file cannot be read.
+    """
+    storage, name = _file(path)
+    with JsonlReader(storage, name, build_jsonl_index(storage, name)) as reader:
+        for number in range(len(reader)):
+            yield {"json": reader.read_line(number)}
+
+
+def _file(path: str | os.PathLike[str]) -> tuple[Storage, str]:
+    folder, name = os.path.split(os.fspath(path))
+    return open_storage(folder or "."), name

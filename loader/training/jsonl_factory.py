@@ -1,0 +1,117 @@
+"""JSONL files as factories: to build a chain on by hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..cached_property import cached_property
+from ..errors import EnergonError
+from ..format.jsonl import prepare_jsonl
+from ..format.shard_content import iter_jsonl_content
+from ..metadataset.subset import SubsetRange
+from ..pipeline.jsonl_leaf import JsonlLeaf
+from ..pipeline.worker_config import WorkerConfig
+from ..samples.decoder import SampleDecoder
+from ..samples.types import CrudeSample
+from ..storage import EPath, open_storage
+from ..stores.file_store import FileStore
+from .dataset_factory import BaseCoreDatasetFactory
+
+__all__ = ["CrudeJsonlDatasetFactory", "DefaultCrudeJsonlDatasetFactory"]
+
+
+class CrudeJsonlDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
+    """A JSONL file: each line is a crude sample with the one part ``json``.
+
+    Args:
+        path: The file; its index lies beside it.
+        training: A pass is shuffled; else samples come as they lie.
+        worker_config: How the run is spread; by default :meth:`WorkerConfig.default_worker_config`.
+        shuffle_over_epochs: How many passes are shuffled together; -1 draws slices with replacement, without end; None
+            does not shuffle.
+        parallel_shard_iters: Accepted for code written for megatron-energon.
+        max_samples_per_sequence: Neighbouring samples that are read one after another; None: the whole file's.
+        subset: Which samples are used, from the innermost choice to the outermost; none uses all.
+        subflavors: Labels that every sample bears.
+        decoder: Decodes the json; None leaves it bytes.
+
+    Raises:
+        ConfigError: A number is out of range.
+    """
+
+    __sample_type__ = CrudeSample
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        training: bool = True,
+        worker_config: WorkerConfig | None = None,
+        shuffle_over_epochs: int | None = 1,
+        parallel_shard_iters: int | None = None,
+        max_samples_per_sequence: int | None = None,
+        subset: Sequence[SubsetRange] | None = None,
+        subflavors: Mapping[str, Any] | None = None,
+        decoder: SampleDecoder | None = None,
+    ) -> None:
+        super().__init__(
+            training=training,
+            worker_config=worker_config,
+            shuffle_over_epochs=shuffle_over_epochs,
+            parallel_shard_iters=parallel_shard_iters,
+            max_samples_per_sequence=max_samples_per_sequence,
+            subset=subset,
+        )
+        self.path = EPath(path)
+        self.subflavors = dict(subflavors or {})
+        self.decoder = decoder if decoder is not None else SampleDecoder()
+
+    @cached_property
+    def leaf(self) -> JsonlLeaf:
+        """The file, as the stages know it."""
+        return JsonlLeaf(path=str(self.path), subset=self.subset, subflavors=self.subflavors, decoder=self.decoder)
+
+    def as_file_store(self) -> FileStore[Any]:
+        """Refuse: the lines of a file have no names.
+
+        Raises:
+            EnergonError: Always.
+        """
+        raise EnergonError(
+            "the samples of a JSONL file have no names to look parts up by",
+            at=str(self.path),
+            do="name a folder of files, or a prepared dataset, as the auxiliary store",
+        )
+
+    @staticmethod
+    def iter_dataset_content(path: str | os.PathLike[str]) -> Iterator[dict[str, bytes]]:
+        """Go through a JSONL file, of which no index is needed.
+
+        Yields:
+            For each sample its line, as ``json``.
+
+        Raises:
+            FormatError: A line is no JSON object.
+            StorageError: The file cannot be read.
+        """
+        return iter_jsonl_content(path)
+
+    @classmethod
+    def prepare_dataset(cls, path: str | os.PathLike[str]) -> int:
+        """Index a JSONL file, as ``energon prepare`` does.
+
+        Returns:
+            How many samples it has.
+
+        Raises:
+            FormatError: A line is no JSON object.
+            StorageError: The file cannot be read, or the index not be written.
+        """
+        folder, name = os.path.split(os.fspath(path))
+        return len(prepare_jsonl(open_storage(folder or "."), name))
+
+
+class DefaultCrudeJsonlDatasetFactory(CrudeJsonlDatasetFactory):
+    """A JSONL file, by the name that ``dataset.yaml`` files of megatron-energon have for it."""

@@ -1,0 +1,281 @@
+"""Datasets of shards as factories: to derive from, to name in ``dataset.yaml``, and to build a chain on by hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ..cached_property import cached_property
+from ..format.dataset_folder import DatasetFolder
+from ..format.media_filter import MediaFilter
+from ..format.nv_meta import SPLIT_YAML
+from ..format.prepare_dataset import ProgressFunction, prepare_dataset
+from ..format.shard_content import iter_shard_content
+from ..metadataset.subset import SubsetRange
+from ..pipeline.dataset_leaf import DatasetLeaf
+from ..pipeline.worker_config import WorkerConfig
+from ..samples.decoder import SampleDecoder
+from ..samples.described_dataset import DescribedDataset, OfTheRun
+from ..storage import EPath
+from ..stores.dataset_file_store import DatasetFileStore
+from ..stores.file_store import FileStore
+from .dataset_factory import BaseCoreDatasetFactory
+
+__all__ = [
+    "BaseWebdatasetFactory",
+    "DefaultDecoderWebdatasetFactory",
+    "DefaultGenericWebdatasetFactory",
+    "StandardWebdatasetFactory",
+]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]):
+    """A dataset of shards, whose parts stay bytes.
+
+    Args:
+        path: The dataset's folder.
+        split_part: Which part of its split; by default ``"train"`` or ``"val"``.
+        training: A pass is shuffled; else samples come as they lie.
+        worker_config: How the run is spread; by default :meth:`WorkerConfig.default_worker_config`.
+        shuffle_over_epochs: How many passes are shuffled together; -1 draws slices with replacement, without end; None
+            does not shuffle.
+        parallel_shard_iters: Accepted for code written for megatron-energon.
+        max_samples_per_sequence: Neighbouring samples that are read one after another; None: a shard's.
+        subset: Which samples are used, from the innermost choice to the outermost; none uses all.
+        split_config: Which split file of ``.nv-meta`` to use.
+        sample_type: The class of its samples; by default the class's ``__sample_type__``.
+        field_map: Where the fields' values are: ``{"image": "jpg", "caption": "json[caption]"}``.
+        sample_loader: Makes a dict of the fields of a dict of the parts; or ``"file.py:function"``, in ``.nv-meta``.
+        part_filter: Names of the parts that are needed, or a function that tells; or ``"file.py:function"``.
+        subflavors: Labels that every sample bears.
+        decoder: Decodes the parts; None leaves them bytes.
+        trust_code: Code and pickles of the dataset may run.
+
+    Raises:
+        ConfigError: A number is out of range.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        split_part: str | None = None,
+        training: bool = True,
+        worker_config: WorkerConfig | None = None,
+        shuffle_over_epochs: int | None = 1,
+        parallel_shard_iters: int | None = None,
+        max_samples_per_sequence: int | None = None,
+        subset: Sequence[SubsetRange] | None = None,
+        split_config: str | None = None,
+        sample_type: type[T_co] | None = None,
+        field_map: Mapping[str, str] | None = None,
+        sample_loader: str | Callable[..., Any] | None = None,
+        part_filter: str | Sequence[str] | Callable[[str], Any] | None = None,
+        subflavors: Mapping[str, Any] | None = None,
+        decoder: SampleDecoder | OfTheRun | None = None,
+        trust_code: bool = False,
+    ) -> None:
+        BaseCoreDatasetFactory.__init__(
+            self,
+            training=training,
+            worker_config=worker_config,
+            shuffle_over_epochs=shuffle_over_epochs,
+            parallel_shard_iters=parallel_shard_iters,
+            max_samples_per_sequence=max_samples_per_sequence,
+            subset=subset,
+        )
+        DescribedDataset.__init__(
+            self,
+            path,
+            sample_type=sample_type,
+            field_map=field_map,
+            sample_loader=sample_loader,
+            part_filter=part_filter,
+            subflavors=subflavors,
+            decoder=decoder,
+            trust_code=trust_code,
+        )
+        self.split_part = split_part or ("train" if training else "val")
+        self.split_config = split_config or SPLIT_YAML
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "leaf"}
+
+    @cached_property
+    def leaf(self) -> DatasetLeaf:
+        """The dataset, as the stages know it."""
+        return DatasetLeaf(
+            path=str(self.path),
+            split_part=self.split_part,
+            split_config=self.split_config,
+            subset=self.subset,
+            decoder=SampleDecoder() if isinstance(self.decoder, OfTheRun) else self.decoder,
+            trust_code=self.trust_code,
+            described=self,
+        )
+
+    @property
+    def paths(self) -> list[EPath]:
+        """The folders that its shards are in."""
+        return [self.path]
+
+    def as_file_store(self) -> FileStore[bytes]:
+        """Give the parts of the dataset by name, as bytes.
+
+        Raises:
+            StorageError: The folder is missing, or not prepared.
+        """
+        return DatasetFileStore(self.path)
+
+    @staticmethod
+    def iter_dataset_content(
+        path: str | os.PathLike[str], extract_keys: Container[str] = ()
+    ) -> Iterator[dict[str, Any]]:
+        """Go through a shard, of which no index is needed.
+
+        Args:
+            path: The shard.
+            extract_keys: Names of the parts whose bytes to read; of others there is only the name.
+
+        Yields:
+            For each sample its parts by name: bytes, or None where they are not asked for.
+
+        Raises:
+            FormatError: The shard is damaged.
+            StorageError: It cannot be read.
+        """
+        return iter_shard_content(path, extract_keys)
+
+    @classmethod
+    def prepare_dataset(
+        cls,
+        parent_path: str | os.PathLike[str],
+        paths: Sequence[str | os.PathLike[str]],
+        *,
+        split_parts_ratio: Sequence[tuple[str, float]] | None = None,
+        split_parts_patterns: Sequence[tuple[str, str]] | None = None,
+        split_config: str = SPLIT_YAML,
+        shuffle_seed: int | None = 42,
+        progress_fn: ProgressFunction | None = None,
+        workers: int = 32,
+        tar_index_only: bool = False,
+        media_filter: MediaFilter | None = None,
+        fix_duplicates: bool = False,
+        index_sqlite_tmp_path: str | Path | None = None,  # noqa: ARG003 - nothing is written in place
+    ) -> set[str]:
+        """Make a dataset of shards: the same as ``energon prepare``, but for ``dataset.yaml``, which is left to you.
+
+        Args:
+            parent_path: The folder.
+            paths: The shards, relative to it; braces are expanded. Other shards of the folder are no part of it.
+            split_parts_ratio: The parts of the split, and their shares.
+            split_parts_patterns: The parts of the split, and patterns of their shards. Without either, the split stays.
+            split_config: The name of the split file.
+            shuffle_seed: Shuffle the shards before they are dealt by a ratio; None does not.
+            progress_fn: Shows how far it is: is given an iterator and its length, and gives one back.
+            workers: The most processes that scan.
+            tar_index_only: Write no split.
+            media_filter: Collect media metadata of these parts.
+            fix_duplicates: Rename keys that occur in several shards, in copies of those.
+            index_sqlite_tmp_path: Accepted for code written for megatron-energon.
+
+        Returns:
+            The names of all parts of samples.
+
+        Raises:
+            ConfigError: Shards are missing, or the split cannot be right.
+            FormatError: Shards are damaged.
+            StorageError: A folder is missing, or cannot be written.
+        """
+        prepare_dataset(
+            parent_path,
+            paths,
+            split_parts_ratio=split_parts_ratio,
+            split_parts_patterns=split_parts_patterns,
+            split_config=split_config,
+            shuffle_seed=shuffle_seed,
+            progress_fn=progress_fn,
+            workers=workers,
+            tar_index_only=tar_index_only,
+            media_filter=media_filter,
+            fix_duplicates=fix_duplicates,
+        )
+        return set(DatasetFolder(parent_path).index.part_names)
+
+    @classmethod
+    def add_media_metadata(
+        cls,
+        parent_path: str | os.PathLike[str],
+        *,
+        media_filter: MediaFilter,
+        progress_fn: ProgressFunction | None = None,
+        workers: int = 32,
+        index_sqlite_tmp_path: str | Path | None = None,  # noqa: ARG003 - nothing is written in place
+    ) -> int:
+        """Collect the media metadata of a prepared dataset.
+
+        Args:
+            parent_path: The folder.
+            media_filter: Of which parts.
+            progress_fn: Shows how far it is: is given an iterator and its length, and gives one back.
+            workers: The most processes that read.
+            index_sqlite_tmp_path: Accepted for code written for megatron-energon.
+
+        Returns:
+            Of how many parts there is metadata.
+
+        Raises:
+            StorageError: The folder is missing or not prepared, or cannot be written.
+        """
+        shards = list(DatasetFolder(parent_path).shard_counts)
+        report = prepare_dataset(
+            parent_path, shards, media_filter=media_filter, progress_fn=progress_fn, workers=workers
+        )
+        return report.media.entries if report.media else 0
+
+
+class DefaultGenericWebdatasetFactory(BaseWebdatasetFactory[T_co]):
+    """A dataset of shards, whose samples are made by a field map or a function of its parts' bytes."""
+
+
+class DefaultDecoderWebdatasetFactory(DefaultGenericWebdatasetFactory[T_co]):
+    """A dataset of shards, whose parts are decoded; the class to derive datasets of your own from.
+
+    >>> from loader import TextSample
+    >>> class Poems(DefaultDecoderWebdatasetFactory[TextSample]):
+    ...     __sample_type__ = TextSample
+    ...
+    ...     def __init__(self, path, **kwargs):
+    ...         super().__init__(path, field_map={"text": "txt"}, **kwargs)
+
+    Args:
+        path: The dataset's folder.
+        decoder: Decodes the parts: by default that of the run's task encoder; None leaves them bytes.
+        **kwargs: Those of :class:`BaseWebdatasetFactory`.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        decoder: SampleDecoder | OfTheRun | None = OfTheRun.DECODER,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(path, decoder=decoder, **kwargs)
+
+
+class StandardWebdatasetFactory(DefaultDecoderWebdatasetFactory[T_co]):
+    """A dataset of shards with samples of a type that is given.
+
+    Args:
+        path: The dataset's folder.
+        sample_type: The class of its samples.
+        **kwargs: Those of :class:`BaseWebdatasetFactory`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, sample_type: type[T_co], **kwargs: Any) -> None:
+        super().__init__(path, sample_type=sample_type, **kwargs)

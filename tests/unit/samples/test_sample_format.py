@@ -1,0 +1,55 @@
+"""Samples as text: short enough for a log, whatever is in them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from loader import CaptioningSample, SourceInfo
+from loader.samples.sample_format import format_sample_compact, format_sample_detailed
+
+
+def test_a_sample_fits_in_a_line():
+    sample = CaptioningSample(__key__="s.tar/0", image=torch.zeros(3, 2, 4), caption="x" * 80)
+    text = format_sample_compact(sample, max_str_len=5)
+    assert text.startswith("CaptioningSample(__key__='s.tar'… 2 more, ")
+    assert "image=Tensor(float32, [3, 2, 4]), caption='xxxxx'… 75 more" in text
+    assert "\n" not in text
+
+
+def test_depth_and_number_of_items_are_limited():
+    assert format_sample_compact([[[1]]], depth=2) == "[[[…]]]"
+    assert format_sample_compact((1, 2, 3), max_items=2) == "(1, 2, … 1 more)"
+    assert format_sample_compact({"a": {1}}, depth=2) == "{'a': set(1)}"
+    assert format_sample_compact(np.zeros((2, 3), np.uint8)) == "ndarray(uint8, [2, 3])"
+    assert format_sample_compact(object())[:8] == "<object "
+    assert format_sample_compact([None, 1.5, True, b"ab"]) == "[None, 1.5, True, b'ab']"
+
+
+def test_the_long_form_has_a_line_for_each_value_with_its_range():
+    sample = {
+        "image": torch.tensor([[0.5, 1.5]]),
+        "half": torch.zeros(2, dtype=torch.bfloat16),
+        "empty": np.zeros(0),
+        "boxes": [np.array([1, 3])],
+        "source": SourceInfo("/d", 0, "s.tar", ()),
+    }
+    assert format_sample_detailed(sample).splitlines() == [
+        "dict of 5",
+        "  image: Tensor(float32, [1, 2]) from 0.5 to 1.5, mean 1",
+        "  half: Tensor(bfloat16, [2])",
+        "  empty: ndarray(float64, [0])",
+        "  boxes: list of 1",
+        "    0: ndarray(int64, [2]) from 1 to 3, mean 2",
+        "  source: SourceInfo",
+        "    dataset_path: '/d'",
+        "    index: 0",
+        "    shard_name: 's.tar'",
+        "    file_names: tuple of 0",
+    ]
+
+
+def test_long_values_are_cut_in_the_long_form():
+    text = format_sample_detailed([0] * 200)
+    assert text.splitlines()[-1] == "  … 100 more"
+    assert len(format_sample_detailed("x" * 5000)) < 1100

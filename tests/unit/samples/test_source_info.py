@@ -1,0 +1,22 @@
+"""The sources of a sample can be read, and added to."""
+
+from __future__ import annotations
+
+import pytest
+
+from loader import SourceInfo, TextSample
+from loader.samples.source_info import add_source_info, get_source_info
+
+ONE, OTHER = (SourceInfo("/data", number, "s.tar", (f"{number}.txt",)) for number in range(2))
+
+
+@pytest.mark.parametrize("sample", [{}, TextSample(__key__="0", text="a cat")], ids=["dict", "dataclass"])
+def test_sources_are_added_behind_those_that_there_are(sample):
+    assert get_source_info(sample) is None
+    assert add_source_info(sample, ONE) is sample
+    add_source_info(sample, OTHER, ONE)
+    assert get_source_info(sample) == [ONE, OTHER, ONE]
+
+
+def test_what_has_no_sources_has_none():
+    assert get_source_info(3) is None

@@ -1,0 +1,112 @@
+"""``EPath``: a path that is accepted wherever a path is."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+
+from loader import EPath, StorageError
+
+FAR = "msc://profile/bucket/ds"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "/data/coco",
+        Path("/data/coco"),
+        EPath("/data/coco"),
+        "/data/x/../coco/",
+        "file:///data/coco",
+        "msc://__filesystem__/data/coco",
+    ],
+)
+def test_what_stands_for_a_path_makes_the_same_one(given):
+    path = EPath(given)
+    assert (str(path), os.fspath(path), path.url) == ("/data/coco",) * 3
+    assert path.is_local()
+    assert path == EPath("/data/coco")
+    assert hash(path) == hash(EPath("/data/coco"))
+
+
+def test_a_relative_path_is_made_absolute_at_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = EPath("a/../b")
+    monkeypatch.chdir("/")
+    assert path == EPath(tmp_path / "b")
+
+
+def test_paths_are_joined_and_taken_apart():
+    path = EPath("/data") / "coco" / Path("sub/s_0.tar")
+    assert path == EPath("/data/coco/sub/s_0.tar")
+    assert (path.name, path.stem, path.suffix) == ("s_0.tar", "s_0", ".tar")
+    assert path.parent == EPath("/data/coco/sub")
+    assert path.relative_to("/data") == "coco/sub/s_0.tar"
+    assert path.with_suffix(".tar.idx").name == "s_0.tar.idx"
+    assert path.with_name("x") == EPath("/data/coco/sub/x")
+    assert path / "/elsewhere" == EPath("/elsewhere")
+    assert path / "../../x" == EPath("/data/coco/x")
+    with pytest.raises(ValueError, match="not"):
+        path.relative_to("/other")
+
+
+def test_paths_can_be_sorted_and_pickled():
+    paths = [EPath("/b"), EPath("/a/z"), EPath(FAR)]
+    assert sorted(paths) == [EPath("/a/z"), EPath("/b"), EPath(FAR)]
+    assert pickle.loads(pickle.dumps(paths)) == paths
+    assert EPath("/a") <= EPath("/a") < EPath("/b") <= EPath("/b") > EPath("/a") >= EPath("/a")
+    assert EPath("/a") != "/a"
+    with pytest.raises(TypeError):
+        EPath("/a") < "/b"  # noqa: B015
+
+
+def test_files_are_read_written_moved_and_removed(tmp_path):
+    folder = EPath(tmp_path) / "new"
+    folder.mkdir()
+    file = folder / "a.txt"
+    file.write_text("ä cat")
+    assert file.is_file()
+    assert file.exists()
+    assert folder.is_dir()
+    assert not folder.is_file()
+    assert (file.read_text(), file.read_bytes(), file.size()) == ("ä cat", "ä cat".encode(), 6)
+    with file.open() as opened:
+        assert opened.read() == "ä cat"
+    with file.open("wb") as opened:
+        opened.write(b"x")
+    file.move(folder / "b.txt")
+    (folder / "c.bin").write_bytes(b"\0")
+    (folder / "sub/deep").mkdir(parents=True)
+    (folder / "c.bin").copy(folder / "sub/deep/d.bin")
+    assert list(folder.glob("*")) == [folder / name for name in ("b.txt", "c.bin", "sub")]
+    assert [found.name for found in folder.walk()] == ["b.txt", "c.bin", "d.bin"]
+    assert file.local_path() == tmp_path / "new/a.txt"
+    (folder / "b.txt").unlink()
+    assert not (folder / "b.txt").exists()
+    (folder / "b.txt").unlink(missing_ok=True)
+    with pytest.raises(FileNotFoundError):
+        (folder / "b.txt").read_text()
+
+
+def test_a_url_of_another_machine_is_a_value_like_others():
+    path = EPath(FAR) / "s_0.tar"
+    assert (str(path), path.url, os.fspath(path)) == (f"{FAR}/s_0.tar",) * 3
+    assert (path.name, path.parent) == ("s_0.tar", EPath(FAR))
+    assert path.relative_to(FAR) == "s_0.tar"
+    assert not path.is_local()
+    assert path / "../t" == EPath(FAR) / "t"
+    assert EPath("msc://profile").parent == EPath("msc://profile")
+    assert EPath("/data") / path == path
+    with pytest.raises(ValueError, match="is not below"):
+        path.relative_to("/profile/bucket")
+
+
+@pytest.mark.parametrize("method", ["exists", "is_file", "is_dir", "size", "open", "read_text", "local_path", "unlink"])
+def test_looking_at_the_file_of_a_url_says_what_is_missing(method):
+    with pytest.raises(StorageError, match="cannot read msc:// URLs") as caught:
+        getattr(EPath(FAR), method)()
+    assert caught.value.path == FAR
+    assert "mount the bucket" in str(caught.value)

@@ -1,0 +1,276 @@
+"""Dataset classes of the user's own, which ``dataset.yaml`` names."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from loader import (
+    BaseCoreDatasetFactory,
+    BaseWebdatasetFactory,
+    ConfigError,
+    CrudeWebdataset,
+    DefaultDecoderWebdatasetFactory,
+    DefaultGenericWebdatasetFactory,
+    DefaultTaskEncoder,
+    EPath,
+    Sample,
+    SampleDecoder,
+    SkipSample,
+    TextSample,
+    TrustError,
+    WorkerConfig,
+    edataclass,
+    get_dataset_from_config,
+    get_loader,
+    get_train_dataset,
+    get_val_dataset,
+)
+from tests.e2e.text_dataset import write_texts
+
+MODULE = "my_training_code"
+ONE = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)
+
+
+@edataclass
+class Note(Sample):
+    words: Any
+    length: int = 0
+
+
+class Notes(DefaultDecoderWebdatasetFactory[Note]):
+    __sample_type__ = Note
+
+    def __init__(self, path: EPath, **kwargs: Any) -> None:
+        super().__init__(path, **kwargs)
+
+
+class OwnDecoder(DefaultDecoderWebdatasetFactory[Note]):
+    __sample_type__ = Note
+
+    def __init__(self, path: EPath, *, mark: str = "", **kwargs: Any) -> None:
+        super().__init__(
+            path,
+            decoder=None,
+            part_filter=lambda part: part == "txt",
+            sample_loader=lambda parts: {"words": parts["txt"] + mark.encode()},
+            **kwargs,
+        )
+
+
+class Lengths(DefaultDecoderWebdatasetFactory[Note]):
+    __sample_type__ = Note
+
+    def __init__(self, path: EPath, **kwargs: Any) -> None:
+        super().__init__(path, field_map={"words": "txt"}, **kwargs)
+
+    def sample_filter(self, key: str) -> bool:
+        return not key.endswith("2")
+
+    def load_sample(self, sample: dict[str, Any]) -> Any:
+        assert sample["__key__"].startswith(sample["__shard__"])
+        if sample["txt"] == b"text 3":
+            raise SkipSample
+        note = super().load_sample(sample)
+        note.length = len(sample["txt"])
+        return note
+
+
+class Raw(BaseWebdatasetFactory[Note]):
+    __sample_type__ = Note
+
+    def load_sample(self, sample: dict[str, Any]) -> Any:
+        return Note(__key__=sample["__key__"], words=sample["txt"])
+
+
+class Crude(CrudeWebdataset):
+    def load_sample(self, sample: dict[str, Any]) -> Any:
+        return super().load_sample({**sample, "extra.txt": b"more"})
+
+
+class Bytes(DefaultGenericWebdatasetFactory[TextSample]):
+    __sample_type__ = TextSample
+
+
+class OwnChain(BaseCoreDatasetFactory[Note]):
+    __sample_type__ = Note
+
+    def build(self, worker_rotation_offset: int = 0) -> Any:
+        raise NotImplementedError
+
+
+class OwnBuild(Notes):
+    def build(self, worker_rotation_offset: int = 0) -> Any:
+        raise NotImplementedError
+
+
+class Untyped(DefaultDecoderWebdatasetFactory[Note]):
+    pass
+
+
+class NoDataset:
+    pass
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Write a dataset whose ``dataset.yaml`` names a class of a module that is imported."""
+    module = ModuleType(MODULE)
+    kinds = (Note, Notes, OwnDecoder, Lengths, Raw, Crude, Bytes, OwnChain, OwnBuild, Untyped, NoDataset)
+    module.__dict__.update({kind.__name__: kind for kind in kinds})
+    for kind in kinds:
+        monkeypatch.setattr(kind, "__module__", MODULE)
+    monkeypatch.setitem(sys.modules, MODULE, module)
+
+    def write(name, more=""):
+        config = f"__module__: {MODULE}\n__class__: {name}\n{more}"
+        return write_texts(tmp_path / name, train=(3,), val=(4, 1), config=config)
+
+    return write
+
+
+def samples(path, **options):
+    dataset = get_val_dataset(path, worker_config=ONE, batch_size=None, **options)
+    return list(get_loader(dataset))
+
+
+def test_the_class_is_given_what_dataset_yaml_says(written):
+    path = written("Notes", "field_map: {words: txt}\nsubflavors: {a: 1}\n")
+    first, *_ = found = samples(path, subflavors={"b": 2})
+    assert [note.words for note in found] == [f"text {number}" for number in range(3, 8)]
+    assert type(first) is Note
+    assert (first.__key__, first.__subflavors__) == ("val_0.tar/00003", {"a": 1, "b": 2})
+    assert first.__sources__[0].shard_name == "val_0.tar"
+    assert first.__restore_key__
+    dataset = get_train_dataset(
+        EPath(path), worker_config=ONE, batch_size=3, shuffle_buffer_size=None, max_samples_per_sequence=None
+    )
+    assert sorted(next(iter(get_loader(dataset))).words) == ["text 0", "text 1", "text 2"]
+
+
+def test_the_class_may_bring_its_own_decoder_filter_and_arguments(written):
+    found = samples(written("OwnDecoder", "mark: '!'\n"))
+    assert [note.words for note in found][:2] == [b"text 3!", b"text 4!"]
+
+
+def test_the_task_encoders_decoder_is_used_where_the_class_has_none(written):
+    class Plain(DefaultTaskEncoder):
+        decoder = None
+
+    found = samples(written("Notes", "field_map: {words: txt}\n"), task_encoder=Plain())
+    assert found[0].words == b"text 3"
+
+
+def test_methods_that_the_class_overrides_are_called(written):
+    found = samples(written("Lengths"))
+    assert [(note.words, note.length) for note in found] == [(f"text {number}", 6) for number in range(4, 8)]
+    path = written("Raw")
+    assert samples(path)[0].words == b"text 3"
+    crude = samples(written("Crude"))[0]
+    assert (crude["txt"], crude["extra.txt"]) == ("text 3", "more")
+    dataset = get_train_dataset(
+        written("Lengths"), worker_config=ONE, batch_size=1, shuffle_buffer_size=0, max_samples_per_sequence=1
+    )
+    batches = iter(get_loader(dataset))
+    assert {next(batches).words[0] for _ in range(20)} == {"text 0", "text 1"}
+
+
+def test_a_state_restores_what_an_own_class_makes(written):
+    class Packs(DefaultTaskEncoder):
+        def select_samples_to_pack(self, samples):
+            return [samples]
+
+        def pack_selected_samples(self, samples):
+            return samples[0]
+
+    def made(start=None):
+        loader = get_loader(
+            get_train_dataset(
+                path,
+                worker_config=ONE,
+                batch_size=1,
+                packing_buffer_size=2,
+                shuffle_buffer_size=0,
+                max_samples_per_sequence=1,
+                task_encoder=Packs(),
+            )
+        )
+        if start is not None:
+            loader.restore_state_rank(start)
+        return loader
+
+    path = written("Lengths")
+    first = made()
+    batches = iter(first)
+    for _ in range(3):
+        next(batches)
+    state = first.save_state_rank()
+    assert [next(batches).words for _ in range(6)] == [
+        batch.words for batch, _ in zip(made(state), range(6), strict=False)
+    ]
+
+
+def test_parts_stay_bytes_without_a_decoder(written):
+    assert samples(written("Bytes", "field_map: {text: txt}\n"))[0].text == b"text 3"
+
+
+def test_a_factory_is_of_the_class_that_is_named(written):
+    path = written("Lengths")
+    factory = get_dataset_from_config(path, training=False, worker_config=ONE, subflavors={"a": 1})
+    assert type(factory) is Lengths
+    notes = list(get_loader(factory.build()))
+    assert [note.length for note in notes] == [6, 6, 6, 6]
+    assert notes[0].__subflavors__ == {"a": 1}
+    assert len(factory) == 5
+    with pytest.raises(ConfigError, match="is no dataset class"):
+        get_dataset_from_config(written("NoDataset"))
+
+
+def test_a_class_by_hand_needs_no_dataset_yaml(written):
+    factory = Lengths(written("Notes", "field_map: {words: txt}\n"), training=False, worker_config=ONE)
+    assert [note.length for note in get_loader(factory.build())] == [6, 6, 6, 6]
+    factory = Notes(
+        factory.path, training=False, worker_config=ONE, field_map={"words": "txt"}, decoder=SampleDecoder()
+    )
+    assert next(iter(get_loader(factory.build()))).words == "text 3"
+
+
+def test_what_has_no_place_in_the_order_of_samples_is_refused(written):
+    for name in ("OwnChain", "OwnBuild"):
+        with pytest.raises(ConfigError, match=rf"{name} has a build\(\) of its own") as caught:
+            samples(written(name))
+        assert "override load_sample" in str(caught.value)
+
+
+def test_what_is_wrong_with_a_class_is_said(written):
+    with pytest.raises(ConfigError, match=r"Notes\(path, no_such=…\) fails: .*no_such.*"):
+        samples(written("Notes", "no_such: 3\n"))
+    with pytest.raises(ConfigError, match="Untyped has no __sample_type__"):
+        samples(written("Untyped", "field_map: {words: txt}\n"))
+
+
+def test_a_module_is_not_imported_for_a_dataset_that_is_not_trusted(written, monkeypatch):
+    path = written("Notes", "field_map: {words: txt}\n")
+    monkeypatch.delitem(sys.modules, MODULE)
+    with pytest.raises(TrustError, match=f"asks to import {MODULE}"):
+        samples(path)
+    with pytest.raises(TrustError, match=f"asks to import {MODULE}"):
+        get_dataset_from_config(path)
+
+
+@pytest.mark.parametrize(
+    "module", ["megatron.energon", "megatron.energon.flavors.captioning", "loader", "loader.flavors"]
+)
+@pytest.mark.parametrize("name", ["TextWebdataset", "StandardWebdatasetFactory"])
+def test_own_classes_are_known_by_any_of_their_modules(module, name, tmp_path):
+    config = f"__module__: {module}\n__class__: {name}\nfield_map: {{text: txt}}\n"
+    if name.startswith("Standard"):
+        config += "sample_type: {__module__: megatron.energon.flavors.text, __class__: TextSample}\n"
+    path = write_texts(tmp_path, train=(1,), val=(2,), config=config)
+    assert samples(path)[0].text == "text 1"
+    factory = get_dataset_from_config(path, training=False, worker_config=ONE)
+    assert type(factory).__name__ == name
+    assert next(iter(get_loader(factory.build()))).text == "text 1"

@@ -29,6 +29,7 @@ __all__ = [
     "DefaultTaskEncoder",
     "DirectLazy",
     "EnergonError",
+    "EpochIndex",
     "EpochizeDataset",
     "FatalSampleError",
     "FileCacheLazy",
@@ -39,6 +40,7 @@ __all__ = [
     "FormatError",
     "GcDataset",
     "GroupBatchDataset",
+    "IdentityMultiEpochDatasetWrapper",
     "ImageClassificationSample",
     "ImageSample",
     "InterleavedSample",
@@ -53,10 +55,14 @@ __all__ = [
     "MixBatchDataset",
     "MockLazy",
     "MultiChoiceVQASample",
+    "MultiEpochDataset",
+    "MultiEpochDatasetResampler",
+    "MultiEpochDatasetWrapper",
     "NoCachePool",
     "OCRSample",
     "PackingDataset",
     "PrimaryFileStore",
+    "RandomAccessDataset",
     "RepeatDataset",
     "Sample",
     "SampleDecoder",
@@ -65,6 +71,7 @@ __all__ = [
     "SavableDataset",
     "ShuffleBufferDataset",
     "SimilarityInterleavedSample",
+    "SizedDataset",
     "SkipSample",
     "SourceInfo",
     "StateError",
@@ -96,7 +103,10 @@ __all__ = [
     "homogeneous_concat_mix",
     "load_dataset",
     "log_exception",
+    "permute",
+    "permute_array",
     "prepare_metadataset",
+    "random_access",
     "reraise_exception",
     "stateless",
     "traverse_metadataset",
@@ -115,8 +125,17 @@ if TYPE_CHECKING:
         TrustError,
         WorkerError,
     )
+    from .integrations.multi_epoch_dataset import (
+        EpochIndex,
+        IdentityMultiEpochDatasetWrapper,
+        MultiEpochDataset,
+        MultiEpochDatasetWrapper,
+        SizedDataset,
+    )
+    from .integrations.multi_epoch_resampler import MultiEpochDatasetResampler
     from .metadataset.prepare_metadataset import prepare_metadataset
     from .metadataset.traverse import traverse_metadataset
+    from .order.index_permutation import permute, permute_array
     from .pipeline.batch import BatchDataset
     from .pipeline.blend import BlendDataset
     from .pipeline.concat import ConcatDataset
@@ -174,6 +193,7 @@ if TYPE_CHECKING:
     from .training.data_loader import SavableDataLoader
     from .training.dataset_loader import DatasetLoader, DatasetLoaderInterface, Metadataset, MetadatasetV2, load_dataset
     from .training.get_loader import get_loader, get_savable_loader
+    from .training.random_access import RandomAccessDataset, random_access
     from .training.train_dataset import get_train_dataset
     from .training.val_dataset import get_val_dataset, get_val_datasets
 
@@ -190,8 +210,17 @@ _NAMES_OF_MODULE = {
         "TrustError",
         "WorkerError",
     ),
+    "integrations.multi_epoch_dataset": (
+        "EpochIndex",
+        "IdentityMultiEpochDatasetWrapper",
+        "MultiEpochDataset",
+        "MultiEpochDatasetWrapper",
+        "SizedDataset",
+    ),
+    "integrations.multi_epoch_resampler": ("MultiEpochDatasetResampler",),
     "metadataset.prepare_metadataset": ("prepare_metadataset",),
     "metadataset.traverse": ("traverse_metadataset",),
+    "order.index_permutation": ("permute", "permute_array"),
     "pipeline.batch": ("BatchDataset",),
     "pipeline.blend": ("BlendDataset",),
     "pipeline.concat": ("ConcatDataset",),
@@ -284,6 +313,7 @@ _NAMES_OF_MODULE = {
         "get_loader",
         "get_savable_loader",
     ),
+    "training.random_access": ("RandomAccessDataset", "random_access"),
     "training.train_dataset": ("get_train_dataset",),
     "training.val_dataset": (
         "get_val_dataset",

@@ -3,6 +3,9 @@
 =======================  ==================================================================
 ``mixing.py``            integers that look random and are a function of what names them
 ``permutation.py``       permutations chosen by a key and never stored
+``index_permutation.py`` the same for callers from outside: ``permute`` of seed page 002
+``epoch_seeds.py``       the seeds of that page's epochs
+``checked_integer.py``   integers that come from outside
 ``leaf_shuffle.py``      how a leaf's samples move: slices over epochs, samples within windows
 ``leaf_order.py``        (lane, position) → (epoch, sample) of leaves that repeat for ever
 ``finite_deal.py``       the same of leaves in one pass of a fixed length
@@ -22,7 +25,7 @@ from .batch_samples import samples_of_batch
 from .blend import BlendOrder, quantise_weights
 from .dealt_pass import DealtPass
 from .finite_pass import FinitePass
-from .lane_hosting import LaneHosting, default_lanes
+from .lane_hosting import LaneHosting, default_lanes, possible_ranks
 from .leaf_order import LeafOrder, LeafOrders
 from .mixing import mix
 from .permutation import permute
@@ -44,6 +47,7 @@ __all__ = [
     "default_lanes",
     "mix",
     "permute",
+    "possible_ranks",
     "quantise_weights",
     "samples_of_batch",
 ]

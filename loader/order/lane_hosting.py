@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..errors import StateError
 
-__all__ = ["LaneHosting", "default_lanes"]
+__all__ = ["LaneHosting", "default_lanes", "possible_ranks"]
 
 _LANES = 48  # divisible by 2, 3, 4, 6, 8, 12, 16, 24
 
@@ -30,6 +30,16 @@ def default_lanes(ranks: int, workers: int, *, has_buffers: bool) -> int:
     8
     """
     return ranks * max(1, workers) if has_buffers else math.lcm(ranks, _LANES)
+
+
+def possible_ranks(lanes: int) -> list[int]:
+    """Give the numbers of ranks that can share some lanes: those that divide their number.
+
+    >>> possible_ranks(12)
+    [1, 2, 3, 4, 6, 12]
+    """
+    small = [ranks for ranks in range(1, math.isqrt(lanes) + 1) if lanes % ranks == 0]
+    return sorted({*small, *(lanes // ranks for ranks in small)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +66,7 @@ class LaneHosting:
 
     def __post_init__(self) -> None:
         if self.lanes % self.ranks:
-            able = [str(ranks) for ranks in range(1, self.lanes + 1) if self.lanes % ranks == 0]
+            able = map(str, possible_ranks(self.lanes))
             raise StateError(
                 f"a run of {self.lanes} lanes cannot be split over {self.ranks} ranks",
                 do=f"use one of these numbers of ranks: {', '.join(able)}",

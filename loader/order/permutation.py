@@ -8,6 +8,7 @@ few, for speed.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from .mixing import Words, extend, extend_integer, mix
 
-__all__ = ["permute"]
+__all__ = ["permute", "permute_integer"]
 
 _ROUNDS = 6
 _SMALL = 128  # few rounds favour some permutations of so few elements: these get more
@@ -32,7 +33,7 @@ def permute(position: Integers, size: Integers | int, key: Words) -> Integers:
 
     Args:
         position: Shape (m,), each in ``[0, size)``.
-        size: Elements of each position's permutation, at least 1 and below 2^62; broadcasts to (m,).
+        size: Elements of each position's permutation, at least 1; broadcasts to (m,).
         key: Which permutation; broadcasts to (m,).
 
     Returns:
@@ -53,18 +54,34 @@ def permute(position: Integers, size: Integers | int, key: Words) -> Integers:
     nothing = np.zeros(len(position), dtype=np.int64)
     size, columns, rows = size + nothing, columns + nothing, rows + nothing
     network = _Network(columns.view(np.uint64), rows.view(np.uint64), mix(key) + nothing.view(np.uint64))
+    bound = size.view(np.uint64)  # a·b of the largest sizes has 64 bits
     if len(position) > _FEW:
-        result = network.permute(position.view(np.uint64)).view(np.int64)
-        outside = np.flatnonzero(result >= size)
+        result = network.permute(position.view(np.uint64))
+        outside = np.flatnonzero(result >= bound)
     else:
-        result, outside = position.copy(), np.arange(len(position))
+        result, outside = position.astype(np.uint64), np.arange(len(position))
     while len(outside) > _FEW:
-        moved = network.part(outside).permute(result[outside].view(np.uint64)).view(np.int64)
+        moved = network.part(outside).permute(result[outside])
         result[outside] = moved
-        outside = outside[moved >= size[outside]]
+        outside = outside[moved >= bound[outside]]
     for at in outside.tolist():
         result[at] = network.walk(at, int(result[at]), int(size[at]))
-    return result
+    return result.view(np.int64)
+
+
+def permute_integer(position: int, size: int, key: int) -> int:
+    """Do as :func:`permute`, for a single position.
+
+    Args:
+        position: In ``[0, size)``.
+        size: At least 1.
+        key: Which permutation, a word.
+
+    >>> [permute_integer(position, 6, int(mix(1))) for position in range(6)]
+    [2, 0, 1, 5, 4, 3]
+    """
+    columns = math.ceil(math.sqrt(size))  # rounded as numpy rounds it
+    return _walk(position, size, columns, -(-size // columns), extend_integer(0, key))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,16 +111,19 @@ class _Network:
 
     def walk(self, at: int, position: int, size: int) -> int:
         """Move a single position, of the ``at``-th permutation, until it is below the size."""
-        columns, rows, key = int(self.columns[at]), int(self.rows[at]), int(self.key[at])
-        rounds = _MORE_ROUNDS if columns * rows < _SMALL else _ROUNDS
-        while True:
-            y, x = divmod(position, columns)
-            for number in range(0, rounds, 2):
-                x = (x + _below(extend_integer(key, y, number), columns)) % columns
-                y = (y + _below(extend_integer(key, x, number + 1), rows)) % rows
-            position = y * columns + x
-            if position < size:
-                return position
+        return _walk(position, size, int(self.columns[at]), int(self.rows[at]), int(self.key[at]))
+
+
+def _walk(position: int, size: int, columns: int, rows: int, key: int) -> int:
+    rounds = _MORE_ROUNDS if columns * rows < _SMALL else _ROUNDS
+    while True:
+        y, x = divmod(position, columns)
+        for number in range(0, rounds, 2):
+            x = (x + _below(extend_integer(key, y, number), columns)) % columns
+            y = (y + _below(extend_integer(key, x, number + 1), rows)) % rows
+        position = y * columns + x
+        if position < size:
+            return position
 
 
 def _rounds(network: _Network, numbers: range, position: Words) -> Words:

@@ -24,7 +24,7 @@ from ..pipeline.worker_config import WorkerConfig
 from ..samples.default_hook import is_default, is_library_hook
 from ..samples.task_encoder import TaskEncoder
 
-__all__ = ["ChainOptions", "build_chain"]
+__all__ = ["ChainOptions", "build_chain", "build_single_samples"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,12 +74,7 @@ class ChainOptions:
 def build_chain(leaves: Sequence[Leaf], plan: OrderPlan, options: ChainOptions) -> SavableDataset[Any]:
     """Build the chain; the file's docstring says how."""
     encoder = options.task_encoder
-    reader = ReadDataset(leaves, plan, worker_config=options.worker_config)
-    cooks = encoder.cookers or not is_library_hook(encoder.cook_crude_sample)
-    cooks = bool(cooks) and any(leaf.is_crude for leaf in leaves)
-    chain: SavableDataset[Any] = BuildDataset(reader, for_cooking=cooks)
-    if cooks:
-        chain = CookDataset(chain, encoder, [leaf.stores for leaf in leaves])
+    chain = _samples(ReadDataset(leaves, plan, worker_config=options.worker_config), encoder)
     if options.packing_buffer_size is not None:
         chain = _mapped(chain, encoder.preencode_sample, "preencode_sample")
         chain = _packed(chain, encoder, options.packing_buffer_size)
@@ -88,6 +83,18 @@ def build_chain(leaves: Sequence[Leaf], plan: OrderPlan, options: ChainOptions) 
     if options.batch_size is None and not options.groups:
         return chain
     return _mapped(_batched(chain, options), encoder.encode_batch, "encode_batch")
+
+
+def build_single_samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:
+    """Build the part of the chain that makes encoded samples, one of each that is read."""
+    return _mapped(_samples(reader, encoder), encoder.encode_sample, "encode_sample")
+
+
+def _samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:
+    cooks = encoder.cookers or not is_library_hook(encoder.cook_crude_sample)
+    cooks = bool(cooks) and any(leaf.is_crude for leaf in reader.leaves)
+    chain = BuildDataset(reader, for_cooking=cooks)
+    return CookDataset(chain, encoder, [leaf.stores for leaf in reader.leaves]) if cooks else chain
 
 
 def _mapped(chain: SavableDataset[Any], hook: Callable[..., Any], name: str) -> SavableDataset[Any]:

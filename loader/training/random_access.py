@@ -1,0 +1,237 @@
+"""``random_access``: a dataset whose samples are asked for by their numbers, for code with a sampler of its own."""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from types import GeneratorType
+from typing import Any, Literal, TypeVar, overload
+
+import numpy as np
+from torch.utils.data import Dataset
+
+from ..cached_property import cached_property
+from ..errors import ConfigError, SampleError, SkipSample
+from ..pipeline.lane import Lane
+from ..pipeline.leaf import Integers, Leaf
+from ..pipeline.left_out import excluded_positions, positions_without, replacements
+from ..pipeline.map import makes_several
+from ..pipeline.pick import PickDataset
+from ..pipeline.randomness import kept_generators, seed_sample
+from ..pipeline.stage import Running
+from ..pipeline.worker_config import WorkerConfig
+from ..samples.hook_context import set_hook_context
+from ..samples.task_encoder import DefaultTaskEncoder, TaskEncoder
+from .chain import build_single_samples
+from .dataset_arguments import DatasetArguments
+from .lane_host import open_lane
+
+__all__ = ["RandomAccessDataset", "random_access"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+_OPENED = ("_lane", "_opened", "_replacements")  # stays behind when a dataset travels to another process
+
+Excluded = Literal["leave_out", "replace"]
+
+
+class RandomAccessDataset(Dataset[T_co]):
+    """Samples by number: what :func:`random_access` gives.
+
+    ``dataset[i]`` is the i-th sample, ``dataset[-1]`` the last one, ``dataset[2:5]`` a list of three, and
+    ``for sample in dataset`` gives all. Each of them is read when it is asked for, in a time that does not depend on
+    the size of the dataset. ``torch.utils.data.DataLoader`` asks for a batch at once, whose samples are then found
+    together.
+
+    It goes to worker processes of any start method; each opens the files that it needs.
+
+    Args:
+        leaves: The datasets, one after another.
+        task_encoder: The hooks that make samples.
+        excluded: As in :func:`random_access`.
+        seed_offset: As in :func:`random_access`.
+    """
+
+    def __init__(
+        self,
+        leaves: Sequence[Leaf],
+        task_encoder: TaskEncoder[Any, Any, Any, Any],
+        *,
+        excluded: Excluded = "leave_out",
+        seed_offset: int = 0,
+    ) -> None:
+        if excluded not in ("leave_out", "replace"):
+            raise ConfigError(f"expected excluded to be 'leave_out' or 'replace', found {excluded!r}")
+        hooks = (
+            task_encoder.cook_crude_sample,
+            *(one.cook for one in task_encoder.cookers),
+            task_encoder.encode_sample,
+        )
+        for hook in hooks:
+            if makes_several(hook):
+                raise _several(hook.__name__)
+        config = WorkerConfig(rank=0, world_size=1, num_workers=0, seed_offset=seed_offset, lanes=1)
+        self._reader = PickDataset(leaves, worker_config=config)
+        self._chain = build_single_samples(self._reader, task_encoder)
+        self._replaces = excluded == "replace"
+        self._total = sum(leaf.samples for leaf in leaves)
+        self._excluded = excluded_positions(leaves)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in _OPENED}
+
+    def __len__(self) -> int:
+        """Give the number of samples."""
+        return self._total if self._replaces else self._total - len(self._excluded)
+
+    def __repr__(self) -> str:
+        leaves = ", ".join(leaf.describe() for leaf in self._reader.leaves)
+        return f"<{type(self).__name__} of {len(self)} samples: {leaves}>"
+
+    @overload
+    def __getitem__(self, index: int) -> T_co: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[T_co]: ...
+
+    def __getitem__(self, index: int | slice) -> T_co | list[T_co]:
+        """Give a sample by its number, or those of a slice.
+
+        Raises:
+            IndexError: There is none of this number.
+            TypeError: The number is no integer.
+            SampleError: A part of the sample does not decode, or a hook leaves it out by ``SkipSample``.
+            FormatError: A shard is not the one that was indexed.
+            StorageError: A shard is missing or cannot be read.
+            Exception: What a hook raises, with a note that names the sample.
+        """
+        if isinstance(index, slice):
+            return self.__getitems__(range(len(self))[index])
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Iterable[int]) -> list[T_co]:
+        """Give samples by their numbers, in this order; they are found together.
+
+        Raises:
+            Exception: As for a single one.
+        """
+        numbers = [self._number(index) for index in indices]
+        if not numbers:
+            return []
+        positions = self._positions(numbers).tolist()
+        running = self._opened
+        self._reader.picking.find(positions)
+        return [self._load(running, position) for position in positions]
+
+    def _number(self, index: int) -> int:
+        number, samples = operator.index(index), len(self)
+        if not -samples <= number < samples:
+            raise IndexError(f"there is no sample {number}: the dataset has {samples}, numbered from 0")
+        return number % samples
+
+    def _positions(self, numbers: Sequence[int]) -> Integers:
+        """Give the positions of samples, excluded ones counted."""
+        positions = np.array(numbers, dtype=np.int64)
+        if not len(self._excluded):
+            return positions
+        if not self._replaces:
+            return positions_without(self._excluded, positions)
+        row = np.minimum(np.searchsorted(self._excluded, positions), len(self._excluded) - 1)
+        return np.where(self._excluded[row] == positions, self._replacements[row], positions)
+
+    @cached_property
+    def _replacements(self) -> Integers:
+        return replacements(self._excluded, self._total)
+
+    @cached_property
+    def _lane(self) -> Lane:
+        return open_lane(self._chain, 0, 1)
+
+    @cached_property
+    def _opened(self) -> Running:
+        return self._chain.open(self._lane, {})
+
+    def _load(self, running: Running, position: int) -> T_co:
+        try:
+            with self._as_in_a_run(position):
+                sample = running.load(position)
+        except SkipSample as skip:
+            raise SampleError(
+                "a hook leaves this sample out by SkipSample, and where samples have numbers none can be left out",
+                at=self._reader.picking.place_of(position),
+                do="exclude it in split.yaml, or return something for it that the loop knows how to leave out",
+            ) from skip
+        except Exception as error:
+            error.add_note(f"while sample {self._reader.picking.place_of(position)} was made")
+            raise
+        if isinstance(sample, GeneratorType):
+            raise _several("a hook")
+        return sample  # type: ignore[no-any-return] # what hooks make
+
+    @contextmanager
+    def _as_in_a_run(self, position: int) -> Iterator[None]:
+        """Let hooks know which sample it is, and draw the same random numbers whenever it is made."""
+        set_hook_context(self._lane.context)
+        try:
+            if not self._chain.runs_user_code:
+                yield
+                return
+            with kept_generators():
+                seed_sample(self._lane.seed, 0, position)
+                yield
+        finally:
+            set_hook_context(None)
+
+
+def random_access(
+    path: str | os.PathLike[str],
+    split_part: str = "train",
+    *,
+    task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None,
+    excluded: Excluded = "leave_out",
+    seed_offset: int = 0,
+    **kwargs: Any,
+) -> RandomAccessDataset[Any]:
+    """Give the samples of a dataset by their numbers, for code that brings its own sampler.
+
+    It is a map-style dataset of torch, a
+    :class:`~loader.integrations.multi_epoch_dataset.SizedDataset`: no batches, no shuffling, no state. Samples come in
+    the order of the shards, the datasets of a metadataset one after another, each once, whatever weights and
+    repetitions it names. They are cooked and encoded as for validation, by ``cook_crude_sample`` or the cookers and by
+    ``encode_sample``; the hooks behind it are not called.
+
+    The same number always gives the same sample: random numbers that hooks draw are seeded from ``seed_offset`` and the
+    sample, and are the same in every epoch. A sample that fails raises what failed; nothing is skipped.
+
+    Args:
+        path: The folder of a prepared dataset, a JSONL file, or a metadataset (``.yaml``).
+        split_part: Which part of its split.
+        task_encoder: The hooks; by default samples stay as the dataset says they are.
+        excluded: What becomes of samples that ``split.yaml`` excludes. ``"leave_out"``: they have no number, so that
+            those behind move up. ``"replace"``: they keep their number, and the next sample that is not excluded comes
+            twice; for a run that has begun, in which neither the length nor any other number may change.
+        seed_offset: Of the random numbers that hooks draw.
+        **kwargs: ``split_config``, ``dataset_config``, ``subflavors``, ``trust_code``, as in
+            :func:`~loader.training.train_dataset.get_train_dataset`.
+
+    Raises:
+        StorageError: The path is missing, or a folder not prepared.
+        ConfigError: An argument or a file of the dataset says something wrong; or a hook gives several samples of one.
+        TrustError: The dataset asks to run code, and the caller does not allow it.
+        TypeError: There is no such argument.
+    """
+    if "handler" in kwargs:
+        raise TypeError("random_access() has no argument 'handler': a sample that fails raises what failed")
+    arguments = DatasetArguments.parse("random_access", kwargs)
+    encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
+    loaded = arguments.load(path, split_part, encoder, training=False)
+    return RandomAccessDataset([one.leaf for one in loaded], encoder, excluded=excluded, seed_offset=seed_offset)
+
+
+def _several(hook: str) -> ConfigError:
+    return ConfigError(
+        f"{hook} is a generator, which makes several samples of one; where samples have numbers each makes one",
+        do="return one sample, or load with get_train_dataset or get_val_dataset",
+    )

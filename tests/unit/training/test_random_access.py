@@ -1,0 +1,326 @@
+"""Samples by their numbers, over every kind of dataset."""
+
+# ruff: noqa: NPY002 - hooks draw from numpy's global generator
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, DistributedSampler
+
+from loader import (
+    ConfigError,
+    Cooker,
+    DefaultTaskEncoder,
+    FormatError,
+    IdentityMultiEpochDatasetWrapper,
+    MultiEpochDatasetResampler,
+    SampleError,
+    SkipSample,
+    StorageError,
+    TextSample,
+    TrustError,
+    WorkerConfig,
+    basic_sample_keys,
+    generic_batch,
+    get_loader,
+    get_val_dataset,
+    random_access,
+    stateless,
+)
+from loader.format.jsonl import prepare_jsonl
+from loader.storage import open_storage
+from tests.e2e.text_dataset import CRUDE, exclude, write_texts
+
+ALONE = WorkerConfig(rank=0, world_size=1, num_workers=0)
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """157 texts for training in shards of 41, 13, 1, 57, 30, 15; 61 for validation."""
+    return write_texts(tmp_path_factory.mktemp("random") / "texts")
+
+
+def cook(sample: dict[str, Any]) -> TextSample:
+    return TextSample(**basic_sample_keys(sample), text=sample["txt"].upper())
+
+
+class Drawing(DefaultTaskEncoder):
+    """Adds what each generator draws."""
+
+    def encode_sample(self, sample: TextSample) -> TextSample:
+        sample.text += f" {random.random()} {np.random.rand()} {torch.rand(1).item()} {self.current_sample_index}"
+        return sample
+
+
+class Cooking(Drawing):
+    cookers = (Cooker(cook),)
+
+
+class Failing(DefaultTaskEncoder):
+    def encode_sample(self, sample: TextSample) -> TextSample:
+        if sample.text == "text 50":
+            raise ZeroDivisionError("by zero")
+        if sample.text == "text 60":
+            raise SkipSample
+        return sample
+
+
+def described(sample: Any) -> tuple[str, str]:
+    return sample.__key__, sample.text
+
+
+def test_the_samples_are_those_of_validation_in_its_order(texts):
+    dataset = random_access(texts, "val")
+    expected = [
+        described(sample) for sample in get_loader(get_val_dataset(texts, worker_config=ALONE, batch_size=None))
+    ]
+    assert [described(dataset[number]) for number in range(len(dataset))] == expected
+    assert [described(sample) for sample in dataset] == expected
+    assert len(dataset) == 61
+    assert "61 samples" in repr(dataset)
+
+
+def test_the_split_part_is_that_of_training_unless_another_is_named(texts):
+    dataset = random_access(texts)
+    assert [sample.text for sample in dataset] == [f"text {number}" for number in range(157)]
+    with pytest.raises(ConfigError, match="nowhere"):
+        random_access(texts, "nowhere")
+
+
+def test_numbers_and_slices_are_those_of_a_list(texts):
+    dataset, everything = random_access(texts), [f"text {number}" for number in range(157)]
+    for number in (0, 1, 40, 41, 54, 156, -1, -157, np.int64(7), torch.tensor(9)):
+        assert dataset[number].text == everything[int(number)]
+    for part in (slice(3, 9), slice(None, None, 50), slice(10, 3, -2), slice(150, 1000), slice(5, 5)):
+        assert [sample.text for sample in dataset[part]] == everything[part]
+    for number in (157, -158, 10**30):
+        with pytest.raises(IndexError, match=r"there is no sample .*: the dataset has 157, numbered from 0"):
+            dataset[number]
+    for number in (1.0, "1", None):
+        with pytest.raises(TypeError):
+            dataset[number]
+
+
+def test_samples_asked_for_together_are_those_asked_for_alone(texts):
+    dataset = random_access(texts)
+    numbers = [5, 156, 5, 0, -1, 54, 53]
+    assert [sample.text for sample in dataset.__getitems__(numbers)] == [dataset[number].text for number in numbers]
+    assert dataset.__getitems__([]) == []
+
+
+def test_a_number_gives_the_same_sample_whenever_it_is_asked_for(texts):
+    dataset = random_access(texts, task_encoder=Drawing())
+    first = [dataset[number].text for number in range(20)]
+    random.seed(0)
+    state, numpys, torchs = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state()
+    again = {number: dataset[number].text for number in (19, 3, 3, 0)}
+    assert again == {number: first[number] for number in again}
+    assert len({text.split()[2] for text in first}) == 20
+    # The generators of the training loop are its own.
+    assert random.getstate() == state
+    assert np.random.get_state()[1].tolist() == numpys
+    assert torch.equal(torch.get_rng_state(), torchs)
+    assert random_access(texts, task_encoder=Drawing(), seed_offset=1)[0].text != first[0]
+
+
+def test_crude_samples_are_cooked_and_those_of_nobody_are_dicts(tmp_path):
+    crude = write_texts(tmp_path / "crude", train=(5,), val=(2,), config=CRUDE)
+    assert [sample.text.split()[:2] for sample in random_access(crude, task_encoder=Cooking())][4] == ["TEXT", "4"]
+    assert random_access(crude)[3]["txt"] == "text 3"
+
+
+# ------------------------------------------------------------------------------------------- all kinds of datasets
+
+
+def test_a_jsonl_file_has_random_access(tmp_path):
+    (tmp_path / "lines.jsonl").write_text("".join(f'{{"text": "line {number}"}}\n' for number in range(9)))
+    prepare_jsonl(open_storage(tmp_path), "lines.jsonl")
+
+    class Lines(DefaultTaskEncoder):
+        cookers = (Cooker(lambda sample: TextSample(**basic_sample_keys(sample), text=sample["json"]["text"])),)
+
+    dataset = random_access(tmp_path / "lines.jsonl", task_encoder=Lines())
+    assert [dataset[number].text for number in (8, 0, -2)] == ["line 8", "line 0", "line 7"]
+
+
+def test_the_datasets_of_a_metadataset_follow_one_another_each_once(texts, tmp_path):
+    more = write_texts(tmp_path / "more", train=(4, 3), val=(1,), first=1000)
+    (tmp_path / "mix.yaml").write_text(
+        "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n  train:\n    blend:\n"
+        f"      - {{path: {more}, weight: 9, subflavors: {{from: more}}}}\n"
+        f"      - {{path: {texts}, weight: 1, split_part: val, subset: {{range: [50%, 100%]}}}}\n"
+    )
+    dataset = random_access(tmp_path / "mix.yaml")
+    assert [sample.text for sample in dataset] == [
+        *(f"text {number}" for number in range(1000, 1007)),
+        *(f"text {number}" for number in range(157 + 30, 157 + 61)),
+    ]
+    assert dataset[6].__subflavors__ == {"from": "more"}
+    assert [sample.text for sample in dataset.__getitems__([7, 6])] == ["text 187", "text 1006"]
+
+
+# -------------------------------------------------------------------------------------------------- excluded samples
+
+
+def test_excluded_samples_have_no_number(tmp_path):
+    texts = write_texts(tmp_path / "texts", train=(5, 6), val=(3,))
+    left_out = {0, 3, 4, 5, 10}
+    exclude(texts, *(f"train_{int(number >= 5)}.tar/{number:05d}" for number in left_out), "val_0.tar/00012")
+    dataset = random_access(texts)
+    kept = [f"text {number}" for number in range(11) if number not in left_out]
+    assert [sample.text for sample in dataset] == kept
+    assert len(dataset) == len(kept)
+    assert [sample.text for sample in dataset.__getitems__([5, -6, 2])] == [kept[5], kept[0], kept[2]]
+    assert [sample.text for sample in random_access(texts, "val")] == ["text 11", "text 13"]
+
+
+def test_a_run_that_has_begun_gets_the_next_sample_in_place_of_an_excluded_one(tmp_path):
+    texts = write_texts(tmp_path / "texts", train=(5, 6), val=(3,))
+    before = [sample.text for sample in random_access(texts)]
+    exclude(texts, *(f"train_{int(number >= 5)}.tar/{number:05d}" for number in (0, 3, 4, 5, 10)))
+    dataset = random_access(texts, excluded="replace")
+    replaced = {0: 1, 3: 6, 4: 6, 5: 6, 10: 1}
+    assert [sample.text for sample in dataset] == [before[replaced.get(number, number)] for number in range(11)]
+    with pytest.raises(ConfigError, match="expected excluded to be 'leave_out' or 'replace', found 'keep'"):
+        random_access(texts, excluded="keep")
+
+
+# -------------------------------------------------------------------------------------------------------- what fails
+
+
+def test_what_a_hook_raises_comes_out_and_names_the_sample(texts):
+    dataset = random_access(texts, task_encoder=Failing())
+    with pytest.raises(ZeroDivisionError, match=r"by zero\nwhile sample 'train_1.tar/00050' of .* was made"):
+        dataset[50]
+    with pytest.raises(SampleError, match=r"leaves this sample out by SkipSample(.|\n)*train_3.tar/00060"):
+        dataset[60]
+    assert dataset[51].text == "text 51"  # nothing is counted, and nothing stops
+
+
+def test_a_part_that_does_not_decode_is_named(tmp_path):
+    pictures = write_texts(
+        tmp_path / "texts",
+        train=(3,),
+        val=(1,),
+        config="sample_type: {__module__: megatron.energon, __class__: ImageSample}\nfield_map: {image: txt}\n",
+    )
+    (pictures / ".nv-meta/dataset.yaml").write_text(
+        "sample_type: {__module__: megatron.energon, __class__: TextSample}\nfield_map: {text: json}\n"
+    )
+    with pytest.raises(SampleError, match=r"train_0\.tar/00001"):
+        random_access(pictures)[1]
+
+
+def test_a_shard_that_is_cut_short_is_named(tmp_path):
+    texts = write_texts(tmp_path / "texts", train=(3,), val=(1,))
+    dataset = random_access(texts)
+    shard = texts / "train_0.tar"
+    shard.write_bytes(shard.read_bytes()[:700])
+    with pytest.raises(FormatError, match=r"train_0\.tar"):
+        dataset[2]
+    shard.unlink()
+    with pytest.raises(StorageError, match=r"train_0\.tar"):
+        random_access(texts)[2]
+
+
+def test_hooks_that_make_several_samples_of_one_are_refused(texts):
+    class Several(DefaultTaskEncoder):
+        def encode_sample(self, sample):
+            yield sample
+            yield sample
+
+    class Hidden(DefaultTaskEncoder):
+        def encode_sample(self, sample):
+            return (one for one in [sample])
+
+    with pytest.raises(ConfigError, match="encode_sample is a generator, which makes several samples of one"):
+        random_access(texts, task_encoder=Several())
+    with pytest.raises(ConfigError, match="several samples"):
+        random_access(texts, task_encoder=Hidden())[0]
+
+
+def test_arguments_that_mean_nothing_here_are_refused(texts):
+    with pytest.raises(TypeError, match=r"random_access.. has no argument 'batch_size'"):
+        random_access(texts, batch_size=3)
+    with pytest.raises(TypeError, match="'handler'"):
+        random_access(texts, handler=print)
+
+
+def test_a_dataset_may_not_run_code_unless_it_is_trusted(texts, tmp_path):
+    crude = write_texts(tmp_path / "own", train=(2,), val=(1,))
+    (crude / ".nv-meta/dataset.yaml").write_text(
+        "sample_type: {__module__: megatron.energon, __class__: TextSample}\n"
+        "part_filter: sample_loader.py:parts\nsample_loader: sample_loader.py:load\n"
+    )
+    (crude / ".nv-meta/sample_loader.py").write_text(
+        "def load(sample):\n    return {'text': 'own'}\n\n\ndef parts(part):\n    return True\n"
+    )
+    with pytest.raises(TrustError):
+        random_access(crude)[0]
+    assert random_access(crude, trust_code=True)[0].text == "own"
+
+
+# ------------------------------------------------------------------------------------------------- torch's own loader
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_of_torchs_loader_give_what_one_process_gives(method, texts):
+    dataset = random_access(texts, task_encoder=Drawing())
+    expected = [sample.text for sample in dataset[::10]]
+    loader = DataLoader(
+        dataset,
+        batch_size=4,
+        sampler=range(0, 157, 10),
+        num_workers=2 if method == "fork" else 1,
+        multiprocessing_context=multiprocessing.get_context(method),
+        collate_fn=generic_batch,
+    )
+    assert [text for batch in loader for text in batch.text] == expected
+
+
+def test_it_pickles_small_and_without_what_is_open(texts):
+    dataset = random_access(texts)
+    unused = len(pickle.dumps(dataset))
+    _ = dataset[3]
+    data = pickle.dumps(dataset)
+    assert len(data) == unused < 4000
+    assert pickle.loads(data)[3].text == "text 3"
+
+
+def test_a_distributed_sampler_deals_all_samples(texts):
+    dataset = random_access(texts, "val")
+    dealt = []
+    for rank in range(3):
+        sampler = DistributedSampler(dataset, num_replicas=3, rank=rank, shuffle=True)
+        sampler.set_epoch(1)
+        loader = DataLoader(dataset, 5, sampler=sampler, collate_fn=generic_batch)
+        dealt += [text for batch in loader for text in batch.text]
+    assert len(dealt) == 63  # it repeats two samples, so that all ranks have as many
+    assert set(dealt) == {sample.text for sample in dataset}
+
+
+def test_epochs_over_a_prepared_dataset_have_each_sample_once(texts):
+    dataset = MultiEpochDatasetResampler(IdentityMultiEpochDatasetWrapper(random_access(texts, "val")), num_epochs=2)
+    loader = DataLoader(dataset, batch_size=7, collate_fn=generic_batch)
+    seen = [text for batch in loader for text in batch.text]
+    assert sorted(seen[:61]) == sorted(seen[61:]) == sorted(f"text {number}" for number in range(157, 218))
+    assert seen[:61] != seen[61:]
+
+
+def test_a_hook_may_draw_for_itself(texts):
+    class Marked(DefaultTaskEncoder):
+        @stateless(restore_seeds=True)
+        def encode_sample(self, sample):
+            sample.text = str(random.random())
+            return sample
+
+    dataset = random_access(texts, task_encoder=Marked())
+    assert dataset[4].text == dataset[4].text != dataset[5].text

@@ -1,0 +1,100 @@
+"""The programmatic prepare leaves what ``energon prepare`` leaves."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import yaml
+
+from loader import BaseWebdatasetFactory, ConfigError, EPath, StorageError
+from loader.format.dataset_folder import DatasetFolder
+from loader.format.prepare_plan import SplitRequest
+from tests.e2e.dataset_tree import copy_of, prepare, write_shard, write_shards, written
+
+NAMES = [f"shard_{number:03d}.tar" for number in range(6)]
+RATIO = [("train", 2.0), ("val", 1.0)]
+
+
+@pytest.fixture
+def shards(tmp_path):
+    return write_shards(tmp_path / "shards")
+
+
+def prepared(folder, paths=NAMES, **options):
+    return BaseWebdatasetFactory.prepare_dataset(folder, paths, **options)
+
+
+def split_of(folder):
+    return yaml.safe_load((folder / ".nv-meta/split.yaml").read_text())["split_parts"]
+
+
+@pytest.mark.parametrize("seed", [42, None, 7])
+def test_a_ratio_deals_shards_as_the_command_does(seed, shards, tmp_path):
+    other = copy_of(shards, tmp_path / "other")
+    prepare(other, split=SplitRequest(ratio=dict(RATIO), shuffle_seed=seed))
+    assert prepared(EPath(shards), split_parts_ratio=RATIO, shuffle_seed=seed) == {"json", "txt"}
+    assert written(shards, sqlite_as_rows=True) == written(other, sqlite_as_rows=True)
+
+
+def test_patterns_and_another_split_file(shards):
+    prepared(
+        shards, ["shard_{000..005}.tar"], split_parts_patterns=[("train", "shard_00[0-3]"), ("val", "shard_00[45]")]
+    )
+    assert split_of(shards) == {"train": ["shard_{000..003}.tar"], "val": ["shard_{004..005}.tar"]}
+    prepared(shards, split_parts_ratio=[("all", 1)], split_config="other.yaml")
+    assert list(split_of(shards)) == ["train", "val"]
+    assert len(DatasetFolder(shards, split_config="other.yaml").samples_of_part("all")) == 6
+
+
+def test_only_the_shards_that_are_listed_are_in_the_dataset(shards):
+    (shards / "sub").mkdir()
+    shutil.move(shards / NAMES[5], shards / "sub" / NAMES[5])
+    prepared(shards, [NAMES[1], shards / NAMES[3], f"./sub/{NAMES[5]}"], split_parts_ratio=RATIO, shuffle_seed=None)
+    assert list(DatasetFolder(shards).shard_counts) == [NAMES[1], NAMES[3], f"sub/{NAMES[5]}"]
+
+
+def test_the_callers_progress_function_sees_a_step_for_each_shard(shards):
+    seen = []
+
+    def progress(steps, total):
+        seen.append(total)
+        for step in steps:
+            seen.append("step")
+            yield step
+        seen.append("end")
+
+    for _ in range(2):  # the second time, nothing is left to do
+        seen.clear()
+        prepared(shards, split_parts_ratio=RATIO, progress_fn=progress, workers=2)
+        assert seen == [6, *["step"] * 6, "end"]
+
+
+def test_without_a_split_the_one_that_is_there_stays(shards):
+    prepared(shards, split_parts_ratio=RATIO)
+    before = split_of(shards)
+    prepared(shards)
+    prepared(shards, tar_index_only=True, split_parts_ratio=[("all", 1.0)])
+    assert split_of(shards) == before
+
+
+def test_duplicate_keys_are_renamed_where_that_is_asked_for(tmp_path):
+    for name in ("a.tar", "b.tar"):
+        write_shard(tmp_path / name, {"0": {"txt": name.encode()}})
+    prepared(tmp_path, ["a.tar", "b.tar"], split_parts_ratio=RATIO, fix_duplicates=True)
+    index = DatasetFolder(tmp_path).index
+    assert [index.key(sample) for sample in range(2)] == ["0", "0#1"]
+
+
+def test_what_cannot_be_right_is_refused(shards, tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"shard_00x.tar: there is no such shard(?s:.*)no.tar: there is no such shard"
+    ):
+        prepared(shards, ["shard_00x.tar", NAMES[0], "no.tar"])
+    with pytest.raises(ConfigError, match="found none"):
+        prepared(shards, [])
+    with pytest.raises(ConfigError, match="found both"):
+        prepared(shards, split_parts_ratio=RATIO, split_parts_patterns=[("train", ".*")])
+    with pytest.raises(StorageError, match="does not exist"):
+        prepared(tmp_path / "gone")
+    assert not (shards / ".nv-meta").exists()

@@ -6,10 +6,12 @@ import contextlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any, Literal
 
 import click
 
 from .command import CONTEXT_SETTINGS, LateCommand, LateGroup, debug_option
+from .installation import installation_faults, shadowed_loader
 from .log_lines import log_lines
 
 __all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_READER_GONE", "cli", "main"]
@@ -52,10 +54,29 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
         from loader import __version__
 
         click.echo(f"energon {__version__}")
-        ctx.exit()
+        faults = list(installation_faults())
+        for fault in faults:
+            _complain(fault.message, label="error" if fault.breaks else "warning")
+        ctx.exit(EXIT_FAILED if any(fault.breaks for fault in faults) else 0)
 
 
-@click.group(cls=LateGroup, late=COMMANDS, context_settings=CONTEXT_SETTINGS, no_args_is_help=True)
+class _Program(LateGroup):
+    """The group of all commands; called by itself, it is the program with its messages and exit codes."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        if standalone_mode and "_ENERGON_COMPLETE" not in os.environ:
+            sys.exit(main(args))
+        return super().main(args, prog_name, complete_var, standalone_mode=standalone_mode, **extra)
+
+
+@click.group(cls=_Program, late=COMMANDS, context_settings=CONTEXT_SETTINGS, no_args_is_help=True)
 @click.option(
     "--version",
     is_flag=True,
@@ -77,6 +98,10 @@ cli.params.append(debug_option())
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and give its exit code."""
     _never_fail_to_encode()
+    shadow = shadowed_loader()
+    if shadow is not None:
+        _complain(shadow)
+        return EXIT_FAILED
     if "_ENERGON_COMPLETE" in os.environ:
         cli.main(prog_name="energon")  # a shell asks for completions; click answers and exits
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -89,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _discard_output()
         return EXIT_READER_GONE
     except KeyboardInterrupt:
-        _complain("interrupted", label=False)
+        _complain("interrupted", label=None)
         return EXIT_INTERRUPTED
     return code
 
@@ -126,18 +151,19 @@ def _run(arguments: list[str], debug: list[bool]) -> int:
     except Exception as error:  # noqa: BLE001 - the last line of defence: one line instead of a traceback
         _complain(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
         if not debug[0]:
-            _complain("  this is a bug or an unforeseen state of the machine; run again with --debug", label=False)
+            _complain("  this is a bug or an unforeseen state of the machine; run again with --debug", label=None)
         return EXIT_FAILED
 
 
-def _complain(message: str, *, label: bool = True) -> None:
+def _complain(message: str, *, label: Literal["error", "warning"] | None = "error") -> None:
     from .console import escape_controls
 
     text = escape_controls(message, keep="\n\t")
     try:
-        if label:
+        if label is not None:
             plain = "NO_COLOR" in os.environ or not sys.stderr.isatty()
-            text = ("error: " if plain else click.style("error: ", fg="red", bold=True)) + text
+            colour = "red" if label == "error" else "yellow"
+            text = (f"{label}: " if plain else click.style(f"{label}: ", fg=colour, bold=True)) + text
         click.echo(text, err=True)
     except OSError:
         pass  # nobody reads standard error; the exit code says it all

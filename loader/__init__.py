@@ -13,22 +13,34 @@ from .version import __version__
 
 __all__ = [
     "AugmentTaskEncoder",
+    "BaseCoreDatasetFactory",
+    "BaseWebdatasetFactory",
     "Batch",
     "BatchDataset",
     "BlendDataset",
     "CachePool",
     "CaptioningSample",
+    "CaptioningWebdataset",
     "ConcatDataset",
     "ConfigError",
     "Cooker",
+    "CrudeJsonlDatasetFactory",
     "CrudeSample",
+    "CrudeWebdataset",
     "DatasetFileStore",
     "DatasetLoader",
     "DatasetLoaderInterface",
     "DecodeFileStore",
+    "DefaultCrudeJsonlDatasetFactory",
+    "DefaultDecoderWebdatasetFactory",
+    "DefaultGenericWebdatasetFactory",
     "DefaultTaskEncoder",
     "DirectLazy",
+    "EPath",
+    "EmptyDatasetError",
+    "EnergonDataloader",
     "EnergonError",
+    "EnergonMultiModalDataModule",
     "EpochIndex",
     "EpochizeDataset",
     "FatalSampleError",
@@ -42,24 +54,30 @@ __all__ = [
     "GroupBatchDataset",
     "IdentityMultiEpochDatasetWrapper",
     "ImageClassificationSample",
+    "ImageClassificationWebdataset",
     "ImageSample",
+    "ImageWebdataset",
     "InterleavedSample",
+    "InterleavedWebdataset",
     "IterMapDataset",
     "Lazy",
     "LimitDataset",
     "LogSampleDataset",
     "MapDataset",
+    "MegatronDataModule",
     "Metadataset",
     "MetadatasetV2",
     "MissingFileError",
     "MixBatchDataset",
     "MockLazy",
     "MultiChoiceVQASample",
+    "MultiChoiceVQAWebdataset",
     "MultiEpochDataset",
     "MultiEpochDatasetResampler",
     "MultiEpochDatasetWrapper",
     "NoCachePool",
     "OCRSample",
+    "OCRWebdataset",
     "PackingDataset",
     "PrimaryFileStore",
     "RandomAccessDataset",
@@ -71,18 +89,25 @@ __all__ = [
     "SavableDataset",
     "ShuffleBufferDataset",
     "SimilarityInterleavedSample",
+    "SimilarityInterleavedWebdataset",
     "SizedDataset",
     "SkipSample",
     "SourceInfo",
+    "StandardWebdatasetFactory",
     "StateError",
     "StorageError",
     "SystemFileStore",
     "TaskEncoder",
     "TextSample",
+    "TextWebdataset",
     "TrustError",
     "VQAOCRSample",
+    "VQAOCRWebdataset",
     "VQASample",
+    "VQAWebdataset",
     "VidQASample",
+    "VidQAWebdataset",
+    "WatchdogDataset",
     "WorkerConfig",
     "WorkerError",
     "__version__",
@@ -92,9 +117,11 @@ __all__ = [
     "batch_stack",
     "concat_pad",
     "cooker",
+    "cyclic_iter",
     "edataclass",
     "generic_batch",
     "generic_concat",
+    "get_dataset_from_config",
     "get_loader",
     "get_savable_loader",
     "get_train_dataset",
@@ -115,6 +142,7 @@ __all__ = [
 if TYPE_CHECKING:
     from .errors import (
         ConfigError,
+        EmptyDatasetError,
         EnergonError,
         FatalSampleError,
         FormatError,
@@ -125,6 +153,10 @@ if TYPE_CHECKING:
         TrustError,
         WorkerError,
     )
+    from .integrations.cyclic_iter import cyclic_iter
+    from .integrations.energon_data_module import EnergonMultiModalDataModule
+    from .integrations.energon_dataloader import EnergonDataloader
+    from .integrations.megatron_data_module import MegatronDataModule
     from .integrations.multi_epoch_dataset import (
         EpochIndex,
         IdentityMultiEpochDatasetWrapper,
@@ -180,6 +212,7 @@ if TYPE_CHECKING:
         VQAOCRSample,
         VQASample,
     )
+    from .storage.epath import EPath
     from .stores.cache_pool import CachePool
     from .stores.dataset_file_store import DatasetFileStore
     from .stores.decode_file_store import DecodeFileStore
@@ -191,15 +224,40 @@ if TYPE_CHECKING:
     from .stores.primary_file_store import PrimaryFileStore
     from .stores.system_file_store import SystemFileStore
     from .training.data_loader import SavableDataLoader
+    from .training.dataset_factory import BaseCoreDatasetFactory
+    from .training.dataset_from_config import get_dataset_from_config
     from .training.dataset_loader import DatasetLoader, DatasetLoaderInterface, Metadataset, MetadatasetV2, load_dataset
     from .training.get_loader import get_loader, get_savable_loader
+    from .training.jsonl_factory import CrudeJsonlDatasetFactory, DefaultCrudeJsonlDatasetFactory
     from .training.random_access import RandomAccessDataset, random_access
     from .training.train_dataset import get_train_dataset
     from .training.val_dataset import get_val_dataset, get_val_datasets
+    from .training.watchdog_dataset import WatchdogDataset
+    from .training.webdataset_factory import (
+        BaseWebdatasetFactory,
+        DefaultDecoderWebdatasetFactory,
+        DefaultGenericWebdatasetFactory,
+        StandardWebdatasetFactory,
+    )
+    from .training.webdatasets import (
+        CaptioningWebdataset,
+        CrudeWebdataset,
+        ImageClassificationWebdataset,
+        ImageWebdataset,
+        InterleavedWebdataset,
+        MultiChoiceVQAWebdataset,
+        OCRWebdataset,
+        SimilarityInterleavedWebdataset,
+        TextWebdataset,
+        VidQAWebdataset,
+        VQAOCRWebdataset,
+        VQAWebdataset,
+    )
 
 _NAMES_OF_MODULE = {
     "errors": (
         "ConfigError",
+        "EmptyDatasetError",
         "EnergonError",
         "FatalSampleError",
         "FormatError",
@@ -210,6 +268,10 @@ _NAMES_OF_MODULE = {
         "TrustError",
         "WorkerError",
     ),
+    "integrations.cyclic_iter": ("cyclic_iter",),
+    "integrations.energon_data_module": ("EnergonMultiModalDataModule",),
+    "integrations.energon_dataloader": ("EnergonDataloader",),
+    "integrations.megatron_data_module": ("MegatronDataModule",),
     "integrations.multi_epoch_dataset": (
         "EpochIndex",
         "IdentityMultiEpochDatasetWrapper",
@@ -284,6 +346,7 @@ _NAMES_OF_MODULE = {
         "VQASample",
         "VidQASample",
     ),
+    "storage.epath": ("EPath",),
     "stores.cache_pool": ("CachePool",),
     "stores.dataset_file_store": ("DatasetFileStore",),
     "stores.decode_file_store": ("DecodeFileStore",),
@@ -302,6 +365,8 @@ _NAMES_OF_MODULE = {
     "stores.primary_file_store": ("PrimaryFileStore",),
     "stores.system_file_store": ("SystemFileStore",),
     "training.data_loader": ("SavableDataLoader",),
+    "training.dataset_factory": ("BaseCoreDatasetFactory",),
+    "training.dataset_from_config": ("get_dataset_from_config",),
     "training.dataset_loader": (
         "DatasetLoader",
         "DatasetLoaderInterface",
@@ -313,11 +378,36 @@ _NAMES_OF_MODULE = {
         "get_loader",
         "get_savable_loader",
     ),
+    "training.jsonl_factory": (
+        "CrudeJsonlDatasetFactory",
+        "DefaultCrudeJsonlDatasetFactory",
+    ),
     "training.random_access": ("RandomAccessDataset", "random_access"),
     "training.train_dataset": ("get_train_dataset",),
     "training.val_dataset": (
         "get_val_dataset",
         "get_val_datasets",
+    ),
+    "training.watchdog_dataset": ("WatchdogDataset",),
+    "training.webdataset_factory": (
+        "BaseWebdatasetFactory",
+        "DefaultDecoderWebdatasetFactory",
+        "DefaultGenericWebdatasetFactory",
+        "StandardWebdatasetFactory",
+    ),
+    "training.webdatasets": (
+        "CaptioningWebdataset",
+        "CrudeWebdataset",
+        "ImageClassificationWebdataset",
+        "ImageWebdataset",
+        "InterleavedWebdataset",
+        "MultiChoiceVQAWebdataset",
+        "OCRWebdataset",
+        "SimilarityInterleavedWebdataset",
+        "TextWebdataset",
+        "VQAOCRWebdataset",
+        "VQAWebdataset",
+        "VidQAWebdataset",
     ),
 }
 _MODULE_OF_NAME = {name: module for module, names in _NAMES_OF_MODULE.items() for name in names}

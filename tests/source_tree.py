@@ -9,7 +9,10 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("energon_cli", "loader")
+ALIAS = "megatron.energon"
+"""The name that training code written for megatron-energon imports: a package, though its folder lies in ``loader``."""
+PACKAGES = {"energon_cli": "energon_cli", "loader": "loader", ALIAS: "loader/integrations/megatron_energon"}
+"""The packages that are installed, and their folders."""
 
 # From the bottom up; a module may import its own layer and those before it. The same list is in
 # docs/explanation/architecture.md.
@@ -28,6 +31,7 @@ LAYERS = (
     "loader.training",
     "loader.integrations",
     "energon_cli",
+    ALIAS,
 )
 BELOW_TORCH = LAYERS[: LAYERS.index("loader.av")]
 
@@ -129,14 +133,21 @@ def layer_of(name: str) -> str | None:
 def sources() -> tuple[Source, ...]:
     """Parse every module of the project, in the order of their names."""
     found = []
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            parts = path.relative_to(ROOT).with_suffix("").parts
+    for package, folder in PACKAGES.items():
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if package != ALIAS and path.is_relative_to(ROOT / PACKAGES[ALIAS]):
+                continue
+            parts = (package, *path.relative_to(ROOT / folder).with_suffix("").parts)
             is_package = parts[-1] == "__init__"
             module = ".".join(parts[:-1] if is_package else parts)
             tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
             found.append(Source(module=module, is_package=is_package, path=path, tree=tree))
     return tuple(found)
+
+
+def is_own(name: str) -> bool:
+    """Tell whether a module, or a name in one, is the project's."""
+    return any(name == package or name.startswith(f"{package}.") for package in PACKAGES)
 
 
 def _called_name(node: ast.Call) -> str:

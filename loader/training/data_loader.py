@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from ..errors import StateError
 from ..pipeline.stage import SavableDataset
+from .framework_state import framework_state, restore_framework_state, warn_of_lookahead
 from .gathered_states import gather_states, hand_round_states
 from .lane_batches import LaneBatches
 from .rank_chain import RankChain, cut_rank_stages
@@ -71,6 +73,9 @@ class SavableDataLoader(Generic[T_co]):
             TypeError: The dataset repeats without end, or its stages drop or regroup samples.
         """
         return len(self.dataset)
+
+    def __bool__(self) -> bool:
+        return True  # Python would ask for the length, which not all have
 
     def close(self) -> None:
         """End the worker processes; the next iteration starts new ones where these stopped."""
@@ -148,6 +153,31 @@ class SavableDataLoader(Generic[T_co]):
         if state is None:
             return
         self._restore(self._part_of([RunState.from_plain(one) for one in state]))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give where the run stands, in the form that frameworks ask for by this name.
+
+        With several ranks in a process group, **all of them must call this**: each is given the states of all, since
+        most frameworks keep what one rank gave and restore all ranks from it. Otherwise it is what
+        :meth:`save_state_rank` gives.
+
+        Returns:
+            Plain data.
+        """
+        warn_of_lookahead(self, sys._getframe(1))  # noqa: SLF001 - the frame of who asks
+        return framework_state(self)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where a run stood.
+
+        Args:
+            state_dict: What :meth:`state_dict` gave: on this rank; or, with a process group, on any, also of another
+                number of them.
+
+        Raises:
+            StateError: The state is of other data, of another pipeline, or of other ranks.
+        """
+        restore_framework_state(self, state_dict)
 
     def _part_of(self, states: Sequence[RunState]) -> RunState:
         """Give what this rank goes on from, of the states of all ranks."""

@@ -9,7 +9,30 @@ import torch.distributed as dist
 from ..errors import StateError
 from ..pipeline.worker_config import WorkerConfig
 
-__all__ = ["gather_states", "hand_round_states"]
+__all__ = ["gather_states", "hand_round_states", "is_distributed", "rank_in_group"]
+
+
+def is_distributed() -> bool:
+    """Tell whether ``torch.distributed`` is there to carry states."""
+    return dist.is_available() and dist.is_initialized()
+
+
+def rank_in_group(global_rank: int, config: WorkerConfig) -> int:
+    """Give the data-parallel rank of a rank of the whole process group.
+
+    Raises:
+        StateError: It is none of those that share the data.
+    """
+    if config.data_parallel_group is None:
+        return global_rank
+    try:
+        return dist.get_group_rank(config.data_parallel_group, global_rank)
+    except ValueError as error:
+        members = dist.get_process_group_ranks(config.data_parallel_group)
+        raise StateError(
+            f"rank {global_rank} is none of the data-parallel ranks, which are {members}",
+            do="name one of them as global_dst_rank=, or its place among them as dst_rank=",
+        ) from error
 
 
 def gather_states(state: dict[str, Any], config: WorkerConfig, dst_rank: int) -> list[dict[str, Any]] | None:
@@ -35,7 +58,7 @@ def hand_round_states(states: Any, config: WorkerConfig, src_rank: int) -> Any:
 
 
 def _check_group(config: WorkerConfig, caller: str) -> None:
-    if not (dist.is_available() and dist.is_initialized()):
+    if not is_distributed():
         raise StateError(
             f"{caller}() of {config.world_size} ranks needs torch.distributed, which is not initialised",
             do="call torch.distributed.init_process_group() first; or save with save_state_rank() on each rank, and "

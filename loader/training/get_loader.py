@@ -25,6 +25,7 @@ def get_loader(
     watchdog_initial_timeout_seconds: float | None = None,
     fail_on_timeout: bool = False,
     multiprocessing_context: str | None = None,
+    pin_memory: bool = True,
 ) -> SavableDataLoader[Any]:
     """Give the loader that a training loop iterates.
 
@@ -39,6 +40,7 @@ def get_loader(
         fail_on_timeout: Raise a :class:`~loader.errors.WorkerError` then.
         multiprocessing_context: How worker processes start: ``"fork"``, ``"spawn"`` or ``"forkserver"``; by default as
             torch does.
+        pin_memory: Put micro-batches that come from worker processes into pinned memory, where there is a GPU.
 
     Raises:
         ConfigError: The worker config is not the dataset's.
@@ -64,6 +66,7 @@ def get_loader(
         fail_on_timeout=fail_on_timeout,
         start_method=multiprocessing_context,
         cache_pool=NoCachePool() if cache_pool is None else cache_pool,
+        pin_memory=pin_memory,
     )
     return SavableDataLoader(dataset, options)
 

@@ -49,6 +49,7 @@ class StreamOptions:
         fail_on_timeout: Raise, rather than only warn.
         start_method: ``"fork"``, ``"spawn"`` or ``"forkserver"``; None is torch's default.
         cache_pool: What hooks get as their cache.
+        pin_memory: Put micro-batches that come from worker processes into pinned memory, where there is a GPU.
     """
 
     prefetch_factor: int = 2
@@ -57,6 +58,7 @@ class StreamOptions:
     fail_on_timeout: bool = False
     start_method: str | None = None
     cache_pool: CachePool = field(default_factory=NoCachePool)
+    pin_memory: bool = True
 
     def __post_init__(self) -> None:
         if self.prefetch_factor < 1:
@@ -124,7 +126,7 @@ class WorkerBundles:
         self._is_done = [False] * host.workers
         self._turn = 0
         self._measured_from = time.perf_counter()
-        self._pins = torch.cuda.is_available()
+        self._pins = options.pin_memory and torch.cuda.is_available()
         messages = _LaneMessages(host, board, self._flags, self._size)
         with warnings.catch_warnings(), _collector_off():
             # How many workers a machine can take is not for its number of processors alone to say: some wait for disks.

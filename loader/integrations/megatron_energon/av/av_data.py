@@ -1,0 +1,3 @@
+from loader.av.av_data import AVData
+
+__all__ = ["AVData"]

@@ -1,0 +1,3 @@
+from loader.av.av_decoder import AVDecoder
+
+__all__ = ["AVDecoder"]

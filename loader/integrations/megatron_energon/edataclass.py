@@ -1,0 +1,3 @@
+from loader.samples.keyword_dataclass import edataclass
+
+__all__ = ["edataclass"]

@@ -1,0 +1,17 @@
+from typing import TYPE_CHECKING, NoReturn
+
+from loader.pipeline.stage import SavableDataset
+from loader.pipeline.worker_config import WorkerConfig
+from loader.samples.keyword_dataclass import edataclass
+from loader.samples.source_info import SourceInfo
+from loader.samples.types import Sample
+from loader.stores.file_store import FileStore
+
+from ..not_served import not_served
+
+__all__ = ["FileStore", "Sample", "SavableDataset", "SourceInfo", "WorkerConfig", "edataclass"]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> NoReturn:
+        raise not_served(__name__, name)

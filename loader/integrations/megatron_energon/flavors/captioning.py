@@ -1,0 +1,3 @@
+from loader.samples.types import CaptioningSample
+
+__all__ = ["CaptioningSample"]

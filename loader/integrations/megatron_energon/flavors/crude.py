@@ -1,0 +1,3 @@
+from loader.samples.types import CrudeSample
+
+__all__ = ["CrudeSample"]

@@ -1,0 +1,3 @@
+from loader.samples.types import ImageSample
+
+__all__ = ["ImageSample"]

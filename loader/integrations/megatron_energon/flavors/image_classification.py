@@ -1,0 +1,3 @@
+from loader.samples.types import ImageClassificationSample
+
+__all__ = ["ImageClassificationSample"]

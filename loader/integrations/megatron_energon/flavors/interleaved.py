@@ -1,0 +1,3 @@
+from loader.samples.types import InterleavedSample
+
+__all__ = ["InterleavedSample"]

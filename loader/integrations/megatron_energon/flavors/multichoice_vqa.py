@@ -1,0 +1,3 @@
+from loader.samples.types import MultiChoiceVQASample
+
+__all__ = ["MultiChoiceVQASample"]

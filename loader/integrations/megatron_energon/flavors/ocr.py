@@ -1,0 +1,3 @@
+from loader.samples.types import OCRSample
+
+__all__ = ["OCRSample"]

@@ -1,0 +1,3 @@
+from loader.samples.types import SimilarityInterleavedSample
+
+__all__ = ["SimilarityInterleavedSample"]

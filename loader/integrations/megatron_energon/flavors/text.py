@@ -1,0 +1,3 @@
+from loader.samples.types import TextSample
+
+__all__ = ["TextSample"]

@@ -1,0 +1,3 @@
+from loader.samples.types import VidQASample
+
+__all__ = ["VidQASample"]

@@ -1,0 +1,3 @@
+from loader.samples.types import VQASample
+
+__all__ = ["VQASample"]

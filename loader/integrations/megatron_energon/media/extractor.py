@@ -1,0 +1,3 @@
+from loader.format.media_metadata import ImageMetadata
+
+__all__ = ["ImageMetadata"]

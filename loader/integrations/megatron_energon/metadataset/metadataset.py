@@ -1,0 +1,3 @@
+from loader.training.dataset_loader import Metadataset
+
+__all__ = ["Metadataset"]

@@ -1,0 +1,3 @@
+from loader.samples.source_info import SourceInfo
+
+__all__ = ["SourceInfo"]

@@ -1,0 +1,5 @@
+from loader.samples.cooking import Cooker, basic_sample_keys, cooker
+from loader.samples.source_info import SourceInfo
+from loader.samples.types import Sample
+
+__all__ = ["Cooker", "Sample", "SourceInfo", "basic_sample_keys", "cooker"]

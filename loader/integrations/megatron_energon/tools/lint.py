@@ -1,0 +1,3 @@
+from energon_cli.lint import lint as command
+
+__all__ = ["command"]

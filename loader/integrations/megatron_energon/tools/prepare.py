@@ -1,0 +1,3 @@
+from energon_cli.prepare import prepare as command
+
+__all__ = ["command"]

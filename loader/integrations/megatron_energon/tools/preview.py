@@ -1,0 +1,3 @@
+from energon_cli.preview import preview as command
+
+__all__ = ["command"]

@@ -1,0 +1,6 @@
+from loader.pipeline.error_handlers import log_exception, reraise_exception
+from loader.pipeline.worker_config import WorkerConfig
+from loader.samples.source_info import SourceInfo
+from loader.stores.cache_pool import CachePool
+
+__all__ = ["CachePool", "SourceInfo", "WorkerConfig", "log_exception", "reraise_exception"]

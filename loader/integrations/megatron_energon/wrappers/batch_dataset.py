@@ -1,0 +1,3 @@
+from loader.pipeline.batch import BatchDataset
+
+__all__ = ["BatchDataset"]

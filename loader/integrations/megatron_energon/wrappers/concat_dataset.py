@@ -1,0 +1,3 @@
+from loader.pipeline.concat import ConcatDataset
+
+__all__ = ["ConcatDataset"]

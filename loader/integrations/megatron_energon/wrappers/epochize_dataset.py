@@ -1,0 +1,3 @@
+from loader.pipeline.epochize import EpochizeDataset
+
+__all__ = ["EpochizeDataset"]

@@ -1,0 +1,3 @@
+from loader.pipeline.filter import FilterDataset
+
+__all__ = ["FilterDataset"]

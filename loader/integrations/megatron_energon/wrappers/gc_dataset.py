@@ -1,0 +1,3 @@
+from loader.pipeline.gc import GcDataset
+
+__all__ = ["GcDataset"]

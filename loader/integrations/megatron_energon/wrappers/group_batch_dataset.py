@@ -1,0 +1,3 @@
+from loader.pipeline.group_batch import GroupBatchDataset
+
+__all__ = ["GroupBatchDataset"]

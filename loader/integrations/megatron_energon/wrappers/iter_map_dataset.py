@@ -1,0 +1,3 @@
+from loader.pipeline.iter_map import IterMapDataset
+
+__all__ = ["IterMapDataset"]

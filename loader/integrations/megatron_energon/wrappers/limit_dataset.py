@@ -1,0 +1,3 @@
+from loader.pipeline.limit import LimitDataset
+
+__all__ = ["LimitDataset"]

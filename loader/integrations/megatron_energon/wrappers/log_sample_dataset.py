@@ -1,0 +1,3 @@
+from loader.pipeline.log_sample import LogSampleDataset
+
+__all__ = ["LogSampleDataset"]

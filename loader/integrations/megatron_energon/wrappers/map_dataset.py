@@ -1,0 +1,3 @@
+from loader.pipeline.map import MapDataset
+
+__all__ = ["MapDataset"]

@@ -1,0 +1,4 @@
+from loader.pipeline.mix_batch import MixBatchDataset
+from loader.samples.concat import concat_pad, generic_concat, homogeneous_concat_mix
+
+__all__ = ["MixBatchDataset", "concat_pad", "generic_concat", "homogeneous_concat_mix"]

@@ -1,0 +1,3 @@
+from loader.pipeline.packing import PackingDataset
+
+__all__ = ["PackingDataset"]

@@ -1,0 +1,3 @@
+from loader.pipeline.repeat import RepeatDataset
+
+__all__ = ["RepeatDataset"]

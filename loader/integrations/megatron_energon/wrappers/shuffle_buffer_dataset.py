@@ -1,0 +1,3 @@
+from loader.pipeline.shuffle_buffer import ShuffleBufferDataset
+
+__all__ = ["ShuffleBufferDataset"]

@@ -1,0 +1,3 @@
+from loader.errors import SkipSample
+
+__all__ = ["SkipSample"]

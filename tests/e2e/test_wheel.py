@@ -1,0 +1,314 @@
+"""The wheel and an editable install: beside megatron-core, beside the original or over it, and shadowed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import sysconfig
+import textwrap
+import venv
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import loader
+from tests.source_tree import ALIAS, PACKAGES, ROOT, sources
+
+BUILD = """\
+import sys
+from setuptools import build_meta
+wheel, editable = sys.argv[1:]  # building changes them
+build_meta.build_wheel(wheel)
+build_meta.build_editable(editable)
+"""
+SCRIPT = "import sys\nfrom energon_cli.main import main\n\nif __name__ == '__main__':\n    sys.exit(main())\n"
+ORIGINAL = {
+    "megatron/energon/__init__.py": "from megatron.energon.watchdog import Watchdog\nSample = 'the original'\n",
+    "megatron/energon/watchdog.py": "Watchdog = 'the original'\n",
+    "megatron_energon-7.4.1.dist-info/METADATA": "Metadata-Version: 2.1\nName: megatron-energon\nVersion: 7.4.1\n",
+}
+RECORD = "megatron_energon-7.4.1.dist-info/RECORD"
+USE = "from megatron.energon import SkipSample; print(SkipSample.__module__)"  # a name that needs no torch
+VERSION = f"energon {loader.__version__}\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """A virtual environment with this project in it."""
+
+    python: Path
+    packages: Path
+
+    def run(self, *arguments: str | Path, folder: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+        command = [self.python, *arguments]
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=check)
+
+    def energon(self, *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+        """Run the program as pip installs it: the current folder is not searched for modules."""
+        script = self.python.with_name("energon")
+        script.write_text(SCRIPT)
+        return self.run(script, *arguments, folder=folder, check=False)
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The wheel, and what an editable install unpacks."""
+    source = tmp_path_factory.mktemp("source")
+    ignored = shutil.ignore_patterns("__pycache__")
+    for name in ("energon_cli", "loader"):
+        shutil.copytree(ROOT / name, source / name, ignore=ignored)
+    for name in ("LICENSE", "README.md", "pyproject.toml"):
+        shutil.copy(ROOT / name, source)
+    for name in ("wheel", "editable"):
+        (source / "built" / name).mkdir(parents=True)
+    command = [sys.executable, "-c", BUILD, "built/wheel", "built/editable"]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,), (editable,) = ([*(source / "built" / name).glob("*.whl")] for name in ("wheel", "editable"))
+    return wheel, editable
+
+
+def make_environment(folder: Path, *, dependencies: bool = True) -> Environment:
+    venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
+    python = folder / "bin" / "python"
+    (packages,) = (folder / "lib").glob("python*/site-packages")
+    if dependencies:
+        (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return Environment(python=python, packages=packages)
+
+
+def unpack(wheel: Path, environment: Environment) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(environment.packages)
+
+
+def install_original(folder: Path) -> None:
+    """Put the files of the original into a folder, as pip does: over any that are there."""
+    for name, text in ORIGINAL.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (folder / RECORD).write_text("".join(f"{name},,\n" for name in [*ORIGINAL, RECORD]))
+
+
+def uninstall_original(folder: Path) -> None:
+    for name in [*ORIGINAL, RECORD]:
+        (folder / name).unlink()
+
+
+@pytest.fixture
+def environment(tmp_path: Path, wheels: tuple[Path, Path]) -> Environment:
+    made = make_environment(tmp_path / "venv")
+    unpack(wheels[0], made)
+    return made
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The folder in which the user works."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
+# ------------------------------------------------------------------------------------------- what is installed
+
+
+def test_the_wheel_has_each_module_once_and_leaves_megatron_to_others(wheels: tuple[Path, Path]) -> None:
+    with zipfile.ZipFile(wheels[0]) as archive:
+        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert {f"{package.replace('.', '/')}/py.typed" for package in PACKAGES} <= names
+    assert len({name for name in names if name.endswith(".py")}) == len(sources())
+    assert "megatron/__init__.py" not in names
+    assert not any(name.startswith("loader/integrations/megatron_energon") for name in names)
+
+
+@pytest.mark.parametrize("kind", ["wheel", "editable"])
+def test_it_is_imported_beside_megatron_core(
+    wheels: tuple[Path, Path], tmp_path: Path, project: Path, kind: str
+) -> None:
+    environment = make_environment(tmp_path / "venv")
+    unpack(wheels[kind == "editable"], environment)
+    core = environment.packages / "megatron" / "core" / "__init__.py"
+    core.parent.mkdir(parents=True, exist_ok=True)
+    core.write_text("NAME = 'core'\n")
+    code = (
+        "import megatron.core, megatron.energon\n"
+        "from megatron.energon.tools.info import command\n"
+        "import energon_cli.info, loader, sys\n"
+        "print(megatron.core.NAME, command is energon_cli.info.info, 'torch' in sys.modules)\n"
+        "print(megatron.energon.SkipSample is loader.SkipSample)\n"
+    )
+    assert environment.run("-W", "error", "-c", code, folder=project).stdout == "core True False\nTrue\n"
+    done = environment.energon("--version", folder=project)
+    assert (done.returncode, done.stdout, done.stderr) == (0, VERSION, "")
+
+
+def test_type_checkers_see_the_types(wheels: tuple[Path, Path], tmp_path: Path, project: Path) -> None:
+    environment = make_environment(tmp_path / "venv", dependencies=False)
+    unpack(wheels[0], environment)
+    (project / "train.py").write_text(
+        textwrap.dedent("""\
+            from megatron.energon import CaptioningSample, DefaultTaskEncoder, edataclass, get_train_dataset
+            from megatron.energon import WorkerConfig
+            from megatron.energon.flavors.webdataset import MAIN_FOLDER_NAME
+            from megatron.energon.task_encoder.cooking import basic_sample_keys
+
+
+            @edataclass
+            class Counted(CaptioningSample):
+                letters: int
+
+
+            class Encoder(DefaultTaskEncoder[CaptioningSample, Counted, Counted, Counted]):
+                def encode_sample(self, sample: CaptioningSample) -> Counted:
+                    return Counted.extend(sample, letters=len(sample.caption))
+
+
+            config = WorkerConfig(rank=0, world_size=1, num_workers=0)
+            reveal_type(get_train_dataset)
+            reveal_type(MAIN_FOLDER_NAME)
+            WorkerConfig(rank="0", world_size=1, num_workers=0)
+            from megatron.energon import get_trian_dataset
+        """)
+    )
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", environment.python]
+    done = subprocess.run(
+        [*command, "--cache-dir", tmp_path / "cache", "train.py"],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 5, done.stdout
+    assert 'train.py:18: note: Revealed type is "def (path: ' in lines[0]
+    assert "-> loader.pipeline.stage.SavableDataset[Any]" in lines[0]
+    assert lines[1].endswith('Revealed type is "str"')
+    assert 'Argument "rank" to "WorkerConfig" has incompatible type "str"' in lines[2]
+    assert 'has no attribute "get_trian_dataset"' in lines[3]
+
+
+# ------------------------------------------------------------------------------------------------ the original
+
+
+def test_one_folder_with_both_is_refused_until_it_is_mended(
+    wheels: tuple[Path, Path], tmp_path: Path, project: Path
+) -> None:
+    environment = make_environment(tmp_path / "venv")
+    install_original(environment.packages)
+    unpack(wheels[0], environment)
+    done = environment.run("-c", "import megatron.energon.watchdog", folder=project, check=False)
+    message = "megatron-energon 7.4.1 is installed in the same folder as energon-toolkit"
+    for told in (
+        message,
+        "'pip uninstall megatron-energon'",
+        "'pip install --force-reinstall --no-deps energon-toolkit'",
+    ):
+        assert told in done.stderr
+    assert done.stderr.splitlines()[-3].startswith("ImportError: ")
+    version = environment.energon("--version", folder=project)
+    assert (version.returncode, version.stdout) == (1, VERSION)
+    assert version.stderr.startswith(f"error: {message}")
+
+    uninstall_original(environment.packages)
+    version = environment.energon("--version", folder=project)
+    assert (version.returncode, version.stdout) == (1, VERSION)
+    assert "error: megatron.energon has lost files" in version.stderr
+
+    unpack(wheels[0], environment)
+    assert environment.run("-W", "error", "-c", USE, folder=project).stdout == "loader.errors\n"
+    assert environment.energon("--version", folder=project).stderr == ""
+
+
+def test_an_original_that_was_installed_later_is_told_of(environment: Environment, project: Path) -> None:
+    install_original(environment.packages)
+    code = (
+        "from megatron.energon import Sample; print(Sample); from loader import TextSample; print(TextSample.__name__)"
+    )
+    assert environment.run("-W", "error", "-c", code, folder=project).stdout == "the original\nTextSample\n"
+    done = environment.run("-m", "energon_cli", "--version", folder=project, check=False)
+    assert (done.returncode, done.stdout) == (1, VERSION)
+    assert "megatron-energon 7.4.1 is installed in the same folder" in done.stderr
+
+
+def test_an_original_elsewhere_is_warned_of_with_the_one_that_is_in_force(
+    environment: Environment, project: Path, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    install_original(elsewhere)
+    (environment.packages / "elsewhere.pth").write_text(str(elsewhere))
+    own = environment.packages / "megatron/energon/__init__.py"
+    done = environment.run("-c", USE, folder=project)
+    assert done.stdout == "loader.errors\n"
+    told = f"megatron-energon 7.4.1 is installed, too; {ALIAS} is energon-toolkit's: {own}\n  at   {elsewhere}\n"
+    assert f"<string>:1: RuntimeWarning: {told}" in done.stderr
+    version = environment.energon("--version", folder=project)
+    assert (version.returncode, version.stdout) == (0, VERSION)
+    assert version.stderr.startswith(f"warning: {told}")
+
+
+def test_an_editable_install_says_that_the_original_wins(
+    wheels: tuple[Path, Path], tmp_path: Path, project: Path
+) -> None:
+    environment = make_environment(tmp_path / "venv")
+    unpack(wheels[1], environment)
+    install_original(environment.packages)
+    version = environment.energon("--version", folder=project)
+    assert (version.returncode, version.stdout) == (0, VERSION)
+    theirs = environment.packages / "megatron/energon/__init__.py"
+    assert f"{ALIAS} is that of megatron-energon: {theirs}\n" in version.stderr
+
+
+# ------------------------------------------------------------------------------------------- a user's loader.py
+
+
+@pytest.mark.parametrize("name", ["loader.py", "loader/__init__.py"])
+def test_a_loader_of_the_users_is_named_and_not_run(environment: Environment, project: Path, name: str) -> None:
+    theirs = project / name
+    theirs.parent.mkdir(exist_ok=True)
+    theirs.write_text("print('run')\n")
+    (project / "train.py").write_text("import megatron.energon.task_encoder\n")
+    told = "the name 'loader' is taken by another file, which is found before the energon library in "
+    for command in (["train.py"], ["-m", "energon_cli", "--version"], ["-m", "energon_cli", "info", "."]):
+        done = environment.run(*command, folder=project, check=False)
+        assert (done.returncode, done.stdout) == (1, "")
+        error = done.stderr[done.stderr.index("rror: ") :]
+        assert error.startswith(f"rror: {told}{environment.packages}/loader\n  at   {theirs}\n  do   rename it: ")
+
+
+def test_a_loader_on_pythonpath_is_named_by_the_program(
+    environment: Environment, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "loader.py").write_text("print('run')\n")
+    assert environment.energon("--version", folder=project).returncode == 0
+    monkeypatch.setenv("PYTHONPATH", str(project))
+    done = environment.energon("--help", folder=project)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"at   {project}/loader.py" in done.stderr
+
+
+def test_a_loader_that_was_imported_before_is_named(environment: Environment, project: Path) -> None:
+    (project / "loader.py").write_text("")
+    done = environment.run("-c", "import loader, megatron.energon", folder=project, check=False)
+    assert f"at   {project}/loader.py" in done.stderr
+    code = "import sys; sys.modules['loader'] = type(sys)('loader'); import megatron.energon"
+    done = environment.run("-c", code, folder=project, check=False)
+    assert "at   <module 'loader'>" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["wheel", "editable"])
+def test_a_folder_of_scripts_shadows_only_an_editable_install(
+    wheels: tuple[Path, Path], tmp_path: Path, project: Path, kind: str
+) -> None:
+    environment = make_environment(tmp_path / "venv")
+    unpack(wheels[kind == "editable"], environment)
+    (project / "loader").mkdir()
+    done = environment.run("-c", USE, folder=project, check=False)
+    if kind == "wheel":
+        assert done.stdout == "loader.errors\n"
+    else:
+        assert f"at   {project}/loader\n" in done.stderr

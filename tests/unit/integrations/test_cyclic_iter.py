@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from loader import ConfigError, cyclic_iter
+
+
+class Passes:
+    """Gives other items at each pass."""
+
+    def __init__(self, *passes: str) -> None:
+        self.left = list(passes)
+
+    def __iter__(self):
+        return iter(self.left.pop(0))
+
+
+def test_nothing_of_a_pass_is_kept_for_the_next():
+    assert list(islice(cyclic_iter(Passes("ab", "cd", "e")), 5)) == list("abcde")
+
+
+def test_a_single_empty_pass_is_stepped_over():
+    assert list(islice(cyclic_iter(Passes("", "ab", "", "c")), 3)) == list("abc")
+
+
+def test_it_does_not_iterate_before_it_is_asked_for_an_item():
+    passes = Passes("ab")
+    cyclic_iter(passes)
+    assert passes.left == ["ab"]
+
+
+@pytest.mark.parametrize("given", [[], iter("ab")], ids=["empty", "an iterator"])
+def test_what_has_nothing_more_to_give_is_an_error_rather_than_a_hang(given):
+    with pytest.raises(ConfigError, match="found none, twice in a row"):
+        list(cyclic_iter(given))

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from loader import ConfigError, EnergonMultiModalDataModule
+
+
+def module_of(**arguments):
+    return EnergonMultiModalDataModule("/nowhere", None, **arguments)
+
+
+def parallel_state(*, initialized):
+    module = ModuleType("megatron.core.parallel_state")
+    module.is_initialized = lambda: initialized
+    module.get_data_parallel_group = lambda: SimpleNamespace(rank=lambda: 1, size=lambda: 3)
+    return module
+
+
+@pytest.mark.parametrize(("initialized", "expected"), [(True, (1, 3)), (False, (0, 1))])
+def test_megatrons_own_groups_are_asked_where_they_are_set_up(initialized, expected, monkeypatch):
+    monkeypatch.setitem(sys.modules, "megatron.core.parallel_state", parallel_state(initialized=initialized))
+    config = module_of()._build_worker_config(2)
+    assert (config.rank, config.world_size) == expected
+
+
+def test_the_groups_that_are_given_win_over_megatrons_own(monkeypatch):
+    monkeypatch.setitem(sys.modules, "megatron.core.parallel_state", parallel_state(initialized=True))
+    groups = SimpleNamespace(dp=SimpleNamespace(rank=lambda: 0, size=lambda: 2))
+    assert module_of(pg_collection=groups)._build_worker_config(2).world_size == 2
+
+
+def test_groups_without_one_for_data_parallelism_are_refused():
+    with pytest.raises(ConfigError, match=r"expected a process group in pg_collection\.dp, found none"):
+        module_of(pg_collection=SimpleNamespace(tp=1))._build_worker_config(0)
+
+
+def test_an_unknown_part_of_the_split_is_refused():
+    with pytest.raises(ConfigError, match="expected split to be 'train' or 'val', found 'test'"):
+        module_of().datasets_provider(None, split="test")
+
+
+@pytest.mark.parametrize("pin_memory", [True, False])
+def test_whether_memory_is_pinned_reaches_the_loader(pin_memory, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(
+        "loader.integrations.energon_data_module.get_savable_loader", lambda dataset, **options: asked.update(options)
+    )
+    monkeypatch.setattr("loader.integrations.energon_data_module.get_train_dataset", lambda *args, **kwargs: None)
+    with_module = module_of(pin_memory=pin_memory)
+    with_module.train_dataloader()
+    assert asked == {"pin_memory": pin_memory}
+
+
+def test_a_loader_that_was_put_in_place_is_the_one_that_is_used():
+    module = module_of()
+    module.train_dataloader_object = ["a loader"]
+    assert next(module.train_dataloader()) == "a loader"
+    module.train_dataloader_object = ["another"]
+    assert next(module.train_dataloader()) == "another"

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from loader import EnergonDataloader, FatalSampleError, MapDataset, StateError, WorkerConfig, get_savable_loader
+from tests.unit.pipeline.stage_check import Values
+
+
+def loader_of(values, function=None):
+    dataset = Values(values, worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1))
+    return get_savable_loader(dataset if function is None else MapDataset(dataset, function))
+
+
+def test_it_is_its_own_iterator_so_that_what_iter_gives_can_be_saved():
+    wrapped = EnergonDataloader(loader_of(range(4)))
+    iterator = iter(wrapped)
+    assert list(islice(iterator, 6)) == [0, 1, 2, 3, 0, 1]
+    assert list(islice(wrapped, 2)) == [2, 3]
+    assert iterator.save_state() == wrapped.dataloader.save_state_rank()
+
+
+def test_after_an_error_it_can_go_on():
+    fails = True
+
+    def hook(value):
+        if fails and value == 2:
+            raise FatalSampleError("mend it")
+        return value
+
+    wrapped = EnergonDataloader(loader_of(range(4), hook))
+    for _ in range(2):
+        with pytest.raises(FatalSampleError):
+            list(wrapped)
+    fails = False
+    assert list(islice(wrapped, 3)) == [2, 3, 0]
+
+
+def test_where_the_loader_is_iterated_by_someone_else_it_says_so_and_goes_on():
+    wrapped = EnergonDataloader(loader_of(range(6)))
+    assert next(wrapped) == 0
+    assert next(iter(wrapped.dataloader)) == 1
+    with pytest.raises(StateError, match="another one has begun"):
+        next(wrapped)
+    assert next(wrapped) == 2
+
+
+def test_no_state_starts_at_the_beginning():
+    wrapped = EnergonDataloader(loader_of(range(6)))
+    wrapped.restore_state(None)
+    assert next(wrapped) == 0

@@ -1,0 +1,272 @@
+"""Code that imports ``megatron.energon`` gets this library: the same objects, from the modules that it looks in."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import pickle
+import subprocess
+import sys
+import tomllib
+import warnings
+from pathlib import Path
+
+import megatron.energon
+import pytest
+import torch
+
+import loader
+from tests.cli.make_dataset import write_captions
+from tests.e2e.dataset_tree import prepare
+from tests.source_tree import ALIAS, PACKAGES, ROOT, sources
+
+MODULES = [source.module for source in sources() if source.module.startswith(f"{ALIAS}.")]
+# What training code is known to import, beside the names of the face.
+IMPORTED = {
+    "av": "AVData AVDecoder get_clips_uniform get_single_frames_uniform",
+    "cache": "CachePool DecodeFileStore FileStore FileStoreCachePool Lazy NoCachePool SystemFileStore",
+    "cache.base": "CachePool FileStore FileStoreDecoder Lazy MockLazy PrimaryFileStore",
+    "cli.main": "main",
+    "edataclass": "edataclass",
+    "errors": "FatalSampleError SkipSample log_exception reraise_exception",
+    "flavors": "AVDecoder CaptioningSample CrudeSample Sample SampleDecoder",
+    "flavors.base_dataset": "Sample SavableDataset",
+    "flavors.captioning": "CaptioningSample",
+    "flavors.webdataset": "MAIN_FOLDER_NAME SampleDecoder",
+    "flavors.webdataset.config": "MAIN_FOLDER_NAME",
+    "flavors.webdataset.sample_decoder": "SampleDecoder",
+    "loader": "get_loader get_savable_loader",
+    "media": "AVMetadata ImageMetadata",
+    "media.metadata": "AVMetadata ImageMetadata",
+    "metadataset": "DatasetLoader Metadataset MetadatasetV2 load_dataset prepare_metadataset traverse_metadataset",
+    "metadataset.loader": "load_dataset prepare_metadataset traverse_metadataset",
+    "metadataset.loader_interface": "DatasetLoaderInterface",
+    "savable_loader": "SavableDataLoader",
+    "source_info": "SourceInfo",
+    "task_encoder": "Batch Cooker DefaultTaskEncoder TaskEncoder basic_sample_keys cooker get_train_dataset stateless",
+    "task_encoder.base": "Batch DefaultTaskEncoder Sample TaskEncoder WorkerConfig batch_list stateless",
+    "task_encoder.cooking": "Cooker basic_sample_keys cooker",
+    "tools.info": "command",
+    "tools.lint": "command",
+    "tools.prepare": "command",
+    "tools.preview": "command",
+    "worker": "WorkerConfig",
+    "wrappers": "BatchDataset BlendDataset EpochizeDataset PackingDataset SkipSample",
+    "wrappers.blend_dataset": "BlendDataset",
+}
+NOT_SERVED = [
+    ("state", "FlexState"),
+    ("flavors.base_dataset", "FlexState"),
+    ("savable_loader", "SavableDataLoaderState"),
+    ("rng", "SystemRngState"),
+    ("flavors.webdataset.sample_loader", "SliceState"),
+]
+
+
+def run(code: str, *arguments: str, folder: Path) -> str:
+    """Run code in a Python of its own; give what it prints."""
+    command = [sys.executable, "-W", "error", "-c", code, *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# -------------------------------------------------------------------------------------------------- the names
+
+
+def test_every_name_of_the_face_is_the_very_object_of_loader() -> None:
+    assert megatron.energon.__all__ == loader.__all__
+    for name in loader.__all__:
+        assert getattr(megatron.energon, name) is getattr(loader, name), name
+    assert {*loader.__all__} <= {*dir(megatron.energon)}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_submodule_hands_on_objects_of_loader(module: str) -> None:
+    found = importlib.import_module(module)
+    for name in getattr(found, "__all__", ()):
+        value = getattr(found, name)
+        if isinstance(value, str) or module == f"{ALIAS}.not_served":
+            continue
+        assert value.__module__.startswith(("loader.", "energon_cli.")), name
+        if name in loader.__all__:
+            assert value is getattr(loader, name)
+
+
+@pytest.mark.parametrize("module", IMPORTED)
+def test_training_code_finds_what_it_imports(module: str) -> None:
+    found = importlib.import_module(f"{ALIAS}.{module}")
+    assert set(IMPORTED[module].split()) <= set(found.__all__)
+    for name in IMPORTED[module].split():
+        assert getattr(found, name) is not None
+
+
+def test_a_name_that_nobody_has_is_an_attribute_error() -> None:
+    for module in ("", ".state", ".savable_loader"):
+        found = importlib.import_module(f"{ALIAS}{module}")
+        with pytest.raises(AttributeError, match="has no attribute 'get_trian_dataset'"):
+            found.get_trian_dataset  # noqa: B018
+
+
+@pytest.mark.parametrize(("module", "name"), NOT_SERVED)
+def test_states_are_refused_with_the_reason(module: str, name: str) -> None:
+    with pytest.raises(ImportError, match=rf"{module}\.{name} is not there on purpose: .*(plain data|seeded for each)"):
+        exec(f"from {ALIAS}.{module} import {name}", {})
+
+
+def test_a_checkpoint_of_megatron_energon_says_why_it_cannot_be_restored() -> None:
+    saved = b"cmegatron.energon.savable_loader\nSavableDataLoaderState\n)\x81."
+    with pytest.raises(ImportError, match="A state that megatron-energon saved cannot be restored"):
+        pickle.loads(saved)
+
+
+def test_a_module_does_not_take_the_place_of_the_decorator_with_its_name() -> None:
+    module = importlib.import_module(f"{ALIAS}.edataclass")
+    assert module.edataclass is megatron.energon.edataclass is loader.edataclass
+
+
+def test_importing_it_imports_nothing_heavy_and_submodules_need_no_import(tmp_path: Path) -> None:
+    code = (
+        "import sys, megatron.energon as energon\n"
+        "print([name for name in ('torch', 'numpy', 'yaml', 'click') if name in sys.modules])\n"
+        "print(energon.WorkerConfig is energon.task_encoder.base.WorkerConfig is energon.worker.WorkerConfig)\n"
+        "from megatron.energon import loader, task_encoder\n"
+        "print(loader.__name__, task_encoder.__name__)\n"
+        "import loader\n"
+        "print(loader.__name__, energon.loader.get_loader is loader.get_loader)\n"
+    )
+    expected = f"[]\nTrue\n{ALIAS}.loader {ALIAS}.task_encoder\nloader True\n"
+    assert run(code, folder=tmp_path) == expected
+
+
+def test_every_submodule_can_be_reached_from_the_face() -> None:
+    folder = ROOT / PACKAGES[ALIAS]
+    found = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
+    assert found - {"__init__", "not_served", "edataclass"} == megatron.energon._SUBMODULES
+
+
+def test_the_packages_of_the_wheel_are_those_on_disk() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    assert settings["packages"] == sorted(source.module for source in sources() if source.is_package)
+    assert settings["package-dir"] == {ALIAS: PACKAGES[ALIAS]}
+    assert not (ROOT / "megatron").exists()
+
+
+# ------------------------------------------------------------------------------------------------- loading
+
+
+@pytest.fixture(scope="module")
+def captions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset whose file names a class of a submodule."""
+    folder = write_captions(tmp_path_factory.mktemp("alias") / "captions", shards=3, samples=8)
+    config = (
+        "sample_type: {__module__: megatron.energon.flavors.captioning, __class__: CaptioningSample}\n"
+        "field_map: {image: jpg, caption: txt}\n"
+    )
+    prepare(folder, files={"dataset.yaml": config})
+    return folder
+
+
+TRAINING = """\
+import multiprocessing
+import pickle
+import sys
+from dataclasses import dataclass
+
+from megatron.energon import Batch, CaptioningSample, DefaultTaskEncoder, WorkerConfig, get_savable_loader
+from megatron.energon.edataclass import edataclass
+from megatron.energon.flavors.webdataset.sample_decoder import SampleDecoder
+from megatron.energon.task_encoder import get_train_dataset, stateless
+
+
+@edataclass
+class Counted(CaptioningSample):
+    letters: int
+
+
+@edataclass
+class CountedBatch(Batch):
+    letters: list
+
+
+class Encoder(DefaultTaskEncoder[CaptioningSample, Counted, CountedBatch, CountedBatch]):
+    decoder = SampleDecoder(image_decode="torchrgb8")
+
+    @stateless
+    def encode_sample(self, sample: CaptioningSample) -> Counted:
+        return Counted.extend(sample, letters=len(sample.caption))
+
+    def batch(self, samples: list) -> CountedBatch:
+        assert multiprocessing.parent_process() is not None
+        return CountedBatch.from_samples(samples)
+
+
+def main() -> None:
+    dataset = get_train_dataset(
+        sys.argv[1],
+        batch_size=3,
+        shuffle_buffer_size=4,
+        max_samples_per_sequence=2,
+        task_encoder=Encoder(),
+        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=1),
+    )
+    loader = get_savable_loader(dataset)
+    batches = [batch for _, batch in zip(range(3), loader)]
+    state = loader.save_state_rank()
+    after = next(iter(loader))
+    loader.close()
+    again = get_savable_loader(dataset)
+    again.restore_state_rank(state)
+    same = next(iter(again))
+    again.close()
+    sample = Counted(__key__="k", __restore_key__=(), image=None, caption="c", letters=1)
+    copied = pickle.loads(pickle.dumps(sample))
+    print(type(batches[0]).__qualname__, [len(batch.letters) for batch in batches])
+    print(after.__key__ == same.__key__, copied == sample)
+
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method("spawn")
+    main()
+"""
+
+
+def test_a_training_script_loads_saves_and_restores_in_spawned_workers(captions: Path, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING)
+    command = [sys.executable, "-W", "error", script, captions]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "CountedBatch [3, 3, 3]\nTrue True\n"
+
+
+@pytest.mark.parametrize("module", [ALIAS, f"{ALIAS}.metadataset.metadataset_v2"])
+def test_data_may_name_classes_of_submodules(captions: Path, tmp_path: Path, module: str) -> None:
+    document = {"__module__": module, "__class__": "MetadatasetV2", "splits": {"val": {"path": str(captions)}}}
+    path = tmp_path / "mix.yaml"
+    path.write_text(json.dumps(document))
+    assert isinstance(megatron.energon.load_dataset(path), megatron.energon.MetadatasetV2)
+    config = megatron.energon.WorkerConfig(rank=0, world_size=1, num_workers=0)
+    dataset = megatron.energon.get_val_dataset(path, batch_size=2, worker_config=config)
+    batch = next(iter(megatron.energon.get_loader(dataset)))
+    assert type(batch) is megatron.energon.flavors.captioning.CaptioningSample
+    assert batch.image.shape == (2, 3, 16, 24)
+
+
+def test_samples_that_were_pickled_under_either_name_are_the_same_class() -> None:
+    sample = loader.TextSample(__key__="k", __restore_key__=(), text="t")
+    mine = pickle.dumps(sample, protocol=0)
+    theirs = mine.replace(b"cloader.samples.types\n", b"cmegatron.energon.flavors.text\n")
+    assert mine != theirs
+    assert pickle.loads(theirs) == pickle.loads(mine) == sample
+    file = io.BytesIO()
+    torch.save({"sample": sample}, file)
+    file.seek(0)
+    assert torch.load(file, weights_only=False)["sample"] == sample
+
+
+def test_importing_it_warns_of_nothing() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        importlib.reload(importlib.import_module("energon_cli.installation")).check_alias()

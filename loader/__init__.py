@@ -282,7 +282,10 @@ _NAMES_OF_MODULE = {
     "integrations.multi_epoch_resampler": ("MultiEpochDatasetResampler",),
     "metadataset.prepare_metadataset": ("prepare_metadataset",),
     "metadataset.traverse": ("traverse_metadataset",),
-    "order.index_permutation": ("permute", "permute_array"),
+    "order.index_permutation": (
+        "permute",
+        "permute_array",
+    ),
     "pipeline.batch": ("BatchDataset",),
     "pipeline.blend": ("BlendDataset",),
     "pipeline.concat": ("ConcatDataset",),
@@ -382,7 +385,10 @@ _NAMES_OF_MODULE = {
         "CrudeJsonlDatasetFactory",
         "DefaultCrudeJsonlDatasetFactory",
     ),
-    "training.random_access": ("RandomAccessDataset", "random_access"),
+    "training.random_access": (
+        "RandomAccessDataset",
+        "random_access",
+    ),
     "training.train_dataset": ("get_train_dataset",),
     "training.val_dataset": (
         "get_val_dataset",

@@ -32,6 +32,7 @@ PAGES = (
     "docs/how-to/load-for-training.md",
     "docs/how-to/look-at-one-sample.md",
     "docs/how-to/save-and-restore.md",
+    "docs/how-to/several-ranks.md",
     "docs/how-to/validate.md",
 )
 CONFIG = """\

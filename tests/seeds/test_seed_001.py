@@ -1,7 +1,7 @@
 """The code blocks of seed page 001 (quickstart and tutorials) run as they are printed.
 
 The blocks are copied from the page word for word, but for the indentation that its text form has lost. What a reader
-has to put in is put in here: the package's name, and the path of a real dataset.
+has to put in is put in here: the path of a real dataset, and the rank.
 """
 
 from __future__ import annotations
@@ -229,7 +229,6 @@ def blend(captions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(block: str, captions: Path, variables: dict[str, Any]) -> str:
     """Run a block; give what it printed."""
-    block = block.replace("from megatron.energon import", "from loader import")
     for path in _PATHS:
         block = block.replace(path, str(captions))
     printed = io.StringIO()
@@ -315,16 +314,21 @@ def test_tutorial_3_blends_two_datasets(blend: Path) -> None:
     assert ended(variables)
 
 
-def test_tutorial_4_gives_each_rank_its_own_batches(blend: Path) -> None:
-    seen = []
-    for rank in range(2):
-        block = TUTORIAL_4.replace("SET_YOUR_GLOBAL_DATA_RANK_HERE", str(rank))
-        variables: dict[str, Any] = {}
-        printed = run(block.replace("SET_YOUR_GLOBAL_WORLD_SIZE_HERE", "2"), blend, variables)
-        assert printed == f"{variables['batch']}\n"
-        seen.append(variables["batch"].__key__)
-        variables.clear()
-    assert seen[0] != seen[1]
+def test_tutorial_4_deals_the_batches_of_a_run_to_its_ranks(blend: Path) -> None:
+    def first_batches(ranks: int, batches: int) -> list[list[str]]:
+        found = []
+        for rank in range(ranks):
+            block = TUTORIAL_4.replace("SET_YOUR_GLOBAL_DATA_RANK_HERE", str(rank))
+            variables: dict[str, Any] = {}
+            printed = run(block.replace("SET_YOUR_GLOBAL_WORLD_SIZE_HERE", str(ranks)), blend, variables)
+            assert printed == f"{variables['batch']}\n"
+            found.append(variables["batch"].__key__)
+            found += [batch.__key__ for _, batch in zip(range(batches - 1), variables["loader"], strict=False)]
+            assert len(multiprocessing.active_children()) == 2
+            variables.clear()
+        return found
+
+    assert first_batches(ranks=3, batches=1) == first_batches(ranks=1, batches=3)
 
 
 @pytest.mark.parametrize("path", ["captions", "blend"])

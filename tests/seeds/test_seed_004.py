@@ -30,7 +30,7 @@ from typing import List, Optional, Union
 
 import torch
 
-from loader import CaptioningSample, DefaultTaskEncoder, ImageSample, MapDataset, EpochizeDataset
+from megatron.energon import CaptioningSample, DefaultTaskEncoder, ImageSample, MapDataset, EpochizeDataset
 
 
 @dataclass
@@ -389,7 +389,6 @@ def run(block: str, paths: dict[str, str], variables: dict[str, Any]) -> None:
     """Run a block of the page."""
     for path, real in paths.items():
         block = block.replace(path, real)
-    block = block.replace("from megatron.energon import", "from loader import")
     exec(compile(block, "seed 004", "exec"), variables)
 
 

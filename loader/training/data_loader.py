@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from ..errors import StateError
 from ..pipeline.stage import SavableDataset
-from .framework_state import framework_state, restore_framework_state, warn_of_lookahead
 from .gathered_states import gather_states, hand_round_states
 from .lane_batches import LaneBatches
 from .rank_chain import RankChain, cut_rank_stages
 from .restore_sample import restore_sample
-from .run_state import RunState, compare_datasets, merge_states
+from .run_state import RunState, compare_datasets
+from .split_state import redistribute_states
 from .worker_bundles import StreamOptions
 
 __all__ = ["SavableDataLoader"]
@@ -74,9 +72,6 @@ class SavableDataLoader(Generic[T_co]):
         """
         return len(self.dataset)
 
-    def __bool__(self) -> bool:
-        return True  # Python would ask for the length, which not all have
-
     def close(self) -> None:
         """End the worker processes; the next iteration starts new ones where these stopped."""
         self._lanes.close()
@@ -101,6 +96,7 @@ class SavableDataLoader(Generic[T_co]):
             passes=self._lanes.passes,
             ended=self._lanes.ended,
             dataset=self._chain.identity(),
+            kind=self._lanes.kind,
         ).to_plain()
 
     def restore_state_rank(self, state: dict[str, Any] | None) -> None:
@@ -152,47 +148,8 @@ class SavableDataLoader(Generic[T_co]):
             state = hand_round_states(state, self.worker_config, src_rank)
         if state is None:
             return
-        self._restore(self._part_of([RunState.from_plain(one) for one in state]))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Give where the run stands, in the form that frameworks ask for by this name.
-
-        With several ranks in a process group, **all of them must call this**: each is given the states of all, since
-        most frameworks keep what one rank gave and restore all ranks from it. Otherwise it is what
-        :meth:`save_state_rank` gives.
-
-        Returns:
-            Plain data.
-        """
-        warn_of_lookahead(self, sys._getframe(1))  # noqa: SLF001 - the frame of who asks
-        return framework_state(self)
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where a run stood.
-
-        Args:
-            state_dict: What :meth:`state_dict` gave: on this rank; or, with a process group, on any, also of another
-                number of them.
-
-        Raises:
-            StateError: The state is of other data, of another pipeline, or of other ranks.
-        """
-        restore_framework_state(self, state_dict)
-
-    def _part_of(self, states: Sequence[RunState]) -> RunState:
-        """Give what this rank goes on from, of the states of all ranks."""
         config = self.worker_config
-        run = merge_states(states, lockstep=self._chain.repeats)
-        if run.ranks == config.world_size:
-            # In a finite pass each rank may be somewhere else. One that has ended it waits for the others.
-            return replace(next(state for state in states if state.rank == config.rank), ended=run.ended)
-        if any(state.passes != run.passes for state in states):
-            raise StateError(
-                f"the {run.ranks} ranks of this state are in different passes over the data, which {config.world_size} "
-                "ranks cannot go on with",
-                do=f"go on with {run.ranks} ranks, or save where all ranks are in one pass",
-            )
-        return run
+        self._restore(redistribute_states([RunState.from_plain(one) for one in state], config.world_size)[config.rank])
 
     def _restore(self, saved: RunState) -> None:
         config = self.worker_config
@@ -208,7 +165,7 @@ class SavableDataLoader(Generic[T_co]):
                 do=f"pass WorkerConfig(lanes={saved.lanes}), or none: a restored run keeps its lanes",
             )
         self._lanes.check_lanes(saved.lanes)
-        self._steps.restore(saved.steps, ranks=saved.ranks)
+        self._steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
         self._lanes.restore(
             lanes=saved.lanes,
             batch=saved.batch,

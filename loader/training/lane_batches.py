@@ -9,6 +9,7 @@ from ..order import LaneHosting, default_lanes
 from ..pipeline.stage import SKIPPED, SavableDataset, State
 from .batch_stream import BatchStream
 from .lane_host import LaneHost, LanesInTurn, LanesOneByOne, Message
+from .run_state import ENDLESS, FINITE, LANE_BY_LANE
 from .worker_bundles import StreamOptions
 
 __all__ = ["LaneBatches"]
@@ -49,6 +50,13 @@ class LaneBatches:
         if not self._in_turn:
             return _LANES_ONE_AFTER_ANOTHER
         return default_lanes(config.world_size, config.num_workers, has_buffers=self.chain.waits)
+
+    @property
+    def kind(self) -> str:
+        """How lanes are visited, as a state says it."""
+        if not self._in_turn:
+            return LANE_BY_LANE
+        return ENDLESS if self.chain.repeats else FINITE
 
     def batches(self) -> Iterator[Any]:
         """Yield micro-batches, from where the last iteration ended to the end of the pass."""

@@ -8,6 +8,7 @@ Plain nested dicts and lists of str, int, float, bool and None: JSON holds it, a
 ``lanes``     L, fixed for the life of the run
 ``ranks``     R when it was saved, and ``rank``
 ``seed``      of the run
+``kind``      ``"endless"``, ``"finite"``, or ``"lane by lane"``: how lanes are visited
 ``batch``     the micro-batch of the whole run that comes next
 ``lane``      number → what the lane's chain needs to go on
 ``passes``    the passes over a finite dataset that were begun anew
@@ -15,21 +16,33 @@ Plain nested dicts and lists of str, int, float, bool and None: JSON holds it, a
 ``steps``     what virtual epochs, limits and repeats have counted, outermost first
 ``dataset``   the chain and its data, for comparison
 ============  ========================================================================
+
+A state that was made for another number of ranks also says on how many ``steps`` were counted: ``counted_on``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import StateError
-from ..pipeline.stage import State
 
-__all__ = ["RunState", "compare_datasets", "merge_states"]
+if TYPE_CHECKING:  # a program that only looks into states needs no stages, and no torch
+    from ..pipeline.stage import State
+
+__all__ = ["ENDLESS", "FINITE", "LANE_BY_LANE", "RunState", "compare_datasets", "merge_states"]
+
+ENDLESS = "endless"
+"""Lanes in turn, for ever: all ranks always come equally far."""
+FINITE = "finite"
+"""Lanes in turn, each to its end."""
+LANE_BY_LANE = "lane by lane"
+"""Lanes one after another, each to its end, on as many ranks as one likes."""
 
 _VERSION = 1
 _MOST_SHOWN = 8
+_MOST_LANES = 1 << 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +60,8 @@ class RunState:
         passes: The passes that were begun anew.
         ended: The pass is over.
         dataset: What the chain and its data are.
+        kind: How lanes are visited; None where the state does not say.
+        counted_on: The number of ranks on which ``steps`` were counted; None: ``ranks``.
     """
 
     lanes: int
@@ -59,6 +74,8 @@ class RunState:
     passes: int = 0
     ended: bool = False
     dataset: Any = None
+    kind: str | None = None
+    counted_on: int | None = None
 
     def to_plain(self) -> dict[str, Any]:
         """Give it as plain data."""
@@ -68,12 +85,14 @@ class RunState:
             "ranks": self.ranks,
             "rank": self.rank,
             "seed": self.seed,
+            "kind": self.kind,
             "batch": self.batch,
             "lane": {str(number): state for number, state in sorted(self.lane_states.items())},
             "steps": list(self.steps),
             "passes": self.passes,
             "ended": self.ended,
             "dataset": self.dataset,
+            **({} if self.counted_on in (None, self.ranks) else {"counted_on": self.counted_on}),
         }
 
     @classmethod
@@ -91,10 +110,10 @@ class RunState:
         if saved["version"] != _VERSION:
             raise StateError(f"expected a state of version {_VERSION}, found version {saved['version']!r}")
         try:
-            return cls(
+            state = cls(
                 lanes=int(saved["lanes"]),
                 ranks=int(saved["ranks"]),
-                rank=saved["rank"],
+                rank=None if saved["rank"] is None else int(saved["rank"]),
                 seed=int(saved["seed"]),
                 batch=int(saved["batch"]),
                 lane_states={int(number): dict(state) for number, state in saved["lane"].items()},
@@ -102,9 +121,30 @@ class RunState:
                 passes=int(saved["passes"]),
                 ended=bool(saved["ended"]),
                 dataset=saved["dataset"],
+                kind=saved.get("kind"),
+                counted_on=None if saved.get("counted_on") is None else int(saved["counted_on"]),
             )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise StateError(f"this state is damaged: {type(error).__name__}: {error}") from error
+        state._check()
+        return state
+
+    def _check(self) -> None:
+        """Refuse numbers that no loader saves.
+
+        Raises:
+            StateError: A number is out of range.
+        """
+        for name, number, stop in (
+            ("lanes", self.lanes - 1, _MOST_LANES),
+            ("ranks", self.ranks - 1, _MOST_LANES),
+            ("rank", self.rank or 0, self.ranks),
+            ("batch", self.batch, None),
+            ("lane", min(self.lane_states, default=0), self.lanes),
+            ("lane", max(self.lane_states, default=0), self.lanes),
+        ):
+            if number < 0 or (stop is not None and number >= stop):
+                raise StateError(f"this state is damaged: its {name!r} is out of range")
 
 
 def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
@@ -112,7 +152,9 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
 
     Args:
         states: One for each rank, in any order.
-        lockstep: All ranks must have come equally far (a run without end, in which lanes never end).
+        lockstep: All ranks must have come equally far (a run without end, in which lanes never end). In a pass that
+            ends some may be a micro-batch ahead; then the counts of virtual epochs and limits are those of the rank
+            that has come furthest, so that no limit is exceeded.
 
     Raises:
         StateError: A rank's state is missing or there twice, or they are not of one moment of one run.
@@ -121,21 +163,22 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
         raise StateError("expected the states of all ranks, found none")
     first = states[0]
     ranks = sorted(-1 if state.rank is None else state.rank for state in states)
-    if ranks != list(range(first.ranks)):
+    if len(ranks) != first.ranks or ranks != list(range(len(ranks))):
         raise StateError(
             f"expected one state of each of the {first.ranks} ranks, found those of ranks {ranks}",
             do="gather them with save_state_global(), which calls all ranks",
         )
-    for name in ("lanes", "ranks", "seed", "dataset", "steps"):
-        values = [getattr(state, name) for state in states]
-        if any(value != values[0] for value in values) and (name != "steps" or lockstep):
+    for name in ("lanes", "ranks", "seed", "kind", "counted_on", "dataset"):
+        if any(getattr(state, name) != getattr(first, name) for state in states):
             raise StateError(f"the states are of different runs: their {name!r} differ")
+    if any(len(state.steps) != len(first.steps) for state in states):
+        raise StateError("the states are of different runs: their 'steps' differ")
     batches = sorted({state.batch for state in states})
     if lockstep and len(batches) > 1:
-        raise StateError(
-            f"the ranks' states are of different moments: the next micro-batches are {', '.join(map(str, batches))}",
-            do="save on all ranks after the same step",
-        )
+        raise _different_moments("next micro-batches", batches)
+    steps = sorted({tuple(state.steps) for state in states})
+    if lockstep and len(steps) > 1:
+        raise _different_moments("counts of virtual epochs and limits", [list(counts) for counts in steps])
     lane_states: dict[int, State] = {}
     for state in states:
         lane_states |= state.lane_states
@@ -146,10 +189,19 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
         seed=first.seed,
         batch=batches[0],
         lane_states=lane_states,
-        steps=first.steps,
+        steps=list(steps[-1]),  # outermost first, so the last one is the furthest
         passes=first.passes,
         ended=all(state.ended for state in states),
         dataset=first.dataset,
+        kind=first.kind,
+        counted_on=first.counted_on,
+    )
+
+
+def _different_moments(what: str, found: Sequence[Any]) -> StateError:
+    return StateError(
+        f"the ranks' states are of different moments: the {what} are {', '.join(map(str, found))}",
+        do="save on all ranks after the same step",
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from ..errors import StateError
 from ..pipeline.stage import SavableDataset
-from .gathered_states import gather_states, hand_round_states
+from .framework_state import framework_state, restore_framework_state, warn_of_lookahead
+from .gathered_states import gather_states, hand_round_states, rank_in_group
 from .lane_batches import LaneBatches
 from .rank_chain import RankChain, cut_rank_stages
 from .restore_sample import restore_sample
@@ -72,6 +74,9 @@ class SavableDataLoader(Generic[T_co]):
         """
         return len(self.dataset)
 
+    def __bool__(self) -> bool:
+        return True  # Python would ask for the length, which not all have
+
     def close(self) -> None:
         """End the worker processes; the next iteration starts new ones where these stopped."""
         self._lanes.close()
@@ -125,13 +130,18 @@ class SavableDataLoader(Generic[T_co]):
 
         Args:
             dst_rank: The rank, within the data-parallel group, that gets the states.
-            global_dst_rank: The same, as another name of it.
+            global_dst_rank: The same rank, counted among all ranks of the run.
 
         Returns:
             The list of all ranks' states on that rank, None on the others.
+
+        Raises:
+            StateError: There is no process group of these ranks, or the rank is not in it.
         """
-        chosen = dst_rank if dst_rank is not None else global_dst_rank
-        return gather_states(self.save_state_rank(), self.worker_config, 0 if chosen is None else chosen)
+        config = self.worker_config
+        if dst_rank is None:
+            dst_rank = 0 if global_dst_rank is None else rank_in_group(global_dst_rank, config)
+        return gather_states(self.save_state_rank(), config, dst_rank)
 
     def restore_state_global(self, state: Sequence[dict[str, Any]] | None, *, src_rank: int | None = None) -> None:
         """Go on where all ranks stood, also with another number of ranks and workers.
@@ -150,6 +160,31 @@ class SavableDataLoader(Generic[T_co]):
             return
         config = self.worker_config
         self._restore(redistribute_states([RunState.from_plain(one) for one in state], config.world_size)[config.rank])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Give where the run stands, in the form that frameworks ask for by this name.
+
+        With several ranks in a process group, **all of them must call this**: each is given the states of all, since
+        most frameworks keep what one rank gave and restore all ranks from it. Otherwise it is what
+        :meth:`save_state_rank` gives.
+
+        Returns:
+            Plain data.
+        """
+        warn_of_lookahead(self, sys._getframe(1))  # noqa: SLF001 - the frame of who asks
+        return framework_state(self)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on where a run stood.
+
+        Args:
+            state_dict: What :meth:`state_dict` gave: on this rank; or, with a process group, on any, also of another
+                number of them.
+
+        Raises:
+            StateError: The state is of other data, of another pipeline, or of other ranks.
+        """
+        restore_framework_state(self, state_dict)
 
     def _restore(self, saved: RunState) -> None:
         config = self.worker_config

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["joined_names", "keys_of_sample", "places_of_sample"]
+__all__ = ["default_get_batch_keys", "joined_names", "keys_of_sample", "places_of_sample"]
 
 _SHOWN = 3
 
@@ -19,6 +19,15 @@ def keys_of_sample(sample: Any) -> tuple[str, ...]:
     ('a.tar/0001', 'a.tar/0002')
     """
     return tuple(str(key) for key in _members(sample, "__key__"))
+
+
+def default_get_batch_keys(batch: Any) -> list[str] | None:
+    """Give the keys of a batch, as :class:`~loader.pipeline.log_sample.LogSampleDataset` logs them; None without any.
+
+    >>> default_get_batch_keys({"__key__": ["a.tar/0001", "a.tar/0002"]}), default_get_batch_keys({})
+    (['a.tar/0001', 'a.tar/0002'], None)
+    """
+    return list(keys_of_sample(batch)) or None
 
 
 def places_of_sample(sample: Any, sources: Any = None) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from ..errors import SampleError
 from .collate import batch_columns, no_samples
+from .dataclass_mixins import ExtendableDataclassMixin, PinMemoryMixin
 from .keyword_dataclass import edataclass
-from .pin import with_pinned_fields
 from .source_info import SourceInfo
 from .unlike_error import key_of
 
@@ -18,7 +18,7 @@ __all__ = ["Batch"]
 
 
 @edataclass
-class Batch:
+class Batch(PinMemoryMixin, ExtendableDataclassMixin):
     """What all batches have; derive from it and add fields.
 
     Args:
@@ -88,16 +88,6 @@ class Batch:
         TextBatch(__key__=['s.tar/0'], text=['a cat'])
         """
         return cls(**{name: getattr(base_batch, name) for name in _SHARED} | fields_given)
-
-    @classmethod
-    def extend(cls, base_batch: Batch, **fields_given: Any) -> Self:
-        """Make a batch of this type with all fields of ``base_batch``, and those given (which win)."""
-        return cls(**{known.name: getattr(base_batch, known.name) for known in fields(base_batch)} | fields_given)
-
-    def pin_memory(self) -> Self:
-        """Copy the batch with all its tensors in page-locked memory, so that a GPU can fetch them by itself."""
-        pinned: Self = with_pinned_fields(self)
-        return pinned
 
 
 _SHARED = tuple(known.name for known in fields(Batch))

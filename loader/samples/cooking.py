@@ -13,7 +13,7 @@ from .function_mark import mark_of, marked
 from .hook_context import current_cache
 from .source_info import SourceInfo
 
-__all__ = ["Cooker", "basic_sample_keys", "cook", "cooker", "needs_primary"]
+__all__ = ["Cooker", "basic_sample_keys", "cook", "cooker", "needs_cache", "needs_primary"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,7 +71,7 @@ class Cooker:
     def __post_init__(self) -> None:
         # Looked up here, once: cooking is done for each sample.
         object.__setattr__(self, "need_primary", needs_primary(self.cook))
-        object.__setattr__(self, "need_cache", bool(mark_of(self.cook, _NEED_CACHE, False)))
+        object.__setattr__(self, "need_cache", needs_cache(self.cook))
 
     def is_match(self, subflavors: Mapping[str, Any] | None) -> bool:
         """Tell whether a sample with these subflavors is for this cooker, its ``condition`` aside.
@@ -91,6 +91,11 @@ class Cooker:
 def needs_primary(fn: Callable[..., Any]) -> bool:
     """Tell whether a function is marked with ``@cooker(need_primary=True)``."""
     return bool(mark_of(fn, _NEED_PRIMARY, False))
+
+
+def needs_cache(fn: Callable[..., Any]) -> bool:
+    """Tell whether a function is marked with ``@cooker(need_cache=True)``."""
+    return bool(mark_of(fn, _NEED_CACHE, False))
 
 
 def basic_sample_keys(sample: Mapping[str, Any], additional_sources: Sequence[SourceInfo] = ()) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 __all__ = ["SourceInfo", "add_source_info", "get_source_info"]
@@ -33,7 +34,7 @@ def add_source_info(sample: T, *source_infos: SourceInfo) -> T:
     """Append sources to the ``__sources__`` of a sample.
 
     Args:
-        sample: A dataclass, a dict, or any object that takes attributes.
+        sample: A dataclass, a dict, or any object; one that takes no attributes, such as a number, stays as it is.
         source_infos: The sources.
 
     Returns:
@@ -46,15 +47,18 @@ def add_source_info(sample: T, *source_infos: SourceInfo) -> T:
     if isinstance(sample, dict):
         sample["__sources__"] = sources
     else:
-        sample.__sources__ = sources  # type: ignore[attr-defined]  # where it takes no attributes, Python says so
+        with suppress(AttributeError, TypeError):
+            sample.__sources__ = sources  # type: ignore[attr-defined]  # which may be what is suppressed
     return sample
 
 
 def get_source_info(sample: Any) -> list[SourceInfo] | None:
-    """Give the sources of a sample or batch; None where it has none.
+    """Give the sources of a sample or batch, or those of the samples of a list; None where there are none.
 
     >>> get_source_info({"txt": "a cat"}) is None
     True
     """
+    if isinstance(sample, list):
+        return [source for one in sample for source in get_source_info(one) or ()] or None
     found = sample.get("__sources__") if isinstance(sample, dict) else getattr(sample, "__sources__", None)
     return None if found is None else list(found)

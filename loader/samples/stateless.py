@@ -61,6 +61,6 @@ def restores_seeds(fn: Callable[..., Any]) -> bool:
     return bool(mark_of(fn, _RESTORES_SEEDS, False))
 
 
-def failure_tolerance(fn: Callable[..., Any], default: int) -> int:
-    """Get how many failures in a row of ``fn`` stop the run; ``default`` where it does not say."""
-    return int(mark_of(fn, _FAILURE_TOLERANCE, default))
+def failure_tolerance(fn: Callable[..., Any], default: int | None = None) -> int:
+    """Get how many failures in a row of ``fn`` stop the run; where it does not say, ``default``, and 0 without one."""
+    return int(mark_of(fn, _FAILURE_TOLERANCE, default or 0))

@@ -12,8 +12,8 @@ from typing import Any, Self
 
 from torch import Tensor
 
+from .dataclass_mixins import ExtendableDataclassMixin, PinMemoryMixin
 from .keyword_dataclass import edataclass
-from .pin import with_pinned_fields
 from .source_info import SourceInfo
 
 __all__ = [
@@ -44,7 +44,7 @@ class CrudeSample(dict[str, Any]):
 
 
 @edataclass
-class Sample:
+class Sample(PinMemoryMixin, ExtendableDataclassMixin):
     """What all samples have.
 
     Args:
@@ -69,22 +69,6 @@ class Sample:
         TextSample(__key__='s.tar/0', text='black')
         """
         return cls(**{name: getattr(base_sample, name) for name in _SHARED} | fields_given)
-
-    @classmethod
-    def extend(cls, base_sample: Sample, **fields_given: Any) -> Self:
-        """Make a sample of this type with all fields of ``base_sample``, and those given (which win).
-
-        >>> import torch
-        >>> image = ImageSample(__key__="s.tar/0", image=torch.zeros(0))
-        >>> CaptioningSample.extend(image, caption="black")
-        CaptioningSample(__key__='s.tar/0', image=tensor([]), caption='black')
-        """
-        return cls(**{known.name: getattr(base_sample, known.name) for known in fields(base_sample)} | fields_given)
-
-    def pin_memory(self) -> Self:
-        """Copy the sample with all its tensors in page-locked memory, so that a GPU can fetch them by itself."""
-        pinned: Self = with_pinned_fields(self)
-        return pinned
 
 
 _SHARED = tuple(known.name for known in fields(Sample))

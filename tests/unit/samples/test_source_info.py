@@ -20,3 +20,9 @@ def test_sources_are_added_behind_those_that_there_are(sample):
 
 def test_what_has_no_sources_has_none():
     assert get_source_info(3) is None
+    assert get_source_info([3, {}]) is None
+    assert add_source_info(3, ONE) == 3
+
+
+def test_the_sources_of_a_list_are_those_of_its_samples():
+    assert get_source_info([{"__sources__": (ONE,)}, {}, {"__sources__": (OTHER, ONE)}]) == [ONE, OTHER, ONE]

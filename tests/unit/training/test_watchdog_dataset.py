@@ -1,0 +1,62 @@
+"""A watchdog over a part of a chain."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import time
+
+import pytest
+
+from loader import ConfigError, MapDataset, WatchdogDataset, WorkerError, get_loader
+from tests.unit.pipeline.stage_check import Values, check_resumes
+
+TIMEOUT_S = 0.3
+
+
+def slow(value):
+    if value == 2:
+        time.sleep(4 * TIMEOUT_S)
+    return value
+
+
+def chain(**options):
+    options = {"timeout_seconds": TIMEOUT_S, "initial_timeout_seconds": TIMEOUT_S} | options
+    return WatchdogDataset(MapDataset(Values(range(4)), slow), **options)
+
+
+def test_an_item_that_takes_too_long_is_reported_once_with_the_stack(caplog):
+    with caplog.at_level(logging.WARNING):
+        assert sorted(get_loader(chain())) == [0, 1, 2, 3]
+    (record,) = caplog.records
+    text = record.getMessage()
+    assert "this process has made no micro-batch for 0.3 s" in text
+    assert "in slow" in text
+
+
+def test_it_is_ended_where_that_is_wanted():
+    with pytest.raises(WorkerError, match=r"no micro-batch for 0\.3 s"):
+        list(get_loader(chain(fail_on_timeout=True)))
+
+
+def test_nothing_is_reported_without_a_limit(caplog):
+    assert sorted(get_loader(chain(timeout_seconds=None, initial_timeout_seconds=None))) == [0, 1, 2, 3]
+    assert not caplog.records
+
+
+def test_a_definition_that_is_at_work_can_be_pickled():
+    dataset = chain(timeout_seconds=60, initial_timeout_seconds=None)
+    list(get_loader(dataset))
+    assert sorted(get_loader(pickle.loads(pickle.dumps(dataset)))) == [0, 1, 2, 3]
+
+
+def test_the_stage_hands_on_what_it_gets():
+    dataset = WatchdogDataset(Values(range(5), skips=[1]), timeout_seconds=60)
+    check_resumes(dataset, count=2)
+    assert len(dataset) == 5
+    assert dataset.identity() == dataset.sources[0].identity()
+
+
+def test_a_limit_of_nothing_is_refused():
+    with pytest.raises(ConfigError, match="timeout_seconds above 0"):
+        chain(timeout_seconds=0)

@@ -60,6 +60,7 @@ class Cooker:
     Attributes:
         need_primary: Whether ``cook`` takes ``primary=``.
         need_cache: Whether ``cook`` takes ``cache=``.
+        takes_all: Whether it is for every sample.
     """
 
     cook: Callable[..., Any]
@@ -67,6 +68,7 @@ class Cooker:
     condition: Callable[[dict[str, Any]], bool] | None = None
     need_primary: bool = field(init=False, repr=False, compare=False)
     need_cache: bool = field(init=False, repr=False, compare=False)
+    takes_all: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         # Looked up here, once: cooking is done for each sample.
@@ -133,7 +135,7 @@ def cook(sample: dict[str, Any], cookers: Sequence[Cooker], aux: Mapping[str, An
     if not cookers:
         return sample
     for one in cookers:
-        if one.is_for(sample):
+        if one.takes_all or one.is_for(sample):
             plain = not aux and not one.need_primary and not one.need_cache
             given = {} if plain else _given(one, aux)
             try:

@@ -34,6 +34,7 @@ else:
             "media",
             "metadataset",
             "rng",
+            "sample_utils",
             "savable_loader",
             "source_info",
             "state",

@@ -1,5 +1,19 @@
 from loader.format.nv_meta import FOLDER as MAIN_FOLDER_NAME
 from loader.pipeline.worker_config import WorkerConfig
 from loader.samples.types import CrudeSample
+from loader.storage.epath import EPath
+from loader.training.dataset_factory import BaseCoreDatasetFactory
+from loader.training.dataset_from_config import get_dataset_from_config
+from loader.training.jsonl_factory import DefaultCrudeJsonlDatasetFactory
+from loader.training.webdataset_factory import StandardWebdatasetFactory
 
-__all__ = ["MAIN_FOLDER_NAME", "CrudeSample", "WorkerConfig"]
+__all__ = [
+    "MAIN_FOLDER_NAME",
+    "BaseCoreDatasetFactory",
+    "CrudeSample",
+    "DefaultCrudeJsonlDatasetFactory",
+    "EPath",
+    "StandardWebdatasetFactory",
+    "WorkerConfig",
+    "get_dataset_from_config",
+]

@@ -7,6 +7,7 @@ from loader.pipeline.worker_config import WorkerConfig
 from loader.samples.keyword_dataclass import edataclass
 from loader.stores.cache_pool import CachePool
 from loader.training.data_loader import SavableDataLoader
+from loader.training.watchdog_dataset import WatchdogDataset
 
 from .not_served import not_served
 
@@ -16,6 +17,7 @@ __all__ = [
     "GcDataset",
     "SavableDataLoader",
     "SavableDataset",
+    "WatchdogDataset",
     "WorkerConfig",
     "edataclass",
 ]

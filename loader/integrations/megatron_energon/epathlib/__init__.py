@@ -1,0 +1,3 @@
+from .epath import EPath
+
+__all__ = ["EPath"]

@@ -1,34 +1,61 @@
 from ..av.av_data import AVData
 from ..av.av_decoder import AVDecoder
-from .base_dataset import Sample, SavableDataset
-from .captioning import CaptioningSample
-from .crude import CrudeSample
-from .image import ImageSample
-from .image_classification import ImageClassificationSample
-from .interleaved import InterleavedSample
-from .multichoice_vqa import MultiChoiceVQASample
-from .ocr import OCRSample
-from .similarity_interleaved import SimilarityInterleavedSample
-from .text import TextSample
-from .vid_qa import VidQASample
-from .vqa import VQASample
+from .base_dataset import BaseCoreDatasetFactory, Sample, SavableDataset
+from .captioning import CaptioningSample, CaptioningWebdataset
+from .crude import CrudeSample, CrudeWebdataset
+from .image import ImageSample, ImageWebdataset
+from .image_classification import ImageClassificationSample, ImageClassificationWebdataset
+from .interleaved import InterleavedSample, InterleavedWebdataset
+from .jsonl.crude_jsonl_dataset import CrudeJsonlDatasetFactory, DefaultCrudeJsonlDatasetFactory
+from .multichoice_vqa import MultiChoiceVQASample, MultiChoiceVQAWebdataset
+from .ocr import OCRSample, OCRWebdataset
+from .similarity_interleaved import SimilarityInterleavedSample, SimilarityInterleavedWebdataset
+from .text import TextSample, TextWebdataset
+from .vid_qa import VidQASample, VidQAWebdataset
+from .vqa import VQASample, VQAWebdataset
+from .vqa_and_ocr import VQAOCRWebdataset
+from .webdataset.base_webdataset import BaseWebdatasetFactory
+from .webdataset.default_decoder_webdataset import DefaultDecoderWebdatasetFactory
+from .webdataset.default_generic_webdataset import DefaultGenericWebdatasetFactory
+from .webdataset.empty_dataset_error import EmptyDatasetError
 from .webdataset.sample_decoder import SampleDecoder
+from .webdataset.standard_webdataset import StandardWebdatasetFactory
 
 __all__ = [
     "AVData",
     "AVDecoder",
+    "BaseCoreDatasetFactory",
+    "BaseWebdatasetFactory",
     "CaptioningSample",
+    "CaptioningWebdataset",
+    "CrudeJsonlDatasetFactory",
     "CrudeSample",
+    "CrudeWebdataset",
+    "DefaultCrudeJsonlDatasetFactory",
+    "DefaultDecoderWebdatasetFactory",
+    "DefaultGenericWebdatasetFactory",
+    "EmptyDatasetError",
     "ImageClassificationSample",
+    "ImageClassificationWebdataset",
     "ImageSample",
+    "ImageWebdataset",
     "InterleavedSample",
+    "InterleavedWebdataset",
     "MultiChoiceVQASample",
+    "MultiChoiceVQAWebdataset",
     "OCRSample",
+    "OCRWebdataset",
     "Sample",
     "SampleDecoder",
     "SavableDataset",
     "SimilarityInterleavedSample",
+    "SimilarityInterleavedWebdataset",
+    "StandardWebdatasetFactory",
     "TextSample",
+    "TextWebdataset",
+    "VQAOCRWebdataset",
     "VQASample",
+    "VQAWebdataset",
     "VidQASample",
+    "VidQAWebdataset",
 ]

@@ -5,11 +5,22 @@ from loader.pipeline.worker_config import WorkerConfig
 from loader.samples.keyword_dataclass import edataclass
 from loader.samples.source_info import SourceInfo
 from loader.samples.types import Sample
+from loader.storage.epath import EPath
 from loader.stores.file_store import FileStore
+from loader.training.dataset_factory import BaseCoreDatasetFactory
 
 from ..not_served import not_served
 
-__all__ = ["FileStore", "Sample", "SavableDataset", "SourceInfo", "WorkerConfig", "edataclass"]
+__all__ = [
+    "BaseCoreDatasetFactory",
+    "EPath",
+    "FileStore",
+    "Sample",
+    "SavableDataset",
+    "SourceInfo",
+    "WorkerConfig",
+    "edataclass",
+]
 
 if not TYPE_CHECKING:
 

@@ -1,3 +1,4 @@
 from loader.samples.types import CaptioningSample
+from loader.training.webdatasets import CaptioningWebdataset
 
-__all__ = ["CaptioningSample"]
+__all__ = ["CaptioningSample", "CaptioningWebdataset"]

@@ -1,3 +1,4 @@
 from loader.samples.types import ImageSample
+from loader.training.webdatasets import ImageWebdataset
 
-__all__ = ["ImageSample"]
+__all__ = ["ImageSample", "ImageWebdataset"]

@@ -1,3 +1,4 @@
 from loader.samples.types import ImageClassificationSample
+from loader.training.webdatasets import ImageClassificationWebdataset
 
-__all__ = ["ImageClassificationSample"]
+__all__ = ["ImageClassificationSample", "ImageClassificationWebdataset"]

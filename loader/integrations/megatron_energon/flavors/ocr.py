@@ -1,3 +1,4 @@
 from loader.samples.types import OCRSample
+from loader.training.webdatasets import OCRWebdataset
 
-__all__ = ["OCRSample"]
+__all__ = ["OCRSample", "OCRWebdataset"]

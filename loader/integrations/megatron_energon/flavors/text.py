@@ -1,3 +1,4 @@
 from loader.samples.types import TextSample
+from loader.training.webdatasets import TextWebdataset
 
-__all__ = ["TextSample"]
+__all__ = ["TextSample", "TextWebdataset"]

@@ -1,3 +1,4 @@
 from loader.samples.types import VidQASample
+from loader.training.webdatasets import VidQAWebdataset
 
-__all__ = ["VidQASample"]
+__all__ = ["VidQASample", "VidQAWebdataset"]

@@ -18,6 +18,7 @@ from loader.samples.cooking import Cooker
 from loader.samples.decoder import SampleDecoder
 from loader.samples.keyword_dataclass import edataclass
 from loader.samples.source_info import SourceInfo
+from loader.samples.stateless import is_stateless as get_stateless
 from loader.samples.stateless import stateless
 from loader.samples.task_encoder import DefaultTaskEncoder, TaskEncoder
 from loader.samples.types import CrudeSample, Sample
@@ -25,6 +26,7 @@ from loader.stores.cache_pool import CachePool
 from loader.stores.decode_file_store import DecodeFileStore
 from loader.stores.file_store import FileStore
 from loader.stores.primary_file_store import PrimaryFileStore
+from loader.training.webdatasets import CrudeWebdataset
 
 __all__ = [
     "AugmentTaskEncoder",
@@ -35,6 +37,7 @@ __all__ = [
     "ConcatDataset",
     "Cooker",
     "CrudeSample",
+    "CrudeWebdataset",
     "DecodeFileStore",
     "DefaultTaskEncoder",
     "EpochizeDataset",
@@ -58,5 +61,6 @@ __all__ = [
     "batch_stack",
     "edataclass",
     "generic_batch",
+    "get_stateless",
     "stateless",
 ]

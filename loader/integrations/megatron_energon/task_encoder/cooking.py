@@ -1,5 +1,6 @@
 from loader.samples.cooking import Cooker, basic_sample_keys, cooker
+from loader.samples.cooking import needs_primary as get_cooker_need_primary
 from loader.samples.source_info import SourceInfo
 from loader.samples.types import Sample
 
-__all__ = ["Cooker", "Sample", "SourceInfo", "basic_sample_keys", "cooker"]
+__all__ = ["Cooker", "Sample", "SourceInfo", "basic_sample_keys", "cooker", "get_cooker_need_primary"]

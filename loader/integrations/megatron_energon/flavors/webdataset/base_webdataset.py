@@ -1,6 +1,17 @@
 from loader.pipeline.map import MapDataset
 from loader.pipeline.stage import SavableDataset
 from loader.pipeline.worker_config import WorkerConfig
+from loader.storage.epath import EPath
 from loader.stores.file_store import FileStore
+from loader.training.dataset_factory import BaseCoreDatasetFactory
+from loader.training.webdataset_factory import BaseWebdatasetFactory
 
-__all__ = ["FileStore", "MapDataset", "SavableDataset", "WorkerConfig"]
+__all__ = [
+    "BaseCoreDatasetFactory",
+    "BaseWebdatasetFactory",
+    "EPath",
+    "FileStore",
+    "MapDataset",
+    "SavableDataset",
+    "WorkerConfig",
+]

@@ -1,0 +1,3 @@
+from loader.storage.epath import EPath
+
+__all__ = ["EPath"]

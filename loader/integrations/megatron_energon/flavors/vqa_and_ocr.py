@@ -1,0 +1,3 @@
+from loader.training.webdatasets import VQAOCRWebdataset
+
+__all__ = ["VQAOCRWebdataset"]

@@ -1,0 +1,3 @@
+from loader.training.webdataset_factory import DefaultDecoderWebdatasetFactory
+
+__all__ = ["DefaultDecoderWebdatasetFactory"]

@@ -1,0 +1,3 @@
+from loader.training.webdataset_factory import DefaultGenericWebdatasetFactory
+
+__all__ = ["DefaultGenericWebdatasetFactory"]

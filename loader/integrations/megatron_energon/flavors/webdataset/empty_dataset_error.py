@@ -1,0 +1,3 @@
+from loader.errors import EmptyDatasetError
+
+__all__ = ["EmptyDatasetError"]

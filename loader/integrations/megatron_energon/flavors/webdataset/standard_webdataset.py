@@ -1,0 +1,3 @@
+from loader.training.webdataset_factory import StandardWebdatasetFactory
+
+__all__ = ["StandardWebdatasetFactory"]

@@ -74,6 +74,7 @@ class Cooker:
         # Looked up here, once: cooking is done for each sample.
         object.__setattr__(self, "need_primary", needs_primary(self.cook))
         object.__setattr__(self, "need_cache", needs_cache(self.cook))
+        object.__setattr__(self, "takes_all", not self.has_subflavors and self.condition is None)
 
     def is_match(self, subflavors: Mapping[str, Any] | None) -> bool:
         """Tell whether a sample with these subflavors is for this cooker, its ``condition`` aside.

@@ -1,0 +1,212 @@
+"""Real Lightning trainers over real data: what a run saw before it was stopped, and what it sees when it goes on."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import lightning.pytorch as pl
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from loader import (
+    IdentityMultiEpochDatasetWrapper,
+    MegatronDataModule,
+    MultiEpochDatasetResampler,
+    SavableDataLoader,
+    WorkerConfig,
+    generic_batch,
+    get_loader,
+    get_savable_loader,
+    get_train_dataset,
+    get_val_dataset,
+    random_access,
+)
+from loader.integrations.megatron_data_sampler import MegatronDataSampler
+from tests.e2e.text_dataset import write_texts
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),  # Lightning of the present torch
+    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
+]
+
+TRAIN = 157
+VAL = [f"text {number}" for number in range(TRAIN, TRAIN + 61)]
+EPOCH = 5
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_texts(tmp_path_factory.mktemp("lightning") / "texts"))
+
+
+def loader_of(texts: str, *, workers: int = 0, **options: Any) -> SavableDataLoader[Any]:
+    dataset = get_train_dataset(
+        texts,
+        batch_size=4,
+        shuffle_buffer_size=20,
+        max_samples_per_sequence=5,
+        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=workers),
+        **options,
+    )
+    return get_savable_loader(dataset)
+
+
+@pytest.fixture(scope="module")
+def expected(texts: str) -> list[list[str]]:
+    """The first micro-batches of the run."""
+    return [batch.text for batch in islice(loader_of(texts), 40)]
+
+
+class Recorder(pl.LightningModule):
+    """A model of one weight that notes what it is trained with, and saves a checkpoint after each step."""
+
+    def __init__(self, checkpoints: Path) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(1))
+        self.checkpoints = checkpoints
+        self.seen: list[list[str]] = []
+
+    def training_step(self, batch: Any, _: int) -> Any:
+        self.seen.append(list(batch.text))
+        return self.weight**2
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        self.trainer.save_checkpoint(self.checkpoints / f"{self.trainer.global_step}.ckpt")
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+class ValidatedRecorder(Recorder):
+    """Notes what it is validated with, too."""
+
+    def __init__(self, checkpoints: Path) -> None:
+        super().__init__(checkpoints)
+        self.validated: list[str] = []
+
+    def validation_step(self, batch: Any, _: int) -> None:
+        self.validated += batch.text
+
+
+def fit(
+    folder: Path, steps: int, *, model_type: type[Recorder] = Recorder, checkpoint: Path | None = None, **data: Any
+) -> Any:
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    trainer = pl.Trainer(
+        accelerator="cpu",
+        max_epochs=-1,
+        max_steps=steps,
+        num_sanity_val_steps=0,
+        enable_checkpointing=False,
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    model = model_type(folder)
+    trainer.fit(model, **data, ckpt_path=checkpoint)
+    return model
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_lightning_saves_and_restores_a_loader_by_itself(
+    workers: int, texts: str, expected: list[list[str]], tmp_path: Path
+) -> None:
+    def loader() -> SavableDataLoader[Any]:
+        return loader_of(texts, virtual_epoch_length=EPOCH, workers=workers)
+
+    first = loader()
+    assert fit(tmp_path, 8, train_dataloaders=first).seen == expected[:8]
+    first.close()
+    for stopped in (2,) if workers else (1, EPOCH - 1, EPOCH, EPOCH + 1, 8):
+        second = loader()
+        resumed = fit(tmp_path / "again", 13, train_dataloaders=second, checkpoint=tmp_path / f"{stopped}.ckpt")
+        assert resumed.seen == expected[stopped:13], stopped
+        second.close()
+
+
+def test_a_pass_that_ends_is_gone_through_once(texts: str, tmp_path: Path) -> None:
+    once = [batch.text for batch in loader_of(texts, repeat=False)]
+    assert fit(tmp_path, 30, train_dataloaders=loader_of(texts, repeat=False)).seen == once[:30]
+    rest = fit(
+        tmp_path / "again", 40, train_dataloaders=loader_of(texts, repeat=False), checkpoint=tmp_path / "30.ckpt"
+    )
+    assert rest.seen == once[30:]
+    assert len({text for batch in once for text in batch}) == TRAIN
+
+
+def test_a_checkpoint_of_a_loader_without_a_length_warns_that_lightning_holds_one_micro_batch(
+    texts: str, expected: list[list[str]], tmp_path: Path
+) -> None:
+    with pytest.warns(UserWarning, match="give get_train_dataset\\(\\) a virtual_epoch_length"):
+        fit(tmp_path, 2, train_dataloaders=loader_of(texts))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Lightning takes one micro-batch ahead")
+        resumed = fit(tmp_path / "again", 4, train_dataloaders=loader_of(texts), checkpoint=tmp_path / "2.ckpt")
+    assert resumed.seen == expected[3:5], "Lightning holds none any more: the warning may go"
+
+
+class Texts(pl.LightningDataModule):
+    """The loaders of a run; where training stands is in the module's own state."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.loader = loader_of(path, virtual_epoch_length=EPOCH)
+        validation = get_val_dataset(path, batch_size=8, worker_config=self.loader.worker_config)
+        self.validation = get_loader(validation)
+
+    def train_dataloader(self) -> Any:
+        return self.loader
+
+    def val_dataloader(self) -> Any:
+        return self.validation
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"run": self.loader.save_state_global(0)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.loader.restore_state_global(state_dict["run"])
+
+
+def test_a_data_module_carries_the_exact_position(texts: str, expected: list[list[str]], tmp_path: Path) -> None:
+    first = fit(tmp_path, 8, model_type=ValidatedRecorder, datamodule=Texts(texts))
+    assert first.seen == expected[:8]
+    assert first.validated == VAL, "once, after the first virtual epoch"
+    checkpoint = tmp_path / "3.ckpt"
+    second = fit(tmp_path / "b", 11, model_type=ValidatedRecorder, datamodule=Texts(texts), checkpoint=checkpoint)
+    assert second.seen == expected[3:11]
+    assert second.validated == 2 * VAL
+
+
+class Epochs(MegatronDataModule):
+    """Two epochs of a prepared dataset, by the numbers of its samples."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        samples = IdentityMultiEpochDatasetWrapper(random_access(path))
+        self.dataset = MultiEpochDatasetResampler(samples, num_epochs=2)
+        self.data_sampler = MegatronDataSampler(global_batch_size=2, micro_batch_size=2)
+
+    def train_dataloader(self) -> Any:
+        self.update_init_global_step()
+        sampler = self.data_sampler.batches(len(self.dataset))
+        return DataLoader(self.dataset, batch_sampler=sampler, collate_fn=generic_batch)
+
+
+@pytest.mark.filterwarnings("ignore:.*your dataloader is not resumable")  # Lightning cannot know that it is
+def test_each_sample_comes_once_in_each_epoch_of_a_run_that_was_stopped_twice(texts: str, tmp_path: Path) -> None:
+    seen: list[list[str]] = []
+    checkpoint = None
+    for number, steps in enumerate((50, 100, TRAIN)):
+        folder = tmp_path / str(number)
+        seen += fit(folder, steps, datamodule=Epochs(texts), checkpoint=checkpoint).seen
+        checkpoint = folder / f"{steps}.ckpt"
+    texts_seen = [text for batch in seen for text in batch]
+    epochs = texts_seen[:TRAIN], texts_seen[TRAIN:]
+    for epoch in epochs:
+        assert sorted(epoch) == sorted(f"text {number}" for number in range(TRAIN))
+    assert epochs[0] != epochs[1]

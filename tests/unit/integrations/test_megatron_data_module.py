@@ -1,0 +1,78 @@
+"""Which Lightning the data module derives from."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import loader
+from tests.source_tree import ROOT
+
+MODULE = "loader.integrations.megatron_data_module"
+
+
+@pytest.fixture
+def no_lightning(monkeypatch):
+    for name in [*sys.modules]:
+        if name.partition(".")[0] in ("lightning", "pytorch_lightning"):
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "lightning", None)
+    monkeypatch.setitem(sys.modules, "pytorch_lightning", None)
+    monkeypatch.delitem(sys.modules, MODULE, raising=False)
+    yield
+    sys.modules.pop(MODULE, None)
+
+
+def fake(monkeypatch, name):
+    module = ModuleType(name)
+    module.LightningDataModule = type("LightningDataModule", (), {})
+    module.__path__ = []
+    monkeypatch.setitem(sys.modules, name, module)
+    return module.LightningDataModule
+
+
+def test_without_lightning_the_extra_is_named(no_lightning, monkeypatch):
+    monkeypatch.delitem(vars(loader), "MegatronDataModule", raising=False)
+    with pytest.raises(ImportError, match=r"pip install 'energon-toolkit\[lightning\]'") as caught:
+        loader.MegatronDataModule  # noqa: B018
+    assert caught.value.name == "lightning"
+
+
+def test_nothing_else_of_the_package_needs_lightning(no_lightning):
+    code = "import sys; sys.modules.update(lightning=None, pytorch_lightning=None); from loader import "
+    code += "EnergonDataloader, EnergonMultiModalDataModule, cyclic_iter\n"
+    code += "import loader.integrations.megatron_data_sampler"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_where_only_pytorch_lightning_is_installed_that_is_used(no_lightning, monkeypatch):
+    its = fake(monkeypatch, "pytorch_lightning")
+    assert importlib.import_module(MODULE).MegatronDataModule.__bases__ == (its,)
+
+
+def test_where_both_are_in_use_it_is_lightning(no_lightning, monkeypatch):
+    fake(monkeypatch, "lightning")
+    its = fake(monkeypatch, "lightning.pytorch")
+    fake(monkeypatch, "pytorch_lightning")
+    assert importlib.import_module(MODULE).MegatronDataModule.__bases__ == (its,)
+
+
+def test_where_pytorch_lightning_is_in_use_lightning_is_not_imported(no_lightning, monkeypatch):
+    fake(monkeypatch, "lightning")  # installed; its submodule was not imported
+    its = fake(monkeypatch, "pytorch_lightning")
+    assert importlib.import_module(MODULE).MegatronDataModule.__bases__ == (its,)
+
+
+def test_what_a_broken_lightning_lacks_is_not_hidden(no_lightning, monkeypatch, tmp_path):
+    monkeypatch.delitem(sys.modules, "lightning")
+    (tmp_path / "lightning/pytorch").mkdir(parents=True)
+    (tmp_path / "lightning/__init__.py").touch()
+    (tmp_path / "lightning/pytorch/__init__.py").write_text("import what_it_lacks")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="what_it_lacks"):
+        importlib.import_module(MODULE)

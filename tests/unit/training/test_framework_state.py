@@ -1,0 +1,70 @@
+"""What frameworks find on a loader: ``state_dict()``, ``load_state_dict()``, and that it is true."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from loader import StateError, WorkerConfig, get_savable_loader
+from tests.unit.pipeline.stage_check import Values
+
+LANES = 6
+
+
+def loader_of(rank=0, ranks=1, **options):
+    config = WorkerConfig(rank=rank, world_size=ranks, num_workers=0, lanes=LANES)
+    return get_savable_loader(Values(range(12), repeats=True, worker_config=config), **options)
+
+
+def test_a_rank_alone_gives_its_own_state():
+    loader = loader_of()
+    list(islice(loader, 3))
+    state = loader.state_dict()
+    assert state == loader.save_state_rank()
+    again = loader_of()
+    again.load_state_dict(state)
+    assert list(islice(again, 2)) == [3, 4]
+
+
+def test_the_state_of_a_single_rank_is_one_of_all_ranks():
+    loader = loader_of()
+    list(islice(loader, 4))
+    state = loader.state_dict()
+    two = [loader_of(rank, 2) for rank in range(2)]
+    for one in two:
+        one.load_state_dict(state)
+    assert [next(iter(one)) for one in two] == [4, 5]
+
+
+def test_without_a_process_group_each_of_several_ranks_gives_its_own_state():
+    loader = loader_of(1, 2)
+    assert loader.state_dict() == loader.save_state_rank()
+    with pytest.raises(StateError, match="this state is of rank 1 of 2; this is rank 0 of 2"):
+        loader_of(0, 2).load_state_dict(loader.state_dict())
+
+
+@pytest.mark.parametrize("state", [{}, [], {"states of all ranks": []}, {"ranks": 1}, "a state"], ids=str)
+def test_what_is_no_state_is_refused(state):
+    with pytest.raises(StateError):
+        loader_of(0, 2).load_state_dict(state)
+
+
+def test_a_loader_without_a_length_is_true():
+    loader = loader_of()
+    with pytest.raises(TypeError):
+        len(loader)
+    assert loader
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_memory_is_pinned_where_there_is_a_gpu_unless_it_is_not_to_be(asked, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("loader.training.worker_bundles.pin_memory", lambda batch: ("pinned", batch))
+    config = WorkerConfig(rank=0, world_size=1, num_workers=1, lanes=LANES)
+    loader = get_savable_loader(
+        Values(range(12), worker_config=config), pin_memory=asked, multiprocessing_context="fork"
+    )
+    first = next(iter(loader))
+    loader.close()
+    assert first == (("pinned", 0) if asked else 0)

@@ -31,6 +31,7 @@ PAGES = (
     "docs/how-to/deal-with-failures.md",
     "docs/how-to/load-for-training.md",
     "docs/how-to/look-at-one-sample.md",
+    "docs/how-to/move-from-megatron-energon.md",
     "docs/how-to/save-and-restore.md",
     "docs/how-to/several-ranks.md",
     "docs/how-to/validate.md",

@@ -60,6 +60,7 @@ __all__ = [
     "InterleavedSample",
     "InterleavedWebdataset",
     "IterMapDataset",
+    "JoinedWebdatasetFactory",
     "Lazy",
     "LimitDataset",
     "LogSampleDataset",
@@ -228,6 +229,7 @@ if TYPE_CHECKING:
     from .training.dataset_from_config import get_dataset_from_config
     from .training.dataset_loader import DatasetLoader, DatasetLoaderInterface, Metadataset, MetadatasetV2, load_dataset
     from .training.get_loader import get_loader, get_savable_loader
+    from .training.joined_factory import JoinedWebdatasetFactory
     from .training.jsonl_factory import CrudeJsonlDatasetFactory, DefaultCrudeJsonlDatasetFactory
     from .training.random_access import RandomAccessDataset, random_access
     from .training.train_dataset import get_train_dataset
@@ -381,6 +383,7 @@ _NAMES_OF_MODULE = {
         "get_loader",
         "get_savable_loader",
     ),
+    "training.joined_factory": ("JoinedWebdatasetFactory",),
     "training.jsonl_factory": (
         "CrudeJsonlDatasetFactory",
         "DefaultCrudeJsonlDatasetFactory",

@@ -18,7 +18,7 @@ from .leaf_plan import JoinPlan, Nonmatch
 from .packed_keys import Integers, Keys
 from .sample_keys import SampleKeys
 
-__all__ = ["JoinReport", "MemberReport", "prepare_join"]
+__all__ = ["JoinReport", "MemberReport", "find_rows", "prepare_join"]
 
 _SAMPLES_AT_ONCE = 1 << 18, 1 << 20
 """At the least and at the most: each time, the whole table of the other datasets' keys is read."""
@@ -90,11 +90,7 @@ def prepare_join(plan: JoinPlan, *, progress: Progress | None = None) -> JoinRep
     files, name = JoinFiles(plan.file), join_hash(identities)
     with ExitStack() as stack:
         keys = [stack.enter_context(SampleKeys(folder.index)) for folder in folders]
-        matchers = [
-            KeyMatcher(folder, own, member.split_part)
-            for folder, own, member in zip(folders[1:], keys[1:], plan.members[1:], strict=True)
-        ]
-        join = _Join(plan, folders, matchers)
+        join = _Join(plan, folders, _matchers(plan, folders, keys))
         runs = folders[0].samples_of_part(plan.members[0].split_part)
         excluded = folders[0].excluded_samples()
         done, total = 0, sum(map(len, runs))
@@ -114,6 +110,34 @@ def prepare_join(plan: JoinPlan, *, progress: Progress | None = None) -> JoinRep
         skipped=join.skipped,
         members=tuple(join.member_reports()),
     )
+
+
+def find_rows(plan: JoinPlan) -> Integers:
+    """Find the rows of a join that no metadataset holds; they are in memory, 8 bytes a row and dataset.
+
+    Returns:
+        Shape (rows, members): the numbers of samples in the members' indexes; -1 where a member has none.
+
+    Raises:
+        ConfigError: A dataset with ``nonmatch: error`` lacks keys, or has a key of the primary twice.
+        StorageError: A dataset is missing or not prepared.
+        FormatError: The index of a dataset is damaged.
+    """
+    folders = [open_member(member) for member in plan.members]
+    runs = folders[0].samples_of_part(plan.members[0].split_part)
+    excluded = folders[0].excluded_samples()
+    with ExitStack() as stack:
+        keys = [stack.enter_context(SampleKeys(folder.index)) for folder in folders]
+        join = _Join(plan, folders, _matchers(plan, folders, keys))
+        rows = [join.rows(*_samples_of(keys[0], some, excluded)) for some in _gathered(runs)]
+        join.check_missing()
+    return np.concatenate([np.empty((0, len(folders)), np.int64), *rows])
+
+
+def _matchers(plan: JoinPlan, folders: list[DatasetFolder], keys: list[SampleKeys]) -> list[KeyMatcher]:
+    """Give what looks for keys in each dataset but the primary."""
+    members = zip(folders[1:], keys[1:], plan.members[1:], strict=True)
+    return [KeyMatcher(folder, own, member.split_part) for folder, own, member in members]
 
 
 class _Join:

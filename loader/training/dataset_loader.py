@@ -49,7 +49,7 @@ class DatasetLoaderInterface(ABC):
         *,
         training: bool,
         split_part: str | None = None,
-        worker_config: WorkerConfig | None = None,  # noqa: ARG002 - nothing here depends on it
+        worker_config: WorkerConfig | None = None,
         subflavors: Mapping[str, Any] | None = None,
         shuffle_over_epochs_multiplier: int | None = 1,
         task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None,
@@ -61,7 +61,7 @@ class DatasetLoaderInterface(ABC):
         Args:
             training: Weights and repetitions count; else datasets follow one another.
             split_part: Which part of the split.
-            worker_config: Accepted for code written for megatron-energon.
+            worker_config: How the run is spread, for chains that are built on the datasets by hand.
             subflavors: Labels of all samples; they win.
             shuffle_over_epochs_multiplier: How many epochs are shuffled together, times the loader's own.
             task_encoder: Whose decoder to use.
@@ -86,7 +86,9 @@ class DatasetLoaderInterface(ABC):
             training=training,
             epochs_together=together,
         )
-        return LoadedDatasets.of(loaded, slice_length=max_samples_per_sequence)
+        return LoadedDatasets.of(
+            loaded, slice_length=max_samples_per_sequence, training=training, worker_config=worker_config
+        )
 
     def prepare(self, split_part: str | None = None) -> Sequence[str]:  # noqa: ARG002 - all parts are prepared
         """Prepare the joins of a metadataset; a dataset has none.

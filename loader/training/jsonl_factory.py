@@ -68,6 +68,9 @@ class CrudeJsonlDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
         self.subflavors = dict(subflavors or {})
         self.decoder = decoder if decoder is not None else SampleDecoder()
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "leaf"}
+
     @cached_property
     def leaf(self) -> JsonlLeaf:
         """The file, as the stages know it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +16,7 @@ from ..pipeline.order_plan import SequentialPlan, ShuffledPlan
 from ..pipeline.stage import SavableDataset
 from ..pipeline.worker_config import WorkerConfig
 from .chain import ChainOptions, build_chain
+from .loaded_dataset import DatasetBlendMode, LeafFactory, LoadedDataset
 from .open_leaf import LoadedLeaf
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class LoadedDatasets:
         epochs_together: Each leaf's ``shuffle_over_epochs_multiplier``.
         weights: Each leaf's share of a blend without end; None where the mix is one of repetitions.
         repetitions: How often each leaf comes in a pass; None where the mix is one of weights, which has no pass.
+        training: A pass over a dataset that is built by hand is shuffled.
+        worker_config: How the run is spread; None: as :meth:`WorkerConfig.default_worker_config` says.
     """
 
     leaves: tuple[Leaf, ...]
@@ -41,14 +44,25 @@ class LoadedDatasets:
     epochs_together: tuple[int | None, ...]
     weights: tuple[float, ...] | None = None
     repetitions: tuple[float, ...] | None = None
+    training: bool = True
+    worker_config: WorkerConfig | None = None
 
     @classmethod
-    def of(cls, loaded: Sequence[LoadedLeaf], *, slice_length: int | None = None) -> LoadedDatasets:
+    def of(
+        cls,
+        loaded: Sequence[LoadedLeaf],
+        *,
+        slice_length: int | None = None,
+        training: bool = True,
+        worker_config: WorkerConfig | None = None,
+    ) -> LoadedDatasets:
         """Take over what metadatasets say of the leaves.
 
         Args:
             loaded: The leaves.
             slice_length: The caller's ``max_samples_per_sequence``; None reads whole shards.
+            training: A pass over a dataset that is built by hand is shuffled.
+            worker_config: How the run is spread.
         """
         leaves = tuple(one.leaf for one in loaded)
         weights = [one.plan.weight for one in loaded]
@@ -60,7 +74,47 @@ class LoadedDatasets:
             epochs_together=tuple(one.plan.epochs_together for one in loaded),
             weights=tuple(weight or 1.0 for weight in weights) if is_weighted else None,
             repetitions=None if is_weighted else tuple(1.0 if times is None else times for times in repetitions),
+            training=training,
+            worker_config=worker_config,
         )
+
+    @property
+    def datasets(self) -> list[LoadedDataset]:
+        """The datasets one by one, for code that composes their chain by hand."""
+        mixed = self.blend_mode is DatasetBlendMode.SAMPLE_REPETITIONS
+        return [
+            LoadedDataset(
+                dataset=LeafFactory(
+                    leaf,
+                    training=self.training,
+                    worker_config=self.worker_config,
+                    shuffle_over_epochs=together,
+                    max_samples_per_sequence=length,
+                ),
+                weight=None if self.weights is None else self.weights[place],
+                repetitions=self.repetitions[place] if mixed and self.repetitions is not None else None,
+                aux=leaf.stores.aux,
+            )
+            for place, (leaf, together, length) in enumerate(
+                zip(self.leaves, self.epochs_together, self.slice_lengths, strict=True)
+            )
+        ]
+
+    @property
+    def blend_mode(self) -> DatasetBlendMode:
+        """What the datasets are mixed by."""
+        if len(self.leaves) == 1 or not self.training:
+            return DatasetBlendMode.NONE
+        return DatasetBlendMode.SAMPLE_REPETITIONS if self.weights is None else DatasetBlendMode.DATASET_WEIGHT
+
+    def __iter__(self) -> Iterator[LoadedDataset]:
+        return iter(self.datasets)
+
+    def __len__(self) -> int:
+        return len(self.leaves)
+
+    def __getitem__(self, place: int) -> LoadedDataset:
+        return self.datasets[place]
 
     def _shares(self) -> tuple[float, ...]:
         """Give the weights of a blend without end: those that are given, or as many samples as a pass would have."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from inspect import signature
 from typing import Any
 
 from ..errors import ConfigError
@@ -69,16 +70,20 @@ def get_train_dataset(
         training=True,
         epochs_together=_epochs_together(shuffle_over_epochs_multiplier),
     )
-    datasets = LoadedDatasets.of(loaded, slice_length=_slice_length(max_samples_per_sequence))
+    config = arguments.with_handler(worker_config or WorkerConfig.default_worker_config())
+    datasets = LoadedDatasets.of(loaded, slice_length=_slice_length(max_samples_per_sequence), worker_config=config)
+    # As code written for megatron-energon has it; others ask the datasets, or take all that there is as **options.
+    takes_mode = "blend_mode" in signature(encoder.build_train_datasets).parameters
     chain: SavableDataset[Any] = encoder.build_train_datasets(
         datasets=datasets,
-        worker_config=arguments.with_handler(worker_config or WorkerConfig.default_worker_config()),
+        worker_config=config,
         batch_size=batch_size,
         batch_drop_last=batch_drop_last,
         packing_buffer_size=packing_buffer_size,
         virtual_epoch_length=virtual_epoch_length,
         shuffle_buffer_size=shuffle_buffer_size,
         repeat=repeat,
+        **({"blend_mode": datasets.blend_mode} if takes_mode else {}),
         **({"even_ranks": True} if even_ranks else {}),
     )
     return chain

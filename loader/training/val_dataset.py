@@ -114,7 +114,18 @@ def get_val_datasets(
 
 
 def _chain(
-    loaded: Sequence[LoadedLeaf], encoder: TaskEncoder[Any, Any, Any, Any], **options: Any
+    loaded: Sequence[LoadedLeaf],
+    encoder: TaskEncoder[Any, Any, Any, Any],
+    *,
+    worker_config: WorkerConfig,
+    even_ranks: bool,
+    **options: Any,
 ) -> SavableDataset[Any]:
-    chain: SavableDataset[Any] = encoder.build_val_datasets(datasets=LoadedDatasets.of(loaded), **options)
+    datasets = LoadedDatasets.of(loaded, training=False, worker_config=worker_config)
+    chain: SavableDataset[Any] = encoder.build_val_datasets(
+        datasets=datasets,
+        worker_config=worker_config,
+        **({"even_ranks": True} if even_ranks else {}),
+        **options,
+    )
     return chain

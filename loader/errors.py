@@ -11,7 +11,8 @@
     └── WorkerError    a worker process died or hung
 
     SkipSample         raised by user code: leave this sample out, count nothing
-    FatalSampleError   raised by user code: stop the run
+    SampleException    raised by user code, as any other error may be: this sample cannot be used
+    └── FatalSampleError   stop the run
 
 An error carries fields, so that programs need not parse its text, and prints as up to three lines: what was
 found and what was expected, where (``at``), and what to do about it (``do``).
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 __all__ = [
     "ConfigError",
@@ -31,6 +32,7 @@ __all__ = [
     "Fault",
     "FormatError",
     "SampleError",
+    "SampleException",
     "SkipSample",
     "StateError",
     "StorageError",
@@ -192,5 +194,25 @@ class SkipSample(Exception):  # noqa: N818 - the public name that training code 
     """Raise in user code to leave the current sample out."""
 
 
-class FatalSampleError(Exception):
+class SampleException(ValueError):  # noqa: N818 - the public name that training code raises
+    """Raise in user code where a sample cannot be used; any other error does as well."""
+
+    @classmethod
+    def from_sample(cls, sample: Any, message: str = "") -> Self:
+        """Make the error of a sample, a dict or an object with a ``__key__``.
+
+        >>> FatalSampleError.from_sample({"__key__": "s.tar/0"}, "no caption")
+        FatalSampleError("sample 's.tar/0' failed: no caption")
+        """
+        key = sample.get("__key__") if isinstance(sample, dict) else getattr(sample, "__key__", None)
+        return cls.from_sample_key(key, message)
+
+    @classmethod
+    def from_sample_key(cls, sample_key: str | None, message: str = "") -> Self:
+        """Make the error of the sample with a key."""
+        what = "a sample" if sample_key is None else f"sample {sample_key!r}"
+        return cls(f"{what} failed{f': {message}' if message else ''}")
+
+
+class FatalSampleError(SampleException):
     """Raise in user code to stop the run instead of skipping the sample."""

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from .collate import batch_list, batch_pad_stack, batch_stack, generic_batch
     from .concat import concat_pad, generic_concat, homogeneous_concat_mix
     from .cooking import Cooker, basic_sample_keys, cooker
+    from .dataclass_mixins import ExtendableDataclassMixin, PinMemoryMixin
     from .decoder import SampleDecoder
     from .default_hook import is_default
     from .hook_context import HookContext, set_hook_context
     from .keyword_dataclass import edataclass
     from .sample_builder import SampleBuilder
-    from .source_info import SourceInfo
+    from .sample_format import format_sample_compact, format_sample_detailed
+    from .source_info import SourceInfo, add_source_info, get_source_info
     from .stateless import failure_tolerance, is_stateless, restores_seeds
     from .task_encoder import DefaultTaskEncoder, TaskEncoder
     from .types import (
@@ -51,12 +53,14 @@ __all__ = [
     "CrudeSample",
     "DecodeCheck",
     "DefaultTaskEncoder",
+    "ExtendableDataclassMixin",
     "HookContext",
     "ImageClassificationSample",
     "ImageSample",
     "InterleavedSample",
     "MultiChoiceVQASample",
     "OCRSample",
+    "PinMemoryMixin",
     "Sample",
     "SampleBuilder",
     "SampleDecoder",
@@ -67,6 +71,7 @@ __all__ = [
     "VQAOCRSample",
     "VQASample",
     "VidQASample",
+    "add_source_info",
     "basic_sample_keys",
     "batch_list",
     "batch_pad_stack",
@@ -76,8 +81,11 @@ __all__ = [
     "cooker",
     "edataclass",
     "failure_tolerance",
+    "format_sample_compact",
+    "format_sample_detailed",
     "generic_batch",
     "generic_concat",
+    "get_source_info",
     "homogeneous_concat_mix",
     "is_default",
     "is_stateless",
@@ -91,11 +99,14 @@ _MODULE_OF_NAME = {
     "Cooker": "cooking",
     "DecodeCheck": "check",
     "DefaultTaskEncoder": "task_encoder",
+    "ExtendableDataclassMixin": "dataclass_mixins",
     "HookContext": "hook_context",
+    "PinMemoryMixin": "dataclass_mixins",
     "SampleBuilder": "sample_builder",
     "SampleDecoder": "decoder",
     "SourceInfo": "source_info",
     "TaskEncoder": "task_encoder",
+    "add_source_info": "source_info",
     "basic_sample_keys": "cooking",
     "batch_list": "collate",
     "batch_pad_stack": "collate",
@@ -105,8 +116,11 @@ _MODULE_OF_NAME = {
     "cooker": "cooking",
     "edataclass": "keyword_dataclass",
     "failure_tolerance": "stateless",
+    "format_sample_compact": "sample_format",
+    "format_sample_detailed": "sample_format",
     "generic_batch": "collate",
     "generic_concat": "concat",
+    "get_source_info": "source_info",
     "homogeneous_concat_mix": "concat",
     "is_default": "default_hook",
     "is_stateless": "stateless",

@@ -28,6 +28,7 @@ PAGES = (
     "docs/explanation/architecture.md",
     "docs/explanation/determinism-and-resume.md",
     "docs/how-to/compose-stages.md",
+    "docs/how-to/dataset-classes.md",
     "docs/how-to/deal-with-failures.md",
     "docs/how-to/lightning.md",
     "docs/how-to/load-for-training.md",

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Any, TypeVar
 
 from ..errors import WorkerError
@@ -85,7 +86,7 @@ class _Pool:
             # A forked worker has copies of the ends that belong to us; it must close them to see us die.
             inherited = [*self._processes, ours] if forks else []
             process: BaseProcess = context.Process(target=_serve, args=(function, theirs, inherited), daemon=True)
-            with _interrupts_held_back():
+            with _interrupts_held_back(), _main_module_hidden():
                 process.start()
             theirs.close()
             self._processes[ours] = process
@@ -141,6 +142,20 @@ class _Pool:
             connection.close()  # an idle worker reads the end of the stream and leaves
         for process in self._processes.values():
             process.join()
+
+
+@contextmanager
+def _main_module_hidden() -> Iterator[None]:
+    """Keep a spawned process from running the caller's script once more: nothing that it is given lies there.
+
+    A script need not stand behind ``if __name__ == "__main__"`` then to prepare a dataset.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 @contextmanager

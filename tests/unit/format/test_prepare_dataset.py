@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -11,6 +14,7 @@ from loader import BaseWebdatasetFactory, ConfigError, EPath, StorageError
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.prepare_plan import SplitRequest
 from tests.e2e.dataset_tree import copy_of, prepare, write_shard, write_shards, written
+from tests.source_tree import ROOT
 
 NAMES = [f"shard_{number:03d}.tar" for number in range(6)]
 RATIO = [("train", 2.0), ("val", 1.0)]
@@ -68,6 +72,20 @@ def test_the_callers_progress_function_sees_a_step_for_each_shard(shards):
         seen.clear()
         prepared(shards, split_parts_ratio=RATIO, progress_fn=progress, workers=2)
         assert seen == [6, *["step"] * 6, "end"]
+
+
+def test_a_script_needs_no_guard_around_it(shards, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys, types\n"
+        "sys.modules['torch'] = types.ModuleType('torch')  # with torch, processes are not forked but spawned\n"
+        "from loader.format.prepare_dataset import prepare_dataset\n"
+        f"report = prepare_dataset({str(shards)!r}, ['shard_{{000..005}}.tar'], workers=2)\n"
+        "print(report.samples)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, env=environment)
+    assert (done.stderr, done.stdout) == ("", "18\n")
 
 
 def test_without_a_split_the_one_that_is_there_stays(shards):

@@ -1,5 +1,7 @@
 from loader.format.nv_meta import FOLDER as MAIN_FOLDER_NAME
+from loader.metadataset.dataset_type import EnergonDatasetType, get_dataset_type
 from loader.pipeline.worker_config import WorkerConfig
+from loader.samples.task_encoder import T_sample
 from loader.samples.types import CrudeSample
 from loader.storage.epath import EPath
 from loader.training.dataset_factory import BaseCoreDatasetFactory
@@ -13,7 +15,10 @@ __all__ = [
     "CrudeSample",
     "DefaultCrudeJsonlDatasetFactory",
     "EPath",
+    "EnergonDatasetType",
     "StandardWebdatasetFactory",
+    "T_sample",
     "WorkerConfig",
     "get_dataset_from_config",
+    "get_dataset_type",
 ]

@@ -2,6 +2,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from loader.pipeline.batch import BatchDataset
 from loader.pipeline.gc import GcDataset
+from loader.pipeline.sample_name import default_get_batch_keys
 from loader.pipeline.stage import SavableDataset
 from loader.pipeline.worker_config import WorkerConfig
 from loader.samples.keyword_dataclass import edataclass
@@ -19,6 +20,7 @@ __all__ = [
     "SavableDataset",
     "WatchdogDataset",
     "WorkerConfig",
+    "default_get_batch_keys",
     "edataclass",
 ]
 

@@ -1,6 +1,6 @@
 from ..av.av_data import AVData
 from ..av.av_decoder import AVDecoder
-from .base_dataset import BaseCoreDatasetFactory, Sample, SavableDataset
+from .base_dataset import BaseCoreDatasetFactory, PinMemoryMixin, Sample, SavableDataset
 from .captioning import CaptioningSample, CaptioningWebdataset
 from .crude import CrudeSample, CrudeWebdataset
 from .image import ImageSample, ImageWebdataset
@@ -18,6 +18,7 @@ from .webdataset.base_webdataset import BaseWebdatasetFactory
 from .webdataset.default_decoder_webdataset import DefaultDecoderWebdatasetFactory
 from .webdataset.default_generic_webdataset import DefaultGenericWebdatasetFactory
 from .webdataset.empty_dataset_error import EmptyDatasetError
+from .webdataset.joined_webdataset import JoinedWebdatasetFactory
 from .webdataset.sample_decoder import SampleDecoder
 from .webdataset.standard_webdataset import StandardWebdatasetFactory
 
@@ -41,10 +42,12 @@ __all__ = [
     "ImageWebdataset",
     "InterleavedSample",
     "InterleavedWebdataset",
+    "JoinedWebdatasetFactory",
     "MultiChoiceVQASample",
     "MultiChoiceVQAWebdataset",
     "OCRSample",
     "OCRWebdataset",
+    "PinMemoryMixin",
     "Sample",
     "SampleDecoder",
     "SavableDataset",

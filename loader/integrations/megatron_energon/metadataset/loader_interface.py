@@ -5,12 +5,15 @@ from loader.storage.epath import EPath
 from loader.stores.file_store import FileStore
 from loader.training.dataset_factory import BaseCoreDatasetFactory
 from loader.training.dataset_loader import DatasetLoaderInterface
+from loader.training.loaded_dataset import DatasetBlendMode, LoadedDataset
 
 __all__ = [
     "BaseCoreDatasetFactory",
+    "DatasetBlendMode",
     "DatasetLoaderInterface",
     "EPath",
     "FileStore",
+    "LoadedDataset",
     "TraversedDatasetReference",
     "WorkerConfig",
     "edataclass",

@@ -15,17 +15,26 @@ from loader.samples.augment_task_encoder import AugmentTaskEncoder
 from loader.samples.batch import Batch
 from loader.samples.collate import batch_list, batch_pad_stack, batch_stack, generic_batch
 from loader.samples.cooking import Cooker
+from loader.samples.dataclass_mixins import ExtendableDataclassMixin, PinMemoryMixin
 from loader.samples.decoder import SampleDecoder
 from loader.samples.keyword_dataclass import edataclass
 from loader.samples.source_info import SourceInfo
 from loader.samples.stateless import is_stateless as get_stateless
 from loader.samples.stateless import stateless
-from loader.samples.task_encoder import DefaultTaskEncoder, TaskEncoder
+from loader.samples.task_encoder import (
+    DefaultTaskEncoder,
+    T_batch,
+    T_encoded_sample,
+    T_raw_batch,
+    T_sample,
+    TaskEncoder,
+)
 from loader.samples.types import CrudeSample, Sample
 from loader.stores.cache_pool import CachePool
 from loader.stores.decode_file_store import DecodeFileStore
 from loader.stores.file_store import FileStore
 from loader.stores.primary_file_store import PrimaryFileStore
+from loader.training.loaded_dataset import DatasetBlendMode, LoadedDataset
 from loader.training.webdatasets import CrudeWebdataset
 
 __all__ = [
@@ -38,15 +47,19 @@ __all__ = [
     "Cooker",
     "CrudeSample",
     "CrudeWebdataset",
+    "DatasetBlendMode",
     "DecodeFileStore",
     "DefaultTaskEncoder",
     "EpochizeDataset",
+    "ExtendableDataclassMixin",
     "FileStore",
     "GroupBatchDataset",
     "LimitDataset",
+    "LoadedDataset",
     "LogSampleDataset",
     "MapDataset",
     "PackingDataset",
+    "PinMemoryMixin",
     "PrimaryFileStore",
     "RepeatDataset",
     "Sample",
@@ -54,6 +67,10 @@ __all__ = [
     "SavableDataset",
     "ShuffleBufferDataset",
     "SourceInfo",
+    "T_batch",
+    "T_encoded_sample",
+    "T_raw_batch",
+    "T_sample",
     "TaskEncoder",
     "WorkerConfig",
     "batch_list",

@@ -5,6 +5,7 @@ from .config import MAIN_FOLDER_NAME
 from .default_decoder_webdataset import DefaultDecoderWebdatasetFactory
 from .default_generic_webdataset import DefaultGenericWebdatasetFactory
 from .empty_dataset_error import EmptyDatasetError
+from .joined_webdataset import JoinedWebdatasetFactory
 from .sample_decoder import SampleDecoder
 from .standard_webdataset import StandardWebdatasetFactory
 
@@ -16,6 +17,7 @@ __all__ = [
     "DefaultDecoderWebdatasetFactory",
     "DefaultGenericWebdatasetFactory",
     "EmptyDatasetError",
+    "JoinedWebdatasetFactory",
     "SampleDecoder",
     "StandardWebdatasetFactory",
 ]

@@ -1,6 +1,7 @@
 from loader.pipeline.map import MapDataset
 from loader.pipeline.stage import SavableDataset
 from loader.pipeline.worker_config import WorkerConfig
+from loader.samples.task_encoder import T_sample
 from loader.storage.epath import EPath
 from loader.stores.file_store import FileStore
 from loader.training.dataset_factory import BaseCoreDatasetFactory
@@ -13,5 +14,6 @@ __all__ = [
     "FileStore",
     "MapDataset",
     "SavableDataset",
+    "T_sample",
     "WorkerConfig",
 ]

@@ -1,0 +1,3 @@
+from loader.training.joined_factory import JoinedWebdatasetFactory
+
+__all__ = ["JoinedWebdatasetFactory"]

@@ -20,6 +20,7 @@ from loader import (
     Sample,
     SampleDecoder,
     SkipSample,
+    StandardWebdatasetFactory,
     TextSample,
     TrustError,
     WorkerConfig,
@@ -111,6 +112,10 @@ class Untyped(DefaultDecoderWebdatasetFactory[Note]):
     pass
 
 
+class OwnStandard(StandardWebdatasetFactory[Any]):
+    pass
+
+
 class NoDataset:
     pass
 
@@ -119,7 +124,7 @@ class NoDataset:
 def written(tmp_path, monkeypatch):
     """Write a dataset whose ``dataset.yaml`` names a class of a module that is imported."""
     module = ModuleType(MODULE)
-    kinds = (Note, Notes, OwnDecoder, Lengths, Raw, Crude, Bytes, OwnChain, OwnBuild, Untyped, NoDataset)
+    kinds = (Note, Notes, OwnDecoder, Lengths, Raw, Crude, Bytes, OwnChain, OwnBuild, OwnStandard, Untyped, NoDataset)
     module.__dict__.update({kind.__name__: kind for kind in kinds})
     for kind in kinds:
         monkeypatch.setattr(kind, "__module__", MODULE)
@@ -236,6 +241,32 @@ def test_a_class_by_hand_needs_no_dataset_yaml(written):
         factory.path, training=False, worker_config=ONE, field_map={"words": "txt"}, decoder=SampleDecoder()
     )
     assert next(iter(get_loader(factory.build()))).words == "text 3"
+
+
+def test_a_trusted_dataset_has_its_module_imported(tmp_path, monkeypatch):
+    (tmp_path / "titles_of_mine.py").write_text(
+        "from loader import DefaultDecoderWebdatasetFactory, TextSample\n"
+        "class Titles(DefaultDecoderWebdatasetFactory[TextSample]):\n"
+        "    __sample_type__ = TextSample\n"
+        "    def __init__(self, path, **kwargs):\n"
+        "        super().__init__(path, field_map={'text': 'txt'}, **kwargs)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    config = "__module__: titles_of_mine\n__class__: Titles\n"
+    path = write_texts(tmp_path / "data", train=(1,), val=(2,), config=config)
+    with pytest.raises(TrustError):
+        samples(path)
+    assert samples(path, trust_code=True)[0].text == "text 1"
+    monkeypatch.delitem(sys.modules, "titles_of_mine")
+    assert type(get_dataset_from_config(path, trust_code=True)).__name__ == "Titles"
+    monkeypatch.delitem(sys.modules, "titles_of_mine")
+
+
+def test_a_sample_type_beside_the_class_is_handed_to_it(written):
+    more = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nfield_map: {text: txt}\n"
+    path = written("OwnStandard", more)
+    assert type(samples(path)[0]) is TextSample
+    assert type(get_dataset_from_config(path, worker_config=ONE)) is OwnStandard
 
 
 def test_what_has_no_place_in_the_order_of_samples_is_refused(written):

@@ -24,11 +24,23 @@ class LateCommand:
 
 
 class LateGroup(click.Group):
-    """A group whose commands' modules are imported when one is used, not to list them."""
+    """A group whose commands' modules are imported when one is used, not to list them.
 
-    def __init__(self, *args: Any, late: Mapping[str, LateCommand], **kwargs: Any) -> None:
+    Args:
+        late: The commands, by name.
+        examples: Pairs of what a line does and the line.
+    """
+
+    def __init__(
+        self, *args: Any, late: Mapping[str, LateCommand], examples: Sequence[tuple[str, str]] = (), **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.late = dict(late)
+        self.examples = tuple(examples)
+
+    def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        # Click makes the help option once, with the names of whatever context asks first.
+        return ["-h", "--help"]
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self.late)
@@ -55,6 +67,10 @@ class LateGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, place.short_help) for name, place in self.late.items()])
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        if self.examples:
+            _write_examples(formatter, self.examples)
+
 
 class ExampleCommand(click.Command):
     """A command whose help ends with examples.
@@ -72,12 +88,16 @@ class ExampleCommand(click.Command):
         return ["-h", "--help"]
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Examples"):
-            for number, (what, line) in enumerate(self.examples):
-                if number:
-                    formatter.write_paragraph()
-                formatter.write_text(f"{what}:")
-                formatter.write(f"{'':>{formatter.current_indent + 2}}{line}\n")
+        _write_examples(formatter, self.examples)
+
+
+def _write_examples(formatter: click.HelpFormatter, examples: Sequence[tuple[str, str]]) -> None:
+    with formatter.section("Examples"):
+        for number, (what, line) in enumerate(examples):
+            if number:
+                formatter.write_paragraph()
+            formatter.write_text(f"{what}:")
+            formatter.write(f"{'':>{formatter.current_indent + 2}}{line}\n")
 
 
 def debug_option() -> click.Option:

@@ -46,6 +46,11 @@ COMMANDS = {
         attribute="preview",
         short_help="Show samples, with their pictures, in the terminal.",
     ),
+    "checkpoint": LateCommand(
+        module="energon_cli.checkpoint",
+        attribute="checkpoint",
+        short_help="Look into saved states, and make them fit another number of ranks.",
+    ),
 }
 
 

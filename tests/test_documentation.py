@@ -38,8 +38,8 @@ def unknown_words(words: list[str], group: click.Group) -> Iterator[str]:
     context = click.Context(group, info_name="energon")
     command: click.Command | None = group
     for word in words[1:]:
-        if command is group and not word.startswith("-"):
-            command = group.get_command(context, word)
+        if isinstance(command, click.Group) and not word.startswith("-"):
+            command = command.get_command(context, word)
             if command is None:
                 yield f"energon {word}"
                 return

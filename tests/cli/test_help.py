@@ -11,10 +11,12 @@ from pathlib import Path
 import click
 import pytest
 
-from energon_cli.main import cli, main
+from energon_cli.main import main
+from tests.test_architecture import commands
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "help"
-COMMANDS = ["", *cli.list_commands(click.Context(cli))]
+BY_NAME = dict(commands())
+COMMANDS = ["", *BY_NAME]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -23,7 +25,7 @@ def test_the_help_is_the_one_on_record(capsys, monkeypatch, name):
     monkeypatch.setenv("LINES", "50")
     assert main([*name.split(), "--help"]) == 0
     text = capsys.readouterr().out
-    path = GOLDEN / f"{name or 'energon'}.txt"
+    path = GOLDEN / f"{name.replace(' ', '-') or 'energon'}.txt"
     if os.environ.get("ENERGON_WRITE_GOLDEN"):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -35,19 +37,23 @@ def test_the_help_is_the_one_on_record(capsys, monkeypatch, name):
 def test_every_command_ends_with_examples_that_are_valid_usage(capsys, name):
     import shlex
 
-    command = cli.get_command(click.Context(cli), name)
+    command = BY_NAME[name]
     assert command.examples
     for what, line in command.examples:
         words = shlex.split(line.split(" | ")[0])
-        assert words[:2] == ["energon", name]
-        context = command.make_context(name, words[2:], resilient_parsing=False)
-        assert context.params["path"].startswith("/data/")
+        leading = ["energon", *name.split()]
+        assert words[: len(leading)] == leading
+        named, words = command, words[len(leading) :]
+        if isinstance(named, click.Group):
+            named, words = BY_NAME[f"{name} {words[0]}"], words[1:]
+        params = named.make_context(name, words, resilient_parsing=False).params
+        assert params.get("path", params.get("files", ("",))[0]).startswith("/data/")
         assert what[0].isupper()
 
 
 @pytest.mark.parametrize("name", COMMANDS[1:])
 def test_every_command_takes_both_help_flags_and_debug(capsys, name):
-    assert main([name, "-h"]) == 0
+    assert main([*name.split(), "-h"]) == 0
     text = capsys.readouterr().out
     assert "-h, --help" in text
     assert "--debug" in text

@@ -1,0 +1,55 @@
+"""The files that the commands for saved states are given."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from loader.errors import EnergonError
+    from loader.training.state_files import StateFile
+
+__all__ = ["read_state_files"]
+
+
+def read_state_files(paths: Sequence[str]) -> Iterator[tuple[str, StateFile | EnergonError]]:
+    """Read files, and those directly in folders; yield each path with what it holds, or why that is not known.
+
+    A file in a folder that holds no state is passed over: models lie there, too.
+
+    Raises:
+        click.UsageError: A path is empty.
+        StorageError: A folder cannot be read, or no file in it is of a kind that may hold states.
+    """
+    from loader.errors import EnergonError, StateError
+    from loader.training.state_files import list_state_files, read_state_file
+
+    for path in paths:
+        if not path:
+            raise click.UsageError("A path is empty. Is a variable of the shell not set?")
+        is_folder = os.path.isdir(path)
+        states = 0
+        for name in list_state_files(path) if is_folder else [path]:
+            try:
+                file = read_state_file(name)
+            except EnergonError as error:
+                yield name, error
+                states += 1
+                continue
+            if file.states:
+                yield name, file
+            elif not is_folder:
+                yield (
+                    name,
+                    StateError(
+                        "this file holds no state of a loader",
+                        at=name,
+                        do="save one: torch.save({'loader': loader.save_state_rank(), …}, path)",
+                    ),
+                )
+            states += len(file.states)
+        if is_folder and not states:
+            yield path, StateError("no file in this folder holds a state of a loader", at=path)

@@ -1,0 +1,180 @@
+"""``energon checkpoint info``: what saved states say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .command import energon_command
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from loader.training.run_state import RunState
+
+__all__ = ["info"]
+
+_EXAMPLES = (
+    ("See where a run stands, by the files of its ranks", "energon checkpoint info /data/run/step_1000"),
+    ("Look into a checkpoint that holds much else", "energon checkpoint info /data/run/model_and_loader.pt"),
+    (
+        "Give a script the next micro-batch",
+        "energon checkpoint info /data/run/step_1000 --json | jq '.runs[0].batch'",
+    ),
+)
+_KINDS = {
+    "endless": "goes on without end",
+    "finite": "a pass that ends",
+    "lane by lane": "a pass that ends, lane by lane",
+}
+
+
+@energon_command("info", examples=_EXAMPLES, short_help="Say where a run stands, and on how many ranks it can go on.")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the description as JSON.")
+def info(files: tuple[str, ...], *, as_json: bool) -> None:
+    """Describe the states in each FILE: JSON, or what torch.save wrote, with the states anywhere in it.
+
+    A FILE may be a folder: its .json, .pt, .pth and .ckpt files are read. States of ranks of one run are described
+    together: whether all ranks are there, which micro-batch comes next, how many samples wait in buffers, which data it
+    is, and on how many ranks the run can go on.
+
+    Plain data and tensors are read, and nothing else: a file that names classes or functions is refused. Exits 1 if a
+    file cannot be read or holds no state, or if states do not fit together.
+    """
+    from loader.errors import EnergonError
+
+    from .checkpoint_files import read_state_files
+    from .console import output_console, print_json
+
+    documents: list[dict[str, Any]] = []
+    runs: list[list[tuple[str, RunState]]] = []
+    for path, found in read_state_files(files):
+        documents.append(_file_facts(path, found))
+        for one in [] if isinstance(found, EnergonError) else found.states:
+            _add(runs, f"{path}: {_place(one.place)}", one.state)
+    facts = {"files": documents, "runs": [_run_facts(run) for run in runs]}
+    if as_json:
+        print_json(facts)
+    else:
+        _show(output_console(), facts)
+    if any(file["fault"] for file in documents) or any(
+        run["fault"] and not run["missing_ranks"] for run in facts["runs"]
+    ):
+        raise click.exceptions.Exit(1)
+
+
+def _file_facts(path: str, found: Any) -> dict[str, Any]:
+    from loader.errors import EnergonError
+    from loader.training.describe_state import describe_state
+
+    if isinstance(found, EnergonError):
+        return {"path": path, "form": None, "fault": str(found), "states": []}
+    states = [{"place": _place(one.place), **describe_state(one.state)} for one in found.states]
+    return {"path": path, "form": found.form, "fault": None, "states": states}
+
+
+def _place(place: Any) -> str:
+    from loader.training.find_states import place_text
+
+    return place_text(place)
+
+
+def _add(runs: list[list[tuple[str, RunState]]], where: str, state: RunState) -> None:
+    """Put a state to those of its run; a rank's state that is there already, and differs, is of another one."""
+    from loader.training.describe_state import is_same_run
+
+    for run in runs:
+        if not is_same_run(run[0][1], state):
+            continue
+        same_rank = [other for _, other in run if other.rank == state.rank]
+        if not same_rank:
+            run.append((where, state))
+        if not same_rank or state in same_rank:
+            return
+    runs.append([(where, state)])
+
+
+def _run_facts(run: Sequence[tuple[str, RunState]]) -> dict[str, Any]:
+    from loader.training.describe_state import describe_run
+
+    return {"states": [where for where, _ in run], **describe_run([state for _, state in run])}
+
+
+# ------------------------------------------------------------------------------------------------------- the screen
+
+
+def _show(console: Console, facts: dict[str, Any]) -> None:
+    from rich.text import Text
+
+    from .console import escape_controls
+
+    for file in facts["files"]:
+        console.print(Text(escape_controls(file["path"]), style="bold"), soft_wrap=True)
+        if file["fault"]:
+            console.print(Text(escape_controls(f"  error: {file['fault']}", keep="\n"), style="red"), soft_wrap=True)
+        for state in file["states"]:
+            place = f" at {state['place']}" if state["place"] else ""
+            text = f"  state of rank {state['rank']} of {state['ranks']}{place}"
+            console.print(escape_controls(text), soft_wrap=True)
+    for run in facts["runs"]:
+        console.print()
+        console.print(Text(_headline(run), style="bold"), soft_wrap=True)
+        for label, value in _lines(run):
+            console.print(Text.assemble((f"{label:<12}", "cyan"), escape_controls(value)), soft_wrap=True)
+
+
+def _headline(run: dict[str, Any]) -> str:
+    ranks = "a run of 1 rank" if run["ranks"] == 1 else f"a run of {run['ranks']:,} ranks"
+    if run["missing_ranks"]:
+        missing = ", ".join(map(str, run["missing_ranks"][:10])) + ", …" * (len(run["missing_ranks"]) > 10)
+        return f"{ranks}; the states of ranks {missing} are not among these files"
+    return f"{ranks}, all of which are here"
+
+
+def _lines(run: dict[str, Any]) -> list[tuple[str, str]]:
+    from .console import plural
+
+    lines = []
+    if run["fault"] and not run["missing_ranks"]:
+        lines.append(("error", run["fault"]))
+    lines += [
+        ("next", f"micro-batch {run['batch']:,} of the run" + (", whose pass is over" if run["ended"] else "")),
+        ("goes on", f"with {_possible(run['possible_ranks'])} ranks"),
+        ("lanes", f"{run['lanes']:,}, of which {run['lanes_begun']:,} have begun"),
+        ("kind", _KINDS.get(run["kind"], "not known")),
+        ("seed", str(run["seed"])),
+    ]
+    if run["steps"]:
+        lines.append(("counted", f"{', '.join(map(str, run['steps']))} (virtual epochs, limits, repeats)"))
+    if run["passes"]:
+        lines.append(("passes", f"begun anew {plural(run['passes'], 'time')}"))
+    if run["samples_waiting"]:
+        lines.append(("waiting", f"{plural(run['samples_waiting'], 'sample')} in buffers"))
+    lines.append(("stages", " → ".join(_stage(stage) for stage in reversed(run["stages"]))))
+    for dataset in run["datasets"]:
+        lines += [("data", _dataset(dataset)), *(("  joined", _dataset(member)) for member in dataset["members"])]
+    return lines
+
+
+def _possible(ranks: list[int] | None) -> str:
+    if ranks is None:
+        return "any number of"
+    return str(ranks[0]) if len(ranks) == 1 else f"{', '.join(map(str, ranks[:-1]))} or {ranks[-1]}"
+
+
+def _stage(stage: dict[str, Any]) -> str:
+    name, settings = stage["name"], stage["settings"]
+    size = settings.get("batch_size", settings.get("buffer_size")) if isinstance(settings, dict) else None
+    return name if size is None else f"{name} ({size})"
+
+
+def _dataset(dataset: dict[str, Any]) -> str:
+    from .console import plural
+
+    samples = dataset["samples"]
+    text = str(dataset["path"]) + (f", {dataset['split_part']}" if dataset["split_part"] else "")
+    text += f": {plural(samples, 'sample')}" if isinstance(samples, int) else ""
+    return text + (f", uuid {dataset['uuid']}" if dataset["uuid"] else "")

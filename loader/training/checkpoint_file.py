@@ -1,0 +1,139 @@
+"""Files of checkpoints, read without running anything: JSON, or what ``torch.save`` wrote."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle  # for the name of its error; nothing is read with it
+import re
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import StateError
+from ..storage import open_storage
+
+__all__ = ["CheckpointFile", "Form", "read_checkpoint"]
+
+Form = Literal["json", "torch"]
+
+_MOST_PLAIN_BYTES = 1 << 29
+"""JSON and pickles are built in memory, many times their size; states of 10,000 ranks are a twentieth of this."""
+
+_ZIP = b"PK\x03\x04"
+_OLD_TORCH = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # how torch.save began before version 1.6
+_ADVICE = "save the loader's state in a file of its own: torch.save(loader.save_state_rank(), path), or as JSON"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointFile:
+    """A file, read.
+
+    Attributes:
+        path: The file.
+        form: What it is.
+        content: What it holds: nested dicts and lists; tensors where it is torch's.
+    """
+
+    path: str
+    form: Form
+    content: Any
+
+
+def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
+    """Read a JSON file, or one of ``torch.save``'s.
+
+    Of torch's, plain data and tensors are read (``weights_only=True``), tensors not before somebody looks at them. A
+    pickle that names other classes or functions is refused, and none of them is imported. Torch itself is imported only
+    for such a file.
+
+    Raises:
+        StorageError: The file is missing, or cannot be read.
+        StateError: It is none of the two, is cut off, or holds objects that would run code.
+    """
+    folder, name = os.path.split(os.path.abspath(os.fspath(path)))
+    storage = open_storage(folder)
+    with storage.open(name) as file:
+        head, size = file.read_at(0, 4096), file.size_bytes
+    text = os.fspath(path)
+    if head.startswith(_ZIP):
+        content = _read_zip(storage.local_path(name), text)
+        return CheckpointFile(path=text, form="torch", content=content)
+    if head.startswith(_OLD_TORCH):
+        _check_size(size, text)
+        return CheckpointFile(path=text, form="torch", content=_load(storage.local_path(name), text, mmap=False))
+    if head.lstrip()[:1] in (b"{", b"["):
+        _check_size(size, text)
+        return CheckpointFile(path=text, form="json", content=_read_json(storage.read(name), text))
+    raise StateError(f"expected JSON or a file of torch.save, found {_kind(head)}", at=text, do=_ADVICE)
+
+
+def _read_json(data: bytes, path: str) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:  # what is no UTF-8 is a ValueError, too
+        raise StateError(
+            f"this JSON cannot be read: {error}", at=path, do="was the file written to its end?"
+        ) from error
+
+
+def _read_zip(path: Path, text: str) -> Any:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            pickles = [member for member in archive.infolist() if re.fullmatch(r"[^/]+/data\.pkl", member.filename)]
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise StateError(
+            f"this file of torch.save is damaged: {error}", at=text, do="was it written to its end?"
+        ) from error
+    if len(pickles) != 1:
+        raise StateError("this zip file is none that torch.save wrote: it has no data.pkl", at=text, do=_ADVICE)
+    _check_size(pickles[0].file_size, text)
+    return _load(path, text, mmap=True)
+
+
+def _load(path: Path, text: str, *, mmap: bool) -> Any:
+    import torch
+
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+    except Exception as error:
+        raise _not_loaded(error, text) from error
+
+
+def _not_loaded(error: Exception, path: str) -> StateError:
+    reason = str(error).strip()
+    named = re.search(r"GLOBAL (\S+) (?:was not|whose module)", reason)  # so torch names it since version 2.4
+    if named is None and not isinstance(error, pickle.UnpicklingError):
+        first = reason.splitlines()[0] if reason else type(error).__name__
+        return StateError(f"torch cannot read this file: {first}", at=path, do="was it written to its end?")
+    what = named[1] if named else "classes"
+    if what.startswith("megatron.energon."):
+        return StateError(
+            f"this is a state of megatron-energon (it holds {what}), which counts in another way: a run cannot go on "
+            "from it here",
+            at=path,
+            do="begin the run's data anew",
+        )
+    return StateError(
+        f"this file holds objects of {what}, and reading such a pickle may run code: it is not read",
+        at=path,
+        do=_ADVICE,
+    )
+
+
+def _check_size(size_bytes: int, path: str) -> None:
+    if size_bytes > _MOST_PLAIN_BYTES:
+        raise StateError(
+            f"expected at most {_MOST_PLAIN_BYTES >> 20} MiB of plain data, found {size_bytes >> 20} MiB",
+            at=path,
+            do=_ADVICE,
+        )
+
+
+def _kind(head: bytes) -> str:
+    if not head:
+        return "an empty file"
+    if head[:1] == b"\x80":
+        return "another pickle, which may run code when it is read"
+    return f"a file that starts with {head[:16]!r}"

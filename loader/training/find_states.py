@@ -1,0 +1,107 @@
+"""The states of loaders within whatever a training script saved beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import StateError
+from .run_state import RunState
+
+__all__ = ["FoundState", "Place", "find_states", "place_text"]
+
+Place = tuple[str | int, ...]
+"""The keys and positions that lead to a value."""
+
+_KEYS = frozenset({"version", "lanes", "ranks", "rank", "lane"})
+_DEEPEST = 64
+_MOST_VALUES = 2_000_000
+_PLAIN = (str, int, float, type(None))  # a bool is an int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundState:
+    """A state, and where in its document it stands."""
+
+    place: Place
+    state: RunState
+
+
+def find_states(document: Any) -> list[FoundState]:
+    """Find all states of ranks in nested dicts and lists, in the order in which they stand there.
+
+    Args:
+        document: What a checkpoint holds. What is no dict, list or tuple is passed over, and so is what lies deeper
+            than 64 levels.
+
+    Raises:
+        StateError: A state is damaged, or of another version.
+
+    >>> find_states({"model": {}, "step": 3})
+    []
+    """
+    found = []
+    for place, value in _mappings(document):
+        try:
+            _check_plain(value)
+            state = RunState.from_plain(value)
+        except StateError as error:
+            error.at = place_text(place) or None
+            raise
+        found.append(FoundState(place=place, state=state))
+    return found
+
+
+def place_text(place: Place) -> str:
+    """Write a place as Python would.
+
+    >>> place_text(("data", "loader", 0))
+    'data.loader[0]'
+    """
+    return "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in place).removeprefix(".")
+
+
+def _mappings(document: Any) -> Iterator[tuple[Place, Mapping[Any, Any]]]:
+    """Yield what looks like a state."""
+    seen: set[int] = set()  # a pickle may hold a list that holds itself, or one that is a billion lists by references
+    pending: list[tuple[Place, Any]] = [((), document)]
+    while pending:
+        place, value = pending.pop()
+        if id(value) in seen or len(place) > _DEEPEST:
+            continue
+        seen.add(id(value))
+        if isinstance(value, Mapping):
+            if value.keys() >= _KEYS:
+                yield place, value
+                continue
+            entries: Iterator[tuple[str | int, Any]] = ((str(key), inner) for key, inner in value.items())
+        elif isinstance(value, list | tuple):
+            entries = iter(enumerate(value))
+        else:
+            continue
+        inner = [((*place, key), one) for key, one in entries if isinstance(one, Mapping | list | tuple)]
+        pending.extend(reversed(inner))
+
+
+def _check_plain(state: Any) -> None:
+    """Refuse what no state holds, before anybody compares or copies it.
+
+    Raises:
+        StateError: It holds something else than plain data, or endlessly much of it.
+    """
+    pending = [(0, state)]
+    values = 0
+    while pending:
+        depth, value = pending.pop()
+        values += 1
+        if values + len(pending) > _MOST_VALUES or depth > _DEEPEST:
+            raise StateError("this state is damaged: it is larger than any that a loader saves")
+        if isinstance(value, Mapping):
+            if not all(isinstance(key, str) for key in value):
+                raise StateError("this state is damaged: it has keys that are no text")
+            pending.extend((depth + 1, inner) for inner in value.values())
+        elif isinstance(value, list | tuple):
+            pending.extend((depth + 1, inner) for inner in value)
+        elif not isinstance(value, _PLAIN):
+            raise StateError(f"this state is damaged: it holds a {type(value).__name__}, and a state is plain data")

@@ -20,11 +20,15 @@ from .sample_recipe import SampleRecipe
 if TYPE_CHECKING:
     from .sample_builder import SampleBuilder
 
-__all__ = ["DescribedDataset", "OfTheRun", "arguments_of_config", "described_dataset_of"]
+__all__ = ["DescribedDataset", "FilteredSample", "OfTheRun", "arguments_of_config", "described_dataset_of"]
 
 T_co = TypeVar("T_co", covariant=True)
 
 _SHARED = ("__key__", "__restore_key__", "__subflavors__", "__sources__", "__shard__")
+
+
+FilteredSample = dict[str, Any]
+"""What :meth:`DescribedDataset.load_sample` is given: the parts as bytes, ``__key__`` and others like it."""
 
 
 class OfTheRun(Enum):
@@ -81,7 +85,7 @@ class DescribedDataset(Generic[T_co]):
         """
         return True
 
-    def load_sample(self, sample: dict[str, Any]) -> Any:
+    def load_sample(self, sample: FilteredSample) -> Any:
         """Make a sample; override it to have another one made, or to change what this gives.
 
         Args:

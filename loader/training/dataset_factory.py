@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ..errors import ConfigError
+from ..metadataset.dataset_subset import DatasetSubset
 from ..metadataset.subset import SubsetRange
 from ..pipeline.build import BuildDataset
 from ..pipeline.leaf import Leaf
@@ -31,7 +32,7 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
             does not shuffle.
         parallel_shard_iters: Accepted for code written for megatron-energon.
         max_samples_per_sequence: Neighbouring samples that are read one after another; None: a shard's.
-        subset: Which samples are used, from the innermost choice to the outermost; none uses all.
+        subset: Which samples are used; by default all.
 
     Raises:
         ConfigError: A number is out of range.
@@ -47,7 +48,7 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
         shuffle_over_epochs: int | None = 1,
         parallel_shard_iters: int | None = None,  # noqa: ARG002 - the order of samples has no use for it
         max_samples_per_sequence: int | None = None,
-        subset: Sequence[SubsetRange] | None = None,
+        subset: DatasetSubset | Sequence[SubsetRange] | None = None,
     ) -> None:
         if shuffle_over_epochs is not None and shuffle_over_epochs != -1 and shuffle_over_epochs < 1:
             raise ConfigError(f"expected shuffle_over_epochs to be -1, None or at least 1, found {shuffle_over_epochs}")
@@ -59,7 +60,9 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
         self.worker_config = worker_config if worker_config is not None else WorkerConfig.default_worker_config()
         self.shuffle_over_epochs = shuffle_over_epochs
         self.max_samples_per_sequence = max_samples_per_sequence
-        self.subset = tuple(subset or ())
+        self.subset: tuple[SubsetRange, ...] = (
+            subset.ranges if isinstance(subset, DatasetSubset) else tuple(subset or ())
+        )
 
     @property
     @abstractmethod

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from ..cached_property import cached_property
 from ..errors import ConfigError, EnergonError
+from ..metadataset.dataset_subset import DatasetSubset
 from ..metadataset.leaf_plan import JoinMember, JoinPlan, Nonmatch
 from ..metadataset.prepare_join import find_rows
 from ..metadataset.subset import SubsetRange
@@ -42,7 +43,7 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
             does not shuffle.
         parallel_shard_iters: Accepted for code written for megatron-energon.
         max_samples_per_sequence: Neighbouring rows that are read one after another; None: a shard's of the primary.
-        subset: Which rows are used, from the innermost choice to the outermost; none uses all.
+        subset: Which rows are used; by default all.
 
     Raises:
         ConfigError: There is no dataset, one has a subset, or a number is out of range.
@@ -60,7 +61,7 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
         shuffle_over_epochs: int | None = 1,
         parallel_shard_iters: int | None = None,
         max_samples_per_sequence: int | None = None,
-        subset: Sequence[SubsetRange] | None = None,
+        subset: DatasetSubset | Sequence[SubsetRange] | None = None,
     ) -> None:
         super().__init__(
             training=training,

@@ -10,6 +10,7 @@ from ..cached_property import cached_property
 from ..errors import EnergonError
 from ..format.jsonl import prepare_jsonl
 from ..format.shard_content import iter_jsonl_content
+from ..metadataset.dataset_subset import DatasetSubset
 from ..metadataset.subset import SubsetRange
 from ..pipeline.jsonl_leaf import JsonlLeaf
 from ..pipeline.worker_config import WorkerConfig
@@ -33,7 +34,7 @@ class CrudeJsonlDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
             does not shuffle.
         parallel_shard_iters: Accepted for code written for megatron-energon.
         max_samples_per_sequence: Neighbouring samples that are read one after another; None: the whole file's.
-        subset: Which samples are used, from the innermost choice to the outermost; none uses all.
+        subset: Which samples are used; by default all.
         subflavors: Labels that every sample bears.
         decoder: Decodes the json; None leaves it bytes.
 
@@ -52,7 +53,7 @@ class CrudeJsonlDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
         shuffle_over_epochs: int | None = 1,
         parallel_shard_iters: int | None = None,
         max_samples_per_sequence: int | None = None,
-        subset: Sequence[SubsetRange] | None = None,
+        subset: DatasetSubset | Sequence[SubsetRange] | None = None,
         subflavors: Mapping[str, Any] | None = None,
         decoder: SampleDecoder | None = None,
     ) -> None:

@@ -13,6 +13,7 @@ from ..format.media_filter import MediaFilter
 from ..format.nv_meta import SPLIT_YAML
 from ..format.prepare_dataset import ProgressFunction, prepare_dataset
 from ..format.shard_content import iter_shard_content
+from ..metadataset.dataset_subset import DatasetSubset
 from ..metadataset.subset import SubsetRange
 from ..pipeline.dataset_leaf import DatasetLeaf
 from ..pipeline.worker_config import WorkerConfig
@@ -45,7 +46,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
             does not shuffle.
         parallel_shard_iters: Accepted for code written for megatron-energon.
         max_samples_per_sequence: Neighbouring samples that are read one after another; None: a shard's.
-        subset: Which samples are used, from the innermost choice to the outermost; none uses all.
+        subset: Which samples are used; by default all.
         split_config: Which split file of ``.nv-meta`` to use.
         sample_type: The class of its samples; by default the class's ``__sample_type__``.
         field_map: Where the fields' values are: ``{"image": "jpg", "caption": "json[caption]"}``.
@@ -69,7 +70,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         shuffle_over_epochs: int | None = 1,
         parallel_shard_iters: int | None = None,
         max_samples_per_sequence: int | None = None,
-        subset: Sequence[SubsetRange] | None = None,
+        subset: DatasetSubset | Sequence[SubsetRange] | None = None,
         split_config: str | None = None,
         sample_type: type[T_co] | None = None,
         field_map: Mapping[str, str] | None = None,

@@ -36,6 +36,8 @@ from loader import (
     load_dataset,
 )
 from loader.format.sample_types import SAMPLE_TYPES
+from loader.metadataset.dataset_subset import DatasetSubset
+from loader.metadataset.subset import SampleRange
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 
 ONE = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)
@@ -120,6 +122,24 @@ def test_a_class_of_the_library_is_made_by_hand(data):
     )
     assert texts(made.build())[0] == "157"
     assert "val: 61 samples" in repr(made)
+
+
+def test_some_of_the_samples_may_be_used(data):
+    for subset, expected in (
+        (DatasetSubset(range=(0.0, 0.1)), range(15)),
+        (DatasetSubset(absolute_range=(150, None)), range(150, 157)),
+        (DatasetSubset(range=(0.3, 1.0), absolute_range=(100, 110)), range(103, 110)),
+        ([SampleRange(start=3, stop=5)], range(3, 5)),
+    ):
+        factory = get_dataset_from_config(
+            data.texts, split_part="train", training=False, subset=subset, worker_config=ONE
+        )
+        assert len(factory) == len(expected)
+        assert texts(factory.build()) == [f"text {number}" for number in expected]
+    assert len(get_dataset_from_config(data.lines, subset=DatasetSubset(absolute_range=(20, 23)))) == 3
+    for wrong in ({"range": (0.5, 0.4)}, {"range": (0, 2)}, {"absolute_range": (5, 4)}, {"absolute_range": (-1, None)}):
+        with pytest.raises(ConfigError, match="expected a range"):
+            DatasetSubset(**wrong)
 
 
 def test_samples_of_another_type_are_refused(data):

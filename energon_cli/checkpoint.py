@@ -36,7 +36,7 @@ _EXAMPLES = (
     examples=_EXAMPLES,
     context_settings=CONTEXT_SETTINGS,
     no_args_is_help=True,
-    short_help="Look into saved states, and make them fit another number of ranks.",
+    short_help="Look into saved states, and write them for other ranks.",
 )
 def checkpoint() -> None:
     """Look into states that loaders saved, and make them fit another number of ranks.

@@ -49,7 +49,7 @@ COMMANDS = {
     "checkpoint": LateCommand(
         module="energon_cli.checkpoint",
         attribute="checkpoint",
-        short_help="Look into saved states, and make them fit another number of ranks.",
+        short_help="Look into saved states, and write them for other ranks.",
     ),
 }
 

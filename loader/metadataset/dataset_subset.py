@@ -49,10 +49,10 @@ class DatasetSubset:
             found.append(ShareRange(start=start, stop=stop))
         return tuple(found)
 
-    def compute_subset(self, total_len: int) -> tuple[int, int]:
+    def compute_subset(self, total_samples: int) -> tuple[int, int]:
         """Give the half-open range of samples that it leaves of so many.
 
         Raises:
             ConfigError: It reaches beyond them.
         """
-        return resolve_subset(self.ranges, total_len)
+        return resolve_subset(self.ranges, total_samples)

@@ -173,6 +173,12 @@ def test_without_a_config_samples_are_crude() -> None:
     assert builder.sample_class is CrudeSample
 
 
+def test_a_crude_sample_names_its_shard() -> None:
+    source = SourceInfo(dataset_path="/d", index=7, shard_name="sub/s.tar", file_names=("0.txt",))
+    sample = builder_of(None).build({"txt": b"cat"}, key="sub/s.tar/0", sources=[source])
+    assert sample["__shard__"] == "sub/s.tar"
+
+
 def test_a_crude_dataset_may_list_its_parts() -> None:
     builder = builder_of("__class__: CrudeWebdataset\npart_filter: [txt]\nsubflavors: {a: 1}")
     assert builder.part_filter("txt")

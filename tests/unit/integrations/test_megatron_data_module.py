@@ -62,17 +62,21 @@ def test_where_both_are_in_use_it_is_lightning(no_lightning, monkeypatch):
     assert importlib.import_module(MODULE).MegatronDataModule.__bases__ == (its,)
 
 
-def test_where_pytorch_lightning_is_in_use_lightning_is_not_imported(no_lightning, monkeypatch):
-    fake(monkeypatch, "lightning")  # installed; its submodule was not imported
+def install_lightning(monkeypatch, folder, code):
+    monkeypatch.delitem(sys.modules, "lightning")
+    (folder / "lightning/pytorch").mkdir(parents=True)
+    (folder / "lightning/__init__.py").touch()
+    (folder / "lightning/pytorch/__init__.py").write_text(code)
+    monkeypatch.syspath_prepend(folder)
+
+
+def test_where_pytorch_lightning_is_in_use_lightning_is_not_imported(no_lightning, monkeypatch, tmp_path):
+    install_lightning(monkeypatch, tmp_path, "raise RuntimeError('imported for nothing')")
     its = fake(monkeypatch, "pytorch_lightning")
     assert importlib.import_module(MODULE).MegatronDataModule.__bases__ == (its,)
 
 
 def test_what_a_broken_lightning_lacks_is_not_hidden(no_lightning, monkeypatch, tmp_path):
-    monkeypatch.delitem(sys.modules, "lightning")
-    (tmp_path / "lightning/pytorch").mkdir(parents=True)
-    (tmp_path / "lightning/__init__.py").touch()
-    (tmp_path / "lightning/pytorch/__init__.py").write_text("import what_it_lacks")
-    monkeypatch.syspath_prepend(tmp_path)
+    install_lightning(monkeypatch, tmp_path, "import what_it_lacks")
     with pytest.raises(ModuleNotFoundError, match="what_it_lacks"):
         importlib.import_module(MODULE)

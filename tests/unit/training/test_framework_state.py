@@ -50,6 +50,18 @@ def test_what_is_no_state_is_refused(state):
         loader_of(0, 2).load_state_dict(state)
 
 
+@pytest.mark.parametrize(("rank", "ranks"), [(0, 1), (1, 2)])
+def test_a_state_that_lost_a_lane_on_its_way_is_refused(rank, ranks):
+    # As by what loads key by key into the state of a new loader, in which no lane has begun.
+    loader = loader_of(rank, ranks)
+    list(islice(loader, 2))
+    state = loader.state_dict()
+    loader_of(rank, ranks).load_state_dict(state)
+    del state["lane"][str(rank)]
+    with pytest.raises(StateError, match=f"lacks 1 of 2 lanes that have begun, lane {rank} first"):
+        loader_of(rank, ranks).load_state_dict(state)
+
+
 def test_a_loader_without_a_length_is_true():
     loader = loader_of()
     with pytest.raises(TypeError):

@@ -9,6 +9,7 @@ numbers into epochs. :func:`~loader.training.random_access.random_access` gives 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -90,6 +91,14 @@ class MultiEpochDatasetWrapper(Dataset[U_co], ABC, Generic[T, U_co]):
     def __getitem__(self, index: EpochIndex) -> U_co:
         """Give a sample as it is in an epoch."""
         return self.apply_transform(self.dataset[index.idx], index)
+
+    def __getitems__(self, indices: Sequence[EpochIndex]) -> list[U_co]:
+        """Give several samples, as torch's loader asks for a batch; the dataset may find them together."""
+        together = getattr(self.dataset, "__getitems__", None)
+        if together is None or type(self).__getitem__ is not MultiEpochDatasetWrapper.__getitem__:
+            return [self[index] for index in indices]
+        samples = together([index.idx for index in indices])
+        return [self.apply_transform(sample, index) for sample, index in zip(samples, indices, strict=True)]
 
     def __len__(self) -> int:
         """Give the number of samples of one epoch."""

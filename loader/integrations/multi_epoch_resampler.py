@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,7 +12,7 @@ from torch.utils.data import Dataset
 from ..order.checked_integer import checked_integer
 from ..order.epoch_seeds import epoch_seeds
 from ..order.index_permutation import permute
-from .multi_epoch_dataset import EpochIndex, MultiEpochDataset
+from .multi_epoch_dataset import EpochIndex, MultiEpochDataset, MultiEpochDatasetWrapper
 
 __all__ = ["MultiEpochDatasetResampler"]
 
@@ -90,6 +91,19 @@ class MultiEpochDatasetResampler(Dataset[T_co]):
             IndexError: There is none of this number; negative ones are not counted from the end.
             RuntimeError: The dataset has another length than when it was resampled.
         """
+        return self.dataset[self._epoch_index(index)]
+
+    def __getitems__(self, indices: Iterable[int]) -> list[T_co]:
+        """Give several samples, as torch's loader asks for a batch; a wrapped dataset may find them together."""
+        if type(self).__getitem__ is not MultiEpochDatasetResampler.__getitem__:
+            return [self[index] for index in indices]
+        wanted = [self._epoch_index(index) for index in indices]
+        # Of other datasets it is not known whether they take such indices there.
+        if isinstance(self.dataset, MultiEpochDatasetWrapper):
+            return self.dataset.__getitems__(wanted)
+        return [self.dataset[index] for index in wanted]
+
+    def _epoch_index(self, index: int) -> EpochIndex:
         place = operator.index(index)
         if not 0 <= place < self._total:
             raise IndexError(f"Index {place} out of bounds for dataset of length {self._total}.")
@@ -101,4 +115,4 @@ class MultiEpochDatasetResampler(Dataset[T_co]):
         epoch, idx = divmod(place, self._length)
         if self.shuffle:
             idx = permute(idx, self._length, int(self.epoch_seeds[epoch]))
-        return self.dataset[EpochIndex(epoch, idx)]
+        return EpochIndex(epoch, idx)

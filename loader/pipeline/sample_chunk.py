@@ -71,7 +71,7 @@ class SampleChunk:
         columns = (self._leaf, self._place, self._shard, self._start, self._size)
         find = self._shards.find
         number, shard_names = -1, list[str]()  # of the leaf that the last sample was of
-        more_ahead = 0
+        more_ahead = 1 if len(self) == 1 else 0  # a single sample is read at once
         for row, (position, leaf, place, shard, start, size) in enumerate(
             zip(positions, *(column.tolist() for column in columns), strict=True)
         ):

@@ -196,3 +196,44 @@ def test_a_distributed_sampler_deals_each_sample_to_one_rank():
     ]
     assert [len(part) for part in dealt] == [4, 4, 4]
     assert sorted(chain.from_iterable(dealt)) == sorted(dataset)
+
+
+class Together(list[str]):
+    """A dataset that gives several samples at once, and counts how often it is asked."""
+
+    calls = 0
+
+    def __getitems__(self, indices: list[int]) -> list[str]:
+        self.calls += 1
+        return [self[index] for index in indices]
+
+
+class Upper(IdentityMultiEpochDatasetWrapper[str]):
+    """Takes samples in a way of its own."""
+
+    def __getitem__(self, index: EpochIndex) -> str:
+        return super().__getitem__(index).upper()
+
+
+def test_a_batch_is_asked_for_at_once_where_the_dataset_can_give_it_so():
+    letters = Together("abcdef")
+    dataset = MultiEpochDatasetResampler(Numbered(letters), num_epochs=2)
+    batches = list(DataLoader(dataset, batch_size=4, collate_fn=list))
+    assert letters.calls == 3
+    assert list(chain.from_iterable(batches)) == list(dataset)
+    with pytest.raises(IndexError):
+        dataset.__getitems__([0, 12])
+
+
+def test_a_way_of_ones_own_to_take_samples_is_kept_for_batches():
+    letters = Together("abc")
+    dataset = MultiEpochDatasetResampler(Upper(letters), shuffle=False)
+    assert dataset.__getitems__([0, 2]) == ["A", "C"]
+
+    class Twice(MultiEpochDatasetResampler[str]):
+        def __getitem__(self, index: int) -> str:
+            return 2 * super().__getitem__(index)
+
+    assert Twice(Numbered(letters), shuffle=False).__getitems__([1]) == ["b0b0"]
+    assert resampled(3, shuffle=False).__getitems__([1]) == [EpochIndex(0, 1)]
+    assert letters.calls == 0

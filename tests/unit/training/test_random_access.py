@@ -22,6 +22,7 @@ from loader import (
     FormatError,
     IdentityMultiEpochDatasetWrapper,
     MultiEpochDatasetResampler,
+    Sample,
     SampleError,
     SkipSample,
     StorageError,
@@ -29,15 +30,18 @@ from loader import (
     TrustError,
     WorkerConfig,
     basic_sample_keys,
+    edataclass,
     generic_batch,
     get_loader,
     get_val_dataset,
+    prepare_metadataset,
     random_access,
     stateless,
 )
 from loader.format.jsonl import prepare_jsonl
 from loader.storage import open_storage
 from tests.e2e.text_dataset import CRUDE, exclude, write_texts
+from tests.unit.metadataset.joined_data import JoinedData
 
 ALONE = WorkerConfig(rank=0, world_size=1, num_workers=0)
 
@@ -165,6 +169,31 @@ def test_the_datasets_of_a_metadataset_follow_one_another_each_once(texts, tmp_p
     ]
     assert dataset[6].__subflavors__ == {"from": "more"}
     assert [sample.text for sample in dataset.__getitems__([7, 6])] == ["text 187", "text 1006"]
+
+
+def test_a_join_has_random_access(tmp_path):
+    data = JoinedData(tmp_path)
+    data.add_dataset("left", {"a": ["1", "2", "3"], "b": ["4", "5"]})
+    data.add_dataset("right", {"c": ["5", "3"], "d": ["1", "4", "2"]})
+    (tmp_path / "join.yaml").write_text(
+        "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n  train:\n    join:\n"
+        "      left: {path: left}\n      right: {path: right}\n"
+        "    joiner: {__module__: tests.unit.training.test_random_access, __class__: Pair}\n"
+    )
+    prepare_metadataset(tmp_path / "join.yaml")
+    dataset = random_access(tmp_path / "join.yaml", trust_code=True)
+    assert [sample.text for sample in dataset.__getitems__([4, 0, 2, 0])] == [
+        "left/5 right/5", "left/1 right/1", "left/3 right/3", "left/1 right/1",
+    ]  # fmt: skip
+
+
+@edataclass
+class Pair(Sample):
+    text: str
+
+    @classmethod
+    def from_joined(cls, left: TextSample, right: TextSample) -> Pair:
+        return cls.derive_from(left, text=f"{left.text} {right.text}")
 
 
 # -------------------------------------------------------------------------------------------------- excluded samples

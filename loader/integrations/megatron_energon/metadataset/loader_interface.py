@@ -1,3 +1,4 @@
+from loader.metadataset.dataset_subset import DatasetSubset
 from loader.metadataset.traverse import TraversedDatasetReference
 from loader.pipeline.worker_config import WorkerConfig
 from loader.samples.keyword_dataclass import edataclass
@@ -11,6 +12,7 @@ __all__ = [
     "BaseCoreDatasetFactory",
     "DatasetBlendMode",
     "DatasetLoaderInterface",
+    "DatasetSubset",
     "EPath",
     "FileStore",
     "LoadedDataset",

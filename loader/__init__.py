@@ -7,6 +7,7 @@ program that only needs the exceptions pays neither for torch nor for numpy.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from .version import __version__
@@ -139,6 +140,10 @@ __all__ = [
     "stateless",
     "traverse_metadataset",
 ]
+
+if not (find_spec("lightning") or find_spec("pytorch_lightning")):
+    # So that `import *` works; who asks for it by name is told what to install.
+    __all__.remove("MegatronDataModule")  # noqa: PYI056 - no list can say "where it is installed"
 
 if TYPE_CHECKING:
     from .errors import (

@@ -6,6 +6,7 @@ from typing import Any
 
 from ..errors import ConfigError, SkipSample, TrustError
 from ..samples.types import CrudeSample
+from .endless_skips import EndlessSkips
 from .lane import Lane
 from .leaf import RawSample
 from .read import ReadDataset
@@ -48,6 +49,7 @@ class _BuildRunning:
         self._for_cooking = definition.for_cooking
         self._lane = lane
         self._stage = lane.path + definition.key
+        self._skips = EndlessSkips("load_sample or sample_loader", lane.number)
 
     def next(self) -> tuple[Any, Ref]:
         raw, ref = self._source.next()
@@ -58,10 +60,12 @@ class _BuildRunning:
         except (ConfigError, TrustError):
             raise
         except SkipSample:
+            self._skips.add()
             return SKIPPED, ref
         except Exception as error:
             self._lane.failures.failed("decode", error, self._as_handlers_know_it(raw))
             return SKIPPED, ref
+        self._skips.count = 0
         if self._lane.failures.pending:
             self._lane.failures.succeeded("decode")
         return sample, ref
@@ -85,9 +89,4 @@ class _BuildRunning:
 
     def load(self, ref: Ref) -> Any:
         raw = self._source.load(ref)
-        if raw is SKIPPED:
-            return raw
-        try:
-            return self._build(raw, ref)
-        except SkipSample:
-            return SKIPPED
+        return raw if raw is SKIPPED else self._build(raw, ref)

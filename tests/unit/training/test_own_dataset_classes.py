@@ -19,6 +19,7 @@ from loader import (
     EPath,
     Sample,
     SampleDecoder,
+    SampleError,
     SkipSample,
     StandardWebdatasetFactory,
     TextSample,
@@ -30,6 +31,7 @@ from loader import (
     get_train_dataset,
     get_val_dataset,
 )
+from loader.pipeline import endless_skips
 from tests.e2e.text_dataset import write_texts
 
 MODULE = "my_training_code"
@@ -169,8 +171,9 @@ def test_the_task_encoders_decoder_is_used_where_the_class_has_none(written):
     assert found[0].words == b"text 3"
 
 
-def test_methods_that_the_class_overrides_are_called(written):
+def test_methods_that_the_class_overrides_are_called(written, caplog):
     found = samples(written("Lengths"))
+    assert not caplog.records  # what is left out on purpose is no failure
     assert [(note.words, note.length) for note in found] == [(f"text {number}", 6) for number in range(4, 8)]
     path = written("Raw")
     assert samples(path)[0].words == b"text 3"
@@ -181,6 +184,18 @@ def test_methods_that_the_class_overrides_are_called(written):
     )
     batches = iter(get_loader(dataset))
     assert {next(batches).words[0] for _ in range(20)} == {"text 0", "text 1"}
+
+
+def test_a_class_that_leaves_all_samples_out_does_not_go_on_in_silence(written, monkeypatch, caplog):
+    monkeypatch.setattr(endless_skips, "_WARNED", 10)
+    monkeypatch.setattr(endless_skips, "_STOPPED", 20)
+    monkeypatch.setattr(Lengths, "sample_filter", lambda self, key: False)
+    dataset = get_train_dataset(
+        written("Lengths"), worker_config=ONE, batch_size=1, shuffle_buffer_size=0, max_samples_per_sequence=1
+    )
+    with pytest.raises(SampleError, match="has left out 20 samples in a row"):
+        next(iter(get_loader(dataset)))
+    assert "is that wanted?" in caplog.text
 
 
 def test_a_state_restores_what_an_own_class_makes(written):

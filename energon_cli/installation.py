@@ -77,8 +77,8 @@ def shadowed_loader() -> str | None:
         return None  # not installed: what imports it says so
     # A folder without __init__.py has no origin.
     found = spec.origin or next(iter(spec.submodule_search_locations or ()), spec.name)
-    own = os.path.join(_OWN_FOLDER, "loader", "__init__.py")
-    return None if _same(found, own) else _shadow_message(found)
+    own = os.path.join(_OWN_FOLDER, "loader")
+    return None if spec.origin and _same(os.path.dirname(found), own) else _shadow_message(found)
 
 
 def check_alias() -> None:
@@ -105,13 +105,17 @@ def installation_faults() -> Iterator[InstallationFault]:
     if alias is None and os.path.isdir(os.path.join(_OWN_FOLDER, _ALIAS_FOLDER)):
         found = f"{_ALIAS} has lost files, as when megatron-energon was uninstalled after it"
         yield _fault(found, at=os.path.join(_OWN_FOLDER, _ALIAS_FOLDER), do=f"run '{_REINSTALL}'", breaks=True)
-    for original in find_originals():
+    whose = "energon-toolkit's" if alias is not None and _is_ours(alias) else "that of megatron-energon"
+    originals = list(find_originals())
+    if alias is not None and not originals and not _is_ours(alias):
+        found = f"{_ALIAS} is that of another package"
+        yield _fault(found, at=alias, do="take it off PYTHONPATH, or import 'loader'", breaks=False)
+    for original in originals:
         name = f"megatron-energon {original.version}"
         if original.shares_files:
             found = f"{name} is installed in the same folder as energon-toolkit, and some files of one are the other's"
             yield _fault(found, at=os.path.join(original.folder, _ALIAS_FOLDER), do=_MEND, breaks=True)
         else:
-            whose = "energon-toolkit's" if alias is not None and _is_ours(alias) else "that of megatron-energon"
             found = f"{name} is installed, too; {_ALIAS} is {whose}: {alias}"
             do = "use an environment with one of the two, or import 'loader', which is energon-toolkit's in any case"
             yield _fault(found, at=original.folder, do=do, breaks=False)
@@ -166,6 +170,8 @@ def _is_ours(alias: str) -> bool:
 
 
 def _same(path: str, other: str) -> bool:
+    if os.path.abspath(path) == other:
+        return True  # also in an archive, where there is no file to ask
     try:
         return os.path.samefile(path, other)
     except OSError:

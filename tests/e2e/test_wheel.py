@@ -261,6 +261,24 @@ def test_an_editable_install_says_that_the_original_wins(
     assert f"{ALIAS} is that of megatron-energon: {theirs}\n" in version.stderr
 
 
+def test_a_checkout_of_the_original_on_pythonpath_is_told_of(
+    environment: Environment, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkout = project / "megatron/energon/__init__.py"
+    checkout.parent.mkdir(parents=True)
+    checkout.write_text("")
+    monkeypatch.setenv("PYTHONPATH", str(project))
+    done = environment.energon("--version", folder=project)
+    assert (done.returncode, done.stdout) == (0, VERSION)
+    assert done.stderr.startswith(f"warning: {ALIAS} is that of another package\n  at   {checkout}\n")
+
+
+def test_it_is_imported_from_an_archive(wheels: tuple[Path, Path], project: Path) -> None:
+    command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, sys.argv[1]); {USE}", wheels[0]]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("loader.errors\n", "")
+
+
 # ------------------------------------------------------------------------------------------- a user's loader.py
 
 

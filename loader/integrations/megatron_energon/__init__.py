@@ -13,7 +13,7 @@ from energon_cli.installation import check_alias
 
 check_alias()
 
-from loader import __all__  # noqa: E402 - only now is it known whose `loader` that is
+from loader import __all__ as _NAMES  # noqa: E402, N812 - only now is it known whose it is
 
 # Imported here so that the name stays the function, whoever imports the module of that name later.
 from .edataclass import edataclass as edataclass  # noqa: E402
@@ -21,6 +21,9 @@ from .edataclass import edataclass as edataclass  # noqa: E402
 if TYPE_CHECKING:
     from loader import *  # noqa: F403 - the same names, whatever they are
 else:
+    # Without what needs Lightning: `import *` must not ask for it.
+    __all__ = [name for name in _NAMES if name != "MegatronDataModule"]
+
     _SUBMODULES = frozenset(
         {
             "av",
@@ -46,7 +49,7 @@ else:
     )
 
     def __getattr__(name: str) -> Any:
-        if name in __all__:
+        if name in _NAMES:
             value = getattr(import_module("loader"), name)
         elif name in _SUBMODULES:  # code for megatron-energon finds them without importing them
             value = import_module(f".{name}", __name__)
@@ -56,4 +59,4 @@ else:
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__, *_SUBMODULES})
+        return sorted({*globals(), *_NAMES, *_SUBMODULES})

@@ -87,10 +87,15 @@ def run(code: str, *arguments: str, folder: Path) -> str:
 
 
 def test_every_name_of_the_face_is_the_very_object_of_loader() -> None:
-    assert megatron.energon.__all__ == loader.__all__
     for name in loader.__all__:
         assert getattr(megatron.energon, name) is getattr(loader, name), name
     assert {*loader.__all__} <= {*dir(megatron.energon)}
+
+
+def test_importing_all_names_asks_for_no_package_of_an_extra() -> None:
+    names: dict[str, object] = {}
+    exec(f"from {ALIAS} import *", names)
+    assert {*loader.__all__} - {*names} == {"MegatronDataModule"}
 
 
 @pytest.mark.parametrize("module", MODULES)

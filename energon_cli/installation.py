@@ -93,7 +93,7 @@ def check_alias() -> None:
     message = shadowed_loader()
     if message is not None:
         raise ImportError(message, name=_ALIAS)
-    for fault in installation_faults():
+    for fault in _faults_of_originals(_alias_in_force(), is_ours=True):
         if fault.breaks:
             raise ImportError(fault.message, name=_ALIAS)
         warnings.warn(fault.message, RuntimeWarning, stacklevel=3)
@@ -102,15 +102,20 @@ def check_alias() -> None:
 def installation_faults() -> Iterator[InstallationFault]:
     """Yield what keeps ``megatron.energon`` from being this library, or might."""
     alias = _alias_in_force()
+    is_ours = alias is not None and _is_ours(alias)
     if alias is None and os.path.isdir(os.path.join(_OWN_FOLDER, _ALIAS_FOLDER)):
         found = f"{_ALIAS} has lost files, as when megatron-energon was uninstalled after it"
         yield _fault(found, at=os.path.join(_OWN_FOLDER, _ALIAS_FOLDER), do=f"run '{_REINSTALL}'", breaks=True)
-    whose = "energon-toolkit's" if alias is not None and _is_ours(alias) else "that of megatron-energon"
-    originals = list(find_originals())
-    if alias is not None and not originals and not _is_ours(alias):
+    faults = list(_faults_of_originals(alias, is_ours=is_ours))
+    yield from faults
+    if alias is not None and not is_ours and not faults:
         found = f"{_ALIAS} is that of another package"
         yield _fault(found, at=alias, do="take it off PYTHONPATH, or import 'loader'", breaks=False)
-    for original in originals:
+
+
+def _faults_of_originals(alias: str | None, *, is_ours: bool) -> Iterator[InstallationFault]:
+    whose = "energon-toolkit's" if is_ours else "that of megatron-energon"
+    for original in find_originals():
         name = f"megatron-energon {original.version}"
         if original.shares_files:
             found = f"{name} is installed in the same folder as energon-toolkit, and some files of one are the other's"

@@ -273,10 +273,13 @@ def test_a_checkout_of_the_original_on_pythonpath_is_told_of(
     assert done.stderr.startswith(f"warning: {ALIAS} is that of another package\n  at   {checkout}\n")
 
 
-def test_it_is_imported_from_an_archive(wheels: tuple[Path, Path], project: Path) -> None:
-    command = [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, sys.argv[1]); {USE}", wheels[0]]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("loader.errors\n", "")
+def test_a_loader_in_an_archive_is_not_taken_for_the_users(wheels: tuple[Path, Path], project: Path) -> None:
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import energon_cli.installation as installation; "
+    code += "print(installation.__file__, installation.shadowed_loader())"
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code, wheels[0]], cwd=project, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr) == (f"{wheels[0]}/energon_cli/installation.py None\n", "")
 
 
 # ------------------------------------------------------------------------------------------- a user's loader.py

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,11 +85,23 @@ class WorkerConfig:
 
     @classmethod
     def default_worker_config(cls, num_workers: int = 4, data_parallel_group: Any = None) -> WorkerConfig:
-        """Take rank and world size from ``torch.distributed`` where it is initialised; else there is one rank."""
+        """Take rank and world size from ``torch.distributed`` where it is initialised; else there is one rank.
+
+        Warns:
+            RuntimeWarning: It is not initialised, although this process was started as one of several ranks.
+        """
         rank, world_size = 0, 1
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             rank = torch.distributed.get_rank(data_parallel_group)
             world_size = torch.distributed.get_world_size(data_parallel_group)
+        elif os.environ.get("WORLD_SIZE", "1") not in ("", "1"):
+            warnings.warn(
+                f"this process was started as one of WORLD_SIZE={os.environ['WORLD_SIZE']} ranks, but torch.distributed "
+                "is not initialised, so each rank loads all the data: call torch.distributed.init_process_group() "
+                "before default_worker_config(), or pass rank and world_size to WorkerConfig",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         return cls(rank=rank, world_size=world_size, num_workers=num_workers, data_parallel_group=data_parallel_group)
 
     def global_rank(self) -> int:

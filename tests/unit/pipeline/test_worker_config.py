@@ -72,3 +72,14 @@ def test_outside_of_hooks_no_config_is_active():
     with pytest.raises(EnergonError):
         _ = config.active_worker_sample_index
     assert config.config() == {"rank": 0, "world_size": 1, "num_workers": 0, "seed_offset": 0, "lanes": None}
+
+
+def test_one_of_several_ranks_without_a_process_group_is_warned_that_it_loads_everything(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    with pytest.warns(RuntimeWarning, match=r"one of WORLD_SIZE=4 ranks, but torch\.distributed is not initialised"):
+        config = WorkerConfig.default_worker_config(num_workers=0)
+    assert (config.rank, config.world_size) == (0, 1)
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    WorkerConfig.default_worker_config(num_workers=0)

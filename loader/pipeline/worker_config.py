@@ -96,7 +96,7 @@ class WorkerConfig:
             world_size = torch.distributed.get_world_size(data_parallel_group)
         elif os.environ.get("WORLD_SIZE", "1") not in ("", "1"):
             warnings.warn(
-                f"this process was started as one of WORLD_SIZE={os.environ['WORLD_SIZE']} ranks, but torch.distributed "
+                f"this process is one of WORLD_SIZE={os.environ['WORLD_SIZE']} ranks, but torch.distributed "
                 "is not initialised, so each rank loads all the data: call torch.distributed.init_process_group() "
                 "before default_worker_config(), or pass rank and world_size to WorkerConfig",
                 RuntimeWarning,

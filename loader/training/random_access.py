@@ -45,7 +45,8 @@ class RandomAccessDataset(Dataset[T_co]):
     the size of the dataset. ``torch.utils.data.DataLoader`` asks for a batch at once, whose samples are then found
     together.
 
-    It goes to worker processes of any start method; each opens the files that it needs.
+    It goes to worker processes of any start method; each opens the files that it needs. Within a process one thread at
+    a time may ask.
 
     Args:
         leaves: The datasets, one after another.

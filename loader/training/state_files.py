@@ -111,7 +111,7 @@ def redistribute_files(
     What is written looks like what was read, so that the same code restores it. Files with a state each become files
     with a state each, named alike with another number for the rank (``_rank000`` is added where names have none); a
     list of all states in one file becomes such a list. States stand under the keys under which they stood; what lay
-    beside them is left out. Either all files are written or none.
+    beside them is left out. If one file cannot be written, none of the new ones stays.
 
     Args:
         files: The states of all ranks.

@@ -24,6 +24,9 @@ __all__ = ["DescribedDataset", "FilteredSample", "OfTheRun", "arguments_of_confi
 
 T_co = TypeVar("T_co", covariant=True)
 
+_CALLERS = ("path", "trust_code", "decoder", "worker_config", "training", "split_part", "split_config", "subset")
+"""Arguments that a dataset must not decide: it could allow its own code to run."""
+
 _SHARED = ("__key__", "__restore_key__", "__subflavors__", "__sources__", "__shard__")
 
 
@@ -195,8 +198,11 @@ def arguments_of_config(config: DatasetConfig, *, trust_code: bool) -> dict[str,
 
     Raises:
         TrustError: The sample class's module is not imported, and the caller does not trust the dataset.
-        ConfigError: There is no such class, or it is no sample class.
+        ConfigError: There is no such class, or it is no sample class; or the file says what only the caller may.
     """
+    for name in _CALLERS:
+        if name in config.extra:
+            raise ConfigError(f"dataset.yaml says {name!r}, which is for the caller to say", do="remove it there")
     given: dict[str, Any] = dict(config.extra)
     if config.sample_type is not None:
         given["sample_type"] = sample_class_of(config, trust_code=trust_code)

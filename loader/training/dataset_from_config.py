@@ -78,8 +78,7 @@ def get_dataset_from_config(
         split_part=split_part,
         split_config=split_config,
         trust_code=trust_code,
-        **common,
-        **{**given, "subflavors": {**config.subflavors, **(subflavors or {})}},
+        **{**given, **common, "subflavors": {**config.subflavors, **(subflavors or {})}},
     )
     return _checked(made, made.leaf.builder.sample_class, sample_type, file=folder.storage.path(FOLDER))
 

@@ -102,6 +102,10 @@ def test_the_caller_decides_what_dataset_yaml_does_not(data):
     assert sample["txt"] == b"text 7030"
     assert sample["__subflavors__"] == {"a": 1}
     assert sample["__key__"] == "val_0.tar/07030"
+    other = get_dataset_from_config(
+        data.texts, training=False, field_map={"text": "txt"}, part_filter=["txt"], worker_config=ONE
+    )
+    assert next(iter(get_loader(other.build()))).text == "text 157"
     said = factory.config()
     assert said["dataset"]["split_part"] == "val"
     assert said["type"].endswith(".CrudeWebdataset")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from types import ModuleType
 from typing import Any
@@ -305,6 +306,23 @@ def test_a_module_is_not_imported_for_a_dataset_that_is_not_trusted(written, mon
         samples(path)
     with pytest.raises(TrustError, match=f"asks to import {MODULE}"):
         get_dataset_from_config(path)
+
+
+def test_a_dataset_cannot_allow_its_own_code_to_run(written, tmp_path):
+    code = f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\ndef load(parts): return {{}}\n"
+    asks = "sample_loader: sample_loader.py:load\n"
+    for name, more, error in (
+        ("Notes", asks, TrustError),
+        ("Notes", f"{asks}trust_code: true\n", ConfigError),
+        ("OwnDecoder", "decoder: null\n", ConfigError),
+    ):
+        path = written(name, more)
+        (path / ".nv-meta/sample_loader.py").write_text(code)
+        for load in (samples, get_dataset_from_config):
+            with pytest.raises(error):
+                load(path)
+        shutil.rmtree(path)
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,16 @@ if TYPE_CHECKING:
 __all__ = ["read_state_files"]
 
 
-def read_state_files(paths: Sequence[str]) -> Iterator[tuple[str, StateFile | EnergonError]]:
+def read_state_files(
+    paths: Sequence[str], *, place: str | None = None
+) -> Iterator[tuple[str, StateFile | EnergonError]]:
     """Read files, and those directly in folders; yield each path with what it holds, or why that is not known.
 
     A file in a folder that holds no state is passed over: models lie there, too.
+
+    Args:
+        paths: The files and folders.
+        place: Where in the files the states are that count; None: anywhere.
 
     Raises:
         click.UsageError: A path is empty.
@@ -34,7 +40,7 @@ def read_state_files(paths: Sequence[str]) -> Iterator[tuple[str, StateFile | En
         states = 0
         for name in list_state_files(path) if is_folder else [path]:
             try:
-                file = read_state_file(name)
+                file = read_state_file(name, place=place)
             except EnergonError as error:
                 yield name, error
                 states += 1
@@ -45,7 +51,7 @@ def read_state_files(paths: Sequence[str]) -> Iterator[tuple[str, StateFile | En
                 yield (
                     name,
                     StateError(
-                        "this file holds no state of a loader",
+                        "this file holds no state of a loader" + (f" at {place}" if place else ""),
                         at=name,
                         do="save one: torch.save({'loader': loader.save_state_rank(), …}, path)",
                     ),

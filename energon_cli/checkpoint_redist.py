@@ -30,10 +30,17 @@ _EXAMPLES = (
 @click.argument("files", metavar="INPUT_FILES...", nargs=-1, required=True)
 @click.argument("output_path", metavar="OUTPUT_PATH")
 @click.option("--new-world-size", metavar="N", type=click.IntRange(min=1), help="How many ranks there will be.")
+@click.option("--place", metavar="PLACE", help="Where the states lie, in files with those of several loaders.")
 @click.option("--overwrite", is_flag=True, help="Replace files that are in OUTPUT_PATH already.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 def redist(
-    files: tuple[str, ...], output_path: str, *, new_world_size: int | None, overwrite: bool, as_json: bool
+    files: tuple[str, ...],
+    output_path: str,
+    *,
+    new_world_size: int | None,
+    place: str | None,
+    overwrite: bool,
+    as_json: bool,
 ) -> None:
     """Make the states of all ranks of a run, in INPUT_FILES, into those of another number of ranks.
 
@@ -50,11 +57,11 @@ def redist(
 
     if not output_path:
         raise click.UsageError("OUTPUT_PATH is empty. Is a variable of the shell not set?")
-    read = _read(files)
+    read = _read(files, place)
     done = redistribute_files(read, new_world_size or _asked_for(read), output_path, overwrite=overwrite)
     if done.left_out:
         names = ", ".join(done.left_out[:8]) + " …" * (len(done.left_out) > 8)
-        click.echo(escape_controls(f"note: not written, since they are no states of a loader: {names}"), err=True)
+        click.echo(escape_controls(f"note: not written, since it lay beside the states: {names}"), err=True)
     if as_json:
         print_json(_document(done))
         return
@@ -63,13 +70,13 @@ def redist(
     output_console().print(escape_controls(text), soft_wrap=True, style="green")
 
 
-def _read(paths: tuple[str, ...]) -> list[StateFile]:
+def _read(paths: tuple[str, ...], place: str | None) -> list[StateFile]:
     from loader.errors import EnergonError
 
     from .checkpoint_files import read_state_files
 
     files = []
-    for _, found in read_state_files(paths):
+    for _, found in read_state_files(paths, place=place):
         if isinstance(found, EnergonError):
             raise found
         files.append(found)

@@ -73,8 +73,12 @@ def list_state_files(folder: str | os.PathLike[str]) -> list[str]:
     return found
 
 
-def read_state_file(path: str | os.PathLike[str]) -> StateFile:
+def read_state_file(path: str | os.PathLike[str], *, place: str | None = None) -> StateFile:
     """Read a file, and find the states in it.
+
+    Args:
+        path: The file.
+        place: Where the states are that count: ``"data.train"``, or a list of them there; None: anywhere.
 
     Raises:
         StorageError: The file is missing, or cannot be read.
@@ -87,6 +91,8 @@ def read_state_file(path: str | os.PathLike[str]) -> StateFile:
     except StateError as error:
         error.at = f"{file.path}: {error.at}" if error.at else file.path
         raise
+    if place is not None:
+        states = [one for one in states if place_text(one.place) == place or place_text(one.place[:-1]) == place]
     beside = dict.fromkeys(name for one in states for name in _beside(file.content, one.place))
     return StateFile(path=file.path, form=file.form, states=tuple(states), beside=tuple(beside))
 
@@ -174,7 +180,7 @@ def _common_place(files: Sequence[StateFile]) -> tuple[Place, bool]:
     places = sorted({place_text(one.place) or "the top" for one in found})
     raise StateError(
         f"expected the states of one loader, found states at several places: {', '.join(places[:8])}",
-        do="save the states of each loader in files of their own",
+        do="name one with --place",
     )
 
 

@@ -352,7 +352,7 @@ def test_what_is_written_is_told_to_people_and_scripts(two, tmp_path, energon):
         done.out
         == f"4 ranks instead of 2 go on at micro-batch 6: wrote 4 files to {tmp_path}/out (dp0.json … dp3.json)\n"
     )
-    assert done.err == "note: not written, since they are no states of a loader: step, data.seed\n"
+    assert done.err == "note: not written, since it lay beside the states: step, data.seed\n"
     done = energon("checkpoint", "redist", tmp_path / "in", tmp_path / "one", "--new-world-size", 1, "--json")
     assert done.json == {
         "ranks_before": 2, "ranks": 1, "batch": 6, "folder": f"{tmp_path}/one", "files": ["dp0.json"],
@@ -436,6 +436,26 @@ def test_states_of_several_loaders_or_of_some_ranks_are_refused(two, texts, tmp_
     (alone,) = states_of(texts, 1)
     done = energon("checkpoint", "redist", one, save(tmp_path / "dp1.json", alone), tmp_path, "--new-world-size", 1)
     assert (done.code, "found those of ranks [0, 0]" in done.err) == (1, True)
+
+
+def test_of_several_loaders_one_is_chosen_by_its_place(two, texts, tmp_path, energon):
+    val = WorkerConfig(rank=0, world_size=1, num_workers=0)
+    other = get_savable_loader(get_val_dataset(texts, batch_size=4, worker_config=val)).save_state_rank()
+    for rank, state in enumerate(two):
+        save(tmp_path / f"in/dp{rank}.json", {"data": {"train": state, "val": [other]}})
+    done = energon("checkpoint", "redist", tmp_path / "in", tmp_path / "out", "--new-world-size", 3)
+    assert (done.code, "places: data.train, data.val[0]" in done.err, "--place" in done.err) == (1, True, True)
+    place = "--place", "data.train"
+    done = energon("checkpoint", "redist", tmp_path / "in", tmp_path / "out", "--new-world-size", 3, *place)
+    assert done.code == 0
+    assert "not written, since it lay beside the states: data.val" in done.err
+    assert json.loads((tmp_path / "out/dp2.json").read_text())["data"]["train"]["rank"] == 2
+    done = energon("checkpoint", "redist", tmp_path / "in/dp0.json", tmp_path / "all", "--place", "data.val", "--json",
+                   "--new-world-size", 2)  # fmt: skip
+    assert done.json["files"] == ["dp0.json"]
+    assert [state["rank"] for state in json.loads((tmp_path / "all/dp0.json").read_text())["data"]["val"]] == [0, 1]
+    done = energon("checkpoint", "redist", tmp_path / "in/dp0.json", tmp_path / "no", "--place", "data.test")
+    assert (done.code, "holds no state of a loader at data.test" in done.err) == (1, True)
 
 
 def test_usage_that_names_nothing_is_told(two, tmp_path, energon):

@@ -49,7 +49,12 @@ class DecodeCheck:
         if config.sample_loader is not None:
             return f"samples were not made: {config.sample_loader} is code, which runs only with --trust-code"
         if config.spec is None:
-            return f"samples were not made: {config.module}.{config.sample_type} is imported only with --trust-code"
+            named = (
+                (config.module, config.sample_type)
+                if config.sample_type
+                else (config.dataset_module, config.dataset_class)
+            )
+            return f"samples were not made: {named[0]}.{named[1]} is imported only with --trust-code"
         return None
 
     def __call__(self, key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, str]]:

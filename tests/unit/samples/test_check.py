@@ -295,6 +295,10 @@ def test_what_was_not_checked_is_said(tmp_path: Path) -> None:
     unchecked = DecodeCheck(foreign, tmp_path, trust_code=False).unchecked
     assert unchecked is not None
     assert "far.Far is imported only with --trust-code" in unchecked
+    foreign = config_of("__module__: far\n__class__: FarDataset\n")
+    unchecked = DecodeCheck(foreign, tmp_path, trust_code=False).unchecked
+    assert unchecked is not None
+    assert "far.FarDataset is imported only with --trust-code" in unchecked
     assert check({"txt": b"x"}, "sample_type: {__module__: far, __class__: Far}\nfield_map: {a: txt}") == []
     assert DecodeCheck(config_of(LOADER), tmp_path, trust_code=True).unchecked is None
     assert DecodeCheck(config_of(CAPTIONING), tmp_path, trust_code=False).unchecked is None

@@ -1,0 +1,32 @@
+"""Numbers and stand-ins where samples are excluded, for any of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loader.pipeline.left_out import positions_without, replacements
+
+
+@st.composite
+def exclusions(draw):
+    """Some samples, of which at least one is not excluded."""
+    total = draw(st.integers(1, 60))
+    excluded = draw(st.sets(st.integers(0, total - 1), max_size=total - 1))
+    return total, np.array(sorted(excluded), dtype=np.int64)
+
+
+@given(exclusions())
+def test_those_that_are_left_are_numbered_in_their_order(given_samples):
+    total, excluded = given_samples
+    left = [position for position in range(total) if position not in excluded]
+    assert positions_without(excluded, np.arange(len(left))).tolist() == left
+
+
+@given(exclusions())
+def test_an_excluded_sample_is_replaced_by_the_next_that_is_left(given_samples):
+    total, excluded = given_samples
+    left = set(range(total)) - set(excluded.tolist())
+    behind = {one: next(n % total for n in range(one, one + total) if n % total in left) for one in excluded.tolist()}
+    assert dict(zip(excluded.tolist(), replacements(excluded, total).tolist(), strict=True)) == behind

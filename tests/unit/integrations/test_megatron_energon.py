@@ -55,7 +55,7 @@ IMPORTED = {
     "source_info": "SourceInfo add_source_info get_source_info",
     "task_encoder": "Batch Cooker DefaultTaskEncoder TaskEncoder basic_sample_keys cooker get_train_dataset stateless",
     "task_encoder.base": "Batch DefaultTaskEncoder Sample TaskEncoder WorkerConfig batch_list get_stateless stateless",
-    "task_encoder.cooking": "Cooker basic_sample_keys cooker",
+    "task_encoder.cooking": "Cooker basic_sample_keys cooker get_cooker_need_cache get_cooker_need_primary",
     "tools.checkpoint": "command",
     "tools.info": "command",
     "tools.lint": "command",

@@ -7,6 +7,7 @@ from loader.stores.file_store import FileStore
 from loader.training.dataset_factory import BaseCoreDatasetFactory
 from loader.training.dataset_loader import DatasetLoaderInterface
 from loader.training.loaded_dataset import DatasetBlendMode, LoadedDataset
+from loader.training.loaded_datasets import LoadedDatasets as LoadedDatasetList
 
 __all__ = [
     "BaseCoreDatasetFactory",
@@ -16,6 +17,7 @@ __all__ = [
     "EPath",
     "FileStore",
     "LoadedDataset",
+    "LoadedDatasetList",
     "TraversedDatasetReference",
     "WorkerConfig",
     "edataclass",

@@ -19,6 +19,7 @@ from loader.samples.dataclass_mixins import ExtendableDataclassMixin, PinMemoryM
 from loader.samples.decoder import SampleDecoder
 from loader.samples.keyword_dataclass import edataclass
 from loader.samples.source_info import SourceInfo
+from loader.samples.stateless import failure_tolerance as get_failure_tolerance
 from loader.samples.stateless import is_stateless as get_stateless
 from loader.samples.stateless import stateless
 from loader.samples.task_encoder import (
@@ -78,6 +79,7 @@ __all__ = [
     "batch_stack",
     "edataclass",
     "generic_batch",
+    "get_failure_tolerance",
     "get_stateless",
     "stateless",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import MISSING, field, fields
 from operator import attrgetter, itemgetter
+from types import NoneType
 from typing import Any, Self
 
 from ..errors import SampleError
@@ -34,10 +35,11 @@ class Batch(PinMemoryMixin, ExtendableDataclassMixin):
     TextBatch(__key__=['s.tar/0', 's.tar/1'], text=['a cat', 'a dog'])
     """
 
+    # Factories, for the same reason as in Sample.
     __key__: list[str]
-    __restore_key__: tuple[Any, ...] = field(default=(), repr=False)
-    __subflavors__: list[dict[str, Any] | None] | None = field(default=None, repr=False)
-    __sources__: tuple[SourceInfo, ...] | None = field(default=None, repr=False)
+    __restore_key__: tuple[Any, ...] = field(default_factory=tuple, repr=False)
+    __subflavors__: list[dict[str, Any] | None] | None = field(default_factory=NoneType, repr=False)
+    __sources__: tuple[SourceInfo, ...] | None = field(default_factory=NoneType, repr=False)
 
     @classmethod
     def from_samples(cls, samples: Sequence[Any], **fields_given: Any) -> Self:

@@ -8,6 +8,7 @@ Boxes are tensors of shape (N, 4) or (N, 5): x, y, width, height and, where know
 from __future__ import annotations
 
 from dataclasses import field, fields
+from types import NoneType
 from typing import Any, Self
 
 from torch import Tensor
@@ -54,10 +55,12 @@ class Sample(PinMemoryMixin, ExtendableDataclassMixin):
         __sources__: Where its parts lie.
     """
 
+    # Factories leave no default in the class. It would become that of a field that a plain dataclass declares again, as
+    # training code does, and no field without a default could follow.
     __key__: str
-    __restore_key__: tuple[Any, ...] = field(default=(), repr=False)
-    __subflavors__: dict[str, Any] | None = field(default=None, repr=False)
-    __sources__: tuple[SourceInfo, ...] | None = field(default=None, repr=False)
+    __restore_key__: tuple[Any, ...] = field(default_factory=tuple, repr=False)
+    __subflavors__: dict[str, Any] | None = field(default_factory=NoneType, repr=False)
+    __sources__: tuple[SourceInfo, ...] | None = field(default_factory=NoneType, repr=False)
 
     @classmethod
     def derive_from(cls, base_sample: Sample, **fields_given: Any) -> Self:

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
 
 from loader import samples
 from loader.samples import (
+    Batch,
     CaptioningSample,
     CrudeSample,
     ImageSample,
@@ -101,3 +104,18 @@ def test_the_package_offers_every_type_and_nothing_unknown() -> None:
     assert set(samples.__all__) <= set(dir(samples))
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         samples.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize("shared", [Sample, Batch], ids=["Sample", "Batch"])
+def test_a_plain_dataclass_may_declare_the_shared_fields_again(shared: type) -> None:
+    """As Megatron-LM's multimodal example does: a default of ours must not stand before a field that has none."""
+
+    @dataclass
+    class Redeclared(shared):  # type: ignore[misc, valid-type]
+        __key__: str
+        __restore_key__: tuple[Any, ...]
+        __subflavors__: dict[str, Any]
+        tokens: list[int]
+
+    found = Redeclared(__key__="a", __restore_key__=(1,), __subflavors__={}, tokens=[2])
+    assert (found.__restore_key__, found.__subflavors__, found.__sources__, found.tokens) == ((1,), {}, None, [2])

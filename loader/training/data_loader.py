@@ -121,7 +121,12 @@ class SavableDataLoader(Generic[T_co]):
             raise StateError(
                 f"this state is of rank {saved.rank} of {saved.ranks}; this is rank {config.rank} of "
                 f"{config.world_size}",
-                do="to go on with another number of ranks, pass the states of all of them to restore_state_global()",
+                do=(
+                    "give each rank the state that it saved itself"
+                    if saved.ranks == config.world_size
+                    else "to go on with another number of ranks, pass the states of all of them to "
+                    "restore_state_global(), or have their files rewritten by `energon checkpoint redist`"
+                ),
             )
         self._restore(saved)
 

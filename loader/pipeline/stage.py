@@ -182,6 +182,10 @@ class SavableDataset(ABC, Generic[T_co]):
             return len(self.sources[0])
         items = self.items
         if items is None:
-            reason = "it repeats without end" if self.repeats else "its stages may leave samples out or regroup them"
+            reason = (
+                "it repeats without end, unless repeat=False or a virtual_epoch_length ends it"
+                if self.repeats
+                else "its stages may leave samples out or regroup them"
+            )
             raise TypeError(f"the number of micro-batches is not known: {reason}")
         return len(range(self.worker_config.rank, items, self.worker_config.world_size))

@@ -163,6 +163,13 @@ class SavableDataLoader(Generic[T_co]):
             state = hand_round_states(state, self.worker_config, src_rank)
         if state is None:
             return
+        if not isinstance(state, list | tuple):
+            what = f"a dict with the keys {[*state][:8]}" if isinstance(state, dict) else f"a {type(state).__name__}"
+            raise StateError(
+                f"expected the list of the states of all ranks, found {what}",
+                do="pass what save_state_global() gave; restore_state_rank() takes what save_state_rank() gave, and "
+                "load_state_dict() what state_dict() gave",
+            )
         config = self.worker_config
         self._restore(redistribute_states([RunState.from_plain(one) for one in state], config.world_size)[config.rank])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,8 +45,13 @@ class DatasetArguments:
     handler: Callable[..., Any] | None = None
 
     @classmethod
-    def parse(cls, caller: str, given: Mapping[str, Any]) -> DatasetArguments:
+    def parse(cls, caller: str, given: Mapping[str, Any], own: Iterable[str] = ()) -> DatasetArguments:
         """Check the names of keyword arguments.
+
+        Args:
+            caller: The function that took them, for messages.
+            given: All that its signature does not name.
+            own: What its signature names, one of which may have been meant.
 
         Raises:
             TypeError: There is no such argument; the message names the nearest one.
@@ -54,7 +59,7 @@ class DatasetArguments:
         known = ("split_config", "dataset_config", "subflavors", "trust_code", *_DEPRECATED, *_UNUSED)
         for name in given:
             if name not in known:
-                raise TypeError(f"{caller}() has no argument {name!r}{did_you_mean(name, known)}")
+                raise TypeError(f"{caller}() has no argument {name!r}{did_you_mean(name, (*_arguments(own), *known))}")
             if name in _DEPRECATED:
                 better = "WorkerConfig(global_error_handler=…)" if name == "handler" else "the task encoder's decoder"
                 warnings.warn(f"{name}= is deprecated; use {better}", DeprecationWarning, stacklevel=4)
@@ -90,7 +95,11 @@ class DatasetArguments:
             StorageError: The path is missing, or a folder not prepared.
             ConfigError: A file of a dataset or a metadataset says something wrong.
             TrustError: A dataset asks to run code, and the caller does not allow it.
+            TypeError: The task encoder is a class.
         """
+        if isinstance(task_encoder, type):
+            name = task_encoder.__name__
+            raise TypeError(f"expected task_encoder to be an object, found the class {name}; pass {name}(…)")
         plans = plan_leaves(
             path,
             split_part=split_part,
@@ -119,3 +128,7 @@ class DatasetArguments:
         if self.handler is None:
             return config
         return replace(config, global_error_handler=three_argument_handler(self.handler))
+
+
+def _arguments(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if name not in {"self", "path", "kwargs"})

@@ -61,7 +61,7 @@ def get_train_dataset(
         TrustError: The dataset asks to run code, and the caller does not allow it.
         TypeError: There is no such argument.
     """
-    arguments = DatasetArguments.parse("get_train_dataset", kwargs)
+    arguments = DatasetArguments.parse("get_train_dataset", kwargs, signature(get_train_dataset).parameters)
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
     loaded = arguments.load(
         path,

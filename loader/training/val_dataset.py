@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 from ..metadataset.leaf_plan import LeafPlan
@@ -52,7 +53,7 @@ def get_val_dataset(
         TrustError: The dataset asks to run code, and the caller does not allow it.
         TypeError: There is no such argument.
     """
-    arguments = DatasetArguments.parse("get_val_dataset", kwargs)
+    arguments = DatasetArguments.parse("get_val_dataset", kwargs, signature(get_val_dataset).parameters)
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
     loaded = arguments.load(path, split_part, encoder, training=False)
     return _chain(
@@ -92,7 +93,7 @@ def get_val_datasets(
     Raises:
         StorageError: As in :func:`get_val_dataset`, like all others.
     """
-    arguments = DatasetArguments.parse("get_val_datasets", kwargs)
+    arguments = DatasetArguments.parse("get_val_datasets", kwargs, signature(get_val_datasets).parameters)
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
     config = arguments.with_handler(worker_config or WorkerConfig.default_worker_config())
     return [

@@ -287,6 +287,23 @@ def test_there_is_no_length_where_it_is_not_known(build: Build, data: Data) -> N
         len(loader_of(build, data))
 
 
+def test_an_endless_loader_is_told_what_would_end_it(data: Data) -> None:
+    with pytest.raises(TypeError, match="repeats without end, unless repeat=False or a virtual_epoch_length ends it"):
+        len(loader_of(train, data))
+
+
+@pytest.mark.parametrize("build", [train, val])
+def test_a_mistyped_argument_is_told_the_nearest_one(build: Build, data: Data) -> None:
+    with pytest.raises(TypeError, match="no argument 'drop_last'; did you mean 'batch_drop_last'"):
+        loader_of(partial(build, drop_last=True), data)
+
+
+@pytest.mark.parametrize("build", [train, val])
+def test_a_class_is_no_task_encoder(build: Build, data: Data) -> None:
+    with pytest.raises(TypeError, match=r"found the class Yielding; pass Yielding\(…\)"):
+        loader_of(partial(build, encoder=lambda: Yielding), data)
+
+
 # ------------------------------------------------------------------------------------------------------- random numbers
 
 

@@ -60,6 +60,11 @@ def test_a_state_that_does_not_fit_is_refused_by_what_differs(data: Data, saved:
     assert "version 99" in refusal(states=[{**saved[0], "version": 99}, saved[1]])
     assert "damaged" in refusal(states=[{**saved[0], "lane": 3}, saved[1]])
     assert "found a str" in refusal(states=["state.pt"])
+    assert "the states of all ranks, found a str" in refusal(states="state.pt")
+    assert "the states of all ranks, found a dict with the keys ['step', 'loader']" in refusal(
+        states={"step": 3, "loader": saved}
+    )
+    assert "restore_state_rank() takes what save_state_rank() gave" in refusal(states=saved[0])
 
 
 def test_a_rank_refuses_the_state_of_another(data: Data, saved: list[Any]) -> None:

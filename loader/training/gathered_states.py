@@ -39,7 +39,7 @@ def gather_states(state: dict[str, Any], config: WorkerConfig, dst_rank: int) ->
     """Collect all ranks' states on ``dst_rank``; give None on the others. All ranks must call it."""
     if config.world_size == 1:
         return [state]
-    _check_group(config, "save_state_global")
+    _check_group(config, "save_state_global", dst_rank)
     group = config.data_parallel_group
     here = config.rank == dst_rank
     states: list[Any] | None = [None] * config.world_size if here else None
@@ -51,13 +51,13 @@ def hand_round_states(states: Any, config: WorkerConfig, src_rank: int) -> Any:
     """Give every rank what ``src_rank`` holds. All ranks must call it."""
     if config.world_size == 1:
         return states
-    _check_group(config, "restore_state_global")
+    _check_group(config, "restore_state_global", src_rank)
     held = [states if config.rank == src_rank else None]
     dist.broadcast_object_list(held, group=config.data_parallel_group, group_src=src_rank)
     return held[0]
 
 
-def _check_group(config: WorkerConfig, caller: str) -> None:
+def _check_group(config: WorkerConfig, caller: str, rank: int) -> None:
     if not is_distributed():
         raise StateError(
             f"{caller}() of {config.world_size} ranks needs torch.distributed, which is not initialised",
@@ -69,4 +69,10 @@ def _check_group(config: WorkerConfig, caller: str) -> None:
         raise StateError(
             f"the process group has {ranks} ranks, the worker config says {config.world_size}",
             do="pass the group of the data-parallel ranks as WorkerConfig(data_parallel_group=…)",
+        )
+    if not 0 <= rank < ranks:
+        raise StateError(
+            f"{caller}() of {ranks} ranks, numbered from 0, is asked for rank {rank}",
+            do="pass its number among the data-parallel ranks"
+            + ("; global_dst_rank= counts among all ranks" if caller == "save_state_global" else ""),
         )

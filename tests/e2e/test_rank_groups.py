@@ -160,6 +160,17 @@ def refusals_of_another_group(rank: int, data: Data) -> list[str]:
     return said
 
 
+def refusals_of_a_rank_that_is_not_there(rank: int, data: Data) -> list[str]:
+    """Give what a loader says whose states shall go to, or come from, a rank beyond the last."""
+    loader = get_savable_loader(train(data, WorkerConfig.default_worker_config(num_workers=0)))
+    said = []
+    for call in (lambda: loader.save_state_global(RANKS), lambda: loader.restore_state_global(None, src_rank=-1)):
+        with pytest.raises(StateError) as caught:
+            call()
+        said.append(str(caught.value))
+    return said
+
+
 # --------------------------------------------------------------------------------------------------------------- tests
 
 
@@ -242,6 +253,13 @@ def test_a_group_of_another_size_than_the_worker_config_says_is_refused(data: Da
         assert "the process group has 4 ranks, the worker config says 3" in saving
         assert "the process group has 4 ranks, the worker config says 3" in restoring
         assert "expected a process group of world_size=3 ranks, found one of 4" in ending
+
+
+def test_states_go_to_and_come_from_ranks_that_are_there(data: Data, ranks: RankProcesses) -> None:
+    for saving, restoring in ranks.run(refusals_of_a_rank_that_is_not_there, data):
+        assert "save_state_global() of 4 ranks, numbered from 0, is asked for rank 4" in saving
+        assert "global_dst_rank= counts among all ranks" in saving
+        assert "restore_state_global() of 4 ranks, numbered from 0, is asked for rank -1" in restoring
 
 
 def test_without_a_process_group_several_ranks_are_told_what_works(data: Data) -> None:

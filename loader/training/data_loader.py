@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from ..errors import StateError
 from ..pipeline.stage import SavableDataset
+from .check_lane_states import check_lane_states
 from .framework_state import framework_state, restore_framework_state, warn_of_lookahead
 from .gathered_states import gather_states, hand_round_states, rank_in_group
 from .lane_batches import LaneBatches
@@ -212,8 +213,7 @@ class SavableDataLoader(Generic[T_co]):
                 do=f"pass WorkerConfig(lanes={saved.lanes}), or none: a restored run keeps its lanes",
             )
         self._lanes.check_lanes(saved.lanes)
-        if self._chain.repeats:
-            _check_begun_lanes(saved)
+        check_lane_states(saved, kind=self._lanes.kind)
         self._steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
         self._lanes.restore(
             lanes=saved.lanes,
@@ -239,19 +239,3 @@ class SavableDataLoader(Generic[T_co]):
             StateError: The key is not of this dataset.
         """
         return restore_sample(self._chain, key, lanes=self._lanes.lanes)
-
-
-def _check_begun_lanes(saved: RunState) -> None:
-    """Refuse a state that lost lanes on its way: of a run without end, lane l has begun before micro-batch l + 1.
-
-    Raises:
-        StateError: Some are not there; they would begin anew, and give what the run has had.
-    """
-    hosted = range((saved.batch + (saved.rank or 0)) % saved.ranks, min(saved.lanes, saved.batch), saved.ranks)
-    lost = [lane for lane in hosted if lane not in saved.lane_states]
-    if lost:
-        raise StateError(
-            f"this state is damaged: it lacks {len(lost)} of {len(hosted)} lanes that have begun, lane {lost[0]} first",
-            do="save it as one value, json.dumps(state) for example: what loads key by key into another state, such as "
-            "torch.distributed.checkpoint, leaves out the keys that this one does not have",
-        )

@@ -1,0 +1,97 @@
+"""Lane states that no loader saves are refused before anything is opened with them."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from typing import Any
+
+import pytest
+
+from loader import ConcatDataset, SavableDataset, StateError, WorkerConfig, get_savable_loader
+from loader.training.check_lane_states import check_lane_states
+from loader.training.run_state import ENDLESS, RunState
+from tests.e2e.drawing_encoders import Grouping
+from tests.e2e.drawing_pipelines import Build, Data, train, val, write_data
+from tests.elastic_runs import fingerprint, through_json
+
+BUILDS: dict[str, Build] = {
+    "endless": train,
+    "one pass": partial(train, repeat=False),
+    "lane by lane": partial(val, encoder=Grouping),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+    return write_data(tmp_path_factory.mktemp("lanes"))
+
+
+def config(lanes: int | None = None) -> WorkerConfig:
+    return WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=lanes)
+
+
+def saved_after(build: Build, data: Data, batches: int) -> dict[str, Any]:
+    loader = get_savable_loader(build(data, config(lanes=4)))
+    for _ in zip(range(batches), loader, strict=False):
+        pass
+    return through_json(loader.save_state_rank())
+
+
+def with_entry(state: dict[str, Any], entry: str, value: Any) -> dict[str, Any]:
+    changed = copy.deepcopy(state)
+    changed["lane"]["0"][entry] = value
+    return changed
+
+
+@pytest.mark.parametrize("value", [-1, 2**70, 1.5, float("nan"), True, "3", None, [], {}], ids=repr)
+@pytest.mark.parametrize("entry", ["made", "0 read"])
+@pytest.mark.parametrize("name", BUILDS)
+def test_what_counts_nothing_is_refused_where_lanes_count(name: str, entry: str, value: Any, data: Data) -> None:
+    state = saved_after(BUILDS[name], data, 3)
+    loader = get_savable_loader(BUILDS[name](data, config()))
+    with pytest.raises(StateError, match="this state is damaged: lane 0: expected"):
+        loader.restore_state_rank(with_entry(state, entry, value))
+
+
+def test_samples_that_wait_are_named_by_numbers(data: Data) -> None:
+    build = partial(train, encoder=Grouping)
+    state = saved_after(build, data, 3)
+    (key,) = (key for key in state["lane"]["0"] if key not in ("made", "0 read"))
+    for value in (-3, 0.5, 2**60):
+        with pytest.raises(StateError, match="lane 0: expected numbers that count something"):
+            get_savable_loader(build(data, config())).restore_state_rank(with_entry(state, key, [[[value, 0]]]))
+
+
+def test_a_lane_of_another_moment_than_the_run_is_refused(data: Data) -> None:
+    state = saved_after(train, data, 6)
+    for made in (0, 1, 3, 10**9):
+        with pytest.raises(StateError, match=rf"lane 0: it has made {made} micro-batches, and 2 before micro-batch 6"):
+            get_savable_loader(train(data, config())).restore_state_rank(with_entry(state, "made", made))
+
+
+def test_no_pass_waits_for_a_lane_that_says_it_is_far_ahead(data: Data) -> None:
+    build = BUILDS["one pass"]
+    state = saved_after(build, data, 6)
+    with pytest.raises(StateError, match="lane 0: it has made 1000000000 micro-batches, and the run is at"):
+        get_savable_loader(build(data, config())).restore_state_rank(with_entry(state, "made", 10**9))
+
+
+def test_a_great_number_of_lanes_is_no_reason_to_count_them() -> None:
+    run = RunState(lanes=1 << 32, ranks=1, rank=0, seed=0, batch=1 << 40, lane_states={0: {"made": 256}})
+    with pytest.raises(StateError, match=f"lacks {(1 << 32) - 1} of {1 << 32} lanes that have begun, lane 1 first"):
+        check_lane_states(run, kind=ENDLESS)
+
+
+def test_lanes_that_come_one_after_another_need_not_have_begun_where_the_last_dataset_repeats(data: Data) -> None:
+    def build(data: Data, config: WorkerConfig) -> SavableDataset[Any]:
+        return ConcatDataset(val(data, config), train(data, config))
+
+    loader = get_savable_loader(build(data, config()))
+    batches = iter(loader)
+    for _ in range(30):
+        next(batches)
+    state = through_json(loader.save_state_rank())
+    restored = get_savable_loader(build(data, config()))
+    restored.restore_state_rank(state)
+    assert fingerprint(next(iter(restored))) == fingerprint(next(batches))

@@ -33,6 +33,7 @@ def read_state_files(
     from loader.errors import EnergonError, StateError
     from loader.training.state_files import list_state_files, read_state_file
 
+    where = f" at {place}" if place else ""
     for path in paths:
         if not path:
             raise click.UsageError("A path is empty. Is a variable of the shell not set?")
@@ -51,11 +52,11 @@ def read_state_files(
                 yield (
                     name,
                     StateError(
-                        "this file holds no state of a loader" + (f" at {place}" if place else ""),
+                        f"this file holds no state of a loader{where}",
                         at=name,
                         do="save one: torch.save({'loader': loader.save_state_rank(), …}, path)",
                     ),
                 )
             states += len(file.states)
         if is_folder and not states:
-            yield path, StateError("no file in this folder holds a state of a loader", at=path)
+            yield path, StateError(f"no file in this folder holds a state of a loader{where}", at=path)

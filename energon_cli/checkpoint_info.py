@@ -37,9 +37,9 @@ _KINDS = {
 def info(files: tuple[str, ...], *, as_json: bool) -> None:
     """Describe the states in each FILE: JSON, or what torch.save wrote, with the states anywhere in it.
 
-    A FILE may be a folder: its .json, .pt, .pth and .ckpt files are read. States of ranks of one run are described
-    together: whether all ranks are there, which micro-batch comes next, how many samples wait in buffers, which data it
-    is, and on how many ranks the run can go on.
+    A FILE may be a folder: its .json, .pt, .pth and .ckpt files are read, and Accelerate's custom_checkpoint_*.pkl.
+    States of ranks of one run are described together: whether all ranks are there, which micro-batch comes next, how
+    many samples wait in buffers, which data it is, and on how many ranks the run can go on.
 
     Plain data and tensors are read, and nothing else: a file that names classes or functions is refused. Exits 1 if a
     file cannot be read or holds no state, or if states do not fit together.

@@ -65,7 +65,8 @@ def redist(
     if as_json:
         print_json(_document(done))
         return
-    text = f"{plural(done.ranks, 'rank')} instead of {done.ranks_before:,} go on at micro-batch {done.batch:,}: "
+    goes = "goes" if done.ranks == 1 else "go"
+    text = f"{plural(done.ranks, 'rank')} instead of {done.ranks_before:,} {goes} on at micro-batch {done.batch:,}: "
     text += f"wrote {plural(len(done.files), 'file')} to {done.folder} ({_listed(done)})"
     output_console().print(escape_controls(text), soft_wrap=True, style="green")
 

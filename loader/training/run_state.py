@@ -166,7 +166,7 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
     if len(ranks) != first.ranks or ranks != list(range(len(ranks))):
         raise StateError(
             f"expected one state of each of the {first.ranks} ranks, found those of ranks {ranks}",
-            do="gather them with save_state_global(), which calls all ranks",
+            do="pass the states, or name the files, of all ranks; in a run save_state_global() gathers them",
         )
     for name in ("lanes", "ranks", "seed", "kind", "counted_on", "dataset"):
         if any(getattr(state, name) != getattr(first, name) for state in states):
@@ -211,12 +211,23 @@ def compare_datasets(saved: Any, now: Any) -> None:
     Raises:
         StateError: They differ; the message names each difference.
     """
-    differences = list(_differences(saved, now, ""))
+    before, after = _outline(saved), _outline(now)
+    # With a stage more or less, all that follows would be compared with its neighbour.
+    differences = list(_differences(saved, now, "")) if before == after else [f"it was {before}, now {after}"]
     if differences:
         raise StateError(
             "the state is of another dataset or pipeline:\n  " + "\n  ".join(differences[:_MOST_SHOWN]),
             do="build the dataset with the data and arguments of the run that was saved, or start a new run",
         )
+
+
+def _outline(identity: Any) -> str:
+    """Name the stages of a chain, from the data on: ``"read → decode → batch"``."""
+    if not (isinstance(identity, list | tuple) and identity and isinstance(identity[0], str)):
+        return ""
+    sources = [outline for outline in map(_outline, identity[2:]) if outline]
+    below = f"({', '.join(sources)})" if len(sources) > 1 else "".join(sources)
+    return f"{below} → {identity[0]}" if below else identity[0]
 
 
 def _differences(saved: Any, now: Any, place: str) -> Iterator[str]:

@@ -20,6 +20,8 @@ from .split_state import redistribute_states
 __all__ = ["Redistributed", "StateFile", "list_state_files", "read_state_file", "redistribute_files"]
 
 _SUFFIXES = (".json", ".pt", ".pth", ".ckpt")
+_OF_ACCELERATE = re.compile(r"custom_checkpoint_\d+\.pkl")
+"""What Accelerate calls the files of what is registered with it. Its other ``.pkl`` files hold generators' states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +63,13 @@ class Redistributed:
 
 
 def list_state_files(folder: str | os.PathLike[str]) -> list[str]:
-    """Give the paths of the files directly in a folder that may hold states, by their suffixes, sorted by name.
+    """Give the paths of the files directly in a folder that may hold states, by their names, sorted.
 
     Raises:
         StorageError: The folder is missing or cannot be read, or has no such file.
     """
     names = [info.name for info in open_storage(folder).list() if "/" not in info.name]
-    found = [os.path.join(folder, name) for name in names if name.endswith(_SUFFIXES)]
+    found = [os.path.join(folder, name) for name in names if name.endswith(_SUFFIXES) or _OF_ACCELERATE.fullmatch(name)]
     if not found:
         raise StorageError(f"no file in this folder ends with {', '.join(_SUFFIXES)}", path=os.fspath(folder))
     return found

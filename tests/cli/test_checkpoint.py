@@ -312,8 +312,22 @@ def test_in_a_folder_models_are_passed_over(two, tmp_path, energon):
     save(tmp_path / "run/0.pt", two[0])
     done = energon("checkpoint", "info", tmp_path / "run", "--json")
     assert [Path(file["path"]).name for file in done.json["files"]] == ["0.pt"]
+    done = energon("checkpoint", "redist", tmp_path / "run", tmp_path / "out", "--place", "data")
+    assert (done.code, "no file in this folder holds a state of a loader at data" in done.err) == (1, True)
     (tmp_path / "empty").mkdir()
     assert "no file in this folder ends with" in energon("checkpoint", "info", tmp_path / "empty").err
+
+
+def test_what_is_registered_with_accelerate_is_found_among_its_files(texts, tmp_path, energon, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    accelerate = pytest.importorskip("accelerate")
+    accelerator = accelerate.Accelerator(cpu=True)
+    accelerator.register_for_checkpointing(loader_of(texts, 0, 1))
+    accelerator.save_state(str(tmp_path / "run"))
+    accelerator.end_training()
+    assert "random_states_0.pkl" in {file.name for file in (tmp_path / "run").iterdir()}
+    done = energon("checkpoint", "info", tmp_path / "run", "--json")
+    assert (done.code, [Path(file["path"]).name for file in done.json["files"]]) == (0, ["custom_checkpoint_0.pkl"])
 
 
 # ------------------------------------------------------------------------------------------------------------- redist

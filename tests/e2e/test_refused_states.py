@@ -52,7 +52,8 @@ def test_a_state_that_does_not_fit_is_refused_by_what_differs(data: Data, saved:
     assert "batch_size: it was 3, now 4" in refusal(partial(train, data, batch_size=4))
     assert "shuffle_buffer: it was 20, now 21" in refusal(partial(train, data, shuffle_buffer_size=21))
     assert "samples: it was 157, now 40" in refusal(partial(train, data, path="more"))
-    assert "encode_sample" in refusal(partial(train, data, encoder=TaskEncoder))
+    stages = "it was read → decode → encode_sample → batch → encode_batch, now read → decode → batch\n"
+    assert stages in refusal(partial(train, data, encoder=TaskEncoder))
     assert "found those of ranks [0]" in refusal(states=saved[:1])
     assert "found those of ranks [1, 1]" in refusal(states=[saved[1], saved[1]])
     other = {**saved[1], "batch": saved[1]["batch"] + 2}

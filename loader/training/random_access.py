@@ -6,6 +6,7 @@ import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from types import GeneratorType
 from typing import Any, Literal, TypeVar, overload
 
@@ -225,7 +226,7 @@ def random_access(
     """
     if "handler" in kwargs:
         raise TypeError("random_access() has no argument 'handler': a sample that fails raises what failed")
-    arguments = DatasetArguments.parse("random_access", kwargs)
+    arguments = DatasetArguments.parse("random_access", kwargs, signature(random_access).parameters)
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
     loaded = arguments.load(path, split_part, encoder, training=False)
     return RandomAccessDataset([one.leaf for one in loaded], encoder, excluded=excluded, seed_offset=seed_offset)

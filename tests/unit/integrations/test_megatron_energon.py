@@ -38,6 +38,7 @@ IMPORTED = {
     "flavors": "AVDecoder BaseWebdatasetFactory CaptioningSample CrudeSample CrudeWebdataset Sample SampleDecoder",
     "flavors.base_dataset": "ExtendableDataclassMixin PinMemoryMixin BaseCoreDatasetFactory Sample SavableDataset",
     "flavors.captioning": "CaptioningSample CaptioningWebdataset",
+    "flavors.jsonl": "CrudeJsonlDatasetFactory DefaultCrudeJsonlDatasetFactory",
     "flavors.webdataset": "BaseWebdatasetFactory DefaultDecoderWebdatasetFactory MAIN_FOLDER_NAME SampleDecoder",
     "flavors.webdataset.base_webdataset": "BaseWebdatasetFactory",
     "flavors.webdataset.config": "INFO_JSON_FILENAME MAIN_FOLDER_NAME SPLIT_YAML_FILENAME",

@@ -37,6 +37,9 @@ def register_stack_dump(board: LastSampleBoard, worker: int) -> None:
         # to end by itself, and so hide how it did.
         signal.signal(WATCHDOG_SIGNAL, signal.SIG_IGN)
     faulthandler.register(WATCHDOG_SIGNAL, file=file, all_threads=True)
+    # Where it was enabled before the fork it would only write elsewhere, although somebody may have taken its handlers
+    # away: Lightning puts all handlers back at the end of a training, and this one to the system's.
+    faulthandler.disable()
     faulthandler.enable(file=file, all_threads=True)
     board.set_dumps_stacks(worker)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -68,6 +70,18 @@ def test_a_worker_that_has_ended_gives_no_stack():
         started.processes[0].join()
         assert take_stack_dump(started.board, 0) is None
     assert take_stack_dump(LastSampleBoard(1), 0) is None, "nor does one that has not begun"
+
+
+def test_a_crash_is_written_where_the_trainer_has_taken_the_handler_away():
+    faulthandler.enable(file=sys.__stderr__)
+    signal.signal(signal.SIGSEGV, signal.SIG_DFL)  # as Lightning does at the end of a training
+    try:
+        with workers(hooks.crash_in_c_code) as started:
+            started.processes[0].join()
+            assert "in crash_in_c_code\n" in crash_stack(started.board, 0)
+    finally:
+        faulthandler.disable()
+        faulthandler.enable(file=sys.__stderr__)
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])

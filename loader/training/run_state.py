@@ -211,7 +211,7 @@ def compare_datasets(saved: Any, now: Any) -> None:
     Raises:
         StateError: They differ; the message names each difference.
     """
-    before, after = _outline(saved), _outline(now)
+    before, after = _outline(saved) or "nothing", _outline(now)
     # With a stage more or less, all that follows would be compared with its neighbour.
     differences = list(_differences(saved, now, "")) if before == after else [f"it was {before}, now {after}"]
     if differences:

@@ -7,10 +7,13 @@ import sys
 from typing import Any, Literal
 
 from ..errors import ConfigError
+from ..format.dataset_config import is_own_module
 from ..format.nearest_name import did_you_mean
 from .trust import is_trusted, refuse
 
 __all__ = ["find_code"]
+
+_NOTHING = object()
 
 
 def find_code(
@@ -33,21 +36,25 @@ def find_code(
         at: Where it is named, for messages.
 
     Raises:
-        TrustError: The module is not imported, and the caller does not trust the dataset.
+        TrustError: The module is not imported, or would import the class or function only now, and the caller does not
+            trust the dataset.
         ConfigError: There is no such module, importing it fails, or it has nothing of that name.
     """
     module = sys.modules.get(module_name)
-    if module is None:
-        if not is_trusted(trust_code):
-            error = refuse(f"{asker} asks to import {module_name} for its {kind} {name}", at=at)
-            error.do = f"import {module_name} before loading the dataset; or {error.do}"
-            raise error
-        try:
-            module = importlib.import_module(module_name)
-        except ImportError as error:
-            raise ConfigError(f"{asker} names {module_name}.{name}, but: {error}", at=at) from error
-    if not hasattr(module, name):
+    # Asking a module for what it does not have runs its __getattr__, which may import anything (PEP 562).
+    asks_nobody = module is not None and (name in vars(module) or "__getattr__" not in vars(module))
+    if not (asks_nobody or (module and is_own_module(module_name))) and not is_trusted(trust_code):
+        error = refuse(f"{asker} asks to import {module_name} for its {kind} {name}", at=at)
+        before = f"import {module_name} before loading the dataset"
+        error.do = f"{before if module is None else 'name the module that defines it'}; or {error.do}"
+        raise error
+    try:
+        module = importlib.import_module(module_name)
+        found = getattr(module, name, _NOTHING)
+    except ImportError as error:
+        raise ConfigError(f"{asker} names {module_name}.{name}, but: {error}", at=at) from error
+    if found is _NOTHING:
         alike = [known for known, value in vars(module).items() if isinstance(value, type) == (kind == "class")]
         alike = [known for known in alike if callable(getattr(module, known)) and not known.startswith("_")]
         raise ConfigError(f"module {module_name} has no {kind} {name!r}{did_you_mean(name, alike)}", at=at)
-    return getattr(module, name)
+    return found

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import pickle
 import sys
@@ -285,6 +286,30 @@ def test_a_class_of_a_module_that_is_not_imported_needs_trust(tmp_path: Path, mo
     missing = text.replace("far_module", "no_such_module")
     with pytest.raises(ConfigError, match=r"dataset.yaml names no_such_module.Far, but: No module named"):
         builder_of(missing, trust_code=True)
+
+
+def test_a_module_imports_nothing_more_for_a_dataset_that_is_not_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A module may import its names when they are asked for (PEP 562)."""
+    (tmp_path / "lazy_module.py").write_text(
+        "def __getattr__(name):\n    import late_module\n    return getattr(late_module, name)\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "late_module.py").write_text(
+        "from loader.samples import TextSample\nclass Far(TextSample):\n    pass\n", encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "lazy_module", importlib.import_module("lazy_module"))
+    text = "sample_type: {__module__: lazy_module, __class__: Far}\nfield_map: {text: txt}"
+    with pytest.raises(TrustError, match="name the module that defines it"):
+        builder_of(text)
+    assert "late_module" not in sys.modules
+    assert builder_of(text, trust_code=True).build({"txt": b"x"}, key="0").text == "x"
+    monkeypatch.delitem(sys.modules, "late_module")
+    (tmp_path / "late_module.py").unlink()
+    with pytest.raises(ConfigError, match=r"names lazy_module.Far, but: No module named 'late_module'"):
+        builder_of(text, trust_code=True)
 
 
 @pytest.mark.parametrize(

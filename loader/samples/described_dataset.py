@@ -20,9 +20,17 @@ from .sample_recipe import SampleRecipe
 if TYPE_CHECKING:
     from .sample_builder import SampleBuilder
 
-__all__ = ["DescribedDataset", "FilteredSample", "OfTheRun", "arguments_of_config", "described_dataset_of"]
+__all__ = [
+    "DescribedDataset",
+    "FilteredSample",
+    "OfTheRun",
+    "arguments_of_config",
+    "described_dataset_of",
+    "made_of_class",
+]
 
 T_co = TypeVar("T_co", covariant=True)
+T_made = TypeVar("T_made")
 
 _CALLERS = ("path", "trust_code", "decoder", "worker_config", "training", "split_part", "split_config", "subset")
 """Arguments that a dataset must not decide: it could allow its own code to run."""
@@ -177,20 +185,33 @@ def described_dataset_of(
         )
     if not (isinstance(dataset_class, type) and issubclass(dataset_class, DescribedDataset)):
         return None
-    given = arguments_of_config(config, trust_code=trust_code)
-    try:
-        made: DescribedDataset[Any] = dataset_class(EPath(meta_folder.parent), **given)
-    except (TypeError, ValueError) as error:
-        arguments = ", ".join(["path", *(f"{name}=…" for name in given)])
-        raise ConfigError(
-            f"{config.dataset_module}.{config.dataset_class}({arguments}) fails: {error}",
-            at=str(meta_folder),
-            do="let its __init__ take (self, path, **kwargs) and hand kwargs on to super().__init__",
-        ) from error
+    made = made_of_class(dataset_class, meta_folder, arguments_of_config(config, trust_code=trust_code))
     if isinstance(made.decoder, OfTheRun):
         made.decoder = decoder
     made.trust_code = made.trust_code or trust_code
     return made
+
+
+def made_of_class(dataset_class: Callable[..., T_made], meta_folder: Path, arguments: Mapping[str, Any]) -> T_made:
+    """Make a dataset of one of the user's own classes.
+
+    Args:
+        dataset_class: The class.
+        meta_folder: The dataset's ``.nv-meta``.
+        arguments: Those beside the path.
+
+    Raises:
+        ConfigError: It does not take them.
+    """
+    try:
+        return dataset_class(EPath(meta_folder.parent), **arguments)
+    except (TypeError, ValueError) as error:
+        shown = ", ".join(["path", *(f"{name}=…" for name in arguments)])
+        raise ConfigError(
+            f"{dataset_class.__module__}.{dataset_class.__qualname__}({shown}) fails: {error}",
+            at=str(meta_folder),
+            do="let its __init__ take (self, path, **kwargs) and hand kwargs on to super().__init__",
+        ) from error
 
 
 def arguments_of_config(config: DatasetConfig, *, trust_code: bool) -> dict[str, Any]:

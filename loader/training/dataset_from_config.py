@@ -12,7 +12,7 @@ from ..format.dataset_folder import DatasetFolder
 from ..format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 from ..metadataset.dataset_paths import is_metadataset
 from ..pipeline.worker_config import WorkerConfig
-from ..samples.described_dataset import arguments_of_config
+from ..samples.described_dataset import arguments_of_config, made_of_class
 from ..samples.sample_class import dataset_class_of
 from ..storage import EPath
 from . import webdatasets
@@ -53,11 +53,12 @@ def get_dataset_from_config(
 
     Raises:
         StorageError: The folder is missing, or not prepared.
-        ConfigError: A file of the dataset says something wrong, or its samples are of another type.
+        ConfigError: A file of the dataset says something wrong, its samples are of another type, or a class of the
+            user's own does not take what it is given.
         TrustError: The dataset asks to run code, and the caller does not allow it.
         TypeError: There is no such argument.
     """
-    common = {"training": training, "worker_config": worker_config, **kwargs}
+    common: dict[str, Any] = {"training": training, "worker_config": worker_config, **kwargs}
     if os.fspath(path).endswith(".jsonl"):
         lines = DefaultCrudeJsonlDatasetFactory(path, subflavors=subflavors, **common)
         return _checked(lines, lines.__sample_type__, sample_type)
@@ -69,17 +70,15 @@ def get_dataset_from_config(
     config = folder.config or DatasetConfig(sample_type="CrudeSample", crude=True)
     dataset_class = _class_of(config, trust_code=trust_code)
     given = arguments_of_config(config, trust_code=trust_code)
+    common |= {"split_part": split_part, "split_config": split_config, "trust_code": trust_code}
+    common["subflavors"] = {**config.subflavors, **(subflavors or {})}
     if is_own_module(config.dataset_module):
         given = {name: value for name, value in given.items() if name not in config.extra}
         if not issubclass(dataset_class, StandardWebdatasetFactory):
             given.pop("sample_type", None)  # the class says it
-    made = dataset_class(
-        EPath(path),
-        split_part=split_part,
-        split_config=split_config,
-        trust_code=trust_code,
-        **{**given, **common, "subflavors": {**config.subflavors, **(subflavors or {})}},
-    )
+        made = dataset_class(EPath(path), **{**given, **common})
+    else:
+        made = made_of_class(dataset_class, folder.storage.local_path(FOLDER), {**given, **common})
     return _checked(made, made.leaf.builder.sample_class, sample_type, file=folder.storage.path(FOLDER))
 
 

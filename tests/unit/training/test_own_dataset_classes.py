@@ -293,8 +293,11 @@ def test_what_has_no_place_in_the_order_of_samples_is_refused(written):
 
 
 def test_what_is_wrong_with_a_class_is_said(written):
+    path = written("Notes", "no_such: 3\n")
     with pytest.raises(ConfigError, match=r"Notes\(path, no_such=…\) fails: .*no_such.*"):
-        samples(written("Notes", "no_such: 3\n"))
+        samples(path)
+    with pytest.raises(ConfigError, match=r"Notes\(path, no_such=…, .*\) fails: .*no_such.*"):
+        get_dataset_from_config(path)
     with pytest.raises(ConfigError, match="Untyped has no __sample_type__"):
         samples(written("Untyped", "field_map: {words: txt}\n"))
 

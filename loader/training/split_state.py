@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..errors import StateError
 from ..order import LaneHosting, possible_ranks
 from .run_state import FINITE, LANE_BY_LANE, RunState, merge_states
+
+if TYPE_CHECKING:  # a program that only looks into states needs no stages, and no torch
+    from ..pipeline.stage import State
 
 __all__ = ["ranks_of_run", "redistribute_states"]
 
@@ -44,7 +48,7 @@ def redistribute_states(states: Sequence[RunState], ranks: int) -> list[RunState
             "on with",
             do=f"go on with {run.ranks} ranks, or save where all ranks are in one pass",
         )
-    return [_part(run, rank, ranks) for rank in range(ranks)]
+    return _dealt(run, ranks)
 
 
 def ranks_of_run(state: RunState) -> list[int] | None:
@@ -52,12 +56,14 @@ def ranks_of_run(state: RunState) -> list[int] | None:
     return None if state.kind == LANE_BY_LANE else possible_ranks(state.lanes)
 
 
-def _part(run: RunState, rank: int, ranks: int) -> RunState:
-    first = rank if run.kind == LANE_BY_LANE else (run.batch + rank) % ranks
-    return replace(
-        run,
-        ranks=ranks,
-        rank=rank,
-        lane_states={lane: run.lane_states[lane] for lane in range(first, run.lanes, ranks) if lane in run.lane_states},
-        counted_on=run.ranks if run.counted_on is None else run.counted_on,
-    )
+def _dealt(run: RunState, ranks: int) -> list[RunState]:
+    """Give each rank the states of its lanes. There may be far more lanes than states, in a file that is damaged."""
+    first = 0 if run.kind == LANE_BY_LANE else run.batch  # of the lanes, that of rank 0
+    lane_states: list[dict[int, State]] = [{} for _ in range(ranks)]
+    for lane, state in run.lane_states.items():
+        lane_states[(lane - first) % ranks][lane] = state
+    counted_on = run.ranks if run.counted_on is None else run.counted_on
+    return [
+        replace(run, ranks=ranks, rank=rank, lane_states=own, counted_on=counted_on)
+        for rank, own in enumerate(lane_states)
+    ]

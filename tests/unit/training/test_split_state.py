@@ -228,3 +228,9 @@ def test_a_great_number_of_ranks_is_no_reason_to_count_them(data: Data) -> None:
     (state,) = states_at(data, 1)
     with pytest.raises(StateError, match="each of the 4294967296 ranks"):
         merge_states([replace(state, ranks=1 << 32, lanes=1 << 32)], lockstep=True)
+
+
+def test_a_great_number_of_lanes_is_no_reason_to_look_at_each(data: Data) -> None:
+    (state,) = states_at(data, 1)
+    parts = redistribute_states([replace(state, lanes=1 << 32)], 4)
+    assert [(part.rank, sorted(part.lane_states)) for part in parts] == [(0, []), (1, []), (2, []), (3, [0])]

@@ -47,9 +47,7 @@ def get_loader(
         TypeError: What is given is no dataset, or no cache pool.
     """
     if not isinstance(dataset, SavableDataset):
-        raise TypeError(
-            f"get_loader() takes a dataset, such as get_train_dataset() gives; found {type(dataset).__name__}"
-        )
+        raise _no_dataset(dataset)
     if cache_pool is not None and not isinstance(cache_pool, CachePool):
         raise TypeError(
             f"expected a CachePool such as FileStoreCachePool() as cache_pool, found {type(cache_pool).__name__}"
@@ -89,3 +87,9 @@ def get_savable_loader(
         **options: As in :func:`get_loader`.
     """
     return get_loader(dataset, **options)
+
+
+def _no_dataset(given: Any) -> TypeError:
+    found = type(given).__name__
+    hint = f"; pass {found}(…).build()" if callable(getattr(given, "build", None)) else ""
+    return TypeError(f"get_loader() takes a dataset, such as get_train_dataset() gives; found {found}{hint}")

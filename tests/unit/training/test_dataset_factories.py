@@ -128,6 +128,13 @@ def test_a_class_of_the_library_is_made_by_hand(data):
     assert "val: 61 samples" in repr(made)
 
 
+def test_a_loader_is_made_of_what_a_factory_builds(data):
+    factory = get_dataset_from_config(data.texts)
+    name = type(factory).__name__
+    with pytest.raises(TypeError, match=rf"found {name}; pass {name}\(…\)\.build\(\)$"):
+        get_loader(factory)
+
+
 def test_some_of_the_samples_may_be_used(data):
     for subset, expected in (
         (DatasetSubset(range=(0.0, 0.1)), range(15)),

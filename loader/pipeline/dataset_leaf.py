@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..cached_property import cached_property
-from ..errors import EmptyDatasetError
+from ..errors import EmptyDatasetError, FormatError
 from ..format.dataset_folder import DatasetFolder
 from ..format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 from ..format.sample_bytes import read_sample
@@ -61,8 +61,13 @@ class DatasetLeaf:
     trust_code: bool = False
     described: DescribedDataset[Any] | None = None
 
+    _uuid: str | None = field(default=None, init=False)
+    """The index that the process which this one comes from has counted with."""
+
     def __getstate__(self) -> dict[str, Any]:
-        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
+        opened: DatasetFolder | None = self.__dict__.get("folder")
+        uuid = self._uuid if opened is None else opened.index.uuid
+        return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"_uuid": uuid}
 
     @cached_property
     def path_text(self) -> str:
@@ -71,8 +76,19 @@ class DatasetLeaf:
 
     @cached_property
     def folder(self) -> DatasetFolder:
-        """The dataset, opened."""
-        return DatasetFolder(self.path, split_config=self.split_config, dataset_config=self.dataset_config)
+        """The dataset, opened.
+
+        Raises:
+            FormatError: It was prepared anew since another process counted its samples for this one.
+        """
+        folder = DatasetFolder(self.path, split_config=self.split_config, dataset_config=self.dataset_config)
+        if self._uuid is not None and folder.index.uuid != self._uuid:
+            raise FormatError(
+                "this dataset was prepared anew since it was opened: its samples may have other numbers now",
+                at=folder.path,
+                do="start the program again",
+            )
+        return folder
 
     @cached_property
     def builder(self) -> SampleBuilder:

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loader.errors import ConfigError, StorageError, TrustError
+from loader.errors import ConfigError, FormatError, StorageError, TrustError
 from loader.metadataset.subset import SampleRange
 from loader.pipeline.dataset_leaf import DatasetLeaf
 from loader.pipeline.leaf_table import LeafTable
@@ -18,6 +18,7 @@ from loader.pipeline.order_plan import SequentialPlan
 from loader.pipeline.read import ReadDataset
 from loader.pipeline.worker_config import WorkerConfig
 from loader.samples.decoder import SampleDecoder
+from loader.training.webdataset_factory import BaseWebdatasetFactory
 from tests.unit.pipeline.stage_check import values
 from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, raw_samples, texts, write_dataset
 
@@ -174,6 +175,16 @@ def test_a_leaf_leaves_behind_what_it_has_opened(whole):
     assert again.__dict__.keys() == leaf.__dataclass_fields__.keys()
     assert len(pickle.dumps(leaf)) < 1000
     assert (again.path, again.subflavors, again.decoder.image_decode) == (whole, {"a": 1}, "pil")
+
+
+def test_another_process_does_not_take_samples_of_a_dataset_prepared_anew_for_those_that_were_counted(tmp_path):
+    write_dataset(tmp_path, {"train_0.tar": texts(0, 5), "train_1.tar": texts(5, 3)})
+    leaf = used(tmp_path)
+    BaseWebdatasetFactory.prepare_dataset(tmp_path, ["train_1.tar"], split_parts_ratio=[("train", 1.0)], workers=1)
+    for sent in (pickle.dumps(leaf), pickle.dumps(pickle.loads(pickle.dumps(leaf)))):
+        with pytest.raises(FormatError, match="prepared anew since it was opened"):
+            numbers(pickle.loads(sent))
+    assert pickle.loads(pickle.dumps(DatasetLeaf(path=tmp_path, split_part="train"))).samples == 3
 
 
 def test_what_a_leaf_is_tells_other_samples_apart_and_is_plain(whole, tmp_path):

@@ -67,6 +67,7 @@ def warn_of_lookahead(loader: _Loader, caller: FrameType | None) -> None:
     except TypeError:
         warnings.warn(
             "Lightning takes one micro-batch ahead from a loader that has no length, so a run that is restored from "
-            "this checkpoint would miss that one: give get_train_dataset() a virtual_epoch_length",
+            "this checkpoint would miss that one: give get_train_dataset() a virtual_epoch_length, or the trainer "
+            "limit_train_batches (then nothing is missed, and this may be ignored)",
             stacklevel=4,
         )

@@ -94,13 +94,20 @@ class ValidatedRecorder(Recorder):
 
 
 def fit(
-    folder: Path, steps: int, *, model_type: type[Recorder] = Recorder, checkpoint: Path | None = None, **data: Any
+    folder: Path,
+    steps: int,
+    *,
+    model_type: type[Recorder] = Recorder,
+    checkpoint: Path | None = None,
+    limit: int | None = None,
+    **data: Any,
 ) -> Any:
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
     trainer = pl.Trainer(
         accelerator="cpu",
         max_epochs=-1,
         max_steps=steps,
+        limit_train_batches=limit,
         num_sanity_val_steps=0,
         enable_checkpointing=False,
         logger=False,
@@ -148,6 +155,17 @@ def test_a_checkpoint_of_a_loader_without_a_length_warns_that_lightning_holds_on
         warnings.filterwarnings("ignore", "Lightning takes one micro-batch ahead")
         resumed = fit(tmp_path / "again", 4, train_dataloaders=loader_of(texts), checkpoint=tmp_path / "2.ckpt")
     assert resumed.seen == expected[3:5], "Lightning holds none any more: the warning may go"
+
+
+@pytest.mark.filterwarnings("ignore:Lightning takes one micro-batch ahead")
+def test_with_a_limit_of_the_trainer_a_loader_without_a_length_misses_nothing(
+    texts: str, expected: list[list[str]], tmp_path: Path
+) -> None:
+    assert fit(tmp_path, EPOCH + 2, limit=EPOCH, train_dataloaders=loader_of(texts)).seen == expected[: EPOCH + 2]
+    for stopped in (1, EPOCH - 1, EPOCH, EPOCH + 1):
+        checkpoint = tmp_path / f"{stopped}.ckpt"
+        again = fit(tmp_path / "again", 9, limit=EPOCH, train_dataloaders=loader_of(texts), checkpoint=checkpoint)
+        assert again.seen == expected[stopped:9], stopped
 
 
 class Texts(pl.LightningDataModule):

@@ -22,11 +22,13 @@ A state that was made for another number of ranks also says on how many ``steps`
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import StateError
+from ..format.shown_value import shown
 
 if TYPE_CHECKING:  # a program that only looks into states needs no stages, and no torch
     from ..pipeline.stage import State
@@ -43,6 +45,7 @@ LANE_BY_LANE = "lane by lane"
 _VERSION = 1
 _MOST_SHOWN = 8
 _MOST_LANES = 1 << 32
+_MOST_BATCHES = 1 << 53  # what every reader of JSON keeps exactly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,18 +114,18 @@ class RunState:
             raise StateError(f"expected a state of version {_VERSION}, found version {saved['version']!r}")
         try:
             state = cls(
-                lanes=int(saved["lanes"]),
-                ranks=int(saved["ranks"]),
-                rank=None if saved["rank"] is None else int(saved["rank"]),
-                seed=int(saved["seed"]),
-                batch=int(saved["batch"]),
-                lane_states={int(number): dict(state) for number, state in saved["lane"].items()},
-                steps=[int(count) for count in saved["steps"]],
-                passes=int(saved["passes"]),
+                lanes=_integer(saved["lanes"]),
+                ranks=_integer(saved["ranks"]),
+                rank=None if saved["rank"] is None else _integer(saved["rank"]),
+                seed=_integer(saved["seed"]),
+                batch=_integer(saved["batch"]),
+                lane_states={_lane(number): dict(state) for number, state in saved["lane"].items()},
+                steps=[_integer(count) for count in saved["steps"]],
+                passes=_integer(saved["passes"]),
                 ended=bool(saved["ended"]),
                 dataset=saved["dataset"],
                 kind=saved.get("kind"),
-                counted_on=None if saved.get("counted_on") is None else int(saved["counted_on"]),
+                counted_on=None if saved.get("counted_on") is None else _integer(saved["counted_on"]),
             )
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise StateError(f"this state is damaged: {type(error).__name__}: {error}") from error
@@ -139,12 +142,39 @@ class RunState:
             ("lanes", self.lanes - 1, _MOST_LANES),
             ("ranks", self.ranks - 1, _MOST_LANES),
             ("rank", self.rank or 0, self.ranks),
-            ("batch", self.batch, None),
+            ("batch", self.batch, _MOST_BATCHES),
+            ("steps", min(self.steps, default=0), _MOST_BATCHES),
+            ("steps", max(self.steps, default=0), _MOST_BATCHES),
+            ("passes", self.passes, _MOST_BATCHES),
+            ("counted_on", (self.ranks if self.counted_on is None else self.counted_on) - 1, _MOST_LANES),
             ("lane", min(self.lane_states, default=0), self.lanes),
             ("lane", max(self.lane_states, default=0), self.lanes),
         ):
-            if number < 0 or (stop is not None and number >= stop):
+            if not 0 <= number < stop:
                 raise StateError(f"this state is damaged: its {name!r} is out of range")
+
+
+def _integer(value: Any) -> int:
+    """Give an integer as one; what is rounded or parsed may not be what was saved.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"expected an integer, found {shown(value)}")
+    return operator.index(value)
+
+
+def _lane(name: Any) -> int:
+    """Read the number of a lane, of which there is one name.
+
+    Raises:
+        ValueError: It is no number, or another name of it.
+    """
+    number = int(name)
+    if str(number) != str(name):
+        raise ValueError(f"expected the number of a lane, found {shown(name)}")
+    return number
 
 
 def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
@@ -234,7 +264,7 @@ def _differences(saved: Any, now: Any, place: str) -> Iterator[str]:
     """Name what differs between two descriptions of chains: nested lists and dicts of plain values."""
     if isinstance(saved, Mapping) and isinstance(now, Mapping):
         name = f"{place} {now['path']}" if "path" in now else place
-        for key in sorted({*saved, *now}):
+        for key in sorted({*saved, *now}, key=str):
             if key != "path":  # data may have been moved; what it is, the uuid says
                 yield from _differences(saved.get(key), now.get(key), f"{name}: {key}")
     elif isinstance(saved, list | tuple) and isinstance(now, list | tuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from multiprocessing import parent_process
 from typing import Any, Literal
 
 from ..errors import ConfigError
@@ -45,7 +46,9 @@ def find_code(
     asks_nobody = module is not None and (name in vars(module) or "__getattr__" not in vars(module))
     if not (asks_nobody or (module and is_own_module(module_name))) and not is_trusted(trust_code):
         error = refuse(f"{asker} asks to import {module_name} for its {kind} {name}", at=at)
-        before = f"import {module_name} before loading the dataset"
+        # A worker that is spawned has not imported what the rank has, unless the script does so where it is imported.
+        where = " at the top of your script, which spawned workers import, too" if parent_process() is not None else ""
+        before = f"import {module_name} before loading the dataset{where}"
         error.do = f"{before if module is None else 'name the module that defines it'}; or {error.do}"
         raise error
     try:

@@ -3,8 +3,10 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import multiprocessing
 import pickle
 import sys
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -270,6 +272,18 @@ def test_a_class_s_own_errors_are_passed_on(own_module: str) -> None:
         builder_of(text).build({"txt": b"cat"}, key="0")
 
 
+def refusal_in_a_worker() -> str:
+    with pytest.raises(TrustError) as caught:
+        builder_of("sample_type: {__module__: far_module, __class__: Far}\nfield_map: {text: txt}")
+    return str(caught.value)
+
+
+def test_a_spawned_worker_that_has_not_imported_a_module_says_where_it_would_be() -> None:
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as workers:
+        said = workers.submit(refusal_in_a_worker).result(timeout=60)
+    assert "import far_module before loading the dataset at the top of your script, which spawned workers" in said
+
+
 def test_a_class_of_a_module_that_is_not_imported_needs_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "far_module.py").write_text(
         "from loader.samples import TextSample\nclass Far(TextSample):\n    pass\n", encoding="utf-8"
@@ -279,7 +293,7 @@ def test_a_class_of_a_module_that_is_not_imported_needs_trust(tmp_path: Path, mo
     with pytest.raises(TrustError) as caught:
         builder_of(text)
     assert "dataset.yaml asks to import far_module for its class Far" in str(caught.value)
-    assert "import far_module before loading the dataset" in str(caught.value)
+    assert "import far_module before loading the dataset;" in str(caught.value)
     assert "far_module" not in sys.modules
     assert builder_of(text, trust_code=True).build({"txt": b"x"}, key="0").text == "x"
     monkeypatch.delitem(sys.modules, "far_module")

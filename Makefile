@@ -33,7 +33,7 @@ COVERED := loader/format loader/order
 COVERED_PERCENT := 95
 # The tests of these layers; tracing the others would double what they take.
 COVERING := tests/malformed tests/unit/av tests/unit/format tests/unit/order tests/unit/storage \
-	$(addprefix tests/property/test_,dataset_index.py key_table.py order.py stream_orders.py tar_rename.py tar_scan.py) \
+	$(addprefix tests/property/test_,dataset_index.py key_table.py order.py permute.py stream_orders.py tar_rename.py tar_scan.py) \
 	tests/e2e/test_prepare_results.py tests/unit/stores/test_dataset_file_store.py \
 	$(addprefix tests/cli/test_,info.py lint_files.py lint_jsonl.py prepare.py prepare_media.py)
 

@@ -18,8 +18,8 @@ __all__ = ["CheckpointFile", "Form", "read_checkpoint"]
 
 Form = Literal["json", "torch"]
 
-_MOST_PLAIN_BYTES = 1 << 29
-"""JSON and pickles are built in memory, many times their size; states of 10,000 ranks are a twentieth of this."""
+_MOST_PLAIN_BYTES = 1 << 27
+"""JSON and pickles are built in memory, many times their size; states of 10,000 ranks are a fifth of this."""
 
 _ZIP = b"PK\x03\x04"
 _OLD_TORCH = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # how torch.save began before version 1.6

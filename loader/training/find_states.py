@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 from ..errors import StateError
@@ -36,7 +37,7 @@ def find_states(document: Any) -> list[FoundState]:
             than 64 levels.
 
     Raises:
-        StateError: A state is damaged, or of another version.
+        StateError: A state is damaged, or of another version; or there are millions of dicts and lists.
 
     >>> find_states({"model": {}, "step": 3})
     []
@@ -71,6 +72,8 @@ def _mappings(document: Any) -> Iterator[tuple[Place, Mapping[Any, Any]]]:
         if id(value) in seen or len(place) > _DEEPEST:
             continue
         seen.add(id(value))
+        if len(seen) + len(pending) > _MOST_VALUES:
+            raise _too_many()
         if isinstance(value, Mapping):
             if value.keys() >= _KEYS:
                 yield place, value
@@ -80,8 +83,14 @@ def _mappings(document: Any) -> Iterator[tuple[Place, Mapping[Any, Any]]]:
             entries = iter(enumerate(value))
         else:
             continue
-        inner = [((*place, key), one) for key, one in entries if isinstance(one, Mapping | list | tuple)]
-        pending.extend(reversed(inner))
+        inner = [(key, one) for key, one in entries if isinstance(one, Mapping | list | tuple)]
+        if len(inner) > _MOST_VALUES:
+            raise _too_many()
+        pending.extend(((*place, key), one) for key, one in reversed(inner))
+
+
+def _too_many() -> StateError:
+    return StateError(f"expected a checkpoint, found more than {_MOST_VALUES:,} dicts and lists")
 
 
 def _check_plain(state: Any) -> None:
@@ -103,5 +112,7 @@ def _check_plain(state: Any) -> None:
             pending.extend((depth + 1, inner) for inner in value.values())
         elif isinstance(value, list | tuple):
             pending.extend((depth + 1, inner) for inner in value)
+        elif isinstance(value, float) and not isfinite(value):
+            raise StateError(f"this state is damaged: it holds {value}, which JSON has no name for")
         elif not isinstance(value, _PLAIN):
             raise StateError(f"this state is damaged: it holds a {type(value).__name__}, and a state is plain data")

@@ -124,7 +124,7 @@ class RunState:
                 passes=_integer(saved["passes"]),
                 ended=bool(saved["ended"]),
                 dataset=saved["dataset"],
-                kind=saved.get("kind"),
+                kind=_kind(saved.get("kind")),
                 counted_on=None if saved.get("counted_on") is None else _integer(saved["counted_on"]),
             )
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -163,6 +163,17 @@ def _integer(value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"expected an integer, found {shown(value)}")
     return operator.index(value)
+
+
+def _kind(value: Any) -> str | None:
+    """Give how lanes are visited.
+
+    Raises:
+        TypeError: It is no name.
+    """
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"expected the name of a kind, found {shown(value)}")
+    return value
 
 
 def _lane(name: Any) -> int:

@@ -221,6 +221,7 @@ def test_states_without_a_kind_must_be_of_one_moment(data: Data) -> None:
         ({"batch": True}, "expected an integer, found True"),
         ({"batch": 2**60}, "'batch' is out of range"),
         ({"steps": [-1]}, "'steps' is out of range"),
+        ({"kind": []}, r"expected the name of a kind, found \[\]"),
         ({"passes": -1}, "'passes' is out of range"),
         ({"counted_on": 0}, "'counted_on' is out of range"),
         ({"dataset": None, "ranks": None}, "TypeError"),

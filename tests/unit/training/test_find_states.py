@@ -1,0 +1,29 @@
+"""States are found in checkpoints of strangers, which may be made to take for ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from loader import StateError
+from loader.training import find_states as module
+from loader.training.find_states import find_states
+from loader.training.run_state import RunState
+
+
+def test_a_document_of_endlessly_many_lists_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MOST_VALUES", 1000)
+    wide: list[Any] = [[] for _ in range(2000)]
+    many = [[[] for _ in range(40)] for _ in range(40)]
+    for document in (wide, many):
+        with pytest.raises(StateError, match="found more than 1,000 dicts and lists"):
+            find_states(document)
+    assert find_states({"weights": [0.5] * 5000}) == []
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_state_holds_no_number_that_json_has_no_name_for(value: float) -> None:
+    state = RunState(lanes=1, ranks=1, rank=0, seed=0, dataset=["read", {"weight": value}]).to_plain()
+    with pytest.raises(StateError, match=f"it holds {value}"):
+        find_states({"loader": state})

@@ -156,8 +156,25 @@ def make_html(jpeg: bytes) -> bytes:
     return b"<!DOCTYPE html>" + bytes(len(jpeg) - 15)
 
 
-@pytest.mark.parametrize("damage", [break_entropy_data, cut, make_html])
-@pytest.mark.parametrize("workers", ["one", "forked", "spawned"])
+@pytest.mark.parametrize(
+    ("damage", "workers"),
+    [
+        (break_entropy_data, "one"),
+        (cut, "forked"),
+        (make_html, "spawned"),
+        *(
+            pytest.param(damage, workers, marks=pytest.mark.slow)
+            for damage, workers in [
+                (break_entropy_data, "forked"),
+                (break_entropy_data, "spawned"),
+                (cut, "one"),
+                (cut, "spawned"),
+                (make_html, "one"),
+                (make_html, "forked"),
+            ]
+        ),
+    ],
+)
 def test_one_broken_picture_of_two_thousand_is_named(pictures, damage, workers, request):
     if workers == "spawned":
         request.getfixturevalue("in_a_thread")

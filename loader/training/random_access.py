@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature
+from threading import get_ident
 from types import GeneratorType
 from typing import Any, Literal, TypeVar, overload
 
@@ -14,7 +15,7 @@ import numpy as np
 from torch.utils.data import Dataset
 
 from ..cached_property import cached_property
-from ..errors import ConfigError, SampleError, SkipSample
+from ..errors import ConfigError, EnergonError, SampleError, SkipSample
 from ..pipeline.lane import Lane
 from ..pipeline.leaf import Integers, Leaf
 from ..pipeline.left_out import excluded_positions, positions_without, replacements
@@ -47,7 +48,7 @@ class RandomAccessDataset(Dataset[T_co]):
     together.
 
     It goes to worker processes of any start method; each opens the files that it needs. Within a process one thread at
-    a time may ask.
+    a time may ask; where there are hooks, a second one is refused.
 
     Args:
         leaves: The datasets, one after another.
@@ -80,9 +81,10 @@ class RandomAccessDataset(Dataset[T_co]):
         self._replaces = excluded == "replace"
         self._total = sum(leaf.samples for leaf in leaves)
         self._excluded = excluded_positions(leaves)
+        self._threads: dict[str, int] = {}  # which one is at work; no lock, which a fork might copy while it is held
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in _OPENED}
+        return {name: value for name, value in self.__dict__.items() if name not in _OPENED} | {"_threads": {}}
 
     def __len__(self) -> int:
         """Give the number of samples."""
@@ -175,16 +177,22 @@ class RandomAccessDataset(Dataset[T_co]):
     @contextmanager
     def _as_in_a_run(self, position: int) -> Iterator[None]:
         """Let hooks know which sample it is, and draw the same random numbers whenever it is made."""
+        if not self._chain.runs_user_code:
+            yield
+            return
+        if self._threads.setdefault("at work", get_ident()) != get_ident():
+            raise EnergonError(
+                "two threads ask for samples of one dataset at once, and hooks draw from generators that all share",
+                do="load in worker processes (DataLoader's num_workers), or in one thread at a time",
+            )
         set_hook_context(self._lane.context)
         try:
-            if not self._chain.runs_user_code:
-                yield
-                return
             with kept_generators():
                 seed_sample(self._lane.seed, 0, position)
                 yield
         finally:
             set_hook_context(None)
+            self._threads.clear()
 
 
 def random_access(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import multiprocessing
 import pickle
 import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from loader import (
     ConfigError,
     Cooker,
     DefaultTaskEncoder,
+    EnergonError,
     FormatError,
     IdentityMultiEpochDatasetWrapper,
     MultiEpochDatasetResampler,
@@ -353,3 +355,26 @@ def test_a_hook_may_draw_for_itself(texts):
 
     dataset = random_access(texts, task_encoder=Marked())
     assert dataset[4].text == dataset[4].text != dataset[5].text
+
+
+def test_a_second_thread_is_refused_while_a_hook_is_at_work(texts):
+    inside, leave = threading.Event(), threading.Event()
+
+    class Waits(DefaultTaskEncoder):
+        def encode_sample(self, sample):
+            inside.set()
+            assert leave.wait(30)
+            return sample
+
+    dataset = random_access(texts, task_encoder=Waits())
+    found = []
+    thread = threading.Thread(target=lambda: found.append(dataset[3]))
+    thread.start()
+    assert inside.wait(30)
+    try:
+        with pytest.raises(EnergonError, match="two threads ask for samples of one dataset"):
+            dataset[4]
+    finally:
+        leave.set()
+        thread.join()
+    assert [sample.__key__ for sample in found] == [dataset[3].__key__]

@@ -12,7 +12,7 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 PEER ?= megatron-energon==7.4.1
 LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76
-PYTEST_WORKERS ?= 2
+PYTEST_WORKERS ?= 3
 # Processes are killed, threads raced and disks filled: what fails once by the machine's mood gets a second chance, and
 # is named in the report.
 PYTEST_AGAIN := --reruns 1 --reruns-delay 1 -raR
@@ -21,8 +21,8 @@ ARGS ?=
 BIN := .venv/bin
 PEER_BIN := .venv-peer/bin
 LOADERS_BIN := .venv-loaders/bin
-# -qq: pip warns of much that is no fault; errors still show.
-PIP := -m pip install -qq --disable-pip-version-check
+# -qq: pip warns of much that is no fault; errors still show. What is never imported need not be compiled.
+PIP := -m pip install -qq --no-compile --disable-pip-version-check
 INSTALLED := .venv/.installed
 DOCS_INSTALLED := .venv/.docs-installed
 PEER_INSTALLED := .venv-peer/.installed

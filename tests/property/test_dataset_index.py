@@ -67,7 +67,7 @@ def assert_equal(found: ShardIndex, expected: ShardIndex) -> None:
         assert np.array_equal(getattr(found, name), getattr(expected, name)), name
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(
     st.lists(shards, max_size=4),
     st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),

@@ -52,7 +52,7 @@ def test_permutations_of_different_sizes_in_one_call_are_those_of_single_calls(s
     assert together.tolist() == alone
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(leaf=leaves(), lanes=LANES)
 def test_lanes_together_see_each_sample_once_an_epoch(leaf, lanes):
     orders = LeafOrders([leaf], lanes)

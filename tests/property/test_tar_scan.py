@@ -172,7 +172,7 @@ def described(index: ShardIndex) -> Samples:
     return samples
 
 
-@settings(max_examples=250)
+@settings(max_examples=120)
 @given(
     some=st.lists(members, max_size=12),
     tar_format=st.sampled_from([tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),

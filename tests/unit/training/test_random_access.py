@@ -302,7 +302,7 @@ def test_a_dataset_may_not_run_code_unless_it_is_trusted(texts, tmp_path):
 # ------------------------------------------------------------------------------------------------- torch's own loader
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_workers_of_torchs_loader_give_what_one_process_gives(method, texts):
     dataset = random_access(texts, task_encoder=Drawing())
     expected = [sample.text for sample in dataset[::10]]

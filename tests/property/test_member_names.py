@@ -21,7 +21,7 @@ def split_one(name: bytes) -> tuple[bytes, bytes] | None:
     return None if split is None else (encode_name(split[0]), encode_name(split[1]))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.lists(names, max_size=8), st.integers(0, 9))
 def test_names_split_together_as_they_do_alone(some, padding):
     width = max([1, *map(len, some)]) + padding

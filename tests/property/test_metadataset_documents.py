@@ -88,7 +88,7 @@ def write(path, splits):
 
 
 @given(st.data())
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_whatever_stands_at_any_place_planning_gives_leaves_or_faults(folder, data):
     """A value of any kind at any place of any file: leaves, or a ConfigError with faults, and nothing else."""
     documents = WHOLE

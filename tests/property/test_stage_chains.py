@@ -127,7 +127,7 @@ def longer(chains):
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.recursive(readers(), longer, max_leaves=4), st.integers(1, 3))
 def test_a_chain_restored_at_any_step_goes_on_as_if_nothing_had_happened(chain, count):
     check_resumes(chain, count=count, most=12, loads=False)

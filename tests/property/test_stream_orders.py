@@ -167,7 +167,7 @@ def micro_batches(order: RepeatedOrder | DealtPass, batch_size: int, numbers: ra
     return [as_samples(samples_of_batch(order, number, batch_size)) for number in numbers]
 
 
-@settings(max_examples=30)  # each looks up some hundred micro-batches
+@settings(max_examples=15)  # each looks up some hundred micro-batches
 @given(order=st.builds(DealtPass, finite_passes(), st.sampled_from([4, 5, 16, 33])))
 def test_micro_batches_of_a_pass_hold_each_sample_once_and_at_most_the_last_is_short(order):
     batches = micro_batches(order, order.batch_size, range(order.batches))
@@ -226,7 +226,7 @@ def test_a_position_far_away_is_reached_directly(order, start):
 # --------------------------------------------------------------------------------------------------- repeating
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(leaf=leaves(most=1, epochs_together=st.sampled_from([None, 1, 2])), lanes=LANES, seed=SEEDS)
 def test_while_repeating_lanes_together_see_each_sample_once_an_epoch(leaf, lanes, seed):
     order = RepeatedOrder(leaf, (1.0,), lanes, seed)

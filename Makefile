@@ -12,7 +12,7 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 PEER ?= megatron-energon==7.4.1
 LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76
-PYTEST_WORKERS ?= 3
+PYTEST_WORKERS ?= 2
 # Processes are killed, threads raced and disks filled: what fails once by the machine's mood gets a second chance, and
 # is named in the report.
 PYTEST_AGAIN := --reruns 1 --reruns-delay 1 -raR

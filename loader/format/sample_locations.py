@@ -19,6 +19,7 @@ __all__ = ["SampleLocations", "SampleLocator"]
 Integers = npt.NDArray[np.int64]
 
 _GAP = 64 * 1024  # read over gaps between parts up to this size: one read costs more
+_MOST_KEY = 8192  # bytes; no name of a member is longer
 _FEW = 24  # samples; below that, numpy's calls cost more than Python's steps
 
 
@@ -76,7 +77,7 @@ class SampleLocator:
         self._wanted = None if parts is None else np.array([name in parts for name in self._names], dtype=bool)
         self._shard_starts = np.array([shard.first_sample for shard in index.shards], dtype=np.int64)
         self._shard_sizes = np.array([shard.size_bytes for shard in index.shards], dtype=np.int64)
-        self._keys = memoryview(np.asarray(index.key_bytes).data)
+        self._keys = np.asarray(index.key_bytes)
         self._few = _FewSamples(index, self._wanted)
 
     def locate(self, samples: Integers, found: SampleLocations | None = None) -> SampleLocations:
@@ -142,11 +143,17 @@ class SampleLocator:
 
     def _keys_of(self, samples: Integers) -> list[str]:
         first, last = _rows(self._index.key_ends, samples)
-        keys = self._keys
-        return [
-            str(keys[start:stop], "utf-8", "surrogateescape")
-            for start, stop in zip(first.tolist(), last.tolist(), strict=True)
-        ]
+        sizes = last - first
+        if (first < 0).any() or (sizes < 0).any() or (sizes > _MOST_KEY).any() or (last > len(self._keys)).any():
+            raise _contradiction(self._index, "a key that is none")
+        ends = np.cumsum(sizes)
+        # One look-up for all, and then plain slices: half the time of a look-up for each.
+        keys = self._keys[np.repeat(last - ends, sizes) + np.arange(int(sizes.sum()))].tobytes()
+        cuts = zip([0, *ends.tolist()], ends.tolist(), strict=False)
+        if keys.isascii():
+            text = keys.decode()
+            return [text[start:stop] for start, stop in cuts]
+        return [keys[start:stop].decode("utf-8", "surrogateescape") for start, stop in cuts]
 
     def _check(self, name: npt.NDArray[Any], start: Integers, size: Integers, shard_size: Integers) -> None:
         # Sizes are unsigned in the index: very large ones are negative here, and their sums may be anything.

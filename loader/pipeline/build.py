@@ -7,6 +7,7 @@ from typing import Any
 from ..errors import ConfigError, SkipSample, TrustError
 from ..samples.types import CrudeSample
 from .endless_skips import EndlessSkips
+from .joined_leaf import JoinedLeaf
 from .lane import Lane
 from .leaf import RawSample
 from .read import ReadDataset
@@ -22,13 +23,13 @@ class BuildDataset(SavableDataset[Any]):
 
     Args:
         dataset: The reader.
-        for_cooking: Note on crude samples which leaf they are from.
+        names_leaves: Note on crude samples which leaf they are from, for cooking.
     """
 
-    def __init__(self, dataset: ReadDataset, *, for_cooking: bool = False) -> None:
+    def __init__(self, dataset: ReadDataset, *, names_leaves: bool = False) -> None:
         super().__init__(dataset, name="decode")
         self.leaves = dataset.leaves
-        self.for_cooking = for_cooking
+        self.names_leaves = names_leaves
 
     @property
     def keeps_positions(self) -> bool:
@@ -46,8 +47,10 @@ class _BuildRunning:
     def __init__(self, definition: BuildDataset, lane: Lane, state: State) -> None:
         self._source = definition.sources[0].open(lane, state)
         self._leaves = definition.leaves
-        self._for_cooking = definition.for_cooking
+        self._joins = any(isinstance(leaf, JoinedLeaf) for leaf in definition.leaves)
+        self._names_leaves = definition.names_leaves
         self._lane = lane
+        self._number, self._context, self._failures = lane.number, lane.context, lane.failures
         self._stage = lane.path + definition.key
         self._skips = EndlessSkips("load_sample or sample_loader", lane.number)
 
@@ -63,19 +66,19 @@ class _BuildRunning:
             self._skips.add()
             return SKIPPED, ref
         except Exception as error:
-            self._lane.failures.failed("decode", error, self._as_handlers_know_it(raw))
+            self._failures.failed("decode", error, self._as_handlers_know_it(raw))
             return SKIPPED, ref
-        self._skips.count = 0
-        if self._lane.failures.pending:
-            self._lane.failures.succeeded("decode")
+        if self._skips.count:
+            self._skips.count = 0
+        if self._failures.pending:
+            self._failures.succeeded("decode")
         return sample, ref
 
     def _build(self, raw: RawSample, ref: Ref) -> Any:
-        lane = self._lane
-        sample = self._leaves[raw[0]].build(raw, (self._stage, lane.number, lane.context.batch_index, ref))
-        if type(raw[4]) is tuple:  # a joiner is the user's own, and need not have handed it on
-            stamp(sample, self._stage, lane, ref)
-        if self._for_cooking and isinstance(sample, CrudeSample):
+        sample = self._leaves[raw[0]].build(raw, (self._stage, self._number, self._context.batch_index, ref))
+        if self._joins:  # a joiner is the user's own, and need not have handed it on
+            stamp(sample, self._stage, self._lane, ref)
+        if self._names_leaves and isinstance(sample, CrudeSample):
             sample.leaf = raw[0]
         return sample
 

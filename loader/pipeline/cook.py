@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..samples.cooking import needs_primary
+from ..samples.cooking import cook, needs_primary
 from ..samples.default_hook import is_library_hook
 from ..samples.stateless import failure_tolerance, restores_seeds, stateless
 from ..samples.types import CrudeSample
@@ -14,7 +14,7 @@ from .leaf_stores import LeafStores
 from .map import MapDataset, makes_several
 from .stage import SavableDataset
 
-__all__ = ["CookDataset"]
+__all__ = ["CookDataset", "uses_stores"]
 
 
 class CookDataset(MapDataset[Any]):
@@ -35,6 +35,11 @@ class CookDataset(MapDataset[Any]):
         return super().keeps_positions and not self._makes_several
 
 
+def uses_stores(task_encoder: Any, stores: Sequence[LeafStores]) -> bool:
+    """Tell whether cooking asks which leaf a crude sample is from: for what there is beside the leaf's samples."""
+    return any(map(needs_primary, _hooks(task_encoder))) or any(one.aux_urls for one in stores)
+
+
 class _Cook:
     """Bears the marks of all that may cook, and the name that users know."""
 
@@ -42,7 +47,8 @@ class _Cook:
         self.__name__ = "cook_crude_sample"
         self._task_encoder = task_encoder
         self._needs_primary = any(map(needs_primary, _hooks(task_encoder)))
-        self._stores = tuple(stores) if self._needs_primary or any(one.aux_urls for one in stores) else ()
+        self._stores = tuple(stores) if uses_stores(task_encoder, stores) else ()
+        self._is_usual = is_library_hook(task_encoder.cook_crude_sample)
         hooks = _hooks(task_encoder)
         tolerances = [failure_tolerance(hook, -1) for hook in hooks]
         stateless(
@@ -54,6 +60,8 @@ class _Cook:
         if not isinstance(sample, CrudeSample):
             return sample
         if not self._stores or sample.leaf is None:
+            if self._is_usual:
+                return cook(sample, self._task_encoder.cookers, {})  # what it does: most samples go this way
             return self._task_encoder.cook_crude_sample(sample)
         stores = self._stores[sample.leaf]
         if self._needs_primary and stores.primary is not None:
@@ -64,7 +72,7 @@ class _Cook:
     def at_work_on(self, sample: Any) -> Callable[..., Any]:
         """Give the function that cooks a sample: failures are counted for each cooker by itself."""
         encoder = self._task_encoder
-        if is_library_hook(encoder.cook_crude_sample) and isinstance(sample, CrudeSample):
+        if self._is_usual and isinstance(sample, CrudeSample):
             for cooker in encoder.cookers:
                 if cooker.is_for(sample):
                     found: Callable[..., Any] = cooker.cook

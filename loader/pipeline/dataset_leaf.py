@@ -153,12 +153,17 @@ class DatasetLeaf:
             SampleError: A part does not decode, or a field is missing.
         """
         _, index, shard, key, parts = raw
+        if len(parts) == 1:
+            (name,) = parts
+            files: tuple[str, ...] = (f"{key}.{name}",)
+        else:
+            files = tuple([f"{key}.{name}" for name in parts])
         return self.builder.build(
             parts,
             key=f"{shard}/{key}",
             restore_key=restore_key,
             subflavors=self.subflavors,
-            sources=(_source((self.path_text, index, shard, tuple(map(f"{key}.".__add__, parts)))),),
+            sources=(_source((self.path_text, index, shard, files)),),
         )
 
     def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:

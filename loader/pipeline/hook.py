@@ -27,13 +27,23 @@ class Hook:
         lane: The lane.
     """
 
-    __slots__ = ("_at_work_on", "_function", "_isolates", "_lane", "_seed", "skips")
+    __slots__ = (
+        "_at_work_on",
+        "_context",
+        "_failures",
+        "_function",
+        "_isolates",
+        "_lanes",
+        "_number",
+        "_seed",
+        "skips",
+    )
 
     def __init__(self, function: Callable[..., Any], lane: Lane) -> None:
         self._function = function
         # What chooses among several functions says which, so that one that works does not hide one that never does.
         self._at_work_on: Callable[[Any], Callable[..., Any]] | None = getattr(function, "at_work_on", None)
-        self._lane = lane
+        self._number, self._lanes, self._context, self._failures = lane.number, lane.count, lane.context, lane.failures
         self._isolates = restores_seeds(function)
         # Two hooks of a chain draw other numbers for the same sample.
         name = getattr(function, "__qualname__", type(function).__qualname__)
@@ -46,13 +56,12 @@ class Hook:
         Raises:
             Exception: What the function raises.
         """
-        lane = self._lane
         position = ref if type(ref) is int else position_of(ref)  # most are, and this is called for every sample
-        lane.context.sample_index = position * lane.count + lane.number
+        self._context.sample_index = position * self._lanes + self._number
         if not self._isolates:
             return self._function(argument)
         with kept_generators(numpys_second=False):
-            seed_sample(self._seed, lane.number, ref)
+            seed_sample(self._seed, self._number, ref)
             return self._function(argument)
 
     def step(self, items: Iterator[Any], ref: Ref) -> Any:
@@ -64,7 +73,7 @@ class Hook:
         if not self._isolates:
             return next(items)
         with kept_generators(numpys_second=False):
-            seed_sample(self._seed, self._lane.number, ref)
+            seed_sample(self._seed, self._number, ref)
             return next(items)
 
     def attempt(self, argument: Any, ref: Ref) -> Any:
@@ -78,7 +87,8 @@ class Hook:
             return self.failed(error, argument)
         if self.skips.count and not isinstance(result, GeneratorType):
             self.skips.count = 0
-        self.succeeded(argument)
+        if self._failures.pending:
+            self.succeeded(argument)
         return result
 
     def items(self, argument: Any, key: str, ref: Ref) -> Iterator[tuple[Any, Ref]]:
@@ -130,7 +140,7 @@ class Hook:
         Raises:
             Exception: The run is to stop.
         """
-        self._lane.failures.failed(self._at_work(argument), error, argument)
+        self._failures.failed(self._at_work(argument), error, argument)
         return SKIPPED
 
     def ended(self, items: int) -> None:
@@ -142,8 +152,8 @@ class Hook:
 
     def succeeded(self, argument: Any = None) -> None:
         """Count a success; with what the function was called with, where it may be one of several."""
-        if self._lane.failures.pending:
-            self._lane.failures.succeeded(self._at_work(argument))
+        if self._failures.pending:
+            self._failures.succeeded(self._at_work(argument))
 
     def _at_work(self, argument: Any) -> Callable[..., Any]:
         return self._function if self._at_work_on is None else self._at_work_on(argument)

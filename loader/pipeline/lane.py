@@ -18,11 +18,18 @@ _CHILD = 20  # what a random number is for; part of its name
 class LastSample(Protocol):
     """Where a worker process notes what it is working on, for whoever finds it dead or hanging."""
 
-    def note(self, lane: int, position: int) -> None: ...
+    @property
+    def note_position(self) -> Callable[[int], Any]:
+        """What is told the position of each sample that is begun; called for every one."""
+
+    def note_lane(self, lane: int) -> None:
+        """Say of which lane they are from now on."""
 
 
 class _Nobody:
-    def note(self, lane: int, position: int) -> None:
+    note_position = bool  # forgets it
+
+    def note_lane(self, lane: int) -> None:
         """Forget it."""
 
 

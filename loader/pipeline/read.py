@@ -1,13 +1,13 @@
 """From positions to the bytes of samples: the bottom of every chain.
 
-The order says which samples come next, a chunk of positions at a time; one look-up finds their bytes; one positioned
-read a sample gets them. Chunks start small, so that the first batch comes soon; they change nothing about the order.
+The order says which samples come next, some chunks of positions at a time; one look-up a chunk finds their bytes; one
+positioned read a sample gets them. Chunks start small, so that the first batch comes soon; they change nothing about
+the order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 from ..cached_property import cached_property
@@ -25,6 +25,7 @@ from .worker_config import WorkerConfig
 __all__ = ["ReadDataset"]
 
 _FIRST_CHUNK, _MOST_CHUNK, _GROWTH = 32, 1024, 4
+_CHUNKS_ORDERED = 4  # together: what the order costs once is as much as for a thousand positions
 _FOUND_AGAIN = 256  # positions
 
 
@@ -88,34 +89,46 @@ class _ReadRunning:
     def __init__(self, definition: ReadDataset, order: LaneOrder, lane: Lane, state: State) -> None:
         self._order = order
         self._table, self._rows = definition.opened
-        self._begin = partial(lane.last_sample.note, lane.number)
+        self._begin = lane.last_sample.note_position
         self._key = definition.key
         self._position: int = state.get(self._key, 0)  # of the next sample
         self._samples: Iterator[tuple[Any, int]] = iter(())  # of the chunk
+        self._ordered = range(self._position, self._position)  # positions whose samples are known
+        self._found: tuple[Integers, Integers]  # their leaves and numbers in the indexes
         self._size = _FIRST_CHUNK
         self._first_again = -1  # of the positions that the last load found
         self._again: tuple[Integers, Integers]
 
     def next(self) -> tuple[Any, Ref]:
-        item = next(self._samples, None)
-        if item is None:
+        while True:
+            for item in self._samples:  # of which this takes one
+                self._position = item[1] + 1
+                return item
             self._samples = self._chunk()
-            item = next(self._samples)
-        self._position = item[1] + 1
-        return item
 
     def _chunk(self) -> Iterator[tuple[Any, int]]:
-        start, length = self._position, self._order.length
-        stop = start + self._size if length is None else min(start + self._size, length)
-        if stop <= start:
-            return iter(())
-        self._size = min(self._size * _GROWTH, _MOST_CHUNK)
-        return self._read(start, stop)
+        """Find the bytes of the samples that come next.
 
-    def _read(self, start: int, stop: int) -> Iterator[tuple[Any, int]]:
-        leaf, _, sample = self._order.locate(start, stop)
-        index = self._table.index_numbers(leaf, sample)
-        return self._rows.read(range(start, stop), leaf, index, self._table.excluded(leaf, index), self._begin)
+        Raises:
+            StopIteration: There are none.
+        """
+        start = self._position
+        if start == self._ordered.stop:
+            self._order_more()
+        rows = slice(start - self._ordered.start, start - self._ordered.start + self._size)
+        self._size = min(self._size * _GROWTH, _MOST_CHUNK)
+        leaf, index = self._found[0][rows], self._found[1][rows]
+        positions = self._ordered[rows]
+        return self._rows.read(positions, leaf, index, self._table.excluded(leaf, index), self._begin)
+
+    def _order_more(self) -> None:
+        start, length = self._position, self._order.length
+        stop = start + self._size * _CHUNKS_ORDERED
+        self._ordered = range(start, stop if length is None else min(stop, length))
+        if not self._ordered:
+            raise StopIteration
+        leaf, _, sample = self._order.locate(start, self._ordered.stop)
+        self._found = leaf, self._table.index_numbers(leaf, sample)
 
     def state(self) -> State:
         return {self._key: self._position}

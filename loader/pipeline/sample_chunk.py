@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ..errors import FormatError
 from ..format.sample_locations import SampleLocations
+from ..storage import ReadableFile
 from .leaf import Integers, RawSample, ShardLeaf
 from .open_shards import OpenShards
 from .stage import SKIPPED
@@ -64,36 +65,53 @@ class SampleChunk:
             FormatError: A shard is not the one that was indexed, or ends within a part.
             StorageError: A shard is missing or cannot be read.
         """
-        found = self._found
-        key, index, first = found.key, found.sample, found.first_part
-        part_name, part_start, part_stop = found.part_name, found.part_start, found.part_stop
-        excluded = None if self._excluded is None else self._excluded.tolist()
-        columns = (self._leaf, self._place, self._shard, self._start, self._size)
+        found, places = self._found, self._place.tolist()
+        first, part_name, part_start, part_stop = found.first_part, found.part_name, found.part_start, found.part_stop
+        # Where each sample is one part, it is what is read.
+        names = part_name if first == list(range(len(self) + 1)) else [None] * len(self)
+        columns = (found.sample, found.key, names)
+        rows = zip(
+            positions,
+            [False] * len(self) if self._excluded is None else self._excluded.tolist(),
+            zip(self._leaf.tolist(), self._shard.tolist(), strict=True),
+            places,
+            self._start.tolist(),
+            self._size.tolist(),
+            *(columns if places == sorted(places) else [map(column.__getitem__, places) for column in columns]),
+            strict=True,
+        )
         find = self._shards.find
         number, shard_names = -1, list[str]()  # of the leaf that the last sample was of
-        more_ahead = 1 if len(self) == 1 else 0  # a single sample is read at once
-        for row, (position, leaf, place, shard, start, size) in enumerate(
-            zip(positions, *(column.tolist() for column in columns), strict=True)
-        ):
-            if excluded is not None and excluded[row]:
-                yield SKIPPED, position
-                continue
-            if row >= more_ahead:
-                more_ahead = self._expect(row)
-            begin(position)
-            if leaf != number:
-                number, shard_names = leaf, self._leaves[leaf].shard_names
-            file = find((leaf, shard)) or self._shards.add((leaf, shard), self._leaves[leaf].open_shard(shard))
-            parts: dict[str, bytes] = {}
-            if size >= 0:
-                data = file.read_at(start, size)
-                if len(data) != size:
-                    raise self._cut(leaf, shard, start, size, len(data))
-                for part in range(first[place], first[place + 1]):
-                    parts[part_name[part]] = data[part_start[part] : part_stop[part]]
-            else:
-                parts = self._leaves[leaf].read_far_apart(file, index[place])
-            yield (leaf, index[place], shard_names[shard], key[place], parts), position
+        row = 0
+        while row < len(self):
+            ahead = 1 if len(self) == 1 else self._expect(row)  # a single sample is read at once
+            for position, is_left_out, name, place, start, size, index, key, part in islice(rows, ahead - row):
+                if is_left_out:
+                    yield SKIPPED, position
+                    continue
+                begin(position)
+                file = find(name) or self._open(name)
+                leaf, shard = name
+                if leaf != number:
+                    number, shard_names = leaf, self._leaves[leaf].shard_names
+                if size < 0:
+                    parts = self._leaves[leaf].read_far_apart(file, index)
+                else:
+                    data = file.read_at(start, size)
+                    if len(data) != size:
+                        raise self._cut(leaf, shard, start, size, len(data))
+                    if part is not None:
+                        parts = {part: data}
+                    else:
+                        parts = {}
+                        for each in range(first[place], first[place + 1]):
+                            parts[part_name[each]] = data[part_start[each] : part_stop[each]]
+                yield (leaf, index, shard_names[shard], key, parts), position
+            row = ahead
+
+    def _open(self, name: tuple[int, int]) -> ReadableFile:
+        leaf, shard = name
+        return self._shards.add(name, self._leaves[leaf].open_shard(shard))
 
     def _expect(self, row: int) -> int:
         """Tell the store what is read next, from the ``row``-th sample on; give the row at which to tell it more."""

@@ -137,10 +137,9 @@ def cook(sample: dict[str, Any], cookers: Sequence[Cooker], aux: Mapping[str, An
         return sample
     for one in cookers:
         if one.takes_all or one.is_for(sample):
-            plain = not aux and not one.need_primary and not one.need_cache
-            given = {} if plain else _given(one, aux)
+            given = _given(one, aux) if aux or one.need_primary or one.need_cache else aux
             try:
-                return one.cook(sample, **given)
+                return one.cook(sample, **given) if given else one.cook(sample)
             except TypeError as error:
                 unlike = _unlike_call(one, sample, given)
                 if unlike is None:

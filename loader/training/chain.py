@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import ConfigError
 from ..pipeline.batch import BatchDataset
 from ..pipeline.build import BuildDataset
-from ..pipeline.cook import CookDataset
+from ..pipeline.cook import CookDataset, uses_stores
 from ..pipeline.group_batch import GroupBatchDataset
 from ..pipeline.leaf import Leaf
 from ..pipeline.map import MapDataset, makes_several
@@ -93,8 +93,10 @@ def build_single_samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any
 def _samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:
     cooks = encoder.cookers or not is_library_hook(encoder.cook_crude_sample)
     cooks = bool(cooks) and any(leaf.is_crude for leaf in reader.leaves)
-    chain = BuildDataset(reader, for_cooking=cooks)
-    return CookDataset(chain, encoder, [leaf.stores for leaf in reader.leaves]) if cooks else chain
+    if not cooks:
+        return BuildDataset(reader)
+    stores = [leaf.stores for leaf in reader.leaves]
+    return CookDataset(BuildDataset(reader, names_leaves=uses_stores(encoder, stores)), encoder, stores)
 
 
 def _mapped(chain: SavableDataset[Any], hook: Callable[..., Any], name: str) -> SavableDataset[Any]:

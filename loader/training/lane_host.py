@@ -175,6 +175,7 @@ class _RunningLane:
         set_hook_context(lane.context)
         set_batch_memory(self._memory)
         lane.context.batch_index = number
+        lane.last_sample.note_lane(lane.number)
         if self._seeds:
             seed_batch(self._seed, lane.number, self._made)
         running = self._running

@@ -27,7 +27,7 @@ from .dealt_pass import DealtPass
 from .finite_pass import FinitePass
 from .lane_hosting import LaneHosting, default_lanes, possible_ranks
 from .leaf_order import LeafOrder, LeafOrders
-from .mixing import mix
+from .mixing import extend_integer, mix
 from .permutation import permute
 from .repeated_order import RepeatedOrder
 from .sequential_pass import SequentialPass
@@ -45,6 +45,7 @@ __all__ = [
     "SequentialPass",
     "StreamOrder",
     "default_lanes",
+    "extend_integer",
     "mix",
     "permute",
     "possible_ranks",

@@ -9,14 +9,14 @@ batch nor on what ran before; and put back where code runs out of turn.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import torch
 
-from ..order import mix
+from ..order import extend_integer
+from .python_random import generator_state, set_generator_state
 from .ref import Ref, integers_of
 
 __all__ = ["kept_generators", "seed_batch", "seed_sample"]
@@ -28,36 +28,46 @@ _BATCH, _SAMPLE = 30, 31  # what a random number is for; part of its name
 
 def seed_batch(seed: int, lane: int, number: int) -> None:
     """Seed the generators for a lane's ``number``-th micro-batch."""
-    _seed(int(mix(seed, _BATCH, lane, number)))
+    _seed(extend_integer(_prefix(seed, _BATCH, lane), number))
 
 
 def seed_sample(seed: int, lane: int, ref: Ref) -> None:
     """Seed the generators for one item of a lane."""
-    _seed(int(mix(seed, _SAMPLE, lane, *integers_of(ref))))
+    _seed(extend_integer(_prefix(seed, _SAMPLE, lane), *integers_of(ref)))
 
 
-@contextmanager
-def kept_generators(*, numpys_second: bool = True) -> Iterator[None]:
+@lru_cache(maxsize=1024)
+def _prefix(*names: int) -> int:
+    return extend_integer(0, *names)
+
+
+class kept_generators:  # noqa: N801 - used as contextlib's own are; a generator for one takes several times as long
     """Put the generators back on leaving to where they were on entering.
 
     Args:
         numpys_second: Also the normally distributed number that numpy has in hand, since it makes two at a time. It
             may be lost where every run loses it at the same place.
     """
-    python, torchs = random.getstate(), torch.default_generator.get_state()
-    in_hand = _numpy.get_state(legacy=False) if numpys_second and _has_second() else None
-    # numpy's is not copied but changed for another one, which costs a hundredth of it.
-    numpys = _numpy.get_bit_generator()
-    _numpy.set_bit_generator(_spare.pop() if _spare else np.random.MT19937(0))
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        torch.default_generator.set_state(torchs)
+
+    __slots__ = ("_in_hand", "_numpys", "_numpys_second", "_python", "_torchs")
+
+    def __init__(self, *, numpys_second: bool = True) -> None:
+        self._numpys_second = numpys_second
+
+    def __enter__(self) -> None:
+        self._python, self._torchs = generator_state(), torch.default_generator.get_state()
+        self._in_hand = _numpy.get_state(legacy=False) if self._numpys_second and _has_second() else None
+        # numpy's is not copied but changed for another one, which costs a hundredth of it.
+        self._numpys = _numpy.get_bit_generator()
+        _numpy.set_bit_generator(_spare.pop() if _spare else np.random.MT19937(0))
+
+    def __exit__(self, *error: object) -> None:
+        set_generator_state(self._python)
+        torch.default_generator.set_state(self._torchs)
         _spare.append(_numpy.get_bit_generator())
-        _numpy.set_bit_generator(numpys)
-        if in_hand is not None:
-            _numpy.set_state(in_hand)
+        _numpy.set_bit_generator(self._numpys)
+        if self._in_hand is not None:
+            _numpy.set_state(self._in_hand)
 
 
 class _NoState:

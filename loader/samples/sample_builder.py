@@ -69,6 +69,7 @@ class SampleBuilder:
         self._names = frozenset() if self._crude else frozenset(known.name for known in fields(self._class))
         self._optional = frozenset() if self._crude else optional_fields(self._class)
         self._loader = recipe.loader
+        self._is_plain = self._crude and self._loader is None and dataset is None  # nothing but its parts, decoded
         self._filter = recipe.part_filter
 
     def __getstate__(self) -> dict[str, Any]:
@@ -120,37 +121,9 @@ class SampleBuilder:
             SampleError: A part does not decode, or a field is missing; the message names both sample and part.
             TrustError: A part is a pickle, and the caller does not trust the dataset.
         """
-        if self._crude and self._loader is None and self._dataset is None:
-            return self._build_crude(parts, key, restore_key, subflavors, sources)
-        shared = {
-            "__key__": key,
-            "__restore_key__": restore_key,
-            "__subflavors__": {**self._subflavors, **subflavors} if subflavors else self._subflavors.copy(),
-            "__sources__": tuple(sources),
-        }
-        if self._dataset is not None:
-            if not self._dataset.sample_filter(key):
-                raise SkipSample
-            shard = sources[0].shard_name if sources else None
-            return self._dataset.load_sample({**parts, **shared, "__shard__": shard})
-        try:
-            if self._field_map is not None:
-                return self._fill(self._map(self._field_map, parts), shared)
-            decoded = self._decode(parts)
-            if self._loader is not None:
-                return self._fill(self._load(_LoaderParts({**decoded, **shared})), shared)
-            return self._fill({name: value for name, value in decoded.items() if name in self._names}, shared)
-        except SampleError as error:
-            raise _at_sample(error, key, sources) from error.__cause__
-
-    def _build_crude(
-        self,
-        parts: Mapping[str, bytes],
-        key: str,
-        restore_key: tuple[Any, ...],
-        subflavors: Mapping[str, Any] | None,
-        sources: Sequence[SourceInfo],
-    ) -> Any:
+        if not self._is_plain:
+            labels = {**self._subflavors, **(subflavors or {})}
+            return self._build(parts, key, restore_key, labels, tuple(sources))
         sample = self._class()
         decode = self._decode_part
         if decode is None:
@@ -168,6 +141,35 @@ class SampleBuilder:
         if sources:
             sample["__shard__"] = sources[0].shard_name
         return sample
+
+    def _build(
+        self,
+        parts: Mapping[str, bytes],
+        key: str,
+        restore_key: tuple[Any, ...],
+        subflavors: dict[str, Any],
+        sources: tuple[SourceInfo, ...],
+    ) -> Any:
+        shared = {
+            "__key__": key,
+            "__restore_key__": restore_key,
+            "__subflavors__": subflavors,
+            "__sources__": sources,
+        }
+        if self._dataset is not None:
+            if not self._dataset.sample_filter(key):
+                raise SkipSample
+            shard = sources[0].shard_name if sources else None
+            return self._dataset.load_sample({**parts, **shared, "__shard__": shard})
+        try:
+            if self._field_map is not None:
+                return self._fill(self._map(self._field_map, parts), shared)
+            decoded = self._decode(parts)
+            if self._loader is not None:
+                return self._fill(self._load(_LoaderParts({**decoded, **shared})), shared)
+            return self._fill({name: value for name, value in decoded.items() if name in self._names}, shared)
+        except SampleError as error:
+            raise _at_sample(error, key, sources) from error.__cause__
 
     def _map(self, field_map: FieldMap, parts: Mapping[str, bytes]) -> dict[str, Any]:
         decode = self._decode_part

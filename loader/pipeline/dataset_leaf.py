@@ -6,7 +6,6 @@ import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,12 +24,11 @@ from ..samples.sample_builder import SampleBuilder
 from ..samples.source_info import SourceInfo
 from ..samples.types import CrudeSample
 from ..storage import ReadableFile
+from .crude_maker import crude_maker
 from .leaf import Integers, RawSample
 from .leaf_stores import LeafStores
 
 __all__ = ["DatasetLeaf"]
-
-_source = partial(tuple.__new__, SourceInfo)  # its own constructor takes twice as long
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,24 +144,22 @@ class DatasetLeaf:
         locations = [part for part in folder.index.parts(index) if self.builder.part_filter(part.name)]
         return read_sample(file, locations, shard=folder.storage.path(folder.index.shard_of(index).name))
 
-    def build(self, raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
-        """Make a sample.
+    @cached_property
+    def build(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:
+        """What makes a sample of a raw one and its restore key.
 
-        Raises:
-            SampleError: A part does not decode, or a field is missing.
+        It raises SampleError where a part does not decode, or a field is missing.
         """
-        _, index, shard, key, parts = raw
-        if len(parts) == 1:
-            (name,) = parts
-            files: tuple[str, ...] = (f"{key}.{name}",)
-        else:
-            files = tuple([f"{key}.{name}" for name in parts])
+        return crude_maker(self.builder, self.path_text, self.subflavors) if self.builder.is_plain else self._build
+
+    def _build(self, raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
+        _, _, shard, key, parts = raw
         return self.builder.build(
             parts,
             key=f"{shard}/{key}",
             restore_key=restore_key,
             subflavors=self.subflavors,
-            sources=(_source((self.path_text, index, shard, files)),),
+            sources=self.sources(raw),
         )
 
     def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from ..samples.decoder import SampleDecoder
 from ..samples.sample_builder import SampleBuilder
 from ..samples.source_info import SourceInfo
 from ..storage import ReadableFile, Storage, open_storage
+from .crude_maker import crude_maker
 from .leaf import Integers, RawSample
 from .leaf_stores import LeafStores
 
@@ -65,8 +66,9 @@ class JsonlLeaf:
         return open_jsonl_index(*self._file)
 
     @cached_property
-    def _builder(self) -> SampleBuilder:
-        return SampleBuilder(None, meta_folder=Path(), decoder=self.decoder)
+    def _make(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:
+        builder = SampleBuilder(None, meta_folder=Path(), decoder=self.decoder)
+        return crude_maker(builder, self.path_text, self.subflavors)
 
     @cached_property
     def samples(self) -> int:
@@ -184,14 +186,10 @@ class JsonlLeaf:
         Raises:
             SampleError: The line is no JSON.
         """
-        _, index, shard, key, parts = raw
+        leaf, index, shard, key, parts = raw
         line = parts[_PART].strip()
-        return self._builder.build(
-            {_PART: line if index else line.removeprefix(BYTE_ORDER_MARK)},
-            key=f"{shard}/{key}",
-            restore_key=restore_key,
-            subflavors=self.subflavors,
-            sources=self.sources(raw),
+        return self._make(
+            (leaf, index, shard, key, {_PART: line if index else line.removeprefix(BYTE_ORDER_MARK)}), restore_key
         )
 
     def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:

@@ -6,6 +6,7 @@ a JSONL file, and :class:`~loader.pipeline.joined_leaf.JoinedLeaf` several datas
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -62,11 +63,11 @@ class Leaf(Protocol):
     def excluded(self) -> Integers:
         """The numbers in the index of all samples that are left out, ascending."""
 
-    def build(self, raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
-        """Make a sample.
+    @property
+    def build(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:
+        """What makes a sample of a raw one and its restore key.
 
-        Raises:
-            SampleError: A part does not decode, or a field is missing.
+        It raises SampleError where a part does not decode, or a field is missing.
         """
 
     def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:

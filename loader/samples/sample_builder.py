@@ -21,7 +21,7 @@ from .source_info import SourceInfo
 from .trust import is_trusted
 from .types import CrudeSample, Sample
 
-__all__ = ["SampleBuilder"]
+__all__ = ["SampleBuilder", "at_sample"]
 
 
 class SampleBuilder:
@@ -61,7 +61,8 @@ class SampleBuilder:
         self._dataset = dataset
         self._decoder = decoder
         self._trusted = is_trusted(trust_code)
-        self._subflavors = dict(recipe.subflavors)
+        self.subflavors = dict(recipe.subflavors)
+        """Labels of all samples."""
         self._field_map = recipe.field_map
         self._class = recipe.sample_class
         self._crude = issubclass(self._class, CrudeSample)
@@ -69,14 +70,15 @@ class SampleBuilder:
         self._names = frozenset() if self._crude else frozenset(known.name for known in fields(self._class))
         self._optional = frozenset() if self._crude else optional_fields(self._class)
         self._loader = recipe.loader
-        self._is_plain = self._crude and self._loader is None and dataset is None  # nothing but its parts, decoded
+        self.is_plain = self._crude and self._loader is None and dataset is None
+        """Its samples are their parts, decoded, and nothing else."""
         self._filter = recipe.part_filter
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_decode_part"}
+        return {name: value for name, value in self.__dict__.items() if name != "decode_part"}
 
     @cached_property
-    def _decode_part(self) -> Callable[[str, bytes], Any] | None:
+    def decode_part(self) -> Callable[[str, bytes], Any] | None:
         """Decodes a part of a name; None leaves all parts bytes."""
         decoder = self._decoder
         if type(decoder) is SampleDecoder:
@@ -121,40 +123,11 @@ class SampleBuilder:
             SampleError: A part does not decode, or a field is missing; the message names both sample and part.
             TrustError: A part is a pickle, and the caller does not trust the dataset.
         """
-        if not self._is_plain:
-            labels = {**self._subflavors, **(subflavors or {})}
-            return self._build(parts, key, restore_key, labels, tuple(sources))
-        sample = self._class()
-        decode = self._decode_part
-        if decode is None:
-            sample.update(parts)
-        else:
-            try:
-                for name, data in parts.items():
-                    sample[name] = decode(name, data)
-            except SampleError as error:
-                raise _at_sample(error, key, sources) from error.__cause__
-        sample["__key__"] = key
-        sample["__restore_key__"] = restore_key
-        sample["__subflavors__"] = {**self._subflavors, **subflavors} if subflavors else self._subflavors.copy()
-        sample["__sources__"] = tuple(sources)
-        if sources:
-            sample["__shard__"] = sources[0].shard_name
-        return sample
-
-    def _build(
-        self,
-        parts: Mapping[str, bytes],
-        key: str,
-        restore_key: tuple[Any, ...],
-        subflavors: dict[str, Any],
-        sources: tuple[SourceInfo, ...],
-    ) -> Any:
         shared = {
             "__key__": key,
             "__restore_key__": restore_key,
-            "__subflavors__": subflavors,
-            "__sources__": sources,
+            "__subflavors__": {**self.subflavors, **(subflavors or {})},
+            "__sources__": tuple(sources),
         }
         if self._dataset is not None:
             if not self._dataset.sample_filter(key):
@@ -167,17 +140,20 @@ class SampleBuilder:
             decoded = self._decode(parts)
             if self._loader is not None:
                 return self._fill(self._load(_LoaderParts({**decoded, **shared})), shared)
+            if self._crude:
+                of_shard = {"__shard__": sources[0].shard_name} if sources else {}
+                return self._class({**decoded, **shared, **of_shard})
             return self._fill({name: value for name, value in decoded.items() if name in self._names}, shared)
         except SampleError as error:
-            raise _at_sample(error, key, sources) from error.__cause__
+            raise at_sample(error, key, sources) from error.__cause__
 
     def _map(self, field_map: FieldMap, parts: Mapping[str, bytes]) -> dict[str, Any]:
-        decode = self._decode_part
+        decode = self.decode_part
         decoded: Mapping[str, Any] = parts if decode is None else _DecodedParts(parts, decode)
         return field_map.apply(decoded, optional=self._optional)
 
     def _decode(self, parts: Mapping[str, bytes]) -> dict[str, Any]:
-        decode = self._decode_part
+        decode = self.decode_part
         if decode is None:
             return dict(parts)
         return {name: decode(name, data) for name, data in parts.items()}
@@ -263,7 +239,7 @@ def _name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", None) or repr(function)
 
 
-def _at_sample(error: SampleError, key: str, sources: Sequence[SourceInfo]) -> SampleError:
+def at_sample(error: SampleError, key: str, sources: Sequence[SourceInfo]) -> SampleError:
     """Say of which sample an error is."""
     source = "; ".join(map(str, sources)) or None
     return SampleError(f"sample {key!r}: {error.found}", key=key, part=error.part, source=source, do=error.do)

@@ -28,8 +28,9 @@ from loader.pipeline.sample_chunk import SampleChunk
 from loader.training.lane_host import open_lane
 
 LANES = 48
-CHUNK = 1024  # positions that the reader looks up together
-PASS = LANES * CHUNK  # samples
+CHUNK = 1024  # positions whose bytes the reader finds together
+ORDERED = 4 * CHUNK  # positions that the order gives together
+PASS = LANES * ORDERED  # samples
 PASSES = 3
 Step = Iterator[int]  # does some work at each step, and says for how many samples
 
@@ -105,10 +106,11 @@ def positions(reader: ReadDataset) -> Iterator[tuple[Any, Any]]:
     lanes = [order.lane(number) for number in range(LANES)]
     start = 0
     while True:
-        for lane in lanes:
-            leaf, _, sample = lane.locate(start, start + CHUNK)
-            yield leaf, sample
-        start += CHUNK
+        ordered = [lane.locate(start, start + ORDERED) for lane in lanes]
+        for chunk in range(0, ORDERED, CHUNK):
+            for leaf, _, sample in ordered:
+                yield leaf[chunk : chunk + CHUNK], sample[chunk : chunk + CHUNK]
+        start += ORDERED
 
 
 def ordered(reader: ReadDataset) -> Step:

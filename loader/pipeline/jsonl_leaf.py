@@ -133,17 +133,17 @@ class JsonlLeaf:
                 shard=self.shard_path(0),
                 do=f"run: energon prepare {self.path_text}",
             )
-        size = (stop - start).tolist()
+        size = stop - start
         samples = indexes.tolist()
         lines = SampleLocations(
             sample=samples,
             key=list(map(str, samples)),
-            shard=[0] * n,
-            start=start.tolist(),
+            shard=np.zeros(n, np.int64),
+            start=start,
             size_bytes=size,
-            first_part=list(range(n + 1)),
+            first_part=range(n + 1),
             part_name=[_PART] * n,
-            part_start=[0] * n,
+            part_start=np.zeros(n, np.int64),
             part_stop=size,
         )
         if found is None:

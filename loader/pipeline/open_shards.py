@@ -13,7 +13,7 @@ _SHARE = 4  # a quarter of what the process may open is for shards: torch passes
 
 
 class OpenShards:
-    """Open files by leaf and shard number; the one that was opened first is closed where there are too many.
+    """Open files, each by a number for its leaf and shard; the one that was opened first is closed for one too many.
 
     Args:
         most: How many are kept open; by default a quarter of what the process may open.
@@ -23,11 +23,11 @@ class OpenShards:
         if most is None:
             most = min(_MOST, max(16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE))
         self._most = most
-        self._files: dict[tuple[int, int], ReadableFile] = {}
+        self._files: dict[int, ReadableFile] = {}
         self.find = self._files.get
-        """Give the open file of a leaf and shard number; None where it is not open."""
+        """Give the open file of a number; None where it is not open."""
 
-    def add(self, name: tuple[int, int], file: ReadableFile) -> ReadableFile:
+    def add(self, name: int, file: ReadableFile) -> ReadableFile:
         """Keep an open file, and give it back."""
         while len(self._files) >= self._most:
             self._files.pop(next(iter(self._files))).close()

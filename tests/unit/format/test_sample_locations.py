@@ -93,14 +93,14 @@ def test_only_wanted_parts_are_located_and_what_lies_around_them_is_not_read(ind
 
     names = [[name for name, _, _ in parts_of(index, found, row)] for row in range(4)]
     assert names == [["jpg"], [], ["json"], ["json"]]
-    assert found.size_bytes == [700, 0, 2, 9]
+    assert list(found.size_bytes) == [700, 0, 2, 9]
     assert found.start[0] == index.parts(0)[1].offset
 
 
 def test_samples_without_a_wanted_part_are_there_and_empty(index):
     found = SampleLocator(index, []).locate(numbers(3, 0))
 
-    assert (found.key, found.size_bytes, found.first_part) == (["0", "0"], [0, 0], [0, 0, 0])
+    assert (found.key, list(found.size_bytes), found.first_part) == (["0", "0"], [0, 0], [0, 0, 0])
 
 
 @pytest.mark.parametrize(("gap", "is_near"), [(0, True), (FAR - 3 * 1024, True), (FAR, False)])

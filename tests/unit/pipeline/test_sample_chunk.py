@@ -41,7 +41,7 @@ def chunk(folder: Path, samples, *, opened=()):
     shards, noted = OpenShards(), []
     for name in opened:
         file = leaf.folder.storage.open(name)
-        shards.add((0, leaf.shard_names.index(name)), Watched(name, file, noted))
+        shards.add(leaf.shard_names.index(name), Watched(name, file, noted))
     numbers = np.array(samples, dtype=np.int64)
     table, leaves = LeafTable((leaf,)), np.zeros_like(numbers)
     indexes = table.index_numbers(leaves, numbers)
@@ -104,7 +104,7 @@ def test_shards_are_opened_and_checked_only_when_their_turn_comes(near):
     shards = OpenShards()
     later = SampleChunk((leaf,), shards, np.zeros(2, np.int64), np.array([0, 31])).read(range(2), lambda position: None)
     next(later)
-    assert (shards.find((0, 0)) is not None, shards.find((0, 1)) is not None) == (True, False)
+    assert (shards.find(0) is not None, shards.find(1) is not None) == (True, False)
 
 
 @pytest.mark.parametrize(("ahead_bytes", "times"), [(1, [30]), (5_000, range(4, 9)), (1 << 30, [1])])

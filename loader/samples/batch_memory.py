@@ -8,36 +8,35 @@ from __future__ import annotations
 
 import mmap
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from math import prod
-from typing import TypeAlias
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["ReusedMemory", "new_tensor", "place", "set_batch_memory"]
-
-Allocate: TypeAlias = Callable[[Sequence[int], torch.dtype], Tensor]
+__all__ = ["ReusedMemory", "new_array", "place", "set_batch_memory"]
 
 LEAST_BYTES = 1 << 16
 """Smaller tensors are made in ordinary memory, which serves them as well."""
 
 
 # One slot is enough: it is for the whole process.
-_allocate: list[Allocate | None] = [None]
+_memory: list[ReusedMemory | None] = [None]
 
 
-def set_batch_memory(allocate: Allocate | None) -> None:
-    """Have this process make the tensors of batches by ``allocate(shape, dtype)``; None is ordinary memory.
+def set_batch_memory(memory: ReusedMemory | None) -> None:
+    """Have this process make the tensors of batches in ``memory``; None is ordinary memory.
 
     >>> set_batch_memory(ReusedMemory())
     >>> place((64, 1024), like=torch.zeros(1)).shape, place((64,), like=torch.zeros(1))
     (torch.Size([64, 1024]), None)
     >>> set_batch_memory(None)
     """
-    _allocate[0] = allocate
+    _memory[0] = memory
 
 
 def place(shape: Sequence[int], *, like: Tensor) -> Tensor | None:
@@ -47,22 +46,26 @@ def place(shape: Sequence[int], *, like: Tensor) -> Tensor | None:
         shape: Its shape.
         like: Its type and device.
     """
-    allocate = _allocate[0]
-    if allocate is None or not like.is_cpu or prod(shape) * like.element_size() < LEAST_BYTES:
+    memory = _memory[0]
+    if memory is None or not like.is_cpu or prod(shape) * like.element_size() < LEAST_BYTES:
         return None
-    return allocate(shape, like.dtype)
+    return memory(shape, like.dtype)
 
 
-def new_tensor(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """Make a tensor with undefined values, in memory of earlier ones where this process has such memory."""
-    allocate = _allocate[0]
-    if allocate is None or prod(shape) * dtype.itemsize < LEAST_BYTES:
-        return torch.empty(tuple(shape), dtype=dtype)
-    return allocate(shape, dtype)
+def new_array(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Make an array with undefined values, in memory of earlier ones where this process has such memory.
+
+    For what becomes a tensor only when it is done: torch's functions, between others, take ten times as long as
+    numpy's to get started.
+    """
+    memory = _memory[0]
+    if memory is None or prod(shape) * np.dtype(dtype).itemsize < LEAST_BYTES:
+        return np.empty(shape, dtype)
+    return memory.array(shape, dtype)
 
 
 class ReusedMemory:
-    """Makes tensors in memory of earlier ones that are gone; with undefined values.
+    """Makes tensors and arrays in memory of earlier ones that are gone; with undefined values.
 
     A piece of memory is free when nothing looks into it any more: neither the tensor, nor a view or an array of it.
 
@@ -79,16 +82,23 @@ class ReusedMemory:
         self._most_free_bytes = most_free_bytes
         self._free: dict[int, list[mmap.mmap]] = {}  # by size
         self._free_bytes = 0
+        self._lent: dict[int, tuple[weakref.ref[Any], mmap.mmap]] = {}
 
     def __call__(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-        size_bytes = prod(shape) * dtype.itemsize
-        try:
-            memory = self._taken(_piece_bytes(size_bytes))
-        except OSError:  # the system maps only so many pieces
-            return torch.empty(tuple(shape), dtype=dtype)
-        contents = np.frombuffer(memory, np.uint8, size_bytes)
-        weakref.finalize(contents, self._give_back, memory).atexit = False
+        contents = self.array((prod(shape) * dtype.itemsize,), np.uint8)
         return torch.from_numpy(contents).view(dtype).view(*shape)
+
+    def array(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Make an array in the same way."""
+        count = prod(shape)
+        try:
+            memory = self._taken(_piece_bytes(count * np.dtype(dtype).itemsize))
+        except OSError:  # the system maps only so many pieces
+            return np.empty(shape, dtype)
+        contents = np.frombuffer(memory, dtype, count)
+        gone = weakref.ref(contents, self._give_back)  # weakref.finalize takes four times as long
+        self._lent[id(gone)] = gone, memory
+        return contents.reshape(shape)
 
     def _taken(self, size_bytes: int) -> mmap.mmap:
         free = self._free.get(size_bytes)
@@ -101,7 +111,8 @@ class ReusedMemory:
                 memory.madvise(mmap.MADV_HUGEPAGE)
         return memory
 
-    def _give_back(self, memory: mmap.mmap) -> None:
+    def _give_back(self, gone: weakref.ref[Any]) -> None:
+        _, memory = self._lent.pop(id(gone))
         if self._free_bytes + len(memory) > self._most_free_bytes:
             self._free.clear()  # sizes have changed; what is used goes on to be kept
             self._free_bytes = 0

@@ -91,8 +91,8 @@ def decode_image(data: bytes, form: ImageForm, *, trusted: bool = False) -> Any:
     """
     if form.container == "pil":
         return open_image(data, trusted=trusted).convert(form.mode)
-    if form.container == "torch" and form.floating and form.mode == "RGB":
-        planes = _jpeg_planes(data)
+    if form.container == "torch" and form.mode == "RGB":
+        planes = _jpeg_planes(data, floating=form.floating)
         if planes is not None:
             return planes
     pixels = _jpeg_pixels(data, form.mode)
@@ -152,49 +152,46 @@ def _jpeg_pixels(data: bytes, mode: Literal["L", "RGB", "RGBA"]) -> NDArray[np.u
     return pixels
 
 
-def _jpeg_planes(data: bytes) -> Any:
-    """Decode a plain JPEG to a float tensor, (3, H, W); None where Pillow should.
+def _jpeg_planes(data: bytes, *, floating: bool) -> Any:
+    """Decode a plain JPEG to a tensor, (3, H, W); None where Pillow should.
 
-    With a fourth byte a pixel is one integer, of which masks and shifts cut the colours plane by plane: that takes half
-    the time of moving three bytes each to their planes.
+    With a fourth byte a pixel is one integer, whose lowest byte numpy takes for all pixels at once: that takes half the
+    time of moving three bytes each to their planes.
     """
     import torch
 
-    from .batch_memory import new_tensor
+    from .batch_memory import new_array
 
     if not is_plain_jpeg(data):
         return None
     try:
-        pixels = simplejpeg.decode_jpeg(data, "RGBX").view("<i4")[..., 0]  # (H, W)
+        pixels = simplejpeg.decode_jpeg(data, "RGBX").view("<u4")[..., 0]  # (H, W)
     except ValueError:
         return None  # damaged: Pillow is lenient with some damage and decides
-    tensor = new_tensor((3, *pixels.shape), torch.float32)
-    planes = tensor.numpy()
-    colour = np.bitwise_and(pixels, 255)
-    planes[0] = colour
-    for plane in planes[1:]:
+    planes = np.empty((3, *pixels.shape), np.uint8)
+    for plane in planes:
+        np.copyto(plane, pixels, casting="unsafe")
         pixels >>= 8
-        np.bitwise_and(pixels, 255, out=colour)
-        plane[...] = colour
-    planes /= np.float32(255)
-    return tensor
+    return torch.from_numpy(_floating(planes, new_array(planes.shape, np.float32)) if floating else planes)
 
 
 def _to_numpy(pixels: NDArray[np.uint8], floating: bool) -> NDArray[Any]:
-    if not floating:
-        return pixels
-    values = pixels.astype(np.float32)
-    values /= np.float32(255)
-    return values
+    return _floating(pixels, np.empty(pixels.shape, np.float32)) if floating else pixels
 
 
 def _to_torch(pixels: NDArray[np.uint8], floating: bool) -> Any:
     import torch
 
-    from .batch_memory import new_tensor
+    from .batch_memory import new_array
 
-    tensor = torch.from_numpy(pixels)  # (H, W[, C])
-    if tensor.ndim == 3:
+    if pixels.ndim == 3:
         # Moving bytes and then converting beats converting and then moving floats.
-        tensor = tensor.permute(2, 0, 1).contiguous()  # (C, H, W)
-    return new_tensor(tensor.shape, torch.float32).copy_(tensor).div_(255) if floating else tensor
+        pixels = np.ascontiguousarray(pixels.transpose(2, 0, 1))  # (C, H, W)
+    return torch.from_numpy(_floating(pixels, new_array(pixels.shape, np.float32)) if floating else pixels)
+
+
+def _floating(pixels: NDArray[np.uint8], into: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Give values in [0, 1] of bytes."""
+    into[...] = pixels
+    into /= np.float32(255)
+    return into

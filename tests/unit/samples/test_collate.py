@@ -21,7 +21,7 @@ from loader.samples import (
     concat_pad,
     generic_batch,
 )
-from loader.samples.batch_memory import LEAST_BYTES, ReusedMemory, new_tensor, set_batch_memory
+from loader.samples.batch_memory import LEAST_BYTES, ReusedMemory, new_array, place, set_batch_memory
 from loader.samples.pad import SMALL
 
 LARGE = 420
@@ -53,9 +53,9 @@ def padded(tensors: list[torch.Tensor]) -> torch.Tensor:
     longest = [max(sizes) for sizes in zip(*(tensor.shape for tensor in tensors), strict=True)]
     batch = torch.zeros(len(tensors), *longest)
     for number, tensor in enumerate(tensors):
-        for place in np.ndindex(*tensor.shape[:-1]):
+        for index in np.ndindex(*tensor.shape[:-1]):
             if tensor.ndim:
-                batch[number][place][: tensor.shape[-1]] = tensor[place]
+                batch[number][index][: tensor.shape[-1]] = tensor[index]
             else:
                 batch[number] = tensor
     return batch
@@ -63,13 +63,12 @@ def padded(tensors: list[torch.Tensor]) -> torch.Tensor:
 
 @pytest.fixture
 def reused_memory() -> Iterator[None]:
-    make = ReusedMemory()
+    class Dirty(ReusedMemory):
+        def array(self, shape: Sequence[int], dtype: Any) -> Any:
+            super().array(shape, dtype).view(np.uint8).fill(0x7F)  # what an earlier batch left there
+            return super().array(shape, dtype)
 
-    def make_dirty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        make(shape, dtype).view(torch.uint8).fill_(0x7F)  # what an earlier batch left there
-        return make(shape, dtype)
-
-    set_batch_memory(make_dirty)
+    set_batch_memory(Dirty())
     yield
     set_batch_memory(None)
 
@@ -182,18 +181,38 @@ def test_free_memory_is_bounded() -> None:
 def test_small_tensors_are_made_in_ordinary_memory() -> None:
     asked: list[Sequence[int]] = []
 
-    def make(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        asked.append(tuple(shape))
-        return torch.empty(tuple(shape), dtype=dtype)
+    class Noted(ReusedMemory):
+        def array(self, shape: Sequence[int], dtype: Any) -> Any:
+            asked.append(tuple(shape))
+            return super().array(shape, dtype)
 
-    set_batch_memory(make)
+    set_batch_memory(Noted())
     try:
-        new_tensor((LEAST_BYTES - 1,), torch.uint8)
+        new_array((LEAST_BYTES - 1,), np.uint8)
+        assert place((LEAST_BYTES - 1,), like=torch.zeros(1, dtype=torch.uint8)) is None
         assert not asked
-        new_tensor((LEAST_BYTES,), torch.uint8)
-        assert asked == [(LEAST_BYTES,)]
+        new_array((LEAST_BYTES,), np.uint8)
+        assert place((LEAST_BYTES,), like=torch.zeros(1, dtype=torch.uint8)) is not None
+        assert asked == [(LEAST_BYTES,)] * 2
     finally:
         set_batch_memory(None)
+
+
+def test_arrays_have_the_memory_of_tensors_that_are_gone_and_keep_it_while_anything_looks_into_them() -> None:
+    make = ReusedMemory()
+    address = make((LARGE, LARGE), torch.float32).data_ptr()
+    array = make.array((LARGE, LARGE), np.float32)
+    assert (array.ctypes.data, array.dtype, array.shape) == (address, np.float32, (LARGE, LARGE))
+    array.fill(5)
+    row, tensor = array[3], torch.from_numpy(array)[4]
+    del array
+    assert make.array((LARGE, LARGE), np.float32).ctypes.data != address
+    assert tensor.eq(5).all()
+    del tensor
+    assert make.array((LARGE, LARGE), np.float32).ctypes.data != address
+    assert (row == 5).all()
+    del row
+    assert address in {make.array((LARGE, LARGE), np.float32).ctypes.data for _ in range(3)}
 
 
 @pytest.mark.parametrize("shapes", [[(2,), (2,)], [(2,), (3,)], [(2, 3), (3, 2)]], ids=str)

@@ -26,7 +26,8 @@ def generator_state(generator: Any = _GLOBAL) -> Any:
     """Give where a generator stands: that of ``random.random()`` and the like, unless another one is named."""
     if not _IS_COPIED:
         return generator.getstate()
-    return ctypes.string_at(id(generator) + _HEAD, _SIZE), generator.gauss_next
+    memory = _MEMORY if generator is _GLOBAL else _memory_of(generator)
+    return memory.tobytes(), generator.gauss_next
 
 
 def set_generator_state(state: Any, generator: Any = _GLOBAL) -> None:
@@ -34,8 +35,13 @@ def set_generator_state(state: Any, generator: Any = _GLOBAL) -> None:
     if not _IS_COPIED:
         generator.setstate(state)
         return
-    memory, generator.gauss_next = state
-    ctypes.memmove(id(generator) + _HEAD, memory, _SIZE)
+    memory = _MEMORY if generator is _GLOBAL else _memory_of(generator)
+    memory[:], generator.gauss_next = state
+
+
+def _memory_of(generator: Any) -> memoryview:
+    """Look into a generator's memory, while it lives."""
+    return memoryview((ctypes.c_ubyte * _SIZE).from_address(id(generator) + _HEAD)).cast("B")
 
 
 def _can_be_copied() -> bool:
@@ -51,5 +57,6 @@ def _can_be_copied() -> bool:
     return generator.getstate() == before
 
 
+_MEMORY = _memory_of(_GLOBAL)
 _IS_COPIED = True  # as the trial has it
 _IS_COPIED = _can_be_copied()

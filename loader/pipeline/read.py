@@ -124,11 +124,12 @@ class _ReadRunning:
     def _order_more(self) -> None:
         start, length = self._position, self._order.length
         stop = start + self._size * _CHUNKS_ORDERED
-        self._ordered = range(start, stop if length is None else min(stop, length))
-        if not self._ordered:
+        ordered = range(start, stop if length is None else min(stop, length))
+        if not ordered:
             raise StopIteration
-        leaf, _, sample = self._order.locate(start, self._ordered.stop)
+        leaf, _, sample = self._order.locate(start, ordered.stop)
         self._found = leaf, self._table.index_numbers(leaf, sample)
+        self._ordered = ordered
 
     def state(self) -> State:
         return {self._key: self._position}

@@ -161,3 +161,50 @@ def test_columns_that_name_no_part_or_no_place_in_the_shard_are_refused(index, c
     with pytest.raises(FormatError, match="contradict each other") as caught:
         damaged.locate(np.arange(len(index)))
     assert caught.value.shard == index.path
+
+
+KEYS = {
+    "of one length": [b"0001", b"0002", b"0010"],
+    "of one character": [b"a", b"b", b"c"],
+    "of several lengths": [b"1", b"22", b"333"],
+    "of two bytes a character": ["é1".encode(), "è2".encode(), "ê3".encode()],
+    "of as many bytes but not characters": ["é1".encode(), b"abc", b"xyz"],
+    "that are no text": [b"\xff\xfe", b"\xfe\xff", b"ab"],
+    "of 63 bytes": [b"a" * 62 + end for end in (b"1", b"2", b"3")],
+    "of 64 bytes": [b"a" * 63 + end for end in (b"1", b"2", b"3")],
+}
+
+
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
+@pytest.mark.parametrize("parts", [["txt"], ["txt", "json"], ["json", "txt", "jpg"]], ids=" ".join)
+def test_keys_are_those_of_the_index(tmp_path, keys, parts):
+    """With parts of one kind or two in turn, so that each sample has one."""
+    members = [(key + b"." + parts[row % len(parts)].encode(), b"x" * (row + 1)) for row, key in enumerate(keys)]
+    index = indexed(tmp_path, {"s.tar": members})
+    order = [2, 0, 1, 1]
+    found = SampleLocator(index).locate(numbers(*order))
+    assert found.key == [index.key(sample) for sample in order]
+    assert found.part_name == [parts[sample % len(parts)] for sample in order]
+    assert list(found.first_part) == [0, 1, 2, 3, 4]
+    assert list(found.size_bytes) == list(found.part_stop) == [sample + 1 for sample in order]
+    assert list(found.part_start) == [0] * 4
+    for row, sample in enumerate(order):
+        assert parts_of(index, found, row) == [(p.name, p.offset, p.size_bytes) for p in index.parts(sample)]
+
+
+def test_what_is_found_of_several_indexes_is_joined(tmp_path):
+    """Of one where each sample is one part, and of one where some are two."""
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+    one = indexed(folders[0], {"s.tar": [(b"0.txt", b"a"), (b"1.txt", b"bb")]})
+    two = indexed(folders[1], {"s.tar": [(b"0.txt", b"c"), (b"0.json", b"{}"), (b"1.json", b"[]")]})
+    found = sample_locations.SampleLocations()
+    for index, wanted in ((one, (1, 0)), (two, (0, 1)), (one, (0, 1))):
+        SampleLocator(index).locate(numbers(*wanted), found)
+    assert found.sample == [1, 0, 0, 1, 0, 1]
+    assert found.key == ["1", "0", "0", "1", "0", "1"]
+    assert found.first_part == [0, 1, 2, 4, 5, 6, 7]
+    assert found.part_name == ["txt", "txt", "txt", "json", "json", "txt", "txt"]
+    assert found.size_bytes == [2, 1, 512 + 512 + 2, 2, 1, 2]
+    assert [type(value) for value in found.start] == [int] * 6

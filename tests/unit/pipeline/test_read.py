@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
@@ -98,7 +99,9 @@ def test_the_sizes_of_chunks_change_nothing(small, other, monkeypatch, *, repeat
     expected = [steps(dataset, lane(number, 2), most=70) for number in range(2)]
     for name, size in (("_FIRST_CHUNK", first), ("_MOST_CHUNK", most), ("_GROWTH", growth)):
         monkeypatch.setattr(read, name, size)
-    assert [steps(dataset, lane(number, 2), most=70) for number in range(2)] == expected
+    for together in (1, 3):
+        monkeypatch.setattr(read, "_CHUNKS_ORDERED", together)
+        assert [steps(dataset, lane(number, 2), most=70) for number in range(2)] == expected
 
 
 def test_runs_of_different_seeds_read_in_different_orders(small):
@@ -231,6 +234,25 @@ def test_a_missing_shard_is_named_when_its_turn_comes(tmp_path):
         assert running.state() == {"0 read": 2}
     (folder / "gone.tar").rename(folder / "b.tar")
     assert running.next()[0] == raw_samples(folder)[2]
+
+
+def test_reading_goes_on_at_the_sample_that_could_not_be_read(small, tmp_path):
+    folder = tmp_path / "x"
+    shutil.copytree(small, folder)
+    gone = folder / "d.tar"
+    gone.rename(tmp_path / "d.tar")
+    running = reader(folder).open(lane(), {})
+    found = [running.next() for _ in range(14)]
+    for _ in range(3):
+        with pytest.raises(StorageError):
+            running.next()
+    (tmp_path / "d.tar").rename(gone)
+    found += [running.next() for _ in range(26)]
+    assert [raw for raw, _ in found] == raw_samples(folder)
+    assert [position for _, position in found] == list(range(40))
+    for _ in range(2):
+        with pytest.raises(StopIteration):
+            running.next()
 
 
 def test_a_shard_of_another_size_is_named_when_its_turn_comes(tmp_path):

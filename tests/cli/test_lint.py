@@ -102,7 +102,7 @@ def test_a_lint_that_stopped_early_does_not_call_the_dataset_clean(broken, energ
     assert done.code == 1
 
 
-@pytest.mark.parametrize("name", ["split.json", "my.json", "my.yaml"])
+@pytest.mark.parametrize("name", [pytest.param("split.json", marks=pytest.mark.slow), "my.json", "my.yaml"])
 def test_fix_changes_the_split_file_in_force_and_names_it(broken, energon, name):
     """split.json is in force where there is no split.yaml."""
     meta = broken / ".nv-meta"

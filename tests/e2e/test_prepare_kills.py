@@ -33,6 +33,9 @@ from tests.e2e.dataset_tree import (
 CHANGING_CALLS = ("replace", "unlink", "rmdir", "mkdir", "fsync")
 """Calls of os through which all changes on disk go, but for writes to files that nobody sees yet."""
 
+every_call = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
+"""Before how many of these calls a process is killed: every third one, and each of them on request."""
+
 
 def in_child(action: Callable[[], object]) -> int:
     """Run something in a forked copy of this process; give its exit status as subprocess does."""
@@ -102,9 +105,10 @@ def prepare_that_drops_compat_files(folder: Path) -> PreparePlan:
     return PreparePlan(path=str(folder), split=RATIO)
 
 
+@every_call
 @pytest.mark.parametrize("scenario", [first_prepare, prepare_after_changes, prepare_that_drops_compat_files])
 def test_a_kill_at_any_moment_leaves_the_old_dataset_or_the_new_one_and_the_next_run_completes(
-    tmp_path, monkeypatch, scenario
+    tmp_path, monkeypatch, scenario, every
 ):
     start = tmp_path / "start"
     plan = scenario(start)
@@ -116,7 +120,7 @@ def test_a_kill_at_any_moment_leaves_the_old_dataset_or_the_new_one_and_the_next
     plan_here = PreparePlan(path=str(tmp_path / "here"), split=plan.split)
 
     states = set()
-    for number in range(1, 1000):
+    for number in range(1, 1000, every):
         here = shutil.copytree(start, tmp_path / "here")
 
         def killed_prepare(number: int = number) -> None:
@@ -161,7 +165,8 @@ def new_shards(folder: Path, start: Path) -> list[str]:
     ]
 
 
-def test_a_kill_while_duplicate_keys_are_fixed_loses_no_sample(tmp_path, monkeypatch):
+@every_call
+def test_a_kill_while_duplicate_keys_are_fixed_loses_no_sample(tmp_path, monkeypatch, every):
     start = write_shards(tmp_path / "start", 4, samples=2)
     write_shard(shard_path(start, 1), caption_samples(0, 2))
     write_shard(shard_path(start, 3), caption_samples(1, 2))
@@ -170,7 +175,7 @@ def test_a_kill_while_duplicate_keys_are_fixed_loses_no_sample(tmp_path, monkeyp
     prepare(fixed, fix_duplicates=True)
     expected = contents(fixed)
     everything = sorted(map(str, expected.values()))
-    for number in range(1, 1000):
+    for number in range(1, 1000, every):
         here = shutil.copytree(start, tmp_path / "here")
 
         def killed_prepare(number: int = number, here: Path = here) -> None:

@@ -119,39 +119,45 @@ class SampleLocator:
             name, start, size, of_sample = name[keep], start[keep], size[keep], of_sample[keep]
             counts = np.bincount(of_sample, minlength=n)
             ends = np.cumsum(counts)
-        if len(counts) == len(name) and (counts == 1).all():
-            return SampleLocations(
-                sample=samples.tolist(),
-                key=self._keys_of(samples),
-                shard=shard,
-                start=start,
-                size_bytes=size,
-                first_part=range(n + 1),
-                part_name=self._names_of(name),
-                part_start=np.zeros(n, np.int64),
-                part_stop=size,
-            )
         stop = start + size
-        low, high, payload = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.int64)
-        some = np.flatnonzero(counts)
-        if len(some):
-            groups = (ends - counts)[some]
-            low[some] = np.minimum.reduceat(start, groups)
-            high[some] = np.maximum.reduceat(stop, groups)
-            payload[some] = np.add.reduceat(size, groups)
-        read = high - low
-        read[read - payload > _GAP * np.maximum(counts - 1, 0)] = -1
+        first_part: Column
+        if len(counts) == len(name) and (counts == 1).all():
+            low, read, first_part = start, size, range(n + 1)
+        else:
+            low, read = self._spans(start, stop, counts, ends)
+            first_part = [0, *ends.tolist()]
         return SampleLocations(
             sample=samples.tolist(),
             key=self._keys_of(samples),
             shard=shard,
             start=low,
             size_bytes=read,
-            first_part=[0, *ends.tolist()],
+            first_part=first_part,
             part_name=self._names_of(name),
             part_start=(start - low[of_sample]).tolist(),
             part_stop=(stop - low[of_sample]).tolist(),
         )
+
+    @staticmethod
+    def _spans(start: Integers, stop: Integers, counts: Integers, ends: Integers) -> tuple[Integers, Integers]:
+        """Give where the parts of each sample begin together, and the bytes up to their end; -1 if they lie far apart.
+
+        Args:
+            start: Where each part starts.
+            stop: Where each part ends.
+            counts: The parts of each sample.
+            ends: Behind the last part of each sample.
+        """
+        low, high, payload = (np.zeros(len(counts), np.int64) for _ in range(3))
+        some = np.flatnonzero(counts)
+        if len(some):
+            groups = (ends - counts)[some]
+            low[some] = np.minimum.reduceat(start, groups)
+            high[some] = np.maximum.reduceat(stop, groups)
+            payload[some] = np.add.reduceat(stop - start, groups)
+        read = high - low
+        read[read - payload > _GAP * np.maximum(counts - 1, 0)] = -1
+        return low, read
 
     def _names_of(self, name: npt.NDArray[Any]) -> list[str]:
         if len(name) and (name == name[0]).all():

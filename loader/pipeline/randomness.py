@@ -28,12 +28,12 @@ _BATCH, _SAMPLE = 30, 31  # what a random number is for; part of its name
 
 def seed_batch(seed: int, lane: int, number: int) -> None:
     """Seed the generators for a lane's ``number``-th micro-batch."""
-    _seed(extend_integer(_prefix(seed, _BATCH, lane), number))
+    _seed(extend_integer(_prefix(int(seed), _BATCH, int(lane)), int(number)))
 
 
 def seed_sample(seed: int, lane: int, ref: Ref) -> None:
     """Seed the generators for one item of a lane."""
-    _seed(extend_integer(_prefix(seed, _SAMPLE, lane), *integers_of(ref)))
+    _seed(extend_integer(_prefix(int(seed), _SAMPLE, int(lane)), *map(int, integers_of(ref))))
 
 
 @lru_cache(maxsize=1024)

@@ -59,6 +59,18 @@ def test_what_is_drawn_depends_on_the_name_of_the_batch_or_sample_and_on_nothing
         assert len({str(one[generator]) for one in drawn}) == len(names)
 
 
+@pytest.mark.parametrize("integer", [np.int64, np.int32, np.uint64])
+def test_numpys_integers_name_the_same_as_pythons(integer):
+    for plain, numpys in (
+        (partial(seed_batch, 5, 1, 2), partial(seed_batch, integer(5), integer(1), integer(2))),
+        (partial(seed_sample, 5, 1, (7, 8)), partial(seed_sample, integer(5), integer(1), (integer(7), integer(8)))),
+    ):
+        plain()
+        expected = draw()
+        numpys()
+        assert draw() == expected
+
+
 def test_another_process_draws_the_same():
     code = "from tests.unit.pipeline.test_randomness import *; seed_sample(3, 5, ('2 a', 1, 7)); print(draw())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

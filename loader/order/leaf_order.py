@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .leaf_shuffle import SLICES_A_LANE, Integers, LeafOrder, LeafShuffle, of_leaf
+from .leaf_shuffle import SLICES_A_LANE, Integers, LeafOrder, LeafShuffle, of_leaf, one_for_all
 
 __all__ = ["LeafOrder", "LeafOrders"]
 
@@ -56,7 +56,9 @@ class LeafOrders:
         start = dealt * lane // self.lanes
         length = dealt * (lane + 1) // self.lanes - start
         deal, place = np.divmod(position, length)
+        deal = one_for_all(deal)
         place = self._shuffle.within_window(leaf, lane, deal, place, length)
         number, place = np.divmod(deal * dealt + start + place, group)
+        number = one_for_all(number)
         epoch, sample = self._shuffle.within_group(leaf, number, place, together)
         return number * together + epoch, sample

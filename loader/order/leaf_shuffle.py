@@ -95,7 +95,7 @@ class LeafShuffle:
         Args:
             leaf: Which leaf's.
             lane: The lane.
-            deal: Which of the leaf's deals.
+            deal: Which of the leaf's deals; one where it is the same for all.
             place: Where in what the lane got in that deal.
             length: How many samples it got.
 
@@ -124,7 +124,7 @@ class LeafShuffle:
 
         Args:
             leaf: Which leaf's.
-            number: Which group; for draws with replacement, as much as one epoch.
+            number: Which group; for draws with replacement, as much as one epoch. One where it is the same for all.
             place: Where in the group.
             together: How many epochs the group has.
 
@@ -160,7 +160,8 @@ class LeafShuffle:
 
         def in_whole_slices() -> Integers:
             slice_number, offset = np.divmod(np.where(in_whole, place, 0), length)
-            epoch, moved = np.divmod(permute(slice_number, np.maximum(1, slices), key), np.maximum(1, whole))
+            moved = _permute_once(slice_number, np.maximum(1, slices), key)
+            epoch, moved = np.divmod(moved, np.maximum(1, whole))
             found: Integers = epoch * samples + moved * length + offset
             return found
 
@@ -173,9 +174,24 @@ class LeafShuffle:
         return _choose(in_whole, in_whole_slices, in_short_slices)
 
 
+def _permute_once(position: Integers, size: Integers, key: Words) -> Integers:
+    """Do as :func:`permute`; of many equal positions of one permutation, each is moved only once."""
+    if len(size) == 1 and len(key) == 1:
+        first, stop = int(position.min()), int(position.max()) + 1
+        if stop - first < len(position):
+            moved: Integers = permute(np.arange(first, stop), size, key)[position - first]
+            return moved
+    return permute(position, size, key)
+
+
 def of_leaf(values: npt.NDArray[_Value], leaf: Integers) -> npt.NDArray[_Value]:
     """Give each position the value of its leaf; a single leaf's broadcasts, at no cost."""
     return values if len(values) == 1 else values.take(leaf)
+
+
+def one_for_all(values: Integers) -> Integers:
+    """Give one value where all are the same: what is computed of it is then computed once, and broadcasts."""
+    return values[:1] if len(values) and (values == values[0]).all() else values
 
 
 def _choose(condition: npt.NDArray[np.bool_], yes: Callable[[], Integers], no: Callable[[], Integers]) -> Integers:

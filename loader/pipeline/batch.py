@@ -89,6 +89,7 @@ class _BatchRunning:
         self._key = definition.key
         self._stage = lane.path + definition.key
         self._number = state.get(self._key, 0)  # of the next batch, where batches are at positions
+        self.state = self._state_of_positions if self._at_positions else self._source.state
 
     def next(self) -> tuple[Any, Ref]:
         values, refs = self._take_at_positions() if self._at_positions else self._take()
@@ -136,11 +137,8 @@ class _BatchRunning:
         stamp(batch, self._stage, self._lane, refs)
         return batch, refs
 
-    def state(self) -> State:
-        state = self._source.state()
-        if self._at_positions:
-            state[self._key] = self._number
-        return state
+    def _state_of_positions(self) -> State:
+        return self._source.state() | {self._key: self._number}
 
     def load(self, ref: Ref) -> Any:
         values = [self._source.load(inner) for inner in ref] if isinstance(ref, tuple) else []

@@ -53,6 +53,7 @@ class _BuildRunning:
         self._number, self._context, self._failures = lane.number, lane.context, lane.failures
         self._stage = lane.path + definition.key
         self._skips = EndlessSkips("load_sample or sample_loader", lane.number)
+        self.state = self._source.state
 
     def next(self) -> tuple[Any, Ref]:
         raw, ref = self._source.next()
@@ -86,9 +87,6 @@ class _BuildRunning:
         number, _, shard, key, parts = raw
         there = parts if isinstance(parts, dict) else {}
         return {**there, "__key__": f"{shard}/{key}", "__sources__": self._leaves[number].sources(raw)}
-
-    def state(self) -> State:
-        return self._source.state()
 
     def load(self, ref: Ref) -> Any:
         raw = self._source.load(ref)

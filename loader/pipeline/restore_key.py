@@ -15,6 +15,8 @@ def stamp(value: Any, stage: str, lane: Lane, ref: Ref) -> None:
 
     Only what has a ``__restore_key__`` is noted on: samples, batches and dicts that bear one.
     """
+    if type(value) is list:
+        return  # which most batches without a class of their own are
     if isinstance(value, dict):
         if "__restore_key__" in value:
             value["__restore_key__"] = (stage, lane.number, lane.context.batch_index, ref)

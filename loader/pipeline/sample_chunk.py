@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice, pairwise, repeat
 from typing import Any
 
 import numpy as np
@@ -11,13 +12,17 @@ import numpy.typing as npt
 
 from ..errors import FormatError
 from ..format.sample_locations import SampleLocations
+from ..storage import ReadableFile
 from .leaf import Integers, RawSample, ShardLeaf
+from .near_samples import read_near_samples
 from .open_shards import OpenShards
 from .stage import SKIPPED
 
 __all__ = ["SampleChunk"]
 
 _AHEAD_BYTES = 8 << 20  # how much the disk is asked for at a time
+_SHARD_BITS = 32  # of the number of a file, which is that of its leaf and that of its shard
+_SHARD_MASK = (1 << _SHARD_BITS) - 1
 _NEAR_BYTES = 128 << 10  # samples nearer to each other than this are asked for as one range
 
 
@@ -49,13 +54,13 @@ class SampleChunk:
             np.asarray(column, np.int64) if self._place is None else np.array(column, np.int64)[self._place]
             for column in (self._found.shard, self._found.start, self._found.size_bytes)
         )
-        self._file = (leaf << 32) + self._shard  # what files are known by
+        self._file = (leaf << _SHARD_BITS) + self._shard  # what files are known by
 
     def __len__(self) -> int:
         return len(self._leaf)
 
     def read(self, positions: Sequence[int], begin: Callable[[int], None]) -> Iterator[tuple[RawSample | Any, int]]:
-        """Yield the samples, :data:`SKIPPED` for those that are excluded, each with its position.
+        """Give the samples, :data:`SKIPPED` for those that are excluded, each with its position.
 
         Args:
             positions: What to call the samples.
@@ -65,52 +70,82 @@ class SampleChunk:
             FormatError: A shard is not the one that was indexed, or ends within a part.
             StorageError: A shard is missing or cannot be read.
         """
-        found = self._found
-        first, part_name, part_start, part_stop = found.first_part, found.part_name, found.part_start, found.part_stop
-        # Where each sample is one part, it is what is read.
-        names = part_name if isinstance(first, range) else [None] * len(self)
-        columns: tuple[Any, ...] = (range(len(self)), found.sample, found.key, names)
-        if self._place is not None:
-            places = self._place.tolist()
-            columns = tuple(map(column.__getitem__, places) for column in columns)
+        contents = None
+        if self._excluded is None:
+            contents = read_near_samples(
+                self._file, self._start, self._size, open_file=self._open, begin=partial(begin, positions[0])
+            )
+        if contents is None:
+            return self._one_by_one(positions, begin)
+        return self._of_contents(contents, positions, begin)
+
+    def _columns(self) -> tuple[Iterable[Any], ...]:
+        """Give of each sample its leaf, number in the index, shard, key, and part, or its row where it may have others.
+
+        Of each list the next item is one that was not looked at for long: there are no more of them than needed.
+        """
+        found, leaf, shard = self._found, self._leaf.tolist(), self._shard.tolist()
+        parts: Any = found.part_name if isinstance(found.first_part, range) else range(len(self))
+        if self._place is None:
+            names = self._leaves[leaf[0]].shard_names
+            return repeat(leaf[0], len(self)), found.sample, [names[number] for number in shard], found.key, parts
+        shards = [self._leaves[one].shard_names[number] for one, number in zip(leaf, shard, strict=True)]
+        place = self._place.tolist()
+        sample, key, part = (map(column.__getitem__, place) for column in (found.sample, found.key, parts))
+        return leaf, sample, shards, key, part
+
+    def _of_contents(
+        self, contents: list[bytes], positions: Sequence[int], begin: Callable[[int], None]
+    ) -> Iterator[tuple[RawSample, int]]:
+        rows = zip(positions, contents, *self._columns(), strict=True)
+        for position, data, leaf, index, shard, key, part in rows:
+            begin(position)
+            parts = {part: data} if type(part) is str else self._parts(part, data)
+            yield (leaf, index, shard, key, parts), position
+
+    def _one_by_one(
+        self, positions: Sequence[int], begin: Callable[[int], None]
+    ) -> Iterator[tuple[RawSample | Any, int]]:
         rows = zip(
             positions,
             [False] * len(self) if self._excluded is None else self._excluded.tolist(),
             self._file.tolist(),
-            self._leaf.tolist(),
-            self._shard.tolist(),
             self._start.tolist(),
             self._size.tolist(),
-            *columns,
+            *self._columns(),
             strict=True,
         )
         find = self._shards.find
-        number, shard_names = -1, list[str]()  # of the leaf that the last sample was of
         done = 0
         while done < len(self):
             ahead = 1 if len(self) == 1 else self._expect(done)  # a single sample is read at once
-            for position, left_out, name, leaf, shard, start, size, row, index, key, part in islice(rows, ahead - done):
+            for position, left_out, name, start, size, leaf, index, shard, key, part in islice(rows, ahead - done):
                 if left_out:
                     yield SKIPPED, position
                     continue
                 begin(position)
-                file = find(name) or self._shards.add(name, self._leaves[leaf].open_shard(shard))
-                if leaf != number:
-                    number, shard_names = leaf, self._leaves[leaf].shard_names
+                file = find(name) or self._open(name)
                 if size < 0:
                     parts = self._leaves[leaf].read_far_apart(file, index)
                 else:
                     data = file.read_at(start, size)
                     if len(data) != size:
-                        raise self._cut(leaf, shard, start, size, len(data))
-                    if part is not None:
-                        parts = {part: data}
-                    else:
-                        parts = {}
-                        for each in range(first[row], first[row + 1]):
-                            parts[part_name[each]] = data[part_start[each] : part_stop[each]]
-                yield (leaf, index, shard_names[shard], key, parts), position
+                        raise self._cut(name, start, size, len(data))
+                    parts = {part: data} if type(part) is str else self._parts(part, data)
+                yield (leaf, index, shard, key, parts), position
             done = ahead
+
+    def _parts(self, row: int, data: bytes) -> dict[str, bytes]:
+        """Cut what was read of a sample into its parts."""
+        found = self._found
+        parts = range(found.first_part[row], found.first_part[row + 1])
+        return {found.part_name[part]: data[found.part_start[part] : found.part_stop[part]] for part in parts}
+
+    def _open(self, name: int) -> ReadableFile:
+        """Give a shard by the number that files are known by."""
+        return self._shards.find(name) or self._shards.add(
+            name, self._leaves[name >> _SHARD_BITS].open_shard(name & _SHARD_MASK)
+        )
 
     def _expect(self, row: int) -> int:
         """Tell the store what is read next, from the ``row``-th sample on; give the row at which to tell it more."""
@@ -132,10 +167,10 @@ class SampleChunk:
                 file.expect(low, high - low)
         return stop
 
-    def _cut(self, leaf: int, shard: int, start: int, size: int, found: int) -> FormatError:
+    def _cut(self, name: int, start: int, size: int, found: int) -> FormatError:
         return FormatError(
             f"a sample has {size} bytes in the index, the shard ends after {found} of them",
-            shard=self._leaves[leaf].shard_path(shard),
+            shard=self._leaves[name >> _SHARD_BITS].shard_path(name & _SHARD_MASK),
             offset=start,
             do="run energon prepare again on this dataset",
         )

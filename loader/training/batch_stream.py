@@ -37,39 +37,44 @@ class BatchStream:
             describe=self._last_sample,
         )
         self._source = WorkerBundles(host, self._board, options) if host.workers else None
-        self._here = self._in_this_process() if self._source is None else iter(())
+        self._here: Iterator[Message | None] = iter(())
+        if self._source is None:
+            messages = host.messages(0, self._board.slot(0))
+            self._here = _with_own_generators(messages) if host.dataset.runs_user_code else messages
 
     def __iter__(self) -> Iterator[Message]:
-        return self
-
-    def __next__(self) -> Message:
-        """Give the rank's next micro-batch, or :data:`~loader.pipeline.stage.SKIPPED` in its place.
+        """Go on with the rank's micro-batches, :data:`~loader.pipeline.stage.SKIPPED` in place of those without samples.
 
         Raises:
-            StopIteration: The pass is over.
             WorkerError: A worker process died, or hangs and is not to be waited for.
             Exception: What stopped the run in a worker.
         """
+        return self._made_here() if self._source is None else self._received(self._source)
+
+    def _made_here(self) -> Iterator[Message]:
         while True:
-            message = self._next_here() if self._source is None else self._next_of_workers(self._source)
+            try:
+                with self._watchdog.waiting(0):
+                    message = next(self._here, _END)
+            except WorkerError:
+                self.close()
+                raise
+            if message is _END:
+                return
+            if message is not None:
+                yield message
+
+    def _received(self, source: WorkerBundles) -> Iterator[Message]:
+        while (worker := source.worker_in_turn()) is not None:
+            self._wait_for(worker, source)
+            message = source.take(worker)
             if isinstance(message, PackedError):
                 self.close()
                 raise_packed(message)
             if message is not None:
-                return message
+                yield message
 
-    def _next_here(self) -> Message | PackedError | None:
-        try:
-            with self._watchdog.waiting(0):
-                return next(self._here)
-        except WorkerError:
-            self.close()
-            raise
-
-    def _next_of_workers(self, source: WorkerBundles) -> Message | PackedError | None:
-        worker = source.worker_in_turn()
-        if worker is None:
-            raise StopIteration
+    def _wait_for(self, worker: int, source: WorkerBundles) -> None:
         while not source.has_of(worker):
             try:
                 with self._watchdog.waiting(source.awaited_worker()):
@@ -83,20 +88,6 @@ class BatchStream:
                     raise
                 self.close()
                 raise died from error
-        return source.take(worker)
-
-    def _in_this_process(self) -> Iterator[Message | None]:
-        messages = self._host.messages(0, self._board.slot(0))
-        if not self._host.dataset.runs_user_code:
-            yield from messages
-            return
-        while True:
-            # The generators are the trainer's own: what the chain's user code draws must not move them.
-            with kept_generators():
-                message = next(messages, _END)
-            if message is _END:
-                return
-            yield message
 
     def _last_sample(self, worker: int) -> str:
         noted = self._board.read(worker)
@@ -114,3 +105,13 @@ class BatchStream:
 
 
 _END: Any = object()
+
+
+def _with_own_generators(messages: Iterator[Message | None]) -> Iterator[Message | None]:
+    """Make messages in the trainer's process: what user code of the chain draws must not move its generators."""
+    while True:
+        with kept_generators():
+            message = next(messages, _END)
+        if message is _END:
+            return
+        yield message

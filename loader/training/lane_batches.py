@@ -8,7 +8,7 @@ from typing import Any
 from ..order import LaneHosting, default_lanes
 from ..pipeline.stage import SKIPPED, SavableDataset, State
 from .batch_stream import BatchStream
-from .lane_host import LaneHost, LanesInTurn, LanesOneByOne, Message
+from .lane_host import LaneHost, LanesInTurn, LanesOneByOne
 from .run_state import ENDLESS, FINITE, LANE_BY_LANE
 from .worker_bundles import StreamOptions
 
@@ -64,11 +64,14 @@ class LaneBatches:
             self.start_over()
         if self._stream is None:
             self._stream = BatchStream(self._host(), self._options)
+        config = self.chain.worker_config
+        next_own = config.world_size - config.rank
         try:
-            for message in self._stream:
-                self._delivered(message)
-                if message.batch is not SKIPPED:
-                    yield message.batch
+            for number, lane, state, batch in self._stream:
+                self.lane_states[lane] = state
+                self.batch = number + next_own
+                if batch is not SKIPPED:
+                    yield batch
         except GeneratorExit:
             raise  # the loop was left; the next one goes on with this stream
         except BaseException:
@@ -78,11 +81,6 @@ class LaneBatches:
         self.close()
         # Where the pass ended is kept: other ranks may be about to deliver their last micro-batch, and save then.
         self.ended = True
-
-    def _delivered(self, message: Message) -> None:
-        config = self.chain.worker_config
-        self.lane_states[message.lane] = message.state
-        self.batch = message.number - config.rank + config.world_size
 
     def _host(self) -> LaneHost:
         config = self.chain.worker_config

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from ..order import LaneHosting
 from ..pipeline.failures import FailurePolicy
@@ -23,8 +23,7 @@ MICRO_BATCH = "micro-batch"
 """The stage of a ``__restore_key__`` that names what a loader gave."""
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """A micro-batch on its way from a worker to its rank.
 
     Attributes:
@@ -99,19 +98,20 @@ class LanesInTurn:
     def messages(self, worker: int, last_sample: LastSample | None = None) -> Iterator[Message | None]:
         hosting = self.hosting
         memory = ReusedMemory()
-        running = {
-            number: _RunningLane(self, number, memory, last_sample) for number in hosting.lanes_of_worker(worker)
-        }
-        start = 0
-        while running:
-            for turn in range(worker, hosting.turns, max(1, hosting.workers)):
-                lane = running.get(hosting.lane(start + turn)) if turn < hosting.hosted else None
-                message = lane.micro_batch(hosting.batch(start + turn)) if lane else None
-                if message is _ENDED:
-                    del running[hosting.lane(start + turn)]
-                    message = None
+        numbers = hosting.lanes_of_worker(worker)
+        lanes: list[_RunningLane | None] = [_RunningLane(self, number, memory, last_sample) for number in numbers]
+        turns = range(worker, hosting.turns, max(1, hosting.workers))
+        lanes += [None] * (len(turns) - len(lanes))
+        batches = [hosting.batch(turn) for turn in turns]
+        while any(lanes):
+            for turn, lane in enumerate(lanes):
+                message = None
+                if lane is not None:
+                    message = lane.micro_batch(batches[turn])
+                    batches[turn] += hosting.lanes
+                    if message is _ENDED:
+                        lanes[turn] = message = None
                 yield message
-            start += hosting.hosted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

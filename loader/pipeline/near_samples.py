@@ -1,0 +1,73 @@
+"""Small samples that lie near each other, read a range at a time: one read costs as much as copying some kilobytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..errors import EnergonError
+from ..storage import ReadableFile
+from .leaf import Integers
+
+__all__ = ["read_near_samples"]
+
+_MANY = 64  # samples; of fewer there are no neighbours
+_MOST_BYTES = 512 << 10  # of samples, which wait in memory for their turn
+_GAP_BYTES = 4 << 10  # between neighbours
+_LEAST_TOGETHER = 4  # samples of a read, on average
+
+
+def read_near_samples(
+    file: Integers,
+    start: Integers,
+    size_bytes: Integers,
+    *,
+    open_file: Callable[[int], ReadableFile],
+    begin: Callable[[], None],
+) -> list[bytes] | None:
+    """Read some samples of any order, with the gaps between neighbours.
+
+    Args:
+        file: Shape (n,): the number of each one's file.
+        start: Shape (n,): where in the file it starts, in bytes.
+        size_bytes: Shape (n,): its bytes; -1 where it is not one range.
+        open_file: Gives a file by its number.
+        begin: Is called before something is read.
+
+    Returns:
+        Their bytes. None where they are better read one by one: they are few, large or far from each other, or some of
+        them cannot be read, about which there is more to say when each is tried.
+    """
+    if len(file) < _MANY or size_bytes.min() < 0 or size_bytes.sum() > _MOST_BYTES:
+        return None
+    order = np.lexsort((start, file))
+    ordered_file, low, high = file[order], start[order], (start + size_bytes)[order]
+    begins = np.ones(len(order), bool)
+    begins[1:] = (ordered_file[1:] != ordered_file[:-1]) | (low[1:] > high[:-1] + _GAP_BYTES)
+    first = np.flatnonzero(begins)
+    if len(first) * _LEAST_TOGETHER > len(order):
+        return None
+    begin()
+    low = low[first]
+    columns = ordered_file[first], low, np.maximum.reduceat(high, first) - low
+    contents = _read_ranges([*zip(*(column.tolist() for column in columns), strict=True)], open_file)
+    if contents is None:
+        return None
+    which = np.empty_like(order)  # range each sample is in
+    which[order] = np.cumsum(begins) - 1
+    begins_at = start - low[which]
+    cuts = zip(which.tolist(), begins_at.tolist(), (begins_at + size_bytes).tolist(), strict=True)
+    return [contents[number][first_byte:stop] for number, first_byte, stop in cuts]
+
+
+def _read_ranges(ranges: list[tuple[int, int, int]], open_file: Callable[[int], ReadableFile]) -> list[bytes] | None:
+    """Read ranges of ``(file, start, bytes)``; None where one of them cannot be read whole."""
+    try:
+        for file, start, size_bytes in ranges:
+            open_file(file).expect(start, size_bytes)
+        contents = [open_file(file).read_at(start, size_bytes) for file, start, size_bytes in ranges]
+    except EnergonError:
+        return None
+    complete = all(len(content) == size_bytes for content, (*_, size_bytes) in zip(contents, ranges, strict=True))
+    return contents if complete else None

@@ -53,6 +53,11 @@ class SampleLocations:
     part_start: Column = field(default_factory=list)
     part_stop: Column = field(default_factory=list)
 
+    def is_one_part_each(self) -> bool:
+        """Tell whether each sample has one wanted part."""
+        one_each = range(len(self.key) + 1)
+        return bool(self.first_part == (one_each if isinstance(self.first_part, range) else [*one_each]))
+
     def extend(self, more: SampleLocations) -> None:
         """Add what was found of other samples behind, to columns that are lists."""
         base = self.first_part.pop()
@@ -215,10 +220,21 @@ class _FewSamples:
             shard = bisect_right(starts, sample) - 1 if several else 0
             found.key.append(str(keys[key : key_ends[sample]], "utf-8", "surrogateescape"))
             found.shard.append(shard)
-            self._find_parts(part, part_ends[sample], sizes[shard], found)
+            parts = self._parts(part, part_ends[sample], sizes[shard])
+            if len(parts) == 1:
+                ((start, stop, name),) = parts
+                found.part_name.append(name)
+                found.part_start.append(0)
+                found.part_stop.append(stop - start)
+                found.start.append(start)
+                found.size_bytes.append(stop - start)
+                found.first_part.append(len(found.part_name))
+            else:
+                self._add(parts, found)
         found.sample.extend(samples)
 
-    def _find_parts(self, first: int, last: int, shard_size: int, found: SampleLocations) -> None:
+    def _parts(self, first: int, last: int, shard_size: int) -> list[tuple[int, int, str]]:
+        """Give start, end and name of the wanted parts in some rows."""
         names, (part_name, part_offset, part_size) = self._names, self._rows
         if not first <= last <= len(part_name):
             raise _contradiction(self._index, "the parts of a sample have no rows")
@@ -230,6 +246,10 @@ class _FewSamples:
             name = names[number]
             if name is not None:
                 parts.append((start, start + size, name))
+        return parts
+
+    @staticmethod
+    def _add(parts: list[tuple[int, int, str]], found: SampleLocations) -> None:
         low = high = 0
         if parts:
             low, high = min(parts)[0], max([stop for _, stop, _ in parts])

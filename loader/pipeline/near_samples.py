@@ -14,8 +14,8 @@ __all__ = ["read_near_samples"]
 
 _MANY = 64  # samples; of fewer there are no neighbours
 _MOST_BYTES = 512 << 10  # of samples, which wait in memory for their turn
-_GAP_BYTES = 4 << 10  # between neighbours
-_LEAST_TOGETHER = 4  # samples of a read, on average
+_GAP_BYTES = 8 << 10  # between neighbours
+_LEAST_TOGETHER = 2  # samples of a read, on average
 
 
 def read_near_samples(

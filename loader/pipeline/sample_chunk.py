@@ -85,13 +85,13 @@ class SampleChunk:
         Of each list the next item is one that was not looked at for long: there are no more of them than needed.
         """
         found, leaf, shard = self._found, self._leaf.tolist(), self._shard.tolist()
-        parts: Any = found.part_name if isinstance(found.first_part, range) else range(len(self))
+        parts: Any = found.part_name if found.is_one_part_each() else range(len(self))
         if self._place is None:
             names = self._leaves[leaf[0]].shard_names
             return repeat(leaf[0], len(self)), found.sample, [names[number] for number in shard], found.key, parts
         shards = [self._leaves[one].shard_names[number] for one, number in zip(leaf, shard, strict=True)]
         place = self._place.tolist()
-        sample, key, part = (map(column.__getitem__, place) for column in (found.sample, found.key, parts))
+        sample, key, part = ([column[row] for row in place] for column in (found.sample, found.key, parts))
         return leaf, sample, shards, key, part
 
     def _of_contents(

@@ -43,7 +43,7 @@ class BatchStream:
             self._here = _with_own_generators(messages) if host.dataset.runs_user_code else messages
 
     def __iter__(self) -> Iterator[Message]:
-        """Go on with the rank's micro-batches, :data:`~loader.pipeline.stage.SKIPPED` in place of those without samples.
+        """Go on with the rank's micro-batches; :data:`~loader.pipeline.stage.SKIPPED` is for one without samples.
 
         Raises:
             WorkerError: A worker process died, or hangs and is not to be waited for.

@@ -33,8 +33,8 @@ from tests.e2e.dataset_tree import (
 CHANGING_CALLS = ("replace", "unlink", "rmdir", "mkdir", "fsync")
 """Calls of os through which all changes on disk go, but for writes to files that nobody sees yet."""
 
-every_call = pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
-"""Before how many of these calls a process is killed: every third one, and each of them on request."""
+every_call = pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+"""Before how many of these calls a process is killed: every fifth one, and each of them on request."""
 
 
 def in_child(action: Callable[[], object]) -> int:

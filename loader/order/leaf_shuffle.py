@@ -16,7 +16,7 @@ import numpy.typing as npt
 from .mixing import Words, extend, mix
 from .permutation import permute
 
-__all__ = ["WITH_REPLACEMENT", "Integers", "LeafOrder", "LeafShuffle", "of_leaf"]
+__all__ = ["WITH_REPLACEMENT", "Integers", "LeafOrder", "LeafShuffle", "of_leaf", "one_for_all"]
 
 Integers = npt.NDArray[np.int64]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from dataclasses import dataclass
 
 import pytest
@@ -27,7 +28,8 @@ class Done:
 
 @pytest.fixture
 def energon(capfd, monkeypatch):
-    """Run the program in this process; ``answers`` are piped to it."""
+    """Run the program in this process, with one worker unless asked for more; ``answers`` are piped to it."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
 
     def run(*arguments, answers=None):
         monkeypatch.setattr("sys.stdin", io.StringIO("" if answers is None else "\n".join([*answers, ""])))

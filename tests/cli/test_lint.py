@@ -16,12 +16,6 @@ KEYS = {
 FINDING_KEYS = {"severity", "code", "message", "dataset", "shard", "key", "part", "offset"}
 
 
-@pytest.fixture(autouse=True)
-def one_core(monkeypatch):
-    """Check with one worker where a test does not say how many: what starts others is no part of most."""
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
-
-
 @pytest.fixture
 def broken(tmp_path, energon):
     """Sample 4 of 12 has a picture that is none."""

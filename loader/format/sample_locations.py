@@ -221,16 +221,14 @@ class _FewSamples:
             found.key.append(str(keys[key : key_ends[sample]], "utf-8", "surrogateescape"))
             found.shard.append(shard)
             parts = self._parts(part, part_ends[sample], sizes[shard])
-            if len(parts) == 1:
-                ((start, stop, name),) = parts
+            low, high = parts[0][:2] if len(parts) == 1 else _span(parts)
+            for start, stop, name in parts:
                 found.part_name.append(name)
-                found.part_start.append(0)
-                found.part_stop.append(stop - start)
-                found.start.append(start)
-                found.size_bytes.append(stop - start)
-                found.first_part.append(len(found.part_name))
-            else:
-                self._add(parts, found)
+                found.part_start.append(start - low)
+                found.part_stop.append(stop - low)
+            found.start.append(low)
+            found.size_bytes.append(high - low)
+            found.first_part.append(len(found.part_name))
         found.sample.extend(samples)
 
     def _parts(self, first: int, last: int, shard_size: int) -> list[tuple[int, int, str]]:
@@ -248,22 +246,14 @@ class _FewSamples:
                 parts.append((start, start + size, name))
         return parts
 
-    @staticmethod
-    def _add(parts: list[tuple[int, int, str]], found: SampleLocations) -> None:
-        low = high = 0
-        if parts:
-            low, high = min(parts)[0], max([stop for _, stop, _ in parts])
-            for start, stop, name in parts:
-                found.part_name.append(name)
-                found.part_start.append(start - low)
-                found.part_stop.append(stop - low)
-            if len(parts) > 1 and high - low - sum([stop - start for start, stop, _ in parts]) > _GAP * (
-                len(parts) - 1
-            ):
-                high = low - 1
-        found.start.append(low)
-        found.size_bytes.append(high - low)
-        found.first_part.append(len(found.part_name))
+
+def _span(parts: list[tuple[int, int, str]]) -> tuple[int, int]:
+    """Give where parts begin together and where they end; one byte before the begin where they lie too far apart."""
+    if not parts:
+        return 0, 0
+    low, high = min(parts)[0], max([stop for _, stop, _ in parts])
+    gaps = high - low - sum([stop - start for start, stop, _ in parts])
+    return low, low - 1 if gaps > _GAP * (len(parts) - 1) else high
 
 
 def _contradiction(index: DatasetIndex, found: str) -> FormatError:

@@ -10,7 +10,7 @@ from ..errors import EnergonError
 from ..storage import ReadableFile
 from .leaf import Integers
 
-__all__ = ["read_near_samples"]
+__all__ = ["join_neighbours", "read_near_samples"]
 
 _MANY = 64  # samples; of fewer there are no neighbours
 _MOST_BYTES = 512 << 10  # of samples, which wait in memory for their turn
@@ -41,24 +41,41 @@ def read_near_samples(
     """
     if len(file) < _MANY or size_bytes.min() < 0 or size_bytes.sum() > _MOST_BYTES:
         return None
-    order = np.lexsort((start, file))
-    ordered_file, low, high = file[order], start[order], (start + size_bytes)[order]
-    begins = np.ones(len(order), bool)
-    begins[1:] = (ordered_file[1:] != ordered_file[:-1]) | (low[1:] > high[:-1] + _GAP_BYTES)
-    first = np.flatnonzero(begins)
-    if len(first) * _LEAST_TOGETHER > len(order):
+    which, (range_file, range_start, range_bytes) = join_neighbours(file, start, size_bytes, gap_bytes=_GAP_BYTES)
+    if len(range_start) * _LEAST_TOGETHER > len(file):
         return None
     begin()
-    low = low[first]
-    columns = ordered_file[first], low, np.maximum.reduceat(high, first) - low
-    contents = _read_ranges([*zip(*(column.tolist() for column in columns), strict=True)], open_file)
+    columns = (column.tolist() for column in (range_file, range_start, range_bytes))
+    contents = _read_ranges([*zip(*columns, strict=True)], open_file)
     if contents is None:
         return None
-    which = np.empty_like(order)  # range each sample is in
+    first_byte = start - range_start[which]
+    cuts = zip(which.tolist(), first_byte.tolist(), (first_byte + size_bytes).tolist(), strict=True)
+    return [contents[number][first:stop] for number, first, stop in cuts]
+
+
+def join_neighbours(
+    file: Integers, start: Integers, size_bytes: Integers, *, gap_bytes: int
+) -> tuple[Integers, tuple[Integers, Integers, Integers]]:
+    """Join samples of one file that have no more than ``gap_bytes`` between them to ranges.
+
+    Args:
+        file: Shape (n,): the number of each one's file.
+        start: Shape (n,): where in the file it starts, in bytes.
+        size_bytes: Shape (n,): its bytes, at least 0.
+        gap_bytes: How far neighbours may lie from each other.
+
+    Returns:
+        Shape (n,): the range that each sample is in. And of each range, by file and place: its file, start and bytes.
+    """
+    order = np.lexsort((start, file))
+    file, low, high = file[order], start[order], (start + size_bytes)[order]
+    begins = np.ones(len(order), bool)
+    begins[1:] = (file[1:] != file[:-1]) | (low[1:] > high[:-1] + gap_bytes)
+    which = np.empty_like(order)
     which[order] = np.cumsum(begins) - 1
-    begins_at = start - low[which]
-    cuts = zip(which.tolist(), begins_at.tolist(), (begins_at + size_bytes).tolist(), strict=True)
-    return [contents[number][first_byte:stop] for number, first_byte, stop in cuts]
+    first = np.flatnonzero(begins)
+    return which, (file[first], low[first], np.maximum.reduceat(high, first) - low[first])
 
 
 def _read_ranges(ranges: list[tuple[int, int, int]], open_file: Callable[[int], ReadableFile]) -> list[bytes] | None:

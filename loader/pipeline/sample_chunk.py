@@ -1,4 +1,4 @@
-"""The samples of some positions of a lane: found together, read one by one."""
+"""The samples of some positions of a lane: found together, and read together where they are small neighbours."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ..errors import FormatError
 from ..format.sample_locations import SampleLocations
 from ..storage import ReadableFile
 from .leaf import Integers, RawSample, ShardLeaf
-from .near_samples import read_near_samples
+from .near_samples import join_neighbours, read_near_samples
 from .open_shards import OpenShards
 from .stage import SKIPPED
 
 __all__ = ["SampleChunk"]
 
 _AHEAD_BYTES = 8 << 20  # how much the disk is asked for at a time
-_SHARD_BITS = 32  # of the number of a file, which is that of its leaf and that of its shard
-_SHARD_MASK = (1 << _SHARD_BITS) - 1
 _NEAR_BYTES = 128 << 10  # samples nearer to each other than this are asked for as one range
+_SHARD_BITS = 32  # the number of a file is that of its leaf, and in these bits that of its shard
+_SHARD_MASK = (1 << _SHARD_BITS) - 1
 
 
 class SampleChunk:
@@ -64,7 +64,8 @@ class SampleChunk:
 
         Args:
             positions: What to call the samples.
-            begin: Is called with the position before a sample is read.
+            begin: Is called with the position before a sample is read and worked on; with the first one before several
+                are read together.
 
         Raises:
             FormatError: A shard is not the one that was indexed, or ends within a part.
@@ -152,19 +153,12 @@ class SampleChunk:
         ahead = np.cumsum(np.maximum(self._size[row:], 0))
         stop = row + 1 + int(np.searchsorted(ahead, _AHEAD_BYTES))
         rows = slice(row, stop)
-        order = np.lexsort((self._start[rows], self._file[rows]))
-        name, start = self._file[rows][order], self._start[rows][order]
-        end = start + np.maximum(self._size[rows][order], 0)
-        # A new range begins with another shard, or far behind what has been asked for of this one.
-        begins = np.ones(len(order), bool)
-        begins[1:] = (name[1:] != name[:-1]) | (start[1:] > end[:-1] + _NEAR_BYTES)
-        first = np.flatnonzero(begins)
-        columns = (name[first], start[first], np.maximum.reduceat(end, first))
-        find = self._shards.find
-        for which, low, high in zip(*(column.tolist() for column in columns), strict=True):
-            file = find(which)
+        size = np.maximum(self._size[rows], 0)
+        _, ranges = join_neighbours(self._file[rows], self._start[rows], size, gap_bytes=_NEAR_BYTES)
+        for name, start, size_bytes in zip(*(column.tolist() for column in ranges), strict=True):
+            file = self._shards.find(name)
             if file is not None:  # one that is not open yet is opened, and checked, when its turn comes
-                file.expect(low, high - low)
+                file.expect(start, size_bytes)
         return stop
 
     def _cut(self, name: int, start: int, size: int, found: int) -> FormatError:

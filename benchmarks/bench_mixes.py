@@ -27,8 +27,8 @@ import yaml
 from report import machine_facts, print_table
 
 import loader
-from loader.format.prepare import run_prepare
-from loader.format.prepare_plan import PreparePlan, SplitRequest
+from loader.format.prepare.plan import PreparePlan, SplitRequest
+from loader.format.prepare.run import run_prepare
 from loader.stores.dataset_file_store import DatasetFileStore
 
 SAMPLES = 200_000
@@ -65,12 +65,14 @@ def main() -> None:
     torch.set_num_threads(1)
     facts = machine_facts()
     print(f"{facts['date']}, {facts['cores']} cores of {facts['processor']}, Python {facts['python']}\n")
-    mixes = {leaves: make_mix(arguments.work_folder / f"mix_{leaves}", leaves) for leaves in LEAVES}
-    rows = [["µs a sample", *(f"{leaves} leaves" for leaves in LEAVES), *(f"{leaves}: ratio" for leaves in LEAVES[1:])]]
+    mixes = {sources: make_mix(arguments.work_folder / f"mix_{sources}", sources) for sources in LEAVES}
+    rows = [
+        ["µs a sample", *(f"{sources} leaves" for sources in LEAVES), *(f"{sources}: ratio" for sources in LEAVES[1:])]
+    ]
     for name, encoder in (("json alone", AsTheyAre), ("with 100 µs of work", Working)):
         found = blend_costs(mixes, encoder, arguments.rounds)
-        costs = [f"{found[leaves]:.2f}" for leaves in LEAVES]
-        rows.append([name, *costs, *(f"{found[leaves] / found[1]:.2f}×" for leaves in LEAVES[1:])])
+        costs = [f"{found[sources]:.2f}" for sources in LEAVES]
+        rows.append([name, *costs, *(f"{found[sources] / found[1]:.2f}×" for sources in LEAVES[1:])])
     print_table(rows)
     print()
     one_million = make_mix(arguments.work_folder / "keys", 1, samples=KEYS).parent / "000"
@@ -87,16 +89,16 @@ def main() -> None:
     )
 
 
-def make_mix(folder: Path, leaves: int, *, samples: int = SAMPLES) -> Path:
+def make_mix(folder: Path, sources: int, *, samples: int = SAMPLES) -> Path:
     """Write datasets and the metadataset that blends them, unless that was done before."""
     mix = folder / "mix.yaml"
     if mix.exists():
         return mix
-    for number in range(leaves):
+    for number in range(sources):
         dataset = folder / f"{number:03d}"
         dataset.mkdir(parents=True, exist_ok=True)
         with tarfile.open(dataset / "shard.tar", "w") as shard:
-            for sample in range(samples // leaves):
+            for sample in range(samples // sources):
                 text = json.dumps({"id": sample, "leaf": number, "text": "some words " * 10}).encode()
                 entry = tarfile.TarInfo(f"{number:03d}_{sample:08d}.json")
                 entry.size = len(text)
@@ -104,7 +106,7 @@ def make_mix(folder: Path, leaves: int, *, samples: int = SAMPLES) -> Path:
         crude = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
         split = SplitRequest(ratio={"train": 1.0})
         run_prepare(PreparePlan(path=str(dataset), split=split, files={"dataset.yaml": crude}))
-    blend = [{"path": f"{number:03d}", "weight": 1 + number % 5} for number in range(leaves)]
+    blend = [{"path": f"{number:03d}", "weight": 1 + number % 5} for number in range(sources)]
     document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": {"train": {"blend": blend}}}
     mix.write_text(yaml.safe_dump(document))
     return mix
@@ -123,14 +125,14 @@ def train_dataset(mix: Path, encoder: type[Any]) -> Any:
 
 def blend_costs(mixes: dict[int, Path], encoder: type[Any], rounds: int) -> dict[int, float]:
     """Give the microseconds a sample of each mix."""
-    batches = {leaves: iter(loader.get_loader(train_dataset(mix, encoder))) for leaves, mix in mixes.items()}
+    batches = {sources: iter(loader.get_loader(train_dataset(mix, encoder))) for sources, mix in mixes.items()}
     for some in batches.values():
         for _ in range(LANES * 70):  # past the small first chunks, and with every shard open
             next(some)
     least = dict.fromkeys(mixes, float("inf"))
     for _ in range(rounds):
-        for leaves, some in batches.items():
-            least[leaves] = min(least[leaves], stretch(some))
+        for sources, some in batches.items():
+            least[sources] = min(least[sources], stretch(some))
     return least
 
 
@@ -144,7 +146,7 @@ def stretch(batches: Iterator[Any]) -> float:
 def key_costs(dataset: Path) -> dict[str, float]:
     """Give the microseconds of a look-up, and of one with reading the part: medians of several rounds."""
     store = DatasetFileStore(dataset)
-    index = loader.load_dataset(dataset).get_datasets(training=True).leaves[0].folder.index  # type: ignore[attr-defined]
+    index = loader.load_dataset(dataset).get_datasets(training=True).sources[0].folder.index  # type: ignore[attr-defined]
     names = [f"000_{number:08d}" for number in random.Random(0).sample(range(KEYS), LOOK_UPS)]
     works: dict[str, Callable[[str], Any]] = {
         "look-up": index.find_first_full,

@@ -22,7 +22,7 @@ from functools import partial
 from processes import run
 from report import machine_facts, print_table
 
-from loader.order import FinitePass, LeafOrder, RepeatedOrder
+from loader.order import FinitePass, RepeatedOrder, SourceOrder
 
 LANES = 64
 CHUNKS = (1, 16, 64, 256, 1024, 4096)
@@ -45,24 +45,24 @@ def main() -> None:
     print_table([["µs a position, by chunk", *map(str, CHUNKS)], *map(chunk_row, ORDERS)])
 
 
-def leaf(samples: int, seed: int = 0, *, buffer: int = 10_000, together: int | None = 1) -> LeafOrder:
-    return LeafOrder(samples=samples, slice_length=1000, shuffle_buffer=buffer, epochs_together=together, seed=seed)
+def source(samples: int, seed: int = 0, *, buffer: int = 10_000, together: int | None = 1) -> SourceOrder:
+    return SourceOrder(samples=samples, slice_length=1000, shuffle_buffer=buffer, epochs_together=together, seed=seed)
 
 
-def blend(leaves: int) -> RepeatedOrder:
-    some = tuple(leaf(5_000_003 + seed, seed) for seed in range(leaves))
-    return RepeatedOrder(some, tuple(1.0 + place % 7 for place in range(leaves)), LANES, 0)
+def blend(sources: int) -> RepeatedOrder:
+    some = tuple(source(5_000_003 + seed, seed) for seed in range(sources))
+    return RepeatedOrder(some, tuple(1.0 + place % 7 for place in range(sources)), LANES, 0)
 
 
-def repetitions(leaves: int) -> FinitePass:
-    some = tuple(leaf(5_000_003 + seed, seed) for seed in range(leaves))
-    return FinitePass(some, tuple(1.0 + place % 7 / 2 for place in range(leaves)), LANES, 0)
+def repetitions(sources: int) -> FinitePass:
+    some = tuple(source(5_000_003 + seed, seed) for seed in range(sources))
+    return FinitePass(some, tuple(1.0 + place % 7 / 2 for place in range(sources)), LANES, 0)
 
 
 ORDERS: dict[str, Callable[[], RepeatedOrder | FinitePass]] = {
-    "one leaf": lambda: RepeatedOrder((leaf(10**9 + 7),), (1.0,), LANES, 0),
-    "one leaf, no shuffle buffer": lambda: RepeatedOrder((leaf(10**9 + 7, buffer=0),), (1.0,), LANES, 0),
-    "one leaf, unshuffled": lambda: RepeatedOrder((leaf(10**9 + 7, together=None),), (1.0,), LANES, 0),
+    "one leaf": lambda: RepeatedOrder((source(10**9 + 7),), (1.0,), LANES, 0),
+    "one leaf, no shuffle buffer": lambda: RepeatedOrder((source(10**9 + 7, buffer=0),), (1.0,), LANES, 0),
+    "one leaf, unshuffled": lambda: RepeatedOrder((source(10**9 + 7, together=None),), (1.0,), LANES, 0),
     "a blend of 2 leaves": lambda: blend(2),
     "a blend of 200 leaves": lambda: blend(200),
     "one pass over 200 leaves with repetitions": lambda: repetitions(200),
@@ -81,7 +81,7 @@ def chunk_row(name: str) -> list[str]:
 def measure_billion() -> dict[str, float]:
     held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = time.perf_counter()
-    order = RepeatedOrder((leaf(10**9),), (1.0,), LANES, seed=1)
+    order = RepeatedOrder((source(10**9),), (1.0,), LANES, seed=1)
     lanes = [order.lane(number) for number in range(LANES)]
     opened = time.perf_counter()
     lanes[0].locate(0, 1)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from report import machine_facts, print_table
 
-from loader.order import LeafOrder, RepeatedOrder
+from loader.order import RepeatedOrder, SourceOrder
 
 SAMPLES = 1_000_000
 BUFFER = 10_000
@@ -79,8 +79,8 @@ def through_buffer(starts: list[int], length: int, rng: random.Random) -> Iterat
 
 
 def ours(epoch: int, *, length: int, streams: int, buffer: int = BUFFER) -> Order:
-    leaf = LeafOrder(samples=SAMPLES, slice_length=length, shuffle_buffer=buffer)
-    order = RepeatedOrder((leaf,), (1.0,), lanes=streams, seed=0)
+    source = SourceOrder(samples=SAMPLES, slice_length=length, shuffle_buffer=buffer)
+    order = RepeatedOrder((source,), (1.0,), lanes=streams, seed=0)
     columns = []
     for number in range(streams):
         size = SAMPLES * (number + 1) // streams - SAMPLES * number // streams

@@ -21,11 +21,11 @@ from load_rows import PIPELINE
 from load_work import BATCH_SIZE, report
 
 import loader
-from loader.pipeline.leaf_table import LeafTable
-from loader.pipeline.open_shards import OpenShards
-from loader.pipeline.read import ReadDataset
-from loader.pipeline.sample_chunk import SampleChunk
-from loader.training.lane_host import open_lane
+from loader.pipeline.reading.open_shards import OpenShards
+from loader.pipeline.reading.read import ReadDataset
+from loader.pipeline.reading.sample_chunk import SampleChunk
+from loader.pipeline.reading.source_table import SourceTable
+from loader.training.workers.lane_host import open_lane
 
 LANES = 48
 CHUNK = 1024  # positions whose bytes the reader finds together
@@ -83,7 +83,7 @@ def train_dataset(folder: Path, encoder: Any) -> Any:
 
 def stages_of(dataset: Any) -> Iterator[Any]:
     """Yield the stages of a chain, the reader first."""
-    for source in dataset.sources:
+    for source in dataset.inputs:
         yield from stages_of(source)
     yield dataset
 
@@ -102,27 +102,27 @@ def microseconds(step: Callable[[], Step]) -> float:
 
 def positions(reader: ReadDataset) -> Iterator[tuple[Any, Any]]:
     """Yield the leaves and sample numbers of a chunk of each lane in turn."""
-    order = reader.plan.order([leaf.samples for leaf in reader.leaves], lanes=LANES, seed=0)
+    order = reader.plan.order([source.samples for source in reader.sources], lanes=LANES, seed=0)
     lanes = [order.lane(number) for number in range(LANES)]
     start = 0
     while True:
         ordered = [lane.locate(start, start + ORDERED) for lane in lanes]
         for chunk in range(0, ORDERED, CHUNK):
-            for leaf, _, sample in ordered:
-                yield leaf[chunk : chunk + CHUNK], sample[chunk : chunk + CHUNK]
+            for source, _, sample in ordered:
+                yield source[chunk : chunk + CHUNK], sample[chunk : chunk + CHUNK]
         start += ORDERED
 
 
 def ordered(reader: ReadDataset) -> Step:
-    for leaf, _ in positions(reader):
-        yield len(leaf)
+    for source, _ in positions(reader):
+        yield len(source)
 
 
 def found(reader: ReadDataset) -> Step:
-    shards, table = OpenShards(), LeafTable(reader.leaves)
-    for leaf, sample in positions(reader):
-        SampleChunk(reader.leaves, shards, leaf, table.index_numbers(leaf, sample))
-        yield len(leaf)
+    shards, table = OpenShards(), SourceTable(reader.sources)
+    for source, sample in positions(reader):
+        SampleChunk(reader.sources, shards, source, table.index_numbers(source, sample))
+        yield len(source)
 
 
 def running(stage: Any, samples: int) -> Step:

@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 
-__all__ = ["CONTEXT_SETTINGS", "ExampleCommand", "LateCommand", "LateGroup", "debug_option", "energon_command"]
+__all__ = ["CONTEXT_SETTINGS", "ExampleCommand", "LazyCommand", "LazyGroup", "debug_option", "energon_command"]
 
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LateCommand:
+class LazyCommand:
     """Where a command lies, and the sentence that stands for it in the group's help."""
 
     module: str
@@ -23,7 +23,7 @@ class LateCommand:
     short_help: str
 
 
-class LateGroup(click.Group):
+class LazyGroup(click.Group):
     """A group whose commands' modules are imported when one is used, not to list them.
 
     Args:
@@ -32,7 +32,7 @@ class LateGroup(click.Group):
     """
 
     def __init__(
-        self, *args: Any, late: Mapping[str, LateCommand], examples: Sequence[tuple[str, str]] = (), **kwargs: Any
+        self, *args: Any, late: Mapping[str, LazyCommand], examples: Sequence[tuple[str, str]] = (), **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
         self.late = dict(late)

@@ -46,7 +46,7 @@ def check_path(path: str) -> None:
         raise click.UsageError("PATH is empty. Is a variable of the shell not set?")
     is_document = is_jsonl(path) or is_metadataset(path)
     if is_document and not os.path.lexists(path):
-        raise StorageError("this file does not exist", path=path, do="check the path")
+        raise StorageError("this file does not exist", path=path, hint="check the path")
     if not os.path.isfile(path) or is_jsonl(path):
         return
     folder = os.path.dirname(path)

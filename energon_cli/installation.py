@@ -105,12 +105,12 @@ def installation_faults() -> Iterator[InstallationFault]:
     is_ours = alias is not None and _is_ours(alias)
     if alias is None and os.path.isdir(os.path.join(_OWN_FOLDER, _ALIAS_FOLDER)):
         found = f"{_ALIAS} has lost files, as when megatron-energon was uninstalled after it"
-        yield _fault(found, at=os.path.join(_OWN_FOLDER, _ALIAS_FOLDER), do=f"run '{_REINSTALL}'", breaks=True)
+        yield _fault(found, at=os.path.join(_OWN_FOLDER, _ALIAS_FOLDER), hint=f"run '{_REINSTALL}'", breaks=True)
     faults = list(_faults_of_originals(alias, is_ours=is_ours))
     yield from faults
     if alias is not None and not is_ours and not faults:
         found = f"{_ALIAS} is that of another package"
-        yield _fault(found, at=alias, do="take it off PYTHONPATH, or import 'loader'", breaks=False)
+        yield _fault(found, at=alias, hint="take it off PYTHONPATH, or import 'loader'", breaks=False)
 
 
 def _faults_of_originals(alias: str | None, *, is_ours: bool) -> Iterator[InstallationFault]:
@@ -119,11 +119,11 @@ def _faults_of_originals(alias: str | None, *, is_ours: bool) -> Iterator[Instal
         name = f"megatron-energon {original.version}"
         if original.shares_files:
             found = f"{name} is installed in the same folder as energon-toolkit, and some files of one are the other's"
-            yield _fault(found, at=os.path.join(original.folder, _ALIAS_FOLDER), do=_MEND, breaks=True)
+            yield _fault(found, at=os.path.join(original.folder, _ALIAS_FOLDER), hint=_MEND, breaks=True)
         else:
             found = f"{name} is installed, too; {_ALIAS} is {whose}: {alias}"
-            do = "use an environment with one of the two, or import 'loader', which is energon-toolkit's in any case"
-            yield _fault(found, at=original.folder, do=do, breaks=False)
+            hint = "use an environment with one of the two, or import 'loader', which is energon-toolkit's in any case"
+            yield _fault(found, at=original.folder, hint=hint, breaks=False)
 
 
 def find_originals() -> Iterator[OriginalDistribution]:
@@ -183,14 +183,14 @@ def _same(path: str, other: str) -> bool:
         return False
 
 
-def _fault(found: str, *, at: str, do: str, breaks: bool) -> InstallationFault:
-    return InstallationFault(message=f"{found}\n  at   {at}\n  do   {do}", breaks=breaks)
+def _fault(message: str, *, at: str, hint: str, breaks: bool) -> InstallationFault:
+    return InstallationFault(message=f"{message}\n  at: {at}\n  hint: {hint}", breaks=breaks)
 
 
 def _shadow_message(found: str) -> str:
     own = os.path.join(_OWN_FOLDER, "loader")
     return (
         f"the name 'loader' is taken by another file, which is found before the energon library in {own}\n"
-        f"  at   {found}\n"
-        f"  do   rename it: it lies beside the script that runs, in the current folder, or on PYTHONPATH"
+        f"  at: {found}\n"
+        f"  hint: rename it: it lies beside the script that runs, in the current folder, or on PYTHONPATH"
     )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import click
 
-from .command import CONTEXT_SETTINGS, LateCommand, LateGroup, debug_option
+from .command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, debug_option
 from .installation import installation_faults, shadowed_loader
 from .log_lines import log_lines
 
@@ -21,33 +21,33 @@ EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
 EXIT_READER_GONE = 141  # 128 + SIGPIPE
 
 COMMANDS = {
-    "prepare": LateCommand(
-        module="energon_cli.prepare",
+    "prepare": LazyCommand(
+        module="energon_cli.prepare.command",
         attribute="prepare",
         short_help="Make a folder of tar shards an energon dataset.",
     ),
-    "prepare-media": LateCommand(
-        module="energon_cli.prepare_media",
+    "prepare-media": LazyCommand(
+        module="energon_cli.prepare.media",
         attribute="prepare_media",
         short_help="Collect the sizes and durations of a folder's media files.",
     ),
-    "info": LateCommand(
-        module="energon_cli.info",
+    "info": LazyCommand(
+        module="energon_cli.info.command",
         attribute="info",
         short_help="Describe a prepared dataset on one screen.",
     ),
-    "lint": LateCommand(
-        module="energon_cli.lint",
+    "lint": LazyCommand(
+        module="energon_cli.lint.command",
         attribute="lint",
         short_help="Check a dataset and report everything wrong with it.",
     ),
-    "preview": LateCommand(
-        module="energon_cli.preview",
+    "preview": LazyCommand(
+        module="energon_cli.preview.command",
         attribute="preview",
         short_help="Show samples, with their pictures, in the terminal.",
     ),
-    "checkpoint": LateCommand(
-        module="energon_cli.checkpoint",
+    "checkpoint": LazyCommand(
+        module="energon_cli.checkpoint.command",
         attribute="checkpoint",
         short_help="Look into saved states, and write them for other ranks.",
     ),
@@ -65,7 +65,7 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
         ctx.exit(EXIT_FAILED if any(fault.breaks for fault in faults) else 0)
 
 
-class _Program(LateGroup):
+class _Program(LazyGroup):
     """The group of all commands; called by itself, it is the program with its messages and exit codes."""
 
     def main(

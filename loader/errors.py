@@ -1,21 +1,21 @@
-"""Every exception this library raises on purpose.
+"""The exceptions that this library raises on purpose.
 
     EnergonError
-    ├── ConfigError    a file the user edits says something wrong (all faults of the file at once)
+    ├── ConfigError    a file of the user, or an argument, is invalid (lists all faults of the file)
     │   └── EmptyDatasetError    there is no sample to load
-    ├── FormatError    bytes on disk are not what the format says (shard, byte offset)
-    ├── SampleError    one sample cannot be made (key, part, source); MissingFileError of a store is one
+    ├── FormatError    bytes on disk violate the format (shard, byte offset)
+    ├── SampleError    one sample cannot be loaded (key, part, source); a store's MissingFileError is one
     ├── StateError     a saved state does not fit this run
     ├── StorageError   a file or folder cannot be read, written or locked (path)
     ├── TrustError     a dataset asks to run code that the caller did not allow
     └── WorkerError    a worker process died or hung
 
-    SkipSample         raised by user code: leave this sample out, count nothing
-    SampleException    raised by user code, as any other error may be: this sample cannot be used
+    SkipSample         raised by user code: skip this sample without counting a failure
+    SampleException    raised by user code, as any other error: this sample cannot be used
     └── FatalSampleError   stop the run
 
-An error carries fields, so that programs need not parse its text, and prints as up to three lines: what was
-found and what was expected, where (``at``), and what to do about it (``do``).
+An error has fields, so that programs need not parse its text. It prints as up to three lines: what was expected and
+what was found, the place (``at:``), and what to do about it (``hint:``).
 """
 
 from __future__ import annotations
@@ -42,127 +42,127 @@ __all__ = [
 
 
 class EnergonError(Exception):
-    """Base of all errors of this library.
+    """Base class of the errors of this library.
 
     Args:
-        found: What was found and what was expected, one sentence without a full stop.
-        at: Where: a path, a byte range, a place in a document.
-        do: What the reader can do about it.
+        message: What was expected and what was found, one sentence without a final period.
+        at: Place of the fault: a path, a byte range, a position in a document.
+        hint: Instruction that resolves the fault.
     """
 
-    def __init__(self, found: str, *, at: str | None = None, do: str | None = None, **fields: Any) -> None:
-        super().__init__(found)
-        self.found = found
+    def __init__(self, message: str, *, at: str | None = None, hint: str | None = None, **fields: Any) -> None:
+        super().__init__(message)
+        self.message = message
         self.at = at
-        self.do = do
+        self.hint = hint
         self._fields = fields
 
     def __str__(self) -> str:
-        lines = [self.found]
+        lines = [self.message]
         if self.at:
-            lines.append(f"  at   {self.at}")
-        if self.do:
-            lines.append(f"  do   {self.do}")
+            lines.append(f"  at: {self.at}")
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Errors travel from worker processes; the default reduction would lose the keyword arguments.
-        return _rebuild, (type(self), self.found, {"at": self.at, "do": self.do, **self._fields})
+        # Worker processes send errors pickled; the default reduction would lose the keyword arguments.
+        return _rebuild, (type(self), self.message, {"at": self.at, "hint": self.hint, **self._fields})
 
 
-def _rebuild(cls: type[EnergonError], found: str, fields: dict[str, Any]) -> EnergonError:
-    return cls(found, **fields)
+def _rebuild(cls: type[EnergonError], message: str, fields: dict[str, Any]) -> EnergonError:
+    return cls(message, **fields)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One thing wrong in a document: ``place`` is the path inside it (``split_parts.train[2]``)."""
+    """A fault in a document; ``place`` is the path inside the document (``split_parts.train[2]``)."""
 
     place: str
-    found: str
+    message: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.found}" if self.place else self.found
+        return f"{self.place}: {self.message}" if self.place else self.message
 
 
 class ConfigError(EnergonError):
-    """A file that the user edits, or an argument, says something wrong.
+    """A file that the user edits, or an argument, is invalid.
 
     Args:
-        found: The summary; built from ``faults`` where there are some.
-        file: The file concerned.
-        faults: Everything that is wrong in it, not only the first thing.
+        message: Summary; built from ``faults`` if empty.
+        file: Path of the file.
+        faults: All faults of the file, not only the first.
     """
 
     def __init__(
         self,
-        found: str = "",
+        message: str = "",
         *,
         file: str | None = None,
         faults: Sequence[Fault] = (),
         at: str | None = None,
-        do: str | None = None,
+        hint: str | None = None,
     ) -> None:
         self.file = file
         self.faults = tuple(faults)
-        if not found:
-            found = "\n".join(str(fault) for fault in self.faults)
-        super().__init__(found, at=at or file, do=do, file=file, faults=self.faults)
+        if not message:
+            message = "\n".join(str(fault) for fault in self.faults)
+        super().__init__(message, at=at or file, hint=hint, file=file, faults=self.faults)
 
 
 class EmptyDatasetError(ConfigError):
-    """A split part, or what a subset or a list of exclusions leaves of it, has no samples."""
+    """A split part has no samples, perhaps because a subset or a list of exclusions selects none."""
 
 
 class FormatError(EnergonError):
-    """Bytes on disk are not what the format says.
+    """Bytes on disk violate the format.
 
     Args:
-        found: What was found and what was expected.
-        shard: The shard's path.
-        offset: Byte offset in the shard, where known.
+        message: What was expected and what was found.
+        shard: Path of the shard.
+        offset: Byte offset in the shard, if known.
     """
 
     def __init__(
         self,
-        found: str,
+        message: str,
         *,
         shard: str | None = None,
         offset: int | None = None,
         at: str | None = None,
-        do: str | None = None,
+        hint: str | None = None,
     ) -> None:
         self.shard = shard
         self.offset = offset
         if at is None and shard is not None:
             at = shard if offset is None else f"{shard}, byte {offset}"
-        super().__init__(found, at=at, do=do, shard=shard, offset=offset)
+        super().__init__(message, at=at, hint=hint, shard=shard, offset=offset)
 
 
 class SampleError(EnergonError):
-    """One sample cannot be made.
+    """One sample cannot be loaded.
 
     Args:
-        found: What was found and what was expected.
-        key: The sample's key, ``<shard>/<key>``.
-        part: The part concerned, where one is.
-        source: Where its bytes lie, ``path, bytes a–b``.
+        message: What was expected and what was found.
+        key: Key of the sample, ``<shard>/<key>``.
+        part: Name of the part, if the fault is in one part.
+        source: Place of its bytes, ``path, bytes a–b``.
     """
 
     def __init__(
         self,
-        found: str,
+        message: str,
         *,
         key: str | None = None,
         part: str | None = None,
         source: str | None = None,
         at: str | None = None,
-        do: str | None = None,
+        hint: str | None = None,
     ) -> None:
         self.key = key
         self.part = part
         self.source = source
-        super().__init__(found, at=at or source, do=do, key=key, part=part, source=source)
+        super().__init__(message, at=at or source, hint=hint, key=key, part=part, source=source)
 
 
 class StateError(EnergonError):
@@ -173,13 +173,15 @@ class StorageError(EnergonError):
     """A file or folder cannot be read, written or locked.
 
     Args:
-        found: What was found and what was expected.
-        path: The file or folder.
+        message: What was expected and what was found.
+        path: Path of the file or folder.
     """
 
-    def __init__(self, found: str, *, path: str | None = None, at: str | None = None, do: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, path: str | None = None, at: str | None = None, hint: str | None = None
+    ) -> None:
         self.path = path
-        super().__init__(found, at=at or path, do=do, path=path)
+        super().__init__(message, at=at or path, hint=hint, path=path)
 
 
 class TrustError(EnergonError):
@@ -191,15 +193,15 @@ class WorkerError(EnergonError):
 
 
 class SkipSample(Exception):  # noqa: N818 - the public name that training code raises
-    """Raise in user code to leave the current sample out."""
+    """Raise in user code to skip the current sample."""
 
 
 class SampleException(ValueError):  # noqa: N818 - the public name that training code raises
-    """Raise in user code where a sample cannot be used; any other error does as well."""
+    """Raise in user code if a sample cannot be used; any other error has the same effect."""
 
     @classmethod
     def from_sample(cls, sample: Any, message: str = "") -> Self:
-        """Make the error of a sample, a dict or an object with a ``__key__``.
+        """Create the error of a sample, a dict or an object with a ``__key__``.
 
         >>> FatalSampleError.from_sample({"__key__": "s.tar/0"}, "no caption")
         FatalSampleError("sample 's.tar/0' failed: no caption")
@@ -209,9 +211,9 @@ class SampleException(ValueError):  # noqa: N818 - the public name that training
 
     @classmethod
     def from_sample_key(cls, sample_key: str | None, message: str = "") -> Self:
-        """Make the error of the sample with a key."""
-        what = "a sample" if sample_key is None else f"sample {sample_key!r}"
-        return cls(f"{what} failed{f': {message}' if message else ''}")
+        """Create the error of the sample with a key."""
+        sample = "a sample" if sample_key is None else f"sample {sample_key!r}"
+        return cls(f"{sample} failed{f': {message}' if message else ''}")
 
 
 class FatalSampleError(SampleException):

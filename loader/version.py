@@ -1,4 +1,4 @@
-"""The version of this library: read by its build, its commands, and what writes it into datasets."""
+"""The version of this library, for its build, its commands, and the datasets that it prepares."""
 
 __version__ = "0.1.0"
 

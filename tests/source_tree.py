@@ -18,6 +18,8 @@ PACKAGES = {"energon_cli": "energon_cli", "loader": "loader", ALIAS: "loader/int
 # docs/explanation/architecture.md.
 LAYERS = (
     "loader.version",
+    "loader.arrays",
+    "loader.moved_modules",
     "loader.errors",
     "loader.cached_property",
     "loader.storage",
@@ -25,6 +27,7 @@ LAYERS = (
     "loader.order",
     "loader.metadataset",
     "loader.av",
+    "loader.transport",
     "loader.samples",
     "loader.stores",
     "loader.pipeline",

@@ -16,7 +16,7 @@ from types import ModuleType
 import pytest
 from PIL import Image
 
-from loader.format.prepare_plan import SplitRequest
+from loader.format.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare, write_shard
 from tests.source_tree import ROOT
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import click
 
-from .command import CONTEXT_SETTINGS, LateCommand, LateGroup, debug_option
+from ..command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, debug_option
 
 __all__ = ["checkpoint"]
 
 _COMMANDS = {
-    "info": LateCommand(
-        module="energon_cli.checkpoint_info",
+    "info": LazyCommand(
+        module="energon_cli.checkpoint.info",
         attribute="info",
         short_help="Say where a run stands, and on how many ranks it can go on.",
     ),
-    "redist": LateCommand(
-        module="energon_cli.checkpoint_redist",
+    "redist": LazyCommand(
+        module="energon_cli.checkpoint.redist",
         attribute="redist",
         short_help="Write the states of all ranks for another number of ranks.",
     ),
@@ -31,7 +31,7 @@ _EXAMPLES = (
 
 @click.group(
     "checkpoint",
-    cls=LateGroup,
+    cls=LazyGroup,
     late=_COMMANDS,
     examples=_EXAMPLES,
     context_settings=CONTEXT_SETTINGS,

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .command import energon_command
+from ..command import energon_command
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loader.training.run_state import RunState
+    from loader.training.states.run_state import RunState
 
 __all__ = ["info"]
 
@@ -46,8 +46,8 @@ def info(files: tuple[str, ...], *, as_json: bool) -> None:
     """
     from loader.errors import EnergonError
 
-    from .checkpoint_files import read_state_files
-    from .console import output_console, print_json
+    from ..console import output_console, print_json
+    from .files import read_state_files
 
     documents: list[dict[str, Any]] = []
     runs: list[list[tuple[str, RunState]]] = []
@@ -68,7 +68,7 @@ def info(files: tuple[str, ...], *, as_json: bool) -> None:
 
 def _file_facts(path: str, found: Any) -> dict[str, Any]:
     from loader.errors import EnergonError
-    from loader.training.describe_state import describe_state
+    from loader.training.states.describe import describe_state
 
     if isinstance(found, EnergonError):
         return {"path": path, "form": None, "fault": str(found), "states": []}
@@ -77,14 +77,14 @@ def _file_facts(path: str, found: Any) -> dict[str, Any]:
 
 
 def _place(place: Any) -> str:
-    from loader.training.find_states import place_text
+    from loader.training.states.find import place_text
 
     return place_text(place)
 
 
 def _add(runs: list[list[tuple[str, RunState]]], where: str, state: RunState) -> None:
     """Put a state to those of its run; a rank's state that is there already, and differs, is of another one."""
-    from loader.training.describe_state import is_same_run
+    from loader.training.states.describe import is_same_run
 
     for run in runs:
         if not is_same_run(run[0][1], state):
@@ -98,7 +98,7 @@ def _add(runs: list[list[tuple[str, RunState]]], where: str, state: RunState) ->
 
 
 def _run_facts(run: Sequence[tuple[str, RunState]]) -> dict[str, Any]:
-    from loader.training.describe_state import describe_run
+    from loader.training.states.describe import describe_run
 
     return {"states": [where for where, _ in run], **describe_run([state for _, state in run])}
 
@@ -109,7 +109,7 @@ def _run_facts(run: Sequence[tuple[str, RunState]]) -> dict[str, Any]:
 def _show(console: Console, facts: dict[str, Any]) -> None:
     from rich.text import Text
 
-    from .console import escape_controls
+    from ..console import escape_controls
 
     for file in facts["files"]:
         console.print(Text(escape_controls(file["path"]), style="bold"), soft_wrap=True)
@@ -135,7 +135,7 @@ def _headline(run: dict[str, Any]) -> str:
 
 
 def _lines(run: dict[str, Any]) -> list[tuple[str, str]]:
-    from .console import plural
+    from ..console import plural
 
     lines = []
     if run["fault"] and not run["missing_ranks"]:
@@ -172,7 +172,7 @@ def _stage(stage: dict[str, Any]) -> str:
 
 
 def _dataset(dataset: dict[str, Any]) -> str:
-    from .console import plural
+    from ..console import plural
 
     samples = dataset["samples"]
     text = str(dataset["path"]) + (f", {dataset['split_part']}" if dataset["split_part"] else "")

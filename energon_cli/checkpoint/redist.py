@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .command import energon_command
+from ..command import energon_command
 
 if TYPE_CHECKING:
-    from loader.training.state_files import Redistributed, StateFile
+    from loader.training.states.files import Redistributed, StateFile
 
 __all__ = ["redist"]
 
@@ -51,9 +51,9 @@ def redist(
     Any number will do that divides the number of lanes; energon checkpoint info lists them. Without --new-world-size it
     is asked for. Only the loader's states are written, nothing that lay beside them.
     """
-    from loader.training.state_files import redistribute_files
+    from loader.training.states.files import redistribute_files
 
-    from .console import escape_controls, output_console, plural, print_json
+    from ..console import escape_controls, output_console, plural, print_json
 
     if not output_path:
         raise click.UsageError("OUTPUT_PATH is empty. Is a variable of the shell not set?")
@@ -74,7 +74,7 @@ def redist(
 def _read(paths: tuple[str, ...], place: str | None) -> list[StateFile]:
     from loader.errors import EnergonError
 
-    from .checkpoint_files import read_state_files
+    from .files import read_state_files
 
     files = []
     for _, found in read_state_files(paths, place=place):
@@ -86,9 +86,9 @@ def _read(paths: tuple[str, ...], place: str | None) -> list[StateFile]:
 
 def _asked_for(files: list[StateFile]) -> int:
     """Ask for the number of ranks, on a terminal or in a line of standard input."""
-    from loader.training.split_state import ranks_of_run
+    from loader.training.states.split_state import ranks_of_run
 
-    from .console import is_terminal
+    from ..console import is_terminal
 
     possible = ranks_of_run(files[0].states[0].state)
     allowed = "any number" if possible is None else ", ".join(map(str, possible))

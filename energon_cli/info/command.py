@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .command import energon_command
-from .dataset_path import check_path, given_name, is_jsonl, is_metadataset, open_parent
+from ..command import energon_command
+from ..dataset_path import check_path, given_name, is_jsonl, is_metadataset, open_parent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,11 +39,11 @@ def info(path: str, *, as_json: bool, dataset_config: str, split_config: str) ->
 
     No shard is read, so it takes as long for a million samples as for ten.
     """
-    from .console import output_console, print_json
+    from ..console import output_console, print_json
 
     check_path(path)
     if is_metadataset(path):
-        from .info_metadataset import metadataset_facts
+        from .metadataset import metadataset_facts
 
         facts = metadataset_facts(
             path,
@@ -53,13 +53,13 @@ def info(path: str, *, as_json: bool, dataset_config: str, split_config: str) ->
         if as_json:
             print_json(facts)
         else:
-            from .info_tree import show_metadataset
+            from .tree import show_metadataset
 
             show_metadataset(output_console(), facts)
         if facts["faults"]:
             raise click.exceptions.Exit(1)
         return
-    from .info_facts import dataset_facts, jsonl_facts
+    from .facts import dataset_facts, jsonl_facts
 
     if is_jsonl(path):
         facts = jsonl_facts(*open_parent(path))
@@ -67,7 +67,7 @@ def info(path: str, *, as_json: bool, dataset_config: str, split_config: str) ->
         from loader.format.dataset_folder import DatasetFolder
         from loader.storage import open_storage
 
-        from .info_media import is_media_folder, media_folder_facts, show_media_folder
+        from .media import is_media_folder, media_folder_facts, show_media_folder
 
         if is_media_folder(storage := open_storage(path)):
             facts = media_folder_facts(storage)
@@ -86,7 +86,7 @@ def info(path: str, *, as_json: bool, dataset_config: str, split_config: str) ->
 def _render(console: Console, facts: dict[str, Any]) -> None:
     from rich.text import Text
 
-    from .console import escape_controls, format_bytes, plural, print_table
+    from ..console import escape_controls, format_bytes, plural, print_table
 
     console.print(Text(escape_controls(facts["path"]), style="bold"), soft_wrap=True)
     console.print(
@@ -106,8 +106,8 @@ def _render(console: Console, facts: dict[str, Any]) -> None:
 
 def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     """Give what is said in one line each, as label and text."""
-    from .console import plural
-    from .info_media import media_lines
+    from ..console import plural
+    from .media import media_lines
 
     lines = [("samples are", _kind(facts))]
     for label, key in (("from", "field_map"), ("from", "sample_loader"), ("parts", "part_filter")):
@@ -164,7 +164,7 @@ def _table(first: str, *numbers: str) -> Table:
 
 
 def _split_table(splits: list[dict[str, Any]]) -> Table:
-    from .console import escape_controls, format_count
+    from ..console import escape_controls, format_count
 
     table = _table("split part", "shards", "samples", "share")
     for split in splits:
@@ -178,7 +178,7 @@ def _split_table(splits: list[dict[str, Any]]) -> Table:
 
 
 def _part_table(parts: list[dict[str, Any]]) -> Table:
-    from .console import escape_controls, format_bytes
+    from ..console import escape_controls, format_bytes
 
     table = _table("part", "coverage", "total", "median")
     largest = nlargest(_PARTS_SHOWN, range(len(parts)), key=lambda number: parts[number]["total_bytes"])

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from loader.errors import EnergonError
 from loader.format import nv_meta
 
-from .info_media import media_facts
+from .media import media_facts
 
 if TYPE_CHECKING:
-    from loader.format.dataset_config import DatasetConfig
     from loader.format.dataset_folder import DatasetFolder
-    from loader.format.dataset_index import DatasetIndex
-    from loader.format.split_config import SplitConfig
+    from loader.format.documents.dataset_config import DatasetConfig
+    from loader.format.documents.split_config import SplitConfig
+    from loader.format.index.dataset_index import DatasetIndex
     from loader.storage import Storage
 
 __all__ = ["dataset_facts", "jsonl_facts"]
@@ -48,7 +48,7 @@ def dataset_facts(dataset: DatasetFolder) -> dict[str, Any]:
 
 def jsonl_facts(storage: Storage, name: str) -> dict[str, Any]:
     """Collect everything about an indexed JSONL file, under the same keys."""
-    from loader.format.jsonl import open_jsonl_index
+    from loader.format.jsonl.index import open_jsonl_index
 
     index = open_jsonl_index(storage, name)
     size_bytes = storage.stat(name).size_bytes

@@ -41,7 +41,7 @@ def media_folder_facts(storage: Storage) -> dict[str, Any]:
         raise StorageError(
             "this folder is no prepared dataset, and has no media metadata",
             path=storage.path(""),
-            do=f"run: energon prepare {storage.url}",
+            hint=f"run: energon prepare {storage.url}",
         )
     return {"path": storage.path(""), "type": "files", "media_metadata": facts}
 
@@ -52,8 +52,8 @@ def media_facts(storage: Storage) -> dict[str, Any] | None:
     Raises:
         FormatError: It is damaged.
     """
-    from loader.format.media_metadata import AVMetadata, ImageMetadata, MediaMetadataReader
-    from loader.format.media_tables import read_media_filter
+    from loader.format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataReader
+    from loader.format.media.tables import read_media_filter
 
     media_filter = read_media_filter(storage)
     if media_filter is None:
@@ -98,7 +98,7 @@ def _spread(values: Sequence[int | None]) -> dict[str, int] | None:
 
 def media_lines(facts: dict[str, Any] | None) -> list[tuple[str, str]]:
     """Say it in one line for each kind, as label and text."""
-    from .console import plural
+    from ..console import plural
 
     if facts is None:
         return []
@@ -137,7 +137,7 @@ def show_media_folder(console: Console, facts: dict[str, Any]) -> None:
     """Show what is known of a folder of files."""
     from rich.text import Text
 
-    from .console import escape_controls
+    from ..console import escape_controls
 
     media = facts["media_metadata"]
     console.print(Text(escape_controls(facts["path"]), style="bold"), soft_wrap=True)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from loader.errors import ConfigError, EnergonError
-from loader.metadataset.dataset_paths import DatasetPaths
-from loader.metadataset.leaf_plan import JoinMember, LeafPlan
+from loader.metadataset.documents.leaf_plan import JoinMember, LeafPlan
+from loader.metadataset.documents.paths import DatasetPaths
 from loader.metadataset.leaf_samples import LeafCounter
-from loader.metadataset.plan_node import PlanNode
-from loader.metadataset.plan_splits import plan_splits
+from loader.metadataset.plans.plan_node import PlanNode
+from loader.metadataset.plans.plan_splits import plan_splits
 
 __all__ = ["metadataset_facts"]
 
@@ -186,10 +186,10 @@ class _SplitFacts:
 
 
 def _in_one_line(error: EnergonError, *, of_dataset: bool = True) -> str:
-    found = error.found.replace("\n", "; ")
+    found = error.message.replace("\n", "; ")
     if of_dataset and isinstance(error, ConfigError) and error.file:
         found = f"{error.file}: {found}"
-    return f"{found}; {error.do}" if error.do else found
+    return f"{found}; {error.hint}" if error.hint else found
 
 
 def _sum(numbers: Sequence[Any]) -> Any:

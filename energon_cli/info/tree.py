@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from .console import escape_controls, plural, print_table
+from ..console import escape_controls, plural, print_table
 
 if TYPE_CHECKING:
     from rich.console import Console

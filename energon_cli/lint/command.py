@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .command import energon_command
-from .cores import usable_cores
-from .dataset_path import check_path, given_name, is_jsonl, is_metadataset
+from ..command import energon_command
+from ..cores import usable_cores
+from ..dataset_path import check_path, given_name, is_jsonl, is_metadataset
 
 if TYPE_CHECKING:
-    from loader.format.lint import LintReport
+    from loader.format.lint.run import LintReport
 
-    from .lint_report import ExcludedSamples
+    from .report import ExcludedSamples
 
 __all__ = ["lint"]
 
@@ -78,10 +78,10 @@ def lint(
         raise click.BadParameter("a JSONL file has no split parts", param_hint="--split-parts")
     from loader.errors import ConfigError
 
-    from .console import output_console, print_json
-    from .lint_report import lint_document, show_lint
-    from .lint_run import LintFlags, is_folder_of_files, run_lint
-    from .progress import ProgressBar
+    from ..console import output_console, print_json
+    from ..progress import ProgressBar
+    from .report import lint_document, show_lint
+    from .run import LintFlags, is_folder_of_files, run_lint
 
     is_files = os.path.isdir(path) and is_folder_of_files(path)
     if is_files and (fix or split_parts is not None):
@@ -102,7 +102,7 @@ def lint(
         try:
             report = run_lint(flags, lambda now: bar.update(now.done, now.total))
         except ConfigError as error:  # about the plan; what is wrong with the dataset is a finding
-            raise click.UsageError(f"--split-parts: {error.found}.") from error
+            raise click.UsageError(f"--split-parts: {error.message}.") from error
     fixed = _fix(path, report, split_config) if fix else None
     if as_json:
         print_json(lint_document(path, level, report, None if fixed is None else fixed.samples))
@@ -113,12 +113,12 @@ def lint(
 
 
 def _fix(path: str, report: LintReport, split_config: str) -> ExcludedSamples:
-    from .lint_report import ExcludedSamples
+    from .report import ExcludedSamples
 
     if not any(finding.is_sample for finding in report.findings):
         return ExcludedSamples(samples=0, file=split_config)
     from loader.format.dataset_folder import DatasetFolder
-    from loader.format.lint_fix import exclude_broken_samples
+    from loader.format.lint.run import exclude_broken_samples
 
     dataset = DatasetFolder(path, split_config=split_config)
     samples = exclude_broken_samples(dataset, report.findings)

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .dataset_path import is_jsonl, is_metadataset
-from .lint_run import is_folder_of_files
+from ..dataset_path import is_jsonl, is_metadataset
+from .run import is_folder_of_files
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from loader.format.findings import Finding
-    from loader.format.lint import LintReport
+    from loader.format.lint.report import Finding
+    from loader.format.lint.run import LintReport
 
-    from .lint_run import LintFlags
+    from .run import LintFlags
 
 __all__ = ["ExcludedSamples", "lint_document", "show_lint"]
 
@@ -61,7 +61,7 @@ def lint_document(path: str, level: str, report: LintReport, fixed: int | None) 
 
 def show_lint(console: Console, flags: LintFlags, report: LintReport, fixed: ExcludedSamples | None) -> None:
     """Print the findings and what they come to."""
-    from .console import escape_controls, plural
+    from ..console import escape_controls, plural
 
     for finding, more in _grouped(report.findings):
         line = _line(finding)
@@ -98,7 +98,7 @@ def show_lint(console: Console, flags: LintFlags, report: LintReport, fixed: Exc
 
 
 def _amount(path: str, report: LintReport) -> str:
-    from .console import plural
+    from ..console import plural
 
     samples = plural(report.samples, "sample")
     if is_jsonl(path):
@@ -128,7 +128,7 @@ def _line(finding: Finding) -> Text:
     """Give a finding in one line: severity, code, where, what."""
     from rich.text import Text
 
-    from .console import escape_controls
+    from ..console import escape_controls
 
     where = finding.shard or ""
     if finding.dataset is not None:

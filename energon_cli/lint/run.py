@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .dataset_path import is_jsonl, is_metadataset, open_parent
+from ..dataset_path import is_jsonl, is_metadataset, open_parent
 
 if TYPE_CHECKING:
-    from loader.format.dataset_config import DatasetConfig
-    from loader.format.lint_plan import LintProgress, LintReport, SampleCheck
+    from loader.format.documents.dataset_config import DatasetConfig
+    from loader.format.lint.report import LintProgress, LintReport, SampleCheck
 
 __all__ = ["LintFlags", "is_folder_of_files", "run_lint"]
 
@@ -39,13 +39,13 @@ def run_lint(flags: LintFlags, on_progress: Callable[[LintProgress], None]) -> L
         StorageError: A metadataset cannot be read.
     """
     if is_jsonl(flags.path):
-        from loader.format.lint_jsonl import lint_jsonl
+        from loader.format.lint.jsonl import lint_jsonl
 
         storage, name = open_parent(flags.path)
         return lint_jsonl(storage, name, level=flags.level, max_findings=flags.max_findings, on_progress=on_progress)
     make_check = partial(_make_check, trust_code=flags.trust_code)
     if is_metadataset(flags.path):
-        from loader.metadataset.lint_metadataset import MetadatasetLintPlan, lint_metadataset
+        from loader.metadataset.lint import MetadatasetLintPlan, lint_metadataset
         from loader.stores.aux_store import open_aux_store
 
         mix = MetadatasetLintPlan(
@@ -61,14 +61,14 @@ def run_lint(flags: LintFlags, on_progress: Callable[[LintProgress], None]) -> L
         )
         return lint_metadataset(mix, on_progress=on_progress)
     if is_folder_of_files(flags.path):
-        from loader.format.lint_media_folder import lint_media_folder
+        from loader.format.lint.media_folder import lint_media_folder
         from loader.storage import open_storage
 
         check = make_check(None, "") if flags.level == "decode" else None
         return lint_media_folder(
             open_storage(flags.path), check=check, max_findings=flags.max_findings, on_progress=on_progress
         )
-    from loader.format.lint import LintPlan, lint_dataset
+    from loader.format.lint.run import LintPlan, lint_dataset
     from loader.format.nv_meta import DATASET_YAML, SPLIT_YAML
 
     plan = LintPlan(
@@ -95,6 +95,6 @@ def is_folder_of_files(path: str) -> bool:
 
 
 def _make_check(config: DatasetConfig | None, meta_folder: str, *, trust_code: bool) -> SampleCheck:
-    from loader.samples.check import DecodeCheck
+    from loader.samples.building.check import DecodeCheck
 
     return DecodeCheck(config, Path(meta_folder), trust_code)

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import click
 
 from loader.errors import ConfigError
-from loader.format.field_map import parse_field_expression
-from loader.format.prepare_plan import SplitRequest
-from loader.format.sample_types import SampleTypeSpec, sample_type_of_name
+from loader.format.documents.field_map import parse_field_expression
+from loader.format.documents.sample_types import SampleTypeSpec, sample_type_of_name
+from loader.format.prepare.plan import SplitRequest
 
 __all__ = ["Choices", "DatasetYaml", "parse_field_map_flag", "parse_sample_type_flag", "yes_or_no"]
 
@@ -57,7 +57,7 @@ def parse_sample_type_flag(text: str) -> SampleTypeSpec:
     try:
         return sample_type_of_name(text)
     except ConfigError as error:
-        raise click.BadParameter(error.found, param_hint="--sample-type") from error
+        raise click.BadParameter(error.message, param_hint="--sample-type") from error
 
 
 def parse_field_map_flag(text: str, spec: SampleTypeSpec) -> dict[str, str]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from .command import energon_command
-from .dataset_path import check_path, is_jsonl, is_metadataset
+from ..command import energon_command
+from ..dataset_path import check_path, is_jsonl, is_metadataset
 from .media_flags import media_filter_of, media_options
 
 __all__ = ["prepare"]
@@ -91,13 +91,13 @@ def prepare(path: str, **flags: Any) -> None:
     PATH may also be a .jsonl file, whose lines are then indexed, or a metadataset (.yaml), of whose joins the rows are
     then written beside it.
     """
-    from .prepare_flags import PrepareFlags
-    from .prepare_run import prepare_dataset, prepare_jsonl
+    from .flags import PrepareFlags
+    from .run import prepare_dataset, prepare_jsonl
 
     settings = PrepareFlags(path=path, media=media_filter_of(flags), **flags)
     check_path(path)
     if is_metadataset(path):
-        from .prepare_metadataset import check_metadataset_flags, prepare_joins
+        from .metadataset import check_metadataset_flags, prepare_joins
 
         check_metadataset_flags(click.get_current_context())
         prepare_joins(path, progress=settings.progress, as_json=settings.as_json, dry_run=settings.dry_run)

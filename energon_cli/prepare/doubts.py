@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loader.format.dataset_config import DatasetConfig
-from loader.format.field_map import FieldMap, parse_field_map
-from loader.format.nearest_name import nearest_names
-from loader.format.part_kinds import part_kind
-from loader.format.sample_type_proposals import propose_field_map
+from loader.format.documents.dataset_config import DatasetConfig
+from loader.format.documents.field_map import FieldMap, parse_field_map
+from loader.format.documents.messages import nearest_names
+from loader.format.documents.part_kinds import part_kind
+from loader.format.prepare.proposals import propose_field_map
 
 if TYPE_CHECKING:
-    from .prepare_choices import DatasetYaml
-    from .prepare_look import Look
+    from .choices import DatasetYaml
+    from .look import Look
 
 __all__ = ["field_map_doubts"]
 
@@ -70,7 +70,7 @@ def _faults(
     choice: DatasetYaml, expressions: Mapping[str, str], look: Look, *, meta_folder: Path, trust_code: bool
 ) -> Iterator[tuple[str, str]]:
     """Yield the fields that the first sample's parts do not fill; one by one, so that each is told."""
-    from loader.samples.check import DecodeCheck
+    from loader.samples.building.check import DecodeCheck
 
     for name, expression in expressions.items():
         field_map = parse_field_map({name: expression}, file="the field map")

@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from loader.errors import ConfigError
-from loader.format.media_filter import MediaFilter
-from loader.format.prepare_plan import SplitRequest
-from loader.format.split_plan import parse_ratio, parse_split_part
+from loader.format.media.kind import MediaFilter
+from loader.format.prepare.plan import SplitRequest
+from loader.format.prepare.split_plan import parse_ratio, parse_split_part
 
-from .console import is_terminal
-from .prepare_choices import parse_field_map_flag, parse_sample_type_flag
+from ..console import is_terminal
+from .choices import parse_field_map_flag, parse_sample_type_flag
 
 __all__ = ["PrepareFlags", "check_consent", "check_flags", "split_of_flags", "type_of_flags"]
 
@@ -94,7 +94,9 @@ def split_of_flags(flags: PrepareFlags) -> SplitRequest | None:
             return SplitRequest(ratio=parse_ratio(flags.split_ratio))
     except ConfigError as error:
         hint = "--split-parts" if flags.split_parts else "--split-ratio"
-        raise click.BadParameter(f"{error.found}; {error.do}" if error.do else error.found, param_hint=hint) from error
+        raise click.BadParameter(
+            f"{error.message}; {error.hint}" if error.hint else error.message, param_hint=hint
+        ) from error
     return None
 
 

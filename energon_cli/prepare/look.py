@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loader.errors import EnergonError
-from loader.format.member_name import decode_name, split_member_name
-from loader.format.part_kinds import part_extension
-from loader.format.tar_scan import TarScan
+from loader.format.documents.part_kinds import part_extension
+from loader.format.tar.names import decode_name, split_member_name
+from loader.format.tar.scan import TarScan
 from loader.storage import Storage
 
 __all__ = ["Look", "look_at_samples"]
@@ -57,7 +57,7 @@ def look_at_samples(storage: Storage, shards: Sequence[str]) -> Look:
         try:
             look = _look_at_shard(storage, shard)
         except EnergonError as error:
-            fault = fault or error.found
+            fault = fault or error.message
             continue
         if look.samples:
             return look

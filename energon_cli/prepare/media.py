@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .command import energon_command
+from ..command import energon_command
 from .media_flags import media_filter_of, media_options
 
 __all__ = ["prepare_media"]
@@ -45,14 +45,14 @@ def prepare_media(path: str, *, num_workers: int | None, progress: bool, as_json
         )
     if not path:
         raise click.UsageError("PATH is empty. Is a variable of the shell not set?")
-    from loader.format.media_folder import prepare_media_folder
+    from loader.format.prepare.media_folder import prepare_media_folder
     from loader.storage import open_storage
 
-    from .console import escape_controls, output_console, plural, print_json, show_progress
-    from .cores import usable_cores
+    from ..console import escape_controls, output_console, plural, print_json, show_progress
+    from ..cores import usable_cores
+    from ..progress import ProgressBar
     from .media_report import media_document
-    from .prepare_report import show_notes
-    from .progress import ProgressBar
+    from .report import show_notes
 
     started = time.perf_counter()
     show_progress("listing files …")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from loader.format.media_filter import MediaFilter
+    from loader.format.media.kind import MediaFilter
 
 __all__ = ["media_filter_of", "media_options"]
 
@@ -44,7 +44,7 @@ def media_filter_of(flags: dict[str, Any]) -> MediaFilter | None:
     Raises:
         click.UsageError: There are several, or no pattern.
     """
-    from loader.format.media_filter import MediaFilter, parse_patterns
+    from loader.format.media.kind import MediaFilter, parse_patterns
 
     glob: str | None = flags.pop("media_metadata_by_glob")
     header: bool = flags.pop("media_metadata_by_header")

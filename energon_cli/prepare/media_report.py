@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .console import plural
+from ..console import plural
 
 if TYPE_CHECKING:
-    from loader.format.media_work import MediaReport
+    from loader.format.media.tables import MediaReport
 
 __all__ = ["media_document", "media_line"]
 

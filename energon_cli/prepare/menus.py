@@ -8,13 +8,13 @@ from itertools import takewhile
 from typing import Any
 
 from loader.errors import ConfigError
-from loader.format.prepare_plan import SplitRequest
-from loader.format.sample_types import SampleTypeSpec
-from loader.format.split_plan import parse_ratio, parse_split_part, split_by_patterns
+from loader.format.documents.sample_types import SampleTypeSpec
+from loader.format.prepare.plan import SplitRequest
+from loader.format.prepare.split_plan import parse_ratio, parse_split_part, split_by_patterns
 
-from .console import plural
-from .prepare_wizard import FieldQuestion, check_field, field_hint
-from .preview_render import discard_input
+from ..console import plural
+from ..preview.render import discard_input
+from .wizard import FieldQuestion, check_field, field_hint
 
 __all__ = ["MenuQuestions", "ask_what_to_change", "confirm", "menu_label", "proposed_pattern"]
 
@@ -175,7 +175,7 @@ def _fault_of(parse: Callable[[str], Any]) -> Callable[[str], str | None]:
         try:
             parse(answer)
         except ConfigError as error:
-            return " ".join(error.found.split())
+            return " ".join(error.message.split())
         return None
 
     return check
@@ -210,7 +210,7 @@ def _text(
 
 
 def _say(text: str) -> None:
-    from .console import error_console, escape_controls
+    from ..console import error_console, escape_controls
 
     error_console().print(escape_controls(text, keep="\n"), style="dim")
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
 from loader.errors import ConfigError, EnergonError
-from loader.format.prepare_plan import SplitRequest
-from loader.format.sample_types import SAMPLE_TYPES, SampleTypeSpec, sample_type_of_name
-from loader.format.split_plan import parse_ratio
+from loader.format.documents.sample_types import SAMPLE_TYPES, SampleTypeSpec, sample_type_of_name
+from loader.format.prepare.plan import SplitRequest
+from loader.format.prepare.split_plan import parse_ratio
 
-from .prepare_choices import yes_or_no
-from .prepare_wizard import FieldQuestion, check_field, field_hint, sample_type_by_number
+from .choices import yes_or_no
+from .wizard import FieldQuestion, check_field, field_hint, sample_type_by_number
 
 __all__ = ["PipedQuestions"]
 
@@ -86,7 +86,9 @@ class PipedQuestions:
         try:
             return sample_type_of_name(answer)
         except ConfigError as error:
-            raise self._wrong(answer, (f"expected {also} or a sample type; " if also else "") + error.found) from error
+            raise self._wrong(
+                answer, (f"expected {also} or a sample type; " if also else "") + error.message
+            ) from error
 
     def _ask(self, question: str) -> str:
         self._show(question)
@@ -96,7 +98,7 @@ class PipedQuestions:
             raise ConfigError(
                 f"the answers ended where number {self._asked} was expected: {question}",
                 at="standard input",
-                do="pipe one line for each question, or decide by flags (--yes, or --non-interactive --split-ratio …)",
+                hint="pipe one line for each question, or use flags (--yes, or --non-interactive --split-ratio …)",
             )
         answer = line.strip()
         self._show(f"> {answer}")
@@ -106,7 +108,7 @@ class PipedQuestions:
         try:
             return parse()
         except ConfigError as error:
-            raise ConfigError(error.found, at=f"answer {self._asked} on standard input", do=error.do) from error
+            raise ConfigError(error.message, at=f"answer {self._asked} on standard input", hint=error.hint) from error
 
     def _wrong(self, answer: str, why: str) -> EnergonError:
         return ConfigError(f"{answer!r} is no answer here: {why}", at=f"answer {self._asked} on standard input")

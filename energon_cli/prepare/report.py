@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .console import escape_controls, format_bytes, format_count, plural, print_table
+from ..console import escape_controls, format_bytes, format_count, plural, print_table
 from .media_report import media_document, media_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loader.format.prepare_plan import PrepareReport
+    from loader.format.prepare.plan import PrepareReport
 
-    from .prepare_look import Look
+    from .look import Look
 
 __all__ = [
     "report_document",
@@ -39,8 +39,8 @@ def show_found(console: Console, path: str, sizes: Mapping[str, int], look: Look
 
 def show_look(console: Console, look: Look) -> None:
     """Show the first sample's parts."""
-    from .preview_render import SampleView, render_sample, terminal_space
-    from .preview_source import describe_parts
+    from ..preview.render import SampleView, render_sample, terminal_space
+    from ..preview.source import describe_parts
 
     if not look.samples:
         return

@@ -10,22 +10,22 @@ import click
 
 from loader.errors import EnergonError
 from loader.format import nv_meta
-from loader.format.prepare_plan import SplitRequest
-from loader.format.prepare_split import plan_split
-from loader.format.sample_type_proposals import propose_sample_types
-from loader.format.sample_types import SAMPLE_TYPES, SampleTypeSpec
-from loader.format.shard_search import find_shards
-from loader.format.split_plan import detect_split
+from loader.format.documents.sample_types import SAMPLE_TYPES, SampleTypeSpec
+from loader.format.prepare.plan import SplitRequest
+from loader.format.prepare.proposals import propose_sample_types
+from loader.format.prepare.shards import find_shards
+from loader.format.prepare.split import plan_split
+from loader.format.prepare.split_plan import detect_split
 from loader.storage import Storage, open_storage
 
-from .console import plural, show_progress
-from .prepare_choices import Choices, DatasetYaml
-from .prepare_doubts import field_map_doubts
-from .prepare_flags import PrepareFlags, split_of_flags, type_of_flags
-from .prepare_look import Look, look_at_samples
-from .prepare_report import show_found, show_look, show_notes, show_split
-from .prepare_template import dataset_config_of
-from .prepare_wizard import Given, ask, propose_everything
+from ..console import plural, show_progress
+from .choices import Choices, DatasetYaml
+from .doubts import field_map_doubts
+from .flags import PrepareFlags, split_of_flags, type_of_flags
+from .look import Look, look_at_samples
+from .report import show_found, show_look, show_notes, show_split
+from .template import dataset_config_of
+from .wizard import Given, ask, propose_everything
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -104,7 +104,7 @@ def _decide(flags: PrepareFlags, folder: Folder, console: Console) -> Choices:
     show_found(console, flags.path, folder.sizes, folder.look)
     if flags.asks_by_menus:
         return _ask_by_menus(flags, folder, given, console)
-    from .prepare_piped import PipedQuestions
+    from .piped import PipedQuestions
 
     questions = PipedQuestions(given.proposed_ratio, show=lambda line: console.print(line, soft_wrap=True))
     return ask(questions, given)
@@ -128,7 +128,7 @@ def _given(flags: PrepareFlags, folder: Folder) -> Given:
 
 
 def _ask_by_menus(flags: PrepareFlags, folder: Folder, given: Given, console: Console) -> Choices:
-    from .prepare_menus import MenuQuestions, ask_what_to_change
+    from .menus import MenuQuestions, ask_what_to_change
 
     if folder.prepared and given.split is None and given.spec is None:
         split, dataset_yaml = ask_what_to_change(has_dataset_yaml=folder.has_dataset_yaml)
@@ -155,11 +155,11 @@ def _show_trial(folder: Folder, choice: DatasetYaml, console: Console, *, trust_
     if not look.parts:
         return True
     show_progress("decoding the first sample…")
-    from loader.samples.decoder import SampleDecoder
-    from loader.samples.sample_builder import SampleBuilder
+    from loader.samples.building.sample_builder import SampleBuilder
+    from loader.samples.decoding.decoder import SampleDecoder
 
-    from .preview_render import SampleView, render_sample, terminal_space
-    from .preview_source import describe_sample
+    from ..preview.render import SampleView, render_sample, terminal_space
+    from ..preview.source import describe_sample
 
     title = f"as a {choice.spec.name}: {look.key}"
     try:
@@ -175,7 +175,7 @@ def _show_trial(folder: Folder, choice: DatasetYaml, console: Console, *, trust_
         view = SampleView(title=title, fields=describe_sample(sample), fault="\n".join(faults) or None)
     except EnergonError as error:
         # What the error advises to do is about datasets that are written already.
-        view = SampleView(title=title, fields=(), fault=error.found)
+        view = SampleView(title=title, fields=(), fault=error.message)
     for line in render_sample(view, terminal_space(console, share=0.5)):
         console.print(line)
     return view.fault is None

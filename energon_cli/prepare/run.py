@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.format.prepare import run_prepare
-from loader.format.prepare_plan import PreparePlan, PrepareProgress, PrepareReport
-from loader.format.prepare_split import PlannedSplit, plan_split
-from loader.format.sample_type_proposals import propose_field_map
+from loader.format.prepare.plan import PreparePlan, PrepareProgress, PrepareReport
+from loader.format.prepare.proposals import propose_field_map
+from loader.format.prepare.run import run_prepare
+from loader.format.prepare.split import PlannedSplit, plan_split
 
-from .console import error_console, escape_controls, format_bytes, output_console, plural, print_json
-from .cores import usable_cores
-from .dataset_path import open_parent
-from .prepare_choices import Choices
-from .prepare_decide import Folder, decide, doubts, look_into_folder, remarks
-from .prepare_flags import PrepareFlags, check_consent, check_flags
-from .prepare_report import report_document, show_done, show_files, show_notes, show_split, show_split_line
-from .prepare_template import SAMPLE_LOADER, files_to_write
-from .progress import ProgressBar
+from ..console import error_console, escape_controls, format_bytes, output_console, plural, print_json
+from ..cores import usable_cores
+from ..dataset_path import open_parent
+from ..progress import ProgressBar
+from .choices import Choices
+from .flags import PrepareFlags, check_consent, check_flags
+from .report import report_document, show_done, show_files, show_notes, show_split, show_split_line
+from .resolve import Folder, decide, doubts, look_into_folder, remarks
+from .template import SAMPLE_LOADER, files_to_write
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -120,7 +120,7 @@ def _run(plan: PreparePlan, *, progress: bool) -> PrepareReport:
 
 
 def _confirm(prospect: _Prospect, console: Console) -> None:
-    from .prepare_menus import confirm
+    from .menus import confirm
 
     folder = prospect.folder
     if prospect.choices.split is not None:
@@ -163,7 +163,7 @@ def _tell_prospect(prospect: _Prospect, console: Console) -> None:
 
 def prepare_jsonl(flags: PrepareFlags) -> None:
     """Index the lines of a JSONL file."""
-    from loader.format import jsonl
+    from loader.format.jsonl import index as jsonl
 
     check_flags(flags)
     if flags.media:

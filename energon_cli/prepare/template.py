@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from loader.format.dataset_config import DatasetConfig, format_dataset_config
-from loader.format.field_map import parse_field_expression, parse_field_map
-from loader.format.sample_types import SampleTypeSpec
+from loader.format.documents.dataset_config import DatasetConfig, format_dataset_config
+from loader.format.documents.field_map import parse_field_expression, parse_field_map
+from loader.format.documents.sample_types import SampleTypeSpec
 
-from .prepare_choices import DatasetYaml
+from .choices import DatasetYaml
 
 __all__ = ["SAMPLE_LOADER", "dataset_config_of", "files_to_write", "sample_loader_text"]
 

@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from loader.format.field_map import FieldAccess, FieldMap, parse_field_expression
-from loader.format.nearest_name import nearest_names
-from loader.format.part_kinds import part_extension, part_kind
-from loader.format.prepare_plan import SplitRequest
-from loader.format.sample_type_proposals import propose_field_map
-from loader.format.sample_types import SAMPLE_TYPES, FieldSpec, SampleTypeSpec
-from loader.format.split_plan import parse_ratio
+from loader.format.documents.field_map import FieldAccess, FieldMap, parse_field_expression
+from loader.format.documents.messages import nearest_names
+from loader.format.documents.part_kinds import part_extension, part_kind
+from loader.format.documents.sample_types import SAMPLE_TYPES, FieldSpec, SampleTypeSpec
+from loader.format.prepare.plan import SplitRequest
+from loader.format.prepare.proposals import propose_field_map
+from loader.format.prepare.split_plan import parse_ratio
 
-from .prepare_choices import Choices, DatasetYaml
+from .choices import Choices, DatasetYaml
 
 __all__ = [
     "FieldQuestion",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from loader.format.dataset_folder import DatasetFolder
 
-    from .preview_source import Build
+    from .source import Build
 
 __all__ = ["make_build"]
 
@@ -24,13 +24,13 @@ def make_build(dataset: DatasetFolder, *, trust_code: bool, crude_too: bool = Fa
     config = dataset.config
     if (config is None or config.crude) and not crude_too:
         return None
-    from .console import show_progress
+    from ..console import show_progress
 
     show_progress("decoding the first sample…")
     from loader.errors import TrustError
     from loader.format.nv_meta import FOLDER
-    from loader.samples.decoder import SampleDecoder
-    from loader.samples.sample_builder import SampleBuilder
+    from loader.samples.building.sample_builder import SampleBuilder
+    from loader.samples.decoding.decoder import SampleDecoder
 
     try:
         builder = SampleBuilder(

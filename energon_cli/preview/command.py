@@ -8,8 +8,8 @@ import click
 
 from loader.errors import ConfigError
 
-from .command import energon_command
-from .dataset_path import check_path, given_name
+from ..command import energon_command
+from ..dataset_path import check_path, given_name
 
 __all__ = ["preview"]
 
@@ -66,9 +66,9 @@ def preview(
     PATH may also be a .jsonl file, a folder of files that prepare-media looked at, or a metadataset .yaml: of the
     latter the samples of all datasets are shown one after another, or with --shuffle as the weights mix them.
     """
-    from .console import is_terminal, output_console
-    from .preview_render import render_sample, terminal_space
-    from .preview_views import PreviewFlags, views_of
+    from ..console import is_terminal, output_console
+    from .render import render_sample, terminal_space
+    from .views import PreviewFlags, views_of
 
     check_path(path)
     wanted = PreviewFlags(
@@ -89,7 +89,7 @@ def preview(
     console = output_console()
     space = terminal_space(console, images=images)
     if console.is_terminal and is_terminal(sys.stdin) and count is None:
-        from .preview_pager import page_through
+        from .pager import page_through
 
         page_through(console, total, lambda place: render_sample(view(place), space), start=index)
         return
@@ -111,5 +111,5 @@ def _nothing_to_show(path: str, split_parts: str | None) -> ConfigError:
     names = [name.strip() for name in split_parts.split(",")]
     which = f"split part {names[0]!r} is" if len(names) == 1 else f"split parts {', '.join(map(repr, names))} are"
     return ConfigError(
-        f"the {which} empty", at=path, do="choose another part (energon info shows their sizes), or split anew"
+        f"the {which} empty", at=path, hint="choose another part (energon info shows their sizes), or split anew"
     )

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .console import format_bytes, plural
-from .preview_media import media_facts, probe_facts
-from .preview_picture import Picture, PictureError, array_picture, encoded_picture, image_facts
+from ..console import format_bytes, plural
+from .media import media_facts, probe_facts
+from .picture import Picture, PictureError, array_picture, encoded_picture, image_facts
 
 __all__ = ["FieldView", "describe_part", "describe_value"]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 
 from loader.errors import ConfigError, EnergonError
-from loader.format.media_metadata import AVMetadata, MediaMetadata, MediaMetadataReader
+from loader.format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataReader
 from loader.format.nv_meta import INDEX_SQLITE, INFO_JSON, INFO_YAML
 from loader.storage import Storage, open_storage
 
-from .console import format_bytes, format_count
-from .preview_fields import FieldView, describe_part
-from .preview_media import media_facts
-from .preview_render import SampleView
-from .preview_source import Selection
-from .preview_views import View
+from ..console import format_bytes, format_count
+from .fields import FieldView, describe_part
+from .media import media_facts
+from .render import SampleView
+from .source import Selection
+from .views import View
 
 __all__ = ["is_folder_of_files", "views_of_files"]
 
@@ -39,7 +39,7 @@ def views_of_files(path: str, *, key: str | None, seed: int | None) -> tuple[int
         raise ConfigError(
             f"no media metadata is known of the file {key!r}",
             at=storage.path(""),
-            do="give its path relative to the folder; energon preview shows some",
+            hint="give its path relative to the folder; energon preview shows some",
         )
     chosen = range(len(names)) if key is None else range(names.index(key), names.index(key) + 1)
     selection = Selection([chosen], seed=seed)

@@ -11,18 +11,18 @@ import numpy as np
 
 from loader.errors import EnergonError, TrustError
 from loader.format.dataset_folder import DatasetFolder
-from loader.format.jsonl import JsonlReader
+from loader.format.documents.subset import resolve_subset
+from loader.format.jsonl.index import JsonlReader
 from loader.format.nv_meta import DATASET_YAML, SPLIT_YAML
-from loader.metadataset.leaf_plan import JoinMember, JoinPlan, LeafPlan
-from loader.metadataset.open_join import open_join
-from loader.metadataset.subset import resolve_subset
+from loader.metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
+from loader.metadataset.joins.open_join import open_join
 
-from .dataset_path import open_parent
-from .preview_build import make_build
-from .preview_fields import FieldView
-from .preview_render import SampleView
-from .preview_source import Build, Selection, describe_sample, view_of_sample
-from .preview_views import line_number, view_of_line
+from ..dataset_path import open_parent
+from .build import make_build
+from .fields import FieldView
+from .render import SampleView
+from .source import Build, Selection, describe_sample, view_of_sample
+from .views import line_number, view_of_line
 
 __all__ = ["LeafViews", "open_leaf_views"]
 
@@ -123,7 +123,7 @@ class _Rows:
         self._joiner: Callable[..., Any] | None = None
         self._refused: EnergonError | None = None
         if not crude and join.joiner is not None:
-            from loader.samples.joiner import load_joiner
+            from loader.samples.building.joiner import load_joiner
 
             try:
                 self._joiner = load_joiner(join.joiner, at=f"{join.file}: {join.place}", trust_code=trust_code)
@@ -206,9 +206,9 @@ class _Member:
 
 
 def _not_joined(error: TrustError) -> str:
-    at = f"\n  at   {error.at}" if error.at else ""
-    do = "\n  do   read it; if you trust it, add --trust-code"
-    return f"shown one beside the other, since --trust-code is not given: {error.found}{at}{do}"
+    at = f"\n  at: {error.at}" if error.at else ""
+    hint = "\n  hint: read it; if you trust it, add --trust-code"
+    return f"shown one beside the other, since --trust-code is not given: {error.message}{at}{hint}"
 
 
 def _cut(ranges: Sequence[range], start: int, stop: int) -> list[range]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from loader.format.media_metadata import AVMetadata
+from loader.format.media.metadata import AVMetadata
 
-from .console import plural
+from ..console import plural
 
 __all__ = ["media_facts", "probe_facts"]
 
@@ -34,7 +34,7 @@ def media_facts(metadata: AVMetadata) -> str:
 
 def probe_facts(data: bytes) -> str | None:
     """Look what encoded audio or video is; None where that cannot be told, for want of PyAV or of sound bytes."""
-    from loader.format.av_probe import probe_av
+    from loader.format.media.av_probe import probe_av
 
     try:
         return media_facts(AVMetadata(**probe_av(data)))  # type: ignore[arg-type] # counts are whole, as it says

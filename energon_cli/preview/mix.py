@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from loader.errors import ConfigError
-from loader.metadataset.leaf_plan import LeafPlan
-from loader.metadataset.plan_splits import plan_splits
+from loader.metadataset.documents.leaf_plan import LeafPlan
+from loader.metadataset.plans.plan_splits import plan_splits
 
-from .preview_leaf import LeafViews, open_leaf_views
-from .preview_order import MixOrder
-from .preview_render import SampleView
-from .preview_source import place_of
+from .leaf import LeafViews, open_leaf_views
+from .order import MixOrder
+from .render import SampleView
+from .source import place_of
 
 if TYPE_CHECKING:
-    from .preview_views import PreviewFlags, View
+    from .views import PreviewFlags, View
 
 __all__ = ["views_of_mix"]
 
@@ -65,7 +65,7 @@ def views_of_mix(flags: PreviewFlags) -> tuple[int, View]:
         raise ConfigError(
             f"no sample of these datasets has the key {flags.key!r}",
             at=flags.path,
-            do="give it as '<shard>/<key>', or as the key alone; energon preview shows some",
+            hint="give it as '<shard>/<key>', or as the key alone; energon preview shows some",
         )
 
     def view_of_found(place: int) -> SampleView:

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from .preview_source import Selection
+from .source import Selection
 
 __all__ = ["MixOrder"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .preview_render import discard_input
+from .render import discard_input
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

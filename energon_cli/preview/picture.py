@@ -98,18 +98,17 @@ def array_picture(array: Any) -> Picture | None:
 
 
 def _open(data: bytes) -> Image:
-    from PIL import Image as PillowImage
-    from PIL import UnidentifiedImageError
+    from PIL import Image as PillowImage, UnidentifiedImageError
 
     from loader.errors import TrustError
-    from loader.samples.image_decode import identify_image
+    from loader.samples.decoding.image_decode import identify_image
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return identify_image(data)
     except TrustError as error:
-        raise PictureError(error.found) from error
+        raise PictureError(error.message) from error
     except PillowImage.DecompressionBombError as error:
         raise PictureError("too many pixels to decode safely") from error
     except UnidentifiedImageError as error:

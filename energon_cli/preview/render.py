@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .console import escape_controls, is_terminal
-from .preview_fields import FieldView
-from .preview_picture import Picture, PictureError
+from ..console import escape_controls, is_terminal
+from .fields import FieldView
+from .picture import Picture, PictureError
 
 if TYPE_CHECKING:
     from PIL.Image import Image

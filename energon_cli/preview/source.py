@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from loader.errors import ConfigError, EnergonError, TrustError
 
-from .console import format_count
-from .preview_fields import FieldView, describe_part, describe_value
-from .preview_render import SampleView
+from ..console import format_count
+from .fields import FieldView, describe_part, describe_value
+from .render import SampleView
 
 if TYPE_CHECKING:
     from loader.format.dataset_folder import DatasetFolder
@@ -77,7 +77,7 @@ def select_samples(
             raise ConfigError(
                 f"no sample has the key {key!r}",
                 at=dataset.path,
-                do="give it as '<shard>/<key>', or as the key alone; energon preview shows some",
+                hint="give it as '<shard>/<key>', or as the key alone; energon preview shows some",
             )
         return Selection([range(number, number + 1) for number in found])
     if split_parts is None:
@@ -122,9 +122,9 @@ def _excluded(dataset: DatasetFolder, number: int) -> str:
 
 
 def _untrusted(error: TrustError) -> str:
-    at = f"\n  at   {error.at}" if error.at else ""
-    do = "\n  do   read it; if you trust it, add --trust-code"
-    return f"shown as parts, since --trust-code is not given: {error.found}{at}{do}"
+    at = f"\n  at: {error.at}" if error.at else ""
+    hint = "\n  hint: read it; if you trust it, add --trust-code"
+    return f"shown as parts, since --trust-code is not given: {error.message}{at}{hint}"
 
 
 def describe_parts(parts: Mapping[str, bytes]) -> tuple[FieldView, ...]:

@@ -10,13 +10,13 @@ import click
 
 from loader.errors import ConfigError, EnergonError
 
-from .dataset_path import is_jsonl, is_metadataset, open_parent
-from .preview_render import SampleView
-from .preview_source import Build, Selection, describe_parts, place_of, select_samples, view_of_sample
+from ..dataset_path import is_jsonl, is_metadataset, open_parent
+from .render import SampleView
+from .source import Build, Selection, describe_parts, place_of, select_samples, view_of_sample
 
 if TYPE_CHECKING:
     from loader.format.dataset_folder import DatasetFolder
-    from loader.format.jsonl import JsonlReader
+    from loader.format.jsonl.index import JsonlReader
 
 __all__ = ["PreviewFlags", "View", "line_number", "view_of_line", "views_of", "views_of_folder", "views_of_lines"]
 
@@ -59,20 +59,20 @@ def views_of(flags: PreviewFlags) -> tuple[int, View]:
     from loader.format.nv_meta import DATASET_YAML, SPLIT_YAML
 
     if is_metadataset(flags.path):
-        from .preview_mix import views_of_mix
+        from .mix import views_of_mix
 
         return views_of_mix(flags)
     if is_jsonl(flags.path):
         _refuse_split_parts(flags, "a JSONL file")
         return views_of_lines(flags.path, key=flags.key, seed=flags.seed)
-    from .preview_files import is_folder_of_files, views_of_files
+    from .files import is_folder_of_files, views_of_files
 
     if is_folder_of_files(flags.path):
         _refuse_split_parts(flags, "a folder of files")
         return views_of_files(flags.path, key=flags.key, seed=flags.seed)
     from loader.format.dataset_folder import DatasetFolder
 
-    from .preview_build import make_build
+    from .build import make_build
 
     dataset = DatasetFolder(
         flags.path,
@@ -107,7 +107,7 @@ def views_of_folder(
 
 def views_of_lines(path: str, *, key: str | None, seed: int | None) -> tuple[int, View]:
     """Do the same for a JSONL file: each line is a sample with the part json, and its number is its key."""
-    from loader.format.jsonl import JsonlReader
+    from loader.format.jsonl.index import JsonlReader
 
     storage, name = open_parent(path)
     reader = JsonlReader(storage, name)

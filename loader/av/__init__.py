@@ -1,6 +1,6 @@
-"""Audio and video: clips and frames of encoded media.
+"""Decode clips and frames of audio and video.
 
-Needs PyAV (``pip install 'energon-toolkit[av]'``) when something is decoded, not to be imported.
+Decoding needs PyAV (``pip install 'energon-toolkit[av]'``); importing this package does not.
 """
 
 from __future__ import annotations

@@ -1,14 +1,18 @@
-"""What comes out of audio and video: clips, and when they are."""
+"""The input and output of decoding: ranges of clips, checked, and ``AVData``, the decoded clips with their times."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
-__all__ = ["AVData"]
+__all__ = ["AVData", "AudioUnit", "VideoUnit", "check_ranges", "check_unit"]
+
+VideoUnit = Literal["frames", "seconds"]
+AudioUnit = Literal["samples", "seconds"]
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -17,10 +21,10 @@ class AVData:
 
     Args:
         video_clips: uint8 tensors (frames, 3, height, width).
-        video_timestamps: For each of them, when its first frame is shown and when its last one is over.
-        audio_clips: Tensors (channels, samples), in the numbers in which the audio is stored: float32 in [-1, 1] for
-            most codecs, int16 or int32 for WAV and FLAC, uint8 for WAV of 8 bits.
-        audio_timestamps: For each of them, when its first sample begins and its last one ends.
+        video_timestamps: For each video clip, the start of its first frame and the end of its last one.
+        audio_clips: Tensors (channels, samples) of the stored type: float32 in [-1, 1] for most codecs, int16 or int32
+            for WAV and FLAC, uint8 for WAV of 8 bits.
+        audio_timestamps: For each audio clip, the start of its first sample and the end of its last one.
     """
 
     video_clips: list[Tensor] = field(default_factory=list)
@@ -33,5 +37,41 @@ class AVData:
 
 
 def _shapes(clips: Sequence[Any]) -> list[Any]:
-    """Give the shapes of clips; a batch has a list of clips for each sample."""
+    """Return the shapes of clips; a batch has a list of clips for each sample."""
     return [tuple(clip.shape) if isinstance(clip, Tensor) else _shapes(clip) for clip in clips]
+
+
+def check_ranges(ranges: Sequence[tuple[float, float]], name: str) -> list[tuple[float, float]]:
+    """Check that each range has a start and an end, in this order; the end may be ``math.inf``.
+
+    Args:
+        ranges: Ranges as the caller gave them.
+        name: Name of the argument, for the error.
+
+    Returns:
+        The ranges; those that start before 0 start at 0.
+
+    Raises:
+        ValueError: A range ends before it starts, or has a value that is not a number. All such ranges are named.
+    """
+    faults = []
+    checked = []
+    for number, (start, end) in enumerate(ranges):
+        if math.isnan(start) or math.isnan(end) or math.isinf(start):
+            faults.append(f"{name}[{number}] is ({start}, {end}); expected two numbers, of which only the end is inf")
+        elif end < start:
+            faults.append(f"{name}[{number}] ends at {end}, before it starts at {start}")
+        checked.append((max(start, 0), end))
+    if faults:
+        raise ValueError("; ".join(faults))
+    return checked
+
+
+def check_unit(unit: str, expected: Sequence[str], name: str) -> None:
+    """Check that a unit is one of the expected ones.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if unit not in expected:
+        raise ValueError(f"{name} is {unit!r}; expected {' or '.join(repr(one) for one in expected)}")

@@ -1,4 +1,4 @@
-"""Clips, frames and facts of one encoded audio or video file."""
+"""Decode clips, frames and metadata of one encoded audio or video file."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from torch import Tensor
 
-from ..format.av_container import audio_stream, media_start, open_av, video_stream
-from ..format.av_probe import AVProbeKey, probe_av, stream_spans
-from ..format.media_metadata import AVMetadata
+from ..format.media.av_container import audio_stream, media_start, open_av, video_stream
+from ..format.media.av_probe import AVProbeKey, probe_av, stream_spans
+from ..format.media.metadata import AVMetadata
 from .audio_clips import AudioReader, decode_audio_clips, ranges_to_windows
-from .av_data import AVData
-from .clip_range import AudioUnit, VideoUnit, check_ranges, check_unit
-from .frame_times import frame_times
-from .video_clips import TimeWindow, decode_clips, frames_to_windows, seconds_to_windows
+from .av_data import AudioUnit, AVData, VideoUnit, check_ranges, check_unit
+from .video_clips import TimeWindow, decode_clips, frames_to_windows, read_frame_times, seconds_to_windows
 from .video_reader import VideoReader
 
 if TYPE_CHECKING:
@@ -30,19 +28,19 @@ _WHOLE = ((0, math.inf),)
 
 
 class AVDecoder:
-    """Decode clips of an audio or video file, without decoding what lies outside of them.
+    """A decoder of one audio or video file, which decodes only the requested clips.
 
-    Nothing is read before a method is called, and nothing stays open between calls. A pickled decoder takes the bytes
-    of its file along. Times count from the file's first frame or sample, whichever is earlier; frames and samples count
-    from the first of their own stream. A clip that lies wholly behind the end is left out of the results.
+    Nothing is read before a method is called, and nothing stays open between calls. A pickled decoder includes the
+    bytes of its file. Times count from the file's first frame or sample, whichever is earlier; frames and samples count
+    from the first of their own stream. A clip that starts after the end of the stream is dropped from the results.
 
     Args:
-        stream: The bytes of a file, or a file that can seek.
-        suppress_warnings: Accepted for code that gives it; FFmpeg's messages go nowhere as PyAV sets it up.
-        threads: How many threads decode. With one, worker processes do not take each other's cores.
+        stream: The bytes of a file, or a seekable file.
+        suppress_warnings: Ignored; accepted for code that passes it. PyAV discards FFmpeg's messages.
+        threads: Number of decoding threads. With one, worker processes do not compete for cores.
 
     Raises:
-        ValueError: By every method: the bytes are no audio or video, or have no stream of the kind that is asked for.
+        ValueError: By every method: the bytes are not audio or video, or have no stream of the requested kind.
         ImportError: By every method: PyAV is not installed.
     """
 
@@ -54,7 +52,7 @@ class AVDecoder:
         self.threads = threads
         self._frame_times: Sequence[int] | None = None
 
-    # ------------------------------------------------------------------------------------------- all of it
+    # ---------------------------------------------------------------------------------------- whole streams
 
     def get_video(self) -> AVData:
         """Decode all frames: one video clip."""
@@ -69,7 +67,7 @@ class AVDecoder:
         return self.get_clips(video_clip_ranges=_WHOLE, audio_clip_ranges=_WHOLE)
 
     def get_frames(self, video_decode_audio: bool = False) -> AVData:
-        """Decode all frames of a video; all samples, if there is only audio.
+        """Decode all frames of a video; if there is only audio, all samples.
 
         Args:
             video_decode_audio: Also decode the samples of a video that has audio.
@@ -97,9 +95,9 @@ class AVDecoder:
         Args:
             video_clip_ranges: As in :meth:`get_video_clips`; None for no video.
             audio_clip_ranges: As in :meth:`get_audio_clips`; None for no audio.
-            video_unit: What the ranges of video count.
-            audio_unit: What the ranges of audio count.
-            video_out_frame_size: (width, height) of the frames; None for their own.
+            video_unit: Unit of the ranges of video.
+            audio_unit: Unit of the ranges of audio.
+            video_out_frame_size: (width, height) of the frames; None for the size of the video.
         """
         data = AVData()
         if video_clip_ranges is not None:
@@ -118,19 +116,19 @@ class AVDecoder:
         """Decode clips of video.
 
         Args:
-            video_clip_ranges: (start, end) of each clip, in any order, both ends included: in seconds, every frame that
-                is on the screen at some time from start to end; in frames, frame start up to and with frame end. The
-                end may be ``math.inf``.
+            video_clip_ranges: (start, end) of each clip, in any order, both ends included: in seconds, all frames that
+                are visible at any time from start to end; in frames, the frames start to end. The end may be
+                ``math.inf``.
             video_unit: ``"seconds"`` or ``"frames"``.
-            video_out_frame_size: (width, height) of the frames; None for their own.
+            video_out_frame_size: (width, height) of the frames; None for the size of the video.
 
         Returns:
-            uint8 tensors (frames, 3, height, width), turned as a player would; and for each of them, the seconds when
-            its first frame appears and when its last one disappears.
+            uint8 tensors (frames, 3, height, width), rotated as in a player; and for each of them, the start of its
+            first frame and the end of its last one, in seconds.
         """
         check_unit(video_unit, ("frames", "seconds"), "video_unit")
         ranges = check_ranges(video_clip_ranges, "video_clip_ranges")
-        times = self._times_of_frames() if video_unit == "frames" and ranges else ()
+        times = self._read_frame_times() if video_unit == "frames" and ranges else ()
         with self._open() as container, closing(VideoReader(container, self.stream, threads=self.threads)) as reader:
             origin = media_start(container)
             windows: Sequence[TimeWindow | None]
@@ -138,8 +136,8 @@ class AVDecoder:
                 windows = frames_to_windows(ranges, times)
             else:
                 windows = seconds_to_windows(ranges, reader.stream, reader.clock, origin)
-            shown = [window for window in windows if window is not None]
-            clips = [clip for clip in decode_clips(reader, shown, video_out_frame_size) if clip is not None]
+            within = [window for window in windows if window is not None]
+            clips = [clip for clip in decode_clips(reader, within, video_out_frame_size) if clip is not None]
             seconds = [
                 (float(clip.start * reader.clock - origin), float(clip.end * reader.clock - origin)) for clip in clips
             ]
@@ -151,13 +149,13 @@ class AVDecoder:
         """Decode clips of audio.
 
         Args:
-            audio_clip_ranges: (start, end) of each clip, in any order, half-open; times become the nearest sample. The
-                end may be ``math.inf``.
+            audio_clip_ranges: (start, end) of each clip, in any order, half-open; times are rounded to the nearest
+                sample. The end may be ``math.inf``.
             audio_unit: ``"seconds"`` or ``"samples"``.
 
         Returns:
-            Tensors (channels, samples) as :class:`AVData` describes them; and for each of them, the seconds when its
-            first sample begins and when its last one ends.
+            Tensors (channels, samples) as in :class:`AVData`; and for each of them, the start of its first sample and
+            the end of its last one, in seconds.
         """
         check_unit(audio_unit, ("samples", "seconds"), "audio_unit")
         ranges = check_ranges(audio_clip_ranges, "audio_clip_ranges")
@@ -171,9 +169,9 @@ class AVDecoder:
                 seconds.append((float(start), float(start + Fraction(clip.samples.shape[1], reader.rate))))
         return [clip.samples for clip in clips], seconds
 
-    # ----------------------------------------------------------------------------------------------- facts
+    # -------------------------------------------------------------------------------------------- metadata
 
-    def get_metadata(  # noqa: PLR0917 - the order is that of code that is to run unchanged
+    def get_metadata(  # noqa: PLR0917 - the order of megatron-energon
         self,
         get_video: bool = True,
         get_video_duration: bool = True,
@@ -183,12 +181,12 @@ class AVDecoder:
         get_audio_duration: bool = True,
         get_audio_num_samples: bool = False,
     ) -> AVMetadata:
-        """Tell what the file is; what was not asked for, is not known, or not there, is None.
+        """Return metadata of the file. Fields that are not requested, unknown or absent are None.
 
         Args:
-            get_video: Tell of the video at all.
-            get_audio: Tell of the audio at all.
-            get_audio_num_samples: Tell how many samples there are, which some containers know only by decoding.
+            get_video: Return metadata of the video.
+            get_audio: Return metadata of the audio.
+            get_audio_num_samples: Return the number of samples; for some containers, all audio is decoded to count it.
         """
         facts: dict[str, Any] = {str(name): value for name, value in self._probe().items()}
         unwanted = [
@@ -208,20 +206,20 @@ class AVDecoder:
         )
 
     def get_video_fps(self) -> float:
-        """Give the average number of frames a second."""
+        """Return the average number of frames a second."""
         fps = self._probe().get("video_fps")
         if fps is None:
-            raise ValueError("there is no video, or nothing that tells how many frames a second it has")
+            raise ValueError("the file has no video, or does not state its frame rate")
         return fps
 
     def get_video_duration(self, get_frame_count: bool = False) -> tuple[float | None, int | None]:
-        """Give the seconds from the first frame to the end of the last one, and the number of frames.
+        """Return the seconds from the start of the first frame to the end of the last one, and the number of frames.
 
         Args:
-            get_frame_count: Accepted for code that gives it; the number is always there.
+            get_frame_count: Ignored; accepted for code that passes it. The number is always returned.
 
         Returns:
-            (None, None) if there is no video.
+            (None, None) if the file has no video.
         """
         del get_frame_count
         facts = self._probe()
@@ -229,28 +227,28 @@ class AVDecoder:
         return facts.get("video_duration"), None if frames is None else int(frames)
 
     def get_audio_duration(self) -> float | None:
-        """Give the seconds from the first sample to the end of the last one; None if there is no audio."""
+        """Return the seconds from the start of the first sample to the end of the last one; None without audio."""
         return self._probe().get("audio_duration")
 
     def get_audio_samples_per_second(self) -> int:
-        """Give the sample rate."""
+        """Return the sample rate."""
         rate = self._probe().get("audio_sample_rate")
         if rate is None:
-            raise ValueError("there is no audio")
+            raise ValueError("the file has no audio")
         return int(rate)
 
     def has_video_stream(self) -> bool:
-        """Tell whether there is video, other than a cover picture."""
+        """Return True if the file has video other than a cover picture."""
         with self._open() as container:
             return video_stream(container) is not None
 
     def has_audio_stream(self) -> bool:
-        """Tell whether there is audio."""
+        """Return True if the file has audio."""
         with self._open() as container:
             return audio_stream(container) is not None
 
     def get_spans(self) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
-        """Give the seconds when the video starts and ends, and the audio; None for what is not there."""
+        """Return the start and end of the video, and of the audio, in seconds; None for a missing one."""
         with self._open() as container:
             start = media_start(container)
             streams = video_stream(container), audio_stream(container)
@@ -261,7 +259,7 @@ class AVDecoder:
         )
         return video, audio
 
-    # --------------------------------------------------------------------------------------------- inside
+    # ------------------------------------------------------------------------------------------- internals
 
     @contextmanager
     def _open(self) -> Iterator[InputContainer]:
@@ -271,11 +269,11 @@ class AVDecoder:
     def _probe(self) -> Mapping[AVProbeKey, float]:
         return probe_av(self.stream)
 
-    def _times_of_frames(self) -> Sequence[int]:
+    def _read_frame_times(self) -> Sequence[int]:
         if self._frame_times is None:
             with self._open() as container:
                 video = video_stream(container)
-                self._frame_times = () if video is None else tuple(frame_times(container, video))
+                self._frame_times = () if video is None else tuple(read_frame_times(container, video))
         return self._frame_times
 
     def _count_samples(self) -> int:

@@ -1,11 +1,11 @@
-"""What reads an audio or video stream forwards: by seeking, or where a container cannot seek, from its start again."""
+"""The base class of readers that decode an audio or video stream forwards."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, BinaryIO
 
-from ..format.av_container import open_container
+from ..format.media.av_container import open_container
 
 if TYPE_CHECKING:
     from av.container import InputContainer
@@ -14,15 +14,15 @@ __all__ = ["MediaReader"]
 
 
 class MediaReader(ABC):
-    """A reader of one stream of an open file.
+    """A reader of one stream of an open file. It skips ahead by seeking; if the container cannot seek, by decoding.
 
     Args:
-        container: An open file that nothing was read from.
-        file: What it was opened from; it is opened again where the container cannot seek.
-        threads: How many threads decode.
+        container: An open file that was not read from.
+        file: The bytes of the container; opened again if a seek fails.
+        threads: Number of decoding threads.
 
     Raises:
-        ValueError: There is no such stream.
+        ValueError: The file has no such stream.
     """
 
     def __init__(self, container: InputContainer, file: BinaryIO, *, threads: int = 1) -> None:
@@ -30,18 +30,18 @@ class MediaReader(ABC):
         self._threads = threads
         self._reopened: InputContainer | None = None
         self._can_seek = True
-        self._use(container)
+        self._attach(container)
 
     def close(self) -> None:
-        """Close what was opened again."""
+        """Close the container if this reader opened it again."""
         if self._reopened is not None:
             self._reopened.close()
 
-    def go_to(self, place: int) -> None:
-        """Move to a place from which what is asked for is decoded right, unless decoding on is no longer way.
+    def advance_to(self, place: int) -> None:
+        """Move to a point from which ``place`` decodes correctly, if that is faster than decoding up to it.
 
         Args:
-            place: In the units of the reader, no less than in the calls before.
+            place: Position in the units of the reader, no less than in earlier calls.
         """
         if not self._is_worth_a_seek(place):
             return
@@ -50,19 +50,19 @@ class MediaReader(ABC):
             self._rewind()
 
     @abstractmethod
-    def _use(self, container: InputContainer) -> None:
-        """Begin with a container's first sample or frame."""
+    def _attach(self, container: InputContainer) -> None:
+        """Start at a container's first sample or frame."""
 
     @abstractmethod
     def _is_worth_a_seek(self, place: int) -> bool: ...
 
     @abstractmethod
     def _seek(self, place: int) -> bool:
-        """Try to go on from before a place; False where the container cannot."""
+        """Try to continue from a point before a place; return False if the container cannot."""
 
     def _rewind(self) -> None:
-        """Open the file again: not all formats can seek to their start."""
+        """Open the file again, because some formats cannot even seek to their start."""
         self.close()
         self._file.seek(0)
         self._reopened = open_container(self._file)
-        self._use(self._reopened)
+        self._attach(self._reopened)

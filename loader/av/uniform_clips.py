@@ -1,4 +1,4 @@
-"""Clips and frames at even distances over a whole file."""
+"""Decode clips and frames at even distances over a whole file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .av_decoder import AVDecoder
 __all__ = ["get_clips_uniform", "get_single_frames_uniform"]
 
 
-def get_clips_uniform(  # noqa: PLR0917 - the order is that of code that is to run unchanged
+def get_clips_uniform(  # noqa: PLR0917 - the order of megatron-energon
     av_decoder: AVDecoder,
     clip_duration_seconds: float,
     num_clips: int,
@@ -26,18 +26,18 @@ def get_clips_uniform(  # noqa: PLR0917 - the order is that of code that is to r
 
     Args:
         av_decoder: The file.
-        clip_duration_seconds: Of each clip; clips overlap where they do not fit side by side, and all are the whole
-            file where it is shorter. 0 asks for clips of one frame.
-        num_clips: How many clips; one clip is the file's beginning.
+        clip_duration_seconds: Duration of each clip. Clips overlap if they do not fit side by side; if the file is
+            shorter, each clip is the whole file. 0 requests clips of one frame.
+        num_clips: Number of clips; a single clip is the start of the file.
         request_video: Decode the video.
         request_audio: Decode the audio.
-        video_out_frame_size: (width, height) of the frames; None for their own.
+        video_out_frame_size: (width, height) of the frames; None for the size of the video.
 
     Returns:
-        Clips of video, of audio, or of both at the same times, from when both have begun until one ends.
+        Clips of video, of audio, or of both at the same times, within the time that both streams cover.
 
     Raises:
-        ValueError: Neither was asked for, or one that is asked for is not there.
+        ValueError: Neither video nor audio is requested, or the file lacks a requested one.
     """
     if not (request_video or request_audio):
         raise ValueError("neither video nor audio is requested; set request_video or request_audio")
@@ -45,15 +45,15 @@ def get_clips_uniform(  # noqa: PLR0917 - the order is that of code that is to r
         raise ValueError(f"clip_duration_seconds={clip_duration_seconds}, num_clips={num_clips}; expected 0 or more")
     video, audio = av_decoder.get_spans()
     if request_video and video is None:
-        raise ValueError("video is requested, but there is none")
+        raise ValueError("video is requested, but the file has no video")
     if request_audio and audio is None:
-        raise ValueError("audio is requested, but there is none")
+        raise ValueError("audio is requested, but the file has no audio")
     spans = [span for span, wanted in ((video, request_video), (audio, request_audio)) if wanted and span is not None]
     start, end = max(span[0] for span in spans), min(span[1] for span in spans)
     if clip_duration_seconds == 0 and request_video:
-        times = _frame_instants(start, end, av_decoder.get_video_fps(), num_clips)
+        times = _frame_times(start, end, av_decoder.get_video_fps(), num_clips)
     else:
-        times = _even(start, max(end - clip_duration_seconds, start), num_clips)
+        times = _evenly_spaced(start, max(end - clip_duration_seconds, start), num_clips)
     ranges = [(time, min(time + clip_duration_seconds, end)) for time in times]
     return av_decoder.get_clips(
         video_clip_ranges=ranges if request_video else None,
@@ -93,22 +93,22 @@ def get_single_frames_uniform(
 
     Args:
         av_decoder: The file.
-        num_frames: How many frames; a video that has fewer gives some of them several times.
-        video_out_frame_size: (width, height) of the frames; None for their own.
-        return_timestamps: Also tell when each frame appears.
+        num_frames: Number of frames; frames repeat if the video has fewer.
+        video_out_frame_size: (width, height) of the frames; None for the size of the video.
+        return_timestamps: Also return the start time of each frame.
 
     Returns:
         A uint8 tensor (frames, 3, height, width); with timestamps, the tensor and a list of seconds.
 
     Raises:
-        ValueError: There is no video, or no frame is asked for.
+        ValueError: The file has no video, or ``num_frames`` is below 1.
     """
     video, _ = av_decoder.get_spans()
     if video is None:
-        raise ValueError("there is no video")
+        raise ValueError("the file has no video")
     if num_frames < 1:
         raise ValueError(f"num_frames is {num_frames}; expected 1 or more")
-    times = _frame_instants(*video, av_decoder.get_video_fps(), num_frames)
+    times = _frame_times(*video, av_decoder.get_video_fps(), num_frames)
     clips, timestamps = av_decoder.get_video_clips(
         [(time, time) for time in times], video_out_frame_size=video_out_frame_size
     )
@@ -118,12 +118,12 @@ def get_single_frames_uniform(
     return (frames, [start for start, _ in timestamps]) if return_timestamps else frames
 
 
-def _frame_instants(start: float, end: float, fps: float, count: int) -> Sequence[float]:
-    """Give even times from amid the first frame to amid the last one; the first is when the first frame appears."""
+def _frame_times(start: float, end: float, fps: float, count: int) -> Sequence[float]:
+    """Return even times from the middle of the first frame to the middle of the last; the first is the start time."""
     half = min(0.5 / fps, (end - start) / 2)
-    return [start, *_even(start + half, end - half, count)[1:]][:count]
+    return [start, *_evenly_spaced(start + half, end - half, count)[1:]][:count]
 
 
-def _even(first: float, last: float, count: int) -> list[float]:
+def _evenly_spaced(first: float, last: float, count: int) -> list[float]:
     step = (last - first) / (count - 1) if count > 1 else 0
     return [first + number * step for number in range(count)]

@@ -1,4 +1,4 @@
-"""Clips of a video: only what lies between a keyframe and the end of a clip is decoded."""
+"""Decode clips of a video, each from a keyframe to the end of the clip."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from av import VideoFrame
+    from av.container import InputContainer
     from av.video.stream import VideoStream
 
-    from .video_reader import ShownFrame, VideoReader
+    from .video_reader import TimedFrame, VideoReader
 
-__all__ = ["TimeWindow", "VideoClip", "decode_clips", "frames_to_windows", "seconds_to_windows"]
+__all__ = ["TimeWindow", "VideoClip", "decode_clips", "frames_to_windows", "read_frame_times", "seconds_to_windows"]
 
-_TOLERANCE_S = Fraction(1, 1_000_000)
-"""Times nearer than this are the same: callers compute in floating point."""
+_TOLERANCE_S = Fraction(1, 1_000_000)  # smaller differences are rounding errors of the caller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeWindow:
-    """All frames that can be seen from ``first`` to ``last``, both included, in ticks of the stream's clock."""
+    """All frames that are visible from ``first`` to ``last``, both included, in ticks of the stream's clock."""
 
     first: float
     last: float
@@ -35,7 +35,7 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VideoClip:
-    """Frames (frames, 3, height, width), and when they are shown: ticks of the stream's clock, half-open."""
+    """Frames (frames, 3, height, width), visible in ``[start, end)`` in ticks of the stream's clock."""
 
     frames: Tensor
     start: int
@@ -45,7 +45,7 @@ class VideoClip:
 def seconds_to_windows(
     ranges: Sequence[tuple[float, float]], stream: VideoStream, clock: Fraction, origin: Fraction
 ) -> list[TimeWindow]:
-    """Translate ranges in seconds since ``origin`` to the stream's clock, with some tolerance."""
+    """Convert ranges in seconds since ``origin`` to the stream's clock, with some tolerance."""
     tolerance = _TOLERANCE_S
     rate = stream.average_rate
     if rate and (1 / (rate * clock)).denominator != 1:
@@ -65,36 +65,36 @@ def decode_clips(
     """Decode the frames of windows, each frame once unless windows are far apart and not in order.
 
     Args:
-        windows: In any order; they may overlap.
-        size: (width, height) of the frames; None for their own.
+        windows: Windows in any order; they may overlap.
+        size: (width, height) of the frames; None for the size of the video.
 
     Returns:
-        A clip for each window; None where nothing is shown in it.
+        A clip for each window; None if no frame is visible in it.
     """
     order = sorted(range(len(windows)), key=lambda number: windows[number].first)
-    frames: list[list[tuple[ShownFrame, npt.NDArray[np.uint8]]]] = [[] for _ in windows]
+    frames: list[list[tuple[TimedFrame, npt.NDArray[np.uint8]]]] = [[] for _ in windows]
     waiting, active = order[::-1], list[int]()
-    went_to: int | None = None
+    target: int | None = None
     pictures = _Pictures(size)
     while waiting or active:
-        if not active and waiting[-1] != went_to:
-            went_to = waiting[-1]
-            reader.go_to(math.floor(windows[went_to].first))
-        shown = reader.read()
-        if shown is None:
+        if not active and waiting[-1] != target:
+            target = waiting[-1]
+            reader.advance_to(math.floor(windows[target].first))
+        timed = reader.read()
+        if timed is None:
             break
-        while waiting and windows[waiting[-1]].first < shown.end:
+        while waiting and windows[waiting[-1]].first < timed.end:
             active.append(waiting.pop())
-        active = [number for number in active if shown.visible_from <= windows[number].last]
+        active = [number for number in active if timed.visible_from <= windows[number].last]
         if active:
-            picture = pictures.of(shown.frame)
+            picture = pictures.of(timed.frame)
             for number in active:
-                frames[number].append((shown, picture))
-            active = [number for number in active if shown.end <= windows[number].last]
+                frames[number].append((timed, picture))
+            active = [number for number in active if timed.end <= windows[number].last]
     return [_clip(found) for found in frames]
 
 
-def _clip(found: list[tuple[ShownFrame, npt.NDArray[np.uint8]]]) -> VideoClip | None:
+def _clip(found: list[tuple[TimedFrame, npt.NDArray[np.uint8]]]) -> VideoClip | None:
     if not found:
         return None
     shapes = {picture.shape for _, picture in found}
@@ -106,13 +106,13 @@ def _clip(found: list[tuple[ShownFrame, npt.NDArray[np.uint8]]]) -> VideoClip | 
 
 
 class _Pictures:
-    """Converts frames to (height, width, 3), turned as a player would, in the size that was asked for."""
+    """Converts frames to (height, width, 3), rotated as in a player, in the requested size."""
 
     def __init__(self, size: tuple[int, int] | None) -> None:
         from av.video.reformatter import VideoReformatter
 
         self._size = size
-        self._reformatter = VideoReformatter()  # one for all frames: what it prepares costs more than a frame
+        self._reformatter = VideoReformatter()  # shared by all frames: its set-up costs more than a frame
         self._options: dict[str, Any] = {"format": "rgb24", "interpolation": "BILINEAR", "threads": 1}
 
     def of(self, frame: VideoFrame) -> npt.NDArray[np.uint8]:
@@ -122,7 +122,7 @@ class _Pictures:
             width, height = height, width
         try:
             converted = self._reformatter.reformat(frame, width, height, **self._options)
-        except TypeError:  # PyAV before it had this option used one thread
+        except TypeError:  # older versions of PyAV lack this option and use one thread
             if not self._options.pop("threads", 0):
                 raise
             converted = self._reformatter.reformat(frame, width, height, **self._options)
@@ -131,10 +131,10 @@ class _Pictures:
 
 
 def frames_to_windows(ranges: Sequence[tuple[float, float]], times: Sequence[int]) -> list[TimeWindow | None]:
-    """Translate ranges of frames, both ends included, to the stream's clock; None for those behind the last frame.
+    """Convert ranges of frames, both ends included, to the stream's clock; None for ranges after the last frame.
 
     Args:
-        times: When the frames appear, sorted.
+        times: Start times of the frames, sorted.
     """
     windows: list[TimeWindow | None] = []
     for start, end in ranges:
@@ -143,3 +143,22 @@ def frames_to_windows(ranges: Sequence[tuple[float, float]], times: Sequence[int
         beyond = first >= len(times) or last < first
         windows.append(None if beyond else TimeWindow(first=times[first], last=times[last]))
     return windows
+
+
+def read_frame_times(container: InputContainer, stream: VideoStream) -> list[int]:
+    """Read the start times of a video's frames from its packets, without decoding.
+
+    Args:
+        container: An open file that was not read from; afterwards it is at its end.
+
+    Returns:
+        Ticks of the stream's clock, sorted; in a stream without a clock, the sum of the durations before each frame.
+    """
+    times: list[int] = []
+    clock = 0
+    for packet in container.demux(stream):
+        if not packet.size or packet.is_discard:
+            continue
+        times.append(clock if packet.pts is None else packet.pts)
+        clock = times[-1] + (packet.duration or 1)
+    return sorted(times)

@@ -1,4 +1,4 @@
-"""Frames of a video in the order in which they are shown, from any time on."""
+"""Read frames of a video in display order, from any time on."""
 
 from __future__ import annotations
 
@@ -8,33 +8,29 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ..format.av_container import import_av, is_indexed, video_stream
+from ..format.media.av_container import import_av, is_indexed, video_stream
 from .media_reader import MediaReader
 
 if TYPE_CHECKING:
     from av import VideoFrame
     from av.container import InputContainer
 
-__all__ = ["ShownFrame", "VideoReader"]
+__all__ = ["TimedFrame", "VideoReader"]
 
-_STEPS_BACK_S = (0, 1, 5, 25)
-"""How much earlier to look for a keyframe, where a container's index leads behind the time it was asked for."""
-
-_WORTH_A_SEEK_S = 2
-"""Decode on to frames that are nearer than this, where the container does not tell where its keyframes are."""
-
-_MISSING_S = 1
-"""A video that ends so much before the time in its header has lost frames; rounding is less."""
+_STEPS_BACK_S = (0, 1, 5, 25)  # earlier seek targets, tried if a container's index leads past the requested time
+_MIN_SEEK_S = 2  # in containers without an index of keyframes, decoding is faster over shorter distances
+_MAX_SHORTFALL_S = 1  # a video that ends earlier than its header says by more than this has lost frames
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShownFrame:
-    """A frame and when it is shown, in ticks of its stream's clock.
+class TimedFrame:
+    """A frame with its display time, in ticks of its stream's clock.
 
     Args:
-        start: It appears.
-        end: The next one appears; for the last frame, its own duration tells.
-        is_first: It is the first of the video.
+        frame: The decoded frame.
+        start: Start time of the frame.
+        end: Start time of the next frame; for the last frame, its own end.
+        is_first: True for the first frame of the video.
     """
 
     frame: VideoFrame
@@ -44,14 +40,14 @@ class ShownFrame:
 
     @property
     def visible_from(self) -> float:
-        """When it appears; the first frame of a video stands for what comes before it."""
+        """Time from which the frame is visible; the first frame of a video also fills the time before it."""
         return -math.inf if self.is_first else self.start
 
 
 class VideoReader(MediaReader):
-    """Frames of the first video stream in the order in which they are shown; places are ticks of its clock."""
+    """A reader of the first video stream, frame by frame in display order; places are ticks of its clock."""
 
-    def _use(self, container: InputContainer) -> None:
+    def _attach(self, container: InputContainer) -> None:
         stream = video_stream(container)
         if stream is None:
             raise ValueError(f"there is no video in this {container.format.name} file")
@@ -67,53 +63,53 @@ class VideoReader(MediaReader):
     def _begin(self, frames: Iterator[VideoFrame], *, is_first: bool) -> None:
         self._frames = frames
         self._next_is_first = is_first
-        self._ahead: VideoFrame | None = None
+        self._next_frame: VideoFrame | None = None
         self._position = self.stream.start_time or 0
 
-    def _look_ahead(self, expected: int) -> None:
-        """Decode the frame behind the one that was read last."""
-        self._ahead = next(self._frames, None)
-        self._position = expected if self._ahead is None or self._ahead.pts is None else self._ahead.pts
+    def _decode_next(self, expected: int) -> None:
+        """Decode the frame after the one that was read last."""
+        self._next_frame = next(self._frames, None)
+        self._position = expected if self._next_frame is None or self._next_frame.pts is None else self._next_frame.pts
 
-    def read(self) -> ShownFrame | None:
-        """Give the next frame; None behind the last one."""
-        if self._ahead is None:  # nothing was read yet, or all
-            self._look_ahead(self._position)
-        frame, start, is_first = self._ahead, self._position, self._next_is_first
+    def read(self) -> TimedFrame | None:
+        """Return the next frame; None after the last one."""
+        if self._next_frame is None:  # before the first frame, or after the last one
+            self._decode_next(self._position)
+        frame, start, is_first = self._next_frame, self._position, self._next_is_first
         if frame is None:
             self._check_end()
             return None
         end = start + (frame.duration or self._default_duration)
-        self._look_ahead(end)
+        self._decode_next(end)
         self._next_is_first = False
-        return ShownFrame(
+        return TimedFrame(
             frame=frame,
             start=start,
-            end=end if self._ahead is None else max(self._position, start + 1),
+            end=end if self._next_frame is None else max(self._position, start + 1),
             is_first=is_first,
         )
 
     def _check_end(self) -> None:
-        """Raise where the container's index lists frames that the file does not have."""
+        """Raise an error if the container's index lists frames that the file does not have."""
         stream = self.stream
         if stream.duration is None or not is_indexed(self._container):
             return
-        said = ((stream.start_time or 0) + stream.duration) * self.clock
+        stated = ((stream.start_time or 0) + stream.duration) * self.clock
         found = self._position * self.clock
-        if said - found > _MISSING_S:
+        if stated - found > _MAX_SHORTFALL_S:
             raise ValueError(
-                f"the file is cut short: its video ends at {float(found):.3f} s, its header says {float(said):.3f} s"
+                f"the file is cut short: its video ends at {float(found):.3f} s, its header says {float(stated):.3f} s"
             )
 
     def _is_worth_a_seek(self, place: int) -> bool:
         if place <= self._position:
             return False
-        entries = getattr(self.stream, "index_entries", None)  # older versions of PyAV do not tell
-        if entries is not None and len(entries) > 1:  # more than where the file begins
+        entries = getattr(self.stream, "index_entries", None)  # missing in older versions of PyAV
+        if entries is not None and len(entries) > 1:  # more than the start of the file
             number = entries.search_timestamp(place, backward=True)
-            # An entry tells when its frame is decoded, at or before the time when it is shown.
+            # An entry has the decoding time of its frame, at or before its display time.
             return bool(number >= 0 and entries[number].timestamp > self._position)
-        return (place - self._position) * self.clock > _WORTH_A_SEEK_S
+        return (place - self._position) * self.clock > _MIN_SEEK_S
 
     def _seek(self, place: int) -> bool:
         av = import_av()
@@ -125,7 +121,7 @@ class VideoReader(MediaReader):
                 self._container.seek(target, stream=self.stream)
                 frames = self._container.decode(self.stream)
                 first = next(frames, None)
-            except av.FFmpegError:  # formats that cannot seek, and decoders that find themselves amid a group
+            except av.FFmpegError:  # the format cannot seek, or the decoder starts inside a group
                 return False
             if first is not None and first.pts is not None and first.pts <= place and first.key_frame:
                 self._begin(chain([first], frames), is_first=False)

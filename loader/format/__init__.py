@@ -1,20 +1,17 @@
-"""Bytes to ``.nv-meta`` and back; nothing here imports torch.
+"""Read, write and check datasets of tar shards and their ``.nv-meta`` folder, without torch.
 
-===========================================================  ========================================================
-``tar_header.py``, ``tar_scan.py``, ``member_name.py``       tar file → members, keys and part names
-``shard_index.py``                                           members of one shard → columns
-``index_writer.py``, ``key_table.py``, ``index_layout.py``   columns of all shards → ``index/<uuid>/``
-``dataset_index.py``, ``index_in_force.py``                  ``index/<uuid>/`` → where a sample's bytes lie
-``staleness.py``                                             is the shard still the one that was indexed?
-``missing_index.py``                                         the same for a dataset that another tool prepared
-``tar_idx.py``, ``sqlite_index.py``, ``compat_files.py``     the index as other tools read it
-``prepare_plan.py``, ``prepare.py``                          the whole way from a folder of shards to a dataset
-``shard_search.py``, ``prepare_split.py``, ``shard_scans.py``  its steps: find, split, scan
-``journal.py``, ``commit.py``                                interrupted runs, all or nothing
-``previous_index.py``, ``kept_rows.py``                      shards that have not changed
-``split_config.py``, ``split_plan.py``                       ``split.yaml``
-``dataset_config.py``, ``field_map.py``, ``sample_types.py``  ``dataset.yaml``
-``jsonl.py``                                                 ``.jsonl`` files
-``lint.py``                                                  is all of this true?
-===========================================================  ========================================================
+=====================  ================================================================================
+``tar/``               tar headers, scans, member names, ``.tar.idx`` files
+``jsonl/``             JSONL files and their indexes
+``documents/``         ``split.yaml``, ``dataset.yaml``, ``.info.json``: parsing and writing
+``index/``             the columns of ``index/<uuid>/``: sample → key and byte ranges
+``compat/``            the files that megatron-energon reads and writes
+``media/``             metadata of images, audio and video
+``prepare/``           a folder of shards → a dataset
+``lint/``              the checks of ``energon lint``
+``dataset_folder.py``  a prepared dataset, opened for reading
+``shard_content.py``   the samples of one file, without an index
+``worker_pool.py``     a function over many items in worker processes
+``nv_meta.py``         the names of the files in ``.nv-meta``
+=====================  ================================================================================
 """

@@ -1,4 +1,4 @@
-"""A prepared dataset, opened for reading."""
+"""Open a prepared dataset for reading."""
 
 from __future__ import annotations
 
@@ -11,31 +11,28 @@ import numpy.typing as npt
 from ..cached_property import cached_property
 from ..errors import ConfigError, StorageError
 from ..storage import ReadableFile, Storage, open_storage
-from .dataset_config import DatasetConfig, parse_dataset_config
-from .dataset_index import DatasetIndex
-from .index_in_force import index_in_force
-from .missing_index import build_missing_index
+from .documents.dataset_config import DatasetConfig, parse_dataset_config
+from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
+from .documents.split_config import SplitConfig
+from .index.current import current_index
+from .index.dataset_index import DatasetIndex
+from .index.sample_bytes import open_fresh_shard, read_sample
 from .nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
-from .sample_bytes import read_sample
-from .shard_info import read_shard_info
-from .split_config import SplitConfig
-from .split_file import read_split_config, split_file_in_force
-from .staleness import open_fresh_shard
 
 __all__ = ["DatasetFolder"]
 
 
 class DatasetFolder:
-    """A folder of shards with its ``.nv-meta``. Opening reads one small file; the rest is read when asked for.
+    """A folder of shards with its ``.nv-meta``. Opening reads one small file; other files are read at their first use.
 
     Args:
-        path: The folder.
-        split_config: Which split file of ``.nv-meta`` to use.
-        dataset_config: Which dataset file of ``.nv-meta`` to use.
+        path: Path of the folder.
+        split_config: Name of the split file in ``.nv-meta``.
+        dataset_config: Name of the dataset file in ``.nv-meta``.
 
     Raises:
         StorageError: The folder is missing, or not prepared.
-        ConfigError: ``.info.json`` says something wrong.
+        ConfigError: ``.info.json`` is invalid.
     """
 
     def __init__(
@@ -50,29 +47,29 @@ class DatasetFolder:
         self._split_name = split_config
         self._config_name = dataset_config
         if not self.storage.exists(""):
-            raise StorageError("this folder does not exist", path=self.path, do="check the path")
+            raise StorageError("this folder does not exist", path=self.path, hint="check the path")
         counts = read_shard_info(self.storage)
         if counts is None:
             raise StorageError(
                 "this folder is no prepared dataset: it has no .nv-meta/.info.json",
                 path=self.path,
-                do=f"run: energon prepare {os.fspath(path)}",
+                hint=f"run: energon prepare {os.fspath(path)}",
             )
         self.shard_counts: dict[str, int] = counts
-        """The shards in order, and how many samples each has."""
+        """The shards in order, with their numbers of samples."""
         self._open_shard: tuple[str, ReadableFile] | None = None
 
     @property
     def meta_folder(self) -> str:
-        """The path of ``.nv-meta``."""
+        """Path of ``.nv-meta``."""
         return self.storage.path(FOLDER)
 
     @cached_property
     def split(self) -> SplitConfig | None:
-        """The split; None where the dataset has no split file.
+        """The split; None if the dataset has no split file.
 
         Raises:
-            ConfigError: The file says something wrong, or a file asked for by name is missing.
+            ConfigError: The file is invalid, or a file requested by name is missing.
         """
         config = read_split_config(self.storage, self._split_name)
         if config is None and self._split_name != SPLIT_YAML:
@@ -81,22 +78,25 @@ class DatasetFolder:
 
     @property
     def split_file(self) -> str | None:
-        """The name in ``.nv-meta`` of the split file in force; None where there is none."""
-        return split_file_in_force(self.storage, self._split_name)
+        """Name in ``.nv-meta`` of the split file that is used; None if the dataset has no split file."""
+        return current_split_file(self.storage, self._split_name)
 
     @cached_property
     def _excluded_shards(self) -> frozenset[str]:
-        return self.split.excluded_shards() if self.split else frozenset()
+        return self.split.excluded_shards() if self.split and self.split.exclude else frozenset()
 
     @cached_property
     def _excluded_samples(self) -> dict[str, frozenset[str]]:
-        return self.split.excluded_samples() if self.split else {}
+        return self.split.excluded_samples() if self.split and self.split.exclude else {}
 
     def is_excluded(self, sample: int) -> bool:
-        """Tell whether the split leaves a sample out, by its number in the index.
+        """Return True if the split excludes a sample.
+
+        Args:
+            sample: Number of the sample in the index.
 
         Raises:
-            ConfigError: The split file says something wrong.
+            ConfigError: The split file is invalid.
         """
         shard = self.index.shard_of(sample).name
         if shard in self._excluded_shards:
@@ -106,10 +106,10 @@ class DatasetFolder:
 
     @cached_property
     def config(self) -> DatasetConfig | None:
-        """What ``dataset.yaml`` says; None where there is none, so that samples are crude.
+        """The content of ``dataset.yaml``; None if it is missing, and samples are crude.
 
         Raises:
-            ConfigError: The file says something wrong, or a file asked for by name is missing.
+            ConfigError: The file is invalid, or a file requested by name is missing.
         """
         file = f"{FOLDER}/{self._config_name}"
         if not self.storage.exists(file):
@@ -119,26 +119,30 @@ class DatasetFolder:
         return parse_dataset_config(self.storage.read(file).decode("utf-8", "replace"), file=self.storage.path(file))
 
     def _missing(self, name: str) -> ConfigError:
-        return ConfigError("there is no such file", file=self.storage.path(f"{FOLDER}/{name}"), do="check its name")
+        return ConfigError("there is no such file", file=self.storage.path(f"{FOLDER}/{name}"), hint="check its name")
 
     @cached_property
     def index(self) -> DatasetIndex:
-        """The index over all samples; built first where another tool prepared the dataset."""
-        found = index_in_force(self.storage, self.shard_counts)
-        return found if found is not None else build_missing_index(self.storage, self.shard_counts)
+        """The index of all samples; built at the first use if another tool prepared the dataset."""
+        found = current_index(self.storage, self.shard_counts)
+        if found is not None:
+            return found
+        from .compat.foreign_index import build_foreign_index  # loads SQLite, which few datasets need
+
+        return build_foreign_index(self.storage, self.shard_counts)
 
     def read_parts(self, sample: int, names: Collection[str] | None = None) -> dict[str, bytes]:
         """Read the parts of one sample.
 
         Args:
-            sample: Its number in the index.
-            names: Which parts to read; None reads all.
+            sample: Number of the sample in the index.
+            names: Names of the parts to read; None for all.
 
         Returns:
             Part name → bytes, in the order in the shard.
 
         Raises:
-            FormatError: The shard is not the one that was indexed, or ends within a part.
+            FormatError: The shard is not the indexed one, or ends within a part.
         """
         shard = self.index.shard_of(sample)
         if self._open_shard is None or self._open_shard[0] != shard.name:
@@ -148,11 +152,13 @@ class DatasetFolder:
         return read_sample(file, self.index.parts(sample), shard=self.storage.path(shard.name), names=names)
 
     def excluded_samples(self) -> npt.NDArray[np.int64]:
-        """Give the numbers of all samples that the split leaves out, ascending.
+        """Return the numbers of all samples that the split excludes, ascending.
 
         Raises:
-            ConfigError: The split file says something wrong.
+            ConfigError: The split file is invalid.
         """
+        if not (self._excluded_shards or self._excluded_samples):
+            return np.empty(0, np.int64)
         shards = {shard.name: shard for shard in self.index.shards}
         numbers = [
             np.arange(*_ends(self.index.samples_of(shards[name]))) for name in self._excluded_shards & shards.keys()
@@ -163,21 +169,21 @@ class DatasetFolder:
         return np.unique(np.concatenate([np.empty(0, np.int64), *numbers]))
 
     def samples_of_part(self, split_part: str, *, excluded_shards: bool = False) -> list[range]:
-        """Give the numbers of the samples of a split part, one range for each shard, excluded samples included.
+        """Return the numbers of the samples of a split part, one range for each shard, excluded samples included.
 
         Args:
-            split_part: ``"train"``, ``"val"`` …
-            excluded_shards: Also give the samples of shards that are left out whole.
+            split_part: Name of the part: ``"train"``, ``"val"`` …
+            excluded_shards: Also return the samples of excluded shards.
 
         Raises:
-            ConfigError: There is no such part; the message names those that are there.
+            ConfigError: There is no such part; the message names the existing ones.
         """
         parts = self.split.split_parts if self.split else {}
         if split_part not in parts:
             raise ConfigError(
                 f"there is no split part {split_part!r}; there are: {', '.join(parts) or 'none'}",
                 file=self.storage.path(f"{FOLDER}/{self.split_file or self._split_name}"),
-                do="name one of these, or split again with energon prepare --split-ratio",
+                hint="name one of these, or split again with energon prepare --split-ratio",
             )
         excluded = frozenset[str]() if excluded_shards else self._excluded_shards
         by_name = {shard.name: shard for shard in self.index.shards}
@@ -188,7 +194,7 @@ class DatasetFolder:
         ]
 
     def close(self) -> None:
-        """Close the shard that is open."""
+        """Close the open shard."""
         if self._open_shard is not None:
             self._open_shard[1].close()
             self._open_shard = None

@@ -1,23 +1,23 @@
-"""Names of the files in a dataset's ``.nv-meta`` folder (``docs/format.md``)."""
+"""The names of the files in a dataset's ``.nv-meta`` folder (``docs/format.md``)."""
 
 from __future__ import annotations
 
 FOLDER = ".nv-meta"
-"""The folder beside the shards that makes a dataset of them."""
+"""The folder next to the shards that makes them a dataset."""
 
 INFO_JSON = f"{FOLDER}/.info.json"
 INFO_YAML = f"{FOLDER}/.info.yaml"  # datasets prepared before 2025
-SPLIT_YAML = "split.yaml"  # in FOLDER; the user may choose other names for these two
-SPLIT_JSON = "split.json"  # where there is no split.yaml
+SPLIT_YAML = "split.yaml"  # in FOLDER; users may choose another name for it and for dataset.yaml
+SPLIT_JSON = "split.json"  # used if split.yaml is missing
 DATASET_YAML = "dataset.yaml"
 INDEX_SQLITE = f"{FOLDER}/index.sqlite"
 INDEX_UUID = f"{FOLDER}/index.uuid"
 INDEX_FOLDER = f"{FOLDER}/index"
 LOCK = f"{FOLDER}/.lock"
 WORK_FOLDER = f"{FOLDER}/.prepare"
-"""What a running prepare has done so far: the journal, and files not yet in place."""
+"""The folder of an unfinished prepare: its scans, and files that are not committed yet."""
 
 TAR_IDX_SUFFIX = ".idx"
 
 FORMAT_VERSION = "7.4.1"
-"""The version of the public format that we write."""
+"""The version of the public format that this library writes."""

@@ -1,4 +1,4 @@
-"""The samples of one file, a shard or a JSONL file, in their order; no index of it is needed."""
+"""Iterate over the samples of a shard or a JSONL file, without an index of it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 from collections.abc import Container, Iterator
 
 from ..storage import Storage, open_storage
-from .jsonl import JsonlReader, build_jsonl_index
-from .shard_index import index_shard
+from .index.shard_index import index_shard
+from .jsonl.index import JsonlReader, build_jsonl_index
 
 __all__ = ["iter_jsonl_content", "iter_shard_content"]
 
@@ -15,20 +15,20 @@ __all__ = ["iter_jsonl_content", "iter_shard_content"]
 def iter_shard_content(
     path: str | os.PathLike[str], extract_keys: Container[str] = ()
 ) -> Iterator[dict[str, bytes | None]]:
-    """Go through the samples of a shard.
+    """Iterate over the samples of a shard.
 
     Args:
-        path: The shard.
-        extract_keys: Names of the parts whose bytes to read.
+        path: Path of the shard.
+        extract_keys: Names of the parts to read.
 
     Yields:
-        For each sample its parts by name: their bytes, or None for those not asked for.
+        For each sample its parts by name: their bytes, or None for parts that are not read.
 
     Raises:
         FormatError: The shard is damaged.
         StorageError: It cannot be read.
     """
-    storage, name = _file(path)
+    storage, name = _split_path(path)
     index = index_shard(storage, name)
     with storage.open(name) as file:
         start = 0
@@ -43,21 +43,21 @@ def iter_shard_content(
 
 
 def iter_jsonl_content(path: str | os.PathLike[str]) -> Iterator[dict[str, bytes]]:
-    """Go through the lines of a JSONL file.
+    """Iterate over the lines of a JSONL file.
 
     Yields:
-        For each sample its line, as ``json``.
+        For each sample its line, as the part ``json``.
 
     Raises:
-        FormatError: A line is no JSON object.
+        FormatError: A line is not a JSON object.
         StorageError: The file cannot be read.
     """
-    storage, name = _file(path)
+    storage, name = _split_path(path)
     with JsonlReader(storage, name, build_jsonl_index(storage, name)) as reader:
         for number in range(len(reader)):
             yield {"json": reader.read_line(number)}
 
 
-def _file(path: str | os.PathLike[str]) -> tuple[Storage, str]:
+def _split_path(path: str | os.PathLike[str]) -> tuple[Storage, str]:
     folder, name = os.path.split(os.fspath(path))
     return open_storage(folder or "."), name

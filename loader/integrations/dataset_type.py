@@ -6,9 +6,9 @@ import os
 from enum import Enum
 
 from ..errors import StorageError
+from ..format.documents.load_request import is_metadataset
 from ..format.nv_meta import INDEX_SQLITE, INFO_JSON, INFO_YAML
 from ..storage import open_storage
-from .dataset_paths import is_metadataset
 
 __all__ = ["EnergonDatasetType", "get_dataset_type"]
 

@@ -8,13 +8,12 @@ import sys
 from typing import Any, Literal
 
 from ..errors import ConfigError
-from ..pipeline.stage import SavableDataset
-from ..pipeline.worker_config import WorkerConfig
-from ..samples.task_encoder import DefaultTaskEncoder
-from ..training.data_loader import SavableDataLoader
-from ..training.get_loader import get_savable_loader
-from ..training.train_dataset import get_train_dataset
-from ..training.val_dataset import get_val_dataset
+from ..pipeline.contract.stage import SavableDataset
+from ..pipeline.contract.worker_config import WorkerConfig
+from ..samples.encoding.task_encoder import DefaultTaskEncoder
+from ..training.datasets.get_datasets import get_train_dataset, get_val_dataset
+from ..training.loaders.data_loader import SavableDataLoader
+from ..training.loaders.get_loader import get_savable_loader
 from .energon_dataloader import EnergonDataloader
 
 __all__ = ["EnergonMultiModalDataModule"]
@@ -49,8 +48,8 @@ class EnergonMultiModalDataModule:
         validation_task_encoder: The hooks for validation; by default those for training.
         pg_collection: Megatron's process groups; ``dp`` says which rank this is. By default what Megatron's
             ``parallel_state`` says where it is initialised, and else ``torch.distributed``.
-        **kwargs: Other arguments of :func:`~loader.training.train_dataset.get_train_dataset` and
-            :func:`~loader.training.val_dataset.get_val_dataset`: what both have goes to both. And
+        **kwargs: Other arguments of :func:`~loader.training.datasets.get_datasets.get_train_dataset` and
+            :func:`~loader.training.datasets.get_datasets.get_val_dataset`: what both have goes to both. And
             ``validation_as_training=True`` makes validation a shuffled stream without end, as the seed page does.
 
     Attributes:
@@ -134,7 +133,7 @@ class EnergonMultiModalDataModule:
             if group is None:
                 raise ConfigError(
                     f"expected a process group in pg_collection.dp, found none in {type(self.pg_collection).__name__}",
-                    do="set up the data-parallel group, or leave out pg_collection",
+                    hint="set up the data-parallel group, or leave out pg_collection",
                 )
             return group
         # Who has initialised Megatron's groups has imported this; importing it for nothing takes seconds.

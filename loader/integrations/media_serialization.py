@@ -9,11 +9,17 @@ from pathlib import Path
 from typing import Self
 
 from ..errors import ConfigError
+from ..format.media.extraction import may_be_media
+from ..format.media.kind import MediaFilter, parse_patterns
+from ..format.media.metadata import (
+    AVMetadata,
+    ImageMetadata,
+    MediaMetadata,
+    decode_media_metadata,
+    encode_media_metadata,
+)
+from ..format.prepare.media_folder import prepare_media_folder
 from ..storage import open_storage
-from .media_extraction import may_be_media
-from .media_filter import MediaFilter, parse_patterns
-from .media_folder import prepare_media_folder
-from .media_metadata import AVMetadata, ImageMetadata, MediaMetadata, decode_media_metadata, encode_media_metadata
 
 __all__ = [
     "MediaFilterConfig",
@@ -33,7 +39,7 @@ class MediaMetadataType(StrEnum):
 
 
 class MediaFilterStrategy(StrEnum):
-    """How media is told from other files; see :class:`~loader.format.media_filter.MediaFilter`."""
+    """How media is told from other files; see :class:`~loader.format.media.kind.MediaFilter`."""
 
     EXTENSION = "EXTENSION"
     HEADER = "HEADER"

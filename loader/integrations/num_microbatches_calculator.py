@@ -185,7 +185,7 @@ def _ramp() -> BatchRamp:
     if _current.ramp is None:
         raise ConfigError(
             "it was not said how many micro-batches make a step",
-            do="call init_num_microbatches_calculator() first",
+            hint="call init_num_microbatches_calculator() first",
         )
     return _current.ramp
 

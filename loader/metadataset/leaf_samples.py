@@ -7,12 +7,12 @@ from functools import cache
 
 from ..errors import ConfigError
 from ..format.dataset_folder import DatasetFolder
-from ..format.jsonl import open_jsonl_index
+from ..format.documents.subset import resolve_subset
+from ..format.jsonl.index import open_jsonl_index
 from ..format.nv_meta import SPLIT_YAML
 from ..storage import open_storage
-from .leaf_plan import JoinPlan, LeafPlan
-from .open_join import open_join
-from .subset import resolve_subset
+from .documents.leaf_plan import JoinPlan, LeafPlan
+from .joins.open_join import open_join
 
 __all__ = ["LeafCounter"]
 
@@ -72,7 +72,7 @@ def _shards(folder: DatasetFolder, split_part: str) -> list[tuple[str, int]]:
         raise ConfigError(
             f"there is no split part {split_part!r}; there are: {', '.join(parts) or 'none'}",
             at=folder.path,
-            do="name one of these as split_part, or split again with energon prepare --split-ratio",
+            hint="name one of these as split_part, or split again with energon prepare --split-ratio",
         )
     return [(name, folder.shard_counts[name]) for name in parts[split_part] if name in folder.shard_counts]
 

@@ -1,4 +1,4 @@
-"""Is all of a mix true? Check its documents, what they name, and every dataset behind it once."""
+"""Lint a metadataset: check its documents, the paths in them, and each of its datasets once."""
 
 from __future__ import annotations
 
@@ -9,37 +9,36 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from ..errors import ConfigError, EnergonError
-from ..format.dataset_config import DatasetConfig
 from ..format.dataset_folder import DatasetFolder
-from ..format.findings import Finding
-from ..format.lint import lint_dataset
-from ..format.lint_jsonl import lint_jsonl
-from ..format.lint_plan import LintPlan, LintProgress, LintReport, SampleCheck
+from ..format.documents.dataset_config import DatasetConfig
+from ..format.lint.jsonl import lint_jsonl
+from ..format.lint.report import Finding, LintPlan, LintProgress, LintReport, SampleCheck
+from ..format.lint.run import lint_dataset
 from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
 from ..storage import open_storage
-from .dataset_paths import DatasetPaths
-from .leaf_plan import JoinMember, LeafPlan
+from .documents.leaf_plan import JoinMember, LeafPlan
+from .documents.paths import DatasetPaths
 from .leaf_samples import LeafCounter
-from .plan_splits import PlannedSplits, plan_splits
-from .repeated_leaves import find_repeated_leaves, find_shared_leaves
+from .plans.plan_splits import PlannedSplits, plan_splits
+from .plans.repeated_leaves import find_repeated_leaves, find_shared_leaves
 
 __all__ = ["MetadatasetLintPlan", "lint_metadataset"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadatasetLintPlan:
-    """What to check of a metadataset.
+    """A lint of a metadataset.
 
     Attributes:
-        path: The metadataset.
-        splits: Which of its splits; None checks all.
-        level: How its datasets are checked; see :class:`~loader.format.lint_plan.LintPlan`.
-        workers: Processes.
-        split_config: The split file of every dataset, over what documents say.
-        dataset_config: The dataset file of every dataset, over what documents say.
-        max_findings: Stop at this many; None finds all.
-        make_sample_check: Makes the check of samples for level ``decode``.
-        open_aux: Opens an auxiliary store.
+        path: Path of the metadataset.
+        splits: Splits to check; None checks all.
+        level: Level at which datasets are checked; see :class:`~loader.format.lint.report.LintPlan`.
+        workers: Number of worker processes.
+        split_config: Name of the split file of every dataset; overrides the documents.
+        dataset_config: Name of the dataset file of every dataset; overrides the documents.
+        max_findings: Number of findings to stop at; None finds all.
+        make_sample_check: Function that makes the check of samples for level ``decode``.
+        open_aux: Function that opens an auxiliary store; None skips auxiliary stores.
     """
 
     path: str
@@ -56,13 +55,13 @@ class MetadatasetLintPlan:
 def lint_metadataset(
     plan: MetadatasetLintPlan, *, on_progress: Callable[[LintProgress], None] | None = None
 ) -> LintReport:
-    """Check a metadataset, and of each of its datasets the split parts that it uses.
+    """Lint a metadataset, and the split parts of datasets that it uses.
 
-    Whatever is wrong with the metadataset or a dataset is a finding; only what is wrong with the plan raises.
+    Every fault of the metadataset or a dataset is a finding; only faults of the plan raise.
 
     Args:
-        plan: What to check.
-        on_progress: Called after each piece of work.
+        plan: The plan of the lint.
+        on_progress: Called after each task.
 
     Raises:
         ConfigError: The plan names splits that the metadataset does not have.
@@ -85,72 +84,76 @@ def lint_metadataset(
     )
 
 
-_MOST_ALONE = {"headers": 4, "bytes": 4, "decode": 256}
-"""Shards, or samples to decode, for which no other processes are started: a mix may have hundreds of small datasets."""
+_MAX_WITHOUT_WORKERS = {"headers": 4, "bytes": 4, "decode": 256}
+"""Shards, or samples to decode, up to which a dataset is checked without workers: starting them takes longer, and a
+mix may have hundreds of small datasets."""
 
 _Dataset = tuple[str, str, str]
-"""A dataset as it is checked: its path, split file and dataset file."""
+"""A dataset to check: its path, split file and dataset file."""
 
 
 class _MetadatasetLint:
-    """One lint: what it has found so far."""
+    """A running lint: its findings so far."""
 
     def __init__(self, plan: MetadatasetLintPlan, on_progress: Callable[[LintProgress], None] | None) -> None:
-        self.findings: dict[Finding, None] = {}  # two configurations of a dataset find the same in its shards
+        self.findings: dict[Finding, None] = {}  # a set: two configurations of a dataset have the same faults of shards
         self.complete = True
         self.datasets = self.shards = self.samples = 0
         self._plan = plan
         self._on_progress = on_progress
         self._paths = DatasetPaths()
         self._counter = LeafCounter()
-        self._told: set[object] = set()
-        self._used: dict[_Dataset, dict[str, None]] = {}  # with the split parts that are read
+        self._reported: set[object] = set()
+        self._used: dict[_Dataset, dict[str, None]] = {}  # dataset → the split parts of it that are read
         self._work: dict[_Dataset, _Work] = {}
 
     def check(self, planned: PlannedSplits) -> None:
-        """Check the documents, then what they name, then the datasets."""
+        """Check the documents, then the paths in them, then the datasets."""
         self._add(Finding(code="E501", message=str(fault)) for fault in planned.faults)
         for name, tree in planned.trees.items():
             self._add(Finding(code="W503", message=f"split {name!r}: {found}") for found in find_repeated_leaves(tree))
             for leaf in tree.leaves():
-                self._add(self._leaf(leaf))
-        self._add(_seen_in_training(planned))
+                self._add(self._check_leaf(leaf))
+        self._add(_shared_with_training(planned))
         self._work = {dataset: _work(dataset, tuple(parts), self._plan.level) for dataset, parts in self._used.items()}
         for dataset, work in self._work.items():
-            if self._room() == 0:
+            if self._is_full():
                 self.complete = False
                 return
-            self._dataset(dataset, work)
+            self._check_dataset(dataset, work)
 
     def _add(self, findings: Iterator[Finding] | Sequence[Finding]) -> None:
         for finding in findings:
             if finding in self.findings:
                 continue
-            if self._room() == 0:
+            if self._is_full():
                 self.complete = False
                 return
             self.findings[finding] = None
 
-    def _room(self) -> int | None:
-        wanted = self._plan.max_findings
-        return None if wanted is None else wanted - len(self.findings)
+    def _remaining(self) -> int | None:
+        limit = self._plan.max_findings
+        return None if limit is None else limit - len(self.findings)
 
-    # ------------------------------------------------------------------------------------------- what documents name
+    def _is_full(self) -> bool:
+        return self._remaining() == 0
 
-    def _leaf(self, leaf: LeafPlan) -> Iterator[Finding]:
-        """Check that what a leaf names is there, and note its datasets."""
+    # -------------------------------------------------------------------------------------------------------- leaves
+
+    def _check_leaf(self, leaf: LeafPlan) -> Iterator[Finding]:
+        """Check that the datasets and stores of a leaf exist, and note the datasets to check."""
         datasets = leaf.join.members if leaf.join is not None else (leaf,)
         missing = [(dataset.path, self._missing(dataset)) for dataset in datasets]
         for path, fault in missing:
             if fault is not None:
                 yield from self._once(("path", path), fault)
         for dataset in datasets:
-            yield from self._stores(dataset)
+            yield from self._check_stores(dataset)
         if all(fault is None for _, fault in missing):
-            yield from self._samples(leaf)
+            yield from self._check_samples(leaf)
 
-    def _samples(self, leaf: LeafPlan) -> Iterator[Finding]:
-        """Check that a leaf whose datasets are there has samples."""
+    def _check_samples(self, leaf: LeafPlan) -> Iterator[Finding]:
+        """Check that a leaf has samples; its datasets exist."""
         if leaf.join is not None:
             try:
                 self._counter.count_rows(leaf.join)
@@ -160,44 +163,44 @@ class _MetadatasetLint:
         try:
             self._counter.count(leaf)
         except ConfigError as error:
-            if not error.file:  # else it is about a file of the dataset, and found there
+            if not error.file:  # a fault of a file of the dataset is found with the dataset
                 place = leaf.place if leaf.join is not None else ""
                 about = ("samples", leaf.path, place, leaf.split_part, leaf.split_config, leaf.subset)
-                at = "" if place else f"{leaf.path}: "
-                yield from self._once(about, Finding(code="E504", message=f"{leaf.place}: {at}{error.found}"))
+                path = "" if place else f"{leaf.path}: "
+                yield from self._once(about, Finding(code="E504", message=f"{leaf.place}: {path}{error.message}"))
         except EnergonError:
-            pass  # found in the dataset, too
+            pass  # found with the dataset
 
     def _missing(self, dataset: LeafPlan | JoinMember) -> Finding | None:
-        """Say why a dataset cannot be opened; where it can, note that it is used."""
+        """Return the finding for a dataset that cannot be opened; note one that can as used."""
         try:
             fault = self._paths.fault_of_dataset(dataset.path)
         except EnergonError as error:
-            fault = error.found
+            fault = error.message
         if fault is not None:
             return Finding(code="E502", message=f"{dataset.place}.path: {fault}")
         used = (dataset.path, dataset.split_config or SPLIT_YAML, dataset.dataset_config or DATASET_YAML)
         self._used.setdefault(used, {})[dataset.split_part] = None
         return None
 
-    def _stores(self, dataset: LeafPlan | JoinMember) -> Iterator[Finding]:
+    def _check_stores(self, dataset: LeafPlan | JoinMember) -> Iterator[Finding]:
         for name, url in dataset.aux.items():
-            if self._plan.open_aux is None or ("store", url) in self._told:
+            if self._plan.open_aux is None or ("store", url) in self._reported:
                 continue
-            self._told.add(("store", url))
+            self._reported.add(("store", url))
             try:
                 self._plan.open_aux(url)
             except EnergonError as error:
                 yield Finding(code="E506", message=f"{dataset.place}.aux.{name}: {url}: {_in_one_line(error)}")
 
     def _once(self, about: object, finding: Finding) -> Iterator[Finding]:
-        if about not in self._told:
-            self._told.add(about)
+        if about not in self._reported:
+            self._reported.add(about)
             yield finding
 
     # ---------------------------------------------------------------------------------------------------- datasets
 
-    def _dataset(self, dataset: _Dataset, work: _Work) -> None:
+    def _check_dataset(self, dataset: _Dataset, work: _Work) -> None:
         path, split_config, dataset_config = dataset
         plan = self._plan
 
@@ -209,22 +212,24 @@ class _MetadatasetLint:
                 unit = "samples" if plan.level == "decode" else "shards"
                 self._on_progress(LintProgress(done=done, total=total, unit=unit, findings=len(self.findings)))
 
-        room = self._room()
+        remaining = self._remaining()
         if path.endswith(".jsonl"):
             folder, name = os.path.split(path)
-            report = lint_jsonl(open_storage(folder), name, level=plan.level, max_findings=room, on_progress=progress)
+            report = lint_jsonl(
+                open_storage(folder), name, level=plan.level, max_findings=remaining, on_progress=progress
+            )
         else:
-            of_one = LintPlan(
+            dataset_plan = LintPlan(
                 path=path,
                 level=plan.level,
-                workers=plan.workers if work.total > _MOST_ALONE.get(plan.level, 0) else 1,
+                workers=plan.workers if work.total > _MAX_WITHOUT_WORKERS.get(plan.level, 0) else 1,
                 split_parts=work.split_parts,
                 split_config=split_config,
                 dataset_config=dataset_config,
-                max_findings=room,
+                max_findings=remaining,
                 make_sample_check=plan.make_sample_check,
             )
-            report = lint_dataset(of_one, on_progress=progress)
+            report = lint_dataset(dataset_plan, on_progress=progress)
         work.done = work.total
         self.complete &= report.complete
         self.datasets += 1
@@ -233,8 +238,8 @@ class _MetadatasetLint:
         self._add([replace(finding, dataset=path) for finding in report.findings])
 
 
-def _seen_in_training(planned: PlannedSplits) -> Iterator[Finding]:
-    """Find samples of a split for training that another split has, too."""
+def _shared_with_training(planned: PlannedSplits) -> Iterator[Finding]:
+    """Find samples that a training split shares with another split."""
     training = [name for name in planned.trees if name.startswith("train")]
     for name, other in product(training, planned.trees):
         if other not in training:
@@ -243,15 +248,15 @@ def _seen_in_training(planned: PlannedSplits) -> Iterator[Finding]:
 
 
 def _in_one_line(error: EnergonError) -> str:
-    found = error.found.replace("\n", "; ")
-    return f"{found}; {error.do}" if error.do else found
+    message = error.message.replace("\n", "; ")
+    return f"{message}; {error.hint}" if error.hint else message
 
 
 @dataclass(slots=True, kw_only=True)
 class _Work:
-    """What there is to do for a dataset: which split parts it has of those that are used, and how much that is."""
+    """The part of a dataset to check, and its progress in shards or samples."""
 
-    split_parts: tuple[str, ...] | None
+    split_parts: tuple[str, ...] | None  # those in use that the dataset has; None for all
     total: int
     done: float = 0.0
 
@@ -264,7 +269,7 @@ def _work(dataset: _Dataset, parts: tuple[str, ...], level: str) -> _Work:
         folder = DatasetFolder(path, split_config=split_config, dataset_config=dataset_config)
         split = folder.split.split_parts if folder.split else {}
     except EnergonError:
-        return _Work(split_parts=None, total=1)  # linting it says what is wrong
+        return _Work(split_parts=None, total=1)  # its lint reports the fault
     known = tuple(part for part in parts if part in split)
     counts = [folder.shard_counts.get(shard, 0) for part in known for shard in split[part]]
     return _Work(split_parts=known, total=sum(counts) if level == "decode" else len(counts))

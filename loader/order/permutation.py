@@ -1,9 +1,9 @@
-"""Permutations of ``[0, n)`` that are chosen by a key and never stored.
+"""Permutations of ``[0, n)`` that are chosen by a key and computed, not stored.
 
-Where an element goes is computed from the element alone, in constant time and space. The method is that of Black and
-Rogaway ("Ciphers with arbitrary finite domains", 2002): a Feistel network over pairs (x, y) of ``[0, a) × [0, b)`` with
-``a·b ≥ n``, walked again for the few results that are no less than n. This is no cipher: keys are short and rounds are
-few, for speed.
+The place of an element is computed from the element alone, in constant time and space. The method is cycle walking by
+Black and Rogaway ("Ciphers with arbitrary finite domains", 2002): a Feistel network over pairs (x, y) of
+``[0, a) × [0, b)`` with ``a·b ≥ n``, applied again to the few results of n or more. It is no cipher: keys are short and
+rounds are few, for speed.
 """
 
 from __future__ import annotations
@@ -12,35 +12,33 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from ..arrays import IntArray
 from .mixing import Words, extend, extend_integer, mix
 
 __all__ = ["permute", "permute_integer"]
 
 _ROUNDS = 6
-_SMALL = 128  # few rounds favour some permutations of so few elements: these get more
-_MORE_ROUNDS = 16
-_FEW = 8  # so many positions are moved one by one more quickly than by numpy
+_SMALL_SIZE = 128  # below this size, few rounds favour some permutations, so more rounds are applied
+_SMALL_ROUNDS = 16
+_MAX_SCALAR = 8  # up to this many positions, Python integers are faster than numpy
 _HALF = np.array(32, dtype=np.uint64)
-_NUMBERS = tuple(np.array(number, dtype=np.uint64) for number in range(_MORE_ROUNDS))
-
-Integers = npt.NDArray[np.int64]
+_ROUND_NUMBERS = tuple(np.array(number, dtype=np.uint64) for number in range(_SMALL_ROUNDS))
 
 
-def permute(position: Integers, size: Integers | int, key: Words) -> Integers:
-    """Give where the keyed permutation of ``[0, size)`` takes each position.
+def permute(position: IntArray, size: IntArray | int, key: Words) -> IntArray:
+    """Move each position by the keyed permutation of ``[0, size)``.
 
     Args:
         position: Shape (m,), each in ``[0, size)``.
-        size: Elements of each position's permutation, at least 1; broadcasts to (m,).
-        key: Which permutation; broadcasts to (m,).
+        size: Number of elements of each position's permutation, at least 1; broadcasts to (m,).
+        key: Keys of the permutations; broadcasts to (m,).
 
     Returns:
         Shape (m,): for one size and key, a bijection.
 
     Raises:
-        ValueError: A position is none of its permutation.
+        ValueError: A position is outside of its permutation.
 
     >>> permute(np.arange(6), 6, mix(1)).tolist()
     [2, 0, 1, 5, 4, 3]
@@ -48,20 +46,20 @@ def permute(position: Integers, size: Integers | int, key: Words) -> Integers:
     size = np.asarray(size, dtype=np.int64)
     if not ((position >= 0) & (position < size)).all():
         raise ValueError("expected positions in [0, size)")
-    columns = np.ceil(np.sqrt(size)).astype(np.int64)  # a: so that a·b is barely more than the size
+    columns = np.ceil(np.sqrt(size)).astype(np.int64)  # a, so that a·b is barely more than the size
     rows = -(-size // columns)  # b
-    # Adding nothing broadcasts, and more quickly than numpy's function for it.
-    nothing = np.zeros(len(position), dtype=np.int64)
-    size, columns, rows = size + nothing, columns + nothing, rows + nothing
-    network = _Network(columns.view(np.uint64), rows.view(np.uint64), mix(key) + nothing.view(np.uint64))
+    # Adding zeros broadcasts faster than numpy's function for it.
+    zeros = np.zeros(len(position), dtype=np.int64)
+    size, columns, rows = size + zeros, columns + zeros, rows + zeros
+    network = _Network(columns.view(np.uint64), rows.view(np.uint64), mix(key) + zeros.view(np.uint64))
     bound = size.view(np.uint64)  # a·b of the largest sizes has 64 bits
-    if len(position) > _FEW:
+    if len(position) > _MAX_SCALAR:
         result = network.permute(position.view(np.uint64))
         outside = np.flatnonzero(result >= bound)
     else:
         result, outside = position.astype(np.uint64), np.arange(len(position))
-    while len(outside) > _FEW:
-        moved = network.part(outside).permute(result[outside])
+    while len(outside) > _MAX_SCALAR:
+        moved = network.select(outside).permute(result[outside])
         result[outside] = moved
         outside = outside[moved >= bound[outside]]
     for at in outside.tolist():
@@ -70,12 +68,12 @@ def permute(position: Integers, size: Integers | int, key: Words) -> Integers:
 
 
 def permute_integer(position: int, size: int, key: int) -> int:
-    """Do as :func:`permute`, for a single position.
+    """Move a single position as :func:`permute` does.
 
     Args:
-        position: In ``[0, size)``.
-        size: At least 1.
-        key: Which permutation, a word.
+        position: Position in ``[0, size)``.
+        size: Number of elements, at least 1.
+        key: Key of the permutation, a word.
 
     >>> [permute_integer(position, 6, int(mix(1))) for position in range(6)]
     [2, 0, 1, 5, 4, 3]
@@ -91,31 +89,31 @@ class _Network:
     Attributes:
         columns: a.
         rows: b.
-        key: Hashed, for the names of all rounds start with it.
+        key: Hash of the key, the common start of the hashes of all rounds.
     """
 
     columns: Words
     rows: Words
     key: Words
 
-    def part(self, which: Integers) -> _Network:
-        return _Network(self.columns[which], self.rows[which], self.key[which])
+    def select(self, index: IntArray) -> _Network:
+        return _Network(self.columns[index], self.rows[index], self.key[index])
 
     def permute(self, position: Words) -> Words:
         """Move each position once."""
         result = _rounds(self, range(_ROUNDS), position)
-        small = np.flatnonzero(self.columns * self.rows < _SMALL)
+        small = np.flatnonzero(self.columns * self.rows < _SMALL_SIZE)
         if len(small):
-            result[small] = _rounds(self.part(small), range(_ROUNDS, _MORE_ROUNDS), result[small])
+            result[small] = _rounds(self.select(small), range(_ROUNDS, _SMALL_ROUNDS), result[small])
         return result
 
     def walk(self, at: int, position: int, size: int) -> int:
-        """Move a single position, of the ``at``-th permutation, until it is below the size."""
+        """Move one position by the ``at``-th permutation, until it is below the size."""
         return _walk(position, size, int(self.columns[at]), int(self.rows[at]), int(self.key[at]))
 
 
 def _walk(position: int, size: int, columns: int, rows: int, key: int) -> int:
-    rounds = _MORE_ROUNDS if columns * rows < _SMALL else _ROUNDS
+    rounds = _SMALL_ROUNDS if columns * rows < _SMALL_SIZE else _ROUNDS
     while True:
         y, x = divmod(position, columns)
         for number in range(0, rounds, 2):
@@ -137,13 +135,13 @@ def _rounds(network: _Network, numbers: range, position: Words) -> Words:
 
 
 def _shift(moved: Words, by: Words, bound: Words, key: Words, number: int) -> None:
-    """Move coordinates in place, around ``[0, bound)``, as far as a hash of the others says."""
-    word = extend(key, by, _NUMBERS[number])
+    """Rotate coordinates in place within ``[0, bound)``, by a hash of the other coordinates."""
+    word = extend(key, by, _ROUND_NUMBERS[number])
     np.right_shift(word, _HALF, out=word)
     np.multiply(word, bound, out=word)
     np.right_shift(word, _HALF, out=word)
     np.add(moved, word, out=moved)
-    # What is below 0 wraps to the largest words, so the smaller is the one that lies within.
+    # Values below 0 wrap around to the largest words, so the smaller of the two is the one in range.
     np.minimum(moved, np.subtract(moved, bound, out=word), out=moved)
 
 

@@ -1,4 +1,4 @@
-"""A pass whose micro-batches are known ahead: whole ones, and at most a single short one at the end."""
+"""A pass whose micro-batches are known ahead: full ones, and at most one short one at the end."""
 
 from __future__ import annotations
 
@@ -7,32 +7,33 @@ from typing import Protocol
 
 import numpy as np
 
+from ..arrays import IntArray
 from ..cached_property import cached_property
 from .finite_pass import FinitePass
-from .leaf_shuffle import Integers
+from .repeated_order import RepeatedOrder
 from .sequential_pass import SequentialPass
 from .stream_order import Located, check_lane, check_range
 
-__all__ = ["DealtPass"]
+__all__ = ["PrebatchedPass", "samples_of_batch"]
 
 
 @dataclass(frozen=True)
-class DealtPass:
-    """A pass dealt in micro-batches, for pipelines whose stages neither drop nor regroup samples.
+class PrebatchedPass:
+    """A pass in fixed micro-batches, for pipelines whose stages neither drop nor regroup samples.
 
-    Micro-batch m is the ``(m div L)``-th of lane ``m mod L``; a lane's stream is its micro-batches one after another.
-    A shuffled pass: lanes give full micro-batches in turn until the shortest runs out; what is left in all of them is
-    joined in lane order and cut again. A sequential pass: micro-batch m holds samples
-    ``[m · batch_size, (m + 1) · batch_size)`` of the joined leaves, whatever the number of lanes.
+    Micro-batch m is the ``(m div L)``-th of lane ``m mod L``; a lane's stream is its micro-batches, concatenated.
+    In a shuffled pass, the lanes give full micro-batches in turn until the shortest lane has no more; the samples that
+    remain in all lanes are concatenated in lane order and cut into micro-batches. In a sequential pass, micro-batch m
+    has the samples ``[m · batch_size, (m + 1) · batch_size)`` of the concatenated sources, for any number of lanes.
 
     Args:
         inner: The pass.
-        batch_size: Samples of a micro-batch.
+        batch_size: Number of samples of a micro-batch.
 
     Raises:
         ValueError: The batch size is below 1.
 
-    >>> order = DealtPass(SequentialPass((5,), lanes=2), batch_size=2)
+    >>> order = PrebatchedPass(SequentialPass((5,), lanes=2), batch_size=2)
     >>> order.batches, order.lane(0).length, order.lane(0).locate(0, 3)[2].tolist()
     (3, 3, [0, 1, 4])
     """
@@ -46,96 +47,126 @@ class DealtPass:
 
     @property
     def lanes(self) -> int:
-        """L, the lanes of the run."""
+        """Number of lanes of the run, L."""
         return self.inner.lanes
 
     @property
     def batches(self) -> int:
-        """How many micro-batches the pass has."""
-        return -(-self._parts.samples // self.batch_size)
+        """Number of micro-batches of the pass."""
+        return -(-self._layout.samples // self.batch_size)
 
-    def lane(self, number: int) -> _DealtLane:
-        """Give the stream of a lane."""
+    def lane(self, number: int) -> _PrebatchedLane:
+        """Return the stream of a lane."""
         check_lane(number, self.lanes)
         batches = max(0, -(-(self.batches - number) // self.lanes))
         has_last = batches > 0 and (self.batches - 1) % self.lanes == number
-        missing = self.batches * self.batch_size - self._parts.samples if has_last else 0
-        return _DealtLane(self, self._parts, number, length=batches * self.batch_size - missing)
+        missing = self.batches * self.batch_size - self._layout.samples if has_last else 0
+        return _PrebatchedLane(self, self._layout, number, length=batches * self.batch_size - missing)
 
     @cached_property
-    def _parts(self) -> _Parts:
+    def _layout(self) -> _Layout:
         if isinstance(self.inner, SequentialPass):
-            return _Parts(sum(self.inner.samples), 0, self.inner)
+            return _Layout(sum(self.inner.samples), 0, self.inner)
         lengths = self.inner.lane_lengths()
-        own = int(lengths.min()) // self.batch_size * self.batch_size
-        return _Parts(int(lengths.sum()), own, _LeftOver(self.inner, lengths, own))
+        own_samples = int(lengths.min()) // self.batch_size * self.batch_size
+        return _Layout(int(lengths.sum()), own_samples, _Remainder(self.inner, lengths, own_samples))
 
 
-class _Joined(Protocol):
-    """Samples of all lanes in one order."""
+class _Concatenated(Protocol):
+    """Samples of all lanes in one sequence."""
 
-    def locate(self, place: Integers) -> Located:
-        """Give the samples at ascending places, shape (m,)."""
+    def locate(self, place: IntArray) -> Located:
+        """Return the samples at ascending places, shape (m,)."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Parts:
-    """What a pass consists of.
+class _Layout:
+    """The two sections of a pass.
 
     Attributes:
-        samples: All its samples.
-        own: The samples that each lane deals from its own stream, in whole micro-batches.
-        rest: The others.
+        samples: Number of samples of the pass.
+        own_samples: Number of samples that each lane takes from its own stream, in full micro-batches.
+        rest: The samples that remain in all lanes.
     """
 
     samples: int
-    own: int
-    rest: _Joined
+    own_samples: int
+    rest: _Concatenated
 
 
-class _DealtLane:
-    """The micro-batches of a lane: at first of its own samples, then its share of the rest."""
+class _PrebatchedLane:
+    """The micro-batches of a lane: first those of its own samples, then its share of the rest."""
 
-    def __init__(self, order: DealtPass, parts: _Parts, number: int, *, length: int) -> None:
+    def __init__(self, order: PrebatchedPass, parts: _Layout, number: int, *, length: int) -> None:
         self.length = length
         self._order = order
-        self._parts = parts
+        self._layout = parts
         self._number = number
         self._stream = order.inner.lane(number)
 
     def locate(self, start: int, stop: int) -> Located:
         check_range(start, stop, self.length)
-        own = self._parts.own
-        if stop <= own:
+        own_samples = self._layout.own_samples
+        if stop <= own_samples:
             return self._stream.locate(start, stop)
-        batch, place = np.divmod(np.arange(max(start, own), stop) - own, self._order.batch_size)
-        rest = self._parts.rest.locate((batch * self._order.lanes + self._number) * self._order.batch_size + place)
-        return rest if start >= own else _join([self._stream.locate(start, own), rest])
+        batch, place = np.divmod(np.arange(max(start, own_samples), stop) - own_samples, self._order.batch_size)
+        rest = self._layout.rest.locate((batch * self._order.lanes + self._number) * self._order.batch_size + place)
+        return rest if start >= own_samples else _concatenate([self._stream.locate(start, own_samples), rest])
 
 
-class _LeftOver:
-    """What lanes have left when so many samples of each are taken, joined in lane order."""
+class _Remainder:
+    """The samples that remain after so many are taken from each lane, concatenated in lane order."""
 
-    def __init__(self, inner: FinitePass, lengths: Integers, taken: int) -> None:
+    def __init__(self, inner: FinitePass, lengths: IntArray, taken: int) -> None:
         self._inner = inner
         self._taken = taken
         self._ends = np.cumsum(lengths - taken)
         self._starts = self._ends - (lengths - taken)
 
-    def locate(self, place: Integers) -> Located:
+    def locate(self, place: IntArray) -> Located:
         lane = np.searchsorted(self._ends, place, side="right")
         position = place - self._starts[lane] + self._taken
         pieces = []
         for number in np.unique(lane).tolist():
             mine = position[lane == number]
-            # There may be gaps, where other lanes' micro-batches lie.
+            # Micro-batches of other lanes make gaps.
             first = int(mine[0])
-            leaf, epoch, sample = self._inner.lane(number).locate(first, int(mine[-1]) + 1)
-            pieces.append((leaf[mine - first], epoch[mine - first], sample[mine - first]))
-        return _join(pieces)
+            source, epoch, sample = self._inner.lane(number).locate(first, int(mine[-1]) + 1)
+            pieces.append((source[mine - first], epoch[mine - first], sample[mine - first]))
+        return _concatenate(pieces)
 
 
-def _join(pieces: list[Located]) -> Located:
+def _concatenate(pieces: list[Located]) -> Located:
     nothing = np.empty(0, dtype=np.int64)
-    leaf, epoch, sample = (np.concatenate(parts) for parts in zip((nothing,) * 3, *pieces, strict=True))
-    return leaf, epoch, sample
+    source, epoch, sample = (np.concatenate(parts) for parts in zip((nothing,) * 3, *pieces, strict=True))
+    return source, epoch, sample
+
+
+def samples_of_batch(order: RepeatedOrder | PrebatchedPass, batch: int, batch_size: int) -> Located:
+    """Return the samples of a micro-batch of a pipeline whose stages neither drop nor regroup samples.
+
+    Args:
+        order: The order of the run. In a pass that is not prebatched, micro-batches are not known ahead.
+        batch: Number of the micro-batch in the whole run.
+        batch_size: Number of samples of a micro-batch; for a pass, the pass's own.
+
+    Returns:
+        The sources, epochs and sample numbers, each of shape (batch_size,); shorter for the last batch of a pass.
+
+    Raises:
+        ValueError: There is no such micro-batch, or the pass has micro-batches of another size.
+
+    >>> from loader.order import SequentialPass
+    >>> source, epoch, sample = samples_of_batch(PrebatchedPass(SequentialPass((5, 3), lanes=2), batch_size=3), 1, 3)
+    >>> source.tolist(), sample.tolist()
+    ([0, 0, 1], [3, 4, 0])
+    """
+    if isinstance(order, PrebatchedPass) and order.batch_size != batch_size:
+        raise ValueError(f"expected the pass's batch size of {order.batch_size}, found {batch_size}")
+    if batch < 0 or (order.batches is not None and batch >= order.batches):
+        limit = "" if order.batches is None else f" below {order.batches}"
+        raise ValueError(f"expected a micro-batch of at least 0{limit}, found {batch}")
+    lane = order.lane(batch % order.lanes)
+    start = batch // order.lanes * batch_size
+    stop = start + batch_size
+    return lane.locate(start, stop if lane.length is None else min(stop, lane.length))

@@ -1,61 +1,60 @@
-"""Training without end: one leaf, or a blend of several by weight."""
+"""Training without end: one source, or a blend of several by weight."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..arrays import IntArray
 from ..cached_property import cached_property
 from .blend import BlendOrder, quantise_weights
-from .blended_lane import BlendedLane, check_leaves
-from .leaf_order import LeafOrder, LeafOrders
-from .leaf_shuffle import Integers
-from .stream_order import check_lane
+from .source_order import SourceOrder, SourceOrders
+from .stream_order import BlendedLane, check_lane, check_sources
 
 __all__ = ["RepeatedOrder"]
 
 
 @dataclass(frozen=True)
 class RepeatedOrder:
-    """Leaves that repeat for ever, blended by weight; each leaf is dealt to the lanes anew in each of its epochs.
+    """Sources that repeat without end, blended by weight; each epoch of a source is partitioned over the lanes.
 
     Args:
-        leaves: At least one.
-        weights: For each leaf, its share of the positions: above 0, in any unit.
-        lanes: The lanes of the run; none is ever empty.
-        seed: Of the run.
+        sources: At least one.
+        weights: For each source, its share of the positions: above 0, in any unit.
+        lanes: Number of lanes of the run; none is ever empty.
+        seed: Seed of the run.
 
     Raises:
-        ValueError: There is no leaf or lane, or not one weight for each leaf.
+        ValueError: There is no source or lane, or not one weight for each source.
 
-    >>> order = RepeatedOrder((LeafOrder(samples=6, slice_length=2),), (1.0,), lanes=1, seed=0)
-    >>> leaf, epoch, sample = order.lane(0).locate(0, 6)
+    >>> order = RepeatedOrder((SourceOrder(samples=6, slice_length=2),), (1.0,), lanes=1, seed=0)
+    >>> source, epoch, sample = order.lane(0).locate(0, 6)
     >>> sorted(sample.tolist())
     [0, 1, 2, 3, 4, 5]
     """
 
-    leaves: tuple[LeafOrder, ...]
+    sources: tuple[SourceOrder, ...]
     weights: tuple[float, ...]
     lanes: int
     seed: int
 
     def __post_init__(self) -> None:
-        check_leaves(self.leaves, self.weights, self.lanes)
+        check_sources(self.sources, self.weights, self.lanes)
 
     @property
     def batches(self) -> None:
-        """None: there is no end."""
+        """None, because the order is endless."""
 
     def lane(self, number: int) -> BlendedLane:
-        """Give the stream of a lane."""
+        """Return the stream of a lane."""
         check_lane(number, self.lanes)
-        one = len(self.leaves) == 1
+        one = len(self.sources) == 1
         blend = None if one else BlendOrder(self._counts, lane=number, seed=self.seed)
         return BlendedLane(number, self._orders, blend, None)
 
     @cached_property
-    def _orders(self) -> LeafOrders:
-        return LeafOrders(self.leaves, self.lanes)
+    def _orders(self) -> SourceOrders:
+        return SourceOrders(self.sources, self.lanes)
 
     @cached_property
-    def _counts(self) -> Integers:
+    def _counts(self) -> IntArray:
         return quantise_weights(self.weights)

@@ -1,15 +1,29 @@
-"""What the pipeline knows of an order: each lane is a stream of samples, any stretch of which can be asked for."""
+"""The interface of an order: each lane is a stream of samples, of which any range can be located."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from .leaf_shuffle import Integers
+import numpy as np
 
-__all__ = ["LaneOrder", "Located", "StreamOrder", "check_lane", "check_range"]
+from ..arrays import IntArray
+from .blend import BlendOrder
+from .source_order import SourceOrder
 
-Located = tuple[Integers, Integers, Integers]
-"""The leaf, the epoch and the sample number at some positions, each an array of shape (positions,)."""
+__all__ = [
+    "BlendedLane",
+    "LaneOrder",
+    "Located",
+    "SourceStreams",
+    "StreamOrder",
+    "check_lane",
+    "check_range",
+    "check_sources",
+]
+
+Located = tuple[IntArray, IntArray, IntArray]
+"""The source, the epoch and the sample number at each position, all of shape (positions,)."""
 
 
 class LaneOrder(Protocol):
@@ -17,10 +31,10 @@ class LaneOrder(Protocol):
 
     @property
     def length(self) -> int | None:
-        """How many samples the lane has in the pass; None: it goes on for ever."""
+        """Number of samples of the lane in the pass; None for an endless order."""
 
     def locate(self, start: int, stop: int) -> Located:
-        """Give the samples at the positions ``[start, stop)`` of the lane's stream.
+        """Return the samples at the positions ``[start, stop)`` of the lane's stream.
 
         Raises:
             ValueError: Not ``0 <= start <= stop <= length``.
@@ -28,22 +42,58 @@ class LaneOrder(Protocol):
 
 
 class StreamOrder(Protocol):
-    """The streams of all lanes of a run: frozen, compares by value, pickles, and opens at no cost of its size."""
+    """The streams of all lanes of a run: frozen, compared by value, picklable, and opened at a constant cost."""
 
     @property
     def lanes(self) -> int:
-        """L, the lanes of the run."""
+        """Number of lanes of the run, L."""
 
     @property
     def batches(self) -> int | None:
-        """How many micro-batches a pass has, where that is known ahead (a ``DealtPass``); else None."""
+        """Number of micro-batches of a pass if it is known ahead (a ``PrebatchedPass``); else None."""
 
     def lane(self, number: int) -> LaneOrder:
-        """Give the stream of a lane in ``[0, lanes)``."""
+        """Return the stream of a lane in ``[0, lanes)``."""
+
+
+class SourceStreams(Protocol):
+    """The streams of all sources in all lanes."""
+
+    def locate(self, source: IntArray, lane: int, position: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the epochs and the sample numbers at positions of a lane's streams; all of shape (m,)."""
+
+
+class BlendedLane:
+    """The stream of a lane: the blend selects the sources, and their streams the samples.
+
+    Args:
+        number: Number of the lane.
+        streams: The sources' streams.
+        blend: The blend; None for a single source.
+        length: Number of samples of the pass in this lane; None for an endless order.
+    """
+
+    def __init__(self, number: int, streams: SourceStreams, blend: BlendOrder | None, length: int | None) -> None:
+        self._number = number
+        self._streams = streams
+        self._blend = blend
+        self._length = length
+
+    @property
+    def length(self) -> int | None:
+        return self._length
+
+    def locate(self, start: int, stop: int) -> Located:
+        check_range(start, stop, self._length)
+        if self._blend is None:
+            source, position = np.zeros(stop - start, dtype=np.int64), np.arange(start, stop)
+        else:
+            source, position = self._blend.locate(start, stop)
+        return source, *self._streams.locate(source, self._number, position)
 
 
 def check_range(start: int, stop: int, length: int | None) -> None:
-    """Refuse positions that a lane does not have.
+    """Check that a lane has a range of positions.
 
     Raises:
         ValueError: Not ``0 <= start <= stop <= length``.
@@ -54,10 +104,27 @@ def check_range(start: int, stop: int, length: int | None) -> None:
 
 
 def check_lane(number: int, lanes: int) -> None:
-    """Refuse a lane that a run does not have.
+    """Check that a run has a lane.
 
     Raises:
         ValueError: Not ``0 <= number < lanes``.
     """
     if not 0 <= number < lanes:
         raise ValueError(f"expected a lane in [0, {lanes}), found {number}")
+
+
+def check_sources(sources: Sequence[SourceOrder], shares: Sequence[float], lanes: int) -> None:
+    """Check the sources of an order, and their weights or repetitions.
+
+    Raises:
+        ValueError: There is no lane or source, a source has no samples, or not every source has one share above 0.
+    """
+    if lanes < 1:
+        raise ValueError(f"expected at least 1 lane, found {lanes}")
+    if not sources or len(sources) != len(shares):
+        raise ValueError(f"expected sources and a number for each, found {len(sources)} and {len(shares)}")
+    if min(source.samples for source in sources) < 1 or min(source.slice_length for source in sources) < 1:
+        raise ValueError("expected sources of at least 1 sample, in slices of at least 1")
+    shares_array = np.asarray(shares, dtype=np.float64)
+    if not (np.isfinite(shares_array).all() and (shares_array > 0).all()):
+        raise ValueError(f"expected numbers above 0, found {list(shares)}")

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar, cast, overload
 
-__all__ = ["does_nothing", "is_default", "is_library_hook", "library_hook", "stands_for"]
+__all__ = [
+    "alias_hook",
+    "failure_tolerance",
+    "is_default",
+    "is_library_hook",
+    "is_stateless",
+    "library_hook",
+    "mark_of",
+    "marked",
+    "noop_hook",
+    "restores_seeds",
+    "stateless",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,7 +32,7 @@ def library_hook(hook: F) -> F:
     return hook
 
 
-def does_nothing(*, unless: str = "") -> Callable[[F], F]:
+def noop_hook(*, unless: str = "") -> Callable[[F], F]:
     """Mark a method of the library's own encoders that returns its argument, or only says that it is not defined.
 
     The mark is on the function, so a method that overrides it does not have it, whatever class it is in.
@@ -56,7 +69,7 @@ def is_library_hook(attribute: object) -> bool:
     return getattr(attribute, _LIBRARY, False) is True
 
 
-def stands_for(other: str) -> Callable[[F], F]:
+def alias_hook(other: str) -> Callable[[F], F]:
     """Make a hook be another hook of the same encoder, until a subclass defines it.
 
     So it has the marks of the other one, too, and costs no call of its own. What is decorated is only its description.
@@ -78,3 +91,86 @@ class _StandsFor:
     def __get__(self, encoder: Any, owner: type[Any] | None = None) -> Callable[..., Any]:
         hook: Callable[..., Any] = self._described if encoder is None else getattr(encoder, self._other)
         return hook
+
+
+def marked(fn: Callable[..., Any], marks: Mapping[str, Any]) -> Callable[..., Any]:
+    """Put marks on a function. It is not wrapped: calling it costs what it did.
+
+    What cannot take marks of its own, a bound method or a function written in C, is returned as a marked
+    ``functools.partial``.
+    """
+    if not hasattr(fn, "__dict__") or hasattr(fn, "__self__"):
+        fn = partial(fn)
+    for name, value in marks.items():
+        setattr(fn, name, value)
+    return fn
+
+
+def mark_of(fn: Any, name: str, default: Any) -> Any:
+    """Get a mark of a function, a bound method, an object that can be called, or a ``functools.partial`` of these."""
+    while True:
+        found = getattr(fn, name, None)
+        if found is None and callable(fn) and not hasattr(fn, "__code__") and not isinstance(fn, type):
+            found = getattr(type(fn).__call__, name, None)
+        if found is not None:
+            return found
+        if isinstance(fn, partial):
+            fn = fn.func
+        elif isinstance(fn, staticmethod):  # as a name in a class body is before the class is made
+            fn = fn.__func__
+        else:
+            return default
+
+
+_STATELESS = "__stateless__"
+_RESTORES_SEEDS = "__restores_seeds__"
+_FAILURE_TOLERANCE = "__failure_tolerance__"
+
+
+@overload
+def stateless(fn: F, /) -> F: ...
+
+
+@overload
+def stateless(
+    fn: None = None, /, *, restore_seeds: bool = False, failure_tolerance: int | None = None
+) -> Callable[[F], F]: ...
+
+
+def stateless(
+    fn: Callable[..., Any] | None = None, /, *, restore_seeds: bool = False, failure_tolerance: int | None = None
+) -> Any:
+    """Mark a hook whose result depends on its arguments only, and, with ``restore_seeds``, on random numbers.
+
+    What waits in a buffer when a state is saved is made again from its samples when the state is restored.
+
+    Args:
+        fn: The function or method. It is marked, not wrapped: calling it costs what it did.
+        restore_seeds: Seed Python's, numpy's and torch's generators for each sample, so that a hook that draws random
+            numbers gives the same result when it is called again.
+        failure_tolerance: How many failures in a row of this hook stop the run; None leaves the run's own number.
+
+    >>> @stateless(restore_seeds=True, failure_tolerance=50)
+    ... def crop(sample): ...
+    >>> is_stateless(crop), restores_seeds(crop), failure_tolerance(crop, 100)
+    (True, True, 50)
+    """
+    marks: dict[str, Any] = {_STATELESS: True, _RESTORES_SEEDS: restore_seeds}
+    if failure_tolerance is not None:
+        marks[_FAILURE_TOLERANCE] = failure_tolerance
+    return partial(marked, marks=marks) if fn is None else marked(fn, marks)
+
+
+def is_stateless(fn: Callable[..., Any]) -> bool:
+    """Tell whether a function, a bound method or a ``functools.partial`` of one is marked."""
+    return bool(mark_of(fn, _STATELESS, False))
+
+
+def restores_seeds(fn: Callable[..., Any]) -> bool:
+    """Tell whether the generators are to be seeded for each call of ``fn``."""
+    return bool(mark_of(fn, _RESTORES_SEEDS, False))
+
+
+def failure_tolerance(fn: Callable[..., Any], default: int | None = None) -> int:
+    """Get how many failures in a row of ``fn`` stop the run; where it does not say, ``default``, and 0 without one."""
+    return int(mark_of(fn, _FAILURE_TOLERANCE, default or 0))

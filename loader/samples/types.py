@@ -1,6 +1,6 @@
 """The sample types.
 
-Their fields are also in ``loader/format/sample_types.py``, for programs that must not import torch.
+Their fields are also in ``loader/format/documents/sample_types.py``, for programs that must not import torch.
 
 Boxes are tensors of shape (N, 4) or (N, 5): x, y, width, height and, where known, confidence.
 """
@@ -13,8 +13,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from .dataclass_mixins import ExtendableDataclassMixin, PinMemoryMixin
-from .keyword_dataclass import edataclass
+from .sample_dataclass import ExtendableDataclassMixin, PinMemoryMixin, edataclass
 from .source_info import SourceInfo
 
 __all__ = [
@@ -41,7 +40,7 @@ class CrudeSample(dict[str, Any]):
         leaf: Which of a chain's datasets it is from, where it is going to be cooked.
     """
 
-    leaf: int | None = None
+    source: int | None = None
 
 
 @edataclass

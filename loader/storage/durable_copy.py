@@ -1,4 +1,4 @@
-"""Files that the disk has: copied to it, or waited for."""
+"""Copy files across disks, and wait until a disk has them."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from stat import S_ISREG
 
-__all__ = ["copy_into_place", "flush_files", "hidden_name"]
+__all__ = ["copy_into_place", "flush_files", "temporary_name"]
 
-_AT_ONCE = 8  # disks carry out several waits together
+_FLUSH_THREADS = 8  # disks carry out several flushes together
 
 
-def hidden_name(path: str) -> str:
-    """Give a name beside a path that nothing else has."""
+def temporary_name(path: str) -> str:
+    """Return an unused hidden name in the same folder as a path."""
     folder, base = os.path.split(path)
     return os.path.join(folder, f".{base[:100]}.{os.getpid()}-{os.urandom(6).hex()}.partial")
 
 
 def copy_into_place(source: str, target: str) -> None:
-    """Copy a file, or a folder with all it holds, so that the target appears whole or not at all."""
-    if _holds_all_of(source, target):
-        return  # a copy was interrupted between this and the removal of its source
-    temporary = hidden_name(target)
+    """Copy a file, or a folder with all its contents, so that the target appears whole or not at all."""
+    if _is_copied(source, target):
+        return  # an earlier copy was interrupted before its source was removed
+    temporary = temporary_name(target)
     try:
         if os.path.isdir(source) and not os.path.islink(source):
             shutil.copytree(source, temporary, symlinks=True, copy_function=_copy_file)
@@ -42,13 +42,13 @@ def copy_into_place(source: str, target: str) -> None:
 
 def _copy_file(source: str, target: str) -> None:
     shutil.copyfile(source, target, follow_symlinks=False)
-    with suppress(OSError):  # a disk that keeps no times or permissions
+    with suppress(OSError):  # some file systems store no times or permissions
         shutil.copystat(source, target, follow_symlinks=False)
     _flush_file(target)
 
 
-def _holds_all_of(source: str, target: str) -> bool:
-    """Tell whether a folder holds all files of another, of the same sizes."""
+def _is_copied(source: str, target: str) -> bool:
+    """Return True if the target folder has all files of the source folder, in the same sizes."""
     if not (os.path.isdir(source) and os.path.isdir(target)) or os.path.islink(source):
         return False
     names = [os.path.relpath(path, source) for path in _files(source)]
@@ -68,7 +68,7 @@ def _files(path: str) -> list[str]:
 
 
 def flush_files(paths: Iterable[str]) -> None:
-    """Wait until the disk has files, those of folders, and their names."""
+    """Wait until the disk has the files, the contents of the folders, and their names."""
     files: list[str] = []
     folders: set[str] = set()
     for path in paths:
@@ -78,7 +78,7 @@ def flush_files(paths: Iterable[str]) -> None:
             files += _files(path)
         else:
             files.append(path)
-    with ThreadPoolExecutor(_AT_ONCE) as threads:
+    with ThreadPoolExecutor(_FLUSH_THREADS) as threads:
         list(threads.map(_flush_file, files))
     for folder in folders:
         _flush_folder(folder)
@@ -87,7 +87,7 @@ def flush_files(paths: Iterable[str]) -> None:
 def _flush_file(path: str) -> None:
     if os.path.islink(path):
         return
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # opening a pipe would wait for its other end
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # else opening a pipe waits for its other end
     try:
         if S_ISREG(os.fstat(fd).st_mode):
             os.fsync(fd)
@@ -100,7 +100,7 @@ def _flush_folder(path: str) -> None:
     try:
         os.fsync(fd)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that keep folders otherwise
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot flush a folder
             raise
     finally:
         os.close(fd)

@@ -1,4 +1,4 @@
-"""``EPath``: a path as code written for megatron-energon handles it."""
+"""``EPath``, the path type of code written for megatron-energon."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from functools import total_ordering
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from .resolve import open_storage
+from .local import open_storage
 
 __all__ = ["EPath"]
 
-_OWN = ("file://", "local://", "msc://__filesystem__")  # beginnings of paths of this machine
+_LOCAL_PREFIXES = ("file://", "local://", "msc://__filesystem__")
 
 
 @total_ordering
 class EPath:
-    """A path of this machine, or the URL of another; whatever takes a path takes one of these.
+    """A path of this machine, or a remote URL; accepted wherever a path is.
 
-    Paths can be joined, compared, sorted, hashed and pickled, whatever they name. What looks at a file works for paths
-    of this machine, and raises what :class:`pathlib.Path` raises there, such as ``FileNotFoundError``.
+    All paths can be joined, compared, sorted, hashed and pickled. Methods that access a file work for paths of this
+    machine, and raise what :class:`pathlib.Path` raises, such as ``FileNotFoundError``.
 
     Args:
-        initial_path: A path, a ``file://`` URL, the URL of another machine (``msc://profile/bucket/folder``), or any
-            object that stands for a path. A relative one is made absolute at once.
+        initial_path: A path, a ``file://`` URL, a remote URL (``msc://profile/bucket/folder``), or any path-like
+            object. A relative path is made absolute at once.
 
     Raises:
-        StorageError: By all methods that look at a file: the URL is of another machine.
+        StorageError: By all methods that access a file: the URL is remote.
 
     >>> path = EPath("/data") / "coco" / "s_000.tar"
     >>> path, path.name, str(path.parent), path.with_suffix(".tar.idx").name
     (EPath('/data/coco/s_000.tar'), 's_000.tar', '/data/coco', 's_000.tar.idx')
-    >>> far = EPath("msc://profile/bucket/ds") / "s_000.tar"
-    >>> far.url, far.is_local()
+    >>> remote = EPath("msc://profile/bucket/ds") / "s_000.tar"
+    >>> remote.url, remote.is_local()
     ('msc://profile/bucket/ds/s_000.tar', False)
     """
 
@@ -43,26 +43,26 @@ class EPath:
 
     def __init__(self, initial_path: str | os.PathLike[str]) -> None:
         text = os.fspath(initial_path)
-        own = next((beginning for beginning in _OWN if text.startswith(beginning)), "")
-        protocol, separator, rest = text.removeprefix(own).partition("://")
+        local = next((prefix for prefix in _LOCAL_PREFIXES if text.startswith(prefix)), "")
+        protocol, separator, rest = text.removeprefix(local).partition("://")
         if separator and protocol.isidentifier():
             self._prefix = f"{protocol}://"
             self._path = PurePosixPath(rest)
         else:
             self._prefix = ""
-            self._path = PurePosixPath(os.path.abspath(text.removeprefix(own)))
+            self._path = PurePosixPath(os.path.abspath(text.removeprefix(local)))
 
-    def _beside(self, path: PurePosixPath | str) -> EPath:
-        """Give another path of the same machine."""
+    def _with_path(self, path: PurePosixPath | str) -> EPath:
+        """Return another path of the same machine or bucket."""
         return EPath(f"{self._prefix}{path}")
 
-    # ------------------------------------------------------------------------------------------------- as a value
+    # ---------------------------------------------------------------------------------------------- value semantics
 
     def __str__(self) -> str:
         return f"{self._prefix}{self._path}"
 
     def __fspath__(self) -> str:
-        # Of a URL, too: whoever opens it says whether that can be read.
+        # For a URL, too: opening it raises the error if it cannot be read.
         return str(self)
 
     def __repr__(self) -> str:
@@ -80,14 +80,14 @@ class EPath:
     def __lt__(self, other: object) -> bool:
         return str(self) < str(other) if isinstance(other, EPath) else NotImplemented
 
-    # ------------------------------------------------------------------------------------------------ its parts
+    # ------------------------------------------------------------------------------------------------- components
 
     def __truediv__(self, other: str | os.PathLike[str]) -> EPath:
-        """Join a relative path; an absolute one, or a URL, takes the place of this one."""
+        """Join a relative path; an absolute path or a URL replaces this one."""
         text = os.fspath(other)
         if text.startswith("/") or "://" in text:
             return EPath(text)
-        return self._beside(posixpath.normpath(self._path / text))
+        return self._with_path(posixpath.normpath(self._path / text))
 
     @property
     def name(self) -> str:
@@ -106,10 +106,10 @@ class EPath:
 
     @property
     def parent(self) -> EPath:
-        """The folder that it lies in; that of a root is the root."""
+        """The folder that contains it; for a root, the root itself."""
         if self._prefix and len(self._path.parts) == 1:
             return self
-        return self._beside(self._path.parent)
+        return self._with_path(self._path.parent)
 
     @property
     def url(self) -> str:
@@ -118,23 +118,23 @@ class EPath:
 
     @property
     def display_name(self) -> str:
-        """What to call it in a message."""
+        """The path as messages show it."""
         return str(self)
 
     def is_local(self) -> bool:
-        """Tell whether it is a path of this machine."""
+        """Return True for a path of this machine."""
         return not self._prefix
 
     def with_suffix(self, suffix: str) -> EPath:
-        """Give the path with another last suffix, or with one where it has none."""
-        return self._beside(self._path.with_suffix(suffix))
+        """Return the path with another last suffix, or with a suffix added if it has none."""
+        return self._with_path(self._path.with_suffix(suffix))
 
     def with_name(self, name: str) -> EPath:
-        """Give the path with another last component."""
-        return self._beside(self._path.with_name(name))
+        """Return the path with another last component."""
+        return self._with_path(self._path.with_name(name))
 
     def relative_to(self, other: str | os.PathLike[str]) -> str:
-        """Give the way here from a folder above.
+        """Return the path relative to a folder above it.
 
         Raises:
             ValueError: It is not below that folder.
@@ -147,48 +147,48 @@ class EPath:
             raise ValueError(f"{str(self)!r} is not below {str(base)!r}")
         return str(self._path.relative_to(base._path))
 
-    # ------------------------------------------------------------------------------------------------- its file
+    # ------------------------------------------------------------------------------------------------ file access
 
     def local_path(self) -> Path:
-        """Give the path of this machine.
+        """Return the path of this machine.
 
         Raises:
-            StorageError: It is the URL of another one.
+            StorageError: It is a remote URL.
         """
-        # It is refused by what opens URLs, so that there is one message for it.
+        # open_storage raises the error, so that there is one message for it.
         return open_storage(self).local_path() if self._prefix else Path(self._path)
 
     def exists(self) -> bool:
-        """Tell whether there is a file or folder."""
+        """Return True if a file or folder exists."""
         return self.local_path().exists()
 
     def is_file(self) -> bool:
-        """Tell whether there is a file."""
+        """Return True if it is an existing file."""
         return self.local_path().is_file()
 
     def is_dir(self) -> bool:
-        """Tell whether there is a folder."""
+        """Return True if it is an existing folder."""
         return self.local_path().is_dir()
 
     def size(self) -> int:
-        """Give the size of the file in bytes."""
+        """Return the size of the file in bytes."""
         return self.local_path().stat().st_size
 
     def open(
         self,
         mode: str = "r",
-        block_size: int | None = None,  # noqa: ARG002 - of downloads
-        prefetch_file: bool = False,  # noqa: ARG002 - likewise
+        block_size: int | None = None,  # noqa: ARG002 - accepted, concerns downloads
+        prefetch_file: bool = False,  # noqa: ARG002 - as above
         *,
         encoding: str = "utf-8",
     ) -> IO[Any]:
         """Open the file.
 
         Args:
-            mode: As Python's own ``open`` has it.
-            block_size: Accepted for code written for megatron-energon.
-            prefetch_file: Likewise.
-            encoding: Of text.
+            mode: Mode of Python's ``open``.
+            block_size: Ignored; accepted for code written for megatron-energon.
+            prefetch_file: Ignored, as ``block_size``.
+            encoding: Encoding of text files.
         """
         return self.local_path().open(mode, encoding=None if "b" in mode else encoding)
 
@@ -201,15 +201,15 @@ class EPath:
         return self.local_path().read_bytes()
 
     def write_text(self, text: str, encoding: str = "utf-8") -> None:
-        """Write text to the file, in place of what is there."""
+        """Replace the contents of the file with text."""
         self.local_path().write_text(text, encoding)
 
     def write_bytes(self, data: bytes) -> None:
-        """Write the file, in place of what is there."""
+        """Replace the contents of the file with bytes."""
         self.local_path().write_bytes(data)
 
     def glob(self, pattern: str) -> Iterator[EPath]:
-        """Yield what lies below it and matches a pattern, sorted: ``*.tar``, ``**/*.tar``."""
+        """Yield the paths below it that match a pattern (``*.tar``, ``**/*.tar``), sorted."""
         return iter([EPath(found) for found in sorted(self.local_path().glob(pattern))])
 
     def walk(self) -> Iterator[EPath]:
@@ -217,7 +217,7 @@ class EPath:
         return (found for found in self.glob("**/*") if found.is_file())
 
     def mkdir(self, exist_ok: bool = True, parents: bool = False) -> None:
-        """Make a folder."""
+        """Create the folder."""
         self.local_path().mkdir(exist_ok=exist_ok, parents=parents)
 
     def unlink(self, missing_ok: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Files of this machine."""
+"""Files of this machine, and the choice of a store for a path or URL."""
 
 from __future__ import annotations
 
@@ -13,34 +13,59 @@ from types import TracebackType
 from typing import BinaryIO, NoReturn, Self
 
 from ..errors import StorageError
-from .durable_copy import copy_into_place, flush_files, hidden_name
+from .durable_copy import copy_into_place, flush_files, temporary_name
 from .file_lock import hold_lock
-from .os_error import fail
-from .protocol import ByteRange, FileInfo
+from .protocol import ByteRange, FileInfo, Storage, raise_storage_error
 
-__all__ = ["LocalStorage"]
+__all__ = ["LocalStorage", "open_storage"]
 
-_REFUSED = suppress(OSError)  # a file system that takes no advice reads all the same; one object serves all calls
+# A prefetch is optional: some file systems refuse advice, and macOS has no posix_fadvise. One object serves all calls.
+_OPTIONAL = suppress(OSError, AttributeError)
 
-_MOST_LINKS = 6  # on the way to a file that is listed
+_MAX_LINKS = 6  # in the path of a listed file
+
+
+def open_storage(path: str | os.PathLike[str]) -> Storage:
+    """Open the folder at a path or URL.
+
+    Args:
+        path: A path of this machine, or a ``file://`` URL.
+
+    Raises:
+        StorageError: URLs of this protocol are not supported.
+
+    >>> open_storage("file:///tmp").url
+    '/tmp'
+    """
+    text = os.fspath(path)
+    protocol, separator, rest = text.partition("://")
+    if not separator:
+        return LocalStorage(text)
+    if protocol in ("file", "local"):
+        return LocalStorage(rest)
+    raise StorageError(
+        f"cannot read {protocol}:// URLs; expected a folder of this machine",
+        path=text,
+        hint="mount the bucket, or copy the dataset to a local folder",
+    )
 
 
 class _LocalFile:
-    """A file opened for ``pread``."""
+    """A file read by ``pread``."""
 
     __slots__ = ("_fd", "_path", "size_bytes")
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._fd = -1  # so that a file that cannot be opened can still be closed
+        self._fd = -1  # so that close() works if the file cannot be opened
         try:
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not wait for a pipe's other end
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # else a pipe waits for its other end
         except OSError as error:
-            fail("open this file", path, error)
+            raise_storage_error("open this file", path, error)
         status = os.fstat(self._fd)
         if not S_ISREG(status.st_mode):
             raise StorageError(
-                "expected a file, found a directory, pipe or device", path=path, do="look what it is doing there"
+                "expected a file, found a directory, pipe or device", path=path, hint="remove it, or check the path"
             )
         self.size_bytes = status.st_size
 
@@ -48,7 +73,7 @@ class _LocalFile:
         try:
             data = os.pread(self._fd, size_bytes, offset)
             if len(data) < size_bytes and offset + len(data) < self.size_bytes:
-                # Linux gives at most 2 GiB a call, and network file systems may give less.
+                # Linux reads at most 2 GiB a call, and network file systems may read less.
                 pieces = [data]
                 while data and sum(map(len, pieces)) < size_bytes:
                     done = sum(map(len, pieces))
@@ -56,13 +81,13 @@ class _LocalFile:
                     pieces.append(data)
                 return b"".join(pieces)
         except OSError as error:
-            fail(f"read bytes {offset}–{offset + size_bytes} of this file", self._path, error)
+            raise_storage_error(f"read bytes {offset}–{offset + size_bytes} of this file", self._path, error)
         return data
 
     def expect(self, offset: int, size_bytes: int) -> None:
         if not size_bytes:
-            return  # the system takes 0 bytes for all up to the end
-        with _REFUSED:
+            return  # to the system, 0 bytes mean all up to the end
+        with _OPTIONAL:
             os.posix_fadvise(self._fd, offset, size_bytes, os.POSIX_FADV_WILLNEED)
 
     def close(self) -> None:
@@ -86,7 +111,7 @@ class LocalStorage:
     """A folder of this machine.
 
     Args:
-        root: The folder; it need not be there yet.
+        root: The folder; it need not exist yet.
     """
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
@@ -95,16 +120,22 @@ class LocalStorage:
 
     def path(self, name: str) -> str:
         if name.startswith("/") or ".." in name.split("/"):
-            raise StorageError(f"the name {name!r} leads out of this folder", path=self._root, do="trust no file in it")
+            raise StorageError(
+                f"the name {name!r} leads out of this folder",
+                path=self._root,
+                hint="do not trust this dataset: a file of it has this name",
+            )
         if "\0" in name:
-            raise StorageError(f"no file has the name {name!r}", path=self._root, do="mend what names it")
+            raise StorageError(
+                f"no file has the name {name!r}", path=self._root, hint="fix the file that references it"
+            )
         return os.path.join(self._root, name) if name else self._root
 
-    def _path_to_change(self, name: str) -> str:
-        """Give the path of a file to write or remove; in hidden folders, links to other folders are not followed.
+    def _writable_path(self, name: str) -> str:
+        """Return the path of a file to write or remove, and refuse links to other folders inside hidden folders.
 
-        Whoever made a dataset may have planted such a link, to have something of the user's overwritten or removed.
-        The folder itself (``.nv-meta``) may be a link: people keep it elsewhere where shards are read-only.
+        A hostile dataset may contain such a link, to have files of the user overwritten or removed. The hidden folder
+        itself (``.nv-meta``) may be a link: users store it elsewhere if the shards are read-only.
         """
         folders = name.split("/")[:-1]
         if folders and folders[0].startswith("."):
@@ -112,14 +143,16 @@ class LocalStorage:
                 folder = self.path("/".join(folders[:depth]))
                 if os.path.islink(folder):
                     raise StorageError(
-                        "this folder is a link, which may lead anywhere", path=folder, do="remove the link"
+                        "expected a folder, found a link to another folder", path=folder, hint="remove the link"
                     )
         return self.path(name)
 
     def check_target(self, name: str) -> None:
-        path = self._path_to_change(name)
+        path = self._writable_path(name)
         if os.path.isdir(path) and not os.path.islink(path):
-            raise StorageError("a folder stands where a file is to be written", path=path, do="move it away")
+            raise StorageError(
+                "expected a file or a free name to write to, found a folder", path=path, hint="move it away"
+            )
 
     def local_path(self, name: str = "") -> Path:
         return Path(self.path(name))
@@ -139,7 +172,7 @@ class LocalStorage:
         try:
             stat = os.stat(self.path(name))
         except OSError as error:
-            fail("look this file up", self.path(name), error)
+            raise_storage_error("read the status of this file", self.path(name), error)
         return FileInfo(name=name, size_bytes=stat.st_size, mtime_ns=stat.st_mtime_ns)
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
@@ -147,36 +180,38 @@ class LocalStorage:
         top = self.path(folder)
 
         def unreadable(error: OSError) -> NoReturn:
-            fail("list this folder", error.filename or top, error)
+            raise_storage_error("list this folder", error.filename or top, error)
 
-        links = {top: 0}  # how many links lie on the way to a folder
+        links = {top: 0}  # number of links in the path of a folder
         for base, folders, files in os.walk(top, onerror=unreadable, followlinks=True):
             folders[:] = sorted(
-                name for name in folders if not name.startswith(".") and not _leads_back(os.path.join(base, name), top)
+                name
+                for name in folders
+                if not name.startswith(".") and not _links_to_ancestor(os.path.join(base, name), top)
             )
             for name in folders:
                 links[os.path.join(base, name)] = links[base] + os.path.islink(os.path.join(base, name))
-            # Folders of links to folders of links multiply: two each, thirty deep, are a billion paths.
-            folders[:] = [name for name in folders if links[os.path.join(base, name)] <= _MOST_LINKS]
+            # Links to folders of links multiply: two in each folder, thirty levels deep, make a billion paths.
+            folders[:] = [name for name in folders if links[os.path.join(base, name)] <= _MAX_LINKS]
             names.extend(os.path.relpath(os.path.join(base, name), self._root) for name in files)
         for name in sorted(names):
             try:
                 status = os.stat(self.path(name))
             except FileNotFoundError:
-                continue  # vanished since the listing, or a dangling link
+                continue  # removed since the listing, or a dangling link
             except OSError as error:
-                fail("look this file up", self.path(name), error)
-            if S_ISREG(status.st_mode):  # opening a pipe would wait for its other end
+                raise_storage_error("read the status of this file", self.path(name), error)
+            if S_ISREG(status.st_mode):  # not a pipe, which would block its reader
                 yield FileInfo(name=name, size_bytes=status.st_size, mtime_ns=status.st_mtime_ns)
 
     @contextmanager
     def create(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
-        path = self._path_to_change(name)
+        path = self._writable_path(name)
         folder = os.path.dirname(path)
         temporary: str | None = None
         try:
             os.makedirs(folder, exist_ok=True)
-            unused = hidden_name(path)
+            unused = temporary_name(path)
             fd = os.open(unused, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
             temporary = unused
             with os.fdopen(fd, "wb") as file:
@@ -190,23 +225,23 @@ class LocalStorage:
                 with suppress(FileNotFoundError):  # renamed already, or the whole folder is gone
                     os.unlink(temporary)
             if isinstance(error, OSError):
-                fail("write this file", path, error)
+                raise_storage_error("write this file", path, error)
             raise
 
     def rename(self, old: str, new: str) -> None:
-        source, target = self._path_to_change(old), self._path_to_change(new)
+        source, target = self._writable_path(old), self._writable_path(new)
         try:
             os.makedirs(os.path.dirname(target), exist_ok=True)
             os.replace(source, target)
         except OSError as error:
             if error.errno != errno.EXDEV:
-                fail(f"rename {old} to this", target, error)
+                raise_storage_error(f"rename {old} to this", target, error)
         else:
             return
         try:
-            copy_into_place(source, target)  # a folder that is a link to another disk
+            copy_into_place(source, target)  # the folder is a link to another disk
         except OSError as error:
-            fail(f"copy {old} to this", target, error)
+            raise_storage_error(f"copy {old} to this", target, error)
         self.remove(old)
 
     def flush(self, names: Iterable[str]) -> None:
@@ -214,13 +249,13 @@ class LocalStorage:
             try:
                 flush_files([self.path(name)])
             except OSError as error:
-                fail("flush this", self.path(name), error)
+                raise_storage_error("flush this", self.path(name), error)
 
     def is_writable(self, folder: str) -> bool:
         return os.access(self.path(folder), os.W_OK)
 
     def remove(self, name: str) -> None:
-        path = self._path_to_change(name)
+        path = self._writable_path(name)
         try:
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path)
@@ -229,14 +264,14 @@ class LocalStorage:
         except FileNotFoundError:
             return
         except OSError as error:
-            fail("remove this", path, error)
+            raise_storage_error("remove this", path, error)
 
     def lock(self, name: str, *, wait: bool = False) -> AbstractContextManager[None]:
-        return hold_lock(self._path_to_change(name), wait=wait)
+        return hold_lock(self._writable_path(name), wait=wait)
 
 
-def _leads_back(folder: str, top: str) -> bool:
-    """Tell whether a link to a folder leads to one that the way to it passed, so that following it would never end."""
+def _links_to_ancestor(folder: str, top: str) -> bool:
+    """Return True if a folder is a link to a folder above it: following it would never end."""
     if not os.path.islink(folder):
         return False
     target = os.path.realpath(folder)

@@ -1,10 +1,12 @@
-"""Files mapped into memory without a file descriptor each: a run may have thousands of columns mapped."""
+"""Map files into memory without a file descriptor each, because a run may map thousands of columns."""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
+import sys
 import weakref
 from functools import cache
 from typing import Any
@@ -17,15 +19,15 @@ _FAILED = ctypes.c_void_p(-1).value
 def map_file(path: str | os.PathLike[str]) -> Any:
     """Map a whole file of this machine, for reading.
 
-    Python's ``mmap`` keeps a descriptor open for each map (up to Python 3.12, without a way around), and a process may
-    have only so many, often 1,024.
+    Python's ``mmap`` holds a descriptor open for each map (up to Python 3.12, without a way around), and a process may
+    have only so many, often 1,024. So ``mmap`` of the C library is called directly; Python's own serves only if the C
+    library cannot be found.
 
     Args:
         path: The file; it must not be empty.
 
     Returns:
-        A buffer, which stays mapped as long as something looks into it. It is not to be written to: the system would
-        end the process.
+        A buffer, mapped as long as it or a view of it exists. Writing to it ends the process.
 
     Raises:
         OSError: The file cannot be opened or mapped.
@@ -37,14 +39,16 @@ def map_file(path: str | os.PathLike[str]) -> Any:
     ...     bytes(map_file(file.name))
     b'some bytes'
     """
-    map_pages, unmap_pages = _system_calls()
+    calls = _libc_calls()
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size_bytes = os.fstat(fd).st_size
+        if calls is None:
+            return _map_in_python(fd, size_bytes, path)
+        map_pages, unmap_pages = calls
         address = map_pages(None, size_bytes, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
         if address == _FAILED:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number), os.fspath(path))
+            raise _os_error(ctypes.get_errno(), path)
     finally:
         os.close(fd)
     buffer = (ctypes.c_ubyte * size_bytes).from_address(address)
@@ -52,12 +56,27 @@ def map_file(path: str | os.PathLike[str]) -> Any:
     return buffer
 
 
+def _map_in_python(fd: int, size_bytes: int, path: str | os.PathLike[str]) -> mmap.mmap:
+    if not size_bytes:
+        raise _os_error(errno.EINVAL, path)  # as the C library does; Python raises a ValueError
+    untracked = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+    return mmap.mmap(fd, size_bytes, prot=mmap.PROT_READ, **untracked)
+
+
+def _os_error(number: int, path: str | os.PathLike[str]) -> OSError:
+    return OSError(number, os.strerror(number), os.fspath(path))
+
+
 @cache
-def _system_calls() -> tuple[Any, Any]:
-    """Give ``mmap`` and ``munmap`` of the C library."""
-    libc = ctypes.CDLL(None, use_errno=True)
+def _libc_calls() -> tuple[Any, Any] | None:
+    """Return ``mmap`` and ``munmap`` of the C library, or None if they cannot be found."""
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        map_pages, unmap_pages = libc.mmap, libc.munmap
+    except (AttributeError, OSError, TypeError):  # a Python without dynamic linking, or a system without these calls
+        return None
     address, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
-    libc.mmap.restype = address
-    libc.mmap.argtypes = (address, size, number, number, number, ctypes.c_long)
-    libc.munmap.argtypes = (address, size)
-    return libc.mmap, libc.munmap
+    map_pages.restype = address
+    map_pages.argtypes = (address, size, number, number, number, ctypes.c_long)
+    unmap_pages.argtypes = (address, size)
+    return map_pages, unmap_pages

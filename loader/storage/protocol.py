@@ -1,15 +1,35 @@
-"""What a store of files can do. Nothing above this package opens a file by itself."""
+"""The interface of a store of files. Nothing above this package opens a file directly."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Protocol, Self
+from typing import BinaryIO, NoReturn, Protocol, Self
 
-__all__ = ["ByteRange", "FileInfo", "ReadableFile", "Storage"]
+from ..errors import StorageError
+
+__all__ = ["ByteRange", "FileInfo", "ReadableFile", "Storage", "raise_storage_error"]
+
+_HINTS = {
+    errno.ENOSPC: "free some space on that disk and run the same command again",
+    errno.EDQUOT: "free some of your quota on that disk and run the same command again",
+    errno.EACCES: "ask for the permission, or run as a user who has it",
+    errno.EPERM: "ask for the permission, or run as a user who has it",
+    errno.EROFS: "the disk is mounted read-only: copy the dataset to a writable one",
+    errno.EIO: "the disk or network file system reports a fault: check it (dmesg), then try again",
+    errno.ENOENT: "check the path",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+}
+
+
+def raise_storage_error(action: str, path: str, error: OSError) -> NoReturn:
+    """Raise an ``OSError`` as a :class:`StorageError` with the path and a hint."""
+    cause = error.strerror or str(error)
+    raise StorageError(f"cannot {action}: {cause}", path=path, hint=_HINTS.get(error.errno or 0)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +50,7 @@ class ByteRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileInfo:
-    """A file of a store: its name relative to the store's root, its size and when it last changed."""
+    """The name of a file relative to its store's root, its size, and the time of its last change."""
 
     name: str
     size_bytes: int
@@ -38,15 +58,18 @@ class FileInfo:
 
 
 class ReadableFile(Protocol):
-    """An open file that is read at given offsets; it has no position of its own, so threads may share it."""
+    """An open file, read at given offsets. It has no file position, so threads may share it."""
 
     size_bytes: int
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
-        """Read ``size_bytes`` bytes at ``offset``; fewer only where the file ends."""
+        """Read ``size_bytes`` bytes at ``offset``; fewer only at the end of the file."""
 
     def expect(self, offset: int, size_bytes: int) -> None:
-        """Say what will be read soon, so that the store may fetch it ahead; no promise on either side."""
+        """Announce a byte range that will be read soon, so that the store can prefetch it.
+
+        The range need not be read, and need not be prefetched.
+        """
 
     def close(self) -> None:
         """Close the file."""
@@ -59,14 +82,14 @@ class ReadableFile(Protocol):
 
 
 class Storage(Protocol):
-    """A folder of files, near or far. Names are relative to it, with ``/`` between folders.
+    """A folder of files, local or remote. Names are relative to it, with ``/`` between folders.
 
-    Every method raises :class:`loader.errors.StorageError` with the path and the cause where the files cannot be
-    reached; a missing file is also a ``FileNotFoundError`` by :attr:`__cause__`.
+    Every method raises :class:`loader.errors.StorageError` with the path and the cause if the files cannot be reached.
+    If a file is missing, :attr:`__cause__` is a ``FileNotFoundError``.
     """
 
     url: str
-    """The root as the user would write it; used in messages."""
+    """The root as the user writes it, for messages."""
 
     def open(self, name: str) -> ReadableFile:
         """Open a file for positioned reads."""
@@ -75,48 +98,51 @@ class Storage(Protocol):
         """Read a whole file or a range of it."""
 
     def exists(self, name: str) -> bool:
-        """Tell whether a file or folder of that name is there."""
+        """Return True if a file or folder of that name exists."""
 
     def stat(self, name: str) -> FileInfo:
-        """Look one file up."""
+        """Return the size and the time of change of one file."""
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
-        """Yield every file below ``folder``, sorted by name; hidden folders (``.nv-meta``) are left out."""
+        """Yield every file below ``folder``, sorted by name; hidden folders (``.nv-meta``) are skipped."""
 
     def create(self, name: str, *, durable: bool = True) -> AbstractContextManager[BinaryIO]:
-        """Write a file that appears whole on leaving the context without an error, or not at all.
+        """Write a file that appears whole when the context ends without an error, or not at all.
 
         Args:
-            name: The file; one of that name is replaced.
+            name: The file; an existing one is replaced.
             durable: Wait until the disk has it, so that it also survives a power cut.
         """
 
     def is_writable(self, folder: str) -> bool:
-        """Tell whether files can be created in a folder."""
+        """Return True if files can be created in a folder."""
 
     def check_target(self, name: str) -> None:
-        """Raise a ``StorageError`` where a file of that name can surely not be written: a folder stands there."""
+        """Raise a ``StorageError`` if a folder of that name prevents writing the file."""
 
     def rename(self, old: str, new: str) -> None:
-        """Move a file or folder to another name in one step, replacing a file that is there.
+        """Move a file or folder to another name in one step, replacing an existing file.
 
-        Where the new name is on another disk, it appears in one step too, before the old one is removed.
+        On another disk, too, the new name appears in one step, before the old one is removed.
         """
 
     def flush(self, names: Iterable[str]) -> None:
-        """Wait until the disk has files, folders with all they hold, and their names: they survive a power cut then."""
+        """Wait until the disk has files, folders with all their contents, and their names.
+
+        They survive a power cut from then on.
+        """
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with all it holds; a missing one is fine."""
+        """Remove a file, or a folder with all its contents; a missing one is no error."""
 
     def lock(self, name: str, *, wait: bool = False) -> AbstractContextManager[None]:
-        """Hold an exclusive lock; where another process or thread has it, wait or raise who has it.
+        """Hold an exclusive lock. If another process or thread holds it, wait, or raise an error that names the holder.
 
-        The lock ends with the process that holds it, however that ends.
+        The lock ends with its process, even if that is killed.
         """
 
     def local_path(self, name: str = "") -> Path:
-        """Give the path for tools that need a file of this machine (SQLite, memory maps)."""
+        """Return the path for tools that need a file of this machine (SQLite, memory maps)."""
 
     def path(self, name: str) -> str:
-        """Give the full path or URL of a name, for messages."""
+        """Return the full path or URL of a name, for messages."""

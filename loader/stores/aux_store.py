@@ -1,55 +1,102 @@
-"""Which store an ``aux`` entry of a metadataset names."""
+"""Stores that the code of a sample reads from: the primary one, and the auxiliary ones of a metadataset."""
 
 from __future__ import annotations
 
 import os
+from typing import Any, TypeVar
 
 from ..errors import StorageError
+from ..format.media.metadata import MediaMetadata
 from ..format.nv_meta import INFO_JSON, INFO_YAML
+from ..samples.source_info import SourceInfo
 from ..storage import open_storage
 from .dataset_file_store import DatasetFileStore
 from .file_store import FileStore
 from .system_file_store import SystemFileStore
 
-__all__ = ["open_aux_store"]
+__all__ = ["PrimaryFileStore", "open_aux_store"]
 
-_FILES = "filesystem://"
+T_co = TypeVar("T_co", covariant=True)
+
+_FILESYSTEM = "filesystem://"
 
 
 def open_aux_store(url: str | os.PathLike[str]) -> FileStore[bytes]:
     """Open an auxiliary store.
 
     Args:
-        url: The folder of a prepared dataset, or ``filesystem://`` and any folder.
+        url: Path of a prepared dataset, or ``filesystem://`` and the path of any folder.
 
     Raises:
-        StorageError: The folder is missing or not prepared, or the protocol is not served.
+        StorageError: The folder is missing or not prepared, or the protocol is not supported.
 
     >>> open_aux_store("filesystem:///tmp")
     SystemFileStore('/tmp')
     """
     text = os.fspath(url)
-    if text.startswith(_FILES):
-        return SystemFileStore(_existing(text.removeprefix(_FILES)))
+    if text.startswith(_FILESYSTEM):
+        return SystemFileStore(_check_exists(text.removeprefix(_FILESYSTEM)))
     protocol, separator, _ = text.partition("://")
     if separator and protocol not in ("file", "local"):
         raise StorageError(
-            f"cannot read {protocol}:// URLs; expected the folder of a prepared dataset, or {_FILES} and any folder",
+            f"cannot read {protocol}:// URLs; expected the folder of a prepared dataset,"
+            f" or {_FILESYSTEM} and any folder",
             path=text,
-            do="mount the bucket, or copy it to a local folder",
+            hint="mount the bucket, or copy it to a local folder",
         )
-    storage = open_storage(_existing(text))
+    storage = open_storage(_check_exists(text))
     if not any(map(storage.exists, (INFO_JSON, INFO_YAML))):
         raise StorageError(
-            "this folder is no prepared dataset: it has no .nv-meta/.info.json",
+            "this folder is not a prepared dataset: .nv-meta/.info.json is missing",
             path=text,
-            do=f"run: energon prepare {text}; or, for plain files, write {_FILES}{text}",
+            hint=f"run: energon prepare {text}; or, for plain files, write {_FILESYSTEM}{text}",
         )
     return DatasetFileStore(url)
 
 
-def _existing(folder: str) -> str:
+def _check_exists(folder: str) -> str:
     path = open_storage(folder).path("")
     if not os.path.isdir(path):
-        raise StorageError("this folder does not exist", path=path, do="check the path")
+        raise StorageError("this folder does not exist", path=path, hint="check the path")
     return folder
+
+
+class PrimaryFileStore(FileStore[T_co]):
+    """The store of a sample's own dataset: ``.jpg`` is a part of that sample, other keys are those of the dataset.
+
+    Args:
+        inner: The store of the dataset.
+        current_key: The ``__key__`` of the current sample.
+
+    ``PrimaryFileStore(store, "shard_0.tar/0001")[".jpg"]`` is ``store["shard_0.tar/0001.jpg"]``.
+    """
+
+    __slots__ = ("current_key", "inner")
+
+    def __init__(self, inner: FileStore[T_co], current_key: str) -> None:
+        self.inner = inner
+        self.current_key = current_key
+
+    def _full_key(self, key: str) -> str:
+        return self.current_key + key if key.startswith(".") else key
+
+    def __getitem__(self, key: str) -> tuple[T_co, SourceInfo]:
+        return self.inner[self._full_key(key)]
+
+    def get_path(self) -> str:
+        return self.inner.get_path()
+
+    def get_media_metadata(self, key: str) -> MediaMetadata:
+        return self.inner.get_media_metadata(self._full_key(key))
+
+    def read_raw(self, key: str) -> tuple[Any, SourceInfo]:
+        return self.inner.read_raw(self._full_key(key))
+
+    def decode_raw(self, key: str, raw: Any) -> T_co:
+        return self.inner.decode_raw(self._full_key(key), raw)
+
+    def origin(self, key: str) -> tuple[FileStore[T_co], str]:
+        return self.inner.origin(self._full_key(key))
+
+    def __repr__(self) -> str:
+        return f"PrimaryFileStore({self.inner!r}, current_key={self.current_key!r})"

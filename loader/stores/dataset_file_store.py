@@ -1,38 +1,45 @@
-"""The parts of a prepared dataset by name."""
+"""Read the parts of a prepared dataset by name."""
 
 from __future__ import annotations
 
 import os
+import resource
+from collections import OrderedDict
+from contextlib import suppress
 from pathlib import PurePosixPath
+from weakref import WeakValueDictionary
 
-from ..format.dataset_index import DatasetIndex, PartLocation
-from ..format.index_layout import ShardEntry
-from ..format.media_metadata import MediaMetadata
-from ..format.member_name import printable, split_member_name
+from ..format.dataset_folder import DatasetFolder
+from ..format.index.current import read_uuid
+from ..format.index.dataset_index import DatasetIndex, PartLocation
+from ..format.index.layout import ShardEntry
+from ..format.index.sample_bytes import open_fresh_shard, read_sample
+from ..format.media.metadata import MediaMetadata, MediaMetadataReader
+from ..format.nv_meta import INFO_JSON, INFO_YAML
+from ..format.tar.names import printable, split_member_name
 from ..samples.source_info import SourceInfo
-from .file_store import FileStore
-from .missing_file import MissingFileError
-from .open_dataset import OpenDataset, open_dataset
+from ..storage import ReadableFile, open_storage
+from .file_store import FileStore, MissingFileError
 
-__all__ = ["DatasetFileStore"]
+__all__ = ["DatasetFileStore", "OpenDataset", "open_dataset"]
 
 
 class DatasetFileStore(FileStore[bytes]):
-    """Give the bytes of the parts of a prepared dataset, by ``key.part`` or ``shard.tar/key.part``.
+    """The bytes of the parts of a prepared dataset, by ``key.part`` or ``shard.tar/key.part``.
 
-    The part name begins behind the first dot of the last path component: ``a/b/000.seg.png`` is part ``seg.png`` of key
-    ``a/b/000``. All samples are there, whatever ``split.yaml`` says of them. Where two shards have a key, ``key.part``
-    names the sample that has such a part; if both have one, it is refused. What reads as ``shard.tar/key.part`` is that
-    before it is a key with slashes.
+    The part name begins after the first dot of the last path component: ``a/b/000.seg.png`` is part ``seg.png`` of key
+    ``a/b/000``. All samples can be read, excluded ones too. If two shards have the key, ``key.part`` names the sample
+    that has such a part; if both samples have it, the name is refused. A name of the form ``shard.tar/key.part`` is
+    looked up as such before it is looked up as a key with slashes.
 
-    The stores of a process that read one dataset share what is open. One that is pickled opens the dataset anew.
+    The stores of a process that read one dataset share its open files. A pickled store opens the dataset again.
 
     Args:
-        path: The dataset's folder.
+        path: Path of the dataset's folder.
 
     Raises:
         StorageError: The folder is missing, or not prepared.
-        ConfigError: ``.info.json`` says something wrong.
+        ConfigError: ``.info.json`` is invalid.
         FormatError: The index is damaged.
     """
 
@@ -50,17 +57,17 @@ class DatasetFileStore(FileStore[bytes]):
         self._opened = None
 
     def _dataset(self) -> OpenDataset:
-        found = self._opened
-        if found is None:
-            found = self._opened = open_dataset(self._path)
-        return found
+        opened = self._opened
+        if opened is None:
+            opened = self._opened = open_dataset(self._path)
+        return opened
 
     def __getitem__(self, key: str) -> tuple[bytes, SourceInfo]:
         """Read a part.
 
         Raises:
-            MissingFileError: There is no such part, or two shards have one; the message says what there is.
-            FormatError: The shard is not the one that was indexed, or ends within the part.
+            MissingFileError: There is no such part, or two shards have one; the message names the existing ones.
+            FormatError: The shard changed since it was indexed, or ends within the part.
             StorageError: The shard cannot be read.
         """
         dataset = self._dataset()
@@ -68,30 +75,30 @@ class DatasetFileStore(FileStore[bytes]):
         return dataset.read(shard, part), SourceInfo(self._path, member, shard.name, (member,))
 
     def get_media_metadata(self, key: str) -> MediaMetadata:
-        """Get what ``index.sqlite`` says of an image, audio or video.
+        """Return the media metadata of an image, audio or video in ``index.sqlite``.
 
         Raises:
             MissingFileError: There is no such part, or two shards have one.
             ConfigError: No media metadata was collected; the message names the command that does.
-            SampleError: Nothing is known of this part.
+            SampleError: There is no media metadata of this part.
         """
         dataset = self._dataset()
         return dataset.media.get(self._find(dataset.index, key)[2])
 
     def _find(self, index: DatasetIndex, key: str) -> tuple[ShardEntry, PartLocation, str]:
-        """Find a part: its shard, where it lies there, and its name without the shard."""
+        """Return the shard of a part, its location there, and its name without the shard."""
         split = split_member_name(key)
         if split is None:
             raise self._not_a_name(key)
         name, part_name = split
-        found = [
+        matches = [
             (sample, part)
             for sample in index.find_first_full(name)
             if (part := index.part(sample, part_name)) is not None
         ]
-        if len(found) != 1:
-            raise self._missing(name, part_name) if not found else self._ambiguous(key, [row[0] for row in found])
-        sample, part = found[0]
+        if len(matches) != 1:
+            raise self._ambiguous(key, [row[0] for row in matches]) if matches else self._missing(name, part_name)
+        sample, part = matches[0]
         return index.shard_of(sample), part, f"{index.key(sample)}.{part_name}"
 
     def get_path(self) -> str:
@@ -99,28 +106,26 @@ class DatasetFileStore(FileStore[bytes]):
 
     def _not_a_name(self, key: str) -> MissingFileError:
         return MissingFileError(
-            f"{key!r} names no part: expected key.part or shard.tar/key.part",
+            f"{key!r} does not name a part: expected key.part or shard.tar/key.part",
             key=key,
             source=self._path,
-            do="write the part name behind the key: sample['__key__'] + '.jpg'",
+            hint="append the part name to the key: sample['__key__'] + '.jpg'",
         )
 
     def _missing(self, name: str, part_name: str) -> MissingFileError:
         index = self._dataset().index
         samples = index.find_first_full(name)
         if not samples:
-            # Which keys are near can't be told from hashes; which parts there are, can.
-            near = f"; its first key is {index.key(0)!r}" if len(index) else ""
-            found = f"there is no key {name!r} in this dataset{near}"
-            advice = (
-                "look keys up with energon preview; a key is what stands before the first dot of the last component"
-            )
+            # Similar keys cannot be found by their hashes.
+            first = f"; its first key is {index.key(0)!r}" if len(index) else ""
+            message = f"there is no key {name!r} in this dataset{first}"
+            hint = "show keys with energon preview; a key ends before the first dot of the last path component"
         else:
-            there = list(dict.fromkeys(part.name for sample in samples for part in index.parts(sample)))
-            some = ", ".join(map(printable, there[:20])) + (", …" if len(there) > 20 else "")
-            found = f"key {name!r} has no part {part_name!r}; it has: {some or 'none'}"
-            advice = "name one of these"
-        return MissingFileError(found, key=name, part=part_name, source=self._path, do=advice)
+            parts = list(dict.fromkeys(part.name for sample in samples for part in index.parts(sample)))
+            listed = ", ".join(map(printable, parts[:20])) + (", …" if len(parts) > 20 else "")
+            message = f"key {name!r} has no part {part_name!r}; it has: {listed or 'none'}"
+            hint = "name one of these"
+        return MissingFileError(message, key=name, part=part_name, source=self._path, hint=hint)
 
     def _ambiguous(self, key: str, samples: list[int]) -> MissingFileError:
         index = self._dataset().index
@@ -131,7 +136,7 @@ class DatasetFileStore(FileStore[bytes]):
             f"{len(samples)} shards have {key!r}: {names[0]} and {names[1]}{more}",
             key=key,
             source=self._path,
-            do=f"write shard.tar/key.part: {names[0]}; or make the keys unique with energon prepare --fix-duplicates",
+            hint=f"write shard.tar/key.part: {names[0]}; or make the keys unique with energon prepare --fix-duplicates",
         )
 
     def __eq__(self, other: object) -> bool:
@@ -142,3 +147,84 @@ class DatasetFileStore(FileStore[bytes]):
 
     def __repr__(self) -> str:
         return f"DatasetFileStore({self._path!r})"
+
+
+# ------------------------------------------------------------------------------------------------- the open dataset
+
+_MAX_OPEN_SHARDS = 1024
+_SHARE_OF_OPEN_FILES = 16  # a store may open a sixteenth of the process's limit: training and other stores need files
+
+
+class OpenDataset:
+    """The index of a dataset, and its most recently read shards, open for all threads without a lock.
+
+    Reads have no position, each change of the table of shards is one atomic step, and two threads that open a shard at
+    the same time merely open it twice. So a process may fork at any time.
+
+    Args:
+        folder: The dataset.
+        max_open_shards: Number of shards that stay open.
+    """
+
+    def __init__(self, folder: DatasetFolder, *, max_open_shards: int | None = None) -> None:
+        self.storage = folder.storage
+        self.index = folder.index
+        self.media = MediaMetadataReader(folder.storage)
+        if max_open_shards is None:
+            allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_OPEN_FILES
+            max_open_shards = min(_MAX_OPEN_SHARDS, max(16, allowed))
+        self._max_open_shards = max_open_shards
+        self._files: OrderedDict[str, ReadableFile] = OrderedDict()
+
+    @property
+    def open_shards(self) -> int:
+        """Number of open shards."""
+        return len(self._files)
+
+    def read(self, shard: ShardEntry, part: PartLocation) -> bytes:
+        """Read a part.
+
+        Raises:
+            FormatError: The shard changed since it was indexed, or ends within the part.
+            StorageError: The shard cannot be read.
+        """
+        name = shard.name
+        file = self._files.get(name)
+        if file is None:
+            file = self._files.setdefault(name, open_fresh_shard(self.storage, self.index, shard))
+            while len(self._files) > self._max_open_shards:
+                with suppress(KeyError):  # another thread was faster
+                    # Dropped, not closed: the file closes itself when no thread reads from it any more.
+                    self._files.popitem(last=False)
+        data = file.read_at(part.offset, part.size_bytes)
+        if len(data) == part.size_bytes:
+            return data
+        return read_sample(file, [part], shard=self.storage.path(name))[part.name]  # raises the error
+
+
+_opened: WeakValueDictionary[tuple[object, ...], OpenDataset] = WeakValueDictionary()
+"""The datasets that stores of this process have open, by path and version."""
+
+
+def open_dataset(path: str | os.PathLike[str]) -> OpenDataset:
+    """Open a dataset, or return it if a store of this process has it open.
+
+    Raises:
+        StorageError: The folder is missing, or not prepared.
+        ConfigError: ``.info.json`` is invalid.
+        FormatError: The index is damaged.
+    """
+    version = _version(path)
+    opened = _opened.get(version) if version else None
+    if opened is None:
+        opened = OpenDataset(DatasetFolder(path))
+        if version:
+            opened = _opened.setdefault(version, opened)
+    return opened
+
+
+def _version(path: str | os.PathLike[str]) -> tuple[object, ...] | None:
+    """Return values that change when the dataset is prepared again; None if it is not prepared."""
+    storage = open_storage(path)
+    info = next((name for name in (INFO_JSON, INFO_YAML) if storage.exists(name)), None)
+    return (storage.path(""), read_uuid(storage), storage.stat(info).mtime_ns) if info else None

@@ -1,4 +1,4 @@
-"""The files of a store, decoded."""
+"""Decode the files of a store."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ from functools import partial
 from typing import Any
 
 from ..errors import SampleError
-from ..format.media_metadata import MediaMetadata
-from ..samples.decoder import PartDecoders, SampleDecoder
-from ..samples.file_store_decoder import FileStoreDecoder
+from ..format.media.metadata import MediaMetadata
+from ..samples.decoding.decoder import FileStoreDecoder, PartDecoders, SampleDecoder
+from ..samples.decoding.trust import is_trusted
 from ..samples.source_info import SourceInfo
-from ..samples.trust import is_trusted
 from .file_store import FileStore
 
 __all__ = ["DecodeFileStore"]
 
 
 class DecodeFileStore(FileStore[Any]):
-    """Give the values of files that another store gives the bytes of.
+    """A store of the decoded files of another store.
 
     Args:
         inner: The store of bytes.
-        decoder: Makes values of them: a :class:`~loader.samples.SampleDecoder`, or a ``FileStoreDecoder`` of your own.
-        trust_code: A ``SampleDecoder`` may load pickles, which may run code.
+        decoder: A :class:`~loader.samples.SampleDecoder`, or another ``FileStoreDecoder``.
+        trust_code: Let a ``SampleDecoder`` load pickles, which may run code.
     """
 
     __slots__ = ("_decode", "decoder", "inner", "trust_code")
@@ -35,10 +34,10 @@ class DecodeFileStore(FileStore[Any]):
         self._decode: Callable[[str, bytes], Any] = decoder.decode
         trusted = is_trusted(trust_code)
         if type(decoder) is SampleDecoder:
-            # As the decoder does it, but what decodes parts of a name is found once for all of its files.
+            # Like the decoder itself, but the function for a part name is looked up once for all files.
             self._decode = partial(_decode_part, PartDecoders(decoder, trusted=trusted).decode)
         elif isinstance(decoder, SampleDecoder) and type(decoder).decode is SampleDecoder.decode:
-            self._decode = partial(decoder.decode, trust_code=trusted)  # by a decode_part() of its own
+            self._decode = partial(decoder.decode, trust_code=trusted)  # calls its own decode_part()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return partial(type(self), decoder=self.decoder, trust_code=self.trust_code), (self.inner,)
@@ -47,9 +46,9 @@ class DecodeFileStore(FileStore[Any]):
         """Read and decode a file.
 
         Raises:
-            MissingFileError: There is no such file.
-            SampleError: The bytes are not what the name says.
-            TrustError: The file is a pickle, and the caller does not trust it.
+            MissingFileError: The file does not exist.
+            SampleError: The bytes do not decode as the name says.
+            TrustError: The file is a pickle, and code is not trusted.
         """
         data, source = self.inner[key]
         return self.decode_raw(key, data), source
@@ -62,8 +61,10 @@ class DecodeFileStore(FileStore[Any]):
         try:
             return self._decode(key, data)
         except SampleError as error:
-            found = f"file {key!r}: {error.found}"
-            raise SampleError(found, key=key, part=error.part, source=self.get_path(), do=error.do) from error.__cause__
+            message = f"file {key!r}: {error.message}"
+            raise SampleError(
+                message, key=key, part=error.part, source=self.get_path(), hint=error.hint
+            ) from error.__cause__
 
     def get_path(self) -> str:
         return self.inner.get_path()

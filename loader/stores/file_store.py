@@ -1,24 +1,24 @@
-"""The interface of all file stores: a value for a key, and where it was found."""
+"""The interface of file stores: the value of a key, and its source."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import Any, Generic, TypeVar
 
-from ..errors import EnergonError
-from ..format.media_metadata import MediaMetadata
+from ..errors import EnergonError, SampleError
+from ..format.media.metadata import MediaMetadata
 from ..samples.source_info import SourceInfo
 
-__all__ = ["FileStore", "add_source"]
+__all__ = ["FileStore", "MissingFileError", "add_source"]
 
 T_co = TypeVar("T_co", covariant=True)
 
 
 class FileStore(ABC, Generic[T_co]):
-    """Files by key. Derive from it for a store of your own: :meth:`__getitem__` is enough.
+    """Files by key. A subclass needs only :meth:`__getitem__`.
 
-    Cache pools read a store from several threads, and worker processes get a pickled copy or are forked, so a store
-    keeps no position, and leaves behind what it has opened (``__getstate__``).
+    Cache pools read a store from several threads, and worker processes are forked or get a pickled copy. So a store has
+    no position, and its ``__getstate__`` drops open handles.
 
     >>> class Squares(FileStore[int]):
     ...     def __getitem__(self, key):
@@ -32,26 +32,26 @@ class FileStore(ABC, Generic[T_co]):
 
     @abstractmethod
     def __getitem__(self, key: str) -> tuple[T_co, SourceInfo]:
-        """Get a file's value, and where it was found.
+        """Return the value of a file, and its source.
 
         Raises:
-            KeyError: There is no such file.
+            KeyError: The file does not exist.
         """
 
     def get_path(self) -> str:
-        """Give the path of what the store reads, for messages; by default the name of its class."""
+        """Return the path that the store reads, for messages; by default the name of its class."""
         return type(self).__name__
 
     def get(self, key: str, sample: Any = None) -> T_co:
-        """Get a file's value.
+        """Return the value of a file.
 
         Args:
-            key: The file.
-            sample: The sample that it becomes part of, a dataclass or a dict: where the file was found is appended to
-                its ``__sources__``.
+            key: Key of the file.
+            sample: The sample that uses the value, a dataclass or a dict; the file's source is appended to its
+                ``__sources__``.
 
         Raises:
-            KeyError: There is no such file.
+            KeyError: The file does not exist.
         """
         value, source = self[key]
         if sample is not None:
@@ -59,41 +59,49 @@ class FileStore(ABC, Generic[T_co]):
         return value
 
     def get_media_metadata(self, key: str) -> MediaMetadata:
-        """Get what is known of an image, audio or video without decoding it.
+        """Return the metadata of an image, audio or video, without decoding it.
 
         Raises:
-            EnergonError: The store knows nothing of the kind.
+            EnergonError: The store has no media metadata.
         """
         raise EnergonError(
-            f"{type(self).__name__} has no media metadata; it was asked for that of {key!r}",
+            f"{type(self).__name__} has no media metadata, so none of {key!r}",
             at=self.get_path(),
-            do="ask a prepared dataset, or a folder that energon prepare-media was run on",
+            hint="use the store of a prepared dataset, or of a folder that energon prepare-media has processed",
         )
 
     def read_raw(self, key: str) -> tuple[Any, SourceInfo]:
-        """Get a file as it is stored; :meth:`decode_raw` makes its value of that.
+        """Return a file as it is stored, and its source; :meth:`decode_raw` turns it into the value.
 
-        A cache pool keeps what this gives, and decodes it when it is asked for. By default it is the value itself.
+        A cache pool stores the raw file, and decodes it in ``Lazy.get``. By default the raw file is the value.
         """
         return self[key]
 
-    def decode_raw(self, key: str, raw: Any) -> T_co:  # noqa: ARG002 - what the bytes are may be known by the key
-        """Make the value of what :meth:`read_raw` gave."""
+    def decode_raw(self, key: str, raw: Any) -> T_co:  # noqa: ARG002 - subclasses may need the key
+        """Decode a file that :meth:`read_raw` returned."""
         value: T_co = raw
         return value
 
     def origin(self, key: str) -> tuple[FileStore[T_co], str]:
-        """Give the store and key that another sample would ask for the same file; by default these.
+        """Return the store and key that identify this file for all samples; by default this store and key.
 
-        A store that is made for one sample says here which one it stands before, so that a cache pool fetches once
-        what two samples ask for, and keeps no sample alive.
+        A store that is made for one sample returns the store it wraps. Then a cache pool fetches a file of two samples
+        once, and keeps no sample alive.
         """
         return self, key
 
 
 def add_source(sample: Any, source: SourceInfo) -> None:
-    """Append a source to the ``__sources__`` of a sample, a dataclass or a dict."""
+    """Append a source to the ``__sources__`` of a sample, which is a dataclass or a dict."""
     if isinstance(sample, dict):
         sample["__sources__"] = (*(sample.get("__sources__") or ()), source)
     else:
         sample.__sources__ = (*(getattr(sample, "__sources__", None) or ()), source)
+
+
+class MissingFileError(SampleError, KeyError, FileNotFoundError):
+    """The file of a key does not exist, or several files have the key.
+
+    It is a :class:`~loader.errors.SampleError`, so that a run skips and counts the sample that needs the file. It is
+    also a ``KeyError`` and a ``FileNotFoundError``, which code for dicts and folders catches.
+    """

@@ -1,4 +1,4 @@
-"""The pool that fetches files ahead to a local disk."""
+"""The cache pool that fetches files ahead to a local disk."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from typing import Any, Literal, TypeVar, cast, get_args
 from ..errors import ConfigError, Fault
 from .cache_entry import CacheEntry
 from .cache_fetcher import CacheFetcher
-from .cache_pool import CachePool
+from .cache_pool import CachePool, HeldValue, Lazy, MockLazy
 from .file_store import FileStore, add_source
-from .held_value import HeldValue
-from .lazy import Lazy, MockLazy
 
 __all__ = ["FileCacheLazy", "FileStoreCachePool"]
 
@@ -26,29 +24,29 @@ Method = Literal["raw", "pickle"]
 
 
 class FileStoreCachePool(CachePool):
-    """Fetch files ahead in background threads, to a fast local disk, so that slow storage is not waited for.
+    """Fetches files ahead in background threads to a fast local disk, so that samples do not wait for slow storage.
 
-    :meth:`get_lazy` queues a file and returns at once; threads fetch the files in that order and keep them on the disk
-    until their last lazy was got or dropped. One file that several lazies stand for is fetched once. Nothing waits for
-    room: where a limit is reached the threads pause, and a file that is wanted before its turn is fetched at once.
+    :meth:`get_lazy` queues a file and returns at once. Threads fetch the files in that order, and cache each until its
+    last lazy is used or dropped. A file with several lazies is fetched once. If a limit is reached the threads pause; a
+    file that is needed before its turn is fetched at once, by the thread that needs it.
 
-    What is kept lies in files without names, which only this process can read; they vanish with it, however it ends.
-    Where the disk is full, files are fetched when they are got, and one warning says so.
+    The cache is in files without names, which only this process can read and which disappear with it, however it ends.
+    If the disk is full, files are read when they are needed, and the pool logs one warning.
 
-    A forked or spawned process that is given the pool works with threads and files of its own.
+    A forked or spawned process with a copy of the pool has its own threads and files.
 
     Args:
-        parent_cache_dir: A folder on the disk; it is made if it is not there. None takes that of temporary files
+        parent_cache_dir: A folder on the local disk, created if it is missing. None takes the folder of temporary files
             (``$TMPDIR``).
-        num_workers: How many threads fetch.
-        max_cache_size_gbytes: How much of the disk is taken at most by each process, in GiB.
-        max_cache_count: How many files each process fetches ahead at most.
-        method: ``"raw"`` keeps what the store reads, and decodes it in :meth:`Lazy.get`; ``"pickle"`` decodes in the
-            threads, and keeps the values.
+        num_workers: Number of threads.
+        max_cache_size_gbytes: Largest size of the cache of each process, in GiB.
+        max_cache_count: Largest number of files that each process fetches ahead.
+        method: ``"raw"`` caches files as stored, and :meth:`Lazy.get` decodes them; ``"pickle"`` decodes in the threads
+            and caches the values.
 
     Raises:
         ConfigError: An argument is out of its range.
-        StorageError: No file can be made in the folder.
+        StorageError: No file can be created in the folder.
     """
 
     def __init__(
@@ -61,14 +59,14 @@ class FileStoreCachePool(CachePool):
         method: Method = "raw",
     ) -> None:
         faults = [
-            Fault(place=name, found=f"expected {expected}, found {value!r}")
-            for name, value, is_right, expected in (
+            Fault(place=name, message=f"expected {expected}, found {value!r}")
+            for name, value, is_valid, expected in (
                 ("num_workers", num_workers, num_workers >= 1, "at least 1"),
                 ("max_cache_size_gbytes", max_cache_size_gbytes, max_cache_size_gbytes > 0, "more than 0"),
                 ("max_cache_count", max_cache_count, max_cache_count >= 1, "at least 1"),
                 ("method", method, method in get_args(Method), "'raw' or 'pickle'"),
             )
-            if not is_right
+            if not is_valid
         ]
         if faults:
             raise ConfigError(faults=faults)
@@ -81,34 +79,34 @@ class FileStoreCachePool(CachePool):
 
     @property
     def fetcher(self) -> CacheFetcher:
-        """What fetches in this process; made when it is first asked for, since threads do not survive a fork."""
+        """The fetcher of this process, created on first use because threads do not survive a fork."""
         pid = os.getpid()
-        found = self._fetchers.get(pid)
-        if found is None:
-            mine = CacheFetcher(
+        fetcher = self._fetchers.get(pid)
+        if fetcher is None:
+            new = CacheFetcher(
                 self.parent_cache_dir or Path(tempfile.gettempdir()),
                 num_workers=self.num_workers,
                 max_bytes=int(self.max_cache_size_gbytes * (1 << 30)),
                 max_count=self.max_cache_count,
                 keeps_values=self.method == "pickle",
             )
-            found = self._fetchers.setdefault(pid, mine)  # without a lock, which a fork may copy while it is held
-            if found is mine:
-                weakref.finalize(self, mine.stop)  # also at the end of the program
+            fetcher = self._fetchers.setdefault(pid, new)  # no lock: a fork may copy it while another thread holds it
+            if fetcher is new:
+                weakref.finalize(self, new.stop)  # also at the end of the program
             for other in self._fetchers.keys() - {pid}:
                 del self._fetchers[other]
-        return found
+        return fetcher
 
     def get(self, ds: FileStore[T], fname: str, sample: Any = None) -> T:
         return ds.get(fname, sample)
 
     def get_lazy(self, ds: FileStore[T], fname: str) -> FileCacheLazy[T]:
         store, key = ds.origin(fname)
-        return FileCacheLazy(ds=store, fname=key, pool=self, entry=self.fetcher.want(store, key))
+        return FileCacheLazy(ds=store, fname=key, pool=self, entry=self.fetcher.request(store, key))
 
     def to_cache(self, data: T, name: str) -> Lazy[T]:
-        """Put a value on the disk until it is needed; in memory where there is no room, or it does not pickle."""
-        entry = self.fetcher.keep(data)
+        """Store a value on the disk for later use; in memory if there is no space or the value does not pickle."""
+        entry = self.fetcher.store_value(data)
         return MockLazy(name, HeldValue(data)) if entry is None else _ValueLazy(name, entry, self)
 
     def close(self) -> None:
@@ -126,23 +124,23 @@ class FileStoreCachePool(CachePool):
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class FileCacheLazy(Lazy[T]):
-    """A file that is being fetched. Its place on the disk is free when this was got, or is dropped."""
+    """A file that is fetched ahead. Its disk space is freed once all its lazies are used or dropped."""
 
     entry: CacheEntry | None
     _data: tuple[T, Any] | None = None
 
     def get(self, sample: Any = None) -> T:
         if self._data is None:
-            self._data = self._taken()
+            self._data = self._take()
         value, source = self._data
         if sample is not None:
             add_source(sample, source)
         return value
 
-    def _taken(self) -> tuple[T, Any]:
+    def _take(self) -> tuple[T, Any]:
         entry, self.entry = self.entry, None
         if entry is None:
-            return self.ds[self.fname]  # the count was reached, or this was pickled, or got before
+            return self.ds[self.fname]  # the pool is full, this lazy was pickled, or an earlier get() failed
         try:
             return entry.fetcher.take(entry)
         finally:
@@ -153,7 +151,7 @@ class FileCacheLazy(Lazy[T]):
             self.entry.fetcher.drop(self.entry)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What was got is not sent along: a batch often holds it beside the lazy.
+        # Without the value: a batch with the lazy often has the value too.
         return _lazy_without_entry, (self.ds, self.fname, self.pool)
 
 
@@ -162,7 +160,7 @@ def _lazy_without_entry(ds: FileStore[T], fname: str, pool: CachePool) -> FileCa
 
 
 class _ValueLazy(Lazy[T]):
-    """A value that lies on the disk."""
+    """A value that is stored on the disk."""
 
     __slots__ = ("_entry", "_value")
 
@@ -173,7 +171,7 @@ class _ValueLazy(Lazy[T]):
         self._entry: CacheEntry | None = entry
         self._value: T | None = None
 
-    def get(self, sample: Any = None) -> T:  # noqa: ARG002 - it is from no file
+    def get(self, sample: Any = None) -> T:  # noqa: ARG002 - it has no source
         entry = self._entry
         if entry is not None:
             self._value = entry.fetcher.take(entry)[0]

@@ -1,7 +1,7 @@
-"""Bytes on a disk for as long as this process lives, in files without a name.
+"""Temporary space on a disk, in files without a name.
 
-A file that has no name is gone when the last process that has it open ends, however it ends: nothing is left behind by
-an exception, a signal or a crash, nobody else can open it, and its place is free again.
+The system deletes a file without a name when the last process that has it open ends, for any reason: an exception, a
+signal or a crash. No other process can open it.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from ..storage.os_error import fail
+from ..storage.protocol import raise_storage_error
 
 __all__ = ["Extent", "ScratchFile", "whole_blocks"]
 
-_SEGMENTS = 64  # of the largest size that is wanted: one is given back whole where holes can't be punched
-_LEAST_SEGMENT_BYTES = 256 << 20
-_BLOCK = 4096  # holes have whole blocks of the disk
-_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # of linux/falloc.h
+_SEGMENTS = 64  # at the largest size: without holes, space is freed only a whole segment at a time
+_MIN_SEGMENT_BYTES = 256 << 20
+_BLOCK = 4096  # bytes; holes consist of whole blocks of the disk
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2  # flags of linux/falloc.h
 
 
 class _Segment:
-    """A file without a name; it closes itself when it and its extents are dropped."""
+    """A file without a name; it is closed when it and its extents are dropped."""
 
     __slots__ = ("end", "extents", "fd", "size_bytes")
 
     def __init__(self, folder: str) -> None:
         self.fd = -1
-        with tempfile.TemporaryFile(dir=folder) as file:  # private, and without a name
+        with tempfile.TemporaryFile(dir=folder) as file:  # without a name, and only for this user
             self.fd = os.dup(file.fileno())
         self.end = 0
         self.extents = 0
-        self.size_bytes = 0  # that it takes of the disk
+        self.size_bytes = 0  # size on disk
 
     def __del__(self) -> None:
         if self.fd >= 0:
@@ -46,14 +46,14 @@ class _Segment:
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """Bytes that were written: ``[offset, offset + size_bytes)`` of a segment."""
+    """A range of a segment: bytes ``[offset, offset + size_bytes)``."""
 
     segment: _Segment
     offset: int
     size_bytes: int
 
     def write(self, data: bytes) -> None:
-        """Write all; from any thread.
+        """Write all bytes; from any thread.
 
         Raises:
             OSError: The disk is full.
@@ -63,7 +63,7 @@ class Extent:
             rest = rest[os.pwrite(self.segment.fd, rest, self.offset + len(data) - len(rest)) :]
 
     def read(self) -> bytes:
-        """Read all; from any thread."""
+        """Read all bytes; from any thread."""
         pieces: list[bytes] = []
         done = 0
         while done < self.size_bytes:
@@ -75,47 +75,50 @@ class Extent:
 
 
 class ScratchFile:
-    """Room on a disk that is written, read and given back in pieces. Not for several threads at once, but for reading.
+    """Space on a disk that is reserved and released in extents. Only one thread at a time may reserve or release.
 
-    Pieces lie behind each other in segments. The place of one that is given back is a hole, where the disk can do that;
-    else it is free when the whole segment is.
+    Extents follow each other in segments. A released extent becomes a hole in its segment, if the system and the disk
+    can punch holes (macOS cannot by this call); else its space is freed when the whole segment is released.
 
     Args:
-        folder: On the disk; it is made if it is not there.
-        max_bytes: How much is wanted at most, for the size of segments.
+        folder: A folder on the disk, created if it is missing.
+        max_bytes: Largest size that will be reserved; segments are a fraction of it.
+
+    Raises:
+        StorageError: No file can be created in the folder.
     """
 
     def __init__(self, folder: Path, *, max_bytes: int) -> None:
         self._folder = str(folder)
-        self._segment_bytes = max(_LEAST_SEGMENT_BYTES, max_bytes // _SEGMENTS)
+        self._segment_bytes = max(_MIN_SEGMENT_BYTES, max_bytes // _SEGMENTS)
         self._segment: _Segment | None = None
         self.size_bytes = 0
-        """How much of the disk is taken."""
+        """Size on disk."""
         try:
             os.makedirs(folder, exist_ok=True)
             self._segment = _Segment(self._folder)
         except OSError as error:
-            fail("create a cache file in this folder", self._folder, error)
+            raise_storage_error("create a cache file in this folder", self._folder, error)
 
     def reserve(self, size_bytes: int) -> Extent:
-        """Take room for some bytes, which are then written to it.
+        """Reserve space for some bytes, to be written by :meth:`Extent.write`.
 
         Raises:
-            OSError: No further file can be made there.
+            OSError: No further file can be created.
         """
         segment = self._segment
         if segment is None or segment.end >= self._segment_bytes:
             segment = self._segment = _Segment(self._folder)
-        taken = whole_blocks(size_bytes)
+        reserved = whole_blocks(size_bytes)
         extent = Extent(segment, segment.end, size_bytes)
-        segment.end += taken
+        segment.end += reserved
         segment.extents += 1
-        segment.size_bytes += taken
-        self.size_bytes += taken
+        segment.size_bytes += reserved
+        self.size_bytes += reserved
         return extent
 
     def release(self, extent: Extent) -> None:
-        """Give the room of an extent back."""
+        """Free the space of an extent."""
         segment = extent.segment
         segment.extents -= 1
         freed = 0
@@ -130,17 +133,17 @@ class ScratchFile:
         self.size_bytes -= freed
 
     def close(self) -> None:
-        """Give all back; extents that are still held can be read, and are given back when they are dropped."""
+        """Close the segments; those with extents in use stay readable, and are closed when these are dropped."""
         self._segment = None
 
 
 def whole_blocks(size_bytes: int) -> int:
-    """Give how many bytes of the disk some bytes take."""
+    """Return the size on disk of some bytes."""
     return -(-size_bytes // _BLOCK) * _BLOCK
 
 
 def _punch_hole(fd: int, offset: int, size_bytes: int) -> bool:
-    """Free a part of a file; tell whether the disk can do that."""
+    """Free a range of a file; return False if the system or the disk cannot do that."""
     if not size_bytes:
         return True
     fallocate = _fallocate()
@@ -149,7 +152,7 @@ def _punch_hole(fd: int, offset: int, size_bytes: int) -> bool:
 
 @cache
 def _fallocate() -> Callable[..., int] | None:
-    """Find the function of the C library; Python has only the one that takes no flags."""
+    """Find ``fallocate`` in the C library: Python has only ``posix_fallocate``. None on macOS, which lacks it."""
     library = ctypes.CDLL(None)
     function: Any = getattr(library, "fallocate64", None) or getattr(library, "fallocate", None)
     if function is not None:

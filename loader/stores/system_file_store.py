@@ -1,4 +1,4 @@
-"""The files below a folder by path."""
+"""Read the files below a folder by path."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import posixpath
 from typing import Any
 
 from ..errors import EnergonError, StorageError
-from ..format.media_metadata import MediaMetadata, MediaMetadataReader
+from ..format.media.metadata import MediaMetadata, MediaMetadataReader
 from ..samples.source_info import SourceInfo
 from ..storage import LocalStorage, open_storage
-from .file_store import FileStore
-from .missing_file import MissingFileError
+from .file_store import FileStore, MissingFileError
 
 __all__ = ["SystemFileStore"]
 
-_MOST_LETTERS = 4096  # that systems take in a path
+_MAX_PATH_BYTES = 4096  # of a path on Linux
 
 
 class SystemFileStore(FileStore[bytes]):
-    """Give the bytes of files by their paths.
+    """The bytes of files by their paths.
 
-    Keys often stand in a dataset, which is not trusted: with a folder, a key that leads out of it, by ``..``, as an
-    absolute path or through a link, is refused.
+    Keys often come from a dataset, which is not trusted. So a key that leads out of the folder is refused: by ``..``,
+    as an absolute path or through a link.
 
     Args:
-        base_dir: The folder that keys are relative to. None takes any path of this machine: only for keys of your own.
+        base_dir: The folder that keys are relative to. None allows any path of this machine; use it only for keys that
+            you trust.
 
     Raises:
-        StorageError: The URL's protocol is not served.
+        StorageError: The URL's protocol is not supported.
     """
 
     __slots__ = ("_base", "_media", "_real", "base_dir")
@@ -46,7 +46,7 @@ class SystemFileStore(FileStore[bytes]):
         """Read a file.
 
         Raises:
-            MissingFileError: There is no such file.
+            MissingFileError: The file does not exist.
             StorageError: The key leads out of the folder, or the file cannot be read.
         """
         path = self._path_inside(key)
@@ -60,18 +60,18 @@ class SystemFileStore(FileStore[bytes]):
         return data, SourceInfo(self._base, key, None, (key,))
 
     def get_media_metadata(self, key: str) -> MediaMetadata:
-        """Get what ``energon prepare-media`` has found out about an image, audio or video of the folder.
+        """Return the metadata that ``energon prepare-media`` collected of an image, audio or video of the folder.
 
         Raises:
             StorageError: The key leads out of the folder.
             ConfigError: No media metadata was collected; the message names the command that does.
-            SampleError: Nothing is known of this file.
+            SampleError: There is no media metadata of this file.
             EnergonError: The store has no folder.
         """
         if self._base is None:
             raise EnergonError(
-                f"a SystemFileStore without a folder has no media metadata; it was asked for that of {key!r}",
-                do="give it the folder that energon prepare-media was run on",
+                f"a SystemFileStore without a folder has no media metadata, so none of {key!r}",
+                hint="set base_dir to the folder that energon prepare-media has processed",
             )
         self._path_inside(key)
         if self._media is None:
@@ -85,24 +85,24 @@ class SystemFileStore(FileStore[bytes]):
             return os.path.abspath(key)
         if self._real is None:
             self._real = os.path.realpath(self._base)
-        # Resolved whole: a link in the folder leads wherever whoever made the data wanted.
+        # With all links resolved: a link in the folder may lead anywhere.
         path = os.path.realpath(os.path.join(self._real, key))
         if key.startswith("/") or os.path.commonpath((self._real, path)) != self._real:
             raise StorageError(
                 f"the key {key!r} leads out of this folder",
                 path=self._base,
-                do="keep the files themselves, not links, in the folder, and write keys relative to it",
+                hint="keep the files themselves, not links, in the folder, and write keys relative to it",
             )
         return path
 
     def _missing(self, key: str) -> MissingFileError:
         where = "in this folder" if self._base else "on this machine"
-        shown = key if len(key) <= _MOST_LETTERS else f"{key[:100]}…"
+        short_key = key if len(key) <= _MAX_PATH_BYTES else f"{key[:100]}…"
         return MissingFileError(
-            f"there is no file {shown!r} {where}",
+            f"there is no file {short_key!r} {where}",
             key=key,
             source=self._base,
-            do="check the key: it is the path relative to the folder" if self._base else "check the path",
+            hint="check the key: it is the path relative to the folder" if self._base else "check the path",
         )
 
     def get_path(self) -> str:
@@ -119,8 +119,8 @@ class SystemFileStore(FileStore[bytes]):
 
 
 def _may_be_path(key: str) -> bool:
-    """Tell whether a system takes a key for a path; following the links of a longer one would take seconds."""
+    """Return True if a key can be a path. Longer keys are refused early: resolving their links would take seconds."""
     try:
-        return "\0" not in key and len(os.fsencode(key)) < _MOST_LETTERS
+        return "\0" not in key and len(os.fsencode(key)) < _MAX_PATH_BYTES
     except UnicodeEncodeError:  # JSON may hold half of a character
         return False

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.storage import UntypedStorage
 
-from .shared_segments import SegmentFlags, SegmentPool, view_of_segment
+from .segments import SegmentFlags, SegmentPool, view_of_segment
 
 __all__ = ["PackedMessage", "pack_message", "unpack_message"]
 

@@ -15,7 +15,7 @@ def fail(how):
     if how == "bug":
         raise RuntimeError("the flux\x1b[31m is off")
     if how == "format":
-        raise FormatError("cut \x1b[2J short", shard="/data/s.tar", offset=512, do="copy it anew")
+        raise FormatError("cut \x1b[2J short", shard="/data/s.tar", offset=512, hint="copy it anew")
     if how == "interrupt":
         raise KeyboardInterrupt
     if how == "pipe":

@@ -276,8 +276,8 @@ NO_GOOD = {
 @pytest.mark.parametrize("kind", NO_GOOD)
 def test_a_file_that_is_no_good_is_told_from_a_state_and_runs_nothing(kind, two, tmp_path, energon, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("loader.training.checkpoint_file._MOST_PLAIN_BYTES", 1 << 20)
-    monkeypatch.setattr("loader.training.find_states._MOST_VALUES", 50_000)
+    monkeypatch.setattr("loader.training.states.checkpoint_file._MOST_PLAIN_BYTES", 1 << 20)
+    monkeypatch.setattr("loader.training.states.find._MOST_VALUES", 50_000)
     path = tmp_path / "state.pt"
     WRITE[kind](path, two[0])
     done = energon("checkpoint", "info", path, "--json")

@@ -7,8 +7,7 @@ import json
 import unicodedata
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from energon_cli.console import error_console, escape_controls, format_bytes, output_console, plural, print_json
 

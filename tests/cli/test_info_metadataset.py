@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from loader.metadataset.plan_leaves import plan_leaves
-from loader.metadataset.prepare_join import prepare_join
+from loader.metadataset.joins.prepare_join import prepare_join
+from loader.metadataset.plans.plan_leaves import plan_leaves
 from tests.cli.make_mix import JOINER, copy_datasets, write_datasets, write_mix
 from tests.source_tree import ROOT
 
@@ -185,7 +185,7 @@ def test_faults_of_the_documents_are_told_all_at_once(datasets, energon):
     assert (done.code, done.out) == (1, "")
     assert "splits.train.blend[0].weigth: there is no such key; did you mean 'weight'?" in done.err
     assert "splits.val.blend[0].weight: expected a number > 0, found -1" in done.err
-    assert f"at   {mix}" in done.err
+    assert f"at: {mix}" in done.err
 
 
 def test_a_split_for_validation_may_mix_weights_and_repetitions(datasets, energon):

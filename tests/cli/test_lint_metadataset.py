@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from loader.metadataset.plan_leaves import plan_leaves
-from loader.metadataset.prepare_join import prepare_join
+from loader.metadataset.joins.prepare_join import prepare_join
+from loader.metadataset.plans.plan_leaves import plan_leaves
 from tests.cli.make_mix import JOINER, copy_datasets, write_datasets, write_mix
 
 

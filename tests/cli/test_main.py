@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import loader
-from energon_cli.command import LateCommand
+from energon_cli.command import LazyCommand
 from energon_cli.main import cli, main
 from tests.source_tree import ROOT
 
@@ -22,7 +22,7 @@ def failing(monkeypatch):
     monkeypatch.setitem(
         cli.late,
         "fail",
-        LateCommand(module="tests.cli.failing_command", attribute="fail", short_help="Fail in a given way."),
+        LazyCommand(module="tests.cli.failing_command", attribute="fail", short_help="Fail in a given way."),
     )
 
 
@@ -96,7 +96,7 @@ def test_wrong_usage_is_told_and_exits_2(capsys, arguments, told):
         ("usage", 2, "Error: Invalid value for --how: no"),
         ("interrupt", 130, "interrupted\n"),
         ("pipe", 141, ""),
-        ("format", 1, "error: cut \\x1b[2J short\n  at   /data/s.tar, byte 512\n  do   copy it anew\n"),
+        ("format", 1, "error: cut \\x1b[2J short\n  at: /data/s.tar, byte 512\n  hint: copy it anew\n"),
         ("bug", 1, "error: RuntimeError: the flux\\x1b[31m is off\n  this is a bug"),
     ],
 )

@@ -156,7 +156,7 @@ def test_only_the_index(captions, energon):
     ("flags", "told"),
     [
         (["--non-interactive"], "--split-ratio 8,1,1 or --split-parts NAME:PATTERN"),
-        (["--split-ratio", "8,x"], "a number from 0 up is expected"),
+        (["--split-ratio", "8,x"], "expected a number from 0 up"),
         (["--split-parts", "train"], "NAME:PATTERN"),
         (["--exclude", "("], "not a regex"),
         (["--sample-type", "Captionin"], "did you mean CaptioningSample?"),
@@ -363,7 +363,7 @@ def test_shares_that_are_far_from_the_ratio_are_told(captions, energon):
 def test_one_is_singular(tmp_path, energon):
     write_captions(tmp_path, shards=1)
     assert "so 1 shard comes to train 100 %" in energon("prepare", tmp_path, "--yes", "--split-ratio", "8,1,1").out
-    assert "none of 1 .tar file\n" in energon("prepare", tmp_path, "--yes", "--exclude", "shard").err
+    assert "--exclude matches the only .tar file\n" in energon("prepare", tmp_path, "--yes", "--exclude", "shard").err
 
 
 def test_a_sample_loader_to_fill_in_gets_every_part_that_was_seen(captions, energon):
@@ -379,7 +379,7 @@ def test_compressed_shards_come_with_the_command_that_unpacks_them(tmp_path, ene
     (tmp_path / "data/sub").mkdir()
     subprocess.run(f"gzip -c {shlex.quote(str(plain))} > '{tmp_path}/data/sub/s 1.tgz'", shell=True, check=True)
     warned = energon("prepare", tmp_path / "data", "--yes", "--json").json["warnings"]
-    assert any("1 compressed shard is left out, first sub/s 1.tgz" in warning for warning in warned)
+    assert any("1 compressed shard is skipped, first sub/s 1.tgz" in warning for warning in warned)
     plain.unlink()
     failed = energon("prepare", tmp_path / "data", "--yes")
     assert failed.code == 1

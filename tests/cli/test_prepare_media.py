@@ -84,7 +84,7 @@ def test_the_flag_decides_which_files_are_looked_into(energon, files, flags, fou
 def test_a_broken_file_is_left_out_with_a_warning_that_names_it(energon, files):
     done = prepare_media(energon, files, HEADER)
     assert "4 files" in done.out
-    assert "warning: 1 media file cannot be read, and have no metadata: f.jpg" in done.out
+    assert "warning: no metadata of 1 media file that cannot be read: f.jpg" in done.out
 
 
 def test_the_report_as_json_has_its_keys_and_nothing_else_on_stdout(energon, files):
@@ -106,7 +106,7 @@ def test_names_that_are_not_utf8_are_left_out_with_a_warning(energon, files):
     (files / os.fsdecode(b"\xff.jpg")).write_bytes(picture(1))
     done = prepare_media(energon, files, EXTENSION)
     assert done.code == 0
-    assert "1 files have no metadata, since their names are not UTF-8" in done.out
+    assert "1 files have no metadata, because their names are not UTF-8" in done.out
     assert "\\xff" in done.out
 
 
@@ -119,8 +119,8 @@ def test_a_file_without_permission_is_left_out_with_a_warning(energon, files):
 
 
 def test_a_file_that_vanishes_after_the_listing_is_left_out_with_a_warning(files, monkeypatch):
-    from loader.format import media_folder
-    from loader.format.media_filter import MediaFilter
+    from loader.format.media.kind import MediaFilter
+    from loader.format.prepare import media_folder
     from loader.storage import open_storage
 
     plan = media_folder._files_to_read
@@ -276,7 +276,7 @@ def test_where_index_sqlite_cannot_be_written_the_flag_is_an_error(energon, tmp_
         write_shard(tmp_path / f"{shard}.tar", {"same": caption_parts(1)})
     done = energon("prepare", tmp_path, "--yes", "--num-workers", 1, HEADER)
     assert done.code == 1
-    assert "leave --media-metadata-by-header out" in done.err
+    assert "drop --media-metadata-by-header" in done.err
     assert not (tmp_path / ".nv-meta/.info.json").exists()
 
 
@@ -311,7 +311,7 @@ def test_info_sums_up_the_media_of_a_dataset(energon, captions):
 
 
 def test_info_of_very_many_says_that_it_looked_at_the_first(energon, captions, monkeypatch):
-    from energon_cli import info_media
+    from energon_cli.info import media as info_media
 
     prepare(energon, captions, HEADER)
     monkeypatch.setattr(info_media, "_MOST_ENTRIES", 5)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from loader.metadataset.join_files import JoinFiles
+from loader.metadataset.joins.files import JoinFiles
 from tests.source_tree import ROOT
 from tests.unit.metadataset.joined_data import JoinedData, filling, join_of, skipping
 
@@ -92,8 +92,8 @@ def test_keys_that_do_not_match_end_in_failure(data, energon):
     assert (done.code, done.out) == (1, "")
     assert done.err == (
         f"error: {data.folder}/q lacks 1 of the keys of {data.folder}/p: 'c'\n"
-        f"  at   {path}: splits.train\n"
-        "  do   set nonmatch: skip at that dataset to leave these samples out, or nonmatch: none to have None\n"
+        f"  at: {path}: splits.train\n"
+        "  hint: set nonmatch: skip at that dataset to leave these samples out, or nonmatch: none to have None\n"
     )
 
 
@@ -143,7 +143,7 @@ def test_ctrl_c_stops_soon_and_leaves_what_was_there(data, energon):
     data.set_split("p", {"train": ["p1", "p0"]})
     program = (
         "import sys, time\n"
-        "import loader.metadataset.prepare_join as join\n"
+        "import loader.metadataset.joins.prepare_join as join\n"
         "def slow(*_): print('at work', flush=True); time.sleep(60)\n"
         "join.SampleKeys.read = slow\n"
         "from energon_cli.main import main\n"

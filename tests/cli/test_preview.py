@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from energon_cli.preview_source import Selection
+from energon_cli.preview.source import Selection
 from tests.cli.make_dataset import caption_parts, write_captions, write_shard
 
 
@@ -222,7 +222,7 @@ def test_what_needs_trust_is_told_in_lines_with_the_flag_first(captions, energon
     energon("prepare", captions, "--non-interactive", "--split-ratio", "1", "--sample-type", "Captioning")
     done = energon("preview", captions)
     assert "shown as parts, since --trust-code is not given: dataset.yaml asks to run" in done.out
-    assert "\n  at   " in done.out
+    assert "\n  at: " in done.out
     assert "\\n" not in done.out
 
 

@@ -9,14 +9,13 @@ import wave
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from PIL import Image
 from rich.console import Console
 
-from energon_cli.preview_fields import describe_part, describe_value
-from energon_cli.preview_picture import PictureError, array_picture, encoded_picture
-from energon_cli.preview_render import DrawingSpace, SampleView, fit_cells, half_blocks, render_sample
+from energon_cli.preview.fields import describe_part, describe_value
+from energon_cli.preview.picture import PictureError, array_picture, encoded_picture
+from energon_cli.preview.render import DrawingSpace, SampleView, fit_cells, half_blocks, render_sample
 
 SPACE = DrawingSpace(columns=80, rows=24, pictures=True)
 
@@ -285,17 +284,17 @@ def test_no_picture_where_none_is_wanted():
 def test_every_way_of_drawing_can_draw_every_picture(monkeypatch, capsys, name, size):
     from textual_image import renderable
 
-    import energon_cli.preview_render
+    import energon_cli.preview.render
 
-    monkeypatch.setattr(energon_cli.preview_render, "best_renderable", lambda *, colour: getattr(renderable, name))
+    monkeypatch.setattr(energon_cli.preview.render, "best_renderable", lambda *, colour: getattr(renderable, name))
     draw(describe_part("png", encode(Image.new("L", size))))
 
 
 def test_a_failure_while_drawing_falls_back_to_half_blocks(monkeypatch):
-    import energon_cli.preview_render
+    import energon_cli.preview.render
 
     def broken(*_, **__):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(energon_cli.preview_render, "best_renderable", lambda *, colour: broken)
+    monkeypatch.setattr(energon_cli.preview.render, "best_renderable", lambda *, colour: broken)
     assert "▀" in draw(describe_part("png", encode(photograph())))

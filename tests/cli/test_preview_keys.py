@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from energon_cli.preview_pager import KEYS_HELP, split_keys
+from energon_cli.preview.pager import KEYS_HELP, split_keys
 from tests.cli.make_dataset import caption_parts, write_captions
 from tests.cli.terminal import CTRL_C, ENTER, LEFT, RIGHT, TerminalRun
 

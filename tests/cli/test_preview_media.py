@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from energon_cli.preview_fields import describe_part, describe_value
+from energon_cli.preview.fields import describe_part, describe_value
 from loader.av.av_decoder import AVDecoder
 from tests.unit.av.encoded_media import encode
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from energon_cli.preview_order import MixOrder
-from loader.format.media_metadata import AVMetadata, ImageMetadata, encode_media_metadata
-from loader.metadataset.plan_leaves import plan_leaves
-from loader.metadataset.prepare_join import prepare_join
+from energon_cli.preview.order import MixOrder
+from loader.format.media.metadata import AVMetadata, ImageMetadata, encode_media_metadata
+from loader.metadataset.joins.prepare_join import prepare_join
+from loader.metadataset.plans.plan_leaves import plan_leaves
 from tests.cli.make_dataset import picture
 from tests.cli.make_mix import JOINER, copy_datasets, write_datasets, write_mix
 
@@ -163,7 +163,7 @@ def test_lines_that_changed_since_they_were_indexed_are_told_and_do_not_end_it(d
     (copy / "texts.jsonl").write_text('{"text": "one" \n{"text": "two"}\n')
     done = energon("preview", write_mix(copy, train={"path": "texts.jsonl"}), "-n", 2)
     assert done.code == 1
-    assert "there is no single JSON object at bytes 0–16" in done.out
+    assert "expected one JSON object at bytes 0–16" in done.out
     assert '"text": "two"' in done.out
 
 

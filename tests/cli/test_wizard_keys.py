@@ -7,9 +7,9 @@ import re
 import pytest
 import yaml
 
-from energon_cli.prepare_menus import menu_label, proposed_pattern
-from loader.format.sample_types import SAMPLE_TYPES
-from loader.format.split_plan import split_by_patterns
+from energon_cli.prepare.menus import menu_label, proposed_pattern
+from loader.format.documents.sample_types import SAMPLE_TYPES
+from loader.format.prepare.split_plan import split_by_patterns
 from tests.cli.make_dataset import caption_parts, write_captions
 from tests.cli.terminal import CTRL_C, DOWN, ENTER, UP, TerminalRun
 from tests.cli.test_prepare import files_of

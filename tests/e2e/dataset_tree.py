@@ -1,4 +1,4 @@
-"""Folders of small shards, and what prepare leaves beside them, made comparable."""
+"""Write folders of small shards, and read the files of a prepare in a comparable form."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from loader.format.prepare import run_prepare
-from loader.format.prepare_plan import PreparePlan, PrepareReport, SplitRequest
+from loader.format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
+from loader.format.prepare.run import run_prepare
 
 Samples = Mapping[str, Mapping[str, bytes]]  # key → part name → content
 
@@ -22,7 +22,7 @@ _START_NS = 1_700_000_000_000_000_000
 
 
 def caption_samples(first: int, count: int, *, prefix: str = "") -> dict[str, dict[str, bytes]]:
-    """Give samples of a text and a json; sizes differ, so that no two shards are alike."""
+    """Return samples of a text and a json; sizes differ, so that no two shards are alike."""
     return {
         f"{prefix}{number:05d}": {
             "json": json.dumps({"number": number, "filler": "x" * (number * 131 % 700)}).encode(),
@@ -51,7 +51,7 @@ def write_shard(path: Path, samples: Samples, *, form: int = tarfile.GNU_FORMAT)
 
 
 def write_shards(folder: Path, count: int = 6, *, samples: int = 3, form: int = tarfile.GNU_FORMAT) -> Path:
-    """Write ``shard_000.tar`` and so on, with times of change that differ."""
+    """Write ``shard_000.tar`` and so on, with different modification times."""
     for number in range(count):
         path = write_shard(shard_path(folder, number), caption_samples(number * samples, samples), form=form)
         os.utime(path, ns=(_START_NS, _START_NS + number))
@@ -67,7 +67,7 @@ def prepare(folder: Path, *, split: SplitRequest | None = RATIO, **options: obje
 
 
 def copy_of(folder: Path, target: Path) -> Path:
-    """Copy the shards alone, times included."""
+    """Copy only the shards, with their modification times."""
     return shutil.copytree(folder, target, ignore=shutil.ignore_patterns(".nv-meta", "*.idx"))
 
 
@@ -76,7 +76,7 @@ def index_uuid(folder: Path) -> str:
 
 
 def sqlite_rows(folder: Path) -> dict[str, Sequence[tuple[object, ...]]]:
-    """Give all that ``index.sqlite`` says, in an order that does not depend on how it was written."""
+    """Return the schema and rows of ``index.sqlite``, in an order that does not depend on how it was written."""
     with closing(sqlite3.connect(f"file:{folder}/.nv-meta/index.sqlite?mode=ro", uri=True)) as database:
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         return {
@@ -89,9 +89,9 @@ def sqlite_rows(folder: Path) -> dict[str, Sequence[tuple[object, ...]]]:
 
 
 def written(folder: Path, *, sqlite_as_rows: bool = False) -> dict[str, object]:
-    """Give every file of a dataset but its shards, by path; times, uuids and the lock aside.
+    """Return every file of a dataset except its shards and the lock, by path, without times and uuids.
 
-    The index of the prepare before, which running jobs may still read, is left out too.
+    The index of the previous prepare, which running jobs may still read, is excluded too.
     """
     found: dict[str, object] = {}
     uuid = index_uuid(folder) if (folder / ".nv-meta/index.uuid").exists() else "-"
@@ -117,7 +117,7 @@ def written(folder: Path, *, sqlite_as_rows: bool = False) -> dict[str, object]:
 
 
 def times_of_change(folder: Path) -> dict[str, tuple[int, int]]:
-    """Give inode and time of change of every file and folder but the lock."""
+    """Return inode and modification time of every file and folder except the lock."""
     return {
         path.relative_to(folder).as_posix(): (path.stat().st_ino, path.stat().st_mtime_ns)
         for path in sorted(folder.rglob("*"))

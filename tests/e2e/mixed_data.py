@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from loader.format.jsonl import prepare_jsonl
+from loader.format.jsonl.index import prepare_jsonl
 from loader.storage import open_storage
 from tests.e2e.dataset_tree import prepare, write_shard
 from tests.e2e.text_dataset import CRUDE, write_texts

@@ -26,7 +26,7 @@ class RankProcesses:
     """
 
     def __init__(self, ranks: int, folder: Path) -> None:
-        _contexts.set_forkserver_preload(["loader.training.get_loader", "torch.distributed"])
+        _contexts.set_forkserver_preload(["loader.training.loaders.get_loader", "torch.distributed"])
         self._pipes: list[Connection[Any, Any]] = []
         self._processes = []
         for rank in range(ranks):

@@ -86,7 +86,7 @@ def test_a_loop_whose_worker_failed_goes_on_where_it_stopped(texts: Path) -> Non
     with pytest.raises(ValueError, match="on purpose"):
         deliver(loader, delivered)
     assert delivered == expected[: len(delivered)]
-    loader.dataset.sources[0].map_fn.__self__.error = None
+    loader.dataset.inputs[0].map_fn.__self__.error = None
     assert delivered + keys(islice(loader, 8 - len(delivered))) == expected
     loader.close()
 

@@ -14,7 +14,7 @@ import pytest
 
 from loader import Sample, TextSample, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
 from loader.errors import ConfigError, FormatError, TrustError
-from loader.metadataset.prepare_metadataset import prepare_metadataset
+from loader.metadataset.joins.prepare_metadataset import prepare_metadataset
 from tests.elastic_runs import Pipeline, Spread, check_every_save
 from tests.unit.metadataset.joined_data import JoinedData, filling, join_of
 

@@ -293,8 +293,8 @@ def blend_of_blends(data: MixedData) -> Path:
 
 
 def epochized(data: MixedData) -> Path:
-    leaves = [{"repetitions": 0.3, "path": "texts"}, {"repetitions": 2, "path": "more"}]
-    return data.write("passes.yaml", {"train": {"blend_epochized": leaves}})
+    sources = [{"repetitions": 0.3, "path": "texts"}, {"repetitions": 2, "path": "more"}]
+    return data.write("passes.yaml", {"train": {"blend_epochized": sources}})
 
 
 CASES = {

@@ -1,4 +1,4 @@
-"""A prepare that is killed at any moment leaves the old dataset or the new one, and the next run goes on."""
+"""A prepare that is killed at any moment leaves the old dataset or the new one, and the next run resumes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import pytest
 
 from loader.errors import FormatError, StorageError, WorkerError
 from loader.format.dataset_folder import DatasetFolder
-from loader.format.prepare import run_prepare
-from loader.format.prepare_plan import PreparePlan, PrepareProgress, SplitRequest
+from loader.format.prepare.plan import PreparePlan, PrepareProgress, SplitRequest
+from loader.format.prepare.run import run_prepare
 from tests.e2e.dataset_tree import (
     RATIO,
     caption_samples,
@@ -31,26 +31,26 @@ from tests.e2e.dataset_tree import (
 )
 
 CHANGING_CALLS = ("replace", "unlink", "rmdir", "mkdir", "fsync")
-"""Calls of os through which all changes on disk go, but for writes to files that nobody sees yet."""
+"""Functions of os that make all changes on disk, except writes to files that no reader sees yet."""
 
 every_call = pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
-"""Before how many of these calls a process is killed: every fifth one, and each of them on request."""
+"""The calls before which a process is killed: every fifth one, and each one among the slow tests."""
 
 
 def in_child(action: Callable[[], object]) -> int:
-    """Run something in a forked copy of this process; give its exit status as subprocess does."""
+    """Run something in a fork of this process; return its exit status like subprocess."""
     child = os.fork()
     if child == 0:
         try:
             action()
-        except BaseException:  # noqa: BLE001 - nothing may get past the fork
+        except BaseException:  # noqa: BLE001 - no error may leave the fork
             os._exit(1)
         os._exit(0)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def kill_before(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have this process kill itself before its n-th call that changes something on disk."""
+    """Make this process kill itself before its n-th call that changes something on disk."""
     calls = 0
 
     def counted(call: Callable[..., object]) -> Callable[..., object]:
@@ -74,13 +74,13 @@ def contents(folder: Path) -> dict[str, dict[str, bytes]]:
         try:
             found[dataset.index.full_key(sample)] = dataset.read_parts(sample)
         except (FormatError, StorageError):
-            found[dataset.index.full_key(sample)] = {}  # of a shard that has changed since, or is gone
+            found[dataset.index.full_key(sample)] = {}  # its shard has changed since, or was removed
     dataset.close()
     return found
 
 
 def change(folder: Path) -> None:
-    """Change a shard, add one in the middle and remove one, so that shards are numbered anew."""
+    """Change a shard, add one in the middle and remove one, so that shards get new numbers."""
     write_shard(shard_path(folder, 1), caption_samples(50, 2, prefix="changed"))
     write_shard(folder / "shard_002+.tar", caption_samples(60, 2, prefix="added"))
     shard_path(folder, 4).unlink()
@@ -131,7 +131,7 @@ def test_a_kill_at_any_moment_leaves_the_old_dataset_or_the_new_one_and_the_next
         if (here / ".nv-meta/.info.json").exists():
             found = contents(here)
             states.add("new" if found == new else "old")
-            # What other shards hold, and how changed ones are counted, is the old dataset's or the new one's.
+            # Every shard is counted and read as in the old dataset or as in the new one.
             assert found in (old, new), f"call {number}"
         else:
             states.add("none")
@@ -154,7 +154,7 @@ def test_a_kill_at_any_moment_leaves_the_old_dataset_or_the_new_one_and_the_next
 
 
 def new_shards(folder: Path, start: Path) -> list[str]:
-    """Give the shards that are not as the dataset in ``start`` knows them."""
+    """Return the shards that differ from those of the dataset in ``start``."""
     if not (start / ".nv-meta").exists():
         return [path.name for path in folder.glob("*.tar")]
     known = {shard.name: (shard.size_bytes, shard.mtime_ns) for shard in DatasetFolder(start).index.shards}
@@ -200,9 +200,9 @@ def test_a_kill_while_duplicate_keys_are_fixed_loses_no_sample(tmp_path, monkeyp
 CHILD = """
 import sys
 from pathlib import Path
-from loader.format import shard_scans
+from loader.format.prepare import shards as shard_scans
 from loader.format.prepare import run_prepare
-from loader.format.prepare_plan import PreparePlan, SplitRequest
+from loader.format.prepare.plan import PreparePlan, SplitRequest
 
 folder, mode = sys.argv[1:3]
 real = shard_scans.index_shard
@@ -261,10 +261,16 @@ def workers_of(folder: Path) -> list[int]:
 
 def is_alive(process: int) -> bool:
     try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    if not os.path.exists("/proc/self/stat"):
+        return True  # macOS, where launchd soon collects the exit status of an orphan
+    try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return False
-    return state != "Z"  # a zombie is dead; whoever inherited it has only not looked yet
+    return state != "Z"  # a zombie has ended; its parent has not collected the exit status yet
 
 
 def test_workers_end_soon_after_their_parent_was_killed(tmp_path, started):
@@ -293,7 +299,7 @@ def test_ctrl_c_ends_all_within_a_second_and_leaves_what_was_there(tmp_path, sta
     _, errors = child.communicate(timeout=10)
     assert time.monotonic() - begin < 1
     assert child.returncode == -signal.SIGINT
-    assert errors.count("Traceback") == 1  # this child's own; none of a worker
+    assert errors.count("Traceback") == 1  # that of the child; none of a worker
     assert not any(map(is_alive, workers_of(tmp_path)))
     assert contents(tmp_path) == before
     assert not (tmp_path / ".nv-meta/.prepare/staged").exists()
@@ -325,7 +331,7 @@ def test_ctrl_c_while_workers_start_leaves_none_and_no_word_of_theirs(tmp_path, 
 
 
 def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(tmp_path, monkeypatch):
-    from loader.format import shard_scans
+    from loader.format.prepare import shards as shard_scans
 
     write_shards(tmp_path, 6)
     real = shard_scans.index_shard
@@ -336,7 +342,7 @@ def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(tmp_pa
         return real(storage, name)
 
     with monkeypatch.context() as patch:
-        # Forked workers see the patch; those of other tests may have left torch and threads behind.
+        # Only forked workers see the patch; torch and threads of other tests would make them spawned.
         patch.delitem(sys.modules, "torch", raising=False)
         patch.setattr(threading, "active_count", lambda: 1)
         patch.setattr(shard_scans, "index_shard", suicide)
@@ -409,7 +415,7 @@ def test_a_commit_that_ctrl_c_interrupts_is_finished_by_the_next_run(tmp_path, m
 
 
 def test_tempfile_names_do_not_collide_after_a_fork():
-    """The kills above fork; a child that made the same names as its parent would test nothing."""
+    """The tests above kill forks; a fork with the same temporary names as its parent would test nothing."""
     read, write = os.pipe()
     assert in_child(lambda: os.write(write, tempfile.mktemp().encode())) == 0
     assert os.read(read, 1000).decode() != tempfile.mktemp()

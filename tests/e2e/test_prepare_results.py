@@ -1,4 +1,4 @@
-"""What prepare writes: true, the same every time, and the same after changes as from the start."""
+"""Prepare writes files that are correct, reproducible, and the same after changes as from the start."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import yaml
 
 from loader.errors import ConfigError, FormatError
 from loader.format.dataset_folder import DatasetFolder
-from loader.format.prepare import run_prepare
-from loader.format.prepare_plan import PreparePlan, PrepareProgress, SplitRequest
+from loader.format.prepare.plan import PreparePlan, PrepareProgress, SplitRequest
+from loader.format.prepare.run import run_prepare
 from tests.e2e.dataset_tree import (
     RATIO,
     caption_samples,
@@ -39,7 +39,7 @@ COMPAT = {".nv-meta/index.sqlite"}
 
 
 def contents(folder: Path) -> dict[str, dict[str, bytes]]:
-    """Give all samples through the index: full key → part → bytes."""
+    """Read all samples through the index: full key → part → bytes."""
     dataset = DatasetFolder(folder)
     found = {dataset.index.full_key(sample): dataset.read_parts(sample) for sample in range(len(dataset.index))}
     dataset.close()
@@ -132,7 +132,7 @@ every_inexpressible = pytest.mark.parametrize("shape", INEXPRESSIBLE)
 
 
 def expected_contents(folder: Path) -> dict[str, dict[str, bytes]]:
-    """Read the shards with Python's tarfile, which knows nothing of our index."""
+    """Read the shards with Python's tarfile, without the index."""
     found: dict[str, dict[str, bytes]] = {}
     for path in sorted(folder.rglob("*.tar"), key=lambda path: path.relative_to(folder).parts):
         with tarfile.open(path, encoding="utf-8", errors="surrogateescape") as tar:
@@ -178,7 +178,7 @@ def test_the_same_shards_give_the_same_bytes(tmp_path, shape, other):
 
 
 def stop_after(folder: Path, *, shards: int) -> None:
-    """Interrupt a prepare as Ctrl-C does, once some shards are scanned."""
+    """Interrupt a prepare like Ctrl-C, once some shards are scanned."""
 
     def stop(now: PrepareProgress) -> None:
         if now.shards_done == shards:
@@ -356,7 +356,7 @@ def test_without_compat_no_change_leaves_stale_compat_files(tmp_path, change):
     left = written(tmp_path / "one")
     assert ".nv-meta/index.sqlite" not in left
     right = written(fresh)
-    assert {name: data for name, data in left.items() if name in right} == left  # what is left is true
+    assert {name: data for name, data in left.items() if name in right} == left  # the remaining files are correct
 
 
 def test_several_changes_in_a_row_end_as_from_the_start(tmp_path):
@@ -367,7 +367,9 @@ def test_several_changes_in_a_row_end_as_from_the_start(tmp_path):
         prepare(tmp_path / "one")
     prepare(copy_of(tmp_path / "one", tmp_path / "two"))
     assert written(tmp_path / "one", sqlite_as_rows=True) == written(tmp_path / "two", sqlite_as_rows=True)
-    assert len(list((tmp_path / "one/.nv-meta/index").iterdir())) == 2  # this one, and the one before for running jobs
+    assert (
+        len(list((tmp_path / "one/.nv-meta/index").iterdir())) == 2
+    )  # the new one, and the previous one for running jobs
 
 
 def test_the_index_before_stays_for_running_jobs_until_the_next_prepare(tmp_path):
@@ -378,8 +380,8 @@ def test_the_index_before_stays_for_running_jobs_until_the_next_prepare(tmp_path
             change(tmp_path)
         prepare(tmp_path)
         folders.append(index_uuid(tmp_path))
-        kept = {path.name for path in (tmp_path / ".nv-meta/index").iterdir()}
-        assert kept == set(folders[-2:])
+        remaining = {path.name for path in (tmp_path / ".nv-meta/index").iterdir()}
+        assert remaining == set(folders[-2:])
 
 
 # ------------------------------------------------------------------------------------------------- compat files
@@ -423,7 +425,7 @@ def test_missing_compat_files_are_written_again(tmp_path, damage):
     report = prepare(tmp_path)
     assert report.changed
     after = written(tmp_path, sqlite_as_rows=True)
-    if damage == "sqlite garbage":  # a shard's time of change differs too
+    if damage == "sqlite garbage":  # a shard has another modification time too
         del before[".nv-meta/index/UUID/layout.json"], after[".nv-meta/index/UUID/layout.json"]
     assert after == before
 
@@ -464,10 +466,10 @@ def test_an_index_sqlite_with_wrong_keys_is_not_kept(tmp_path):
     execute(tmp_path, "UPDATE samples SET sample_key = 'new00100' WHERE sample_key = '00000'")
     with pytest.raises(FormatError) as caught:
         prepare(tmp_path, compat=True)
-    assert caught.value.do == "write it anew: energon prepare --force-overwrite"
+    assert caught.value.hint == "rewrite it: energon prepare --force-overwrite"
     report = prepare(tmp_path)
     assert (report.compat, report.duplicate_keys) == (False, 0)
-    assert any("holds other keys than it should" in warning for warning in report.warnings)
+    assert any("has other keys than the shards" in warning for warning in report.warnings)
     assert prepare(tmp_path).compat
 
 
@@ -475,7 +477,7 @@ REASONS = {
     scattered: "shard_002.tar: the parts of 2 samples are not neighbours in the shard",
     duplicates: "key '00001' occurs in two shards",
     not_utf8: "shard_002.tar: it has member names that are not UTF-8",
-    hidden_in_a_folder: "shard_002.tar: other tools would make samples of its 1 hidden files",
+    hidden_in_a_folder: "shard_002.tar: other tools would read its 1 hidden files",
     duplicates_with_long_names: f"key '{LONG}00001' occurs in two shards",
 }
 
@@ -599,7 +601,7 @@ def test_a_kept_split_that_misses_shards_is_warned_of(tmp_path):
     remove_first(tmp_path)
     warnings = "\n".join(prepare(tmp_path, split=None).warnings)
     assert "1 shards are in no part of split.yaml, first zz/zz.tar" in warnings
-    assert "split.yaml names 1 shards that are not there, first shard_000.tar" in warnings
+    assert "split.yaml names 1 shards that do not exist, first shard_000.tar" in warnings
 
 
 def test_excludes_survive_a_new_split_while_their_shard_is_there(tmp_path):
@@ -624,7 +626,7 @@ def test_a_split_file_that_is_replaced_may_be_broken(tmp_path):
 
 def test_a_first_prepare_without_a_split_says_so(tmp_path):
     write_shards(tmp_path)
-    assert "there is no split.yaml, and none was asked for" in prepare(tmp_path, split=None).warnings
+    assert "the dataset has no split.yaml, and no split was given" in prepare(tmp_path, split=None).warnings
 
 
 @pytest.mark.parametrize(
@@ -658,7 +660,7 @@ def test_odd_shards_are_warned_of(tmp_path):
     many = {f"{number}": dict.fromkeys(map(str, range(400)), b"") for number in range(2)}
     write_shard(tmp_path / "many.tar", many)
     warnings = "\n".join(prepare(tmp_path).warnings)
-    assert "1 compressed shard is left out, first old.tar.gz" in warnings
+    assert "1 compressed shard is skipped, first old.tar.gz" in warnings
     assert "1 shards hold no samples, first shard_001.tar" in warnings
     assert "odd/shard_000.tar: 1 members whose file name starts with a dot belong to no sample" in warnings
     assert "the tar file has no members" in warnings

@@ -118,9 +118,9 @@ def content_of(item: Any) -> bytes:
     """
     for part in parts_of(copy := deepcopy(item)):
         if part is not copy:
-            stage, lane, _, ref = restore_key_of(part)
+            stage, lane, _, item_id = restore_key_of(part)
             stamp = part.__setitem__ if isinstance(part, dict) else part.__setattr__
-            stamp("__restore_key__", (stage, lane, None, ref))
+            stamp("__restore_key__", (stage, lane, None, item_id))
     return fingerprint(copy)
 
 

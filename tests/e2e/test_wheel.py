@@ -138,8 +138,8 @@ def test_it_is_imported_beside_megatron_core(
     code = (
         "import megatron.core, megatron.energon\n"
         "from megatron.energon.tools.info import command\n"
-        "import energon_cli.info, loader, sys\n"
-        "print(megatron.core.NAME, command is energon_cli.info.info, 'torch' in sys.modules)\n"
+        "import energon_cli.info.command, loader, sys\n"
+        "print(megatron.core.NAME, command is energon_cli.info.command.info, 'torch' in sys.modules)\n"
         "print(megatron.energon.SkipSample is loader.SkipSample)\n"
     )
     assert environment.run("-W", "error", "-c", code, folder=project).stdout == "core True False\nTrue\n"
@@ -187,7 +187,7 @@ def test_type_checkers_see_the_types(wheels: tuple[Path, Path], tmp_path: Path, 
     lines = done.stdout.splitlines()
     assert len(lines) == 5, done.stdout
     assert 'train.py:18: note: Revealed type is "def (path: ' in lines[0]
-    assert "-> loader.pipeline.stage.SavableDataset[Any]" in lines[0]
+    assert "-> loader.pipeline.contract.stage.SavableDataset[Any]" in lines[0]
     assert lines[1].endswith('Revealed type is "str"')
     assert 'Argument "rank" to "WorkerConfig" has incompatible type "str"' in lines[2]
     assert 'has no attribute "get_trian_dataset"' in lines[3]
@@ -243,7 +243,7 @@ def test_an_original_elsewhere_is_warned_of_with_the_one_that_is_in_force(
     own = environment.packages / "megatron/energon/__init__.py"
     done = environment.run("-c", USE, folder=project)
     assert done.stdout == "loader.errors\n"
-    told = f"megatron-energon 7.4.1 is installed, too; {ALIAS} is energon-toolkit's: {own}\n  at   {elsewhere}\n"
+    told = f"megatron-energon 7.4.1 is installed, too; {ALIAS} is energon-toolkit's: {own}\n  at: {elsewhere}\n"
     assert f"<string>:1: RuntimeWarning: {told}" in done.stderr
     version = environment.energon("--version", folder=project)
     assert (version.returncode, version.stdout) == (0, VERSION)
@@ -271,7 +271,7 @@ def test_a_checkout_of_the_original_on_pythonpath_is_told_of(
     monkeypatch.setenv("PYTHONPATH", str(project))
     done = environment.energon("--version", folder=project)
     assert (done.returncode, done.stdout) == (0, VERSION)
-    assert done.stderr.startswith(f"warning: {ALIAS} is that of another package\n  at   {checkout}\n")
+    assert done.stderr.startswith(f"warning: {ALIAS} is that of another package\n  at: {checkout}\n")
 
 
 def test_a_loader_in_an_archive_is_not_taken_for_the_users(wheels: tuple[Path, Path], project: Path) -> None:
@@ -297,7 +297,7 @@ def test_a_loader_of_the_users_is_named_and_not_run(environment: Environment, pr
         done = environment.run(*command, folder=project, check=False)
         assert (done.returncode, done.stdout) == (1, "")
         error = done.stderr[done.stderr.index("rror: ") :]
-        assert error.startswith(f"rror: {told}{environment.packages}/loader\n  at   {theirs}\n  do   rename it: ")
+        assert error.startswith(f"rror: {told}{environment.packages}/loader\n  at: {theirs}\n  hint: rename it: ")
 
 
 def test_a_loader_on_pythonpath_is_named_by_the_program(
@@ -308,16 +308,16 @@ def test_a_loader_on_pythonpath_is_named_by_the_program(
     monkeypatch.setenv("PYTHONPATH", str(project))
     done = environment.energon("--help", folder=project)
     assert (done.returncode, done.stdout) == (1, "")
-    assert f"at   {project}/loader.py" in done.stderr
+    assert f"at: {project}/loader.py" in done.stderr
 
 
 def test_a_loader_that_was_imported_before_is_named(environment: Environment, project: Path) -> None:
     (project / "loader.py").write_text("")
     done = environment.run("-c", "import loader, megatron.energon", folder=project, check=False)
-    assert f"at   {project}/loader.py" in done.stderr
+    assert f"at: {project}/loader.py" in done.stderr
     code = "import sys; sys.modules['loader'] = type(sys)('loader'); import megatron.energon"
     done = environment.run("-c", code, folder=project, check=False)
-    assert "at   <module 'loader'>" in done.stderr
+    assert "at: <module 'loader'>" in done.stderr
 
 
 @pytest.mark.parametrize("kind", ["wheel", "editable"])
@@ -331,4 +331,4 @@ def test_a_folder_of_scripts_shadows_only_an_editable_install(
     if kind == "wheel":
         assert done.stdout == "loader.errors\n"
     else:
-        assert f"at   {project}/loader\n" in done.stderr
+        assert f"at: {project}/loader\n" in done.stderr

@@ -25,7 +25,7 @@ from loader import (
     log_exception,
     reraise_exception,
 )
-from loader.format.prepare_plan import SplitRequest
+from loader.format.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import prepare, write_shard
 from tests.source_tree import ROOT
 
@@ -206,7 +206,7 @@ def test_an_error_that_stops_the_run_comes_whole_with_the_sample_and_the_place_i
     with pytest.raises(kind) as caught:
         texts_of(loader_of(texts, encoder(), workers=workers, method=method, handler=handler))
     notes = "\n".join(caught.value.__notes__)
-    assert re.search(r"raised by encode_sample for sample '\d+\.tar/\d{4}7'\n  at   .*/\d+\.tar", notes)
+    assert re.search(r"raised by encode_sample for sample '\d+\.tar/\d{4}7'\n  at: .*/\d+\.tar", notes)
     assert kind is not CaptionError or 6 <= caught.value.length <= 8
     if workers:
         assert re.search(r"in worker process [01]:\n  Traceback(.|\n)*, in treat\n", notes)
@@ -227,7 +227,7 @@ def test_a_worker_that_dies_ends_the_loop_with_its_name_and_its_last_sample(text
     loader = loader_of(texts, encoder(), workers=workers, method=method)
     with pytest.raises(WorkerError) as caught:
         texts_of(loader)
-    assert re.match(rf"worker process {workers - 1} \(pid \d+\) {how}", caught.value.found)
+    assert re.match(rf"worker process {workers - 1} \(pid \d+\) {how}", caught.value.message)
     assert re.search(r"the last sample it began is '\d+\.tar/\d{5}'", caught.value.at)
     assert not multiprocessing.active_children()
 
@@ -251,7 +251,7 @@ class WhenWarned(logging.Handler):
 @pytest.fixture
 def end_when_warned(tmp_path):
     handler = WhenWarned(tmp_path / "end")
-    log = logging.getLogger("loader.training.watchdog")
+    log = logging.getLogger("loader.training.workers.watchdog")
     log.addHandler(handler)
     yield handler
     log.removeHandler(handler)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from loader.format.media_metadata import MediaMetadataReader
+from loader.format.media.metadata import MediaMetadataReader
 from loader.storage import open_storage
 from tests.cli.make_dataset import write_shard
 

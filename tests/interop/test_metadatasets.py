@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from loader.metadataset.plan_leaves import plan_leaves
-from loader.metadataset.subset import resolve_subset
-from loader.metadataset.traverse import traverse_metadataset
+from loader.format.documents.subset import resolve_subset
+from loader.metadataset.plans.plan_leaves import plan_leaves
+from loader.metadataset.plans.traverse import traverse_metadataset
 
 from .conftest import WHOLE, Peer, Program
 from .shapes import END, Shape, pair, write

@@ -1,4 +1,4 @@
-"""Tar files byte by byte, so that each field can be wrong."""
+"""Build tar files byte by byte, so that each field can be wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def header(
     prefix: bytes = b"",
     checksum: int | bytes | None = None,
 ) -> bytes:
-    """Make a header; ``size`` and ``checksum`` may be given as the field's own bytes."""
+    """Return a header; ``size`` and ``checksum`` may be given as the bytes of the field."""
     stated = size if isinstance(size, bytes) else b"%011o\0" % size
     fields = [
         name.ljust(100, b"\0"),
@@ -47,7 +47,7 @@ def member(name: bytes = b"a.txt", data: bytes = b"hello", kind: bytes = b"0", *
 
 
 def record(keyword: bytes, value: bytes) -> bytes:
-    """Make a PAX record; its length counts its own digits."""
+    """Return a PAX record; its length includes its own digits."""
     rest = b" " + keyword + b"=" + value + b"\n"
     length = len(rest)
     while length != len(rest) + len(b"%d" % length):

@@ -1,4 +1,4 @@
-"""Attacks on the files of ``.nv-meta``: a clear error or the right answer, and nothing that runs code."""
+"""Damaged and hostile files of ``.nv-meta`` lead to a clear error or the right answer, and run no code."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ import numpy as np
 import pytest
 
 from loader.errors import ConfigError, FormatError
-from loader.format.dataset_index import DatasetIndex
-from loader.format.index_in_force import index_folders, index_in_force, read_uuid
-from loader.format.index_layout import COLUMNS, decode_layout
-from loader.format.index_writer import IndexWriter
-from loader.format.npy_column import map_column
+from loader.format.documents.dataset_files import encode_shard_info, read_shard_info
+from loader.format.index.current import current_index, index_folders, read_uuid
+from loader.format.index.dataset_index import DatasetIndex
+from loader.format.index.layout import COLUMNS, decode_layout
+from loader.format.index.npy_column import map_column
+from loader.format.index.shard_index import index_shard, load_shard_index, save_shard_index
+from loader.format.index.writer import IndexWriter
 from loader.format.nv_meta import INDEX_FOLDER, INDEX_UUID, INFO_JSON, INFO_YAML
-from loader.format.shard_index import index_shard
-from loader.format.shard_index_file import load_shard_index, save_shard_index
-from loader.format.shard_info import encode_shard_info, read_shard_info
-from loader.format.tar_idx import has_tar_idx, read_tar_idx, tar_idx_bytes
+from loader.format.tar.idx import has_tar_idx, read_tar_idx, tar_idx_bytes
 from loader.storage import LocalStorage
 from tests.malformed.tar_bytes import END, member
 
@@ -61,7 +60,7 @@ def change_layout(storage: LocalStorage, **values: object) -> None:
 
 def test_the_undamaged_index_opens(dataset):
     assert len(DatasetIndex(dataset, "u")) == 3
-    assert index_in_force(dataset, COUNTS) is not None
+    assert current_index(dataset, COUNTS) is not None
 
 
 LAYOUTS = {
@@ -114,7 +113,7 @@ def test_a_layout_that_contradicts_itself_or_the_columns_is_refused(dataset, val
     with pytest.raises(FormatError):
         DatasetIndex(dataset, "u")
     with pytest.raises(FormatError):
-        index_in_force(dataset, COUNTS)
+        current_index(dataset, COUNTS)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +163,7 @@ def test_a_column_that_is_missing_cut_longer_or_of_another_type_is_refused(datas
         with pytest.raises(FormatError) as caught:
             DatasetIndex(dataset, "u")
         assert caught.value.shard == str(path), number
-        assert caught.value.do == "run energon prepare again on this dataset"
+        assert caught.value.hint == "run energon prepare again on this dataset"
         path.write_bytes(good)
     assert len(DatasetIndex(dataset, "u")) == 3
 
@@ -190,7 +189,7 @@ def test_columns_that_contradict_each_other_give_no_shard(dataset, column, value
 
 
 class Bomb:
-    """Leaves a trace where it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -303,7 +302,7 @@ def test_random_damage_to_a_column_s_header_is_refused_or_harmless(tmp_path):
 def test_an_index_uuid_is_the_name_of_a_folder_or_nothing(dataset, text):
     dataset.local_path(INDEX_UUID).write_text(text, encoding="utf-8")
     assert read_uuid(dataset) is None
-    index = index_in_force(dataset, COUNTS)
+    index = current_index(dataset, COUNTS)
     assert index is not None  # the one that fits
     assert index.uuid == "u"
 
@@ -318,18 +317,18 @@ def test_the_index_that_fits_the_shards_is_in_force(dataset):
     assert set(index_folders(dataset)) == {"u", "v"}
     for named in ("u", "v"):
         dataset.local_path(INDEX_UUID).write_text(named)
-        assert index_in_force(dataset, COUNTS).uuid == "u"
-        assert index_in_force(dataset, {"b.tar": 1}).uuid == "v"
-        assert index_in_force(dataset, {"b.tar": 2}) is None
-        assert index_in_force(dataset, {"b.tar": 1, "a.tar": 2, "empty.tar": 0}) is None  # another order
-    # Our folder is there before its name is: a name without one is another tool's, which has prepared since.
+        assert current_index(dataset, COUNTS).uuid == "u"
+        assert current_index(dataset, {"b.tar": 1}).uuid == "v"
+        assert current_index(dataset, {"b.tar": 2}) is None
+        assert current_index(dataset, {"b.tar": 1, "a.tar": 2, "empty.tar": 0}) is None  # another order
+    # We write the folder before its name: a name without a folder is from another tool, which has prepared the dataset.
     dataset.local_path(INDEX_UUID).write_text("w")
-    assert index_in_force(dataset, COUNTS) is None
-    # A damaged one that is not named does not stand in the way.
+    assert current_index(dataset, COUNTS) is None
+    # A damaged index that is not named is ignored.
     file_of(dataset, "layout.json").write_bytes(b"")
     dataset.local_path(INDEX_UUID).write_text("v")
-    assert index_in_force(dataset, COUNTS) is None
-    assert index_in_force(dataset, {"b.tar": 1}).uuid == "v"
+    assert current_index(dataset, COUNTS) is None
+    assert current_index(dataset, {"b.tar": 1}).uuid == "v"
 
 
 def test_a_copy_of_an_index_inside_another_folder_is_none(dataset):
@@ -338,12 +337,12 @@ def test_a_copy_of_an_index_inside_another_folder_is_none(dataset):
     (deep / "layout.json").write_bytes(file_of(dataset, "layout.json").read_bytes())
     assert index_folders(dataset) == ["u"]
     dataset.local_path(INDEX_UUID).unlink()
-    assert index_in_force(dataset, COUNTS).uuid == "u"
+    assert current_index(dataset, COUNTS).uuid == "u"
 
 
 def test_no_index_at_all_is_none(tmp_path):
     assert index_folders(LocalStorage(tmp_path)) == []
-    assert index_in_force(LocalStorage(tmp_path), {}) is None
+    assert current_index(LocalStorage(tmp_path), {}) is None
 
 
 INFOS = {

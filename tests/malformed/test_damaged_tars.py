@@ -1,4 +1,4 @@
-"""Damage of every kind: a clear error with shard and byte offset, or the right index; never another outcome."""
+"""Damaged shards lead to a clear error with shard and byte offset, or to the right index."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import FormatError
-from loader.format.shard_index import ShardIndex, index_shard
+from loader.format.index.shard_index import ShardIndex, index_shard
 from loader.storage import LocalStorage
 from tests.malformed.tar_bytes import BLOCK, END, GNU, V7, base256, header, member, padded, pax, record
 
@@ -32,7 +32,7 @@ def check_message(error: FormatError, path: Path) -> None:
     assert error.shard == str(path)
     assert error.offset is not None
     assert 0 <= error.offset <= path.stat().st_size
-    assert error.do
+    assert error.hint
     assert len(str(error)) < 1000
 
 
@@ -77,12 +77,12 @@ def test_a_file_cut_anywhere_gives_an_error_or_a_warning_but_no_wrong_index(tmp_
                 assert length != end
                 assert length < end + BLOCK
                 continue
-            except BaseException as error:  # noqa: BLE001 - whatever it is, the message names the place
+            except BaseException as error:  # noqa: BLE001 - the message names the place
                 pytest.fail(f"{length} bytes: {error!r}")
             if length >= end + BLOCK:
                 assert whole(index) == whole(complete)
                 continue
-            # Cut between two members: all that is there is right, and a warning says so.
+            # Cut between two members: the members before are indexed, with a warning.
             assert length % BLOCK == 0
             assert any("end-of-archive blocks are missing" in warning for warning in index.warnings)
             assert int(index.sample_offsets[-1]) == length
@@ -101,7 +101,7 @@ def test_half_an_end_block_is_a_cut_header(tmp_path, length):
 
 
 def test_a_file_cut_in_the_padding_of_its_last_member_is_damaged(tmp_path):
-    with pytest.raises(FormatError, match="inside the empty bytes behind a member"):
+    with pytest.raises(FormatError, match="inside the padding after a member"):
         scan(tmp_path, member(b"a.txt", b"hello")[: BLOCK + 5])
 
 
@@ -139,13 +139,13 @@ def test_every_damaged_byte_of_a_header_is_noticed(tmp_path, first):
             try:
                 assert whole(scan(tmp_path, damaged)) == right, (place, value)
             except FormatError as error:
-                assert error.offset == 0, (place, value)  # noqa: PT017 - some damage is none: a space for a zero
+                assert error.offset == 0, (place, value)  # noqa: PT017 - some changes are harmless: a space for a zero
             else:
-                assert 148 <= place < 156  # of the field that holds the checksum itself
+                assert 148 <= place < 156  # in the checksum field itself
 
 
 def test_a_damaged_header_is_blamed_and_not_what_follows_from_it(tmp_path):
-    # Half the size: the walk goes on in the middle of the contents.
+    # With half the size, the scan continues inside the contents.
     good, bad = member(b"a.txt", b"x" * 600), bytearray(member(b"b.txt", b"y" * 2048))
     bad[124:136] = b"%011o\0" % 1024
     with pytest.raises(FormatError, match="checksum") as caught:
@@ -168,7 +168,7 @@ def test_a_damaged_header_is_blamed_and_not_what_follows_from_it(tmp_path):
 def test_a_compressed_file_is_named_as_what_it_is_and_how_to_unpack_it(tmp_path, kind, data):
     with pytest.raises(FormatError, match=f"this is a {kind} file, not a tar file") as caught:
         scan(tmp_path, data)
-    assert str(tmp_path / "s.tar") in (caught.value.do or "")
+    assert str(tmp_path / "s.tar") in (caught.value.hint or "")
 
 
 def test_a_zip_file_is_named_as_what_it_is(tmp_path):
@@ -208,7 +208,7 @@ SIZES = {
     "letters": b"hello\0",
     "tab": b"\t5",
     "inner space": b"1 1",
-    # Python's own idea of an octal number, spaces around it allowed.
+    # Octal numbers of Python, which allows spaces around them.
     "0o17, spaces": b"0o17       \0",
     "underscore, spaces": b" 1_0       \0",
     "negative, spaces": b"-5         \0",
@@ -244,7 +244,7 @@ def test_a_size_may_be_written_in_all_the_ways_of_old_tars(tmp_path, stated):
 
 
 def test_a_size_of_twelve_digits_is_refused_unless_it_is_zero(tmp_path):
-    # POSIX asks for a NUL or a space behind eleven; looking for them in every header would cost 5 % of a scan.
+    # POSIX asks for a NUL or a space after eleven; checking that in every header would cost 5 % of a scan.
     with pytest.raises(FormatError, match="expected the size of a file, found b'000000000012'"):
         scan(tmp_path, header(b"a.txt", b"000000000012") + padded(b"0123456789") + END)
     assert contents(scan(tmp_path, header(b"a.txt", b"0" * 12) + END)) == [("a", [("txt", 512, 0)])]
@@ -354,7 +354,7 @@ def test_a_sparse_member_is_refused_with_the_way_out(tmp_path):
     with pytest.raises(FormatError, match="sparse") as caught:
         scan(tmp_path, member(b"z.txt") + member(b"a.txt", b"x", b"S", magic=GNU) + END)
     assert caught.value.offset == 1024
-    assert "--sparse" in (caught.value.do or "")
+    assert "--sparse" in (caught.value.hint or "")
 
 
 def test_what_lies_behind_the_first_empty_block_is_not_read_but_mentioned(tmp_path):
@@ -445,7 +445,7 @@ def test_a_name_ends_at_its_first_nul(tmp_path):
 
 @pytest.mark.parametrize("magic", [GNU, V7])
 def test_only_posix_headers_have_a_prefix(tmp_path, magic):
-    # GNU tar keeps times in these bytes.
+    # GNU tar stores times in these bytes.
     assert scan(tmp_path, member(b"a.txt", magic=magic, prefix=b"14000000000") + END).keys() == ["a"]
 
 
@@ -459,7 +459,7 @@ def test_a_pax_size_goes_before_the_header_s(tmp_path):
 
 
 def test_a_million_bytes_of_names_need_no_gigabytes(tmp_path):
-    # Arrays of names are as wide as the longest: one of 8,000 bytes among thousands must still fit.
+    # Arrays of names are as wide as the longest name: one of 8,000 bytes among thousands must fit.
     name = pax(record(b"path", b"p" * 8000 + b".txt"))
     index = scan(tmp_path, member(b"a.txt", b"") * 3000 + name + member(b"x", b"") + END)
     assert index.keys()[1] == "p" * 8000
@@ -469,7 +469,7 @@ def test_a_member_of_nine_gigabytes_is_stepped_over_without_reading_it(tmp_path)
     size = 9 << 30
     with (tmp_path / "s.tar").open("wb") as file:
         file.write(header(b"a.bin", base256(size)))
-        file.truncate(BLOCK + size)  # a hole: no byte of it is on the disk
+        file.truncate(BLOCK + size)  # a hole, which takes no space on the disk
         file.seek(0, 2)
         file.write(member(b"b.txt") + END)
     index = index_shard(LocalStorage(tmp_path), "s.tar")

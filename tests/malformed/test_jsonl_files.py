@@ -1,4 +1,4 @@
-"""Damaged JSONL indices: a reader gives the right line, or an error, never another line's piece."""
+"""Damage JSONL indexes: a reader returns the right line or raises, and never returns part of another line."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from loader.errors import FormatError
-from loader.format.jsonl import JsonlReader, prepare_jsonl
+from loader.format.jsonl.index import JsonlReader, prepare_jsonl
 from loader.storage import LocalStorage
 
 LINES = [b'{"n": %d, "pad": "%s"}' % (number, b"x" * (number * 7 % 23)) for number in range(20)]
@@ -26,9 +25,9 @@ def storage(tmp_path_factory) -> LocalStorage:
 
 
 def read_everything(storage: LocalStorage, index: bytes) -> list[bytes | None]:
-    """Read every sample that an index promises; None where it is refused."""
+    """Read every sample of an index; None if reading it is refused."""
     path = Path(storage.path("x.jsonl.idx"))
-    path.unlink(missing_ok=True)  # not written over: an earlier one may still be mapped
+    path.unlink(missing_ok=True)  # not overwritten, because an earlier one may still be mapped
     path.write_bytes(index)
     found: list[bytes | None] = []
     try:

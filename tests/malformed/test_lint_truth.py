@@ -1,4 +1,4 @@
-"""Lint tells the truth: nothing about a clean dataset, and of a damaged one what is wrong, where, and nothing else."""
+"""Lint finds nothing in a clean dataset; in a damaged one it finds each fault at its place, and nothing else."""
 
 from __future__ import annotations
 
@@ -18,28 +18,24 @@ import pytest
 import simplejpeg
 
 from loader.errors import ConfigError, StorageError, WorkerError
-from loader.format import lint as lint_module
-from loader.format import lint_sqlite, lint_task
+from loader.format.compat.sqlite_index import open_sqlite
 from loader.format.dataset_folder import DatasetFolder
-from loader.format.dataset_index import DatasetIndex
-from loader.format.findings import CODES, Finding
-from loader.format.index_layout import ShardEntry
-from loader.format.lint import LintPlan, LintProgress, LintReport, lint_dataset
-from loader.format.lint_fix import exclude_broken_samples
-from loader.format.prepare_plan import SplitRequest
-from loader.format.split_config import SplitConfig
-from loader.format.sqlite_file import open_sqlite
-from loader.samples.check import DecodeCheck
+from loader.format.documents.split_config import SplitConfig
+from loader.format.index.dataset_index import DatasetIndex
+from loader.format.index.layout import ShardEntry
+from loader.format.lint import metadata as lint_metadata, run as lint_module, task as lint_task
+from loader.format.lint.report import CODES, Finding
+from loader.format.lint.run import LintPlan, LintProgress, LintReport, exclude_broken_samples, lint_dataset
+from loader.format.prepare.plan import SplitRequest
+from loader.samples.building.check import DecodeCheck
 from tests.e2e.dataset_tree import (
     caption_samples,
     index_uuid,
+    prepare as prepare_split,
     shard_path,
     write_shard,
     write_shards,
     write_tar,
-)
-from tests.e2e.dataset_tree import (
-    prepare as prepare_split,
 )
 
 prepare = partial(prepare_split, split=SplitRequest(ratio={"train": 1.0}))
@@ -92,7 +88,7 @@ def overwrite(path: Path, offset: int, data: bytes, *, keep_time: bool = True) -
 
 
 def photo(number: int, rng: np.random.Generator) -> bytes:
-    """Give a JPEG with the grain and the soft edges of a photo, so that its entropy-coded data is like a real one's."""
+    """Return a JPEG with the grain and soft edges of a photo, so that its entropy-coded data is realistic."""
     y, x = np.mgrid[0:48, 0:48].astype(np.float32)
     angle = number * 0.7
     soft = 110 + 90 * np.sin((x * np.cos(angle) + y * np.sin(angle)) / (5 + number % 9))
@@ -122,7 +118,7 @@ def pictures(pristine, tmp_path) -> Path:
 
 @pytest.fixture
 def in_a_thread() -> Iterable[None]:
-    """Have a second thread, with which workers are spawned instead of forked."""
+    """Run a second thread, so that workers are spawned instead of forked."""
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
     thread.start()
@@ -186,7 +182,7 @@ def test_one_broken_picture_of_two_thousand_is_named(pictures, damage, workers, 
     report = lint(pictures, workers=1 if workers == "one" else 2)
     assert places(report.findings) == [("E302", "shard_002.tar", "01234", "jpg", offset)]
     assert report.complete
-    assert codes(lint(pictures, level="bytes")) == []  # only decoding shows it
+    assert codes(lint(pictures, level="bytes")) == []  # only decoding finds it
 
 
 def test_a_picture_that_was_cut_before_it_was_packed_is_named(tmp_path):
@@ -238,7 +234,7 @@ def test_many_kinds_of_damage_are_all_named_in_order_and_fix_leaves_a_clean_data
     after = (tmp_path / ".nv-meta/split.yaml").read_bytes()
     assert exclude_broken_samples(DatasetFolder(tmp_path), report.findings) == 0
     assert (tmp_path / ".nv-meta/split.yaml").read_bytes() == after
-    assert not prepare(tmp_path, split=None).changed  # excluded samples are no change of the data
+    assert not prepare(tmp_path, split=None).changed  # excluding samples does not change the data
 
 
 def test_fix_needs_a_split_file(tmp_path):
@@ -309,8 +305,8 @@ def test_only_the_chosen_split_parts_are_checked(pictures):
     ("plan", "fault"),
     [
         ({"level": "byte", "make_sample_check": make_check}, "no lint level 'byte'; did you mean 'bytes'"),
-        ({}, "given none"),
-        ({"level": "decode"}, "given none"),
+        ({}, "found none"),
+        ({"level": "decode"}, "found none"),
     ],
 )
 def test_a_plan_that_would_check_less_than_it_says_is_refused(plan, fault):
@@ -333,7 +329,10 @@ def test_a_check_that_fails_hides_no_other_sample(pictures):
     assert places(report.findings) == [
         ("E307", "shard_002.tar", "01007", None, offset_of(pictures, "shard_002.tar", "01007.jpg"))
     ]
-    assert report.findings[0].message == "checking it fails: ZeroDivisionError: integer division or modulo by zero"
+    assert (
+        report.findings[0].message
+        == "the check of this sample failed: ZeroDivisionError: integer division or modulo by zero"
+    )
 
 
 def crash_on_one(key, parts):
@@ -411,7 +410,7 @@ def small(tmp_path) -> Path:
 
 @pytest.fixture
 def one_large_gap(tmp_path) -> Path:
-    """A sample whose parts have other parts of some hundred KiB between them."""
+    """A sample with some hundred KiB of other parts between its parts."""
     write_tar(tmp_path / "a.tar", [("a.txt", b"a"), ("b.bin", bytes(200_000)), ("a.json", b"{"), ("b.txt", b"b")])
     prepare(tmp_path, files={"dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\n"})
     return tmp_path
@@ -498,7 +497,7 @@ def test_a_shard_that_becomes_unreadable_while_it_is_checked_is_named(small, mon
 
         monkeypatch.setattr(LocalStorage, "open", failing)
 
-    for opens in (0, 1, 2):  # for its headers, for what is behind them, for its samples
+    for opens in (0, 1, 2):  # for its headers, for the bytes after the archive, for its samples
         fail_after(opens)
         assert [(each.code, each.shard) for each in lint(small).findings] == [("E109", "shard_002.tar")]
     fail_after(2)
@@ -526,18 +525,18 @@ def test_a_copy_with_other_times_is_only_a_warning(small):
     assert places(lint(small).findings) == [("W103", "shard_004.tar", None, None, None)]
 
 
-@pytest.mark.parametrize("where", ["right behind", "far behind"])
+@pytest.mark.parametrize("where", ["right after it", "far after it"])
 def test_bytes_behind_the_archive_are_warned_of(tmp_path, where):
     write_shards(tmp_path, 2)
     first, second = shard_path(tmp_path, 0), shard_path(tmp_path, 1)
-    padding = bytes(5 * 1024 * 1024) if where == "far behind" else b""
+    padding = bytes(5 * 1024 * 1024) if where == "far after it" else b""
     size = first.stat().st_size + len(padding)
     first.write_bytes(first.read_bytes() + padding + second.read_bytes())
     second.unlink()
     prepare(tmp_path)
     found = [finding for finding in lint(tmp_path).findings if finding.code != "W004"]
     assert ("W107", "shard_000.tar", None, None, size) in places(found)
-    assert {each.code for each in found} <= {"W106", "W107"}  # W106: what prepare can see of it
+    assert {each.code for each in found} <= {"W106", "W107"}  # W106: the warning of prepare
 
 
 def test_members_that_belong_to_no_sample_are_no_bytes_behind_the_archive(tmp_path):
@@ -559,7 +558,7 @@ def test_an_empty_shard_is_warned_of(tmp_path):
 
 
 def rewritten(folder: Path, change: Callable[[dict], dict], *, keep_time: bool) -> None:
-    """Write shard 3 anew from its samples, at the size that it had."""
+    """Rewrite shard 3 from its samples, in the same size."""
     path = shard_path(folder, 3)
     stat = path.stat()
     write_shard(path, change(caption_samples(9, 3)))
@@ -717,7 +716,7 @@ def test_changed_rows_of_index_sqlite_are_told(small, statement, shard, key, par
     [finding] = lint(small).findings
     assert (finding.code, finding.key, finding.part) == ("E006", key, part)
     assert finding.shard == (None if shard is None else shard_path(small, shard).name)
-    assert "energon prepare --force-overwrite writes it anew" in finding.message
+    assert "energon prepare --force-overwrite rebuilds it" in finding.message
     prepare(small, force=True)
     assert lint(small).findings == ()
 
@@ -777,8 +776,8 @@ def test_a_dataset_without_compat_files_needs_none(tmp_path):
 
 
 def edit_split(folder: Path, *, parts: str | None = None, exclude: str | None = None) -> None:
-    kept = (folder / ".nv-meta/split.yaml").read_text().partition("exclude:")[0]
-    text = f"split_parts: {parts}\n" if parts is not None else kept
+    unchanged = (folder / ".nv-meta/split.yaml").read_text().partition("exclude:")[0]
+    text = f"split_parts: {parts}\n" if parts is not None else unchanged
     (folder / ".nv-meta/split.yaml").write_text(text + (f"exclude: {exclude}\n" if exclude is not None else ""))
 
 
@@ -905,7 +904,7 @@ def test_a_fault_that_names_a_part_which_no_field_map_asks_for_is_told(tmp_path)
 
 
 def lacks_a_picture(key, parts):
-    return [("jpg", "there is none")] if key == "00001" else []
+    return [("jpg", "it is missing")] if key == "00001" else []
 
 
 def test_a_shard_that_a_prepare_of_another_tool_left_without_our_index_is_checked_too(small):
@@ -913,7 +912,7 @@ def test_a_shard_that_a_prepare_of_another_tool_left_without_our_index_is_checke
     assert lint(small).findings == ()
 
 
-# ------------------------------------------------------------------------------------------- what a lint may cost
+# ------------------------------------------------------------------------------------------- the cost of a lint
 
 
 def count_calls(monkeypatch, owner: type, name: str) -> list[object]:
@@ -958,7 +957,7 @@ def test_a_look_up_that_misses_one_of_many_equal_keys_is_found(tmp_path):
     row = index.key_sample.tolist().index(7)
     with (folder / ".nv-meta/index" / index_uuid(folder) / "key_sample.npy").open("r+b") as file:
         file.seek(-8 * (len(index) - row), os.SEEK_END)
-        file.write((4).to_bytes(8, "little"))  # the sample before it of the same key is there twice
+        file.write((4).to_bytes(8, "little"))  # the sample before it with the same key is now in the table twice
     found = [each for each in lint(folder, level="headers").findings if each.code == "E005"]
     assert [(each.shard, each.key) for each in found] == [("shard_002.tar", "1")]
 
@@ -973,7 +972,7 @@ def test_excluded_shards_are_told_apart_once(tmp_path, monkeypatch):
     calls.clear()
     report = prepare(tmp_path, split=None)
     assert [warning for warning in report.warnings if "in no part" in warning] == [
-        "1 shards are in no part of split.yaml, first shard_001.tar (--split-ratio or --split-parts splits anew)"
+        "1 shards are in no part of split.yaml, first shard_001.tar (--split-ratio or --split-parts makes a new split)"
     ]
     assert len(calls) <= 3
 
@@ -988,11 +987,11 @@ def test_numbers_of_strange_shards_in_sqlite_are_found_without_walking_over_all_
         database.set_progress_handler(lambda: steps.append(None), 1)
         return database
 
-    monkeypatch.setattr(lint_sqlite, "open_sqlite", watched)
-    assert list(lint_sqlite.check_sqlite(DatasetFolder(tmp_path))) == []
+    monkeypatch.setattr(lint_metadata, "open_sqlite", watched)
+    assert list(lint_metadata.check_sqlite(DatasetFolder(tmp_path))) == []
     assert len(steps) < 200
     for strange in (3, -1):
         with closing(sqlite3.connect(tmp_path / ".nv-meta/index.sqlite")) as database, database:
             database.execute(f"UPDATE samples SET tar_file_id = {strange} WHERE sample_key = '00007'")
-        [finding] = lint_sqlite.check_sqlite(DatasetFolder(tmp_path))
+        [finding] = lint_metadata.check_sqlite(DatasetFolder(tmp_path))
         assert f"samples of shard number {strange}, and .info.json has 3 shards" in finding.message

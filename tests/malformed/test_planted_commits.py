@@ -1,4 +1,4 @@
-"""A dataset from elsewhere may hold a half-made commit of its author's making."""
+"""An untrusted dataset may contain a forged unfinished commit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import FormatError, StorageError
-from loader.format.commit import finish_interrupted_commit
+from loader.format.index.publish import finish_interrupted_commit
 from loader.storage import LocalStorage
 
 STAGED = ".nv-meta/.prepare/staged/x"

@@ -1,4 +1,4 @@
-"""A dataset from elsewhere may hold links and pipes of its author's making."""
+"""An untrusted dataset may contain links and pipes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 
 from loader.errors import EnergonError, StorageError
 from loader.format.dataset_folder import DatasetFolder
-from loader.format.prepare import run_prepare
-from loader.format.prepare_plan import PreparePlan, SplitRequest
+from loader.format.prepare.plan import PreparePlan, SplitRequest
+from loader.format.prepare.run import run_prepare
 from loader.storage import LocalStorage
 
 
@@ -48,7 +48,7 @@ def test_prepare_follows_no_link_in_nv_meta(tmp_path, victim, link):
     (dataset / ".nv-meta").mkdir()
     (dataset / link).symlink_to(victim)
     before = tree(victim)
-    with pytest.raises(StorageError, match="is a link, which may lead anywhere"):
+    with pytest.raises(StorageError, match="found a link to another folder"):
         prepare(dataset, force=True)
     assert tree(victim) == before
 
@@ -80,12 +80,12 @@ def test_a_pipe_in_the_place_of_a_file_is_told_at_once(tmp_path, name):
     (dataset / ".nv-meta" / name).unlink()
     os.mkfifo(dataset / ".nv-meta" / name)
 
-    def look() -> None:
+    def read() -> None:
         opened = DatasetFolder(dataset)
         _ = opened.index, opened.split
 
     with pytest.raises(StorageError, match="found a directory, pipe or device"):
-        look()
+        read()
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../victim/x", "a/../../victim/x", ".."])
@@ -117,7 +117,7 @@ def test_folders_of_links_to_folders_of_links_end(tmp_path):
 def test_a_folder_in_the_place_of_a_file_stops_a_prepare_before_anything_changes(tmp_path):
     dataset = make_dataset(tmp_path / "dataset")
     (dataset / "s.tar.idx").mkdir()
-    with pytest.raises(StorageError, match="a folder stands where a file is to be written"):
+    with pytest.raises(StorageError, match="expected a file or a free name to write to, found a folder"):
         prepare(dataset)
     (dataset / "s.tar.idx").rmdir()
     prepare(dataset)

@@ -1,4 +1,4 @@
-"""Disks that are full or read-only, and shards that are damaged or change while they are read."""
+"""Prepare on full and read-only disks, and from shards that are damaged or change meanwhile."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from loader.errors import ConfigError, EnergonError, FormatError, StorageError
-from loader.format import journal, shard_scans
 from loader.format.dataset_folder import DatasetFolder
+from loader.format.index import publish as journal
+from loader.format.prepare import shards as shard_scans
 from loader.storage import LocalStorage
 from tests.e2e.dataset_tree import (
     caption_samples,
@@ -30,38 +31,38 @@ from tests.e2e.dataset_tree import (
 )
 
 is_root = os.geteuid() == 0
-NOBODY = 65534
+OTHER_USER = 65534
 
 
 def in_child(action: Callable[[], object]) -> str:
-    """Run something in a forked copy of this process; give how it failed, or nothing."""
+    """Run something in a fork of this process; return its error, or an empty text."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(read)
-        said = ""
+        message = ""
         try:
             action()
         except EnergonError as error:
-            said = str(error)
-        except BaseException as error:  # noqa: BLE001 - nothing may get past the fork
-            said = f"unexpected: {error!r}"
+            message = str(error)
+        except BaseException as error:  # noqa: BLE001 - no error may leave the fork
+            message = f"unexpected: {error!r}"
         with os.fdopen(write, "wb") as pipe:
-            pipe.write(said.encode("utf-8", "surrogateescape"))
+            pipe.write(message.encode("utf-8", "surrogateescape"))
         os._exit(0)
     os.close(write)
     with os.fdopen(read, "rb") as pipe:
-        said = pipe.read().decode("utf-8", "surrogateescape")
+        message = pipe.read().decode("utf-8", "surrogateescape")
     os.waitpid(child, 0)
-    return said
+    return message
 
 
-def as_nobody(action: Callable[[], object]) -> str:
+def as_other_user(action: Callable[[], object]) -> str:
     def run() -> None:
         if is_root:
             os.setgroups([])
-            os.setgid(NOBODY)
-            os.setuid(NOBODY)
+            os.setgid(OTHER_USER)
+            os.setuid(OTHER_USER)
         action()
 
     return in_child(run)
@@ -69,8 +70,8 @@ def as_nobody(action: Callable[[], object]) -> str:
 
 @pytest.fixture
 def open_path(tmp_path: Path) -> Path:
-    """A folder that other users can reach, too."""
-    for folder in (tmp_path, *tmp_path.parents[:3]):  # those that pytest made; one more with several workers
+    """A folder that other users can open too."""
+    for folder in (tmp_path, *tmp_path.parents[:3]):  # created by pytest; one level more with several workers
         folder.chmod(folder.stat().st_mode | stat.S_IXOTH | stat.S_IROTH)
     return tmp_path
 
@@ -81,8 +82,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
     libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "umount2"):
+        pytest.skip("this is not Linux")
     if libc.mount(b"tmpfs", str(disk).encode(), b"tmpfs", 0, b"size=1m") != 0:
-        pytest.skip(f"this machine lets nobody mount a disk: {os.strerror(ctypes.get_errno())}")
+        pytest.skip(f"no permission to mount a disk: {os.strerror(ctypes.get_errno())}")
     yield disk
     libc.umount2(str(disk).encode(), 2)  # MNT_DETACH
 
@@ -116,8 +119,8 @@ def test_a_full_disk_is_told_and_the_old_dataset_stays_and_space_helps(small_dis
     if error is None:
         assert leave_kib > 16
     else:
-        assert "No space left on device" in error.found or "disk is full" in error.found
-        assert error.do == "free some space on that disk and run the same command again"
+        assert "No space left on device" in error.message or "disk is full" in error.message
+        assert error.hint == "free some space on that disk and run the same command again"
         assert {
             name: data for name, data in written(folder).items() if not name.startswith(".nv-meta/.prepare/")
         } == old
@@ -141,8 +144,8 @@ def test_a_limit_of_file_size_is_told(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
         prepare(tmp_path)
 
-    said = in_child(limited)
-    assert said.startswith(("cannot write this file: File too large\n", "cannot write this file: disk I/O error\n"))
+    message = in_child(limited)
+    assert message.startswith(("cannot write this file: File too large\n", "cannot write this file: disk I/O error\n"))
     assert not (tmp_path / ".nv-meta/.info.json").exists()
     assert not (tmp_path / ".nv-meta/.prepare/staged").exists()
     assert prepare(tmp_path).samples == 600
@@ -154,9 +157,9 @@ def test_a_limit_of_file_size_is_told(tmp_path):
 def test_a_read_only_dataset_folder_is_told(open_path):
     write_shards(open_path / "dataset", 2)
     (open_path / "dataset").chmod(0o555)
-    said = as_nobody(lambda: prepare(open_path / "dataset"))
-    assert "Permission denied" in said
-    assert f"  at   {open_path}/dataset/.nv-meta/.lock\n  do   ask for the permission" in said
+    message = as_other_user(lambda: prepare(open_path / "dataset"))
+    assert "Permission denied" in message
+    assert f"  at: {open_path}/dataset/.nv-meta/.lock\n  hint: ask for the permission" in message
     assert not (open_path / "dataset/.nv-meta").exists()
 
 
@@ -165,22 +168,22 @@ def test_a_read_only_nv_meta_is_told_and_stays_as_it_is(open_path):
     prepare(folder)
     write_shard(shard_path(folder, 0), caption_samples(100, 2))
     before = times_of_change(folder)
-    said = as_nobody(lambda: prepare(folder))
-    assert "Permission denied" in said
-    assert f"{folder}/.nv-meta/" in said
-    assert "ask for the permission" in said
+    message = as_other_user(lambda: prepare(folder))
+    assert "Permission denied" in message
+    assert f"{folder}/.nv-meta/" in message
+    assert "ask for the permission" in message
     assert times_of_change(folder) == before
 
 
-def give_to_nobody(*paths: Path) -> None:
+def give_to_other_user(*paths: Path) -> None:
     for path in paths:
         if is_root:
-            os.chown(path, NOBODY, NOBODY)
+            os.chown(path, OTHER_USER, OTHER_USER)
 
 
 def test_a_read_only_folder_of_shards_gets_no_compat_files_and_a_warning(open_path):
     folder = write_shards(open_path / "dataset" / "shards", 3).parent
-    give_to_nobody(folder)
+    give_to_other_user(folder)
     (folder / "shards").chmod(0o555)
 
     def check() -> None:
@@ -193,7 +196,7 @@ def test_a_read_only_folder_of_shards_gets_no_compat_files_and_a_warning(open_pa
         with pytest.raises(FormatError, match="no permission to write"):
             prepare(folder, compat=True)
 
-    assert as_nobody(check) == ""
+    assert as_other_user(check) == ""
     assert DatasetFolder(folder).index.find("00004") == [4]
 
 
@@ -201,7 +204,7 @@ def test_a_folder_of_shards_that_became_read_only_does_not_stop_a_prepare(open_p
     folder = write_shards(open_path / "dataset" / "shards", 3).parent
     prepare(folder)
     write_shard(folder / "shards/shard_001.tar", caption_samples(100, 2))
-    give_to_nobody(*folder.rglob("*"), folder)
+    give_to_other_user(*folder.rglob("*"), folder)
     (folder / "shards").chmod(0o555)
 
     def check() -> None:
@@ -209,39 +212,39 @@ def test_a_folder_of_shards_that_became_read_only_does_not_stop_a_prepare(open_p
         assert (report.compat, report.scanned) == (False, 1)
         assert not prepare(folder).changed
 
-    assert as_nobody(check) == ""
+    assert as_other_user(check) == ""
     assert not (folder / ".nv-meta/index.sqlite").exists()
 
 
 def test_compat_files_that_are_right_stay_in_use_in_a_read_only_folder(open_path):
     folder = write_shards(open_path / "dataset" / "shards", 3).parent
     prepare(folder)
-    give_to_nobody(*folder.rglob("*"), folder)
+    give_to_other_user(*folder.rglob("*"), folder)
     (folder / "shards").chmod(0o555)
 
     def check() -> None:
         report = prepare(folder, files={"dataset.yaml": "a: 1\n"})
         assert (report.changed, report.compat, report.warnings) == (True, True, ())
 
-    assert as_nobody(check) == ""
+    assert as_other_user(check) == ""
 
 
 def test_unreadable_shards_are_all_named(open_path):
     folder = write_shards(open_path / "dataset", 4)
-    give_to_nobody(folder)
+    give_to_other_user(folder)
     shard_path(folder, 1).chmod(0)
-    said = as_nobody(lambda: prepare(folder))
+    message = as_other_user(lambda: prepare(folder))
     if is_root:
-        assert said == (
-            f"cannot open this file: Permission denied\n  at   {shard_path(folder, 1)}\n"
-            "  do   ask for the permission, or run as a user who has it"
+        assert message == (
+            f"cannot open this file: Permission denied\n  at: {shard_path(folder, 1)}\n"
+            "  hint: ask for the permission, or run as a user who has it"
         )
     shard_path(folder, 3).chmod(0)
     os.utime(shard_path(folder, 3))
-    said = as_nobody(lambda: prepare(folder))
-    assert said.startswith("2 shards cannot be indexed\n")
-    assert str(shard_path(folder, 1)) in said
-    assert str(shard_path(folder, 3)) in said
+    message = as_other_user(lambda: prepare(folder))
+    assert message.startswith("2 shards cannot be indexed\n")
+    assert str(shard_path(folder, 1)) in message
+    assert str(shard_path(folder, 3)) in message
 
 
 # -------------------------------------------------------------------------------------------- damage and change
@@ -257,15 +260,15 @@ def test_all_damaged_shards_are_named_at_once_and_exclude_gets_on(tmp_path):
     for workers in (1, 3):
         with pytest.raises(FormatError) as caught:
             prepare(folder, workers=workers)
-        said = str(caught.value)
-        assert said.startswith("3 shards cannot be indexed\n")
-        places = [line.removeprefix("  at   ") for line in said.splitlines() if line.startswith("  at ")]
+        message = str(caught.value)
+        assert message.startswith("3 shards cannot be indexed\n")
+        places = [line.removeprefix("  at: ") for line in message.splitlines() if line.startswith("  at: ")]
         assert places == [
             f"{shard_path(folder, 1)}, byte 0",
             f"{shard_path(folder, 3)}, byte 0",
             f"{shard_path(folder, 4)}, byte 1024",
         ]
-        assert said.endswith("do   mend them, or leave them out with --exclude REGEX")
+        assert message.endswith("hint: fix them, or exclude them with --exclude REGEX")
         assert {path.name for path in (folder / ".nv-meta").iterdir()} <= {".lock", ".prepare"}
         assert list(folder.rglob("*.idx")) == []
     with pytest.raises(StorageError, match="no prepared dataset"):
@@ -298,7 +301,7 @@ def test_shards_without_any_sample_are_no_dataset(tmp_path):
     [
         ([], {}, "no .tar files here or in the folders below"),
         (["a.tar.gz", "b.tgz"], {}, "no .tar files here, but 2 compressed ones"),
-        (["a.tar"], {"exclude": "a"}, "--exclude leaves none of 1 .tar file"),
+        (["a.tar"], {"exclude": "a"}, "--exclude matches the only .tar file"),
         ([".hidden.tar", ".git/x.tar"], {}, "no .tar files here or in the folders below"),
     ],
 )
@@ -309,28 +312,28 @@ def test_a_folder_without_shards_is_told_and_stays_as_it_is(tmp_path, files, opt
     before = times_of_change(tmp_path)
     with pytest.raises(StorageError) as caught:
         prepare(tmp_path, **options)
-    assert caught.value.found.startswith(found)
+    assert caught.value.message.startswith(found)
     assert times_of_change(tmp_path) == before
 
 
 def test_a_missing_folder_and_a_wrong_pattern_are_told(tmp_path):
     with pytest.raises(StorageError, match="this folder does not exist"):
         prepare(tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match=r"--exclude '\(' is no regular expression"):
+    with pytest.raises(ConfigError, match=r"--exclude '\(' is not a regular expression"):
         prepare(write_shards(tmp_path, 1), exclude="(")
 
 
-@pytest.mark.parametrize("what", ["grows", "vanishes", "is touched"])
-def test_a_shard_that_changes_while_it_is_read_is_named(tmp_path, monkeypatch, what):
+@pytest.mark.parametrize("change", ["grows", "vanishes", "is touched"])
+def test_a_shard_that_changes_while_it_is_read_is_named(tmp_path, monkeypatch, change):
     folder = write_shards(tmp_path, 4)
     real = shard_scans.index_shard
     path = shard_path(folder, 2)
 
     def disturbed(storage, name):
-        if name == path.name and what == "vanishes":
+        if name == path.name and change == "vanishes":
             path.unlink()
         index = real(storage, name)
-        if name == path.name and what == "grows":
+        if name == path.name and change == "grows":
             with path.open("ab") as file:
                 file.write(bytes(512))
         elif name == path.name:
@@ -342,10 +345,10 @@ def test_a_shard_that_changes_while_it_is_read_is_named(tmp_path, monkeypatch, w
         with pytest.raises((FormatError, StorageError)) as caught:
             prepare(folder)
     assert caught.value.at.startswith(str(path))
-    expected = "No such file" if what == "vanishes" else "the shard changed while it was read"
-    assert expected in caught.value.found
+    expected = "No such file" if change == "vanishes" else "the shard changed while it was read"
+    assert expected in caught.value.message
     assert not (folder / ".nv-meta/.info.json").exists()
-    assert prepare(folder).shards == (3 if what == "vanishes" else 4)
+    assert prepare(folder).shards == (3 if change == "vanishes" else 4)
 
 
 def test_a_journal_that_cannot_be_read_is_told(open_path):
@@ -359,8 +362,8 @@ def test_a_journal_that_cannot_be_read_is_told(open_path):
         next((folder / ".nv-meta/.prepare/shards").iterdir()).chmod(0)
         prepare(folder)
 
-    give_to_nobody(folder)
-    assert as_nobody(check).startswith("cannot open this file: Permission denied\n  at   ")
+    give_to_other_user(folder)
+    assert as_other_user(check).startswith("cannot open this file: Permission denied\n  at: ")
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"renames": []}', b'{"renames": [["a"]], "removals": []}'])
@@ -370,7 +373,7 @@ def test_a_damaged_list_of_renames_is_told(tmp_path, damage):
     (tmp_path / ".nv-meta/.prepare/commit.json").write_bytes(damage)
     with pytest.raises(FormatError) as caught:
         prepare(tmp_path)
-    assert caught.value.do == f"remove {tmp_path}/.nv-meta/.prepare and run energon prepare again"
+    assert caught.value.hint == f"remove {tmp_path}/.nv-meta/.prepare and run energon prepare again"
 
 
 # ------------------------------------------------------------------------------------------------ other disks

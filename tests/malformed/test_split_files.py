@@ -1,4 +1,4 @@
-"""Split files made to crash, to fill the memory or to run code."""
+"""Refuse split files made to crash, to fill the memory or to run code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from loader.errors import ConfigError
-from loader.format.split_config import parse_split_config
+from loader.format.documents.split_config import parse_split_config
 
 LAUGHS = "\n".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 10)}]" for n in range(1, 12))
 MERGES = "\n".join(f"m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 10)}]}}" for n in range(1, 12))
@@ -17,6 +17,7 @@ MERGES = "\n".join(f"m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 10)}]}}" for
 ATTACKS = {
     "a range of a trillion": "split_parts: {train: ['s_{0..999999999999}.tar']}",
     "a product of ranges": f"split_parts: {{train: ['{'{0..999}' * 9}']}}",
+    "a nested product of ranges": f"split_parts: {{train: ['{{{'{0..999}' * 9}}}']}}",
     "nested lists": f"split_parts: {{train: ['{'{a,' * 60}b{'}' * 60}']}}",
     "braces without end": f"split_parts: {{train: ['{'{' * 100_000}']}}",
     "pairs of braces without end": f"split_parts: {{train: ['{'{' * 100_000}{'}' * 100_000}']}}",
@@ -50,7 +51,7 @@ ATTACKS = {
 RUN = """
 import resource, sys
 from loader.errors import ConfigError
-from loader.format.split_config import parse_split_config
+from loader.format.documents.split_config import parse_split_config
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
 try:
     parse_split_config(sys.stdin.read(), file=sys.argv[1])

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
 from braceexpand import braceexpand
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from loader.errors import ConfigError
-from loader.format.brace_patterns import compact_names, count_names, expand_pattern
+from loader.format.documents.brace_patterns import compact_names, count_names, expand_pattern
 
 any_name = st.text(max_size=20)
 tricky_name = st.text(alphabet="{}\\,.. 019a-é\n", max_size=12)

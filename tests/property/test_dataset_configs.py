@@ -4,12 +4,11 @@ from contextlib import suppress
 from typing import Any
 
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from loader.errors import ConfigError
-from loader.format.dataset_config import format_dataset_config, parse_dataset_config
-from loader.format.sample_types import SAMPLE_TYPES
+from loader.format.documents.dataset_config import format_dataset_config, parse_dataset_config
+from loader.format.documents.sample_types import SAMPLE_TYPES
 
 scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=8)
 values = st.recursive(

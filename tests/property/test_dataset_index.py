@@ -1,4 +1,4 @@
-"""What is written to an index comes out of it again, for any shards."""
+"""An index returns what was written to it, for any shards."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from loader.errors import FormatError
-from loader.format import dataset_index as dataset_index_module
-from loader.format import index_writer as index_writer_module
-from loader.format import key_table as key_table_module
-from loader.format.dataset_index import DatasetIndex
-from loader.format.index_layout import Layout, PartStats, ShardEntry, decode_layout, encode_layout, layout_warnings
-from loader.format.index_writer import DuplicateKeys, IndexWriter
+from loader.format.index import (
+    dataset_index as dataset_index_module,
+    keys as key_table_module,
+    writer as index_writer_module,
+)
+from loader.format.index.dataset_index import DatasetIndex
+from loader.format.index.layout import Layout, PartStats, ShardEntry, decode_layout, encode_layout, layout_warnings
+from loader.format.index.shard_index import ShardIndex, index_shard
+from loader.format.index.writer import DuplicateKeys, IndexWriter
 from loader.format.nv_meta import INDEX_FOLDER
-from loader.format.shard_index import ShardIndex, index_shard
 from loader.storage import LocalStorage
 
 SHARDS = ["a/s 1.tar", "b.tar", "b.tar_x.tar", "é\udcff.tar"]
 keys = st.sampled_from(["a", "b", "c", "a.tar/b", "d/é", "\udcff", "b.tar/a/c", "x" * 120, "k" * 8])
 parts = st.sampled_from(["txt", "jpg", "seg.png", "", "\udcfe", "é"])
-# A shard: names of members, and their sizes.
+# The members of a shard: key, part name and size.
 shards = st.lists(st.tuples(keys, parts, st.sampled_from([0, 1, 600])), max_size=8)
 
 
@@ -143,10 +144,11 @@ def test_a_key_may_hold_the_end_of_a_shard_s_name(tmp_path):
     assert index.find(".tar/c") == index.find("tar/c") == index.find("b.tar/") == index.find("b.tar") == []
 
 
-def test_keys_with_one_hash_are_told_apart(tmp_path, monkeypatch):
-    # Hashes protect from nothing: a look-up compares the key itself.
+def test_keys_with_one_hash_are_distinguished(tmp_path, monkeypatch):
+    # A look-up compares the key itself, because hashes may collide.
     monkeypatch.setattr(dataset_index_module, "hash_key", lambda key: 7)
-    monkeypatch.setattr("loader.format.shard_index.hash_keys", lambda keys, lengths: np.full(len(keys), 7, np.uint64))
+    module = "loader.format.index.shard_index"
+    monkeypatch.setattr(f"{module}.hash_keys", lambda keys, lengths: np.full(len(keys), 7, np.uint64))
     some = [[("a", "txt", 1), ("b", "txt", 2), ("a", "jpg", 3)], [("c", "txt", 1), ("b", "jpg", 1)]]
     index, duplicates = write_index(tmp_path, some, tarfile.GNU_FORMAT)
     assert [index.key(i) for i in range(len(index))] == ["a", "b", "c", "b"]
@@ -189,7 +191,7 @@ def test_an_index_of_no_shards_opens(tmp_path):
 
 
 def test_the_median_of_many_parts_is_taken_from_some_of_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(index_writer_module, "_MEDIAN_PARTS", 64)
+    monkeypatch.setattr(index_writer_module, "_MAX_MEDIAN_PARTS", 64)
     members = [
         (f"k{number:04}", part, number * (1 + (part == "jpg"))) for number in range(400) for part in ("txt", "jpg")
     ]

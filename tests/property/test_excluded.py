@@ -1,17 +1,16 @@
-"""Numbers and stand-ins where samples are excluded, for any of them."""
+"""Positions and replacements of samples, for any excluded samples."""
 
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from loader.pipeline.left_out import positions_without, replacements
+from loader.pipeline.reading.excluded import positions_without, replacements
 
 
 @st.composite
 def exclusions(draw):
-    """Some samples, of which at least one is not excluded."""
+    """Draw a number of samples, of which at least one is not excluded."""
     total = draw(st.integers(1, 60))
     excluded = draw(st.sets(st.integers(0, total - 1), max_size=total - 1))
     return total, np.array(sorted(excluded), dtype=np.int64)

@@ -2,10 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from loader.format.field_map import FieldAccess, FieldMap, parse_field_expression, parse_field_map
+from loader.format.documents.field_map import FieldAccess, FieldMap, parse_field_expression, parse_field_map
 
 part_names = st.from_regex(r"[a-z0-9_]{1,5}(\.[a-z]{1,4})?", fullmatch=True)
 steps = st.one_of(st.text(max_size=8), st.integers(-10, 10))

@@ -7,14 +7,13 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from loader.errors import ConfigError
-from loader.format import dataset_index, shard_index
-from loader.format.key_hash import hash_key, hash_keys
-from loader.metadataset import key_matcher, packed_keys, prepare_join, sample_keys
-from loader.metadataset.open_join import open_join
+from loader.format.index import dataset_index, shard_index
+from loader.format.index.keys import hash_key, hash_keys
+from loader.metadataset.joins import key_matcher, keys as packed_keys, keys as sample_keys, prepare_join
+from loader.metadataset.joins.open_join import open_join
 from tests.unit.metadataset.joined_data import JoinedData
 
 # Words of eight bytes are compared at once: keys shorter, as long and longer, which differ at their starts or ends.

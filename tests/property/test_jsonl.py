@@ -4,12 +4,11 @@ import json
 import tempfile
 from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from loader.errors import FormatError
-from loader.format import jsonl_lines
-from loader.format.jsonl import JsonlReader, prepare_jsonl
+from loader.format.jsonl import lines as jsonl_lines
+from loader.format.jsonl.index import JsonlReader, prepare_jsonl
 from loader.storage import LocalStorage
 
 value = st.recursive(

@@ -1,4 +1,4 @@
-"""The table of keys: runs merge into what a plain sort gives, in pieces of any size."""
+"""The table of keys: merged runs equal a plain sort, in pieces of any size."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from loader.errors import FormatError, StorageError
-from loader.format import index_writer
-from loader.format.key_table import KeyRuns, RunWriter, equal_neighbours, merge_runs
-from loader.format.npy_column import ColumnReader, create_column, map_column
-from loader.format.shard_index import index_shard
+from loader.format.index import writer as index_writer
+from loader.format.index.keys import KeyRuns, RunWriter, equal_neighbours, merge_runs
+from loader.format.index.npy_column import ColumnReader, create_column, map_column
+from loader.format.index.shard_index import index_shard
 from loader.storage import LocalStorage
 from tests.malformed.tar_bytes import END, member
 

@@ -1,14 +1,13 @@
-"""Names split many at a time as they do one at a time, and keys hash alike either way."""
+"""Splitting and hashing many names at once equals splitting and hashing each alone."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from loader.format.key_hash import hash_key, hash_keys
-from loader.format.member_name import decode_name, encode_name, split_member_name, split_member_names
+from loader.format.index.keys import hash_key, hash_keys
+from loader.format.tar.names import decode_name, encode_name, split_member_name, split_member_names
 
 pieces = st.sampled_from(
     [b"a", b"b", b".", b".", b"/", b"_", b"__", b"__x__/", b"\xff", b" ", "é".encode(), b"long" * 9]
@@ -36,7 +35,7 @@ def test_names_split_together_as_they_do_alone(some, padding):
 
 def is_hidden(name: bytes) -> bool:
     folder, slash, last = name.rpartition(b"/")
-    # Nothing in a folder for metadata counts.
+    # Members of a folder for metadata are not counted.
     return last.startswith(b".") and split_one(folder + slash + b"a.b") is not None
 
 
@@ -44,7 +43,7 @@ def is_hidden(name: bytes) -> bool:
 def test_members_that_start_with_a_dot_are_counted(some):
     split = split_member_names(np.array(some, dtype="S400"))
     assert split.hidden == sum(map(is_hidden, some))
-    # Observed of megatron-energon 7.4.1: it looks for the first dot of the whole name where folders have none.
+    # As megatron-energon 7.4.1 does: it splits at the first dot of the whole name, if folders have none.
     assert split.misread == sum(
         is_hidden(name) and b"/" in name and b"." not in name.rpartition(b"/")[0] for name in some
     )

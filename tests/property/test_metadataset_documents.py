@@ -5,11 +5,10 @@ import warnings
 from math import isclose
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from loader.errors import ConfigError
-from loader.metadataset.plan_leaves import plan_leaves, plan_tree
+from loader.metadataset.plans.plan_leaves import plan_leaves, plan_tree
 
 KEYS = ["path", "blend", "blend_epochized", "join", "weight", "subset", "range", "aux", "subflavors", "datasets"]
 WORDS = ["a", "mix.yaml", "inner.yaml", "s3://b/c", "0%", "50%", "end", "train", "MetadatasetV2", "Metadataset", "skip"]

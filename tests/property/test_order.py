@@ -1,14 +1,13 @@
-"""What the order of samples promises, for any sizes, lanes and settings."""
+"""Promises of the order of samples, for any sizes, lanes and settings."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from loader.errors import StateError
-from loader.order import BlendOrder, LaneHosting, LeafOrder, LeafOrders, mix, permute, quantise_weights
+from loader.order import BlendOrder, LaneHosting, SourceOrder, SourceOrders, mix, permute, quantise_weights
 
 LANES = st.sampled_from([1, 2, 3, 5, 48, 64])
 EPOCHS_TOGETHER = st.sampled_from([None, 1, 2, 5])
@@ -16,8 +15,8 @@ SEEDS = st.integers(0, 2**64 - 1)
 
 
 @st.composite
-def leaves(draw, *, epochs_together=EPOCHS_TOGETHER):
-    return LeafOrder(
+def sources(draw, *, epochs_together=EPOCHS_TOGETHER):
+    return SourceOrder(
         samples=draw(st.one_of(st.sampled_from([1, 2, 63, 64, 65, 257]), st.integers(1, 700))),
         slice_length=draw(st.integers(1, 120)),
         shuffle_buffer=draw(st.sampled_from([0, 1, 2, 10, 333, 10_000])),
@@ -26,9 +25,9 @@ def leaves(draw, *, epochs_together=EPOCHS_TOGETHER):
     )
 
 
-def stream(orders: LeafOrders, lane: int, stop: int, *, leaf: int = 0, start: int = 0):
+def stream(orders: SourceOrders, lane: int, stop: int, *, source: int = 0, start: int = 0):
     positions = np.arange(start, stop)
-    return orders.locate(np.full(len(positions), leaf), lane, positions)
+    return orders.locate(np.full(len(positions), source), lane, positions)
 
 
 @given(size=st.integers(1, 3000), key=SEEDS)
@@ -53,40 +52,40 @@ def test_permutations_of_different_sizes_in_one_call_are_those_of_single_calls(s
 
 
 @settings(max_examples=80)
-@given(leaf=leaves(), lanes=LANES)
-def test_lanes_together_see_each_sample_once_an_epoch(leaf, lanes):
-    orders = LeafOrders([leaf], lanes)
+@given(source=sources(), lanes=LANES)
+def test_lanes_together_see_each_sample_once_an_epoch(source, lanes):
+    orders = SourceOrders([source], lanes)
     seen = []
     for lane in range(lanes):
         epoch, sample = stream(orders, lane, int(orders.length(lane)[0]))
-        seen += (epoch * leaf.samples + sample).tolist()
-    epochs, rest = divmod(len(seen), leaf.samples)
-    assert (rest, sorted(seen)) == (0, list(range(epochs * leaf.samples)))
+        seen += (epoch * source.samples + sample).tolist()
+    epochs, rest = divmod(len(seen), source.samples)
+    assert (rest, sorted(seen)) == (0, list(range(epochs * source.samples)))
 
 
-@given(leaf=leaves(), lanes=LANES)
-def test_while_repeating_no_lane_is_empty_and_lanes_stay_within_one_sample(leaf, lanes):
-    orders = LeafOrders([leaf], lanes)
+@given(source=sources(), lanes=LANES)
+def test_while_repeating_no_lane_is_empty_and_lanes_stay_within_one_sample(source, lanes):
+    orders = SourceOrders([source], lanes)
     lengths = [int(orders.length(lane)[0]) for lane in range(lanes)]
     assert min(lengths) >= 1
     assert max(lengths) - min(lengths) <= 1
 
 
-@given(leaf=leaves(), lanes=LANES, deals=st.integers(1, 3))
-def test_later_epochs_are_dealt_anew_and_as_completely(leaf, lanes, deals):
-    orders = LeafOrders([leaf], lanes)
-    lane_streams = [stream(orders, lane, deals * int(orders.length(lane)[0])) for lane in range(lanes)]
-    seen = np.concatenate([epoch * leaf.samples + sample for epoch, sample in lane_streams])
+@given(source=sources(), lanes=LANES, cycles=st.integers(1, 3))
+def test_later_cycles_have_each_sample_once_too(source, lanes, cycles):
+    orders = SourceOrders([source], lanes)
+    lane_streams = [stream(orders, lane, cycles * int(orders.length(lane)[0])) for lane in range(lanes)]
+    seen = np.concatenate([epoch * source.samples + sample for epoch, sample in lane_streams])
     assert np.array_equal(np.sort(seen), np.arange(len(seen)))
-    assert len(seen) == deals * sum(int(orders.length(lane)[0]) for lane in range(lanes))
-    if deals > 1 and leaf.samples >= 63 and lanes == 1 and leaf.epochs_together == 1:
-        first, second = (lane_streams[0][1][start : start + leaf.samples] for start in (0, leaf.samples))
+    assert len(seen) == cycles * sum(int(orders.length(lane)[0]) for lane in range(lanes))
+    if cycles > 1 and source.samples >= 63 and lanes == 1 and source.epochs_together == 1:
+        first, second = (lane_streams[0][1][start : start + source.samples] for start in (0, source.samples))
         assert not np.array_equal(first, second)
 
 
-@given(leaf=leaves(epochs_together=st.sampled_from([None, 1, 3, -1])), lanes=LANES, data=st.data())
-def test_any_position_reached_directly_is_the_one_reached_by_stepping(leaf, lanes, data):
-    orders = LeafOrders([leaf], lanes)
+@given(source=sources(epochs_together=st.sampled_from([None, 1, 3, -1])), lanes=LANES, data=st.data())
+def test_any_position_reached_directly_is_the_one_reached_by_stepping(source, lanes, data):
+    orders = SourceOrders([source], lanes)
     lane = data.draw(st.integers(0, lanes - 1))
     length = int(orders.length(lane)[0])
     if length:
@@ -96,51 +95,53 @@ def test_any_position_reached_directly_is_the_one_reached_by_stepping(leaf, lane
         assert (direct[0].tolist(), direct[1].tolist()) == ([int(epoch[at])], [int(sample[at])])
 
 
-@given(many=st.lists(leaves(), min_size=1, max_size=5), lanes=LANES)
-def test_one_call_over_several_leaves_is_that_of_each_leaf_alone(many, lanes):
-    together = LeafOrders(many, lanes)
+@given(many=st.lists(sources(), min_size=1, max_size=5), lanes=LANES)
+def test_one_call_over_several_sources_is_that_of_each_source_alone(many, lanes):
+    together = SourceOrders(many, lanes)
     positions = np.arange(200)
-    leaf = np.resize(np.arange(len(many)), 200)
-    epoch, sample = together.locate(leaf, lanes - 1, positions)
+    source = np.resize(np.arange(len(many)), 200)
+    epoch, sample = together.locate(source, lanes - 1, positions)
     for number, one in enumerate(many):
-        mine = leaf == number
-        alone = LeafOrders([one], lanes).locate(np.zeros(mine.sum(), np.int64), lanes - 1, positions[mine])
+        mine = source == number
+        alone = SourceOrders([one], lanes).locate(np.zeros(mine.sum(), np.int64), lanes - 1, positions[mine])
         assert np.array_equal(epoch[mine], alone[0])
         assert np.array_equal(sample[mine], alone[1])
 
 
-@given(leaf=leaves(epochs_together=st.just(None)), lanes=LANES)
-def test_unshuffled_lanes_one_after_the_other_are_the_leaf(leaf, lanes):
-    orders = LeafOrders([leaf], lanes)
+@given(source=sources(epochs_together=st.just(None)), lanes=LANES)
+def test_unshuffled_lanes_one_after_the_other_are_the_source(source, lanes):
+    orders = SourceOrders([source], lanes)
     samples = np.concatenate([stream(orders, lane, int(orders.length(lane)[0]))[1] for lane in range(lanes)])
-    assert np.array_equal(samples, np.arange(len(samples)) % leaf.samples)
+    assert np.array_equal(samples, np.arange(len(samples)) % source.samples)
 
 
-@given(leaf=leaves(epochs_together=st.just(-1)), lanes=LANES)
-def test_drawing_with_replacement_stays_within_the_leaf(leaf, lanes):
-    _, sample = stream(LeafOrders([leaf], lanes), 0, 500)
-    assert ((sample >= 0) & (sample < leaf.samples)).all()
+@given(source=sources(epochs_together=st.just(-1)), lanes=LANES)
+def test_drawing_with_replacement_stays_within_the_source(source, lanes):
+    _, sample = stream(SourceOrders([source], lanes), 0, 500)
+    assert ((sample >= 0) & (sample < source.samples)).all()
 
 
 @given(counts=st.lists(st.integers(0, 3000), min_size=1, max_size=40).filter(any), lane=st.integers(0, 63), seed=SEEDS)
-def test_a_blend_takes_each_leaf_in_order_and_in_its_proportion(counts, lane, seed):
+def test_a_blend_takes_each_source_in_order_and_in_its_proportion(counts, lane, seed):
     blend = BlendOrder(counts, lane=lane, seed=seed)
-    leaf, position = blend.locate(0, 2 * blend.period)
+    source, position = blend.locate(0, 2 * blend.period)
     for number, count in enumerate(counts):
-        assert position[leaf == number].tolist() == list(range(2 * count))
+        assert position[source == number].tolist() == list(range(2 * count))
 
 
 @given(counts=st.lists(st.integers(0, 3000), min_size=1, max_size=40).filter(any), lane=st.integers(0, 63), seed=SEEDS)
-def test_a_blend_keeps_each_leafs_proportion_within_a_sample_at_the_end_of_each_block(counts, lane, seed):
+def test_a_blend_keeps_each_sources_proportion_within_a_sample_at_the_end_of_each_block(counts, lane, seed):
     blend = BlendOrder(counts, lane=lane, seed=seed)
-    leaf, _ = blend.locate(0, blend.period)
-    so_far = np.cumsum(leaf == np.arange(len(counts))[:, None], axis=1)  # (leaves, period)
+    source, _ = blend.locate(0, blend.period)
+    so_far = np.cumsum(source == np.arange(len(counts))[:, None], axis=1)  # (sources, period)
     blocks = -(-blend.period // 256)
     for block in range(1, blocks + 1):
         exact = np.array(counts) * block / blocks
-        # Rounding moves a block's end by less than a sample for each leaf.
-        near = range(block * blend.period // blocks - len(counts), block * blend.period // blocks + len(counts) + 1)
-        ends = so_far[:, [end - 1 for end in near if 1 <= end <= blend.period]]
+        # Rounding moves a block's end by less than a sample for each source.
+        candidates = range(
+            block * blend.period // blocks - len(counts), block * blend.period // blocks + len(counts) + 1
+        )
+        ends = so_far[:, [end - 1 for end in candidates if 1 <= end <= blend.period]]
         assert np.abs(ends - exact[:, None]).max(axis=0).min() < 1 + 1e-9
 
 
@@ -156,7 +157,7 @@ def test_any_piece_of_a_blend_is_found_directly(counts, seed, data):
 
 
 @given(weights=st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=200))
-def test_quantised_weights_keep_their_proportions_and_leave_no_leaf_out(weights):
+def test_quantised_weights_keep_their_proportions_and_leave_no_source_out(weights):
     counts = quantise_weights(weights)
     exact = np.array(weights) / sum(weights) * 65536
     assert (counts >= 1).all()
@@ -190,5 +191,5 @@ def test_a_number_of_ranks_that_does_not_divide_the_lanes_is_refused_with_those_
     else:
         with pytest.raises(StateError) as caught:
             LaneHosting(lanes=lanes, ranks=ranks, rank=0, workers=workers)
-        able = [int(number) for number in caught.value.do.rpartition(":")[2].split(",")]
-        assert able == [number for number in range(1, lanes + 1) if lanes % number == 0]
+        possible = [int(number) for number in caught.value.hint.rpartition(":")[2].split(",")]
+        assert possible == [number for number in range(1, lanes + 1) if lanes % number == 0]

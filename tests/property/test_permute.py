@@ -1,4 +1,4 @@
-"""What ``permute`` promises, for any length, seed and index."""
+"""Promises of ``permute``, for any length, seed and index."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from math import factorial
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from loader import permute, permute_array
-from loader.order.epoch_seeds import epoch_seeds
+from loader.order.index_permutation import epoch_seeds
 
-MOST = 2**63 - 1
+MAX = 2**63 - 1
 SEEDS = st.integers(0, 2**64 - 1)
 LENGTHS = st.one_of(
     st.integers(1, 70),
@@ -28,13 +27,13 @@ def test_each_index_goes_to_a_place_of_its_own(length, seed):
     assert sorted(permute_array(np.arange(length), length, seed).tolist()) == list(range(length))
 
 
-@given(length=st.one_of(LENGTHS, st.integers(1, MOST)), seed=SEEDS, data=st.data())
+@given(length=st.one_of(LENGTHS, st.integers(1, MAX)), seed=SEEDS, data=st.data())
 def test_one_index_goes_where_it_goes_among_others(length, seed, data):
     indices = data.draw(st.lists(st.integers(0, length - 1), min_size=1, max_size=30))
     assert permute_array(indices, length, seed).tolist() == [permute(index, length, seed) for index in indices]
 
 
-@given(length=st.integers(2**62 - 1000, MOST), seed=SEEDS, data=st.data())
+@given(length=st.integers(2**62 - 1000, MAX), seed=SEEDS, data=st.data())
 def test_the_longest_permutations_stay_within_their_length_and_take_nothing_together(length, seed, data):
     first = data.draw(st.integers(0, length - 100))
     moved = permute_array(np.arange(first, first + 100), length, seed)
@@ -84,7 +83,7 @@ LARGEST = 3359262710826470154
 def test_the_values_are_those_on_record():
     assert [permute(index, 10, 0) for index in range(10)] == TEN
     assert permute(123_456_789, 10**9, 42) == BILLION
-    assert permute(MOST - 1, MOST, 2**64 - 1) == LARGEST
+    assert permute(MAX - 1, MAX, 2**64 - 1) == LARGEST
     assert permute(0, 1, 7) == 0
 
 

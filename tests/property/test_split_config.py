@@ -3,11 +3,10 @@ from __future__ import annotations
 import json
 
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from loader.errors import ConfigError
-from loader.format.split_config import SplitConfig, format_split_config, parse_split_config
+from loader.format.documents.split_config import SplitConfig, format_split_config, parse_split_config
 
 name = st.text(min_size=1, max_size=15).filter(lambda text: not text.endswith("/"))
 names = st.lists(name, max_size=6, unique=True).map(tuple)

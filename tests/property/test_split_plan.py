@@ -1,9 +1,10 @@
+"""Splits by ratio assign every shard once, in the shares of the ratio."""
+
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from loader.format.split_plan import split_by_ratio
+from loader.format.prepare.split_plan import split_by_ratio
 
 ratios = st.dictionaries(st.text(max_size=4), st.floats(0, 1e6) | st.integers(0, 20), min_size=1, max_size=6).filter(
     lambda ratio: any(ratio.values())
@@ -15,19 +16,19 @@ seeds = st.none() | st.integers(0, 2**64)
 def test_every_shard_is_dealt_exactly_once(count, ratio, seed):
     shards = [f"{index}.tar" for index in range(count)]
     parts = split_by_ratio(shards, ratio, shuffle_seed=seed).parts
-    dealt = [shard for part in parts.values() for shard in part]
+    assigned = [shard for part in parts.values() for shard in part]
     assert list(parts) == list(ratio)
-    assert sorted(dealt) == sorted(shards)
-    assert seed is not None or dealt == shards
+    assert sorted(assigned) == sorted(shards)
+    assert seed is not None or assigned == shards
 
 
 @given(st.integers(0, 60), ratios, seeds)
 def test_the_first_parts_with_a_ratio_get_a_shard_while_there_are_enough(count, ratio, seed):
     result = split_by_ratio([str(index) for index in range(count)], ratio, shuffle_seed=seed)
-    wanting = [name for name, share in ratio.items() if share > 0]
+    expected = [name for name, share in ratio.items() if share > 0]
     filled = [name for name, shards in result.parts.items() if shards]
-    assert filled == wanting[:count]
-    assert len(result.warnings) == len(wanting) - len(filled)
+    assert filled == expected[:count]
+    assert len(result.warnings) == len(expected) - len(filled)
 
 
 @given(st.integers(0, 200), st.lists(st.integers(1, 20), min_size=1, max_size=5))

@@ -5,22 +5,21 @@ from __future__ import annotations
 import random
 from itertools import islice
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from loader.errors import SkipSample
-from loader.pipeline.batch import BatchDataset
-from loader.pipeline.blend import BlendDataset
-from loader.pipeline.concat import ConcatDataset
-from loader.pipeline.filter import FilterDataset
-from loader.pipeline.group_batch import GroupBatchDataset
-from loader.pipeline.iter_map import IterMapDataset
-from loader.pipeline.map import MapDataset
-from loader.pipeline.packing import PackingDataset
-from loader.pipeline.repeat import RepeatDataset
-from loader.pipeline.shuffle_buffer import ShuffleBufferDataset
-from loader.samples.hook_context import hook_context
-from loader.samples.stateless import stateless
+from loader.pipeline.stages.batch import BatchDataset
+from loader.pipeline.stages.blend import BlendDataset
+from loader.pipeline.stages.concat import ConcatDataset
+from loader.pipeline.stages.filter import FilterDataset
+from loader.pipeline.stages.group_batch import GroupBatchDataset
+from loader.pipeline.stages.iter_map import IterMapDataset
+from loader.pipeline.stages.map import MapDataset
+from loader.pipeline.stages.packing import PackingDataset
+from loader.pipeline.stages.repeat import RepeatDataset
+from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
+from loader.samples.encoding.hook_context import hook_context
+from loader.samples.marks import stateless
 from tests.unit.pipeline.stage_check import Values, check_resumes
 
 # An item is a tuple whose last member is an integer: what the functions below decide by.

@@ -1,4 +1,4 @@
-"""What whole orders promise, for any leaves, lanes, ranks and workers."""
+"""Promises of whole orders, for any sources, lanes, ranks and workers."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from loader.order import (
-    DealtPass,
     FinitePass,
     LaneHosting,
-    LeafOrder,
+    PrebatchedPass,
     RepeatedOrder,
     SequentialPass,
+    SourceOrder,
     StreamOrder,
     samples_of_batch,
 )
@@ -32,15 +31,15 @@ BATCH_SIZES = st.sampled_from([1, 3, 4, 16, 33])
 
 
 class Sample(NamedTuple):
-    leaf: int
+    source: int
     epoch: int
     number: int
 
 
 @st.composite
-def leaves(draw, *, most=3, epochs_together=EPOCHS_TOGETHER):
+def sources(draw, *, most=3, epochs_together=EPOCHS_TOGETHER):
     return tuple(
-        LeafOrder(
+        SourceOrder(
             samples=draw(st.one_of(st.sampled_from(SIZES), st.integers(1, 300))),
             slice_length=draw(st.integers(1, 60)),
             shuffle_buffer=draw(st.sampled_from([0, 2, 40, 1000])),
@@ -53,14 +52,14 @@ def leaves(draw, *, most=3, epochs_together=EPOCHS_TOGETHER):
 
 @st.composite
 def finite_passes(draw):
-    some = draw(leaves())
+    some = draw(sources())
     repetitions = tuple(draw(st.one_of(st.sampled_from([1, 0.1, 0.5, 1.5, 2.5, 3]), st.floats(0.01, 4))) for _ in some)
     return FinitePass(some, repetitions, draw(LANES), draw(SEEDS))
 
 
 @st.composite
 def repeated_orders(draw):
-    some = draw(leaves())
+    some = draw(sources())
     return RepeatedOrder(some, tuple(draw(st.floats(0.01, 100)) for _ in some), draw(LANES), draw(SEEDS))
 
 
@@ -69,8 +68,8 @@ def sequential_passes(draw):
     return SequentialPass(tuple(draw(st.lists(st.integers(0, 300), max_size=4))), draw(LANES))
 
 
-def dealt(passes):
-    return st.builds(DealtPass, passes, BATCH_SIZES)
+def prebatched(passes):
+    return st.builds(PrebatchedPass, passes, BATCH_SIZES)
 
 
 def as_samples(columns) -> list[Sample]:
@@ -90,11 +89,11 @@ def whole_pass(order: StreamOrder) -> list[Sample]:
 
 
 def samples_of_pass(order: FinitePass) -> list[Sample]:
-    """Which samples a pass has, counted by hand: how many of the last epoch, but not which."""
+    """Count the samples of each epoch of a pass by hand."""
     expected = []
-    for place, (leaf, times) in enumerate(zip(order.leaves, order.repetitions, strict=True)):
+    for place, (source, times) in enumerate(zip(order.sources, order.repetitions, strict=True)):
         whole = int(times)
-        counts = [leaf.samples] * whole + [round((times - whole) * leaf.samples)]
+        counts = [source.samples] * whole + [round((times - whole) * source.samples)]
         expected += [(place, epoch, count) for epoch, count in enumerate(counts) if count]
     return expected
 
@@ -106,8 +105,8 @@ def samples_of_pass(order: FinitePass) -> list[Sample]:
 def test_a_pass_has_each_sample_once_in_each_of_its_epochs_and_a_part_of_the_last(order):
     samples = whole_pass(order)
     assert len(set(samples)) == len(samples)
-    assert all(0 <= sample.number < order.leaves[sample.leaf].samples for sample in samples)
-    epochs = Counter((sample.leaf, sample.epoch) for sample in samples)
+    assert all(0 <= sample.number < order.sources[sample.source].samples for sample in samples)
+    epochs = Counter((sample.source, sample.epoch) for sample in samples)
     assert sorted((*epoch, count) for epoch, count in epochs.items()) == samples_of_pass(order)
 
 
@@ -117,58 +116,62 @@ def test_lanes_of_a_pass_differ_by_a_sample_at_most(order):
     assert max(lengths) - min(lengths) <= 1
 
 
-@pytest.mark.parametrize("leaf_count", [3, 200])
-def test_even_leaves_of_a_single_sample_are_spread_over_all_lanes(leaf_count):
-    some = tuple(LeafOrder(samples=1, slice_length=1, seed=seed) for seed in range(leaf_count))
-    order = FinitePass(some, (1,) * leaf_count, lanes=48, seed=0)
-    assert sorted({order.lane(lane).length for lane in range(48)}) == sorted({leaf_count // 48, -(-leaf_count // 48)})
+@pytest.mark.parametrize("source_count", [3, 200])
+def test_even_sources_of_a_single_sample_are_spread_over_all_lanes(source_count):
+    some = tuple(SourceOrder(samples=1, slice_length=1, seed=seed) for seed in range(source_count))
+    order = FinitePass(some, (1,) * source_count, lanes=48, seed=0)
+    assert sorted({order.lane(lane).length for lane in range(48)}) == sorted(
+        {source_count // 48, -(-source_count // 48)}
+    )
 
 
 @given(order=finite_passes())
-def test_all_leaves_of_a_pass_end_together(order):
+def test_all_sources_of_a_pass_end_together(order):
     for lane in range(0, order.lanes, 7):
         samples = whole_lane(order, lane)
-        for leaf in range(len(order.leaves)):
-            mine = [at for at, sample in enumerate(samples) if sample.leaf == leaf]
-            # A leaf's share of what has come grows evenly: never more than a block and a sample off.
+        for source in range(len(order.sources)):
+            mine = [at for at, sample in enumerate(samples) if sample.source == source]
+            # A source's share grows evenly: it is never off by more than a block and a sample.
             if mine:
                 expected = (np.arange(len(mine)) + 0.5) * len(samples) / len(mine)
-                assert np.abs(np.array(mine) - expected).max() <= 2 * len(samples) / len(mine) + 256 + len(order.leaves)
+                assert np.abs(np.array(mine) - expected).max() <= 2 * len(samples) / len(mine) + 256 + len(
+                    order.sources
+                )
 
 
 @given(together=st.sampled_from([1, 2, 3]), length=st.integers(1, 20), whole=st.integers(0, 5), seed=SEEDS)
 def test_a_part_of_an_epoch_is_a_different_one_in_each_epoch(together, length, whole, seed):
-    leaf = (LeafOrder(samples=1000, slice_length=length, epochs_together=together, seed=seed),)
+    source = (SourceOrder(samples=1000, slice_length=length, epochs_together=together, seed=seed),)
     parts = [
-        {sample.number for sample in whole_lane(FinitePass(leaf, (times + 0.5,), 1, 0), 0) if sample.epoch == times}
+        {sample.number for sample in whole_lane(FinitePass(source, (times + 0.5,), 1, 0), 0) if sample.epoch == times}
         for times in (whole, whole + 1)
     ]
     assert [len(part) for part in parts] == [500, 500]
     assert parts[0] != parts[1]
 
 
-@given(leaf=leaves(most=1, epochs_together=st.just(-1)), lanes=LANES, times=st.floats(0.1, 3))
-def test_a_pass_that_draws_with_replacement_has_as_many_samples_as_one_that_does_not(leaf, lanes, times):
-    samples = whole_pass(FinitePass(leaf, (times,), lanes, 0))
-    assert len(samples) == int(times) * leaf[0].samples + round((times - int(times)) * leaf[0].samples)
-    assert all(0 <= sample.number < leaf[0].samples for sample in samples)
+@given(source=sources(most=1, epochs_together=st.just(-1)), lanes=LANES, times=st.floats(0.1, 3))
+def test_a_pass_that_draws_with_replacement_has_as_many_samples_as_one_that_does_not(source, lanes, times):
+    samples = whole_pass(FinitePass(source, (times,), lanes, 0))
+    assert len(samples) == int(times) * source[0].samples + round((times - int(times)) * source[0].samples)
+    assert all(0 <= sample.number < source[0].samples for sample in samples)
 
 
 @given(order=sequential_passes())
-def test_validation_lanes_one_after_another_are_the_leaves_one_after_another(order):
-    expected = [Sample(leaf, 0, number) for leaf, count in enumerate(order.samples) for number in range(count)]
+def test_validation_lanes_one_after_another_are_the_sources_one_after_another(order):
+    expected = [Sample(source, 0, number) for source, count in enumerate(order.samples) for number in range(count)]
     assert whole_pass(order) == expected
 
 
-# ------------------------------------------------------------------------------------- dealt in micro-batches
+# ----------------------------------------------------------------------------- passes in fixed micro-batches
 
 
-def micro_batches(order: RepeatedOrder | DealtPass, batch_size: int, numbers: range) -> list[list[Sample]]:
+def micro_batches(order: RepeatedOrder | PrebatchedPass, batch_size: int, numbers: range) -> list[list[Sample]]:
     return [as_samples(samples_of_batch(order, number, batch_size)) for number in numbers]
 
 
 @settings(max_examples=15)  # each looks up some hundred micro-batches
-@given(order=st.builds(DealtPass, finite_passes(), st.sampled_from([4, 5, 16, 33])))
+@given(order=st.builds(PrebatchedPass, finite_passes(), st.sampled_from([4, 5, 16, 33])))
 def test_micro_batches_of_a_pass_hold_each_sample_once_and_at_most_the_last_is_short(order):
     batches = micro_batches(order, order.batch_size, range(order.batches))
     assert sorted(sample for batch in batches for sample in batch) == sorted(whole_pass(order.inner))
@@ -176,7 +179,7 @@ def test_micro_batches_of_a_pass_hold_each_sample_once_and_at_most_the_last_is_s
     assert not batches or 1 <= len(batches[-1]) <= order.batch_size
 
 
-@given(order=dealt(finite_passes()))
+@given(order=prebatched(finite_passes()))
 def test_lanes_give_whole_micro_batches_of_their_own_until_the_shortest_runs_out(order):
     own = min(order.inner.lane(lane).length for lane in range(order.lanes)) // order.batch_size * order.batch_size
     for lane in range(0, order.lanes, 7):
@@ -185,15 +188,15 @@ def test_lanes_give_whole_micro_batches_of_their_own_until_the_shortest_runs_out
 
 @pytest.mark.parametrize("samples", range(50))
 def test_lanes_that_just_have_and_just_miss_a_whole_micro_batch_lose_nothing(samples):
-    leaf = LeafOrder(samples=samples + 1, slice_length=3, shuffle_buffer=5)
-    order = DealtPass(FinitePass((leaf,), (1,), 3, 0), 4)
+    source = SourceOrder(samples=samples + 1, slice_length=3, shuffle_buffer=5)
+    order = PrebatchedPass(FinitePass((source,), (1,), 3, 0), 4)
     batches = micro_batches(order, 4, range(order.batches))
     assert sorted(sample.number for batch in batches for sample in batch) == list(range(samples + 1))
     assert [len(batch) for batch in batches[:-1]] == [4] * (samples // 4)
 
 
-@given(order=dealt(sequential_passes()))
-def test_validation_micro_batches_are_the_leaves_cut_in_order_whatever_the_lanes(order):
+@given(order=prebatched(sequential_passes()))
+def test_validation_micro_batches_are_the_sources_cut_in_order_whatever_the_lanes(order):
     batches = micro_batches(order, order.batch_size, range(order.batches))
     joined = whole_pass(order.inner)
     size = order.batch_size
@@ -203,7 +206,10 @@ def test_validation_micro_batches_are_the_leaves_cut_in_order_whatever_the_lanes
 # ------------------------------------------------------------------------------------------ any way to a position
 
 
-@given(order=st.one_of(finite_passes(), repeated_orders(), sequential_passes(), dealt(finite_passes())), data=st.data())
+@given(
+    order=st.one_of(finite_passes(), repeated_orders(), sequential_passes(), prebatched(finite_passes())),
+    data=st.data(),
+)
 def test_a_lane_is_the_same_in_any_chunks_and_after_a_journey_to_another_process(order, data):
     lane = data.draw(st.integers(0, order.lanes - 1))
     length = order.lane(lane).length
@@ -213,7 +219,7 @@ def test_a_lane_is_the_same_in_any_chunks_and_after_a_journey_to_another_process
     assert again == order
     pieces = [stretch(again, lane, start, stop) for start, stop in zip([0, *cuts], [*cuts, length], strict=True)]
     assert [sample for piece in pieces for sample in piece] == stretch(order, lane, 0, length)
-    assert pickle.loads(pickle.dumps(again)) == order  # also once it is opened
+    assert pickle.loads(pickle.dumps(again)) == order  # also after lanes were opened
 
 
 @given(order=repeated_orders(), start=st.integers(0, 10**12))
@@ -227,23 +233,23 @@ def test_a_position_far_away_is_reached_directly(order, start):
 
 
 @settings(max_examples=20)
-@given(leaf=leaves(most=1, epochs_together=st.sampled_from([None, 1, 2])), lanes=LANES, seed=SEEDS)
-def test_while_repeating_lanes_together_see_each_sample_once_an_epoch(leaf, lanes, seed):
-    order = RepeatedOrder(leaf, (1.0,), lanes, seed)
-    # All lanes are through with the first epochs after twice their share of them; none has begun the last again.
-    share = 2 * -(-max(leaf[0].samples, 4 * lanes) * 2 // lanes)
+@given(source=sources(most=1, epochs_together=st.sampled_from([None, 1, 2])), lanes=LANES, seed=SEEDS)
+def test_while_repeating_lanes_together_see_each_sample_once_an_epoch(source, lanes, seed):
+    order = RepeatedOrder(source, (1.0,), lanes, seed)
+    # After twice their share, all lanes have finished the first epochs, and none has started the last one again.
+    share = 2 * -(-max(source[0].samples, 4 * lanes) * 2 // lanes)
     samples = Counter(sample for lane in range(lanes) for sample in stretch(order, lane, 0, share))
     assert set(samples.values()) == {1}
-    assert {Sample(0, epoch, number) for epoch in (0, 1) for number in range(leaf[0].samples)} <= set(samples)
+    assert {Sample(0, epoch, number) for epoch in (0, 1) for number in range(source[0].samples)} <= set(samples)
 
 
 @given(order=repeated_orders(), lane=st.integers(0, 63))
-def test_a_blend_without_end_keeps_its_proportions_and_each_leaf_its_own_order(order, lane):
+def test_a_blend_without_end_keeps_its_proportions_and_each_source_its_own_order(order, lane):
     lane %= order.lanes
     samples = stretch(order, lane, 0, 2000)
-    for place, leaf in enumerate(order.leaves):
-        mine = [(sample.epoch, sample.number) for sample in samples if sample.leaf == place]
-        alone = stretch(RepeatedOrder((leaf,), (1.0,), order.lanes, order.seed), lane, 0, len(mine))
+    for place, source in enumerate(order.sources):
+        mine = [(sample.epoch, sample.number) for sample in samples if sample.source == place]
+        alone = stretch(RepeatedOrder((source,), (1.0,), order.lanes, order.seed), lane, 0, len(mine))
         assert mine == [(sample.epoch, sample.number) for sample in alone]
         share = order.weights[place] / sum(order.weights)
         assert len(mine) / 2000 == pytest.approx(share, abs=0.15)
@@ -253,11 +259,11 @@ def test_a_blend_without_end_keeps_its_proportions_and_each_leaf_its_own_order(o
 
 
 def batches_of_rank(order: StreamOrder, batch_size: int, hosting: LaneHosting) -> Iterator[tuple[int, list[Sample]]]:
-    """Deliver a rank's micro-batches as its worker processes make them: asked in turn, each steps its own lanes."""
+    """Yield a rank's micro-batches as its worker processes make them: in turn, each worker stepping its own lanes."""
     lanes = [order.lane(lane) for lane in range(order.lanes)]
 
     def work(worker: int) -> Iterator[tuple[int, list[Sample]] | None]:
-        # Where each lane goes on is known from the micro-batch at which the run was cut off.
+        # The position at which each lane resumes follows from the micro-batch at which the run was cut off.
         done = {
             lane: len(range(lane, hosting.first_batch, order.lanes)) * batch_size
             for lane in hosting.lanes_of_worker(worker)
@@ -290,7 +296,7 @@ def batches_of_rank(order: StreamOrder, batch_size: int, hosting: LaneHosting) -
 
 
 def run_of(order, batch_size, ranks, workers, *, first_batch=0, batches) -> list[tuple[int, list[Sample]]]:
-    """All ranks' micro-batches up to one of the whole run, in the order of their numbers."""
+    """Return the micro-batches of all ranks up to a number, in the order of their numbers."""
     made = []
     for rank in range(ranks):
         hosting = LaneHosting(lanes=order.lanes, ranks=ranks, rank=rank, workers=workers, first_batch=first_batch)
@@ -301,7 +307,7 @@ def run_of(order, batch_size, ranks, workers, *, first_batch=0, batches) -> list
 
 @settings(max_examples=20)
 @given(
-    order=st.one_of(repeated_orders(), dealt(finite_passes()), dealt(sequential_passes())),
+    order=st.one_of(repeated_orders(), prebatched(finite_passes()), prebatched(sequential_passes())),
     batch_size=BATCH_SIZES,
     before=st.tuples(st.integers(1, 64), st.integers(0, 7)),
     after=st.tuples(st.integers(1, 64), st.integers(0, 7)),
@@ -312,7 +318,7 @@ def test_a_run_cut_off_and_continued_elsewhere_gives_the_micro_batches_that_the_
 ):
     batch_size = getattr(order, "batch_size", batch_size)
     # Numbers of ranks that divide the lanes, and among the batches of a pass those at which all ranks have as many.
-    ranks = [max(able for able in range(1, most + 1) if order.lanes % able == 0) for most, _ in (before, after)]
+    ranks = [max(count for count in range(1, most + 1) if order.lanes % count == 0) for most, _ in (before, after)]
     total = min(100, 100 if order.batches is None else order.batches)
     cut = data.draw(st.integers(0, total // ranks[0])) * ranks[0]
     made = run_of(order, batch_size, ranks[0], before[1], batches=cut)
@@ -325,13 +331,13 @@ def test_a_run_cut_off_and_continued_elsewhere_gives_the_micro_batches_that_the_
 def test_the_smallest_datasets_fill_all_lanes_and_workers_while_they_repeat_and_come_once_where_they_do_not(
     samples, lanes
 ):
-    leaf = (LeafOrder(samples=samples, slice_length=100, shuffle_buffer=100, seed=5),)
-    repeated = RepeatedOrder(leaf, (1.0,), lanes, 0)
+    source = (SourceOrder(samples=samples, slice_length=100, shuffle_buffer=100, seed=5),)
+    repeated = RepeatedOrder(source, (1.0,), lanes, 0)
     for workers in (0, 1, 5, 63, 64):
         made = run_of(repeated, 4, 1, workers, batches=2 * lanes)
         assert [(number, len(batch)) for number, batch in made] == [(number, 4) for number in range(2 * lanes)]
-    finite = DealtPass(FinitePass(leaf, (1,), lanes, 0), 4)
-    for workers, order in product((0, 1, 5, 64), (finite, DealtPass(SequentialPass((samples,), lanes), 4))):
-        # One micro-batch more than there are is asked for, and does not come.
+    finite = PrebatchedPass(FinitePass(source, (1,), lanes, 0), 4)
+    for workers, order in product((0, 1, 5, 64), (finite, PrebatchedPass(SequentialPass((samples,), lanes), 4))):
+        # One micro-batch more than the pass has is asked for, and does not come.
         made = run_of(order, 4, 1, workers, batches=order.batches + 1)
         assert sorted(sample for _, batch in made for sample in batch) == [Sample(0, 0, n) for n in range(samples)]

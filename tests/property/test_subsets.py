@@ -3,10 +3,9 @@ from __future__ import annotations
 from fractions import Fraction
 from itertools import pairwise
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from loader.metadataset.subset import SampleRange, ShareRange, do_overlap, resolve_subset
+from loader.format.documents.subset import SampleRange, ShareRange, do_overlap, resolve_subset
 
 samples = st.integers(0, 10**12)
 cuts = st.decimals(0, 100, places=4).map(lambda percentage: Fraction(percentage) / 100)

@@ -1,14 +1,15 @@
+"""Renamed headers hold the new name and the old contents, for any names."""
+
 from __future__ import annotations
 
 import io
 import tarfile
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from loader.format.tar_rename import rename_headers
+from loader.format.tar.rename import rename_headers
 
-# Names as archives hold them: without NUL, and not a folder's (a slash at the end).
+# Names in archives have no NUL, and those of files do not end in a slash.
 name = st.binary(min_size=1, max_size=130).filter(lambda text: b"\0" not in text and not text.endswith(b"/"))
 long_name = st.builds(lambda text, times: (text + b"/") * times + text, name, st.integers(0, 5))
 form = st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])

@@ -1,4 +1,4 @@
-"""Whatever archive ``tarfile`` writes, its scan says what ``tarfile`` itself lists, under the rules of names."""
+"""The scan of any archive that ``tarfile`` writes finds what ``tarfile`` lists, under the rules of names."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
-from loader.format import shard_index as shard_index_module
-from loader.format import tar_scan as tar_scan_module
-from loader.format.key_hash import hash_key
-from loader.format.member_name import encode_name, split_member_name
-from loader.format.shard_index import ShardIndex, index_shard
-from loader.format.shard_index_file import load_shard_index, save_shard_index
+from loader.format.index import shard_index as shard_index_module
+from loader.format.index.keys import hash_key
+from loader.format.index.shard_index import ShardIndex, index_shard, load_shard_index, save_shard_index
+from loader.format.tar import scan as tar_scan_module
+from loader.format.tar.names import encode_name, split_member_name
 from loader.storage import LocalStorage
 
 FOLDERS = ["", "", "", "d/", "./", "../", "/", "__x__/", "__/", "____/", "a.b/", "d//", "l" * 90 + "/", "m" * 150 + "/"]
@@ -55,7 +53,7 @@ WITH_CONTENTS = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE, b"Z")
 HEADER_LIKE = tarfile.TarInfo("evil.txt").tobuf()
 RECORDS = [{}, {}, {"comment": "path=evil.txt"}, {"SCHILY.xattr.user.x": "size=7"}, {"atime": "1.5"}]
 
-# No name ends in a slash: tarfile drops that from names in PAX records, and only from those.
+# No name ends in a slash: tarfile drops it from names in PAX records, and only from those.
 names = st.builds("".join, st.tuples(*map(st.sampled_from, (FOLDERS, STEMS, EXTENSIONS)))) | st.text(
     st.sampled_from("ab./_é\udcff"), min_size=1, max_size=12
 ).filter(lambda name: not name.endswith("/"))
@@ -83,18 +81,18 @@ members = st.builds(
 
 @dataclass(frozen=True, kw_only=True)
 class Boundaries:
-    near_window: int
-    far_window: int
+    wide_window: int
+    narrow_window: int
     batch_rows: int
-    letters: int
+    split_bytes: int
 
     def in_force(self) -> ExitStack:
         stack = ExitStack()
         for module, constant, value in (
-            (tar_scan_module, "_NEAR_WINDOW", self.near_window),
-            (tar_scan_module, "_FAR_WINDOW", self.far_window),
+            (tar_scan_module, "_WIDE_WINDOW", self.wide_window),
+            (tar_scan_module, "_NARROW_WINDOW", self.narrow_window),
             (tar_scan_module, "_BATCH_ROWS", self.batch_rows),
-            (shard_index_module, "_LETTERS_AT_ONCE", self.letters),
+            (shard_index_module, "_MAX_SPLIT_BYTES", self.split_bytes),
         ):
             stack.enter_context(mock.patch.object(module, constant, value))
         return stack
@@ -102,15 +100,15 @@ class Boundaries:
 
 boundaries = st.builds(
     Boundaries,
-    near_window=st.sampled_from([512, 1024, 2048, 5120, 262144]),
-    far_window=st.sampled_from([512, 1024, 4096]),
+    wide_window=st.sampled_from([512, 1024, 2048, 5120, 262144]),
+    narrow_window=st.sampled_from([512, 1024, 4096]),
     batch_rows=st.sampled_from([1, 2, 3, 16384]),
-    letters=st.sampled_from([1, 200, 1000, 4194304]),
+    split_bytes=st.sampled_from([1, 200, 1000, 4194304]),
 )
 
 
 def write_archive(path: Path, some: list[Member], tar_format: int, comment: str | None) -> None:
-    # tarfile cannot read an archive of nothing but a global header.
+    # tarfile cannot read an archive that has only a global header.
     headers = {"comment": comment} if some and comment and tar_format == tarfile.PAX_FORMAT else None
     with tarfile.open(
         path, "w", format=tar_format, encoding="utf-8", errors="surrogateescape", pax_headers=headers
@@ -134,7 +132,7 @@ Samples = dict[str, tuple[int, list[tuple[str, int, int]]]]
 
 
 def listing(path: Path) -> tuple[Samples, int, int]:
-    """Give key → (offset of the first header, parts); the end of the archive; how many keys are scattered."""
+    """Return key → (offset of the first header, parts), the end of the archive, and the number of scattered keys."""
     samples: Samples = {}
     scattered = set()
     previous = None
@@ -216,10 +214,10 @@ def test_no_boundary_of_a_window_or_batch_changes_a_scan(tmp_path, tar_format):
     write_archive(tmp_path / "s.tar", EVERY_KIND, tar_format, "made by a test")
     samples, end, _ = listing(tmp_path / "s.tar")
     assert len(samples) == 4
-    for near, far, rows in product(range(512, 4097, 512), (512, 1024, 4096), range(1, 9)):
-        with Boundaries(near_window=near, far_window=far, batch_rows=rows, letters=1000).in_force():
+    for wide, narrow, rows in product(range(512, 4097, 512), (512, 1024, 4096), range(1, 9)):
+        with Boundaries(wide_window=wide, narrow_window=narrow, batch_rows=rows, split_bytes=1000).in_force():
             index = index_shard(LocalStorage(tmp_path), "s.tar")
-        assert (described(index), int(index.sample_offsets[-1])) == (samples, end), (near, far, rows)
+        assert (described(index), int(index.sample_offsets[-1])) == (samples, end), (wide, narrow, rows)
 
 
 @settings(max_examples=25)

@@ -1,4 +1,4 @@
-"""Values that are made once, in processes with threads that fork."""
+"""Values that are computed once, in processes that have threads and fork."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_threads_that_make_a_value_at_once_get_the_same_one() -> None:
     numbers = iter(range(2))
 
     def make() -> int:
-        together.wait(10)  # a lock would let only one thread come here
+        together.wait(10)  # with a lock, only one thread would get here
         return next(numbers)
 
     opened = Opened(make)
@@ -44,7 +44,7 @@ def test_threads_that_make_a_value_at_once_get_the_same_one() -> None:
     assert found == [mine]
 
 
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # about forking with threads: the point of it
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # about forking with threads, as tested
 def test_a_process_forked_while_a_thread_makes_a_value_makes_those_of_other_objects() -> None:
     is_making, may_end = threading.Event(), threading.Event()
 
@@ -58,7 +58,7 @@ def test_a_process_forked_while_a_thread_makes_a_value_makes_those_of_other_obje
     is_making.wait(10)
     child = os.fork()
     if not child:
-        signal.alarm(5)  # ends it where it waits
+        signal.alarm(5)  # ends it if it deadlocks
         os._exit(Opened(lambda: 0).value)
     status = os.waitpid(child, 0)[1]
     may_end.set()

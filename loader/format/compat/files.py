@@ -1,28 +1,40 @@
-"""``index.sqlite`` and the ``.tar.idx`` files: the index as other readers of the format know it.
+"""Write ``index.sqlite`` and the ``.tar.idx`` files, the index that other readers of the format use.
 
-They cannot express every dataset: a key that two shards share, parts of a sample that are not neighbours, names that
-are not UTF-8. By default they are then left out with a warning; where the user asked for them, that is an error.
+These compat files cannot express every dataset: not a key that two shards share, not a sample with parts that are not
+neighbours, not names that are not UTF-8. By default they are then skipped with a warning. If the user asked for them,
+that is an error.
 """
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterable, Sequence
 
-from ..errors import FormatError
-from ..storage import FileInfo, Storage
-from .commit import STAGING
-from .dataset_index import DatasetIndex
-from .index_layout import ShardEntry
-from .index_writer import DuplicateKeys
-from .nv_meta import INDEX_SQLITE, TAR_IDX_SUFFIX
-from .shard_index import ShardIndex
-from .sqlite_index import NotPatchable, SqliteIndexWriter, are_names_utf8, cannot_express
-from .tar_idx import tar_idx_bytes
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["STAGED_SQLITE", "CompatFiles", "first_unwritable_folder", "stale_compat_files", "why_inexpressible"]
+from ...errors import FormatError
+from ...storage import FileInfo, Storage
+from ..index.dataset_index import DatasetIndex
+from ..index.layout import ShardEntry
+from ..index.publish import STAGING
+from ..index.shard_index import ShardIndex
+from ..index.writer import DuplicateKeys
+from ..nv_meta import INDEX_SQLITE, TAR_IDX_SUFFIX
+from ..tar.idx import tar_idx_bytes
+from .sqlite_index import NotPatchable, SqliteIndexWriter
+
+__all__ = [
+    "STAGED_SQLITE",
+    "CompatFiles",
+    "cannot_express",
+    "first_unwritable_folder",
+    "stale_compat_files",
+    "why_inexpressible",
+]
 
 STAGED_SQLITE = f"{STAGING}/index.sqlite"
-"""Where the new file waits for the commit."""
+"""Path of the new file until the commit renames it."""
 
 
 class CompatFiles:
@@ -30,12 +42,12 @@ class CompatFiles:
 
     Args:
         storage: The dataset.
-        required_by: The user's flag that needs the files, so that it is an error where they cannot express the
-            dataset; None leaves them out then.
+        required_by: The user's flag that requires the files: an error is raised if they cannot express the dataset.
+            None skips the files in that case.
         shards: All shards in order.
-        unchanged: Shards (by their number) whose rows in the ``index.sqlite`` that is there are still right; None
-            where there is no such file to start from, or too little of it is right.
-        gone: How many shards it holds behind those in ``shards``.
+        unchanged: Numbers of the shards that have correct rows in the present ``index.sqlite``; None if a new file has
+            to be written, because there is no file or too few of its rows are correct.
+        gone: Number of shards in that file after those in ``shards``.
     """
 
     def __init__(
@@ -51,15 +63,16 @@ class CompatFiles:
         self._required_by = required_by
         self._shards = shards
         self._unchanged = unchanged or frozenset()
-        self.reason: str | None = None  # why there will be no files
-        self._is_damaged = False  # the file that there is
+        self.reason: str | None = None  # why the files are skipped
+        self._is_damaged = False  # True if the earlier file is damaged inside
         self._renames: list[tuple[str, str]] = []
         self._sqlite = self._open(unchanged, gone)
 
     def _open(self, unchanged: frozenset[int] | None, gone: int) -> SqliteIndexWriter:
         path = self._storage.local_path(STAGED_SQLITE)
         if unchanged is not None:
-            replaced = [*set(range(len(self._shards))) - unchanged, *range(len(self._shards), len(self._shards) + gone)]
+            count = len(self._shards)
+            replaced = [*set(range(count)) - unchanged, *range(count, count + gone)]
             try:
                 return SqliteIndexWriter(path, earlier=self._storage.local_path(INDEX_SQLITE), replaced=replaced)
             except NotPatchable:
@@ -67,11 +80,11 @@ class CompatFiles:
         return SqliteIndexWriter(path)
 
     def needs(self, number: int) -> bool:
-        """Tell whether :meth:`add` must be called for a shard."""
+        """Return True if :meth:`add` must be called for a shard."""
         return self.reason is None and number not in self._unchanged
 
     def add(self, number: int, index: ShardIndex) -> None:
-        """Take one shard; in any order."""
+        """Add one shard. Shards may come in any order."""
         shard = self._shards[number]
         reason = cannot_express(index)
         if reason:
@@ -87,38 +100,52 @@ class CompatFiles:
             file.write(tar_idx_bytes(index.sample_offsets))
         self._renames.append((staged, shard.name + TAR_IDX_SUFFIX))
 
-    def give_up(self, reason: str, *, do: str | None = None) -> None:
-        """Leave the files out, or fail where they are required; ``do`` says what would help."""
+    def give_up(self, reason: str, *, hint: str | None = None) -> None:
+        """Skip the files, or fail if they are required.
+
+        Args:
+            reason: Why the files cannot be written.
+            hint: Advice for the error; None advises to drop the flag.
+
+        Raises:
+            FormatError: The files are required.
+        """
         self._sqlite.close()
         if self._required_by:
             raise FormatError(
                 f"index.sqlite and .tar.idx cannot express this dataset: {reason}",
                 shard=self._storage.path(""),
-                do=do or f"leave {self._required_by} out: this loader reads samples without them",
+                hint=hint or f"drop {self._required_by}: this loader reads samples without them",
             )
         self.reason = self.reason or reason
         self._renames.clear()
 
-    def finish(self, duplicates: DuplicateKeys, load: Callable[[int], ShardIndex]) -> list[tuple[str, str]]:
-        """Close the files; give the renames that put them in place.
+    def finish(self, duplicates: DuplicateKeys, read_index: Callable[[int], ShardIndex]) -> list[tuple[str, str]]:
+        """Close the files, and return the renames (from, to) that put them in place.
 
         Args:
-            duplicates: Keys of several shards.
-            load: Gives any shard again, by its number.
+            duplicates: Keys that several shards share.
+            read_index: Reads the index of any shard, by its number.
+
+        Returns:
+            The renames; empty if the files are skipped.
+
+        Raises:
+            FormatError: The files are required, and cannot express the dataset.
         """
         if self.reason is None and duplicates.samples:
             self.give_up(
                 f"key {duplicates.first_key!r} occurs in two shards",
-                do=f"rename such keys with --fix-duplicates, or leave {self._required_by} out",
+                hint=f"rename such keys with --fix-duplicates, or drop {self._required_by}",
             )
-        if self.reason is None and not self._finish_sqlite(load):
+        if self.reason is None and not self._finish_sqlite(read_index):
             self.give_up(
-                "the index.sqlite that is there holds other keys than it should",
-                do="write it anew: energon prepare --force-overwrite",
+                "the present index.sqlite has other keys than the shards",
+                hint="rewrite it: energon prepare --force-overwrite",
             )
         return [] if self.reason is not None else [*self._renames, (STAGED_SQLITE, INDEX_SQLITE)]
 
-    def _finish_sqlite(self, load: Callable[[int], ShardIndex]) -> bool:
+    def _finish_sqlite(self, read_index: Callable[[int], ShardIndex]) -> bool:
         if not self._is_damaged:
             try:
                 return self._sqlite.finish()
@@ -128,31 +155,57 @@ class CompatFiles:
         self._storage.remove(STAGED_SQLITE)
         self._sqlite = SqliteIndexWriter(self._storage.local_path(STAGED_SQLITE))
         for number in range(len(self._shards)):
-            self._sqlite.add(number, load(number))
+            self._sqlite.add(number, read_index(number))
         return self._sqlite.finish()
 
     def close(self) -> None:
-        """Let go of the files when the prepare fails."""
+        """Close the files after a failed prepare."""
         self._sqlite.close()
 
 
 def why_inexpressible(storage: Storage, index: DatasetIndex) -> str | None:
-    """Say why an indexed dataset can have no compat files, or None where it can."""
+    """Return the reason why an indexed dataset cannot have compat files, or None if it can."""
     if index.layout.duplicate_keys:
         return "keys occur in two shards"
     if any(shard.scattered for shard in index.shards):
         return "the parts of some samples are not neighbours in their shard"
     if any(shard.misread for shard in index.shards):
         return "there are hidden files in folders"
-    if not are_names_utf8(index.key_bytes, index.key_ends, index.part_names):
+    if not _are_names_utf8(index.key_bytes, index.key_ends, index.part_names):
         return "there are member names that are not UTF-8"
     if first_unwritable_folder(storage, [shard.name for shard in index.shards]) is not None:
         return "no permission to write .tar.idx files"
     return None
 
 
+def cannot_express(index: ShardIndex) -> str | None:
+    """Return the reason why the compat files cannot express a shard, or None if they can."""
+    if index.scattered:
+        return f"the parts of {index.scattered} samples are not neighbours in the shard"
+    if index.misread:
+        return f"other tools would read its {index.misread} hidden files (such as .DS_Store) in folders as samples"
+    if not _are_names_utf8(index.key_bytes, index.key_ends, index.part_names):
+        return "it has member names that are not UTF-8"
+    return None
+
+
+def _are_names_utf8(
+    key_bytes: npt.NDArray[np.uint8], key_ends: npt.NDArray[np.integer], part_names: Iterable[str]
+) -> bool:
+    """Check that the joined keys and the part names are UTF-8, as text in SQLite must be."""
+    if (key_bytes[key_ends[:-1]] & 0xC0 == 0x80).any():
+        return False  # A key starts with a continuation byte, which is valid only after the end of the key before.
+    try:
+        codecs.utf_8_decode(key_bytes.data, "strict", True)
+        for name in part_names:
+            name.encode("utf-8")
+    except UnicodeError:
+        return False
+    return True
+
+
 def first_unwritable_folder(storage: Storage, shards: Iterable[str]) -> str | None:
-    """Give the first of the shards' folders that takes no new files."""
+    """Return the first folder of the shards without write permission, or None."""
     folders = {shard.rpartition("/")[0] for shard in shards}
     return next((folder for folder in sorted(folders) if not storage.is_writable(folder)), None)
 
@@ -160,17 +213,17 @@ def first_unwritable_folder(storage: Storage, shards: Iterable[str]) -> str | No
 def stale_compat_files(
     storage: Storage, *, earlier: Sequence[ShardEntry], now: Sequence[tuple[str, bool]], rewritten: bool
 ) -> list[str]:
-    """List the compat files that no longer tell the truth about a dataset.
+    """List the compat files that no longer match a dataset.
 
     Args:
         storage: The dataset.
         earlier: The shards as last indexed.
-        now: The shards' names, and whether each is as it was then.
-        rewritten: Whether new compat files replace those of the shards that are there.
+        now: Name of each present shard, and True if it has not changed since then.
+        rewritten: True if new compat files replace those of the present shards.
     """
     names = frozenset(name for name, _ in now)
-    gone = [shard.name for shard in earlier if shard.name not in names and not storage.exists(shard.name)]
-    stale = [shard + TAR_IDX_SUFFIX for shard in gone]
+    removed = [shard.name for shard in earlier if shard.name not in names and not storage.exists(shard.name)]
+    stale = [shard + TAR_IDX_SUFFIX for shard in removed]
     if not rewritten:
         stale += [name + TAR_IDX_SUFFIX for name, unchanged in now if not unchanged]
         if now != [(shard.name, True) for shard in earlier]:

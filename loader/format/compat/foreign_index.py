@@ -1,4 +1,4 @@
-"""Build our index for a dataset that another tool prepared, once, however many processes ask for it."""
+"""Build our index for a dataset that another tool prepared, once for all processes that need it."""
 
 from __future__ import annotations
 
@@ -16,64 +16,64 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from ..errors import FormatError
-from ..storage import FileInfo, LocalStorage, Storage
-from ..version import __version__
-from .dataset_index import DatasetIndex
-from .index_in_force import index_in_force, read_uuid
-from .index_writer import IndexWriter
-from .key_hash import hash_keys
-from .member_name import encode_name, printable
-from .nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, LOCK
-from .shard_index import ShardIndex, index_shard
-from .sqlite_file import open_sqlite
-from .tar_header import BLOCK
+from ...errors import FormatError
+from ...storage import FileInfo, LocalStorage, Storage
+from ...version import __version__
+from ..index.current import current_index, read_uuid
+from ..index.dataset_index import DatasetIndex
+from ..index.keys import hash_keys
+from ..index.shard_index import ShardIndex, index_shard
+from ..index.writer import IndexWriter
+from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, LOCK
+from ..tar.header import BLOCK
+from ..tar.names import encode_name, printable
+from .sqlite_index import open_sqlite
 
-__all__ = ["build_missing_index"]
+__all__ = ["build_foreign_index"]
 
 _BUILDING = f"{INDEX_FOLDER}/.building"
 _log = logging.getLogger(__name__)
 
-_MOST_ROWS = (1 << 31) - 2  # of one shard; more cannot be asked for
+_MAX_ROWS = (1 << 31) - 2  # of one shard: fetchmany takes a 32-bit number
 _Offset = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 _SampleRow = tuple[str, _Offset, _Offset]
 _PartRow = tuple[_Offset, str, _Offset, _Offset]
 
 
-def build_missing_index(storage: Storage, shard_counts: dict[str, int]) -> DatasetIndex:
-    """Build the index into ``.nv-meta/index``, or into a cache folder of this machine where that is read-only.
+def build_foreign_index(storage: Storage, shard_counts: dict[str, int]) -> DatasetIndex:
+    """Build the index in ``.nv-meta/index``, or in a cache folder of this machine if that is read-only.
 
-    One process builds; others that ask meanwhile wait for it.
+    One process builds the index, and the others wait for it.
 
     Args:
         storage: The dataset.
-        shard_counts: Its shards in order, with their numbers of samples.
+        shard_counts: Number of samples of each shard, in the order of the shards.
 
     Raises:
-        FormatError: A shard is damaged, or no longer holds as many samples as ``.info.json`` says.
+        FormatError: A shard is damaged, or its number of samples differs from ``.info.json``.
     """
     target = storage if storage.is_writable(INDEX_FOLDER.rpartition("/")[0]) else _cache(storage)
     with target.lock(LOCK, wait=True):
-        found = index_in_force(target, shard_counts)
-        if found is not None:
-            return found
+        index = current_index(target, shard_counts)
+        if index is not None:
+            return index
         identity = read_uuid(storage) or str(uuid.uuid4())
         _log.warning(
             "%s was prepared by another tool: building its index in %s, once",
             printable(storage.path("")),
             printable(target.path(INDEX_FOLDER)),
         )
-        target.remove(_BUILDING)  # of a build that was killed
+        target.remove(_BUILDING)  # left by a killed build
         writer = IndexWriter(target, _BUILDING)
         with writer:
-            for shard, index in _shard_indexes(storage, shard_counts):
-                if len(index) != shard_counts[shard.name]:
+            for shard, shard_index in _shard_indexes(storage, shard_counts):
+                if len(shard_index) != shard_counts[shard.name]:
                     raise FormatError(
-                        f"expected {shard_counts[shard.name]} samples, as .info.json says, found {len(index)}",
+                        f"expected {shard_counts[shard.name]} samples, as .info.json says, found {len(shard_index)}",
                         shard=storage.path(shard.name),
-                        do="the shard has changed: run energon prepare again on this dataset",
+                        hint="the shard has changed: run energon prepare again on this dataset",
                     )
-                writer.add(shard, index)
+                writer.add(shard, shard_index)
         writer.finish(prepared_by=f"energon-toolkit {__version__}, from the files of another tool")
         final = f"{INDEX_FOLDER}/{identity}"
         target.remove(final)
@@ -99,9 +99,9 @@ def _shard_indexes(storage: Storage, shard_counts: dict[str, int]) -> Iterator[t
 
 
 class _SqliteRows:
-    """The rows of another tool's ``index.sqlite``: one read of a file instead of one a header.
+    """The rows of another tool's ``index.sqlite``, read instead of every tar header.
 
-    Rows that are not what they should be are not used: the shards themselves are there to be scanned.
+    Rows that are not valid are not used: the shard is scanned instead.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -109,32 +109,38 @@ class _SqliteRows:
         self._written_ns = storage.stat(INDEX_SQLITE).mtime_ns
 
     def shard_index(self, tar_file_id: int, shard: FileInfo, expected: int) -> ShardIndex | None:
-        """Give the index of a shard of so many samples.
+        """Build the index of a shard from its rows.
+
+        Args:
+            tar_file_id: Number of the shard in the database.
+            shard: The shard.
+            expected: Number of samples of the shard.
 
         Returns:
-            None where the shard is newer, its parts are not listed (older datasets), or the rows are damaged.
+            None if the shard is newer than the rows, its parts are not listed (older datasets), or the rows are
+            damaged.
         """
         if shard.mtime_ns > self._written_ns:
             return None
-        most = min(shard.size_bytes // BLOCK, _MOST_ROWS)  # each has a header
+        max_rows = min(shard.size_bytes // BLOCK, _MAX_ROWS)  # Each row has a header in the shard.
         try:
             with closing(open_sqlite(self._path)) as database:
                 samples = database.execute(
                     "SELECT sample_key, byte_offset, byte_size FROM samples "
                     "WHERE tar_file_id = ? ORDER BY sample_index",
                     (tar_file_id,),
-                ).fetchmany(min(expected, most) + 1)
+                ).fetchmany(min(expected, max_rows) + 1)
                 parts = database.execute(
                     "SELECT sample_index, part_name, content_byte_offset, content_byte_size FROM sample_parts "
                     "WHERE tar_file_id = ? ORDER BY sample_index, content_byte_offset",
                     (tar_file_id,),
-                ).fetchmany(most + 1)
+                ).fetchmany(max_rows + 1)
         except sqlite3.Error:
             return None
         if not parts or len(samples) != expected:
             return None
         try:
-            # SQLite's columns hold values of any type, whatever the table says.
+            # SQLite stores values of any type in a column, whatever type the table declares.
             samples, parts = msgspec.convert((samples, parts), tuple[list[_SampleRow], list[_PartRow]])
         except msgspec.ValidationError:
             return None
@@ -143,7 +149,7 @@ class _SqliteRows:
 
 
 def _is_plausible(index: ShardIndex, shard_size: int) -> bool:
-    """Tell whether all offsets are such as a tar file of that size may have."""
+    """Check that all offsets are possible in a tar file of that size."""
     starts, first, ends = index.sample_offsets, index.first_part_offsets(), index.part_offset + index.part_size
     return bool(
         (np.diff(starts) >= BLOCK).all()

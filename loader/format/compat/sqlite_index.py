@@ -1,27 +1,24 @@
-"""``index.sqlite``: the index in the form that other readers of the format expect (``docs/format.md``).
+"""Open and write ``index.sqlite``, the index that other readers of the format use (``docs/format.md``).
 
-The tables are clustered by shard and sample instead of by row number, so that they need no indexes beside them but the
-one over keys; rows then arrive in order, and writing costs half. What a query answers is the same.
+The tables are clustered by shard and sample instead of by row number. Rows arrive in that order, and no other index is
+needed except the one over keys, so writing takes half the time. The results of queries are the same.
 """
 
 from __future__ import annotations
 
-import codecs
 import sqlite3
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
-from ..errors import StorageError
-from .shard_index import ShardIndex
-from .sqlite_file import SQLITE_SETTINGS, disk_error, open_sqlite, primary_code
+from ...errors import StorageError
+from ..index.shard_index import ShardIndex
 
-__all__ = ["MEDIA_TABLES", "NotPatchable", "SqliteIndexWriter", "are_names_utf8", "cannot_express"]
+__all__ = ["MEDIA_TABLES", "SQLITE_SETTINGS", "NotPatchable", "SqliteIndexWriter", "disk_error", "open_sqlite"]
 
 _TABLES = """
 CREATE TABLE samples (
@@ -55,55 +52,86 @@ MEDIA_TABLES = (
     UNIQUE(strategy, patterns)
 )""",
 )
-"""Those of media metadata, which follow where the user asked for it."""
+"""Statements that create the media tables, which exist only if media metadata was collected."""
 
 _UNIQUE_KEYS = "CREATE UNIQUE INDEX idx_samples_by_key ON samples (sample_key)"
+SQLITE_SETTINGS = (
+    "trusted_schema = OFF",
+    "journal_mode = OFF",
+    "synchronous = OFF",
+    "locking_mode = EXCLUSIVE",
+    "cache_size = -32768",
+)
+"""Settings to write a file that is renamed into place when it is complete, so that it needs no rollback or sync."""
+
+_MAX_VALUE_BYTES = 1 << 20  # of a row in another tool's file: names of tar members are shorter
 _ROWS_AT_ONCE = 20_000  # as Python objects in memory
-_ROWS_A_STATEMENT = 64
+_ROWS_PER_STATEMENT = 64
 _COPIED_AT_ONCE = 1 << 20
-_STEPS_BETWEEN_LOOKS = 100_000  # of SQLite's machine: some milliseconds
+_STEPS_BETWEEN_CHECKS = 100_000  # of SQLite's virtual machine: some milliseconds
 
 
-def cannot_express(index: ShardIndex) -> str | None:
-    """Say why SQLite and ``.tar.idx`` files cannot hold a shard, or None where they can."""
-    if index.scattered:
-        return f"the parts of {index.scattered} samples are not neighbours in the shard"
-    if index.misread:
-        return f"other tools would make samples of its {index.misread} hidden files (like .DS_Store) in folders"
-    if not are_names_utf8(index.key_bytes, index.key_ends, index.part_names):
-        return "it has member names that are not UTF-8"
-    return None
+def open_sqlite(path: Path, *, shared: bool = False) -> sqlite3.Connection:
+    """Open any tool's ``index.sqlite`` for reading.
 
+    Args:
+        path: Path of the file.
+        shared: True if several threads use the connection, one at a time.
 
-def are_names_utf8(
-    key_bytes: npt.NDArray[np.uint8], key_ends: npt.NDArray[np.integer], part_names: Iterable[str]
-) -> bool:
-    """Tell whether keys (behind each other) and part names are UTF-8, as SQLite's text must be."""
-    if (key_bytes[key_ends[:-1]] & 0xC0 == 0x80).any():
-        return False  # a key starts with what only goes on with a character: behind the last key it may look right
+    Raises:
+        sqlite3.Error: The file is damaged, or holds more than plain tables: views, generated columns and triggers run
+            code.
+    """
+    database = sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=not shared)
     try:
-        codecs.utf_8_decode(key_bytes.data, "strict", True)
-        for name in part_names:
-            name.encode("utf-8")
-    except UnicodeError:
-        return False
-    return True
+        database.execute("PRAGMA trusted_schema = OFF")
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_VALUE_BYTES)
+        _refuse_programs(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _refuse_programs(database: sqlite3.Connection) -> None:
+    query = "SELECT 1 FROM sqlite_master WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%'"
+    found = database.execute(query).fetchone()
+    for table in ("samples", "sample_parts", "media_metadata", "media_filters"):
+        query = "SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden != 0"
+        found = found or database.execute(query, (table,)).fetchone()
+    if found:
+        raise sqlite3.DatabaseError("it holds views, triggers or computed columns, which may compute without end")
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    """Return the primary result code of an error, or 0 if it has no code."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def _is_disk_full(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+
+
+def disk_error(path: Path, error: sqlite3.Error) -> StorageError:
+    """Return the error for a file that cannot be written, with a hint if the disk is full."""
+    hint = "free some space on that disk and run the same command again" if _is_disk_full(error) else None
+    return StorageError(f"cannot write this file: {error}", path=str(path), hint=hint)
 
 
 class SqliteIndexWriter:
-    """Writes an ``index.sqlite`` anew, or a changed copy of an earlier one.
+    """Writes a new ``index.sqlite``, or a changed copy of an earlier one.
 
-    The work is done in a thread of its own, in the order of the calls: most of it is SQLite's or the kernel's, and
-    needs no Python. What goes wrong there is raised by the calls that follow.
+    A separate thread does the work, in the order of the calls: most of it is in SQLite or the kernel, which do not hold
+    the GIL. The next call raises the errors of that thread.
 
     Args:
-        path: A file of this machine; it is thrown away if anything fails.
-        earlier: The file to copy; None writes a new one.
-        replaced: Shards (``tar_file_id``) of the earlier file whose rows go, because they changed or are gone.
+        path: Local path of the file. The caller deletes the file if anything fails.
+        earlier: Path of the file to copy; None writes a new file.
+        replaced: Shards (``tar_file_id``) of the earlier file to delete the rows of, because they changed or are gone.
 
     Raises:
-        NotPatchable: Another tool wrote the earlier file, or it is damaged: write a new one. Damage inside may also
-            show later, in :meth:`add` or :meth:`finish`.
+        NotPatchable: Another tool wrote the earlier file, or it is damaged. Write a new file then. Damage inside the
+            file may also be found later, in :meth:`add` or :meth:`finish`.
     """
 
     def __init__(self, path: Path, *, earlier: Path | None = None, replaced: Collection[int] = ()) -> None:
@@ -118,19 +146,19 @@ class SqliteIndexWriter:
         try:
             self._last: Future[sqlite3.Connection | None] = self._thread.submit(self._start, earlier, sorted(replaced))
         except BaseException:
-            # Ctrl-C while the thread was starting: nobody else knows of it, and the process could not end.
+            # Ctrl-C while the thread was starting: the caller has no writer to close, and the process could not exit.
             self._stopping.set()
             self._thread.shutdown(wait=False)
             raise
 
     def add(self, tar_file_id: int, index: ShardIndex) -> None:
-        """Append the rows of one shard; those of the shard before are in place when this returns."""
+        """Append the rows of one shard. Return when the rows of the shard before are written."""
         database = self._last.result()
         if database is not None:
             self._last = self._thread.submit(self._insert, database, tar_file_id, index)
 
     def finish(self) -> bool:
-        """Add the index over keys, and close the file; False where a shard has a key that was there already."""
+        """Add the index over keys, and close the file. Return False if a shard repeats a key of the file."""
         try:
             database = self._last.result()
             if database is not None:
@@ -140,7 +168,7 @@ class SqliteIndexWriter:
         return database is not None
 
     def close(self) -> None:
-        """Stop, and close the file, whatever is in it."""
+        """Stop the thread and close the file, complete or not."""
         self._stopping.set()
         self._thread.shutdown()
         if self._database is not None:
@@ -155,7 +183,7 @@ class SqliteIndexWriter:
         with self._errors():
             database = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
             self._database = database
-            database.set_progress_handler(self._stopping.is_set, _STEPS_BETWEEN_LOOKS)
+            database.set_progress_handler(self._stopping.is_set, _STEPS_BETWEEN_CHECKS)
             for setting in SQLITE_SETTINGS:
                 database.execute(f"PRAGMA {setting}")
             if self._is_new:
@@ -190,24 +218,24 @@ class SqliteIndexWriter:
             raise disk_error(self._path, error) from error
 
 
-class NotPatchable(Exception):  # noqa: N818 - no error: the caller writes a new file
+class NotPatchable(Exception):  # noqa: N818 - not an error: the caller writes a new file
     """An earlier ``index.sqlite`` cannot be changed row by row."""
 
 
 def _check_tables(earlier: Path) -> None:
-    """Make sure that a file has the tables that we write, and nothing else: a trigger would run with every row."""
+    """Check that a file has the tables that we write, and nothing else: a trigger would run with every row."""
     ours = [statement.strip() for statement in (*_TABLES.split(";"), _UNIQUE_KEYS) if statement.strip()]
     try:
         with closing(open_sqlite(earlier)) as database:
             query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"
             found = [str(row[0]) for row in database.execute(query)]
     except sqlite3.Error as error:
-        if primary_code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
-            raise StorageError(f"cannot copy {earlier} here: {error}", path=str(earlier)) from error
+        if _primary_code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR):
+            raise StorageError(f"cannot copy {earlier}: {error}", path=str(earlier)) from error
         raise NotPatchable(str(error)) from error
     media = [*MEDIA_TABLES, "CREATE TABLE sqlite_sequence(name,seq)"]
     if sorted(found) not in (sorted(ours), sorted([*ours, *media])):
-        raise NotPatchable("its tables are another tool's")
+        raise NotPatchable("another tool created its tables")
 
 
 def _copy(source: Path, target: Path, stopping: threading.Event) -> None:
@@ -221,7 +249,7 @@ def _copy(source: Path, target: Path, stopping: threading.Event) -> None:
                 while written < size_bytes:
                     written += new.write(buffer[written:size_bytes])
     except OSError as error:
-        raise StorageError(f"cannot copy {source} here: {error.strerror}", path=str(target)) from error
+        raise StorageError(f"cannot copy {source} to this file: {error.strerror}", path=str(target)) from error
 
 
 def _insert_shard(database: sqlite3.Connection, tar_file_id: int, index: ShardIndex) -> None:
@@ -257,20 +285,20 @@ def _chunks(rows: int) -> Iterator[slice]:
 
 
 def _insert_rows(database: sqlite3.Connection, table: str, *columns: Sequence[int | str]) -> None:
-    """Insert rows given as columns, dozens a statement: that halves the time of one statement a row."""
+    """Insert rows given as columns, dozens per statement: half the time of one statement per row."""
     width, rows = len(columns), len(columns[0])
     values: list[int | str] = [0] * (width * rows)
     for number, column in enumerate(columns):
         values[number::width] = column
     row = f"({', '.join('?' * width)})"
-    whole = rows - rows % _ROWS_A_STATEMENT
-    for per_statement, start, stop in ((_ROWS_A_STATEMENT, 0, whole), (1, whole, rows)):
+    grouped = rows - rows % _ROWS_PER_STATEMENT
+    for per_statement, start, stop in ((_ROWS_PER_STATEMENT, 0, grouped), (1, grouped, rows)):
         step = width * per_statement
         database.executemany(
-            f"INSERT INTO {table} VALUES {', '.join([row] * per_statement)}",  # noqa: S608 - the names are ours
+            f"INSERT INTO {table} VALUES {', '.join([row] * per_statement)}",  # noqa: S608 - constant table names
             (values[first : first + step] for first in range(width * start, width * stop, step)),
         )
 
 
 def _is_damage(error: sqlite3.Error) -> bool:
-    return primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return _primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

@@ -1,8 +1,8 @@
-"""``dataset.yaml``: what the samples of a dataset are, in its three forms.
+"""Parse and write ``dataset.yaml``, which defines the samples of a dataset in one of three forms.
 
 =====================================================  =======================================================
 ``sample_type`` and ``field_map``                       expressions name the part of each field
-``sample_type`` and ``sample_loader``                   a Python file in ``.nv-meta`` makes the fields
+``sample_type`` and ``sample_loader``                   a Python file in ``.nv-meta`` builds the fields
 ``__module__`` and ``__class__``                        ``CrudeWebdataset``; legacy ``CaptioningWebdataset`` etc.
 =====================================================  =======================================================
 """
@@ -16,17 +16,16 @@ from typing import Any
 
 import yaml
 
-from ..errors import ConfigError, Fault
+from ...errors import ConfigError, Fault
 from .field_map import FieldMap, parse_field_map
-from .nearest_name import did_you_mean
+from .messages import did_you_mean, short_key, short_keys, short_repr
 from .sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
-from .shown_value import shown, shown_key, shown_keys
 from .yaml_document import parse_yaml
 
 __all__ = ["DatasetConfig", "format_dataset_config", "is_own_module", "parse_dataset_config"]
 
 OWN_MODULE = "megatron.energon"
-"""Our own classes as we write them: megatron-energon reads them, too."""
+"""Module of our own classes in the files that we write, so that megatron-energon reads them too."""
 
 _KEYS = ("__module__", "__class__", "sample_type", "field_map", "sample_loader", "part_filter", "subflavors")
 _IGNORED_KEYS = (
@@ -38,10 +37,10 @@ _IGNORED_KEYS = (
     "subflavor",
     "video_decode_audio",
 )
-"""Keys of the legacy classes that say how to load, not what is there: kept in ``extra``."""
+"""Keys of the legacy classes that configure loading, not the samples: stored in ``extra``."""
 
 _GENERIC_CLASSES = ("StandardWebdatasetFactory", "DefaultGenericWebdatasetFactory", "DefaultDecoderWebdatasetFactory")
-"""Classes that name no sample type of their own."""
+"""Classes without a sample type of their own."""
 
 _CLASS_TO_SPEC = {spec.dataset_class: spec for spec in SAMPLE_TYPES.values()}
 _FUNCTION = re.compile(r"[^:\s][^:]*\.py:[^\W\d]\w*")
@@ -49,20 +48,20 @@ _FUNCTION = re.compile(r"[^:\s][^:]*\.py:[^\W\d]\w*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetConfig:
-    """What a ``dataset.yaml`` says.
+    """The content of a ``dataset.yaml``.
 
     Args:
-        sample_type: The class of the samples, ``"CaptioningSample"``, for crude ones ``"CrudeSample"``; None where only
-            a dataset class of another module is named.
-        module: The module of that class as written: ``"megatron.energon"``, or another one.
-        crude: Samples stay dicts of parts.
-        field_map: Where the fields' values are.
+        sample_type: Class of the samples, such as ``"CaptioningSample"``, and ``"CrudeSample"`` for crude ones; None if
+            the document names only a dataset class of another module.
+        module: Module of that class as written: ``"megatron.energon"``, or another one.
+        crude: True if samples stay dicts of parts.
+        field_map: Part and path of each field's value.
         sample_loader: ``"sample_loader.py:function"``, a file in ``.nv-meta``.
-        part_filter: Likewise, or the names of the parts to load.
-        subflavors: Labels that every sample bears.
-        dataset_class: The dataset class, where the document names one (third form), ...
-        dataset_module: ... and its module.
-        extra: What else a legacy class, or one of another module, was given.
+        part_filter: The same, or the names of the parts to load.
+        subflavors: Labels of every sample.
+        dataset_class: Dataset class, if the document names one (third form).
+        dataset_module: Module of the dataset class.
+        extra: Other arguments of a legacy class, or of a class of another module.
     """
 
     sample_type: str | None
@@ -78,12 +77,12 @@ class DatasetConfig:
 
     @property
     def spec(self) -> SampleTypeSpec | None:
-        """The fields of the sample type; None for a class of another module."""
+        """Spec of the sample type; None for a class of another module."""
         return SAMPLE_TYPES.get(self.sample_type or "") if is_own_module(self.module) else None
 
 
 def is_own_module(module: str) -> bool:
-    """Tell whether a module is this library, under either of its names.
+    """Return True if a module belongs to this library, under either of its names.
 
     >>> is_own_module("megatron.energon.flavors"), is_own_module("my_code")
     (True, False)
@@ -92,14 +91,14 @@ def is_own_module(module: str) -> bool:
 
 
 def parse_dataset_config(text: str, *, file: str) -> DatasetConfig:
-    """Parse a ``dataset.yaml``, collecting everything that is wrong with it.
+    """Parse a ``dataset.yaml``, and collect all its faults.
 
     Args:
-        text: The document, YAML or JSON.
-        file: Its name, for messages.
+        text: YAML or JSON document.
+        file: Name of the file, for messages.
 
     Raises:
-        ConfigError: It does not parse (with line and column), or says something wrong (all faults, with their places).
+        ConfigError: The text does not parse (with line and column), or has faults (all of them, with their places).
 
     >>> parse_dataset_config("{__module__: megatron.energon, __class__: CrudeWebdataset}", file="dataset.yaml").crude
     True
@@ -116,7 +115,7 @@ def _implies_type(dataset_class: str | None, module: str) -> bool:
 
 
 def format_dataset_config(config: DatasetConfig) -> str:
-    """Write a config as YAML that this library and megatron-energon read back as the same.
+    """Write a config as YAML that this library and megatron-energon parse back to the same config.
 
     >>> text = format_dataset_config(DatasetConfig(sample_type="CrudeSample", crude=True))
     >>> print(text, end="")
@@ -134,8 +133,8 @@ def format_dataset_config(config: DatasetConfig) -> str:
     if config.sample_loader is not None:
         document["sample_loader"] = config.sample_loader
     if config.part_filter is not None:
-        plain = isinstance(config.part_filter, str)
-        document["part_filter"] = config.part_filter if plain else list(config.part_filter)
+        is_function = isinstance(config.part_filter, str)
+        document["part_filter"] = config.part_filter if is_function else list(config.part_filter)
     if config.subflavors:
         document["subflavors"] = config.subflavors
     document |= config.extra
@@ -145,14 +144,14 @@ def format_dataset_config(config: DatasetConfig) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes values out in full: references (``&id001``) are hard on readers."""
+    """Writes repeated values in full, because references (``&id001``) are hard to read."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the signature is PyYAML's
         return True
 
 
 class _Parser:
-    """One pass over a document; what is wrong is noted, and reported at the end."""
+    """Parses a document in one pass, and reports all faults at the end."""
 
     def __init__(self, document: Mapping[Any, Any], file: str) -> None:
         self.document = document
@@ -162,7 +161,7 @@ class _Parser:
     def parse(self) -> DatasetConfig:
         dataset_module, dataset_class = OWN_MODULE, None
         if "__class__" in self.document or "__module__" in self.document:
-            dataset_module, dataset_class = self._class_named(self.document, "")
+            dataset_module, dataset_class = self._module_and_class(self.document, "")
         module, sample_type = dataset_module, None
         if "sample_type" in self.document:
             module, sample_type = self._sample_type()
@@ -172,11 +171,11 @@ class _Parser:
         elif dataset_class and is_own_module(dataset_module):
             sample_type = self._legacy_type(dataset_class)
         elif dataset_class is None:
-            self._fault("", f"expected 'sample_type' or '__class__', found {shown_keys(self.document)}")
+            self._fault("", f"expected 'sample_type' or '__class__', found {short_keys(self.document)}")
         extra = self._extra(foreign=not is_own_module(dataset_module))
         crude = sample_type == CRUDE.name and is_own_module(module)
         if crude:
-            dataset_class = None  # there is just the one, and it is written for every crude dataset
+            dataset_class = None  # format_dataset_config adds the only class of crude datasets.
         config = DatasetConfig(
             sample_type=sample_type,
             module=module,
@@ -194,14 +193,14 @@ class _Parser:
             raise ConfigError(file=self.file, faults=self.faults)
         return config
 
-    def _fault(self, place: str, found: str) -> None:
-        self.faults.append(Fault(place=place, found=found))
+    def _fault(self, place: str, message: str) -> None:
+        self.faults.append(Fault(place=place, message=message))
 
-    def _class_named(self, mapping: Mapping[Any, Any], place: str) -> tuple[str, str]:
+    def _module_and_class(self, mapping: Mapping[Any, Any], place: str) -> tuple[str, str]:
         module, name = mapping.get("__module__", OWN_MODULE), mapping.get("__class__")
         for key, value in (("__module__", module), ("__class__", name)):
             if not (isinstance(value, str) and value):
-                found = shown(value) if key in mapping else "nothing"
+                found = short_repr(value) if key in mapping else "nothing"
                 here = f"{place}.{key}" if place else key
                 self._fault(here, f"expected the name of a {key.strip('_')}, found {found}")
         return str(module), name if isinstance(name, str) else ""
@@ -209,17 +208,19 @@ class _Parser:
     def _sample_type(self) -> tuple[str, str | None]:
         value = self.document["sample_type"]
         if not isinstance(value, Mapping):
-            self._fault("sample_type", f"expected a mapping with '__module__' and '__class__', found {shown(value)}")
+            self._fault(
+                "sample_type", f"expected a mapping with '__module__' and '__class__', found {short_repr(value)}"
+            )
             return OWN_MODULE, None
         for key in value:
             if key not in ("__module__", "__class__"):
-                hint = did_you_mean(shown_key(key), ("__module__", "__class__"))
-                self._fault(f"sample_type.{shown_key(key)}", f"there is no such key{hint}")
-        module, name = self._class_named(value, "sample_type")
+                hint = did_you_mean(short_key(key), ("__module__", "__class__"))
+                self._fault(f"sample_type.{short_key(key)}", f"there is no such key{hint}")
+        module, name = self._module_and_class(value, "sample_type")
         if name and is_own_module(module) and name not in SAMPLE_TYPES:
             self._fault(
                 "sample_type.__class__",
-                f"there is no sample type {shown(name)}{did_you_mean(shown_key(name), SAMPLE_TYPES)}",
+                f"there is no sample type {short_repr(name)}{did_you_mean(short_key(name), SAMPLE_TYPES)}",
             )
         return module, name or None
 
@@ -231,8 +232,8 @@ class _Parser:
         elif dataset_class in _CLASS_TO_SPEC:
             return _CLASS_TO_SPEC[dataset_class].name
         else:
-            hint = did_you_mean(shown_key(dataset_class), (*_CLASS_TO_SPEC, *_GENERIC_CLASSES))
-            self._fault("__class__", f"there is no dataset class {shown(dataset_class)}{hint}")
+            hint = did_you_mean(short_key(dataset_class), (*_CLASS_TO_SPEC, *_GENERIC_CLASSES))
+            self._fault("__class__", f"there is no dataset class {short_repr(dataset_class)}{hint}")
         return None
 
     def _extra(self, *, foreign: bool) -> dict[str, object]:
@@ -243,7 +244,7 @@ class _Parser:
             if isinstance(key, str) and (foreign or key in _IGNORED_KEYS):
                 extra[key] = value
             else:
-                self._fault(shown_key(key), f"there is no such key{did_you_mean(shown_key(key), _KEYS)}")
+                self._fault(short_key(key), f"there is no such key{did_you_mean(short_key(key), _KEYS)}")
         return extra
 
     def _field_map(self) -> FieldMap | None:
@@ -251,7 +252,7 @@ class _Parser:
         if value is None:
             return None
         if not isinstance(value, Mapping):
-            self._fault("field_map", f"expected a mapping of fields to parts, found {shown(value)}")
+            self._fault("field_map", f"expected a mapping of fields to parts, found {short_repr(value)}")
             return None
         try:
             return parse_field_map(value, file=self.file)
@@ -265,7 +266,7 @@ class _Parser:
             return None
         if isinstance(value, str) and _FUNCTION.fullmatch(value):
             return value
-        self._fault(key, f"expected 'file.py:function' (a file in .nv-meta), found {shown(value)}")
+        self._fault(key, f"expected 'file.py:function' (a file in .nv-meta), found {short_repr(value)}")
         return None
 
     def _part_filter(self) -> str | tuple[str, ...] | None:
@@ -273,7 +274,7 @@ class _Parser:
         if isinstance(value, list):
             if all(isinstance(name, str) for name in value):
                 return tuple(value)
-            self._fault("part_filter", f"expected names of parts, found {shown(value)}")
+            self._fault("part_filter", f"expected names of parts, found {short_repr(value)}")
             return None
         return self._function("part_filter")
 
@@ -282,12 +283,12 @@ class _Parser:
         if value is None:
             return {}
         if not isinstance(value, Mapping):
-            self._fault("subflavors", f"expected a mapping, found {shown(value)}")
+            self._fault("subflavors", f"expected a mapping, found {short_repr(value)}")
             return {}
         return {str(key): item for key, item in value.items()}
 
     def _check_whole(self, config: DatasetConfig) -> None:
-        """What can only be told of the document as a whole."""
+        """Check the combination of keys."""
         if config.field_map is not None and config.sample_loader is not None:
             self._fault("sample_loader", "expected either 'field_map' or 'sample_loader', found both")
         spec = config.spec
@@ -299,15 +300,15 @@ class _Parser:
                     self._fault(key, "crude samples have no fields to fill; name another sample type, or remove this")
             return
         if "field_map" not in self.document and "sample_loader" not in self.document:
-            self._fault("", f"expected 'field_map' or 'sample_loader' to make a {spec.name}, found neither")
+            self._fault("", f"expected 'field_map' or 'sample_loader' for a {spec.name}, found neither")
         if config.field_map is None:
             return
         names = [known.name for known in spec.fields]
         for name in config.field_map.fields:
             if name not in names:
                 self._fault(
-                    f"field_map.{shown_key(name)}",
-                    f"{spec.name} has no such field{did_you_mean(shown_key(name), names)}",
+                    f"field_map.{short_key(name)}",
+                    f"{spec.name} has no such field{did_you_mean(short_key(name), names)}",
                 )
         for name in spec.required:
             if name not in config.field_map.fields:

@@ -1,4 +1,4 @@
-"""``.info.json``: the shards of a dataset in order, with their numbers of samples (``docs/format.md``)."""
+"""Read the split file and ``.info.json`` of a dataset."""
 
 from __future__ import annotations
 
@@ -8,13 +8,40 @@ from typing import Annotated
 
 import msgspec
 
-from ..errors import ConfigError
-from ..storage import Storage
-from .nv_meta import FORMAT_VERSION, INFO_JSON, INFO_YAML
-from .shard_name import check_shard_names
+from ...errors import ConfigError
+from ...storage import Storage
+from ..nv_meta import FOLDER, FORMAT_VERSION, INFO_JSON, INFO_YAML, SPLIT_JSON, SPLIT_YAML
+from ..tar.names import check_shard_names
+from .split_config import SplitConfig, parse_split_config
 from .yaml_document import parse_yaml
 
-__all__ = ["encode_shard_info", "read_shard_info"]
+__all__ = ["current_split_file", "encode_shard_info", "read_shard_info", "read_split_config"]
+
+
+def current_split_file(storage: Storage, name: str = SPLIT_YAML) -> str | None:
+    """Return the name in ``.nv-meta`` of the split file in use, or None if it does not exist.
+
+    Args:
+        storage: The dataset.
+        name: Name of the split file. For ``split.yaml``, the default, ``split.json`` is the fallback.
+    """
+    for candidate in (name, SPLIT_JSON) if name == SPLIT_YAML else (name,):
+        if storage.exists(f"{FOLDER}/{candidate}"):
+            return candidate
+    return None
+
+
+def read_split_config(storage: Storage, name: str = SPLIT_YAML) -> SplitConfig | None:
+    """Read the split file in use. Return None if it does not exist.
+
+    Raises:
+        ConfigError: The file has faults.
+    """
+    found = current_split_file(storage, name)
+    if found is None:
+        return None
+    file = f"{FOLDER}/{found}"
+    return parse_split_config(storage.read(file).decode("utf-8", "replace"), file=storage.path(file))
 
 
 class _ShardInfo(msgspec.Struct):
@@ -23,16 +50,16 @@ class _ShardInfo(msgspec.Struct):
 
 
 def encode_shard_info(shard_counts: Mapping[str, int]) -> bytes:
-    """Write ``.info.json``: other readers die on keys they do not know, so nothing else goes in."""
+    """Write ``.info.json``, without other keys, because other readers fail on keys they do not know."""
     info = {"energon_version": FORMAT_VERSION, "shard_counts": dict(shard_counts)}
     return json.dumps(info, indent=2).encode("ascii")
 
 
 def read_shard_info(storage: Storage) -> dict[str, int] | None:
-    """Read the shards and their numbers of samples; None where the dataset is not prepared.
+    """Read the number of samples of each shard. Return None if the dataset is not prepared.
 
     Raises:
-        ConfigError: The file does not say that.
+        ConfigError: The file has something else.
     """
     for name in (INFO_JSON, INFO_YAML):
         if storage.exists(name):
@@ -42,14 +69,14 @@ def read_shard_info(storage: Storage) -> dict[str, int] | None:
 
 def _parse(data: bytes, *, file: str) -> dict[str, int]:
     try:
-        # JSON is YAML, but its own parser is a hundred times faster, and there may be 50,000 shards.
+        # JSON is also YAML, but the JSON parser is a hundred times faster, and there may be 50,000 shards.
         values = json.loads(data) if file.endswith(".json") else parse_yaml(data.decode("utf-8"), file=file)
         counts = msgspec.convert(values, _ShardInfo).shard_counts
         check_shard_names(counts)
         return counts
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise ConfigError(
-            f"expected the shards with their numbers of samples: {error}",
+            f"expected the number of samples of each shard: {error}",
             file=file,
-            do="run energon prepare again with --force-overwrite",
+            hint="run energon prepare again with --force-overwrite",
         ) from error

@@ -1,9 +1,9 @@
-r"""Field-map expressions: which part, and which value inside it, fills a field of a sample.
+r"""Parse field maps, the expressions that name the part and the value inside it for each field of a sample.
 
 ::
 
     map         = { field: expression, … }
-    expression  = access { "," access }         the first one that is there
+    expression  = access { "," access }         alternatives: the first that exists is taken
     access      = part-name { "[" step "]" }     json[answers][0][text]
     step        = integer | text | quoted text   'quoted' or "quoted", with \ before a quote or backslash
 """
@@ -15,8 +15,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ConfigError, Fault, SampleError
-from .nearest_name import nearest_names
+from ...errors import ConfigError, Fault, SampleError
+from .messages import nearest_names
 
 __all__ = ["FieldAccess", "FieldMap", "parse_field_expression", "parse_field_map"]
 
@@ -29,8 +29,8 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _NEEDS_QUOTES = re.compile(r"""[\[\]"'\\]|^\s|\s$|^$|^-?[0-9]+$""")
 
 
-class _NotThereError(LookupError):
-    """A path leads nowhere; the message says where it ended."""
+class _MissingValueError(LookupError):
+    """A path inside a part does not exist; the message has the step that failed."""
 
     def __init__(self, message: str, part: str) -> None:
         super().__init__(message)
@@ -48,32 +48,38 @@ class FieldAccess:
         return self.part + "".join(f"[{_format_step(step)}]" for step in self.path)
 
     def value(self, decoded: Any) -> Any:
-        """Walk the path inside the part's decoded value; LookupError where it leads nowhere."""
+        """Return the value at the path inside the part's decoded value.
+
+        Raises:
+            LookupError: The path does not exist.
+        """
         for depth, step in enumerate(self.path):
             if isinstance(decoded, Mapping):
                 key = step if step in decoded else str(step)
                 if key not in decoded:
-                    raise self._missing(depth, f"has no {step!r}, only {_some(decoded)}{_nearest(step, decoded)}")
+                    raise self._missing(
+                        depth, f"has no {step!r}, only {_first_names(decoded)}{_nearest(step, decoded)}"
+                    )
                 decoded = decoded[key]
             elif isinstance(decoded, list | tuple):
                 if not isinstance(step, int):
-                    raise self._missing(depth, f"is a list, which has no {step!r}")
+                    raise self._missing(depth, f"is a list, which has no key {step!r}")
                 if not -len(decoded) <= step < len(decoded):
                     raise self._missing(
                         depth, f"has {len(decoded)} item{'' if len(decoded) == 1 else 's'}, no item {step}"
                     )
                 decoded = decoded[step]
             else:
-                raise self._missing(depth, f"is {type(decoded).__name__}, nothing to look into")
+                raise self._missing(depth, f"is {type(decoded).__name__}, expected a mapping or a list")
         return decoded
 
-    def _missing(self, depth: int, found: str) -> _NotThereError:
-        return _NotThereError(f"{FieldAccess(self.part, self.path[:depth])} {found}", self.part)
+    def _missing(self, depth: int, message: str) -> _MissingValueError:
+        return _MissingValueError(f"{FieldAccess(self.part, self.path[:depth])} {message}", self.part)
 
 
 @dataclass(frozen=True, slots=True)
 class FieldMap:
-    """For each field of a sample, in order, the places its value may come from."""
+    """The alternatives for the value of each field of a sample, in the order of the fields."""
 
     fields: Mapping[str, tuple[FieldAccess, ...]]
 
@@ -81,7 +87,7 @@ class FieldMap:
         return ", ".join(f"{field}: {expression}" for field, expression in self.expressions().items())
 
     def expressions(self) -> dict[str, str]:
-        """Give the mapping back as it is written in ``dataset.yaml``.
+        """Return the mapping of ``dataset.yaml``: fields to expressions.
 
         >>> parse_field_map({"image": "jpg, png"}, file="dataset.yaml").expressions()
         {'image': 'jpg,png'}
@@ -89,11 +95,11 @@ class FieldMap:
         return {field: ",".join(map(str, accesses)) for field, accesses in self.fields.items()}
 
     def part_names(self) -> frozenset[str]:
-        """Give the names of all parts that some field may come from."""
+        """Return the names of all parts that the expressions name."""
         return frozenset(access.part for accesses in self.fields.values() for access in accesses)
 
     def missing(self, parts_available: Collection[str]) -> list[str]:
-        """Give the fields of which not one alternative's part is there."""
+        """Return the fields with no alternative in the available parts."""
         return [
             field
             for field, accesses in self.fields.items()
@@ -101,15 +107,15 @@ class FieldMap:
         ]
 
     def apply(self, parts: Mapping[str, Any], *, optional: Collection[str] = frozenset()) -> dict[str, Any]:
-        """Take each field's value from the decoded parts: of its alternatives, the first that is there.
+        """Take each field's value from the decoded parts, by the first alternative that exists.
 
         Args:
-            parts: Decoded parts by name; looked up only as needed, so it may decode on access.
-            optional: Fields that may be missing; they are left out of the result then.
+            parts: Decoded parts by name. A part is accessed only if needed, so the mapping may decode on access.
+            optional: Fields that may be missing. The result then does not have them.
 
         Raises:
-            SampleError: A field is missing; the message names it, the parts there are, and where its path ended. Its
-                ``part`` is one that is there exactly if a path inside it leads nowhere.
+            SampleError: A field is missing; the message has the field, the sample's parts, and the step of the path
+                that failed. Its ``part`` is a part of the sample exactly if a path inside that part does not exist.
 
         >>> field_map = parse_field_map({"caption": "txt,json[caption]"}, file="dataset.yaml")
         >>> field_map.apply({"json": {"caption": "a cat"}})
@@ -117,14 +123,14 @@ class FieldMap:
         """
         values: dict[str, Any] = {}
         for field, accesses in self.fields.items():
-            missing: _NotThereError | None = None
+            missing: _MissingValueError | None = None
             for access in accesses:
                 if access.part in parts:
                     decoded = parts[access.part]
                     if access.path:
                         try:
                             decoded = access.value(decoded)
-                        except _NotThereError as error:
+                        except _MissingValueError as error:
                             missing = error
                             continue
                     values[field] = decoded
@@ -136,10 +142,10 @@ class FieldMap:
 
 
 def parse_field_expression(text: str) -> tuple[FieldAccess, ...]:
-    """Parse one expression, ``"jpg,png"`` or ``"json[caption]"``.
+    """Parse one expression, such as ``"jpg,png"`` or ``"json[caption]"``.
 
     Raises:
-        ValueError: The text is no such expression; the message says at which character.
+        ValueError: The text is not an expression; the message has the character.
 
     >>> parse_field_expression("json['a b'][0]")
     (FieldAccess(part='json', path=('a b', 0)),)
@@ -166,15 +172,15 @@ def parse_field_expression(text: str) -> tuple[FieldAccess, ...]:
 
 
 def parse_field_map(mapping: Mapping[Any, object], *, file: str, place: str = "field_map") -> FieldMap:
-    """Parse a field map, collecting everything that is wrong with it.
+    """Parse a field map, and collect all its faults.
 
     Args:
-        mapping: Field names to expressions.
-        file: The file it is from, for messages.
-        place: Its path inside that file.
+        mapping: Expressions by field name.
+        file: Name of the file, for messages.
+        place: Path of the mapping inside that file, for messages.
 
     Raises:
-        ConfigError: Some expressions are not understood; all of them are named.
+        ConfigError: Some names or expressions are not valid; the faults have all of them.
 
     >>> str(parse_field_map({"image": "jpg,png", "caption": "json[caption][0]"}, file="dataset.yaml"))
     'image: jpg,png, caption: json[caption][0]'
@@ -184,15 +190,15 @@ def parse_field_map(mapping: Mapping[Any, object], *, file: str, place: str = "f
     for field, expression in mapping.items():
         here = f"{place}.{field}"
         if not isinstance(field, str):
-            faults.append(Fault(place=here, found=f"expected the name of a field, found {field!r}"))
+            faults.append(Fault(place=here, message=f"expected the name of a field, found {field!r}"))
         elif not isinstance(expression, str):
-            found = f"expected text such as 'jpg' or 'json[caption]', found {expression!r}"
-            faults.append(Fault(place=here, found=found))
+            message = f"expected text such as 'jpg' or 'json[caption]', found {expression!r}"
+            faults.append(Fault(place=here, message=message))
         else:
             try:
                 fields[field] = parse_field_expression(expression)
             except ValueError as error:
-                faults.append(Fault(place=here, found=str(error)))
+                faults.append(Fault(place=here, message=str(error)))
     if faults:
         raise ConfigError(file=file, faults=faults)
     return FieldMap(fields)
@@ -218,25 +224,22 @@ def _format_step(step: str | int) -> str:
 
 
 def _field_missing(
-    field: str, accesses: tuple[FieldAccess, ...], parts: Mapping[str, Any], missing: _NotThereError | None
+    field: str, accesses: tuple[FieldAccess, ...], parts: Mapping[str, Any], missing: _MissingValueError | None
 ) -> SampleError:
     expression = ",".join(map(str, accesses))
-    if missing is not None:
-        found = f"field {field!r} ({expression}) is missing: {missing}"
-    else:
-        found = f"field {field!r} ({expression}) is missing: this sample has only the parts {_some(parts)}"
+    reason = f"this sample has only the parts {_first_names(parts)}" if missing is None else str(missing)
     return SampleError(
-        found,
+        f"field {field!r} ({expression}) is missing: {reason}",
         part=accesses[0].part if missing is None else missing.part,
-        do="correct field_map in dataset.yaml, or exclude the sample (energon lint --fix does)",
+        hint="correct field_map in dataset.yaml, or exclude the sample (energon lint --fix does)",
     )
 
 
 def _nearest(step: object, names: Mapping[Any, Any]) -> str:
-    near = nearest_names(str(step), [str(name) for name in names], limit=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    nearest = nearest_names(str(step), [str(name) for name in names], limit=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
-def _some(names: Mapping[Any, Any]) -> str:
-    shown = [str(name) for name in names][:20]
-    return ", ".join(shown) + (", …" if len(names) > len(shown) else "") if shown else "nothing"
+def _first_names(names: Mapping[Any, Any]) -> str:
+    first = [str(name) for name in names][:20]
+    return ", ".join(first) + (", …" if len(names) > len(first) else "") if first else "nothing"

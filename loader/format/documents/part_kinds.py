@@ -1,8 +1,8 @@
-"""What a part holds, told by its name.
+"""Classify parts by their names: image, text, label and so on.
 
-The rules are webdataset's: only the text behind the last dot of the part name counts (``seg.png`` is an image); case
-does not matter for images, audio and video, but does for everything else (``TXT`` stays bytes); ``.gz`` at the end
-means that the part is decompressed first.
+The rules are those of webdataset. Only the text after the last dot of the part name counts (``seg.png`` is an image).
+Images, audio and video match in any case, and everything else only in lower case (``TXT`` stays bytes). A part with
+``.gz`` at the end is decompressed first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ARRAY = frozenset({"npy", "npz", "pth", "tb", "ten"})
 """Decoded to arrays or tensors."""
 
 PICKLE = frozenset({"pickle", "pkl", "pyd"})
-"""Unpickled, where the caller trusts the data."""
+"""Unpickled, if the caller trusts the data."""
 
 AUDIO = frozenset({"aac", "flac", "m4a", "mp3", "ogg", "opus", "sox", "wav", "wma"})
 """Audio files."""
@@ -52,7 +52,7 @@ _IMAGE = """
     wmf xbm xpm
 """
 IMAGE = frozenset(_IMAGE.split())
-"""Decoded as images: webdataset's list but for ``mpg``, ``mpeg``, ``h5`` and ``hdf``, which hold no images."""
+"""Decoded as images: the list of webdataset without ``mpg``, ``mpeg``, ``h5`` and ``hdf``, which are not images."""
 
 _KIND_OF_EXTENSION: dict[str, PartKind] = {
     **dict.fromkeys(ARRAY, "array"),
@@ -69,7 +69,7 @@ _KIND_OF_LOWER_EXTENSION: dict[str, PartKind] = {
 
 
 def part_extension(part_name: str) -> str:
-    """Give what decides how a part is decoded: the text behind the last dot, ``.gz`` aside.
+    """Return the extension of a part name, by which it is decoded: the text after the last dot, without ``.gz``.
 
     >>> part_extension("seg.png"), part_extension("json.gz"), part_extension("txt")
     ('png', 'json', 'txt')
@@ -78,7 +78,7 @@ def part_extension(part_name: str) -> str:
 
 
 def part_kind(part_name: str) -> PartKind:
-    """Tell what a part holds; ``"bytes"`` where its name says nothing.
+    """Return the kind of a part by its name, or ``"bytes"`` if the extension is unknown.
 
     >>> part_kind("JPG"), part_kind("left.txt"), part_kind("bin")
     ('image', 'text', 'bytes')

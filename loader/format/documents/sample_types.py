@@ -1,6 +1,6 @@
-"""The fields of every sample type, as plain data, so that commands know them without importing torch.
+"""List the fields of every sample type as plain data, so that commands need not import torch.
 
-The classes are in ``loader/samples/types.py``; a test holds the two equal.
+The classes are in ``loader/samples/types.py``. A test checks that the two agree.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from ..errors import ConfigError
-from .nearest_name import nearest_names
+from ...errors import ConfigError
+from .messages import nearest_names
 
 __all__ = [
     "CRUDE",
@@ -29,7 +29,7 @@ FieldKind = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldSpec:
-    """One field of a sample type: an optional one (``required=False``) is None where the data lacks it."""
+    """One field of a sample type. An optional field (``required=False``) is None if the data lacks it."""
 
     name: str
     required: bool
@@ -38,7 +38,7 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleTypeSpec:
-    """A sample type: the name of its class and its fields, in order; a crude one has none."""
+    """A sample type: the name of its class, and its fields in order. A crude type has no fields."""
 
     name: str
     fields: tuple[FieldSpec, ...]
@@ -46,12 +46,12 @@ class SampleTypeSpec:
 
     @property
     def short_name(self) -> str:
-        """The name without ``Sample``: ``Captioning``."""
+        """Name without ``Sample``: ``Captioning``."""
         return self.name.removesuffix("Sample")
 
     @property
     def dataset_class(self) -> str:
-        """The legacy name of the dataset class with such samples: ``CaptioningWebdataset``."""
+        """Name of the legacy dataset class with such samples: ``CaptioningWebdataset``."""
         return f"{self.short_name}Webdataset"
 
     @property
@@ -65,7 +65,11 @@ class SampleTypeSpec:
         return frozenset(field.name for field in self.fields if not field.required)
 
     def field(self, name: str) -> FieldSpec:
-        """Give the field of that name; KeyError if there is none."""
+        """Return the field of that name.
+
+        Raises:
+            KeyError: The type has no such field.
+        """
         for field in self.fields:
             if field.name == name:
                 return field
@@ -73,7 +77,7 @@ class SampleTypeSpec:
 
 
 def _type(name: str, **kinds: FieldKind) -> SampleTypeSpec:
-    """Build a spec from ``field=kind``; a trailing underscore in the field's name marks an optional one."""
+    """Build a spec from ``field=kind``. A trailing underscore in a field's name marks an optional field."""
     fields = tuple(
         FieldSpec(name=field.removesuffix("_"), required=not field.endswith("_"), kind=kind)
         for field, kind in kinds.items()
@@ -82,7 +86,7 @@ def _type(name: str, **kinds: FieldKind) -> SampleTypeSpec:
 
 
 CRUDE = SampleTypeSpec(name="CrudeSample", fields=(), crude=True)
-"""Crude samples: a dict of a sample's parts, which a cooker makes a sample of."""
+"""Crude samples: dicts of parts, which a cooker turns into samples."""
 
 _TYPES = (
     _type("Captioning", image="image", caption="text"),
@@ -130,7 +134,7 @@ _TYPES = (
 )
 
 SAMPLE_TYPES: Mapping[str, SampleTypeSpec] = MappingProxyType({spec.name: spec for spec in _TYPES})
-"""Every sample type by the name of its class, in alphabetical order."""
+"""All sample types by the names of their classes, in alphabetical order."""
 
 
 def _names_of(spec: SampleTypeSpec) -> tuple[str, ...]:
@@ -144,10 +148,10 @@ def sample_type_of_name(name: str) -> SampleTypeSpec:
     """Find a sample type by its class (``CaptioningSample``), dataset class (``CaptioningWebdataset``) or short name.
 
     Args:
-        name: Any of the three, in any case.
+        name: One of the three names, in any case.
 
     Raises:
-        ConfigError: No sample type is called so; the message names the nearest ones.
+        ConfigError: No sample type has this name; the message has the most similar names.
 
     >>> sample_type_of_name("CaptioningWebdataset").name
     'CaptioningSample'
@@ -158,6 +162,6 @@ def sample_type_of_name(name: str) -> SampleTypeSpec:
     if spec is not None:
         return spec
     candidates = [alias for known in _TYPES for alias in _names_of(known)]
-    near = list(dict.fromkeys(_BY_LOWER_NAME[alias.lower()].name for alias in nearest_names(name, candidates)))
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(SAMPLE_TYPES)}"
-    raise ConfigError(f"there is no sample type {name!r}; {hint}", do="use one of the sample types in the docs")
+    nearest = list(dict.fromkeys(_BY_LOWER_NAME[alias.lower()].name for alias in nearest_names(name, candidates)))
+    advice = f"did you mean {' or '.join(nearest)}?" if nearest else f"known are {', '.join(SAMPLE_TYPES)}"
+    raise ConfigError(f"there is no sample type {name!r}; {advice}", hint="use one of the sample types in the docs")

@@ -1,4 +1,4 @@
-"""``split.yaml`` and ``split.json``: which shards make which split part, and what is left out."""
+"""Parse and write ``split.yaml`` and ``split.json``, the shards of each split part and what is excluded."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 import yaml
 
-from ..errors import ConfigError, Fault
+from ...errors import ConfigError, Fault
+from ..nv_meta import SPLIT_YAML
 from .brace_patterns import MAX_NAMES, compact_names, expand_pattern
-from .nearest_name import did_you_mean
-from .nv_meta import SPLIT_YAML
+from .messages import did_you_mean, short_text
 from .yaml_document import parse_yaml
 
 __all__ = ["SplitConfig", "format_split_config", "parse_split_config", "split_sample_name"]
@@ -26,27 +26,27 @@ _ASCII = re.compile(r"[ -~]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitConfig:
-    """The content of a split file, brace patterns expanded.
+    """The content of a split file, with brace patterns expanded.
 
     Args:
-        split_parts: Part → its shards in order, relative to the dataset, with ``/`` between folders.
-        exclude: Shards (``shards/s_0.tar``) and samples (``shards/s_0.tar/key``) that are left out of every part.
+        split_parts: Shards of each part in order, relative to the dataset, with ``/`` between folders.
+        exclude: Shards (``shards/s_0.tar``) and samples (``shards/s_0.tar/key``) that are excluded from every part.
     """
 
     split_parts: dict[str, tuple[str, ...]]
     exclude: tuple[str, ...] = ()
 
     def excluded_shards(self) -> frozenset[str]:
-        """Give the shards that are left out as a whole."""
+        """Return the shards that are excluded as a whole."""
         return frozenset(shard for shard, key in self._split_exclude() if key is None)
 
     def excluded_samples(self) -> dict[str, frozenset[str]]:
-        """Give the keys that are left out, by their shard."""
+        """Return the keys of excluded samples by shard."""
         keys: dict[str, set[str]] = {}
         for shard, key in self._split_exclude():
             if key is not None:
                 keys.setdefault(shard, set()).add(key)
-        return {shard: frozenset(found) for shard, found in keys.items()}
+        return {shard: frozenset(excluded) for shard, excluded in keys.items()}
 
     def _split_exclude(self) -> Iterable[tuple[str, str | None]]:
         shards = frozenset(shard for part in self.split_parts.values() for shard in part)
@@ -54,10 +54,10 @@ class SplitConfig:
 
 
 def split_sample_name(name: str, shards: frozenset[str] = frozenset()) -> tuple[str, str | None]:
-    """Split ``shard/key`` into its two halves; the key is None where the name is a shard's.
+    """Split ``shard/key`` into shard and key. The key is None if the name is a shard.
 
-    Both may hold slashes. The shard is the one of ``shards`` that the name begins with (the longest), else what goes
-    up to the first ``.tar`` that ends a folder's name.
+    Both may have slashes. The shard is the longest one of ``shards`` that the name begins with, or else the text up to
+    the first ``.tar`` before a slash.
 
     >>> split_sample_name("a/b.tar/c/d")
     ('a/b.tar', 'c/d')
@@ -79,18 +79,18 @@ def split_sample_name(name: str, shards: frozenset[str] = frozenset()) -> tuple[
 
 
 def parse_split_config(text: str, *, file: str) -> SplitConfig:
-    """Read a split file.
+    """Parse a split file.
 
     Args:
-        text: YAML, or JSON where the file's name ends in ``.json``.
-        file: The file's name, for messages.
+        text: YAML, or JSON if the file's name ends in ``.json``.
+        file: Name of the file, for messages.
 
     Returns:
-        The parts in the file's order. A part or ``exclude`` with nothing behind the colon is empty.
+        The parts in the file's order. A part or ``exclude`` without a value is empty.
 
     Raises:
-        ConfigError: Syntax errors, or everything that is wrong: unknown keys, entries that are no names, patterns that
-            cannot be expanded, shards listed twice in one part. The faults carry their place
+        ConfigError: The text does not parse, or has faults: unknown keys, entries that are not names, patterns that
+            cannot be expanded, shards listed twice in one part. All faults are reported with their places
             (``split_parts.train[2]``).
     """
     document = _parse_json(text, file) if file.lower().endswith(".json") else _parse_yaml(text, file)
@@ -102,7 +102,7 @@ def parse_split_config(text: str, *, file: str) -> SplitConfig:
 
 
 class _NoReferencesLoader(yaml.SafeLoader):
-    """PyYAML's own safe parser without ``*references``, by which a small document could fill the memory."""
+    """PyYAML's safe loader without ``*references``, with which a small document could fill the memory."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -112,11 +112,11 @@ class _NoReferencesLoader(yaml.SafeLoader):
 
 def _parse_yaml(text: str, file: str) -> Any:
     if re.search(r"\\u[dD][89a-fA-F]", text):
-        # Names that are no UTF-8 are escaped as lone surrogates, which libyaml, behind parse_yaml, refuses.
+        # Names that are not UTF-8 are escaped as lone surrogates, which the libyaml of parse_yaml refuses.
         try:
-            return yaml.load(text, Loader=_NoReferencesLoader)  # noqa: S506 - it is a safe loader
+            return yaml.load(text, Loader=_NoReferencesLoader)  # noqa: S506 - a safe loader
         except (yaml.YAMLError, ValueError, RecursionError):
-            pass  # parse_yaml says what is wrong
+            pass  # parse_yaml raises the error.
     return parse_yaml(text, file=file)
 
 
@@ -124,28 +124,28 @@ def _parse_json(text: str, file: str) -> Any:
     repeated: list[Fault] = []
 
     def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        mapping: dict[str, Any] = {}
         for key, value in pairs:
-            if key in found:
-                repeated.append(Fault(place="", found=f"{_shown(key)} is given twice"))
-            found[key] = value
-        return found
+            if key in mapping:
+                repeated.append(Fault(place="", message=f"{short_text(key)} is given twice"))
+            mapping[key] = value
+        return mapping
 
     try:
         document = json.loads(text, object_pairs_hook=no_repeats)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        fault = Fault(place=place, found=f"this is no JSON: {error.msg}")
+        fault = Fault(place=place, message=f"this is not valid JSON: {error.msg}")
         raise ConfigError(file=file, faults=[fault], at=f"{file}, {place}") from error
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"this is no JSON for a split: {error}", file=file) from error
+        raise ConfigError(f"this JSON cannot be parsed: {error}", file=file) from error
     if repeated:
-        raise ConfigError(file=file, faults=repeated, do="remove one of the two")
+        raise ConfigError(file=file, faults=repeated, hint="remove one of the two")
     return document
 
 
 class _Reader:
-    """Reads the document's values and notes every fault on the way."""
+    """Reads the document's values and collects all faults."""
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
@@ -157,8 +157,8 @@ class _Reader:
             document = {"split_parts": {}}
         for key in document:
             if key not in _KEYS:
-                hint = did_you_mean(key, _KEYS) if isinstance(key, str) else f"; known are {', '.join(_KEYS)}"
-                self._fault(_place(key), f"unknown key{hint}")
+                advice = did_you_mean(key, _KEYS) if isinstance(key, str) else f"; known are {', '.join(_KEYS)}"
+                self._fault(_place(key), f"unknown key{advice}")
         if "split_parts" not in document:
             self._fault("split_parts", "this is missing; expected a mapping from part to list of shards")
         parts = document.get("split_parts", {})
@@ -176,11 +176,11 @@ class _Reader:
     def _shards(self, part: Any, patterns: Any) -> tuple[str, ...]:
         place = f"split_parts.{_place(part)}"
         if not isinstance(part, str) or not part:
-            self._fault(place, f"expected a name of a part, found {_kind(part)}; put it in quotes")
+            self._fault(place, f"expected the name of a part, found {_kind(part)}; put it in quotes")
         shards: dict[str, str] = {}
         for entry_place, name in self._names(place, patterns):
             if name in shards:
-                self._fault(entry_place, f"{_shown(name)} is listed twice in this part (also at {shards[name]})")
+                self._fault(entry_place, f"{short_text(name)} is listed twice in this part (also at {shards[name]})")
             shards.setdefault(name, entry_place)
         return tuple(shards)
 
@@ -188,7 +188,9 @@ class _Reader:
         names: dict[str, None] = {}
         for place, name in self._names("exclude", patterns):
             if name.endswith("/"):
-                self._fault(place, f"{_shown(name)} ends in a slash; expected a shard, or a shard, a slash and a key")
+                self._fault(
+                    place, f"{short_text(name)} ends in a slash; expected a shard, or a shard, a slash and a key"
+                )
             names[name] = None
         return tuple(names)
 
@@ -208,14 +210,14 @@ class _Reader:
             try:
                 names = expand_pattern(pattern, limit=self._names_left)
             except ConfigError as error:
-                self._fault(entry_place, f"{error.found}; {error.do}" if error.do else error.found)
+                self._fault(entry_place, f"{error.message}; {error.hint}" if error.hint else error.message)
                 continue
             self._names_left -= len(names)
             for name in names:
                 yield entry_place, name
 
-    def _fault(self, place: str, found: str) -> None:
-        self.faults.append(Fault(place=place, found=found))
+    def _fault(self, place: str, message: str) -> None:
+        self.faults.append(Fault(place=place, message=message))
 
 
 def _place(key: Any) -> str:
@@ -223,18 +225,20 @@ def _place(key: Any) -> str:
 
 
 def _kind(value: Any) -> str:
-    """Describe a value without printing what may be large."""
+    """Describe a value without printing large ones."""
     match value:
         case None:
             return "nothing"
         case "":
             return "an empty text"
         case str():
-            return f"the text {_shown(value)}"
+            return f"the text {short_text(value)}"
         case bool():
             return str(value).lower()
         case int() | float():
-            huge = isinstance(value, int) and value.bit_length() > 99  # Python refuses to print some of them
+            huge = (
+                isinstance(value, int) and value.bit_length() > 99
+            )  # Python refuses to print those over 4,300 digits.
             return "a huge number" if huge else f"the number {value}"
         case dict():
             return "a mapping"
@@ -243,17 +247,13 @@ def _kind(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
-def _shown(name: str) -> str:
-    return repr(name if len(name) <= 120 else name[:117] + "…")
-
-
 # --------------------------------------------------------------------------------------------------------- writing
 
 
 def format_split_config(config: SplitConfig, *, file: str = SPLIT_YAML) -> str:
-    """Write a split file, runs of names as brace patterns; megatron-energon reads it too.
+    """Format a split file, with runs of names as brace patterns. megatron-energon reads it too.
 
-    YAML, or JSON where the file's name ends in ``.json``, as it is read.
+    The result is YAML, or JSON if the file's name ends in ``.json``.
 
     >>> print(format_split_config(SplitConfig(split_parts={"train": ("s_0.tar", "s_1.tar"), "val": ()})), end="")
     split_parts:
@@ -279,7 +279,7 @@ def _format_lists(lists: Mapping[str, Iterable[str]], *, indent: str) -> Iterabl
 
 
 def _scalar(text: str) -> str:
-    """Write a text as YAML: bare where that is safe beyond doubt, else in quotes."""
+    """Write a text as a YAML scalar, with quotes unless it is certainly safe without."""
     if _BARE.fullmatch(text) and not any(
         pattern.match(text) for _, pattern in yaml.SafeLoader.yaml_implicit_resolvers.get(text[0], ())
     ):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 
-from ..errors import ConfigError
+from ...errors import ConfigError
 
 __all__ = ["SampleRange", "ShareRange", "SubsetRange", "do_overlap", "resolve_subset"]
 
@@ -72,7 +72,7 @@ def resolve_subset(ranges: Sequence[SubsetRange], samples: int, *, at: str | Non
             raise ConfigError(
                 f"the subset {applied} does not fit: there are {floor(inside)} samples",
                 at=at,
-                do="give a range within them, or one in percent",
+                hint="give a range within them, or one in percent",
             )
         start, stop = start + applied.start, start + end
     return floor(start), floor(stop)

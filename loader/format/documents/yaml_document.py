@@ -1,7 +1,7 @@
-"""YAML text to plain Python values, safely.
+"""Parse untrusted YAML into plain Python values.
 
-No tag may construct an object, no key may be given twice, nothing may refer to itself, and neither deep nesting (which
-would crash libyaml) nor references that expand without end (a "billion laughs") get past.
+Refused are tags that construct objects, repeated keys, values that refer to themselves, deep nesting (which would crash
+libyaml), and references that expand to very many values ("billion laughs").
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from typing import Any
 
 import yaml
 
-from ..errors import ConfigError, Fault
+from ...errors import ConfigError, Fault
 
 __all__ = ["parse_yaml"]
 
 _MAX_DEPTH = 100
-_MAX_VALUES = 10_000_000  # or as many times eight letters
-_LETTERS_A_VALUE = 8
+_MAX_VALUES = 10_000_000
+_LETTERS_PER_VALUE = 8  # Longer text counts as several values.
 _MAX_INTEGER_BITS = 1024  # Python refuses to write integers of more than 4,300 digits
 
 
 class _PlainLoader(yaml.CSafeLoader):
-    """The safe loader, which also notes keys that a mapping has twice (YAML forbids them; PyYAML takes the last)."""
+    """The safe loader, which also notes repeated keys of a mapping: YAML forbids them, but PyYAML takes the last."""
 
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
@@ -33,8 +33,8 @@ class _PlainLoader(yaml.CSafeLoader):
             if isinstance(key_node, yaml.ScalarNode) and key_node.tag != "tag:yaml.org,2002:merge":
                 line = key_node.start_mark.line + 1
                 if key_node.value in first_lines:
-                    found = f"{key_node.value!r} is given twice, first on line {first_lines[key_node.value]}"
-                    self.repeated.append(Fault(place=f"line {line}", found=found))
+                    message = f"{key_node.value!r} is given twice, first on line {first_lines[key_node.value]}"
+                    self.repeated.append(Fault(place=f"line {line}", message=message))
                 first_lines.setdefault(key_node.value, line)
         return super().construct_mapping(node, deep=deep)
 
@@ -54,15 +54,14 @@ def parse_yaml(text: str, *, file: str) -> Any:
     """Parse a YAML (or JSON) document into dicts, lists and scalars.
 
     Args:
-        text: The document.
-        file: Its name, for messages.
+        text: Document to parse.
+        file: Name of the document, for messages.
 
     Returns:
         The value; None for an empty document.
 
     Raises:
-        ConfigError: The text is no YAML, holds a tag that asks for an object, or gives a key twice; with line and
-            column.
+        ConfigError: The text is not valid YAML, or is refused as described above; with line and column.
 
     >>> parse_yaml("a: [1, 2]", file="x.yaml")
     {'a': [1, 2]}
@@ -77,24 +76,24 @@ def parse_yaml(text: str, *, file: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        found = " ".join(filter(None, [error.context, error.problem]))
+        reason = " ".join(filter(None, [error.context, error.problem]))
         raise ConfigError(
             file=file,
-            faults=[Fault(place=place, found=f"this is no plain YAML: {found}")],
+            faults=[Fault(place=place, message=f"this is not plain YAML: {reason}")],
             at=", ".join(filter(None, [file, place])),
         ) from error
     except (yaml.YAMLError, ValueError) as error:
         # Unprintable characters, or a date such as 2024-99-99.
-        raise ConfigError(file=file, faults=[Fault(place="", found=f"this is no plain YAML: {error}")]) from error
+        raise ConfigError(file=file, faults=[Fault(place="", message=f"this is not plain YAML: {error}")]) from error
     if loader.repeated:
-        raise ConfigError(file=file, faults=loader.repeated, do="remove one of the two")
+        raise ConfigError(file=file, faults=loader.repeated, hint="remove one of the two")
     return value
 
 
 def _check_shape(text: str) -> None:
-    """Refuse what would recurse too deeply, or grow out of bounds, while it is made into values."""
-    open_nodes: list[str | None] = []  # the anchors of the collections around this event
-    sizes: list[int] = [0]  # how many values each of them has so far, references followed
+    """Refuse a document that would recurse too deeply, or grow too large, when its values are constructed."""
+    open_nodes: list[str | None] = []  # anchors of the collections around this event
+    sizes: list[int] = [0]  # number of values in each of them so far, with references expanded
     size_of_anchor: dict[str, int] = {}
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -108,10 +107,10 @@ def _check_shape(text: str) -> None:
         elif isinstance(event, yaml.AliasEvent):
             target = event.anchor or ""
             if target in open_nodes:
-                raise _refusal(f"*{target} refers to what it is itself part of", event)
+                raise _refusal(f"*{target} refers to a value that contains it", event)
             anchor, size = None, size_of_anchor.get(target, 1)
         elif isinstance(event, yaml.ScalarEvent):
-            anchor, size = event.anchor, 1 + len(event.value) // _LETTERS_A_VALUE
+            anchor, size = event.anchor, 1 + len(event.value) // _LETTERS_PER_VALUE
         else:
             continue
         if anchor is not None:
@@ -121,6 +120,6 @@ def _check_shape(text: str) -> None:
             raise _refusal("its references expand to too many values", event)
 
 
-def _refusal(found: str, event: yaml.Event) -> yaml.MarkedYAMLError:
-    mark: Any = event.start_mark  # the C parser's own class of mark, which types-PyYAML does not take for one
-    return yaml.MarkedYAMLError(problem=found, problem_mark=mark)
+def _refusal(message: str, event: yaml.Event) -> yaml.MarkedYAMLError:
+    mark: Any = event.start_mark  # The C parser has its own class of marks, which types-PyYAML does not accept.
+    return yaml.MarkedYAMLError(problem=message, problem_mark=mark)

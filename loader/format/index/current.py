@@ -1,48 +1,160 @@
-"""The rows of an earlier index that are still right, for the index that follows it.
-
-They are copied as they are: no key is hashed again, and nothing is sorted.
-"""
+"""Find the current index of a dataset, and reuse its shards and rows for the next one."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError
-from ..storage import Storage
+from ...errors import EnergonError, FormatError
+from ...storage import FileInfo, Storage
+from ..documents.dataset_files import read_shard_info
+from ..nv_meta import INDEX_FOLDER, INDEX_UUID
+from ..tar.idx import read_tar_idx
+from ..tar.names import encode_name
 from .dataset_index import DatasetIndex
-from .index_layout import ShardEntry
-from .member_name import encode_name
-from .nv_meta import INDEX_FOLDER
+from .layout import ShardEntry
+from .shard_index import ShardIndex
 
-__all__ = ["KeptRows", "ShardRows"]
+__all__ = ["KeptRows", "PreviousIndex", "ShardRows", "current_index", "index_folders", "read_uuid"]
 
+_UUID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,99}")
 _ROWS_AT_ONCE = 1 << 20
+
+
+def read_uuid(storage: Storage) -> str | None:
+    """Read ``index.uuid``; return None if it is missing, or not the name of an index."""
+    if not storage.exists(INDEX_UUID):
+        return None
+    uuid = storage.read(INDEX_UUID).decode("ascii", "replace").strip()
+    return uuid if _UUID.fullmatch(uuid) else None  # it is used as the name of a folder
+
+
+def index_folders(storage: Storage) -> list[str]:
+    """List the uuids of all index folders, newest first."""
+    if not storage.exists(INDEX_FOLDER):
+        return []
+    depth = INDEX_FOLDER.count("/") + 2
+    files = [file for file in storage.list(INDEX_FOLDER) if file.name.count("/") == depth]
+    layouts = [file for file in files if file.name.endswith("/layout.json")]
+    layouts.sort(key=lambda file: -file.mtime_ns)
+    return [file.name.split("/")[-2] for file in layouts]
+
+
+def current_index(storage: Storage, shard_counts: dict[str, int]) -> DatasetIndex | None:
+    """Open the index that ``index.uuid`` names, or else one that fits ``.info.json``.
+
+    The two disagree only if a prepare was killed while it renamed its files. Then the earlier index, which still
+    exists, is the one that fits.
+
+    Args:
+        storage: Store of the dataset.
+        shard_counts: Shards and sample counts of ``.info.json``.
+
+    Returns:
+        The index; None if no index is about these shards, because another tool prepared the dataset.
+    """
+    named = read_uuid(storage)
+    if named is not None and storage.exists(f"{INDEX_FOLDER}/{named}/layout.json"):
+        index = DatasetIndex(storage, named)
+        if _fits(index, shard_counts):
+            return index
+    folders = index_folders(storage)
+    if named is not None and named not in folders:
+        return None  # we write folders before index.uuid, so another tool has prepared the dataset
+    for uuid in folders:
+        if uuid == named:
+            continue  # it does not fit
+        try:
+            index = DatasetIndex(storage, uuid)
+        except FormatError:
+            continue
+        if _fits(index, shard_counts):
+            return index
+    return None
+
+
+def _fits(index: DatasetIndex, shard_counts: dict[str, int]) -> bool:
+    """Return True if an index has the shards of an ``.info.json``, in its order."""
+    return [(shard.name, shard.samples) for shard in index.shards] == list(shard_counts.items())
+
+
+class PreviousIndex:
+    """The current index while a new one is built.
+
+    Args:
+        storage: Store of the dataset.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self.index: DatasetIndex | None = None
+        try:
+            shard_counts = read_shard_info(storage)
+            self.index = None if shard_counts is None else current_index(storage, shard_counts)
+        except EnergonError:
+            self.index = None  # damaged: it is not used, and the new one replaces it
+        self.rows = KeptRows(storage, self.index) if self.index else None
+        shards = self.index.shards if self.index else ()
+        self._entries = {shard.name: shard for shard in shards}
+        self._numbers = {shard.name: number for number, shard in enumerate(shards)}
+
+    def entry(self, shard: FileInfo) -> ShardEntry | None:
+        """Return the entry of a shard; None if its size or time of change is another now."""
+        entry = self._entries.get(shard.name)
+        if entry and (entry.size_bytes, entry.mtime_ns) == (shard.size_bytes, shard.mtime_ns):
+            return entry
+        return None
+
+    def number(self, name: str) -> int | None:
+        """Return the number of a shard (``tar_file_id``); None for a new shard."""
+        return self._numbers.get(name)
+
+    def has_offsets(self, entry: ShardEntry) -> bool:
+        """Return True if :meth:`load` can return the offsets of the shard's samples."""
+        return entry.plain or len(self.load(entry).sample_offsets) > 0
+
+    def load(self, entry: ShardEntry) -> ShardIndex:
+        """Return a shard's index; without sample offsets if no valid ``.tar.idx`` has them."""
+        if self.index is None:
+            raise LookupError(entry.name)
+        index = self.index.shard_index(entry)
+        if len(index.sample_offsets):
+            return index
+        offsets = read_tar_idx(self._storage, entry.name, samples=entry.samples, shard_size=entry.size_bytes)
+        if offsets is None:
+            return index
+        # Each sample's first part is after the sample's first header, and before that of the next sample.
+        first = index.first_part_offsets()
+        fits = ((offsets[:-1] < first) & (first <= offsets[1:])).all() and offsets[-1] == entry.end_offset
+        return replace(index, sample_offsets=offsets) if fits else index
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardRows:
-    """What the columns of an index hold about one shard of n samples and p parts."""
+    """The rows of an index for one shard of n samples and p parts."""
 
-    part_ends: npt.NDArray[np.integer[Any]]  # (n,) from zero
-    key_ends: npt.NDArray[np.integer[Any]]  # (n,) from zero
+    part_ends: npt.NDArray[np.integer[Any]]  # (n,) counted from zero
+    key_ends: npt.NDArray[np.integer[Any]]  # (n,) counted from zero
     key_bytes: npt.NDArray[np.uint8]
-    part_names: tuple[str, ...]  # those that the shard has, in the order of a scan
-    part_name: npt.NDArray[np.uint32]  # (p,) which of part_names
+    part_names: tuple[str, ...]  # of the shard, in the order of a scan
+    part_name: npt.NDArray[np.uint32]  # (p,) index in part_names
     part_block: npt.NDArray[np.integer[Any]]  # (p,) offset of the contents in blocks of 512 bytes
     part_size: npt.NDArray[np.integer[Any]]  # (p,) bytes
 
 
 class KeptRows:
-    """Cuts rows out of an index.
+    """The rows of the current index that are valid in the next one, too.
+
+    They are copied unchanged: no key is hashed again, and nothing is sorted.
 
     Args:
-        storage: The dataset.
-        index: The index that is in force.
+        storage: Store of the dataset.
+        index: The current index.
     """
 
     def __init__(self, storage: Storage, index: DatasetIndex) -> None:
@@ -50,7 +162,7 @@ class KeptRows:
         self._path = storage.path(f"{INDEX_FOLDER}/{index.uuid}")
 
     def of_shard(self, entry: ShardEntry) -> ShardRows:
-        """Give the rows of a shard.
+        """Return the rows of a shard.
 
         Raises:
             FormatError: The columns contradict each other.
@@ -62,7 +174,7 @@ class KeptRows:
         part_name = index.part_name[parts]
         counts = np.bincount(part_name, minlength=len(names))
         if len(counts) > len(names) or len(part_name) < parts.stop - parts.start:
-            raise self._contradiction("parts of no known name, or none at all")
+            raise self._contradiction("parts of no known name, or no parts")
         used = sorted(np.flatnonzero(counts).tolist(), key=lambda number: encode_name(names[number]))
         renumber = np.zeros(len(names), np.uint32)
         renumber[used] = np.arange(len(used), dtype=np.uint32)
@@ -79,19 +191,19 @@ class KeptRows:
     def of_key_table(
         self, first_samples: Mapping[str, int]
     ) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]:
-        """Yield those rows of the key table that are about some shards, by ascending hash, in pieces.
+        """Yield the rows of the key table for some shards, by ascending hash, in pieces.
 
         Args:
-            first_samples: For each of these shards, the number that its first sample has in the new index.
+            first_samples: For each of these shards, the number of its first sample in the new index.
 
-        Returns:
-            Pieces of hashes and their samples, numbered anew.
+        Yields:
+            Pieces of hashes and their samples, numbered as in the new index.
 
         Raises:
-            FormatError: The key table is not sorted, or does not hold every sample once.
+            FormatError: The key table is not sorted, or does not have every sample once.
         """
         index = self._index
-        starts, shifts = self._stretches(first_samples)
+        starts, shifts = self._ranges(first_samples)
         seen = np.zeros(len(index), np.bool_)
         last = np.uint64(0)
         for start in range(0, len(index), _ROWS_AT_ONCE):
@@ -100,41 +212,41 @@ class KeptRows:
             if hashes[0] < last or (hashes[1:] < hashes[:-1]).any():
                 raise self._contradiction("the hashes of keys do not ascend")
             if samples.min() < 0 or samples.max() >= len(index):
-                raise self._contradiction("a key is said to be of a sample that there is not")
+                raise self._contradiction("a key of a missing sample")
             last = hashes[-1]
             seen[samples] = True
             moved = samples + shifts[np.searchsorted(starts, samples, "right") - 1]
             kept = moved >= 0
             yield hashes[kept], moved[kept].astype(np.uint64)
         if not seen.all():
-            raise self._contradiction("the table of keys does not hold every sample once")
+            raise self._contradiction("the table of keys does not have every sample once")
 
-    def _stretches(self, first_samples: Mapping[str, int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Cut all samples where neighbours move differently: there are few such stretches, and many shards.
+    def _ranges(self, first_samples: Mapping[str, int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Split all samples into ranges that move by one shift: there are few such ranges, and many shards.
 
         Returns:
-            For each stretch its first sample, and what is added to its samples' numbers; where it is not kept, that
-            leads below zero.
+            The first sample of each range, and the shift of its samples' numbers. The shift of a range that is not
+            kept leads below zero.
         """
-        gone = -len(self._index) - 1
+        dropped = -len(self._index) - 1
         shards = [shard for shard in self._index.shards if shard.samples]
         starts = np.array([shard.first_sample for shard in shards], np.int64)
-        targets = [first_samples.get(shard.name, shard.first_sample + gone) for shard in shards]
+        targets = [first_samples.get(shard.name, shard.first_sample + dropped) for shard in shards]
         shifts = np.array(targets, np.int64) - starts
-        opens = np.diff(shifts, prepend=2 * gone) != 0
+        opens = np.diff(shifts, prepend=2 * dropped) != 0
         return starts[opens], shifts[opens]
 
     def _counted_from_zero(self, ends: npt.NDArray[np.uint64], samples: slice) -> tuple[npt.NDArray[np.uint64], slice]:
-        """Give some rows of a column of ends, counted from where the first of them starts, and what they span."""
+        """Return rows of an end column, counted from the start of the first of them, and the slice that they span."""
         start = int(ends[samples.start - 1]) if samples.start else 0
         rows = ends[samples]
         if len(rows) and (int(rows[0]) < start or (rows[1:] < rows[:-1]).any()):
             raise self._contradiction("a column of ends does not ascend")
         return rows - np.uint64(start), slice(start, int(rows[-1]) if len(rows) else start)
 
-    def _contradiction(self, found: str) -> FormatError:
+    def _contradiction(self, message: str) -> FormatError:
         return FormatError(
-            f"the columns of the index contradict each other ({found})",
+            f"the columns of the index contradict each other ({message})",
             shard=self._path,
-            do="run energon prepare --force-overwrite on this dataset",
+            hint="run energon prepare --force-overwrite on this dataset",
         )

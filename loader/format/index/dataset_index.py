@@ -1,4 +1,4 @@
-"""The index of a whole dataset, memory-mapped: from a sample's number to its key and the bytes of its parts."""
+"""The memory-mapped index of a dataset: sample number → key and byte ranges of the parts."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import numpy.typing as npt
 
-from ..cached_property import cached_property
-from ..errors import FormatError
-from ..storage import Storage
-from .index_layout import COLUMNS, Layout, PartStats, ShardEntry, decode_layout
-from .key_hash import hash_key, hash_ragged
-from .member_name import decode_name, encode_name
+from ...cached_property import cached_property
+from ...errors import FormatError
+from ...storage import Storage
+from ..nv_meta import INDEX_FOLDER
+from ..tar.header import BLOCK
+from ..tar.names import decode_name, encode_name
+from .keys import hash_key, hash_ragged
+from .layout import COLUMNS, Layout, PartStats, ShardEntry, decode_layout
 from .npy_column import map_column
-from .nv_meta import INDEX_FOLDER
 from .shard_index import ShardIndex
-from .tar_header import BLOCK
 
 __all__ = ["DatasetIndex", "PartLocation"]
 
 
 @dataclass(frozen=True, slots=True)
 class PartLocation:
-    """Where the bytes of a part lie in its shard: ``[offset, offset + size_bytes)``."""
+    """The byte range of a part in its shard: ``[offset, offset + size_bytes)``."""
 
     name: str
     offset: int
@@ -33,7 +33,7 @@ class PartLocation:
 
 
 class _Rows(NamedTuple):
-    """The columns for look-ups of single rows: a number of a memoryview costs a tenth of one of an array."""
+    """The columns for reading single rows: indexing a memoryview takes a tenth of the time of an array."""
 
     part_ends: memoryview
     key_ends: memoryview
@@ -46,13 +46,13 @@ class _Rows(NamedTuple):
 
 
 class DatasetIndex:
-    """Samples are numbered from 0 over all shards, in the order of ``.info.json``.
+    """The index of a dataset. Samples are numbered from 0 over all shards, in the order of ``.info.json``.
 
-    Opening maps the columns and reads only ``layout.json``, so it costs the same for any number of samples.
+    Opening maps the columns and reads only ``layout.json``, so its cost does not depend on the number of samples.
 
     Args:
-        storage: The dataset.
-        uuid: Which of its indexes.
+        storage: Store of the dataset.
+        uuid: Name of the index.
 
     Raises:
         FormatError: A column is missing, cut, or does not fit the layout.
@@ -76,14 +76,14 @@ class DatasetIndex:
         self.key_sample: npt.NDArray[np.uint64] = columns["key_sample"]
         self._rows = _Rows(**{name: memoryview(cast("Any", column)) for name, column in columns.items()})
         self.path = storage.path(self._folder)
-        """Where it lies, for messages."""
+        """Path of the index folder, for messages."""
         self._check_rows(storage)
 
     def _check_rows(self, storage: Storage) -> None:
         samples, parts = self.layout.samples, self.layout.parts
         expected = [(name, samples) for name in ("part_ends", "key_ends", "key_hash", "key_sample")]
         expected += [(name, parts) for name in ("part_name", "part_offset", "part_size")]
-        # What the last rows of the end columns point at; their own lengths come first in this list.
+        # The last rows of the end columns are the lengths of others; their own lengths are checked before.
         expected.append(("key_bytes", int(self.key_ends[-1]) if len(self.key_ends) else 0))
         expected.append(("part_name", int(self.part_ends[-1]) if len(self.part_ends) else 0))
         for name, rows in expected:
@@ -91,7 +91,7 @@ class DatasetIndex:
                 raise FormatError(
                     f"expected {rows} rows, found {len(getattr(self, name))}",
                     shard=storage.path(f"{self._folder}/{name}.npy"),
-                    do="run energon prepare again on this dataset",
+                    hint="run energon prepare again on this dataset",
                 )
 
     def __len__(self) -> int:
@@ -114,7 +114,7 @@ class DatasetIndex:
         return {shard.name: shard for shard in self.layout.shards}
 
     def key(self, sample: int) -> str:
-        """Give a sample's bare key."""
+        """Return the key of a sample, without its shard."""
         return decode_name(self._key(sample))
 
     def _key(self, sample: int) -> bytes:
@@ -123,21 +123,21 @@ class DatasetIndex:
         return rows.key_bytes[start : rows.key_ends[sample]].tobytes()
 
     def full_key(self, sample: int) -> str:
-        """Give ``<shard>/<key>``, unique in the dataset unless the shard repeats a key."""
+        """Return ``<shard>/<key>``, unique in the dataset unless the shard repeats a key."""
         return f"{self.shard_of(sample).name}/{self.key(sample)}"
 
     def shard_of(self, sample: int) -> ShardEntry:
-        """Give the shard that holds a sample."""
+        """Return the shard of a sample."""
         if not 0 <= sample < len(self):
             raise IndexError(f"expected a sample in [0, {len(self)}), found {sample}")
-        # Shards without samples start where the next one does: the last of those that start here holds it.
+        # Shards without samples start at the same sample as the next shard: the last of them has the sample.
         return self.layout.shards[bisect_right(self._shard_starts, sample) - 1]
 
     def parts(self, sample: int) -> list[PartLocation]:
-        """Give where a sample's parts lie, in their order in the shard.
+        """Return the byte ranges of a sample's parts, in their order in the shard.
 
         Raises:
-            FormatError: The columns name a part that there is not, or a place outside of the shard.
+            FormatError: The columns name an unknown part, or a byte range outside of the shard.
         """
         start = int(self.part_ends[sample - 1]) if sample else 0
         rows = slice(start, int(self.part_ends[sample]))
@@ -152,7 +152,7 @@ class DatasetIndex:
         return locations
 
     def part(self, sample: int, name: str) -> PartLocation | None:
-        """Give where one part of a sample lies; None where the sample has no part of that name.
+        """Return the byte range of one part of a sample; None if the sample has no part of that name.
 
         Raises:
             FormatError: As :meth:`parts` does.
@@ -163,7 +163,7 @@ class DatasetIndex:
         rows = self._rows
         row, first = rows.part_ends[sample] - 1, rows.part_ends[sample - 1] if sample else 0
         while row >= first and rows.part_name[row] != number:
-            row -= 1  # from the end: of two parts of one name the last one counts, as if the shard were unpacked
+            row -= 1  # from the end: of two parts of one name the last one is used, as if the shard were unpacked
         if row < first:
             return None
         offset, size = rows.part_offset[row] * BLOCK, rows.part_size[row]
@@ -175,24 +175,24 @@ class DatasetIndex:
     def _number_of_part(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(self.part_names)}
 
-    def _contradiction(self, found: object) -> FormatError:
+    def _contradiction(self, message: object) -> FormatError:
         return FormatError(
-            f"the columns of the index contradict each other ({found})",
+            f"the columns of the index contradict each other ({message})",
             shard=self.path,
-            do="run energon prepare --force-overwrite on this dataset",
+            hint="run energon prepare --force-overwrite on this dataset",
         )
 
     def find(self, key: str) -> list[int]:
-        """Find the samples of a bare key or of ``<shard>/<key>``, ascending; empty where there is none."""
+        """Return the samples of a bare key or of ``<shard>/<key>``, ascending; empty for an unknown key."""
         try:
             return sorted({*self._find(encode_name(key)), *self._find_full(key)})
         except UnicodeEncodeError:
-            return []  # a lone surrogate, such as JSON may hold: it stands for no bytes
+            return []  # a lone surrogate, for example from JSON, which no bytes encode
 
     def find_first_full(self, key: str) -> list[int]:
-        """Find the samples of ``<shard>/<key>``, or else of a bare key, ascending; empty where there is none.
+        """Return the samples of ``<shard>/<key>``, or else of a bare key, ascending; empty for an unknown key.
 
-        Unlike with :meth:`find`, no bare key can hide what a full one names: every sample can be asked for.
+        Unlike in :meth:`find`, a bare key cannot hide a full one, so every sample can be found.
         """
         try:
             return self._find_full(key) or self._find(encode_name(key))
@@ -203,7 +203,7 @@ class DatasetIndex:
         found: list[int] = []
         position = key.find(".tar/")
         while position >= 0:
-            # A key may hold ".tar/" itself, so every place is tried.
+            # A key may contain ".tar/", so every position is tried.
             shard = self._shard_by_name.get(key[: position + 4])
             if shard is not None:
                 found += self._find(encode_name(key[position + 5 :]), self.samples_of(shard))
@@ -211,7 +211,7 @@ class DatasetIndex:
         return found
 
     def _find(self, key: bytes, among: range | None = None) -> list[int]:
-        """Find the samples of a key; rows of one hash ascend by sample, so that a range of samples is found fast."""
+        """Return the samples of a key; rows of one hash ascend by sample, so a range of samples is bisected."""
         wanted = hash_key(key)
         hashes, samples = self._rows.key_hash, self._rows.key_sample
         start = bisect_left(hashes, wanted)
@@ -221,24 +221,24 @@ class DatasetIndex:
         found = []
         for sample in samples[start:stop]:
             if sample >= len(self):
-                raise self._contradiction(f"a key is said to be of sample {sample} of {len(self)}")
+                raise self._contradiction(f"a key belongs to sample {sample} of {len(self)}")
             if self._key(sample) == key and (among is None or sample in among):
                 found.append(sample)
         return found
 
     def part_stats(self) -> tuple[PartStats, ...]:
-        """Give the part names with their counts and sizes."""
+        """Return the part names with their counts and sizes."""
         return self.layout.part_stats
 
     def samples_of(self, shard: ShardEntry) -> range:
-        """Give the numbers of a shard's samples."""
+        """Return the numbers of a shard's samples."""
         return range(shard.first_sample, shard.first_sample + shard.samples)
 
     def shard_index(self, shard: ShardEntry) -> ShardIndex:
-        """Cut one shard's columns out, as a scan of the shard would give them.
+        """Return the index of one shard, equal to a scan of the shard.
 
         Returns:
-            Without sample offsets where the shard is not plain: this index does not hold them.
+            The shard's index; without sample offsets if the shard is not plain, because this index does not have them.
 
         Raises:
             FormatError: The columns contradict each other.
@@ -284,7 +284,7 @@ class DatasetIndex:
 
 
 def _from_zero(ends: npt.NDArray[np.uint64], rows: slice) -> tuple[npt.NDArray[np.int64], int]:
-    """Give some rows of an end column, counted from where the first of them starts, and that start."""
+    """Return rows of an end column, counted from the start of the first of them, and that start."""
     start = int(ends[rows.start - 1]) if rows.start else 0
     counted = ends[rows].astype(np.int64) - start
     if (np.diff(counted, prepend=0) < 0).any():

@@ -1,7 +1,8 @@
-"""The table that finds a sample by its key: hashes of all keys, sorted, and the sample each belongs to.
+"""Hash keys to 64 bits, and merge sorted runs of hashes into the table that finds keys.
 
-The hashes of some shards, a million at least, are sorted together (a run). The runs are merged by ranges of hash
-values: hashes are spread evenly, so a range of a known share of them fits in memory whatever the size of the dataset.
+The hash is written to disk, so it is the same on every machine and in every version. A key is read as little-endian
+64-bit words, the last one padded with zeros, and each word is mixed in by the finaliser of splitmix64 (Steele, Lea,
+Flood 2014). The hash is not cryptographic: chosen keys may collide, so a look-up compares the key itself, too.
 """
 
 from __future__ import annotations
@@ -9,18 +10,93 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from struct import iter_unpack
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Appendable", "Column", "KeyRuns", "RunWriter", "equal_neighbours", "merge_runs"]
+__all__ = [
+    "Appendable",
+    "Column",
+    "KeyRuns",
+    "RunWriter",
+    "equal_neighbours",
+    "hash_key",
+    "hash_keys",
+    "hash_ragged",
+    "merge_runs",
+]
+
+_GOLDEN_ONE = 0x9E3779B97F4A7C15
+_GOLDEN = np.uint64(_GOLDEN_ONE)
+_MASK = (1 << 64) - 1
+
+
+def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def hash_keys(keys: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """Hash n keys at once.
+
+    Args:
+        keys: Shape (n, w), w a multiple of 8; zero after each key's end.
+        lengths: Shape (n,): bytes of each key, at most w.
+
+    Returns:
+        Hashes of shape (n,).
+    """
+    words = np.ascontiguousarray(keys).view("<u8")  # (n, w / 8)
+    hashes = _mix(lengths.astype(np.uint64) + _GOLDEN)
+    for column in range(words.shape[1]):
+        mixed = _mix((hashes ^ words[:, column]) + _GOLDEN)
+        hashes = np.where(lengths > 8 * column, mixed, hashes)
+    return hashes
+
+
+def hash_ragged(key_bytes: npt.NDArray[np.uint8], key_ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """Hash concatenated keys, thousands at a time, because each batch is padded to its longest key."""
+    lengths = np.diff(key_ends, prepend=0)
+    hashes = np.empty(len(key_ends), np.uint64)
+    for start in range(0, len(key_ends), 16384):
+        stop = min(start + 16384, len(key_ends))
+        some = lengths[start:stop]
+        width = max(8, (int(some.max()) + 7) & -8)
+        padded = np.zeros((stop - start, width), np.uint8)
+        first = int(key_ends[start] - lengths[start])
+        padded[np.arange(width) < some[:, None]] = key_bytes[first : int(key_ends[stop - 1])]
+        hashes[start:stop] = hash_keys(padded, some)
+    return hashes
+
+
+def hash_key(key: bytes) -> int:
+    """Hash one key.
+
+    >>> hex(hash_key(b"000123"))
+    '0x11387ee9641c3579'
+    """
+    # With Python integers, because numpy takes twenty times as long for one key.
+    state = _mix_one(len(key) + _GOLDEN_ONE)
+    for (word,) in iter_unpack("<Q", key.ljust((len(key) + 7) & -8, b"\0")):
+        state = _mix_one((state ^ word) + _GOLDEN_ONE)
+    return state
+
+
+def _mix_one(x: int) -> int:
+    x &= _MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return x ^ (x >> 31)
+
 
 _ROWS_AT_ONCE = 1 << 20
 
 
 class Column(Protocol):
-    """An array of which pieces are taken: in memory, or in a file."""
+    """An array in memory or in a file, read in slices."""
 
     def __len__(self) -> int: ...
 
@@ -29,7 +105,7 @@ class Column(Protocol):
 
 @dataclass(slots=True)
 class KeyRuns:
-    """Sorted runs of hashes, laid behind each other."""
+    """Sorted runs of hashes, concatenated."""
 
     hashes: Column  # (n,)
     samples: Column  # (n,)
@@ -37,18 +113,18 @@ class KeyRuns:
 
 
 class Appendable(Protocol):
-    """Something that grows by arrays."""
+    """A column that arrays can be appended to."""
 
     def append(self, values: npt.NDArray[np.generic], /) -> None: ...
 
 
 class RunWriter:
-    """Gathers the hashes of shards into few long runs: a merge reads a piece of every run for every range.
+    """Collects the hashes of shards in few long runs, because a merge reads a piece of every run for every range.
 
     Args:
-        hashes: Takes the hashes of the runs.
-        samples: Takes the samples they belong to.
-        rows_at_once: The least number of rows of a run, except for the last one.
+        hashes: Column for the hashes of the runs.
+        samples: Column for the samples of the hashes.
+        rows_at_once: Smallest number of rows of a run, except for the last one.
     """
 
     def __init__(self, hashes: Appendable, samples: Appendable, *, rows_at_once: int = _ROWS_AT_ONCE) -> None:
@@ -56,17 +132,17 @@ class RunWriter:
         self._columns = (hashes, samples)
         self._rows_at_once = rows_at_once
         self._pieces: list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]] = []
-        self._rows = 0  # of the pieces
+        self._rows = 0  # number of rows of the pieces
 
     def add(self, hashes: npt.NDArray[np.uint64], samples: npt.NDArray[np.uint64]) -> None:
-        """Take the hashes of the next shard; where they are equal, the samples ascend."""
+        """Add the hashes of the next shard; the samples of equal hashes ascend."""
         self._pieces.append((hashes, samples))
         self._rows += len(hashes)
         if self._rows >= self._rows_at_once:
             self.finish_run()
 
     def add_run(self, pieces: Iterable[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]) -> None:
-        """Write a run that is sorted already, in pieces."""
+        """Write a run that is already sorted, in pieces."""
         self.finish_run()
         end = self.ends[-1] if self.ends else 0
         for hashes, samples in pieces:
@@ -76,7 +152,7 @@ class RunWriter:
         self.ends.append(end)
 
     def finish_run(self) -> None:
-        """Write what was gathered."""
+        """Write the collected hashes as a run."""
         if self._rows:
             hashes, samples = (np.concatenate(pieces) for pieces in zip(*self._pieces, strict=True))
             order = np.argsort(hashes, kind="stable")
@@ -91,12 +167,12 @@ def merge_runs(
 ) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]:
     """Yield the hashes of all runs in ascending order, with their samples, in pieces.
 
-    Equal hashes are never torn apart by the edge of a piece, and their samples ascend.
+    Equal hashes are in one piece, and their samples ascend.
     """
     pieces = max(1, -(-len(runs.hashes) // rows_at_once))
     edges = np.array([(1 << 64) * piece // pieces for piece in range(1, pieces)], dtype=np.uint64)
     starts = [0, *runs.ends][:-1]
-    cuts = []  # for each run: where each piece starts and the last one ends
+    cuts = []  # for each run, the starts of its pieces and the end of the last one
     for start, end in zip(starts, runs.ends, strict=True):
         cuts.append([start, *(start + np.searchsorted(runs.hashes[start:end], edges)).tolist(), end])
     for piece in range(pieces):
@@ -109,7 +185,7 @@ def merge_runs(
 
 
 def equal_neighbours(hashes: npt.NDArray[np.uint64]) -> list[tuple[int, int]]:
-    """Give the half-open ranges of rows that share a hash, for rows in ascending order."""
+    """Return the half-open ranges of rows that share a hash, for rows in ascending order."""
     same = hashes[1:] == hashes[:-1]
     if not same.any():
         return []

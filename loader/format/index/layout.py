@@ -1,4 +1,4 @@
-"""What ``index/<uuid>/layout.json`` says: the shards as they were when indexed, and the part names."""
+"""Read and write ``index/<uuid>/layout.json``: the shards as they were when indexed, and the part names."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 
 import msgspec
 
-from ..errors import FormatError
-from .shard_name import check_shard_names
+from ...errors import FormatError
+from ..tar.names import check_shard_names
 
 __all__ = [
     "COLUMNS",
@@ -26,23 +26,23 @@ LAYOUT_VERSION = 1
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
-_WARNINGS_SHOWN = 10
-_MANY_PARTS = 50  # more parts a sample than this are probably not meant
+_MAX_WARNINGS = 10
+_MAX_PARTS_PER_SAMPLE = 50  # more are probably not intended
 
 COLUMNS = {
-    # Per sample: where its parts' rows end, where its key ends.
+    # Per sample: the ends of its rows of parts and of its key.
     "part_ends": "<u8",
     "key_ends": "<u8",
     "key_bytes": "<u1",
-    # Per part, those of one sample behind each other.
-    "part_name": "<u4",  # number in Layout.part_names
+    # Per part; those of one sample are consecutive.
+    "part_name": "<u4",  # index in Layout.part_names
     "part_offset": "<u4",  # of the contents, in blocks of 512 bytes
     "part_size": "<u8",  # bytes
-    # The table that finds keys: ascending hashes, and the sample of each.
+    # The table that finds keys: ascending hashes, and their samples.
     "key_hash": "<u8",
     "key_sample": "<u8",
 }
-"""Columns of the index and their types."""
+"""The columns of the index and their types."""
 
 
 class ShardEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,31 +53,31 @@ class ShardEntry(msgspec.Struct, frozen=True, kw_only=True):
     mtime_ns: int
     samples: _Count
     first_sample: _Count
-    end_offset: _Count  # of the archive: where its empty blocks start
+    end_offset: _Count  # of the archive: start of its empty blocks
     plain: bool  # each sample starts with the header of its first part: no PAX or GNU headers, no scattered parts
-    scattered: int = 0  # samples whose parts are not neighbours
-    misread: int = 0  # hidden members of folders, of which other tools make samples
+    scattered: int = 0  # number of samples with parts that are not neighbours
+    misread: int = 0  # number of hidden members that other tools take for samples
     warnings: tuple[str, ...] = ()
 
 
 class PartStats(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a part name occurs in the dataset, and how large its parts are."""
+    """The number and sizes of the parts of one name."""
 
     name: str
     parts: _Count
     total_bytes: _Count
-    median_bytes: _Count  # over evenly spaced parts where there are very many
+    median_bytes: _Count  # of evenly spaced parts, if there are very many
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True):
-    """The facts about an index that are no columns."""
+    """All of an index but its columns."""
 
     version: int
     samples: _Count
     parts: _Count
     shards: tuple[ShardEntry, ...]
     part_stats: tuple[PartStats, ...]
-    duplicate_keys: _Count  # samples whose key an earlier sample has
+    duplicate_keys: _Count  # number of samples with the key of an earlier sample
     prepared_by: str
     prepared_at: str
 
@@ -87,19 +87,20 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode_layout(layout: Layout) -> bytes:
-    """Write a layout as JSON."""
-    # The standard library's encoder escapes names that are no UTF-8; msgspec's refuses them.
+    """Encode a layout as JSON."""
+    # The standard library escapes names that are not UTF-8; msgspec refuses them.
     return json.dumps(msgspec.to_builtins(layout), indent=1).encode("ascii")
 
 
 def decode_layout(data: bytes, *, file: str) -> Layout:
-    """Read a layout.
+    """Decode a layout.
 
     Raises:
-        FormatError: It is no layout, or one of another version.
+        FormatError: It is not a layout, or has another version.
     """
     try:
-        with suppress(msgspec.DecodeError, RecursionError):  # what is wrong is said below, where all names are read
+        # Faults are reported below, by the parser that accepts all names.
+        with suppress(msgspec.DecodeError, RecursionError):
             layout = msgspec.json.decode(data, type=Layout)
             if layout.version == LAYOUT_VERSION:
                 _check_shards(layout)
@@ -110,10 +111,10 @@ def decode_layout(data: bytes, *, file: str) -> Layout:
             layout = msgspec.convert(values, Layout)
             _check_shards(layout)
             return layout
-        found = f"expected an index layout of version {LAYOUT_VERSION}, found {str(version)[:40]!r}"
+        message = f"expected an index layout of version {LAYOUT_VERSION}, found {str(version)[:40]!r}"
     except (ValueError, RecursionError, msgspec.ValidationError) as error:
-        found = f"not an index layout: {error}"
-    raise FormatError(found, shard=file, do="run energon prepare again on this dataset")
+        message = f"not an index layout: {error}"
+    raise FormatError(message, shard=file, hint="run energon prepare again on this dataset")
 
 
 def _check_shards(layout: Layout) -> None:
@@ -128,15 +129,15 @@ def _check_shards(layout: Layout) -> None:
 
 
 def layout_warnings(layout: Layout) -> list[str]:
-    """Say what is odd about a dataset but harmless, or probably not meant."""
+    """Return warnings about oddities of a dataset that are harmless or probably not intended."""
     warnings = []
     empty = [shard.name for shard in layout.shards if not shard.samples]
     if empty:
         warnings.append(f"{len(empty)} shards hold no samples, first {empty[0]}")
     noted = [(shard.name, warning) for shard in layout.shards for warning in shard.warnings]
-    warnings += [f"{name}: {warning}" for name, warning in noted[:_WARNINGS_SHOWN]]
-    if len(noted) > _WARNINGS_SHOWN:
-        warnings.append(f"and {len(noted) - _WARNINGS_SHOWN} more such warnings (energon lint lists all)")
+    warnings += [f"{name}: {warning}" for name, warning in noted[:_MAX_WARNINGS]]
+    if len(noted) > _MAX_WARNINGS:
+        warnings.append(f"and {len(noted) - _MAX_WARNINGS} more such warnings (energon lint lists all)")
     scattered = sum(shard.scattered for shard in layout.shards)
     if scattered:
         warnings.append(
@@ -147,9 +148,9 @@ def layout_warnings(layout: Layout) -> list[str]:
             f"{layout.duplicate_keys} samples repeat the key of a sample in another shard: "
             "look-up by bare key finds several (energon prepare --fix-duplicates renames them)"
         )
-    if layout.parts > _MANY_PARTS * layout.samples:
+    if layout.parts > _MAX_PARTS_PER_SAMPLE * layout.samples:
         warnings.append(
-            f"there are {layout.parts // layout.samples} parts a sample: do the file names have a dot too many? "
+            f"there are {layout.parts // layout.samples} parts a sample: is there a dot too many in the file names? "
             "The key ends at the first dot"
         )
     return warnings

@@ -1,4 +1,4 @@
-"""Where the bytes of many samples lie: one look-up in the index's columns for all of them."""
+"""Locate the bytes of many samples at once, by one look-up in the index's columns."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError
+from ...arrays import IntArray
+from ...errors import FormatError
+from ..tar.header import BLOCK
 from .dataset_index import DatasetIndex
-from .tar_header import BLOCK
 
 __all__ = ["SampleLocations", "SampleLocator"]
 
-Integers = npt.NDArray[np.int64]
 Column = Any
 """Integers: a list, an array of shape (n,) or a range."""
 
-_GAP = 64 * 1024  # read over gaps between parts up to this size: one read costs more
-_MOST_GATHERED = 64  # bytes of a key
-_FEW = 24  # samples; below that, numpy's calls cost more than Python's steps
+_MAX_GAP = 64 * 1024  # smaller gaps between parts are read over: a second read costs more
+_MAX_GATHERED_KEY = 64  # bytes; longer keys are decoded one by one
+_MIN_VECTORISED = 24  # samples; below that, calling numpy costs more than a Python loop
 
 
 @dataclass(frozen=True, slots=True)
 class SampleLocations:
-    """Where the wanted parts of n samples lie.
+    """The byte ranges of the wanted parts of n samples.
 
-    Keys and names are lists. Columns of integers may be arrays, of many samples, and lists, of few: as they were found.
+    Keys and names are lists. Columns of integers are arrays for many samples and lists for few, without conversions.
 
     Attributes:
-        sample: Their numbers in the index.
-        key: Their bare keys.
-        shard: The number of each one's shard.
-        start: The byte of the shard where the first wanted part starts.
-        size_bytes: From there to where the last wanted part ends; -1 where the parts lie too far apart for one read.
-        first_part: For each sample its first row in the lists below, and one more; a range where each has one part.
-        part_name: Of each part, in the order in the shard.
-        part_start: Where it starts, counted from its sample's ``start``.
-        part_stop: Where it ends, likewise.
+        sample: Numbers of the samples in the index.
+        key: Bare keys of the samples.
+        shard: Number of each sample's shard.
+        start: Byte offset in the shard of the first wanted part.
+        size_bytes: Bytes from there to the end of the last wanted part; -1 if the parts are too far apart for one read.
+        first_part: For each sample its first row in the lists below, and the end; a range if each sample has one part.
+        part_name: Name of each part, in the order in the shard.
+        part_start: Start of each part, relative to its sample's ``start``.
+        part_stop: End of each part, relative to its sample's ``start``.
     """
 
     sample: Column = field(default_factory=list)
@@ -54,12 +54,12 @@ class SampleLocations:
     part_stop: Column = field(default_factory=list)
 
     def is_one_part_each(self) -> bool:
-        """Tell whether each sample has one wanted part."""
+        """Return True if each sample has one wanted part."""
         one_each = range(len(self.key) + 1)
         return bool(self.first_part == (one_each if isinstance(self.first_part, range) else [*one_each]))
 
     def extend(self, more: SampleLocations) -> None:
-        """Add what was found of other samples behind, to columns that are lists."""
+        """Append the locations of other samples; the columns must be lists."""
         base = self.first_part.pop()
         self.first_part.extend([base + first for first in more.first_part])
         self.key.extend(more.key)
@@ -69,11 +69,11 @@ class SampleLocations:
 
 
 class SampleLocator:
-    """Looks samples up in an index.
+    """Locates samples in an index.
 
     Args:
         index: The index.
-        parts: The names of the parts that are wanted; None wants all.
+        parts: Names of the wanted parts; None for all.
     """
 
     def __init__(self, index: DatasetIndex, parts: Collection[str] | None = None) -> None:
@@ -83,28 +83,28 @@ class SampleLocator:
         self._shard_starts = np.array([shard.first_sample for shard in index.shards], dtype=np.int64)
         self._shard_sizes = np.array([shard.size_bytes for shard in index.shards], dtype=np.int64)
         self._keys = memoryview(np.asarray(index.key_bytes).data)
-        self._few = _FewSamples(index, self._wanted)
+        self._scalar = _ScalarLocator(index, self._wanted)
 
-    def locate(self, samples: Integers, found: SampleLocations | None = None) -> SampleLocations:
-        """Give where some samples lie.
+    def locate(self, samples: IntArray, found: SampleLocations | None = None) -> SampleLocations:
+        """Return the locations of some samples.
 
         Args:
             samples: Shape (n,), each in ``[0, len(index))``.
-            found: Is added to where it is given, and given back.
+            found: Locations to append to and return; None for new ones.
 
         Raises:
-            FormatError: The columns name a part that there is not, or a place outside of the shard.
+            FormatError: The columns name an unknown part, or a byte range outside of the shard.
         """
-        if len(samples) < _FEW:
+        if len(samples) < _MIN_VECTORISED:
             found = SampleLocations() if found is None else found
-            self._few.locate(samples.tolist(), found)
+            self._scalar.locate(samples.tolist(), found)
             return found
         if found is None:
             return self._locate(samples)
         found.extend(self._locate(samples))
         return found
 
-    def _locate(self, samples: Integers) -> SampleLocations:
+    def _locate(self, samples: IntArray) -> SampleLocations:
         index = self._index
         n = len(samples)
         shard = np.searchsorted(self._shard_starts, samples, side="right") - 1
@@ -144,14 +144,14 @@ class SampleLocator:
         )
 
     @staticmethod
-    def _spans(start: Integers, stop: Integers, counts: Integers, ends: Integers) -> tuple[Integers, Integers]:
-        """Give where the parts of each sample begin together, and the bytes up to their end; -1 if they lie far apart.
+    def _spans(start: IntArray, stop: IntArray, counts: IntArray, ends: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the start of each sample's parts, and the bytes up to their end; -1 if the parts are far apart.
 
         Args:
-            start: Where each part starts.
-            stop: Where each part ends.
-            counts: The parts of each sample.
-            ends: Behind the last part of each sample.
+            start: Start of each part.
+            stop: End of each part.
+            counts: Number of parts of each sample.
+            ends: End of each sample's rows of parts.
         """
         low, high, payload = (np.zeros(len(counts), np.int64) for _ in range(3))
         some = np.flatnonzero(counts)
@@ -161,7 +161,7 @@ class SampleLocator:
             high[some] = np.maximum.reduceat(stop, groups)
             payload[some] = np.add.reduceat(stop - start, groups)
         read = high - low
-        read[read - payload > _GAP * np.maximum(counts - 1, 0)] = -1
+        read[read - payload > _MAX_GAP * np.maximum(counts - 1, 0)] = -1
         return low, read
 
     def _names_of(self, name: npt.NDArray[Any]) -> list[str]:
@@ -169,20 +169,20 @@ class SampleLocator:
             return [self._names[int(name[0])]] * len(name)
         return list(map(self._names.__getitem__, name.tolist()))
 
-    def _keys_of(self, samples: Integers) -> list[str]:
+    def _keys_of(self, samples: IntArray) -> list[str]:
         first, last = _rows(self._index.key_ends, samples)
         sizes = last - first
         length = int(sizes[0]) if len(sizes) else 0
         if (
-            0 < length < _MOST_GATHERED
+            0 < length < _MAX_GATHERED_KEY
             and (sizes == length).all()
             and (first >= 0).all()
             and last.max() <= len(self._keys)
         ):
-            # One look-up for all takes a quarter of the time; keys are mostly of one length.
+            # Most keys have one length: gathering them at once takes a quarter of the time.
             keys = self._index.key_bytes[first[:, None] + np.arange(length)]
             if (keys < 128).all() and keys.all():
-                text = keys.astype(np.uint32).view(f"U{length}")  # which has four bytes a character
+                text = keys.astype(np.uint32).view(f"U{length}")  # four bytes a character
                 found: list[str] = text[:, 0].tolist()
                 return found
         keys = self._keys
@@ -191,14 +191,14 @@ class SampleLocator:
             for start, stop in zip(first.tolist(), last.tolist(), strict=True)
         ]
 
-    def _check(self, name: npt.NDArray[Any], start: Integers, size: Integers, shard_size: Integers) -> None:
-        # Sizes are unsigned in the index: very large ones are negative here, and their sums may be anything.
+    def _check(self, name: npt.NDArray[Any], start: IntArray, size: IntArray, shard_size: IntArray) -> None:
+        # Sizes are unsigned in the index: very large ones are negative here, and sums of them overflow.
         if ((name >= len(self._names)) | (start == 0) | (size < 0) | (size > shard_size - start)).any():
             raise _contradiction(self._index, "a part outside of its shard, or of no known name")
 
 
-class _FewSamples:
-    """Looks samples up one by one, in columns as memory views: a number of them costs a tenth of numpy's."""
+class _ScalarLocator:
+    """Locates samples one by one, in memoryviews: indexing one takes a tenth of the time of an array."""
 
     def __init__(self, index: DatasetIndex, wanted: npt.NDArray[np.bool_] | None) -> None:
         self._index = index
@@ -232,7 +232,7 @@ class _FewSamples:
         found.sample.extend(samples)
 
     def _parts(self, first: int, last: int, shard_size: int) -> list[tuple[int, int, str]]:
-        """Give start, end and name of the wanted parts in some rows."""
+        """Return start, end and name of the wanted parts in some rows."""
         names, (part_name, part_offset, part_size) = self._names, self._rows
         if not first <= last <= len(part_name):
             raise _contradiction(self._index, "the parts of a sample have no rows")
@@ -248,24 +248,24 @@ class _FewSamples:
 
 
 def _span(parts: list[tuple[int, int, str]]) -> tuple[int, int]:
-    """Give where parts begin together and where they end; one byte before the begin where they lie too far apart."""
+    """Return the start and the end of parts; as the end, the byte before the start if they are too far apart."""
     if not parts:
         return 0, 0
     low, high = min(parts)[0], max([stop for _, stop, _ in parts])
     gaps = high - low - sum([stop - start for start, stop, _ in parts])
-    return low, low - 1 if gaps > _GAP * (len(parts) - 1) else high
+    return low, low - 1 if gaps > _MAX_GAP * (len(parts) - 1) else high
 
 
-def _contradiction(index: DatasetIndex, found: str) -> FormatError:
+def _contradiction(index: DatasetIndex, message: str) -> FormatError:
     return FormatError(
-        f"the columns of the index contradict each other ({found})",
+        f"the columns of the index contradict each other ({message})",
         shard=index.path,
-        do="run energon prepare --force-overwrite on this dataset",
+        hint="run energon prepare --force-overwrite on this dataset",
     )
 
 
-def _rows(ends: npt.NDArray[np.uint64], samples: Integers) -> tuple[Integers, Integers]:
-    """Give the half-open ranges of rows that an end column names."""
+def _rows(ends: npt.NDArray[np.uint64], samples: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the half-open ranges of rows that an end column describes."""
     last = ends[samples].astype(np.int64)
     first = np.where(samples > 0, ends[np.maximum(samples - 1, 0)].astype(np.int64), 0)
     return first, last

@@ -1,4 +1,4 @@
-"""Columns in numpy's ``.npy`` format: written row by row in one pass, read through a memory map or in pieces."""
+"""Write columns in numpy's ``.npy`` format in one pass, and read them through a memory map or in pieces."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError, StorageError
-from ..storage import ReadableFile, Storage, map_file
+from ...errors import FormatError, StorageError
+from ...storage import ReadableFile, Storage, map_file
 
 __all__ = ["ColumnReader", "ColumnWriter", "create_column", "map_column"]
 
-# As numpy has always written it; its own parser takes the header for Python and fails on damage in a dozen ways.
+# As numpy writes it. numpy parses the header as Python and raises a dozen kinds of errors on damage.
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\0(..)\{'descr': '([^']*)', 'fortran_order': False, 'shape': \((\d{1,18}),\), \} *\n", re.DOTALL
 )
@@ -25,7 +25,7 @@ _NUMBERS = re.compile(rb"[<|][iu][1248]")
 
 
 class ColumnWriter:
-    """A one-dimensional array that grows at its end."""
+    """Writes a one-dimensional array piece by piece."""
 
     def __init__(self, file: BinaryIO, dtype: str) -> None:
         self.rows = 0
@@ -49,7 +49,7 @@ class ColumnWriter:
 
 @contextmanager
 def create_column(storage: Storage, name: str, dtype: str, *, durable: bool = True) -> Iterator[ColumnWriter]:
-    """Write a column that appears whole at the end of the context, or not at all."""
+    """Create a column that appears whole at the end of the context, or not at all."""
     with storage.create(name, durable=durable) as file:
         column = ColumnWriter(file, dtype)
         yield column
@@ -57,14 +57,14 @@ def create_column(storage: Storage, name: str, dtype: str, *, durable: bool = Tr
 
 
 class ColumnReader:
-    """A column read piece by piece, where a memory map of all of it would count as memory used.
+    """Reads a column piece by piece: a memory map of all of it would count as used memory.
 
     Args:
-        storage: Where the file is.
-        name: A file that :class:`ColumnWriter` wrote.
+        storage: Store of the file.
+        name: Name of a file that :class:`ColumnWriter` wrote.
 
     Raises:
-        FormatError: The file is shorter or longer than its header says, or holds no numbers.
+        FormatError: The file is shorter or longer than its header says, or has no numbers.
     """
 
     def __init__(self, storage: Storage, name: str) -> None:
@@ -93,27 +93,27 @@ class ColumnReader:
 
 
 def map_column(storage: Storage, name: str, dtype: str) -> npt.NDArray[np.generic]:
-    """Map a column into memory, read-only; costs the same for any number of rows.
+    """Map a column into memory, read-only, at a cost that does not depend on the number of rows.
 
     Raises:
-        FormatError: The file is missing, is shorter or longer than its header says, or holds another type.
+        FormatError: The file is missing, is shorter or longer than its header says, or has another type.
     """
     try:
         with storage.open(name) as file:
             found, rows, offset = _parse_header(storage, name, file)
         if found != np.dtype(dtype):
             raise _unusable(storage, name, f"expected a column of {np.dtype(dtype).str!r}, found {found.str!r}")
-        # A plain array over a map: np.memmap takes ten times as long to make, and to index.
+        # A plain array over a map: creating and indexing an np.memmap takes ten times as long.
         column = np.frombuffer(map_file(storage.local_path(name)), found, rows, offset) if rows else np.empty(0, found)
         column.flags.writeable = False
         return column
-    except (StorageError, OSError, ValueError) as error:  # a file that was cut since its header was read
-        cause = error.found if isinstance(error, StorageError) else error
+    except (StorageError, OSError, ValueError) as error:  # the file was cut after its header was read
+        cause = error.message if isinstance(error, StorageError) else error
         raise _unusable(storage, name, f"cannot map this column of the index: {cause}") from error
 
 
 def _parse_header(storage: Storage, name: str, file: ReadableFile) -> tuple[np.dtype[Any], int, int]:
-    """Give the type of a column, its number of rows, and where the first one begins."""
+    """Return the type of a column, its number of rows, and the offset of the first one."""
     start = file.read_at(0, _HEADER_BYTES)
     header = _HEADER.match(start)
     if header is None or int.from_bytes(header[1], "little") != header.end() - 10:
@@ -127,5 +127,5 @@ def _parse_header(storage: Storage, name: str, file: ReadableFile) -> tuple[np.d
     return dtype, rows, offset
 
 
-def _unusable(storage: Storage, name: str, found: str) -> FormatError:
-    return FormatError(found, shard=storage.path(name), do="run energon prepare again on this dataset")
+def _unusable(storage: Storage, name: str, message: str) -> FormatError:
+    return FormatError(message, shard=storage.path(name), hint="run energon prepare again on this dataset")

@@ -1,64 +1,68 @@
-"""Put the files of a finished prepare in place, so that a kill at any moment leaves the old dataset or the new one.
+"""Commit the files of a finished prepare: a kill at any moment leaves the old dataset or the new one.
 
-All files are written beside their places first. Then the list of renames is written: from there on a later prepare
-carries them out to the end. ``.info.json`` is renamed last; a reader that finds it beside an index of other shards
-takes the index that fits it (:mod:`.dataset_folder`).
+All files are first written to a staging folder. Then the list of renames is written; from then on, a later prepare
+completes them. ``.info.json`` is renamed last. A reader that finds it with an index of other shards uses the index that
+fits it (:mod:`.current`).
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
+import zlib
 from collections.abc import Sequence
 
 import msgspec
 
-from ..errors import FormatError
-from ..storage import Storage
-from .nv_meta import FOLDER, INDEX_FOLDER, INDEX_SQLITE, TAR_IDX_SUFFIX, WORK_FOLDER
+from ...errors import FormatError, StorageError
+from ...storage import FileInfo, Storage
+from ..nv_meta import FOLDER, INDEX_FOLDER, INDEX_SQLITE, TAR_IDX_SUFFIX, WORK_FOLDER
+from .shard_index import ShardIndex, load_shard_index, save_shard_index
 
-__all__ = ["STAGING", "commit", "finish_interrupted_commit", "is_commit_pending"]
+__all__ = ["STAGING", "Journal", "commit", "finish_interrupted_commit", "is_commit_pending"]
 
 STAGING = f"{WORK_FOLDER}/staged"
-"""Where files wait for the commit."""
+"""The folder of the files that wait for the commit."""
 
 _INTENT = f"{WORK_FOLDER}/commit.json"
 
 
 class _Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """What a commit does: its list of renames on disk."""
+    """The renames and removals of a commit, as stored on disk."""
 
     renames: tuple[tuple[str, str], ...]
     removals: tuple[str, ...]
 
 
 def commit(storage: Storage, *, renames: Sequence[tuple[str, str]], removals: Sequence[str] = ()) -> None:
-    """Carry out removals and then renames as one step, as far as kills are concerned.
+    """Apply removals and then renames as one step, which a kill cannot divide.
 
     Args:
-        storage: The dataset.
-        renames: Pairs (name now, name then), in order; the last one makes the commit visible.
-        removals: Files that the new state has no use for.
+        storage: Store of the dataset.
+        renames: Pairs (old name, new name), in order; the last one makes the commit visible.
+        removals: Files that the new state does not need.
     """
     intent = _Intent(renames=tuple(renames), removals=tuple(removals))
     for _, final in renames:
-        storage.check_target(final)  # while everything can still be left as it was
-    storage.flush([STAGING])  # a power cut must not leave the names of files whose bytes it took
+        storage.check_target(final)  # before anything is changed
+    storage.flush([STAGING])  # else a power cut could leave names of files without their bytes
     with storage.create(_INTENT) as file:
         file.write(json.dumps(msgspec.to_builtins(intent)).encode("ascii"))
     finish_interrupted_commit(storage)
 
 
 def _check_names(intent: _Intent) -> None:
-    """Raise a ``ValueError`` for what no commit of ours does: whoever made the dataset may have planted the list."""
+    """Raise a ``ValueError`` for operations of no commit of ours: a hostile dataset may contain the list."""
     for name in (*intent.removals, *(name for rename in intent.renames for name in rename)):
         if name.startswith("/") or ".." in name.split("/"):
             raise ValueError(f"{name!r} leads out of the dataset")
     for staged, final in intent.renames:
         if not staged.startswith(f"{STAGING}/") or not (final.startswith(f"{FOLDER}/") or _is_tar_idx(final)):
-            raise ValueError(f"{staged!r} is not to be renamed to {final!r}")
+            raise ValueError(f"expected renames of staged files, found {staged!r} to {final!r}")
     for name in intent.removals:
         if not (name.startswith(f"{INDEX_FOLDER}/") or name == INDEX_SQLITE or _is_tar_idx(name)):
-            raise ValueError(f"{name!r} is not to be removed")
+            raise ValueError(f"expected removals of index files, found {name!r}")
 
 
 def _is_tar_idx(name: str) -> bool:
@@ -66,23 +70,23 @@ def _is_tar_idx(name: str) -> bool:
 
 
 def is_commit_pending(storage: Storage) -> bool:
-    """Tell whether a commit was begun and not finished."""
+    """Return True if a commit was started and not finished."""
     return storage.exists(_INTENT)
 
 
 def finish_interrupted_commit(storage: Storage) -> bool:
-    """Finish the commit that an earlier process began; False where there is none."""
+    """Finish the commit that an earlier process started; return False if there was none to finish."""
     if not is_commit_pending(storage):
         return False
     try:
-        # The standard library's parser reads names that are no UTF-8; msgspec's refuses them.
+        # The standard library reads names that are not UTF-8; msgspec refuses them.
         intent = msgspec.convert(json.loads(storage.read(_INTENT)), _Intent)
         _check_names(intent)
     except (ValueError, msgspec.ValidationError) as error:
         raise FormatError(
             f"the list of a commit's renames is damaged: {error}",
             shard=storage.path(_INTENT),
-            do=f"remove {storage.path(WORK_FOLDER)} and run energon prepare again",
+            hint=f"remove {storage.path(WORK_FOLDER)} and run energon prepare again",
         ) from error
     for name in intent.removals:
         storage.remove(name)
@@ -91,3 +95,45 @@ def finish_interrupted_commit(storage: Storage) -> bool:
             storage.rename(staged, final)
     storage.remove(WORK_FOLDER)
     return True
+
+
+_CHECKSUM_BYTES = 4  # after each scan: after a power cut, a file may have its size and not its bytes
+
+
+class Journal:
+    """The scans of shards on disk, stored until their prepare is committed."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def _name(self, shard: FileInfo) -> str:
+        version = f"{shard.name}\0{shard.size_bytes}\0{shard.mtime_ns}".encode("utf-8", "surrogateescape")
+        return f"{WORK_FOLDER}/shards/{hashlib.sha256(version).hexdigest()[:32]}.scan"
+
+    def save(self, shard: FileInfo, index: ShardIndex) -> None:
+        """Store a scan. A power cut may damage it; :meth:`load` then ignores it."""
+        scan = io.BytesIO()
+        save_shard_index(index, scan)
+        with self._storage.create(self._name(shard), durable=False) as file:
+            file.write(scan.getbuffer())
+            file.write(zlib.crc32(scan.getbuffer()).to_bytes(_CHECKSUM_BYTES, "little"))
+
+    def has(self, shard: FileInfo) -> bool:
+        return self._storage.exists(self._name(shard))
+
+    def load(self, shard: FileInfo) -> ShardIndex | None:
+        """Return the scan of a shard as it is now; None if it is missing or damaged."""
+        name = self._name(shard)
+        try:
+            data = self._storage.read(name)
+        except StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+        scan, checksum = memoryview(data)[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+        if zlib.crc32(scan).to_bytes(_CHECKSUM_BYTES, "little") != checksum:
+            return None
+        try:
+            return load_shard_index(io.BytesIO(scan), name=name, shard_size=shard.size_bytes)
+        except FormatError:
+            return None

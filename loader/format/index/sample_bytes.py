@@ -1,31 +1,89 @@
-"""Is a shard still the file that was indexed? Asked when it is first opened, never for all shards at the start."""
+"""Read the parts of one sample from its shard, and check when opening a shard that it is the indexed one."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Iterator, Sequence
 
-from ..errors import FormatError
-from ..storage import ReadableFile, Storage
+from ...errors import FormatError
+from ...storage import ReadableFile, Storage
+from ..tar.header import BLOCK, check_header, header_name, header_size
+from ..tar.names import decode_name, printable
 from .dataset_index import DatasetIndex, PartLocation
-from .index_layout import ShardEntry
-from .member_name import decode_name, printable
-from .tar_header import BLOCK, check_header, header_name, header_size
+from .layout import ShardEntry
 
-__all__ = ["open_fresh_shard"]
+__all__ = ["open_fresh_shard", "read_sample"]
+
+_MAX_GAP = 64 * 1024  # smaller gaps between parts are read over: a second read costs more
+
+
+def read_sample(
+    file: ReadableFile, locations: Sequence[PartLocation], *, shard: str, names: Collection[str] | None = None
+) -> dict[str, bytes]:
+    """Read the parts of a sample; neighbouring parts in one read.
+
+    Args:
+        file: The open shard.
+        locations: Locations of the parts.
+        shard: Path of the shard, for messages.
+        names: Names of the parts to read; None for all.
+
+    Returns:
+        Part name → bytes, in the order of ``locations``.
+
+    Raises:
+        FormatError: The shard ends within a part.
+    """
+    wanted = [part for part in locations if names is None or part.name in names]
+    found: dict[PartLocation, bytes] = {}
+    for run in _runs(sorted(wanted, key=lambda part: part.offset)):
+        start, end = run[0].offset, _end(run)
+        data = file.read_at(start, end - start)
+        for part in run:
+            content = data[part.offset - start : part.offset - start + part.size_bytes]
+            if len(content) != part.size_bytes:
+                raise FormatError(
+                    f"part {part.name!r} has {part.size_bytes} bytes in the index, "
+                    f"the shard ends after {len(content)} of them",
+                    shard=shard,
+                    offset=part.offset,
+                    hint="run energon prepare again on this dataset",
+                )
+            found[part] = content
+    return {part.name: found[part] for part in wanted}
+
+
+def _runs(parts: Sequence[PartLocation]) -> Iterator[list[PartLocation]]:
+    """Split ascending parts into runs without large gaps."""
+    run: list[PartLocation] = []
+    end = 0
+    for part in parts:
+        if run and part.offset > end + _MAX_GAP:
+            yield run
+            run = []
+        run.append(part)
+        end = max(end, part.offset + part.size_bytes)
+    if run:
+        yield run
+
+
+def _end(run: Sequence[PartLocation]) -> int:
+    return max(part.offset + part.size_bytes for part in run)
+
 
 _log = logging.getLogger(__name__)
 _PREPARE_AGAIN = "run energon prepare again on this dataset"
 
 
 def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -> ReadableFile:
-    """Open a shard for reading by the index.
+    """Open a shard and check that it is the indexed one.
 
-    Every copy of a file changes its time, so another time alone is no fault: the first and the last header are then
-    compared with the index. A warning says so for the first such shard of a dataset, and debug-level lines count the
-    others: a copied dataset may have 50,000 of them.
+    A copy of a file has another time of change, so another time alone is no fault: the first and the last header are
+    then compared with the index. The first such shard of a dataset is logged as a warning, the others at debug level,
+    because a copied dataset may have 50,000 of them.
 
     Raises:
-        FormatError: The size is not what it was, or a header is not where the index has it.
+        FormatError: The size has changed, or a header is not where the index has it.
         StorageError: The shard is missing or cannot be read.
     """
     path = storage.path(shard.name)
@@ -34,7 +92,7 @@ def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -
         raise FormatError(
             f"the shard has changed since it was indexed: it had {shard.size_bytes} bytes, now {now.size_bytes}",
             shard=path,
-            do=_PREPARE_AGAIN,
+            hint=_PREPARE_AGAIN,
         )
     file = storage.open(shard.name)
     if now.mtime_ns != shard.mtime_ns and shard.samples:
@@ -50,19 +108,19 @@ def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -
 
 
 _touched: dict[str, set[str]] = {}
-"""The touched shards that this process has opened, by index: the log is the process's, too."""
+"""The touched shards that this process has opened, by index; global, like the log."""
 
 
 def _report_touched(index: DatasetIndex, name: str, path: str) -> None:
     shards = _touched.setdefault(index.path, set())
     if name in shards:
-        return  # it had been closed, to keep fewer open
+        return  # reported when it was opened before
     shards.add(name)
-    found = f"{printable(path)} was touched or copied since it was indexed; its first and last headers are as indexed"
+    message = f"{printable(path)} was touched or copied since it was indexed; its first and last headers are as indexed"
     if len(shards) == 1:
-        _log.warning("%s (more such shards of this dataset are logged at debug level)", found)
+        _log.warning("%s (more such shards of this dataset are logged at debug level)", message)
     else:
-        _log.debug("%s; %d shards of this dataset so far", found, len(shards))
+        _log.debug("%s; %d shards of this dataset so far", message, len(shards))
 
 
 def _check_header_of(file: ReadableFile, path: str, key: str, part: PartLocation, *, plain: bool) -> None:
@@ -70,7 +128,7 @@ def _check_header_of(file: ReadableFile, path: str, key: str, part: PartLocation
     header = file.read_at(offset, BLOCK)
     check_header(header, shard=path, offset=offset)
     name, expected = decode_name(header_name(header)), f"{key}.{part.name}"
-    # A PAX or GNU header may have given the member another name than its own header says.
+    # In shards that are not plain, a PAX or GNU header may have renamed the member.
     size = header_size(header, shard=path, offset=offset)
     if plain and (name, size) != (expected, part.size_bytes):
         raise FormatError(
@@ -78,5 +136,5 @@ def _check_header_of(file: ReadableFile, path: str, key: str, part: PartLocation
             f"{expected!r}, {part.size_bytes} bytes; found {name!r}, {size} bytes",
             shard=path,
             offset=offset,
-            do=_PREPARE_AGAIN,
+            hint=_PREPARE_AGAIN,
         )

@@ -1,59 +1,64 @@
-"""The index of one shard: which samples it holds, and where the bytes of their parts lie."""
+"""Index one shard: its samples, their keys, and the byte ranges of their parts."""
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TypeVar
+from typing import Annotated, Any, BinaryIO, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..storage import Storage
-from .key_hash import hash_keys
-from .member_name import decode_name, split_member_names
-from .tar_header import BLOCK
-from .tar_scan import MemberBatch, TarScan
+from ...errors import FormatError
+from ...storage import Storage
+from ..tar.header import BLOCK
+from ..tar.names import decode_name, split_member_names
+from ..tar.scan import MemberBatch, TarScan
+from .keys import hash_keys
 
-__all__ = ["ShardIndex", "index_shard"]
+__all__ = ["ShardIndex", "index_shard", "load_shard_index", "save_shard_index"]
 
 _Number = TypeVar("_Number", bound=np.generic)
 
-_LETTERS_AT_ONCE = 4 * 1024 * 1024  # memory for names while they are split, before temporaries
+_MAX_SPLIT_BYTES = 4 * 1024 * 1024  # of the names that are split at once, without temporaries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardIndex:
     """The n samples and p parts of one shard, as columns.
 
-    Samples stand in the order of their first parts, and the parts of one sample are neighbouring rows.
+    Samples are in the order of their first parts, and the parts of one sample are consecutive rows.
     """
 
     part_names: tuple[str, ...]
-    part_name: npt.NDArray[np.uint32]  # (p,) which of part_names
+    part_name: npt.NDArray[np.uint32]  # (p,) index in part_names
     part_offset: npt.NDArray[np.int64]  # (p,) of the contents, in bytes
     part_size: npt.NDArray[np.int64]  # (p,) bytes
-    part_ends: npt.NDArray[np.int64]  # (n,) sample i has the part rows [part_ends[i-1], part_ends[i])
-    key_bytes: npt.NDArray[np.uint8]  # all keys behind each other
+    part_ends: npt.NDArray[np.int64]  # (n,) sample i has the rows [part_ends[i-1], part_ends[i]) of parts
+    key_bytes: npt.NDArray[np.uint8]  # all keys, concatenated
     key_ends: npt.NDArray[np.int64]  # (n,)
     key_hash: npt.NDArray[np.uint64]  # (n,) sorted
-    key_order: npt.NDArray[np.int64]  # (n,) the sample whose key each hash is of
-    sample_offsets: npt.NDArray[np.int64]  # (n + 1,) of each sample's first header; last: the end. Empty: not known
-    end_offset: int  # of the archive: where its empty blocks start
-    plain: bool  # each sample starts with its first part's own header: no PAX or GNU headers, no scattered parts
-    scattered: int = 0  # samples whose parts are not all neighbours in the shard
-    misread: int = 0  # hidden members of folders, of which other tools make samples
+    key_order: npt.NDArray[np.int64]  # (n,) the sample of each hash
+    sample_offsets: npt.NDArray[np.int64]  # (n + 1,) first header of each sample, and the end; empty if unknown
+    end_offset: int  # of the archive: start of its empty blocks
+    plain: bool  # each sample starts with the header of its first part: no PAX or GNU headers, no scattered parts
+    scattered: int = 0  # number of samples with parts that are not neighbours
+    misread: int = 0  # number of hidden members that other tools take for samples
     warnings: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.part_ends)
 
     def first_part_offsets(self) -> npt.NDArray[np.int64]:
-        """Give the content offset of each sample's first part, shape (n,)."""
+        """Return the content offset of each sample's first part, shape (n,)."""
         return self.part_offset[np.concatenate(([0], self.part_ends[:-1])).astype(np.int64)[: len(self)]]
 
     def keys(self) -> list[str]:
-        """Give the keys as text."""
+        """Return the keys as text."""
         data = self.key_bytes.tobytes()
         ends = self.key_ends.tolist()
         if data.isascii():
@@ -66,22 +71,22 @@ def index_shard(storage: Storage, name: str) -> ShardIndex:
     """Index one tar file by its headers.
 
     Raises:
-        FormatError: The file is truncated, damaged or no tar file; with the byte offset.
+        FormatError: The file is truncated, damaged or not a tar file; with the byte offset.
         StorageError: The file cannot be read.
     """
     with storage.open(name) as file:
         scan = TarScan(file, storage.path(name))
         collected = _Columns()
         for batch in scan:
-            # Names of thousands of bytes are legal: split fewer of them at a time.
-            step = max(1, _LETTERS_AT_ONCE // batch.names.dtype.itemsize)
+            # Names may have thousands of bytes: then fewer are split at once.
+            step = max(1, _MAX_SPLIT_BYTES // batch.names.dtype.itemsize)
             for start in range(0, len(batch.names), step):
                 collected.add(batch, slice(start, start + step))
     return collected.finish(scan.end_offset, scan.warnings)
 
 
 class _Columns:
-    """Columns of a shard as they grow."""
+    """Collects the columns of a shard, batch by batch."""
 
     def __init__(self) -> None:
         self._part_ids: dict[bytes, int] = {}
@@ -106,7 +111,7 @@ class _Columns:
             return
         ids = self._part_ids
         for name in set(split.part_names) - ids.keys():
-            ids[name] = len(ids)  # numbered for good in finish(), since a set has no order
+            ids[name] = len(ids)  # renumbered in finish(), because a set has no order
         self._part_name.append(np.fromiter(map(ids.__getitem__, split.part_names), np.uint32, len(split.part_names)))
         self._part_offset.append(batch.content_offset[rows][split.taken])
         self._part_size.append(batch.size_bytes[rows][split.taken])
@@ -147,7 +152,7 @@ class _Columns:
             key_order=key_order,
             sample_offsets=np.append(_join(self._sample_offset, np.int64), end_offset),
             end_offset=end_offset,
-            plain=False,  # decided below, when scattered parts are gathered
+            plain=False,  # set below, after scattered parts are gathered
             misread=self._misread,
             warnings=tuple(warnings),
         )
@@ -161,28 +166,28 @@ def _join(pieces: list[npt.NDArray[_Number]], dtype: type[_Number]) -> npt.NDArr
 
 
 def _gather_scattered(index: ShardIndex) -> ShardIndex:
-    """Make one sample of each key whose parts lie in several runs of neighbours."""
-    home = _first_run_of_key(index)  # (n,) for each run of neighbours, the run that opens its sample
-    opens = home == np.arange(len(index))
-    if opens.all():
+    """Merge the runs of neighbouring parts that have one key into one sample."""
+    first_run = _first_run_of_key(index)  # (n,) for each run of neighbours, the first run of its sample
+    is_first = first_run == np.arange(len(index))
+    if is_first.all():
         return index
     counts = np.diff(index.part_ends, prepend=0)
-    part_order = np.argsort(np.repeat(home, counts), kind="stable")  # (p,)
+    part_order = np.argsort(np.repeat(first_run, counts), kind="stable")  # (p,)
     key_lengths = np.diff(index.key_ends, prepend=0)
-    new_number = np.cumsum(opens) - 1
-    kept_order = index.key_order[opens[index.key_order]]
+    new_number = np.cumsum(is_first) - 1
+    kept_order = index.key_order[is_first[index.key_order]]
     return replace(
         index,
         part_name=index.part_name[part_order],
         part_offset=index.part_offset[part_order],
         part_size=index.part_size[part_order],
-        part_ends=np.cumsum(np.bincount(home, weights=counts, minlength=len(index))[opens].astype(np.int64)),
-        key_bytes=index.key_bytes[np.repeat(opens, key_lengths)],
-        key_ends=np.cumsum(key_lengths[opens]),
-        key_hash=index.key_hash[opens[index.key_order]],
+        part_ends=np.cumsum(np.bincount(first_run, weights=counts, minlength=len(index))[is_first].astype(np.int64)),
+        key_bytes=index.key_bytes[np.repeat(is_first, key_lengths)],
+        key_ends=np.cumsum(key_lengths[is_first]),
+        key_hash=index.key_hash[is_first[index.key_order]],
         key_order=new_number[kept_order],
-        sample_offsets=index.sample_offsets[np.append(opens, True)],
-        scattered=len(np.unique(home[~opens])),
+        sample_offsets=index.sample_offsets[np.append(is_first, True)],
+        scattered=len(np.unique(first_run[~is_first])),
     )
 
 
@@ -199,3 +204,99 @@ def _first_run_of_key(index: ShardIndex) -> npt.NDArray[np.int64]:
     for run in np.flatnonzero(suspects).tolist():
         runs[run] = seen.setdefault(keys[run], run)
     return runs
+
+
+# The file has a line of JSON, then each column in numpy's .npy format, in this order.
+_COLUMNS: Mapping[str, npt.DTypeLike] = {
+    "part_name": np.uint32,
+    "part_offset": np.int64,
+    "part_size": np.int64,
+    "part_ends": np.int64,
+    "key_bytes": np.uint8,
+    "key_ends": np.int64,
+    "key_hash": np.uint64,
+    "key_order": np.int64,
+    "sample_offsets": np.int64,
+}
+_Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
+
+
+class _Header(msgspec.Struct, frozen=True, kw_only=True):
+    """All of a saved index but its columns."""
+
+    part_names: tuple[str, ...]
+    end_offset: _Count
+    plain: bool
+    scattered: _Count
+    misread: _Count
+    warnings: tuple[str, ...]
+
+
+def save_shard_index(index: ShardIndex, file: BinaryIO) -> None:
+    """Write an index to a file, for :func:`load_shard_index`."""
+    header = {name: getattr(index, name) for name in _Header.__struct_fields__}
+    file.write(json.dumps(header).encode("ascii") + b"\n")
+    for name in _COLUMNS:
+        np.save(file, getattr(index, name), allow_pickle=False)
+
+
+def load_shard_index(file: BinaryIO, *, name: str, shard_size: int | None = None) -> ShardIndex:
+    """Read an index that :func:`save_shard_index` wrote.
+
+    Args:
+        file: The file.
+        name: Name of the file, for messages.
+        shard_size: Size of the shard in bytes, the limit of its offsets.
+
+    Raises:
+        FormatError: The file is damaged, or not the index of any possible shard.
+    """
+    try:
+        header = msgspec.convert(json.loads(file.readline()), _Header)
+        columns: dict[str, Any] = {column: _read_column(file, dtype) for column, dtype in _COLUMNS.items()}
+        index = ShardIndex(**msgspec.structs.asdict(header), **columns)
+        _check_ranges(index, header.end_offset if shard_size is None else min(shard_size, header.end_offset))
+    except Exception as error:  # numpy's parser raises a dozen kinds of errors on damage
+        raise FormatError(f"not an index of a shard: {error}", shard=name) from error
+    return index
+
+
+def _read_column(file: BinaryIO, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Read one column; refuse a header with more rows than the file has before allocating memory for them."""
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("expected a column in version 1.0 of the .npy format")
+    shape, _, found = np.lib.format.read_array_header_1_0(file)
+    if len(shape) != 1 or found != np.dtype(dtype):
+        raise ValueError(f"expected a column of {np.dtype(dtype)}, found shape {shape} of {found}")
+    start = file.tell()
+    left = file.seek(0, os.SEEK_END) - start
+    file.seek(start)
+    if not 0 <= shape[0] * found.itemsize <= left:
+        raise ValueError(f"expected a column of {shape[0]} rows, found {left} bytes")
+    return np.frombuffer(file.read(shape[0] * found.itemsize), dtype=dtype)
+
+
+def _check_ranges(index: ShardIndex, end: int) -> None:
+    """Raise a ``ValueError`` if columns contradict each other, or lead out of a shard that ends at byte ``end``."""
+    samples, parts = len(index), len(index.part_name)
+    rows = [len(column) for column in (index.part_offset, index.part_size)]
+    rows_of_samples = [len(column) for column in (index.key_ends, index.key_hash, index.key_order)]
+    if rows != [parts] * 2 or rows_of_samples != [samples] * 3 or len(index.sample_offsets) not in (0, samples + 1):
+        raise ValueError("its columns differ in length")
+    for ends, last in ((index.part_ends, parts), (index.key_ends, len(index.key_bytes))):
+        if (np.diff(ends, prepend=0) < 0).any() or (int(ends[-1]) if samples else 0) != last:
+            raise ValueError("a column of ends does not ascend to the last row")
+    for column, low, high in (
+        (index.part_name, 0, len(index.part_names) - 1),
+        (index.part_offset, BLOCK, end),
+        (index.part_size, 0, end),
+        (index.key_order, 0, samples - 1),
+        (index.sample_offsets, 0, end),
+    ):
+        if ((column < low) | (column > high)).any():
+            raise ValueError(f"a column has values outside of [{low}, {high}]")
+    is_outside = index.part_offset + index.part_size > end
+    if is_outside.any() or (np.diff(index.part_ends, prepend=0) == 0).any() or (index.part_offset % BLOCK).any():
+        raise ValueError("a sample has no parts, or parts at invalid offsets")
+    if (index.key_hash[1:] < index.key_hash[:-1]).any() or (np.bincount(index.key_order, minlength=samples) != 1).any():
+        raise ValueError("its hashes are not sorted, or do not have every sample once")

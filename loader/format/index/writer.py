@@ -1,4 +1,4 @@
-"""Write the index of a whole dataset, shard by shard, in little memory."""
+"""Write the index of a whole dataset, shard by shard, with little memory."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError
-from ..storage import FileInfo, Storage
-from .index_layout import COLUMNS, LAYOUT_VERSION, Layout, PartStats, ShardEntry, encode_layout
-from .kept_rows import KeptRows, ShardRows
-from .key_table import KeyRuns, RunWriter, equal_neighbours, merge_runs
-from .member_name import decode_name
+from ...errors import FormatError
+from ...storage import FileInfo, Storage
+from ..tar.header import BLOCK
+from ..tar.names import decode_name
+from .current import KeptRows, ShardRows
+from .keys import KeyRuns, RunWriter, equal_neighbours, merge_runs
+from .layout import COLUMNS, LAYOUT_VERSION, Layout, PartStats, ShardEntry, encode_layout
 from .npy_column import ColumnReader, ColumnWriter, create_column, map_column
 from .shard_index import ShardIndex
-from .tar_header import BLOCK
 
 __all__ = ["DuplicateKeys", "IndexWriter"]
 
-_GROWING = ("part_ends", "key_ends", "key_bytes", "part_name", "part_offset", "part_size")
-_RUNS = ("run_hash", "run_sample")  # of the key table, until it is merged
+_APPENDED = ("part_ends", "key_ends", "key_bytes", "part_name", "part_offset", "part_size")
+_RUNS = ("run_hash", "run_sample")  # of the key table, before they are merged
 _DTYPES = {**COLUMNS, **dict.fromkeys(_RUNS, "<u8")}
-_MEDIAN_PARTS = 1 << 18
+_MAX_MEDIAN_PARTS = 1 << 18
 _ROWS_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuplicateKeys:
-    """Samples that share their key with a sample before them."""
+    """Keys that several samples have."""
 
-    groups: tuple[tuple[str, npt.NDArray[np.uint64]], ...] = ()  # each key with its samples, ascending
+    groups: tuple[tuple[str, npt.NDArray[np.uint64]], ...] = ()  # a key and its samples, ascending
 
     @property
     def samples(self) -> int:
@@ -49,15 +49,16 @@ class DuplicateKeys:
 
 
 class IndexWriter:
-    """Collects shards in order and leaves a folder that :class:`.dataset_index.DatasetIndex` opens.
+    """Writes the folder of an index, which :class:`.dataset_index.DatasetIndex` opens.
 
-    Use as a context manager around :meth:`add` and :meth:`keep`; then call :meth:`finish`.
+    Use it as a context manager around :meth:`add` and :meth:`keep`, in the order of the shards; then call
+    :meth:`finish`.
 
     Args:
-        storage: Where the folder is.
-        folder: Its name.
-        kept: The rows of the index before this one, for :meth:`keep`.
-        durable: Wait until the disk has each file; else that is left to the caller.
+        storage: Store of the dataset.
+        folder: Name of the folder.
+        kept: Rows of the previous index, for :meth:`keep`.
+        durable: Wait until the disk has each file; False if the caller does.
     """
 
     def __init__(self, storage: Storage, folder: str, *, kept: KeptRows | None = None, durable: bool = True) -> None:
@@ -65,7 +66,7 @@ class IndexWriter:
         self._folder = folder
         self._kept = kept
         self._durable = durable
-        self._kept_first: dict[str, int] = {}  # the first sample that each kept shard has now
+        self._kept_first: dict[str, int] = {}  # kept shard → its first sample in this index
         self._stack = ExitStack()
         self._columns: dict[str, ColumnWriter] = {}
         self._part_ids: dict[str, int] = {}
@@ -75,7 +76,7 @@ class IndexWriter:
         self._key_bytes = 0
 
     def __enter__(self) -> Self:
-        for name in _GROWING:
+        for name in _APPENDED:
             self._columns[name] = self._stack.enter_context(self._create(name))
         runs = [self._stack.enter_context(self._create(name, durable=False)) for name in _RUNS]
         self._runs = RunWriter(*runs)
@@ -101,7 +102,7 @@ class IndexWriter:
         """Append one shard."""
         blocks = index.part_offset // BLOCK
         if len(blocks) and int(blocks.max()) >= 1 << 32:
-            raise FormatError("the shard is larger than 2 TiB", shard=shard.name, do="split it into smaller ones")
+            raise FormatError("the shard is larger than 2 TiB", shard=shard.name, hint="split it into smaller ones")
         self._runs.add(index.key_hash, (index.key_order + self._samples).astype(np.uint64))
         entry = ShardEntry(
             name=shard.name,
@@ -127,10 +128,10 @@ class IndexWriter:
         self._append(entry, rows)
 
     def keep(self, entry: ShardEntry) -> None:
-        """Append one shard as the index before this one knows it.
+        """Append one shard with the rows of the previous index.
 
         Raises:
-            FormatError: The columns of that index contradict each other.
+            FormatError: The columns of the previous index contradict each other.
         """
         if self._kept is None:
             raise LookupError(entry.name)
@@ -194,7 +195,7 @@ class IndexWriter:
         return ColumnReader(self._storage, f"{self._folder}/{name}.npy")
 
     def _duplicates(self, suspects: list[npt.NDArray[np.uint64]]) -> DuplicateKeys:
-        """Keep those of the samples with equal hashes whose keys are equal."""
+        """Find the samples with equal keys among those with equal hashes."""
         if not suspects:
             return DuplicateKeys()
         ends, data = self._map("key_ends", "<u8"), self._map("key_bytes", "<u1")
@@ -210,22 +211,22 @@ class IndexWriter:
             groups += [
                 (decode_name(key), np.array(group, dtype=np.uint64)) for key, group in by_key.items() if len(group) > 1
             ]
-        groups.sort(key=lambda group: int(group[1][1]))  # by the first sample that repeats a key
+        groups.sort(key=lambda group: int(group[1][1]))  # by the first repetition
         return DuplicateKeys(groups=tuple(groups))
 
     def _part_stats(self) -> Iterator[PartStats]:
         count = np.zeros(len(self._part_ids), np.int64)
         total = np.zeros(len(self._part_ids), np.int64)
         some_names, some_sizes = [], []
-        picked = self._rows_for_medians()
+        selected = self._rows_for_medians()
         with self._read("part_name") as names, self._read("part_size") as sizes:
             for start in range(0, self._parts, _ROWS_AT_ONCE):
                 stop = min(start + _ROWS_AT_ONCE, self._parts)
                 chunk, size = names[start:stop], sizes[start:stop]
                 count += np.bincount(chunk, minlength=len(count))
-                # Weights are floats, exact up to 2^53: bytes of a million parts stay below for parts up to 8 GiB.
+                # Weights are floats, exact up to 2^53, the size of a million parts of 8 GiB.
                 total += np.bincount(chunk, weights=size, minlength=len(total)).astype(np.int64)
-                rows = picked[slice(*np.searchsorted(picked, (start, stop)))] - start
+                rows = selected[slice(*np.searchsorted(selected, (start, stop)))] - start
                 some_names.append(chunk[rows])
                 some_sizes.append(size[rows])
         medians = _medians(np.concatenate(some_names), np.concatenate(some_sizes), len(count)) if some_names else []
@@ -233,16 +234,16 @@ class IndexWriter:
             yield PartStats(name=name, parts=int(count[number]), total_bytes=int(total[number]), median_bytes=median)
 
     def _rows_for_medians(self) -> npt.NDArray[np.int64]:
-        """Choose the parts whose sizes the medians are of, ascending: all, or evenly spread ones."""
-        if self._parts <= _MEDIAN_PARTS:
+        """Select the parts for the medians, ascending: all, or evenly spread ones."""
+        if self._parts <= _MAX_MEDIAN_PARTS:
             return np.arange(self._parts)
-        # Multiples of the golden ratio spread evenly and fall in step with no number of parts a sample.
-        spread = np.modf(np.arange(_MEDIAN_PARTS) * 0.6180339887498949)[0]
+        # Multiples of the golden ratio spread evenly, and have no common period with the parts of samples.
+        spread = np.modf(np.arange(_MAX_MEDIAN_PARTS) * 0.6180339887498949)[0]
         return np.sort((spread * self._parts).astype(np.int64))
 
 
 def _medians(names: npt.NDArray[np.uint32], sizes: npt.NDArray[np.uint64], count: int) -> list[int]:
-    """Give the lower median size of each part name; 0 where it is not among those picked."""
+    """Return the lower median size of each part name; 0 if none of its parts is selected."""
     by_name = sizes[np.argsort(names, kind="stable")]
     ends = np.cumsum(np.bincount(names, minlength=count)).tolist()
     medians = []

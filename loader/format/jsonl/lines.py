@@ -1,4 +1,4 @@
-"""Where the lines of a JSONL file begin, each checked to be one JSON object, in flat memory."""
+"""Find the lines of a JSONL file and check that each is one JSON object, in constant memory."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError
-from ..storage import ReadableFile
+from ...errors import FormatError
+from ...storage import ReadableFile
 
 __all__ = ["BYTE_ORDER_MARK", "ExaminedLine", "LineBlock", "scan_lines"]
 
@@ -25,7 +25,7 @@ _NEWLINE, _RETURN, _OPEN, _CLOSE = b"\n\r{}"
 
 
 class _AnyObject(msgspec.Struct):
-    """A JSON object of any content: decoding to this checks the grammar and builds nothing."""
+    """A JSON object of any content. Decoding to this type checks the grammar and builds no values."""
 
 
 _decoder = msgspec.json.Decoder(_AnyObject)
@@ -34,18 +34,18 @@ _decoder = msgspec.json.Decoder(_AnyObject)
 def scan_lines(
     file: ReadableFile, path: str, progress: Callable[[int], None] | None = None
 ) -> Iterator[npt.NDArray[np.uint64]]:
-    """Yield the byte offsets at which the lines that are not blank begin, many at a time.
+    """Yield the byte offsets of the lines that are not blank, many at a time.
 
     Args:
-        file: The file, which is read once from start to end.
-        path: Its path, for messages.
+        file: File to read once from start to end.
+        path: Path of the file, for messages.
         progress: Called with the number of bytes read so far.
 
     Raises:
-        FormatError: A line is not one JSON object, or not UTF-8; with the line's number and offset.
+        FormatError: A line is not one JSON object, or not UTF-8; with the number and offset of the line.
     """
     utf8 = codecs.getincrementaldecoder("utf-8")()
-    waiting: list[bytes] = []  # the pieces of a line whose end is not read yet
+    pending: list[bytes] = []  # pieces of a line that continues in the next chunk
     offset = block_offset = 0
     lines_before = 0
     while offset < file.size_bytes:
@@ -58,32 +58,39 @@ def scan_lines(
             if not chunk.isascii() or utf8.getstate()[0]:
                 utf8.decode(chunk, final=offset + len(chunk) == file.size_bytes)
         except UnicodeDecodeError as error:
-            pending = len(error.object) - len(chunk)  # bytes of a character that began in the chunk before
+            bytes_before = len(error.object) - len(chunk)  # of a character that began in the chunk before
             raise FormatError(
-                f"line {lines_before + 1 + chunk.count(_NEWLINE, 0, max(0, error.start - pending))} is not UTF-8: "
+                f"line {lines_before + 1 + chunk.count(_NEWLINE, 0, max(0, error.start - bytes_before))} is not UTF-8: "
                 f"{error.reason}",
                 shard=path,
-                offset=offset - pending + error.start,
-                do="convert the file: iconv -f LATIN1 -t UTF-8",
+                offset=offset - bytes_before + error.start,
+                hint="convert the file: iconv -f LATIN1 -t UTF-8",
             ) from error
         offset += len(chunk)
         cut = len(chunk) if offset == file.size_bytes else chunk.rfind(b"\n") + 1
         if cut:
-            block = b"".join([*waiting, chunk[:cut]])
-            waiting = [chunk[cut:]]
+            block = b"".join([*pending, chunk[:cut]])
+            pending = [chunk[cut:]]
             yield LineBlock(block, block_offset, lines_before, path).starts()
             block_offset += len(block)
             lines_before += block.count(b"\n")
         else:
-            waiting.append(chunk)
-            if len(waiting) <= 2:
-                LineBlock(b"".join(waiting), block_offset, lines_before, path).check_beginning()
+            pending.append(chunk)
+            if len(pending) <= 2:
+                LineBlock(b"".join(pending), block_offset, lines_before, path).check_beginning()
         if progress is not None:
             progress(offset)
 
 
 class ExaminedLine(NamedTuple):
-    """A line that is not blank: its number in the file (from 1), where it begins, and what is wrong with it."""
+    """A line that is not blank.
+
+    Attributes:
+        number: Number of the line in the file, from 1.
+        offset: Byte offset of the line in the file.
+        fault: Reason why the line is not one JSON object; None if it is.
+        is_utf8: True if the line is UTF-8.
+    """
 
     number: int
     offset: int
@@ -95,10 +102,10 @@ class LineBlock:
     """Whole lines of a file.
 
     Args:
-        data: Their bytes; only the last line of a file may lack its end.
-        offset: Where they begin in the file.
-        lines_before: How many lines stand before them.
-        path: The file's path.
+        data: Bytes of the lines. Only the last line of a file may lack its line break.
+        offset: Byte offset of the lines in the file.
+        lines_before: Number of lines before them.
+        path: Path of the file.
     """
 
     def __init__(self, data: bytes, offset: int, lines_before: int, path: str) -> None:
@@ -108,7 +115,7 @@ class LineBlock:
         self._path = path
 
     def is_utf8(self) -> bool:
-        """Tell whether all bytes are UTF-8, which :meth:`starts` takes for granted."""
+        """Return True if all bytes are UTF-8, which :meth:`starts` requires."""
         if self._data.isascii():
             return True
         try:
@@ -118,13 +125,13 @@ class LineBlock:
         return True
 
     def starts(self) -> npt.NDArray[np.uint64]:
-        """Give the offsets in the file of all lines that are not blank, after a check of each."""
+        """Check each line, and return the byte offsets in the file of those that are not blank."""
         data = np.frombuffer(self._data, np.uint8)
         ends = np.flatnonzero(data == _NEWLINE)
         if data[-1] != _NEWLINE:
             ends = np.append(ends, len(data))
         begins = np.concatenate([[0], ends[:-1] + 1])
-        # An index of -1 only arises for an empty first line, which is left out next.
+        # An index of -1 occurs only for an empty first line, which the next statement drops.
         ends -= (data[ends - 1] == _RETURN) & (ends > begins)
         filled = np.flatnonzero(ends > begins)
         in_braces = (data[begins[filled]] == _OPEN) & (data[ends[filled] - 1] == _CLOSE)
@@ -135,27 +142,27 @@ class LineBlock:
                 blank.append(line)
             elif not (text.startswith(b"{") and text.endswith(b"}")):
                 raise self._fault(line, int(begins[line]), f"it is {_shown(text)}")
-        kept = np.setdiff1d(filled, blank, assume_unique=True) if blank else filled
-        if not self._are_objects(len(kept)):
-            for line in kept.tolist():
+        samples = np.setdiff1d(filled, blank, assume_unique=True) if blank else filled
+        if not self._are_objects(len(samples)):
+            for line in samples.tolist():
                 if fault := _find_fault(self._line(begins[line], ends[line])):
                     raise self._fault(line, int(begins[line]), fault)
-        return (begins[kept] + self._offset).astype(np.uint64)
+        return (begins[samples] + self._offset).astype(np.uint64)
 
     @property
     def line_count(self) -> int:
-        """How many lines there are, blank ones included."""
+        """Number of lines, including blank ones."""
         return self._data.count(b"\n") + (not self._data.endswith(b"\n"))
 
     def first_blank_line(self) -> int:
-        """Give where in the file the first blank line begins; there has to be one."""
+        """Return the byte offset in the file of the first blank line. The block must have one."""
         lines = self._data.split(b"\n")
         begins = accumulate((len(line) + 1 for line in lines), initial=0)
         blank = (begin for begin, line in zip(begins, lines, strict=False) if not self._line(begin, begin + len(line)))
         return self._offset + next(blank)
 
     def examine(self) -> Iterator[ExaminedLine]:
-        """Yield the lines that are not blank, one by one, each with what is wrong with it; :meth:`starts` is faster."""
+        """Yield the lines that are not blank, each with its fault. Slower than :meth:`starts`."""
         begin = 0
         for line, whole in enumerate(self._data.split(b"\n")):
             text = self._line(begin, begin + len(whole))
@@ -165,17 +172,17 @@ class LineBlock:
             begin += len(whole) + 1
 
     def check_beginning(self) -> None:
-        """Refuse a first line that is no object before all of it, maybe gigabytes, is read."""
+        """Refuse a first line that is not an object before the rest of it, maybe gigabytes, is read."""
         text = self._line(0, len(self._data))
         if text and not text.startswith(b"{"):
             raise self._fault(0, 0, f"it is {_shown(text)}")
 
     def _are_objects(self, count: int) -> bool:
-        """Tell quickly whether these lines, each from a { to a }, are one valid JSON object each.
+        """Check quickly that the lines, which all begin with { and end with }, are one valid JSON object each.
 
-        ``decode_lines`` does not insist on line breaks between values. But where a line ends in } and the next begins
-        with {, with no comma between, valid JSON can only be between two values; so as many values as lines are one
-        value in each line.
+        ``decode_lines`` does not require line breaks between values. But in valid JSON a } at the end of one line and a
+        { at the start of the next, without a comma between them, belong to two values. So if there are as many values
+        as lines, each line is one value.
         """
         try:
             return len(_decoder.decode_lines(self._data)) == count
@@ -186,17 +193,17 @@ class LineBlock:
         text = self._data[begin:end].strip()
         return text.removeprefix(BYTE_ORDER_MARK).lstrip() if self._offset + begin == 0 else text
 
-    def _fault(self, line: int, begin: int, found: str) -> FormatError:
+    def _fault(self, line: int, begin: int, message: str) -> FormatError:
         return FormatError(
-            f"line {self._lines_before + line + 1:,} is not one JSON object: {found}",
+            f"line {self._lines_before + line + 1:,} is not one JSON object: {message}",
             shard=self._path,
             offset=self._offset + begin,
-            do="correct or remove that line; JSON over several lines: jq -c . converts it",
+            hint="correct or remove that line; JSON over several lines: jq -c . converts it",
         )
 
 
 def _fault_of(text: bytes) -> tuple[str | None, bool]:
-    """Give what is wrong with a line, and whether it is UTF-8."""
+    """Return the fault of a line, or None, and True if the line is UTF-8."""
     try:
         text.decode()
     except UnicodeDecodeError as error:
@@ -210,7 +217,7 @@ def _find_fault(text: bytes) -> str | None:
     try:
         _decoder.decode(text)
     except (msgspec.MsgspecError, RecursionError) as error:
-        # Python's own parser has the last word: it writes, and so reads, NaN and lone surrogates.
+        # Python's json module decides: it writes NaN and lone surrogates, and so has to read them.
         try:
             json.loads(text.decode())
         except RecursionError:

@@ -1,4 +1,4 @@
-"""Is every line of a JSONL file one JSON object, and does the index say where each begins?"""
+"""Lint a JSONL file: check that every line is one JSON object and that the index has the offset of each."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from contextlib import suppress
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError, StorageError
-from ..storage import ReadableFile, Storage
-from .findings import Finding
-from .jsonl import IDX_SUFFIX, JsonlIndex, open_jsonl_index
-from .jsonl_lines import BYTE_ORDER_MARK, LineBlock
-from .lint_plan import LintProgress, LintReport
+from ...errors import FormatError, StorageError
+from ...storage import ReadableFile, Storage
+from ..jsonl.index import IDX_SUFFIX, JsonlIndex, open_jsonl_index
+from ..jsonl.lines import BYTE_ORDER_MARK, LineBlock
+from .report import Finding, LintProgress, LintReport
 
 __all__ = ["lint_jsonl"]
 
@@ -30,21 +29,21 @@ def lint_jsonl(
     max_findings: int | None = None,
     on_progress: Callable[[LintProgress], None] | None = None,
 ) -> LintReport:
-    """Check a JSONL file; whatever is wrong with it is a finding.
+    """Lint a JSONL file; every fault of the file is a finding.
 
     Args:
         storage: The folder of the file.
-        name: The file in it.
-        level: ``headers`` looks at the index only; ``bytes`` and ``decode`` parse every line, too.
-        max_findings: Stop at this many; None finds all.
-        on_progress: Called with the bytes that were read so far.
+        name: Name of the file in it.
+        level: ``headers`` checks the index only; ``bytes`` and ``decode`` parse every line too.
+        max_findings: Number of findings to stop at; None finds all.
+        on_progress: Called after each block of lines, with numbers of bytes.
     """
     started = time.perf_counter()
     lint = _JsonlLint(storage, name, max_findings, on_progress)
     try:
         lint.check(every_line=level != "headers")
     except StorageError as error:
-        lint.add("E109", error.found)
+        lint.add("E109", error.message)
     return LintReport(
         findings=tuple(sorted(lint.findings, key=lambda finding: finding.offset or 0)),
         complete=lint.complete,
@@ -55,7 +54,7 @@ def lint_jsonl(
 
 
 class _JsonlLint:
-    """One lint: what it has found so far."""
+    """A running lint: its findings so far."""
 
     def __init__(
         self,
@@ -72,12 +71,12 @@ class _JsonlLint:
         self._path = storage.path(name)
         self._max_findings = max_findings
         self._on_progress = on_progress
-        self._blank = 0  # lines
-        self._first_blank = 0
+        self._blank = 0  # number of blank lines
+        self._first_blank = 0  # offset
         self._lines = 0
 
     def add(self, code: str, message: str, offset: int | None = None) -> None:
-        """Keep a finding, if there is room for it."""
+        """Add a finding, up to the maximum."""
         if self._max_findings is not None and len(self.findings) >= self._max_findings:
             self.complete = False
             return
@@ -107,24 +106,24 @@ class _JsonlLint:
         try:
             return open_jsonl_index(self._storage, self._name)
         except FormatError as error:
-            is_other = self._storage.exists(self._name + IDX_SUFFIX) and error.shard == self._path
-            self.add("E402" if is_other else "E401", f"{error.found}; {error.do}")
+            is_stale = self._storage.exists(self._name + IDX_SUFFIX) and error.shard == self._path
+            self.add("E402" if is_stale else "E401", f"{error.message}; {error.hint}")
             return None
 
     def _check_order(self, offsets: npt.NDArray[np.uint64]) -> None:
-        """Check, without the file, that every sample of the index begins behind the one before."""
+        """Check, without reading the file, that the offsets of the index ascend."""
         for start in range(0, len(offsets), _OFFSETS_AT_ONCE):
             some = offsets[start : start + _OFFSETS_AT_ONCE + 1]
             wrong = np.flatnonzero(some[1:] <= some[:-1])
             if len(wrong):
                 sample = start + int(wrong[0])
                 first, second = int(offsets[sample]), int(offsets[sample + 1])
-                found = f"the index has sample {sample:,} at byte {first:,}, and the next at byte {second:,}"
-                self._add_unlike(found, first)
+                message = f"the index has sample {sample:,} at byte {first:,}, and the next at byte {second:,}"
+                self._add_stale(message, first)
                 return
 
-    def _add_unlike(self, found: str, offset: int) -> None:
-        self.add("E402", f"{found}; run: energon prepare {self._path}", offset)
+    def _add_stale(self, message: str, offset: int) -> None:
+        self.add("E402", f"{message}; run: energon prepare {self._path}", offset)
 
     # ---------------------------------------------------------------------------------------------------- the lines
 
@@ -135,37 +134,37 @@ class _JsonlLint:
             for block, end in self._blocks(file):
                 starts = self._starts(block, samples)
                 if compared is not None and not self._are_indexed(starts, compared, samples):
-                    compared = None  # all that follows would differ, too
+                    compared = None  # all later offsets would differ too
                 samples += len(starts)
                 if self._on_progress is not None:
-                    found = len(self.findings)
-                    self._on_progress(LintProgress(done=end, total=file.size_bytes, unit="bytes", findings=found))
+                    count = len(self.findings)
+                    self._on_progress(LintProgress(done=end, total=file.size_bytes, unit="bytes", findings=count))
                 if not self.complete:
                     break
         except FormatError as error:
-            self.add("E403", error.found, error.offset)
-            self.complete = False  # where the next line begins was not looked for
+            self.add("E403", error.message, error.offset)
+            self.complete = False  # the rest of the file was not read
         self.samples = samples
         if file.read_at(0, len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK:
-            self.add("W406", "it is read here; other tools may stumble over it", 0)
+            self.add("W406", "this loader ignores it; other tools may fail", 0)
         if not self.complete:
             return
         if not samples:
-            self.add("E407", "this file has nothing but blank lines; expected one JSON object a line")
+            self.add("E407", "this file has only blank lines; expected one JSON object a line")
         elif compared is not None and samples != len(compared) - 1:
-            self._add_unlike(
+            self._add_stale(
                 f"the index has {len(compared) - 1:,} samples, the file {samples:,}", int(compared[samples])
             )
         if self._blank:
-            self.add("W405", f"{self._blank:,} in all, the first here; they are no samples", self._first_blank)
+            self.add("W405", f"{self._blank:,} in all, the first here; they are skipped", self._first_blank)
 
     def _blocks(self, file: ReadableFile) -> Iterator[tuple[LineBlock, int]]:
-        """Yield whole lines, many at a time, and where they end.
+        """Yield blocks of whole lines, each with its end offset.
 
         Raises:
-            FormatError: A line that is very long does not begin like an object; or the file ended while it was read.
+            FormatError: A very long line does not begin like a JSON object, or the file became shorter.
         """
-        waiting: list[bytes] = []
+        pending: list[bytes] = []  # chunks of a line that has not ended yet
         offset = begin = 0
         while offset < file.size_bytes:
             chunk = file.read_at(offset, _CHUNK_BYTES)
@@ -174,28 +173,28 @@ class _JsonlLint:
             offset += len(chunk)
             cut = len(chunk) if offset == file.size_bytes else chunk.rfind(b"\n") + 1
             if not cut:
-                waiting.append(chunk)
-                if len(waiting) <= 2:
-                    LineBlock(b"".join(waiting), begin, self._lines, self._path).check_beginning()
+                pending.append(chunk)
+                if len(pending) <= 2:
+                    LineBlock(b"".join(pending), begin, self._lines, self._path).check_beginning()
                 continue
-            data = b"".join([*waiting, chunk[:cut]])
-            waiting = [chunk[cut:]]
+            data = b"".join([*pending, chunk[:cut]])
+            pending = [chunk[cut:]]
             yield LineBlock(data, begin, self._lines, self._path), begin + len(data)
             begin += len(data)
             self._lines += data.count(b"\n")
 
     def _starts(self, block: LineBlock, samples: int) -> npt.NDArray[np.uint64]:
-        """Give where the samples of a block begin; what is wrong with its lines is a finding."""
+        """Return the offsets of the samples of a block; faults of its lines are findings."""
         starts = None
         if block.is_utf8():
-            with suppress(FormatError):  # which lines are wrong is told below
+            with suppress(FormatError):  # the wrong lines are found below
                 starts = block.starts()
         if starts is None:
             lines = list(block.examine())
             for line in lines:
                 if line.fault is not None:
-                    code, what = ("E403", "one JSON object") if line.is_utf8 else ("E404", "UTF-8")
-                    self.add(code, f"line {line.number:,} is not {what}: {line.fault}", line.offset)
+                    code, expected = ("E403", "one JSON object") if line.is_utf8 else ("E404", "UTF-8")
+                    self.add(code, f"line {line.number:,} is not {expected}: {line.fault}", line.offset)
             starts = np.array([line.offset for line in lines], np.uint64)
         blank = block.line_count - len(starts)
         if blank and not self._blank:
@@ -206,16 +205,16 @@ class _JsonlLint:
         return starts
 
     def _are_indexed(self, starts: npt.NDArray[np.uint64], offsets: npt.NDArray[np.uint64], samples: int) -> bool:
-        """Compare where samples begin with what the index says, and report the first that differs."""
+        """Compare the offsets of samples with the index, and report the first difference."""
         expected = offsets[:-1][samples : samples + len(starts)]
         differ = np.flatnonzero(starts[: len(expected)] != expected)
         if len(differ):
             first = int(differ[0])
-            found = f"the index has sample {samples + first:,} at byte {int(expected[first]):,}, but it begins here"
-            self._add_unlike(found, int(starts[first]))
+            message = f"the index has sample {samples + first:,} at byte {int(expected[first]):,}, but it begins here"
+            self._add_stale(message, int(starts[first]))
             return False
         if len(expected) < len(starts):
-            found = f"the index has {len(offsets) - 1:,} samples, and there are more from here"
-            self._add_unlike(found, int(starts[len(expected)]))
+            message = f"the index has {len(offsets) - 1:,} samples, and there are more from here"
+            self._add_stale(message, int(starts[len(expected)]))
             return False
         return True

@@ -1,4 +1,4 @@
-"""Are the files of a folder what its media metadata says?"""
+"""Lint a folder of files: compare the files with their media metadata."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict
 
-from ..errors import ConfigError, FormatError, StorageError
-from ..storage import Storage
-from .file_region import FileRegion
-from .findings import Finding
-from .lint_plan import LintProgress, LintReport, SampleCheck
-from .media_extraction import BrokenMedia, extract_media
-from .media_filter import MediaFilter
-from .media_metadata import MediaMetadata, MediaMetadataReader
-from .member_name import split_member_name
+from ...errors import ConfigError, FormatError, StorageError
+from ...storage import Storage
+from ..media.extraction import BrokenMedia, FileRegion, extract_media
+from ..media.kind import MediaFilter
+from ..media.metadata import MediaMetadata, MediaMetadataReader
+from ..tar.names import split_member_name
+from .report import Finding, LintProgress, LintReport, SampleCheck
 
 __all__ = ["lint_media_folder"]
 
@@ -29,13 +27,13 @@ def lint_media_folder(
     max_findings: int | None = None,
     on_progress: Callable[[LintProgress], None] | None = None,
 ) -> LintReport:
-    """Check the files of a folder that media metadata was collected of.
+    """Lint the files of a folder that have media metadata.
 
     Args:
         storage: The folder.
-        check: Decodes what is read whole; None reads headers only.
-        max_findings: Stop at this many; None finds all.
-        on_progress: Called with numbers of files.
+        check: Check that decodes a whole file; None reads headers only.
+        max_findings: Number of findings to stop at; None finds all.
+        on_progress: Called after each file.
     """
     started = time.perf_counter()
     findings: list[Finding] = []
@@ -55,17 +53,17 @@ def lint_media_folder(
                 complete = done == len(known) and len(found) <= room
                 break
     except (ConfigError, FormatError) as error:
-        findings.append(Finding(code="E601", message=error.found))
+        findings.append(Finding(code="E601", message=error.message))
     return LintReport(
         findings=tuple(findings), complete=complete, shards=0, samples=done, seconds=time.perf_counter() - started
     )
 
 
 def _faults(storage: Storage, name: str, metadata: MediaMetadata, check: SampleCheck | None) -> Iterator[Finding]:
-    """Give what is wrong with one file."""
+    """Yield the faults of one file."""
     try:
         if not storage.exists(name):
-            yield Finding(code="E602", message="there is no such file", shard=name)
+            yield Finding(code="E602", message="this file does not exist", shard=name)
             return
         with storage.open(name) as file:
             now = extract_media(FileRegion(file, 0, file.size_bytes), name, _BY_NAME_OR_HEADER)
@@ -74,7 +72,7 @@ def _faults(storage: Storage, name: str, metadata: MediaMetadata, check: SampleC
         yield Finding(code="E604", message=str(broken), shard=name)
         return
     except StorageError as error:
-        yield Finding(code="E109", message=error.found, shard=name)
+        yield Finding(code="E109", message=error.message, shard=name)
         return
     if now != metadata:
         yield Finding(code="E603", message=_difference(metadata, now), shard=name)
@@ -85,7 +83,7 @@ def _faults(storage: Storage, name: str, metadata: MediaMetadata, check: SampleC
 
 def _difference(was: MediaMetadata, now: MediaMetadata | None) -> str:
     if type(was) is not type(now) or now is None:
-        return "it is another kind of media than its media metadata says"
+        return "the file has another kind of media than its metadata"
     pairs = zip(asdict(was).items(), asdict(now).values(), strict=True)
     changes = [f"{field} is {new}, and was {old}" for (field, old), new in pairs if old != new]
-    return f"it is not the file that its media metadata is of: {', '.join(changes)}"
+    return f"the file differs from its media metadata: {', '.join(changes)}"

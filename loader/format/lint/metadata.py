@@ -1,57 +1,181 @@
-"""Whether ``index.sqlite`` says of every shard what its headers say: other tools read by it."""
+"""Check the files of ``.nv-meta`` against each other, and against the shards on disk."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import islice
 
 import numpy as np
 
-from ..storage import Storage
-from .dataset_folder import DatasetFolder
-from .findings import Finding
-from .nv_meta import INDEX_SQLITE
-from .shard_index import ShardIndex
-from .sqlite_file import open_sqlite
+from ...errors import ConfigError, EnergonError, StorageError
+from ...storage import Storage
+from ..compat.sqlite_index import open_sqlite
+from ..dataset_folder import DatasetFolder
+from ..documents.split_config import SplitConfig, split_sample_name
+from ..index.dataset_index import DatasetIndex
+from ..index.keys import equal_neighbours
+from ..index.shard_index import ShardIndex
+from ..nv_meta import INDEX_SQLITE
+from ..prepare.shards import find_shards
+from .report import Finding
 
-__all__ = ["check_sqlite", "check_sqlite_rows"]
+__all__ = [
+    "check_config",
+    "check_duplicate_keys",
+    "check_split",
+    "check_sqlite",
+    "check_sqlite_rows",
+    "unreadable_dataset",
+]
 
-_WRITE_ANEW = "energon prepare --force-overwrite writes it anew"
+
+def unreadable_dataset(error: EnergonError) -> Finding:
+    """Return the finding for a dataset that cannot be opened."""
+    return Finding(code="E001", message=str(error).replace("\n", " "))
+
+
+def _config_findings(code: str, error: ConfigError) -> Iterator[Finding]:
+    """Yield a finding for each fault of a file."""
+    if error.faults:
+        yield from (Finding(code=code, message=f"{error.file}: {fault}") for fault in error.faults)
+    else:
+        yield Finding(code=code, message=f"{error.at}: {error.message}" if error.at else error.message)
+
+
+def check_config(dataset: DatasetFolder) -> Iterator[Finding]:
+    """Check that ``dataset.yaml`` exists and is valid."""
+    try:
+        if dataset.config is None:
+            message = "run energon prepare --sample-type … --field-map …, or use cookers in training"
+            yield Finding(code="W004", message=message)
+    except ConfigError as error:
+        yield from _config_findings("E003", error)
+
+
+# --------------------------------------------------------------------------------------------------------- the split
+
+
+def check_split(dataset: DatasetFolder) -> Iterator[Finding]:
+    """Check the split against the shards of the dataset and those on disk."""
+    try:
+        split = dataset.split
+    except ConfigError as error:
+        yield from _config_findings("E002", error)
+        return
+    if split is None:
+        yield Finding(code="E002", message="split.yaml is missing: run energon prepare --split-ratio 8,1,1")
+        return
+    first_part: dict[str, str] = {}
+    for part, shards in split.split_parts.items():
+        if not shards:
+            yield Finding(code="W205", message=f"split part {part!r} has no shards")
+        for shard in shards:
+            if first_part.setdefault(shard, part) != part:
+                message = f"the shard is in parts {first_part[shard]!r} and {part!r}"
+                yield Finding(code="E203", message=message, shard=shard)
+            if shard not in dataset.shard_counts:
+                yield Finding(code="E202", message=f"split part {part!r} names this shard", shard=shard)
+    yield from _unknown_excludes(dataset.index, split)
+    yield from _unused_shards(dataset, split, first_part)
+
+
+def _unknown_excludes(index: DatasetIndex, split: SplitConfig) -> Iterator[Finding]:
+    known = frozenset(shard.name for shard in index.shards)
+    for name in split.exclude:
+        shard, key = split_sample_name(name, known)
+        if shard not in known:
+            yield Finding(code="W204", message=f"excluded: {name!r}", shard=shard)
+        elif key is not None and not index.find(f"{shard}/{key}"):
+            yield Finding(code="W204", message=f"excluded: {name!r}", shard=shard, key=key)
+
+
+def _unused_shards(dataset: DatasetFolder, split: SplitConfig, used: dict[str, str]) -> Iterator[Finding]:
+    try:
+        on_disk = find_shards(dataset.storage).names
+    except StorageError:
+        on_disk = []  # every shard is missing, and reported one by one
+    excluded = split.excluded_shards()
+    for shard in on_disk:
+        if shard not in dataset.shard_counts:
+            message = "the shard is not in the index either: run energon prepare again"
+            yield Finding(code="W201", message=message, shard=shard)
+        elif shard not in used and shard not in excluded:
+            yield Finding(code="W201", message="training never reads this shard", shard=shard)
+
+
+# ---------------------------------------------------------------------------------------------------- duplicate keys
+
+_MAX_DUPLICATES = 100  # findings
+_HASHES_AT_ONCE = 1 << 20
+
+
+def check_duplicate_keys(index: DatasetIndex) -> Iterator[Finding]:
+    """Find keys that occur in several shards: the first hundred, and then the number of all."""
+    if index.layout.duplicate_keys:
+        yield from islice(_duplicate_keys(index), _MAX_DUPLICATES)
+        if index.layout.duplicate_keys > _MAX_DUPLICATES:
+            total = index.layout.duplicate_keys
+            yield Finding(
+                code="W305", message=f"{total} samples in all (energon prepare --fix-duplicates renames them)"
+            )
+
+
+def _duplicate_keys(index: DatasetIndex) -> Iterator[Finding]:
+    start = 0
+    while start < len(index):
+        stop = min(start + _HASHES_AT_ONCE, len(index))
+        while stop < len(index) and index.key_hash[stop] == index.key_hash[stop - 1]:
+            stop += 1
+        for low, high in equal_neighbours(np.array(index.key_hash[start:stop])):
+            seen: dict[str, int] = {}
+            for sample in index.key_sample[start + low : start + high].tolist():
+                first = seen.setdefault(index.key(sample), sample)
+                if first != sample:
+                    message = f"sample {index.full_key(first)} has the same key: look-up by bare key finds both"
+                    yield Finding(
+                        code="W305", message=message, shard=index.shard_of(sample).name, key=index.key(sample)
+                    )
+        start = stop
+
+
+# ------------------------------------------------------------------------------------------------------ index.sqlite
+
+_REBUILD = "energon prepare --force-overwrite rebuilds it"
 _ROWS_AT_ONCE = 20_000
 
 
 def check_sqlite(dataset: DatasetFolder) -> Iterator[Finding]:
-    """Check that the file can be read, and holds no shards but the dataset's."""
+    """Check that ``index.sqlite`` can be read, and that it holds only shards of the dataset."""
     if not dataset.storage.exists(INDEX_SQLITE):
         return
     try:
         with closing(open_sqlite(dataset.storage.local_path(INDEX_SQLITE))) as database:
-            # The first and the last entry of the primary key, not a walk over all rows.
+            # The first and the last entry of the primary key, without a scan of all rows.
             ends = ("ORDER BY tar_file_id LIMIT 1", "ORDER BY tar_file_id DESC LIMIT 1")
             queries = (f"SELECT tar_file_id FROM samples {end}" for end in ends)  # noqa: S608 - constants
-            found = [row[0] for query in queries for row in database.execute(query)]
+            numbers = [row[0] for query in queries for row in database.execute(query)]
     except sqlite3.Error as error:
-        yield Finding(code="E006", message=f"index.sqlite cannot be read ({error}): {_WRITE_ANEW}")
+        yield Finding(code="E006", message=f"index.sqlite cannot be read ({error}): {_REBUILD}")
         return
     shards = len(dataset.shard_counts)
-    strange = [number for number in found if number not in range(shards)]
-    if strange:
+    unknown = [number for number in numbers if number not in range(shards)]
+    if unknown:
         message = (
-            f"index.sqlite holds samples of shard number {strange[-1]}, and .info.json has {shards} shards: "
-            f"{_WRITE_ANEW}"
+            f"index.sqlite holds samples of shard number {unknown[-1]}, and .info.json has {shards} shards: {_REBUILD}"
         )
         yield Finding(code="E006", message=message)
 
 
 def check_sqlite_rows(storage: Storage, number: int, shard: str, scanned: ShardIndex) -> Iterator[Finding]:
-    """Compare the rows of one shard with its headers; report the first that differs.
+    """Compare the rows of one shard in ``index.sqlite`` with its headers; report the first that differs.
 
     Args:
         storage: The dataset.
-        number: The shard's number (``tar_file_id``).
-        shard: Its name.
-        scanned: What its headers say; samples whose parts are not neighbours cannot be expressed.
+        number: Number of the shard (``tar_file_id``).
+        shard: Name of the shard.
+        scanned: Index of the shard's headers, without scattered samples: ``index.sqlite`` cannot express those.
     """
     try:
         with closing(open_sqlite(storage.local_path(INDEX_SQLITE))) as database:
@@ -59,7 +183,7 @@ def check_sqlite_rows(storage: Storage, number: int, shard: str, scanned: ShardI
             if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'sample_parts'").fetchone():
                 yield from _compare_parts(database, number, shard, scanned)
     except sqlite3.Error as error:
-        yield Finding(code="E006", message=f"index.sqlite cannot be read ({error}): {_WRITE_ANEW}", shard=shard)
+        yield Finding(code="E006", message=f"index.sqlite cannot be read ({error}): {_REBUILD}", shard=shard)
 
 
 def _compare_samples(database: sqlite3.Connection, number: int, shard: str, scanned: ShardIndex) -> Iterator[Finding]:
@@ -69,7 +193,7 @@ def _compare_samples(database: sqlite3.Connection, number: int, shard: str, scan
         "ORDER BY sample_index",
         (number,),
     )
-    for rows in _chunks(len(scanned)):
+    for rows in _row_ranges(len(scanned)):
         expected = zip(
             keys[rows],
             range(rows.start, rows.stop),
@@ -80,11 +204,11 @@ def _compare_samples(database: sqlite3.Connection, number: int, shard: str, scan
         found = cursor.fetchmany(rows.stop - rows.start)
         for sample, (right, row) in enumerate(zip(expected, [*found, None], strict=False), start=rows.start):
             if row != right:
-                message = f"index.sqlite has {row}, the shard has sample {right}: {_WRITE_ANEW}"
+                message = f"index.sqlite has {row}, the shard has sample {right}: {_REBUILD}"
                 yield Finding(code="E006", message=message, shard=shard, key=keys[sample], offset=int(offsets[sample]))
                 return
     if cursor.fetchone() is not None:
-        message = f"index.sqlite has more samples than the shard's {len(scanned)}: {_WRITE_ANEW}"
+        message = f"index.sqlite has more samples than the shard's {len(scanned)}: {_REBUILD}"
         yield Finding(code="E006", message=message, shard=shard)
 
 
@@ -95,7 +219,7 @@ def _compare_parts(database: sqlite3.Connection, number: int, shard: str, scanne
         "WHERE tar_file_id = ? ORDER BY sample_index, content_byte_offset",
         (number,),
     )
-    for rows in _chunks(len(sample_of)):
+    for rows in _row_ranges(len(sample_of)):
         expected = zip(
             sample_of[rows].tolist(),
             (scanned.part_names[name] for name in scanned.part_name[rows].tolist()),
@@ -107,15 +231,15 @@ def _compare_parts(database: sqlite3.Connection, number: int, shard: str, scanne
         for right, row in zip(expected, [*found, None], strict=False):
             if row != right:
                 sample, part, offset, _ = right
-                message = f"index.sqlite has {row}, the shard has part {right}: {_WRITE_ANEW}"
+                message = f"index.sqlite has {row}, the shard has part {right}: {_REBUILD}"
                 key = scanned.keys()[sample]
                 yield Finding(code="E006", message=message, shard=shard, key=key, part=part, offset=offset)
                 return
     if cursor.fetchone() is not None:
-        message = f"index.sqlite has more parts than the shard's {len(sample_of)}: {_WRITE_ANEW}"
+        message = f"index.sqlite has more parts than the shard's {len(sample_of)}: {_REBUILD}"
         yield Finding(code="E006", message=message, shard=shard)
 
 
-def _chunks(rows: int) -> Iterator[slice]:
+def _row_ranges(rows: int) -> Iterator[slice]:
     for start in range(0, rows, _ROWS_AT_ONCE):
         yield slice(start, min(start + _ROWS_AT_ONCE, rows))

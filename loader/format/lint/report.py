@@ -1,30 +1,106 @@
-"""What ``energon lint`` can find, and the codes under which the documentation explains it."""
+"""Plan and report of a lint, and the codes of its findings: plain data."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["CODES", "Finding"]
+from ...errors import ConfigError
+from ..documents.dataset_config import DatasetConfig
+from ..documents.messages import did_you_mean
+from ..nv_meta import DATASET_YAML, SPLIT_YAML
+
+__all__ = ["CODES", "LEVELS", "Finding", "LintPlan", "LintProgress", "LintReport", "SampleCheck"]
+
+LEVELS = ("headers", "bytes", "decode")
+
+SampleCheck = Callable[[str, Mapping[str, bytes]], Sequence[tuple[str | None, str]]]
+"""``check(key, parts)`` returns the faults of a sample: pairs of a part (None: the whole sample) and a message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintPlan:
+    """A lint of a dataset.
+
+    Attributes:
+        path: Path of the dataset.
+        level: ``headers``, ``bytes`` (read the contents too) or ``decode`` (and decode them).
+        workers: Number of worker processes.
+        split_parts: Split parts to check; None checks all shards.
+        split_config: Name of the split file.
+        dataset_config: Name of the dataset file.
+        max_findings: Number of findings to stop at; None finds all.
+        make_sample_check: Function ``(config, meta_folder)`` that makes the check of samples for level ``decode``,
+            which requires it; the other levels do not call it. It is called once, and its result must be picklable.
+
+    Raises:
+        ConfigError: The level does not exist, or level ``decode`` has no check.
+    """
+
+    path: str
+    level: str = "decode"
+    workers: int = 1
+    split_parts: tuple[str, ...] | None = None
+    split_config: str = SPLIT_YAML
+    dataset_config: str = DATASET_YAML
+    max_findings: int | None = None
+    make_sample_check: Callable[[DatasetConfig | None, str], SampleCheck] | None = None
+
+    def __post_init__(self) -> None:
+        if self.level not in LEVELS:
+            raise ConfigError(f"there is no lint level {self.level!r}{did_you_mean(self.level, LEVELS)}")
+        if self.level == "decode" and self.make_sample_check is None:
+            raise ConfigError(
+                "level 'decode' needs a function that checks samples, found none",
+                hint="set make_sample_check, which may return a loader.samples.DecodeCheck, or choose another level",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintProgress:
+    """Progress of a lint: in samples at level ``decode``, in shards at the other levels."""
+
+    done: int
+    total: int
+    unit: str
+    findings: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LintReport:
+    """The findings of a lint, in the order of shards and offsets."""
+
+    findings: tuple[Finding, ...]
+    complete: bool  # False: it stopped early, at max_findings or because of an error
+    shards: int
+    samples: int
+    seconds: float
+    datasets: int = 1
+
+    @property
+    def errors(self) -> int:
+        return sum(finding.severity == "error" for finding in self.findings)
+
 
 CODES: dict[str, str] = {
     # The dataset's own files
     "E001": "the dataset is not prepared, or .info.json is damaged",
-    "E002": "split.yaml is missing or says something wrong",
-    "E003": "dataset.yaml says something wrong",
-    "W004": "there is no dataset.yaml: samples are crude",
+    "E002": "split.yaml is missing or invalid",
+    "E003": "dataset.yaml is invalid",
+    "W004": "dataset.yaml is missing: samples are crude",
     "E005": "the index is missing or damaged",
     "E006": "index.sqlite disagrees with the dataset: other tools will fail or read wrong bytes",
     "E007": "a .tar.idx file disagrees with its shard: other tools will fail or read wrong bytes",
     "W008": "a .tar.idx file is missing: other tools need it",
-    "W009": "samples are not made: that takes code which may not run without --trust-code",
+    "W009": "samples are not built: that needs code of the dataset, which runs only with --trust-code",
     # Shards
     "E101": "a shard is missing",
-    "E102": "a shard's size is not what it was when indexed: the index is stale",
-    "W103": "a shard's time of change is not what it was when indexed",
-    "E104": "a shard is damaged or cut",
+    "E102": "a shard has another size than when it was indexed: the index is stale",
+    "W103": "a shard has another modification time than when it was indexed",
+    "E104": "a shard is damaged or truncated",
     "E105": "the index disagrees with the shard's headers",
-    "W106": "a shard is odd in a harmless way",
-    "W107": "there are bytes behind the end of the archive",
+    "W106": "a shard is unusual in a harmless way",
+    "W107": "there are bytes after the end of the archive",
     "W108": "a shard holds no samples",
     "E109": "a shard cannot be read",
     # The split
@@ -37,48 +113,48 @@ CODES: dict[str, str] = {
     "E301": "a required part is missing",
     "E302": "a part does not decode",
     "E303": "a part is empty",
-    "W304": "the parts of a sample are not neighbours in the shard",
+    "W304": "the parts of a sample are not adjacent in the shard",
     "W305": "a key occurs in two shards",
-    "E306": "a sample has two parts of one name",
-    "E307": "the sample cannot be made of its parts",
+    "E306": "a sample has two parts of the same name",
+    "E307": "the sample cannot be built from its parts",
     "W308": "a text is empty",
     # JSONL files
     "E401": "the index of a JSONL file is missing or damaged",
-    "E402": "the index of a JSONL file is not of what the file holds now",
+    "E402": "the index of a JSONL file is stale: the file has changed",
     "E403": "a line is not one JSON object",
     "E404": "a line is not UTF-8",
     "W405": "there are blank lines",
     "W406": "the file begins with a byte order mark",
     "E407": "a JSONL file has no samples",
     # Metadatasets
-    "E501": "a metadataset says something wrong",
-    "E502": "a dataset that a metadataset names is missing or not prepared",
+    "E501": "a metadataset is invalid",
+    "E502": "a dataset of a metadataset is missing or not prepared",
     "W503": "a metadataset reaches the same samples twice",
-    "E504": "a dataset of a metadataset has no samples to give, or not the split part that is asked for",
-    "E505": "a join is not prepared, or the datasets it joins changed since",
+    "E504": "a dataset of a metadataset has no samples to read, or lacks the requested split part",
+    "E505": "a join is not prepared, or its datasets have changed since",
     "E506": "an auxiliary store cannot be opened",
-    "W507": "a split for training and another one share samples",
+    "W507": "a training split and another split share samples",
     # Folders of files
     "E601": "the media metadata of a folder cannot be read",
-    "E602": "a file that media metadata was collected of is gone",
-    "E603": "a file is not the one that its media metadata is of",
-    "E604": "a file cannot be read as what its name or header says",
+    "E602": "a file that has media metadata is missing",
+    "E603": "a file has changed since its media metadata was collected",
+    "E604": "a file cannot be read as the media type that its name or header states",
 }
-"""Code → what it means. E is an error (exit code 1), W a warning."""
+"""Code → meaning. E is an error (exit code 1), W a warning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is wrong.
+    """One fault of a dataset.
 
     Attributes:
         code: One of :data:`CODES`.
-        message: What was found and what was expected.
-        shard: The shard concerned, relative to the dataset.
-        key: The bare key of the sample concerned.
-        part: The part concerned.
+        message: Details of the fault: the expected and the found value.
+        shard: Name of the shard, relative to the dataset.
+        key: Bare key of the sample.
+        part: Name of the part.
         offset: Byte offset in the shard.
-        dataset: The path of the dataset, where several are checked at once; the shard is relative to it.
+        dataset: Path of the dataset if several are checked at once; the shard is relative to it.
     """
 
     code: str
@@ -95,5 +171,5 @@ class Finding:
 
     @property
     def is_sample(self) -> bool:
-        """Whether leaving one sample out mends it."""
+        """True if excluding one sample fixes it."""
         return self.code in ("E301", "E302", "E303", "E306", "E307") and self.shard is not None and self.key is not None

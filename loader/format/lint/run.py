@@ -1,44 +1,51 @@
-"""Is all of it true? Check a dataset against its index, its split and its ``dataset.yaml``."""
+"""Lint a dataset: check its shards, index, split and ``dataset.yaml``; exclude the samples that are broken."""
 
 from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from itertools import accumulate
 from typing import overload
 
-from ..errors import ConfigError, FormatError, StorageError
-from .dataset_config import DatasetConfig
-from .dataset_folder import DatasetFolder
-from .findings import Finding
-from .index_layout import ShardEntry
-from .lint_metadata import check_config, check_duplicate_keys, check_split, unreadable
-from .lint_plan import LEVELS, LintPlan, LintProgress, LintReport, SampleCheck
-from .lint_sqlite import check_sqlite
-from .lint_task import LintChecker, LintTask
-from .nv_meta import INDEX_SQLITE
-from .worker_pool import run_in_workers
+from ...errors import ConfigError, FormatError, StorageError
+from ..dataset_folder import DatasetFolder
+from ..documents.dataset_config import DatasetConfig
+from ..documents.split_config import SplitConfig, format_split_config, parse_split_config
+from ..index.layout import ShardEntry
+from ..nv_meta import FOLDER, INDEX_SQLITE, LOCK
+from ..worker_pool import run_in_workers
+from .metadata import check_config, check_duplicate_keys, check_split, check_sqlite, unreadable_dataset
+from .report import LEVELS, Finding, LintPlan, LintProgress, LintReport, SampleCheck
+from .task import LintChecker, LintTask
 
-__all__ = ["LEVELS", "LintPlan", "LintProgress", "LintReport", "SampleCheck", "lint_dataset"]
+__all__ = [
+    "LEVELS",
+    "LintPlan",
+    "LintProgress",
+    "LintReport",
+    "SampleCheck",
+    "exclude_broken_samples",
+    "lint_dataset",
+]
 
 _SAMPLES_AT_ONCE = 256
-_UNTRUE = frozenset(("E005", "E101", "E102", "E104", "E105", "E109"))
-"""Findings about a shard after which the index may not say where its parts are: each would fail to decode."""
+_STALE = frozenset(("E005", "E101", "E102", "E104", "E105", "E109"))
+"""Findings about a shard after which the index may have wrong offsets, so that every part would fail to decode."""
 
 
 def lint_dataset(plan: LintPlan, *, on_progress: Callable[[LintProgress], None] | None = None) -> LintReport:
-    """Check a dataset.
+    """Lint a dataset.
 
-    Whatever is wrong with the dataset is a finding; only what is wrong with the plan raises.
+    Every fault of the dataset is a finding; only faults of the plan raise.
 
     Args:
-        plan: What to check.
-        on_progress: Called after each piece of work.
+        plan: The plan of the lint.
+        on_progress: Called after each task.
 
     Raises:
-        ConfigError: The dataset has a split, and the plan names parts that it does not have.
+        ConfigError: The plan names split parts that the dataset's split does not have.
         WorkerError: A worker process was killed.
     """
     started = time.perf_counter()
@@ -52,7 +59,7 @@ def lint_dataset(plan: LintPlan, *, on_progress: Callable[[LintProgress], None] 
     except FormatError as error:
         lint.add([Finding(code="E005", message=str(error).replace("\n", " "))])
     except (ConfigError, StorageError) as error:
-        lint.add([unreadable(error)])
+        lint.add([unreadable_dataset(error)])
     if unknown is not None:
         raise unknown
     return LintReport(
@@ -65,7 +72,7 @@ def lint_dataset(plan: LintPlan, *, on_progress: Callable[[LintProgress], None] 
 
 
 class _Lint:
-    """One lint: what it has found so far, until there are as many findings as were asked for."""
+    """A running lint: its findings so far, up to the maximum of the plan."""
 
     def __init__(self, plan: LintPlan, on_progress: Callable[[LintProgress], None] | None) -> None:
         self.findings: list[Finding] = []
@@ -74,47 +81,47 @@ class _Lint:
         self.samples = 0
         self._plan = plan
         self._on_progress = on_progress
-        self._numbers: dict[str, int] = {}  # of the shards
+        self._numbers: dict[str, int] = {}  # shard → number
 
     def add(self, findings: Sequence[Finding]) -> None:
-        """Keep findings, as many as were asked for."""
+        """Add findings, up to the maximum."""
         self.findings += findings
-        wanted = self._plan.max_findings
-        if wanted is not None and len(self.findings) > wanted:
-            del self.findings[wanted:]
+        limit = self._plan.max_findings
+        if limit is not None and len(self.findings) > limit:
+            del self.findings[limit:]
             self.complete = False
 
     def place(self, finding: Finding) -> tuple[int, int, str]:
-        """Give where a finding stands in the report."""
+        """Return the sort key of a finding in the report."""
         return self._numbers.get(finding.shard or "", -1), finding.offset or 0, finding.code
 
     def check(self, dataset: DatasetFolder) -> None:
-        """Check the metadata, then the headers, then the samples of shards whose headers are as indexed."""
+        """Check the metadata, then the headers of all shards, then the samples of shards with correct headers."""
         plan = self._plan
         self._numbers = {shard: number for number, shard in enumerate(dataset.shard_counts)}
-        of_sqlite = list(check_sqlite(dataset))
-        self.add([*check_config(dataset), *check_split(dataset), *of_sqlite])
+        sqlite_findings = list(check_sqlite(dataset))
+        self.add([*check_config(dataset), *check_split(dataset), *sqlite_findings])
         self.add(list(check_duplicate_keys(dataset.index)))
-        shards = _chosen(dataset, plan.split_parts)
+        shards = _shards_to_check(dataset, plan.split_parts)
         check = _sample_check(dataset, plan)
         unchecked = getattr(check, "unchecked", None)
         if unchecked:
             self.add([Finding(code="W009", message=unchecked)])
 
-        compares_sqlite = dataset.storage.exists(INDEX_SQLITE) and not of_sqlite
-        numbers = self._numbers if compares_sqlite else {}
+        has_sqlite = dataset.storage.exists(INDEX_SQLITE) and not sqlite_findings
+        numbers = self._numbers if has_sqlite else {}
         checker = LintChecker(plan, check, _readable_config(dataset), numbers)
         total = sum(shard.samples for shard in shards)
         self.shards, self.samples = len(shards), total
         self._run(checker, [LintTask(shard) for shard in shards], 0 if check else len(shards))
         if check is not None:
-            untrue = {finding.shard for finding in self.findings if finding.code in _UNTRUE}
-            true = [shard for shard in shards if shard.name not in untrue]
-            self.samples = sum(shard.samples for shard in true)
-            self._run(checker, _DecodeTasks(true), self.samples)
+            stale = {finding.shard for finding in self.findings if finding.code in _STALE}
+            fresh = [shard for shard in shards if shard.name not in stale]
+            self.samples = sum(shard.samples for shard in fresh)
+            self._run(checker, _DecodeTasks(fresh), self.samples)
 
     def _run(self, checker: LintChecker, tasks: Sequence[LintTask], total: int) -> None:
-        """Do tasks, and report progress where there is a total: what the others do takes a moment."""
+        """Run tasks in workers, and report progress unless ``total`` is 0: those tasks are fast."""
         if tasks and self._is_full():
             self.complete = False
             return
@@ -148,8 +155,11 @@ def _sample_check(dataset: DatasetFolder, plan: LintPlan) -> SampleCheck | None:
     return plan.make_sample_check(_readable_config(dataset), dataset.meta_folder)
 
 
-def _chosen(dataset: DatasetFolder, split_parts: tuple[str, ...] | None) -> list[ShardEntry]:
-    """Give the shards to check: all but excluded ones, or those of some split parts; none where these are unknown."""
+def _shards_to_check(dataset: DatasetFolder, split_parts: tuple[str, ...] | None) -> list[ShardEntry]:
+    """Return the shards to check: all that are not excluded, or only those of some split parts.
+
+    Without a readable split, split parts have no shards.
+    """
     try:
         split = dataset.split
     except ConfigError:
@@ -163,7 +173,11 @@ def _chosen(dataset: DatasetFolder, split_parts: tuple[str, ...] | None) -> list
 
 
 def _unknown_parts(dataset: DatasetFolder, names: Sequence[str]) -> ConfigError | None:
-    """Give the error for names of no split part; None where there are none, or no split to read (a finding)."""
+    """Return an error for unknown names of split parts.
+
+    Returns:
+        None if all are known, or if the split is missing or invalid, which is a finding.
+    """
     try:
         split = dataset.split
     except ConfigError:
@@ -171,12 +185,12 @@ def _unknown_parts(dataset: DatasetFolder, names: Sequence[str]) -> ConfigError 
     unknown = [repr(name) for name in names if split and name not in split.split_parts]
     if not unknown or split is None:
         return None
-    there = ", ".join(split.split_parts) or "none"
-    return ConfigError(f"there is no split part {', '.join(unknown)}; there are: {there}")
+    known = ", ".join(split.split_parts) or "none"
+    return ConfigError(f"there is no split part {', '.join(unknown)}; there are: {known}")
 
 
 class _DecodeTasks(Sequence[LintTask]):
-    """The samples of shards as tasks that are made when asked for: a large dataset has millions."""
+    """The tasks that decode the samples of shards; built on access, because a large dataset has millions."""
 
     def __init__(self, shards: Sequence[ShardEntry]) -> None:
         self._shards = shards
@@ -194,8 +208,51 @@ class _DecodeTasks(Sequence[LintTask]):
             return [self[each] for each in range(*number.indices(len(self)))]
         if not 0 <= number < len(self):
             raise IndexError(f"expected a task in [0, {len(self)}), found {number}")
-        which = bisect_right(self._ends, number)
-        shard = self._shards[which]
-        start = (number - (self._ends[which - 1] if which else 0)) * _SAMPLES_AT_ONCE
+        shard_number = bisect_right(self._ends, number)
+        shard = self._shards[shard_number]
+        start = (number - (self._ends[shard_number - 1] if shard_number else 0)) * _SAMPLES_AT_ONCE
         stop = min(start + _SAMPLES_AT_ONCE, shard.samples)
         return LintTask(shard, range(shard.first_sample + start, shard.first_sample + stop))
+
+
+def exclude_broken_samples(dataset: DatasetFolder, findings: Iterable[Finding]) -> int:
+    """Add broken and incomplete samples to ``exclude`` in the dataset's split file, after copying it to ``….bak``.
+
+    Args:
+        dataset: The dataset; its ``split_file`` is changed, and stays YAML or JSON.
+        findings: Findings of a lint of this dataset.
+
+    Returns:
+        Number of samples that were added.
+
+    Raises:
+        ConfigError: The split file is missing or invalid, or no sample would remain.
+    """
+    storage = dataset.storage
+    with storage.lock(LOCK):
+        name = dataset.split_file
+        if name is None:
+            raise ConfigError(
+                "there is no split file to exclude samples in",
+                file=storage.path(FOLDER),
+                hint="run energon prepare --split-ratio 8,1,1 first",
+            )
+        file = f"{FOLDER}/{name}"
+        before = storage.read(file)
+        config = parse_split_config(before.decode("utf-8", "replace"), file=storage.path(file))
+        known = set(config.exclude)
+        broken = [f"{finding.shard}/{finding.key}" for finding in findings if finding.is_sample]
+        added = [sample for sample in dict.fromkeys(broken) if sample not in known]
+        if added and 1 < len(dataset.index) <= len(added):
+            raise ConfigError(
+                "every sample of the dataset is broken, so excluding them would leave none",
+                file=storage.path(FOLDER),
+                hint="check the findings: one fault in dataset.yaml, such as a wrong field_map, breaks all samples",
+            )
+        if added:
+            with storage.create(f"{file}.bak") as backup:
+                backup.write(before)
+            config = SplitConfig(split_parts=config.split_parts, exclude=(*config.exclude, *added))
+            with storage.create(file) as target:
+                target.write(format_split_config(config, file=name).encode("utf-8"))
+        return len(added)

@@ -1,4 +1,4 @@
-"""Whether a shard is whole, and the index tells the truth about it. Reads headers, and at level ``bytes`` all bytes."""
+"""Check that a shard is complete and that the index agrees with its headers."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError, StorageError
-from ..storage import Storage
-from .dataset_config import DatasetConfig
-from .dataset_index import DatasetIndex
-from .findings import Finding
-from .index_layout import ShardEntry
-from .lint_sqlite import check_sqlite_rows
-from .nv_meta import INDEX_SQLITE
-from .part_kinds import part_kind
-from .shard_index import ShardIndex, index_shard
-from .tar_idx import has_tar_idx, tar_idx_bytes
+from ...errors import FormatError, StorageError
+from ...storage import Storage
+from ..documents.dataset_config import DatasetConfig
+from ..documents.part_kinds import part_kind
+from ..index.dataset_index import DatasetIndex
+from ..index.layout import ShardEntry
+from ..index.shard_index import ShardIndex, index_shard
+from ..nv_meta import INDEX_SQLITE
+from ..tar.idx import has_tar_idx, tar_idx_bytes
+from .metadata import check_sqlite_rows
+from .report import Finding
 
 __all__ = ["check_shard", "required_parts"]
 
 _CHUNK = 4 * 1024 * 1024
-_SCAN_AGAIN = "run energon prepare --force-overwrite"  # a plain prepare goes by size and time of change
+_SCAN_AGAIN = "run energon prepare --force-overwrite"  # a plain prepare compares size and modification time only
 
 
 def check_shard(
@@ -34,48 +34,46 @@ def check_shard(
     read_bytes: bool,
     sqlite_number: int | None,
 ) -> Iterator[Finding]:
-    """Check one shard against its headers.
+    """Compare the index and the compat files with the headers of one shard.
 
     Args:
         storage: The dataset.
-        index: The dataset's index.
-        shard: Its entry for the shard.
-        config: Which parts each sample must have; None asks for none.
-        read_bytes: Read contents too, to see that the disk gives them.
-        sqlite_number: The shard's number in ``index.sqlite``; None where that file is missing or unreadable.
+        index: Index of the dataset.
+        shard: Entry of the shard in the index.
+        config: Dataset config with the parts that each sample must have; None requires no parts.
+        read_bytes: Read the contents too, to find bytes that the disk cannot read.
+        sqlite_number: Number of the shard in ``index.sqlite``; None if that file is missing or unreadable.
     """
     name = shard.name
     try:
         now = storage.stat(name)
     except StorageError as error:
         missing = isinstance(error.__cause__, FileNotFoundError)
-        yield Finding(code="E101" if missing else "E109", message=error.found, shard=name)
+        yield Finding(code="E101" if missing else "E109", message=error.message, shard=name)
         return
     if now.size_bytes != shard.size_bytes:
-        message = (
-            f"expected {shard.size_bytes} bytes, as when indexed, found {now.size_bytes}: run energon prepare again"
-        )
+        message = f"expected {shard.size_bytes} bytes, as indexed, found {now.size_bytes}: run energon prepare again"
         yield Finding(code="E102", message=message, shard=name)
     elif now.mtime_ns != shard.mtime_ns:
-        yield Finding(code="W103", message="it changed, or was copied, since it was indexed", shard=name)
+        yield Finding(code="W103", message="the shard was changed or copied since it was indexed", shard=name)
     try:
         scanned = index_shard(storage, name)
         if now.size_bytes == shard.size_bytes:
             yield from _compare(index, shard, scanned)
             yield from _parts_of_samples(name, scanned, config)
-        yield from _oddities(storage, name, scanned)
+        yield from _check_files(storage, name, scanned)
         if sqlite_number is not None and not scanned.scattered:
             yield from check_sqlite_rows(storage, sqlite_number, name, scanned)
         if read_bytes:
             _read_all(storage, name)
     except FormatError as error:
-        yield Finding(code="E104", message=error.found, shard=name, offset=error.offset)
+        yield Finding(code="E104", message=error.message, shard=name, offset=error.offset)
     except StorageError as error:
-        yield Finding(code="E109", message=error.found, shard=name)
+        yield Finding(code="E109", message=error.message, shard=name)
 
 
 def _compare(index: DatasetIndex, shard: ShardEntry, scanned: ShardIndex) -> Iterator[Finding]:
-    """Compare what the index says with what the headers say; report the first place where they part."""
+    """Compare the index of a shard with its headers; report the first difference."""
     try:
         known = index.shard_index(shard)
         yield from _compare_key_table(index, shard, known)
@@ -88,18 +86,18 @@ def _compare(index: DatasetIndex, shard: ShardEntry, scanned: ShardIndex) -> Ite
         return
     known_names = np.array(known.part_names, dtype=object)[known.part_name]
     scanned_names = np.array(scanned.part_names, dtype=object)[scanned.part_name]
-    for what, ours, theirs in (
+    for column, in_index, in_shard in (
         ("part", known_names, scanned_names),
         ("offset", known.part_offset, scanned.part_offset),
         ("size", known.part_size, scanned.part_size),
     ):
-        both = min(len(ours), len(theirs))
-        differs = np.flatnonzero(ours[:both] != theirs[:both])
+        both = min(len(in_index), len(in_shard))
+        differs = np.flatnonzero(in_index[:both] != in_shard[:both])
         if len(differs):
             row = int(differs[0])
-            # Where a part is missing in one of them, the row belongs to the sample behind it there.
+            # If one of them lacks a part, this row of it belongs to a later sample.
             sample = min(int(np.searchsorted(each.part_ends, row, side="right")) for each in (known, scanned))
-            message = f"the index has {what} {ours[row]}, the shard {theirs[row]}: {_SCAN_AGAIN}"
+            message = f"the index has {column} {in_index[row]}, the shard {in_shard[row]}: {_SCAN_AGAIN}"
             yield Finding(
                 code="E105",
                 message=message,
@@ -111,32 +109,35 @@ def _compare(index: DatasetIndex, shard: ShardEntry, scanned: ShardIndex) -> Ite
             return
     if (known.part_ends != scanned.part_ends).any():
         sample = int(np.flatnonzero(known.part_ends != scanned.part_ends)[0])
-        message = f"the index has other parts of it than the shard: {_SCAN_AGAIN}"
+        message = f"the index assigns other parts to this sample than the shard: {_SCAN_AGAIN}"
         yield Finding(code="E105", message=message, shard=shard.name, key=scanned.keys()[sample])
         return
     if known.key_bytes.tobytes() != scanned.key_bytes.tobytes() or (known.key_ends != scanned.key_ends).any():
         pairs = zip(known.keys(), scanned.keys(), strict=True)
-        ours_key, key = next(pair for pair in pairs if pair[0] != pair[1])
-        message = f"the index has key {ours_key!r}, the shard {key!r}: {_SCAN_AGAIN}"
+        indexed_key, key = next(pair for pair in pairs if pair[0] != pair[1])
+        message = f"the index has key {indexed_key!r}, the shard {key!r}: {_SCAN_AGAIN}"
         yield Finding(code="E105", message=message, shard=shard.name, key=key)
 
 
 def _compare_key_table(index: DatasetIndex, shard: ShardEntry, known: ShardIndex) -> Iterator[Finding]:
-    """See that look-up by key finds each sample; report the first that it does not find."""
+    """Check that look-up by key finds each sample; report the first that it does not find."""
     if not shard.samples:
         return
     samples = shard.first_sample + known.key_order
     missed = samples[~_in_key_table(index, known.key_hash, samples.astype(np.uint64))]
     if len(missed):
         sample = int(missed.min())
-        message = f"look-up by this key does not find it: {_SCAN_AGAIN}"
+        message = f"look-up by this key does not find the sample: {_SCAN_AGAIN}"
         yield Finding(code="E005", message=message, shard=shard.name, key=index.key(sample))
 
 
 def _in_key_table(
     index: DatasetIndex, hashes: npt.NDArray[np.uint64], samples: npt.NDArray[np.uint64]
 ) -> npt.NDArray[np.bool_]:
-    """Tell which pairs of hash and sample, n each, the key table has: bisected by hash, then within it by sample."""
+    """Return which of n pairs of hash and sample are in the key table; shape (n,).
+
+    Bisects by hash, and among equal hashes by sample.
+    """
     low = np.searchsorted(index.key_hash, hashes, "left")
     ends = np.searchsorted(index.key_hash, hashes, "right")
     high = ends.copy()
@@ -167,26 +168,26 @@ def _parts_of_samples(shard: str, scanned: ShardIndex, config: DatasetConfig | N
     by_name = np.lexsort((scanned.part_name, sample_of))
     same = (np.diff(sample_of[by_name]) == 0) & (np.diff(scanned.part_name[by_name].astype(np.int64)) == 0)
     for row in by_name[1:][same].tolist():
-        yield at(row, "E306", "the sample has this part twice: which one counts is anybody's guess")
+        yield at(row, "E306", "the sample has this part twice; readers disagree on which one wins")
 
     for sample in _scattered(scanned, sample_of):
         yield Finding(
             code="W304",
-            message="other samples lie between its parts: reading it takes longer",
+            message="other samples are between its parts, so reading it takes longer",
             shard=shard,
             key=keys[sample],
         )
 
     for field, alternatives in required_parts(config).items():
-        wanted = [number for number, name in enumerate(scanned.part_names) if name in alternatives]
+        names = [number for number, name in enumerate(scanned.part_names) if name in alternatives]
         has = np.zeros(len(scanned), np.bool_)
-        has[sample_of[np.isin(scanned.part_name, wanted)]] = True
+        has[sample_of[np.isin(scanned.part_name, names)]] = True
         for sample in np.flatnonzero(~has).tolist():
             rows = slice(int(scanned.part_ends[sample] - counts[sample]), int(scanned.part_ends[sample]))
-            there = ", ".join(scanned.part_names[name] for name in scanned.part_name[rows].tolist())
+            parts = ", ".join(scanned.part_names[name] for name in scanned.part_name[rows].tolist())
             yield Finding(
                 code="E301",
-                message=f"field {field!r} needs part {' or '.join(alternatives)}; the sample has {there}",
+                message=f"field {field!r} needs part {' or '.join(alternatives)}; the sample has {parts}",
                 shard=shard,
                 key=keys[sample],
                 part=alternatives[0],
@@ -195,7 +196,7 @@ def _parts_of_samples(shard: str, scanned: ShardIndex, config: DatasetConfig | N
 
 
 def _scattered(scanned: ShardIndex, sample_of: npt.NDArray[np.int64]) -> list[int]:
-    """Give the samples between whose parts, p in all, others lie; ``sample_of`` has shape (p,)."""
+    """Return the samples that have other parts between theirs; ``sample_of`` maps p parts to samples, shape (p,)."""
     if not scanned.scattered:
         return []
     place = np.empty(len(sample_of), np.int64)
@@ -205,7 +206,7 @@ def _scattered(scanned: ShardIndex, sample_of: npt.NDArray[np.int64]) -> list[in
 
 
 def required_parts(config: DatasetConfig | None) -> dict[str, list[str]]:
-    """Give the fields that every sample must have, with the parts any of which will do."""
+    """Return the required fields of samples, each with the alternative parts that fill it."""
     if config is None or config.field_map is None or config.spec is None:
         return {}
     optional = config.spec.optional
@@ -216,7 +217,7 @@ def required_parts(config: DatasetConfig | None) -> dict[str, list[str]]:
     }
 
 
-def _oddities(storage: Storage, shard: str, scanned: ShardIndex) -> Iterator[Finding]:
+def _check_files(storage: Storage, shard: str, scanned: ShardIndex) -> Iterator[Finding]:
     for warning in scanned.warnings:
         yield Finding(code="W106", message=warning, shard=shard)
     if not len(scanned):
@@ -224,9 +225,11 @@ def _oddities(storage: Storage, shard: str, scanned: ShardIndex) -> Iterator[Fin
     if not scanned.scattered:
         if has_tar_idx(storage, shard, len(scanned)):
             if storage.read(f"{shard}.idx") != tar_idx_bytes(scanned.sample_offsets):
-                yield Finding(code="E007", message=f"its offsets are not the shard's: {_SCAN_AGAIN}", shard=shard)
+                yield Finding(code="E007", message=f"its offsets differ from the shard's: {_SCAN_AGAIN}", shard=shard)
         elif storage.exists(f"{shard}.idx"):
-            yield Finding(code="E007", message="its length is not the shard's: run energon prepare again", shard=shard)
+            yield Finding(
+                code="E007", message="its length does not fit the shard: run energon prepare again", shard=shard
+            )
         elif storage.exists(INDEX_SQLITE):
             yield Finding(code="W008", message="run energon prepare again", shard=shard)
     with storage.open(shard) as file:
@@ -234,7 +237,7 @@ def _oddities(storage: Storage, shard: str, scanned: ShardIndex) -> Iterator[Fin
             data = file.read_at(offset, _CHUNK)
             if data.strip(b"\0"):
                 found = offset + len(data) - len(data.lstrip(b"\0"))
-                message = "no tool reads them; two tar files joined by cat look like this"
+                message = "no tool reads these bytes; two tar files joined by cat look like this"
                 yield Finding(code="W107", message=message, shard=shard, offset=found)
                 break
 

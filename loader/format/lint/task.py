@@ -1,4 +1,4 @@
-"""Pieces of a lint, small enough to be spread over worker processes: a shard's headers, or some of its samples."""
+"""Tasks of a lint for worker processes: check the headers of a shard, or decode some of its samples."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..cached_property import cached_property
-from ..errors import ConfigError, EnergonError, FormatError
-from ..storage import ReadableFile
-from .dataset_config import DatasetConfig
-from .dataset_folder import DatasetFolder
-from .dataset_index import PartLocation
-from .findings import Finding
-from .index_layout import ShardEntry
-from .lint_plan import LintPlan, SampleCheck
-from .lint_shard import check_shard, required_parts
-from .sample_bytes import read_sample
+from ...cached_property import cached_property
+from ...errors import ConfigError, EnergonError, FormatError
+from ...storage import ReadableFile
+from ..dataset_folder import DatasetFolder
+from ..documents.dataset_config import DatasetConfig
+from ..index.dataset_index import PartLocation
+from ..index.layout import ShardEntry
+from ..index.sample_bytes import read_sample
+from .report import Finding, LintPlan, SampleCheck
+from .shard import check_shard, required_parts
 
 __all__ = ["LintChecker", "LintTask"]
 
 
 @dataclass(frozen=True, slots=True)
 class LintTask:
-    """A piece of work: all of a shard's headers, or (with a range) the decoding of some of its samples."""
+    """A check of all headers of a shard, or of a range of samples, which are decoded."""
 
     shard: ShardEntry
     samples: range | None = None
@@ -33,13 +32,13 @@ class LintTask:
 
 
 class LintChecker:
-    """Does tasks in a worker process; picklable.
+    """Runs tasks in a worker process; picklable.
 
     Args:
-        plan: What to check.
+        plan: The plan of the lint.
         check: The check of samples; None checks headers only.
-        config: What ``dataset.yaml`` says, where it can be read.
-        sqlite_numbers: Each shard's number in ``index.sqlite``; empty where that is missing or unreadable.
+        config: The parsed ``dataset.yaml``; None if it is missing or invalid.
+        sqlite_numbers: Shard → its number in ``index.sqlite``; empty if that file is missing or unreadable.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class LintChecker:
         self._required = frozenset(part for parts in required_parts(config).values() for part in parts)
 
     def __getstate__(self) -> dict[str, Any]:
-        # The open dataset is opened again in a spawned worker.
+        # A spawned worker opens the dataset itself.
         return {name: value for name, value in self.__dict__.items() if name not in ("_dataset", "_excluded")}
 
     @cached_property
@@ -89,7 +88,7 @@ class LintChecker:
         try:
             file = self._dataset.storage.open(shard.name)
         except EnergonError as error:
-            yield Finding(code="E109", message=error.found, shard=shard.name)
+            yield Finding(code="E109", message=error.message, shard=shard.name)
             return
         with file:
             for sample in samples:
@@ -101,15 +100,15 @@ class LintChecker:
         try:
             parts = read_sample(file, locations, shard=shard)
         except FormatError as error:
-            yield Finding(code="E104", message=error.found, shard=shard, key=key, offset=error.offset)
+            yield Finding(code="E104", message=error.message, shard=shard, key=key, offset=error.offset)
             return
         except EnergonError as error:
-            yield Finding(code="E109", message=error.found, shard=shard, key=key, offset=locations[0].offset)
+            yield Finding(code="E109", message=error.message, shard=shard, key=key, offset=locations[0].offset)
             return
         try:
             faults = self._check(key, parts) if self._check else ()
-        except Exception as error:  # noqa: BLE001 - one odd sample must not hide what is wrong with all others
-            faults = [(None, f"checking it fails: {type(error).__name__}: {error}")]
+        except Exception as error:  # noqa: BLE001 - one sample must not hide the faults of all others
+            faults = [(None, f"the check of this sample failed: {type(error).__name__}: {error}")]
         if faults:
             yield from self._findings_of(shard, key, locations, faults)
 
@@ -120,11 +119,11 @@ class LintChecker:
         for part, message in faults:
             location = by_name.get(part or "")
             if location is not None and location.size_bytes == 0:
-                continue  # E303 or W308, found in the headers
+                continue  # reported as E303 or W308 with the headers
             code = "E302"
             if location is None:
                 if part in self._required:
-                    continue  # found in the headers
+                    continue  # reported with the headers
                 code = "E307" if part is None else "E301"
             offset = (location or locations[0]).offset
             yield Finding(code=code, message=message, shard=shard, key=key, part=part, offset=offset)

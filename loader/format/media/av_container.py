@@ -1,6 +1,6 @@
-"""Encoded audio and video as PyAV opens it, with errors that say what the bytes are not.
+"""Open encoded audio and video with PyAV, with errors that describe the bytes.
 
-PyAV is an optional package, which is imported only when something is opened.
+PyAV is an optional package. It is imported when the first file is opened.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ __all__ = [
     "video_stream",
 ]
 
-_NOTHING_ELSE = {"protocol_whitelist": "none"}
-"""Playlists, lists of files and descriptions of sessions name files and addresses, which FFmpeg opens."""
+_NO_OTHER_FILES = {"protocol_whitelist": "none"}
+"""Options that stop FFmpeg from opening the files and addresses named in playlists, file lists and session files."""
 
 
 def import_av() -> ModuleType:
     """Import PyAV.
 
     Raises:
-        ImportError: It is not installed; the message says how to.
+        ImportError: PyAV is not installed; the message has the command that installs it.
     """
     try:
         import av
@@ -48,25 +48,25 @@ def import_av() -> ModuleType:
 
 
 def open_container(file: BinaryIO) -> InputContainer:
-    """Open encoded audio or video from where the file stands, and nothing that it refers to.
+    """Open encoded audio or video at the current position of the file, but no files that it refers to.
 
     Raises:
-        av.FFmpegError: It is no audio or video that FFmpeg knows.
+        av.FFmpegError: The bytes are not audio or video in a format of FFmpeg.
         ImportError: PyAV is not installed.
     """
-    container: InputContainer = import_av().open(file, "r", metadata_errors="replace", options=dict(_NOTHING_ELSE))
+    container: InputContainer = import_av().open(file, "r", metadata_errors="replace", options=dict(_NO_OTHER_FILES))
     return container
 
 
 @contextmanager
 def open_av(data: bytes | BinaryIO) -> Iterator[InputContainer]:
-    """Open encoded audio or video for as long as the block runs.
+    """Open encoded audio or video for the duration of a ``with`` block.
 
     Args:
-        data: The bytes of a file, or a file that can seek, which stays open; reading starts at its first byte.
+        data: Bytes of a file, or a seekable file. It is read from its first byte, and stays open.
 
     Raises:
-        ValueError: It is no audio or video that FFmpeg knows, or becomes unreadable inside the block.
+        ValueError: The bytes are not audio or video in a format of FFmpeg, or reading fails inside the block.
         ImportError: PyAV is not installed.
     """
     av = import_av()
@@ -89,8 +89,8 @@ def media_error(head: bytes, error: OSError) -> ValueError:
     """Build the error for bytes that FFmpeg cannot read.
 
     Args:
-        head: The first bytes.
-        error: What PyAV raised.
+        head: First bytes of the file.
+        error: Error of PyAV.
     """
     found = f"it starts with {head[:16]!r}" if head else "it is empty"
     reason = error.strerror or type(error).__name__
@@ -98,7 +98,7 @@ def media_error(head: bytes, error: OSError) -> ValueError:
 
 
 def video_stream(container: InputContainer) -> VideoStream | None:
-    """Give the first video stream that FFmpeg can decode and that is not the cover picture of an audio file."""
+    """Return the first video stream that FFmpeg can decode, or None. Cover pictures of audio files are skipped."""
     from av.stream import Disposition
 
     streams = (one for one in container.streams.video if not one.disposition & Disposition.attached_pic)
@@ -106,16 +106,17 @@ def video_stream(container: InputContainer) -> VideoStream | None:
 
 
 def audio_stream(container: InputContainer) -> AudioStream | None:
-    """Give the first audio stream that FFmpeg can decode."""
+    """Return the first audio stream that FFmpeg can decode, or None."""
     return next((one for one in container.streams.audio if _is_known(one) and one.codec_context.sample_rate), None)
 
 
 def _is_known(stream: VideoStream | AudioStream) -> bool:
-    return getattr(stream, "codec_context", None) is not None  # which PyAV's types promise, but codecs may be missing
+    # PyAV's types say that it is never None, but it is if FFmpeg was built without the codec.
+    return getattr(stream, "codec_context", None) is not None
 
 
 def media_start(container: InputContainer) -> Fraction:
-    """Give the file's own time of its first frame or sample, in seconds."""
+    """Return the time of the first frame or audio sample, in seconds of the file's own clock."""
     starts = [
         stream.start_time * stream.time_base
         for stream in (video_stream(container), audio_stream(container))
@@ -125,7 +126,7 @@ def media_start(container: InputContainer) -> Fraction:
 
 
 def is_indexed(container: InputContainer) -> bool:
-    """Tell whether the container's header lists every frame with its time (MP4 and its kin, but for fragments)."""
+    """Return True if the container's header lists every frame with its time (the MP4 family, without fragments)."""
     return "mp4" in container.format.name.split(",") and all(
         stream.frames for stream in (video_stream(container), audio_stream(container)) if stream is not None
     )

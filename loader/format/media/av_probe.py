@@ -1,6 +1,6 @@
-"""What audio and video are, from their headers and indexes: nothing is decoded but, where it may be turned, one frame.
+"""Measure audio and video by their headers and indexes. At most one frame is decoded, for the rotation.
 
-Where a container does not say how long a stream is, or what it says disagrees with its packets, its packets are read.
+If the header has no duration of a stream, or one that is not reliable, all packets of the stream are read.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ AVProbeKey = Literal[
     "audio_num_samples",
 ]
 
-_HEADER_TELLS_ALL = frozenset({"aiff", "flac", "wav"})
-"""Formats of audio alone whose header holds the number of samples."""
+_EXACT_HEADERS = frozenset({"aiff", "flac", "wav"})
+"""Audio formats with the number of samples in the header."""
 
 _RATE_TOLERANCE = Fraction(1, 20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSpan:
-    """When a stream is shown or heard, in seconds of the file's own clock.
+    """The start and end of a stream, in seconds of the file's own clock.
 
     Args:
-        start: Its first frame begins.
-        end: Its last frame ends.
-        frames: How many frames (of video) or blocks of samples (of audio) that is.
+        start: Start of the first frame.
+        end: End of the last frame.
+        frames: Number of frames (video) or blocks of samples (audio).
     """
 
     start: Fraction
@@ -53,30 +53,31 @@ class StreamSpan:
 
     @property
     def duration(self) -> Fraction:
-        """How long the stream lasts."""
+        """Duration of the stream in seconds."""
         return self.end - self.start
 
 
 def probe_av(data: bytes | BinaryIO) -> dict[AVProbeKey, float | int]:
-    """Tell what audio or video is: durations in seconds, frames, size, rates.
+    """Measure audio or video: durations in seconds, frames, size, rates.
 
     Args:
-        data: The bytes of a file, or a file that can seek.
+        data: Bytes of a file, or a seekable file.
 
     Returns:
-        ``video_duration``, ``video_num_frames``, ``video_fps`` (the average), ``video_width`` and ``video_height`` (as
-        shown: after turning), ``audio_duration``, ``audio_channels``, ``audio_sample_rate``, ``audio_num_samples``
-        (per channel; absent where only decoding would tell); what is not known, or not there, is absent.
+        ``video_duration``, ``video_num_frames``, ``video_fps`` (average), ``video_width`` and ``video_height`` (as
+        displayed, after rotation), ``audio_duration``, ``audio_channels``, ``audio_sample_rate`` and
+        ``audio_num_samples`` (per channel; absent if it cannot be known without decoding). Keys are absent if the
+        value is not known or the file has no such stream.
 
     Raises:
-        ValueError: It is no audio or video, or has no stream of either.
+        ValueError: The bytes are not audio or video, or have no stream of either.
         ImportError: PyAV is not installed.
     """
     found: dict[AVProbeKey, float | int] = {}
     with open_av(data) as container:
         video, audio = video_stream(container), audio_stream(container)
         if video is None and audio is None:
-            raise ValueError(f"a {container.format.name} file with neither audio nor video in it")
+            raise ValueError(f"a {container.format.name} file without audio and video")
         spans = stream_spans(container, [stream for stream in (video, audio) if stream is not None])
         if video is not None:
             found.update(_video_facts(video, spans.get(video.index)))
@@ -94,7 +95,7 @@ def _video_facts(video: VideoStream, span: StreamSpan | None) -> Mapping[AVProbe
         found["video_duration"] = float(span.duration)
         found["video_num_frames"] = span.frames
         measured = span.frames / span.duration if span.duration else None
-        # The rate in the header is exact, if it is the rate of what is there.
+        # The rate in the header is exact, unless it does not match the frames.
         if measured and (not rate or abs(rate - measured) > measured * _RATE_TOLERANCE):
             rate = measured
     if rate:
@@ -118,20 +119,21 @@ def _audio_facts(audio: AudioStream, span: StreamSpan | None) -> Mapping[AVProbe
 
 
 def stream_spans(container: InputContainer, streams: Iterable[VideoStream | AudioStream]) -> dict[int, StreamSpan]:
-    """Find when streams start and end, from the header where it says so, else from the packets of the whole file.
+    """Find the start and end of streams, by the header if it is reliable, else by all packets of the file.
 
     Args:
-        container: An open file; afterwards it may be anywhere.
+        container: Open file. Its position afterwards is undefined.
+        streams: Streams of that file.
 
     Returns:
-        For each stream by its index; those without packets are left out.
+        The span of each stream by the stream's index. Streams without packets are absent.
     """
     streams = tuple(streams)
     found = {stream.index: _span_in_header(container, stream) for stream in streams}
     unknown = [stream for stream in streams if found[stream.index] is None]
     if unknown:
         packets = _read_spans(container, unknown)
-        found.update({stream.index: _less_padding(stream, packets.get(stream.index)) for stream in unknown})
+        found.update({stream.index: _without_padding(stream, packets.get(stream.index)) for stream in unknown})
     return {index: span for index, span in found.items() if span is not None}
 
 
@@ -142,16 +144,16 @@ def _span_in_header(container: InputContainer, stream: VideoStream | AudioStream
     duration = stream.duration * stream.time_base
     span = StreamSpan(start=start, end=start + duration, frames=stream.frames)
     if stream.type == "audio":
-        trusted = is_indexed(container) or container.format.name in _HEADER_TELLS_ALL
-        return span if trusted else None
-    # An edit list may show only some of the frames; then their number and the duration do not agree.
+        is_exact = is_indexed(container) or container.format.name in _EXACT_HEADERS
+        return span if is_exact else None
+    # An edit list may select only some of the frames. Then their number and the duration do not agree.
     agree = stream.average_rate and abs(duration * stream.average_rate - stream.frames) < Fraction(1, 2)
     if not agree or not is_indexed(container):
         return None
     if not stream.codec_context.has_b_frames:
         return span
-    # The header adds up the times between decoding one frame and the next. Frames that are shown in another order, at
-    # uneven times, may be shown later than that.
+    # The duration in the header is a sum of times between decoded frames. Frames displayed in another order, at uneven
+    # times, may end later than that sum.
     container.seek(stream.start_time + stream.duration if stream.start_time else stream.duration, stream=stream)
     tail = _read_spans(container, [stream]).get(stream.index, span)
     container.seek(0)
@@ -159,7 +161,7 @@ def _span_in_header(container: InputContainer, stream: VideoStream | AudioStream
 
 
 def _read_spans(container: InputContainer, streams: list[VideoStream | AudioStream]) -> dict[int, StreamSpan]:
-    """Read all packets for when their streams start and end."""
+    """Read all packets to find the start and end of their streams."""
     spans: dict[int, StreamSpan] = {}
     clocks: dict[int, Fraction] = {}
     latest_starts: dict[int, Fraction] = {}
@@ -173,8 +175,8 @@ def _read_spans(container: InputContainer, streams: list[VideoStream | AudioStre
         start = packet.pts * base if packet.pts is not None else clocks.get(index, Fraction(0))
         clocks[index] = start + duration
         span, latest = spans.get(index), latest_starts.get(index, start)
-        # Where frames are shown in another order than decoded, a packet's duration may say when the next one is
-        # decoded; so the last frame that begins is the last that ends.
+        # If frames are displayed in another order than decoded, a packet's duration may be the time until the next
+        # decoded frame. So the frame that starts last is taken as the one that ends last.
         latest_starts[index] = max(latest, start)
         spans[index] = StreamSpan(
             start=start if span is None else min(span.start, start),
@@ -184,25 +186,28 @@ def _read_spans(container: InputContainer, streams: list[VideoStream | AudioStre
     return spans
 
 
-def _less_padding(stream: VideoStream | AudioStream, span: StreamSpan | None) -> StreamSpan | None:
-    """Leave out what an audio encoder put before and behind the sound, where the container says how much that is."""
+def _without_padding(stream: VideoStream | AudioStream, span: StreamSpan | None) -> StreamSpan | None:
+    """Trim the padding that an audio encoder adds before and after the sound, if the container has its length."""
     if span is None or stream.type == "video" or stream.start_time is None or stream.time_base is None:
         return span
     start = max(span.start, stream.start_time * stream.time_base)
     end = span.end
     if start > span.start and stream.duration is not None:
-        said = start + stream.duration * stream.time_base
+        end_in_header = start + stream.duration * stream.time_base
         packet = (span.end - span.start) / span.frames
-        if end - 3 * packet < said <= end:  # else it is an estimate
-            end = said
+        if end - 3 * packet < end_in_header <= end:  # else the header has only an estimate
+            end = end_in_header
     return StreamSpan(start=start, end=end, frames=span.frames)
 
 
 def rotation_of(container: InputContainer, video: VideoStream) -> int:
-    """Decode the first frame for how far a player turns the video, in degrees counter-clockwise.
+    """Return the rotation that a player applies to the video, in degrees counter-clockwise.
+
+    It is read from the first frame, which is decoded.
 
     Args:
-        container: An open file; afterwards it is behind the first frame.
+        container: Open file. Its position afterwards is after the first frame.
+        video: Video stream of that file.
     """
     container.seek(0)
     frame = next(container.decode(video), None)

@@ -1,67 +1,151 @@
-"""What an image, audio or video is, from as few of its bytes as tell."""
+"""Read the metadata of an image, audio or video from as few of its bytes as possible."""
 
 from __future__ import annotations
 
+import io
 import struct
 import warnings
 from typing import BinaryIO, cast
 
-from ..errors import ConfigError, StorageError
-from .file_region import FileRegion
-from .media_filter import MediaFilter
-from .media_kind import HEADER_BYTES, media_type_of_header, media_type_of_name
-from .media_metadata import AVMetadata, ImageMetadata, MediaMetadata, MediaType
+from ...errors import ConfigError, StorageError
+from ...storage import ReadableFile
+from .kind import HEADER_BYTES, MediaFilter, media_type_of_header, media_type_of_name
+from .metadata import AVMetadata, ImageMetadata, MediaMetadata, MediaType
 
-__all__ = ["BrokenMedia", "extract_media", "may_be_media"]
+__all__ = ["BrokenMedia", "FileRegion", "extract_media", "may_be_media"]
 
 _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "TIFF", "BMP", "ICO", "JPEG2000", "AVIF")
-"""Those that Pillow may try: the names and headers that we know."""
+"""Formats that Pillow may try: those of the names and headers that :mod:`.kind` knows."""
 
 _WEBP_HEADER = 30
 
-_MOST_IMAGE_BYTES = 64 << 20
-"""Pillow reads AVIF whole, and of other formats what the header claims, into memory: gigabytes, if it says so."""
+_MAX_IMAGE_BYTES = 64 << 20
+"""Limit on the bytes read of an image: Pillow loads AVIF whole, and as many bytes of other headers as they claim."""
+
+_FIRST_READ = 4 * 1024
+_MAX_READ = 1024 * 1024
 
 
-class BrokenMedia(Exception):  # noqa: N818 - no error: the file is left out and counted
-    """A file that should be media and cannot be read as such; the text says why."""
+class FileRegion(io.RawIOBase):
+    """A region of an open file as a Python file: bytes ``[offset, offset + size_bytes)``.
+
+    It reads the bytes asked for and some ahead: 4 KiB in all at first, and four times as many, up to 1 MiB, with each
+    read that continues the last one.
+
+    Args:
+        file: Open file. It stays open when the region is closed.
+        offset: First byte of the region.
+        size_bytes: Length of the region.
+    """
+
+    def __init__(self, file: ReadableFile, offset: int, size_bytes: int) -> None:
+        super().__init__()
+        self._file = file
+        self._start = offset
+        self._size = size_bytes
+        self._position = 0
+        self._read_size = _FIRST_READ
+        self._buffer = b""
+        self._buffer_start = 0
+        self.bytes_read = 0
+        """Number of bytes read from the file."""
+        self.max_bytes: int | None = None
+        """Limit on :attr:`bytes_read`; None is no limit."""
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        if base + offset < 0:
+            raise ValueError(f"cannot seek to {base + offset}, before the start of the file")
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Read up to ``size`` bytes, fewer only at the end.
+
+        Raises:
+            ValueError: The read exceeds :attr:`max_bytes`.
+        """
+        left = max(0, self._size - self._position)
+        wanted = left if size is None or size < 0 else min(size, left)
+        data = b""
+        if wanted:
+            start = self._position - self._buffer_start
+            if start < 0 or start + wanted > len(self._buffer):
+                self._fill(wanted)
+                start = 0
+            data = self._buffer[start : start + wanted]
+        self._position += len(data)
+        return data
+
+    def readall(self) -> bytes:
+        return self.read()
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        data = self.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _fill(self, wanted: int) -> None:
+        """Read at least ``wanted`` bytes at the current position into the buffer."""
+        is_sequential = self._buffer_start <= self._position <= self._buffer_start + len(self._buffer)
+        if self._buffer and is_sequential:
+            self._read_size = min(4 * self._read_size, _MAX_READ)
+        size = min(max(wanted, self._read_size), self._size - self._position)
+        if self.max_bytes is not None and self.bytes_read + size > self.max_bytes:
+            raise ValueError(f"more than {self.max_bytes >> 20} MiB would have to be read")
+        self._buffer = self._file.read_at(self._start + self._position, size)
+        self._buffer_start = self._position
+        self.bytes_read += len(self._buffer)
+
+
+class BrokenMedia(Exception):  # noqa: N818 - not an error: the file is skipped and counted
+    """A file that should be media and cannot be read as media; the text is the reason."""
 
 
 def may_be_media(entry_key: str, media_filter: MediaFilter) -> bool:
-    """Tell by its name alone whether a part or file has to be looked into."""
+    """Return True if a part or file of this name has to be opened to know if it is media."""
     if media_filter.strategy == "EXTENSION":
         return media_type_of_name(entry_key) is not None
     return media_filter.strategy == "HEADER" or media_filter.matches(entry_key)
 
 
 def extract_media(region: FileRegion, entry_key: str, media_filter: MediaFilter) -> MediaMetadata | None:
-    """Read the metadata of one part or file that :func:`may_be_media` let pass.
+    """Read the metadata of a part or file that :func:`may_be_media` accepted.
 
     Args:
-        region: Its bytes.
-        entry_key: Its name.
-        media_filter: How it was chosen. A header decides where the strategy is ``"HEADER"``, the name where it is
-            ``"EXTENSION"``; where a pattern matched, the name if it tells, else the header.
+        region: Bytes of the part or file.
+        entry_key: Name of the part or file.
+        media_filter: The filter that selected it. Strategy ``"HEADER"`` finds the media type by the header,
+            ``"EXTENSION"`` by the name, and ``"GLOB"`` by the name or else by the header.
 
     Returns:
-        None where the header is not one of media.
+        The metadata; None if the header is not of media.
 
     Raises:
-        BrokenMedia: It should be media, and cannot be read.
-        ConfigError: PyAV is needed and missing.
+        BrokenMedia: The file should be media and cannot be read as media.
+        ConfigError: PyAV is required and not installed.
         StorageError: The file cannot be read.
     """
     media_type = _media_type(region, entry_key, media_filter)
     if media_type is None:
         if media_filter.strategy == "GLOB":
-            raise BrokenMedia("it is no image, audio or video")
+            raise BrokenMedia("it is not an image, audio or video")
         return None
     region.seek(0)
     try:
         return _image(region) if media_type == "image" else _av(region)
     except (ConfigError, StorageError):
         raise
-    except Exception as error:  # damaged files make Pillow and PyAV raise whatever it may be
+    except Exception as error:  # Pillow and PyAV raise errors of any type for damaged files.
         raise BrokenMedia(_reason(error, media_type)) from error
 
 
@@ -76,24 +160,24 @@ def _reason(error: Exception, media_type: MediaType) -> str:
     from PIL import UnidentifiedImageError
 
     if isinstance(error, UnidentifiedImageError):
-        return "it is no image that Pillow knows"
+        return "it is not an image in a format of Pillow"
     lines = str(error).strip().splitlines()
-    what = "image" if media_type == "image" else "audio or video"
-    return f"it cannot be read as {what} ({lines[0] if lines else type(error).__name__})"
+    expected = "image" if media_type == "image" else "audio or video"
+    return f"it cannot be read as {expected} ({lines[0] if lines else type(error).__name__})"
 
 
 def _image(region: FileRegion) -> ImageMetadata:
     from PIL import Image
 
-    region.most_bytes = _MOST_IMAGE_BYTES
+    region.max_bytes = _MAX_IMAGE_BYTES
     head = region.read(_WEBP_HEADER)
     region.seek(0)
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         return _webp(head)
     Image.init()
-    formats = [name for name in _FORMATS if name in Image.OPEN]  # a build of Pillow may lack some
+    formats = [name for name in _FORMATS if name in Image.OPEN]  # A build of Pillow may lack some.
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about pixels that are not decoded here, and odd Exif data
+        warnings.simplefilter("ignore")  # about Exif data, and about pixels, which are not decoded here
         with Image.open(cast("BinaryIO", region), formats=formats) as image:
             return ImageMetadata(width=image.width, height=image.height, format=image.format or "", mode=image.mode)
 
@@ -123,6 +207,6 @@ def _av(region: FileRegion) -> AVMetadata:
         return AVMetadata(**probe_av(cast("BinaryIO", region)))  # type: ignore[arg-type]
     except ImportError as error:
         raise ConfigError(
-            f"there is audio or video here: {error}",
-            do="install it, or choose the images alone: --media-metadata-by-glob '*.jpg,*.png'",
+            f"audio or video was found: {error}",
+            hint="install it, or select only images: --media-metadata-by-glob '*.jpg,*.png'",
         ) from error

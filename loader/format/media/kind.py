@@ -1,16 +1,27 @@
-"""Whether a file holds an image, or audio and video, told by its name or by its first bytes."""
+"""Distinguish images, audio and video from other files, by name or by first bytes."""
 
 from __future__ import annotations
 
-from .media_metadata import MediaType
-from .part_kinds import AUDIO, VIDEO
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Literal
 
-__all__ = ["HEADER_BYTES", "media_type_of_header", "media_type_of_name"]
+from ..documents.part_kinds import AUDIO, VIDEO
+from .metadata import MediaType
+
+__all__ = [
+    "HEADER_BYTES",
+    "MediaFilter",
+    "MediaStrategy",
+    "media_type_of_header",
+    "media_type_of_name",
+    "parse_patterns",
+]
 
 HEADER_BYTES = 1024
-"""How many of a file's first bytes :func:`media_type_of_header` wants."""
+"""Number of a file's first bytes that :func:`media_type_of_header` needs."""
 
-# Pillow reads dozens of other formats, most of which nothing else does.
+# Pillow reads dozens of other formats, but most are read by nothing else.
 _IMAGE = frozenset(
     (
         "apng",
@@ -65,7 +76,7 @@ _TS_PACKET = 188
 
 
 def media_type_of_name(name: str) -> MediaType | None:
-    """Tell by the text behind the last dot; case does not count.
+    """Return the media type of a file name, by the text after the last dot in any case, or None.
 
     >>> media_type_of_name("clips/a.MP4")
     'av'
@@ -78,7 +89,7 @@ def media_type_of_name(name: str) -> MediaType | None:
 
 
 def media_type_of_header(head: bytes) -> MediaType | None:
-    """Tell by a file's first :data:`HEADER_BYTES` bytes.
+    """Return the media type of a file by its first :data:`HEADER_BYTES` bytes, or None.
 
     >>> media_type_of_header(b"GIF89a")
     'image'
@@ -97,27 +108,72 @@ def media_type_of_header(head: bytes) -> MediaType | None:
 
 
 def _is_bmp(head: bytes) -> bool:
-    # Two letters are a weak sign: texts start with them too.
+    # The two letters are not enough, because texts start with them too.
     reserved = head[6:10] == bytes(4)
     return head[:2] == b"BM" and reserved and int.from_bytes(head[14:18], "little") in _BMP_HEADER_SIZES
 
 
 def _is_ico(head: bytes) -> bool:
     count = int.from_bytes(head[4:6], "little")
-    offset = int.from_bytes(head[18:22], "little")  # of the first picture: behind the list of all
+    offset = int.from_bytes(head[18:22], "little")  # of the first picture, after the list of all pictures
     return head[:4] == b"\0\0\x01\0" and 0 < count < 256 and head[9:10] == b"\0" and offset >= 6 + 16 * count
 
 
 def _is_mpeg_audio(head: bytes) -> bool:
-    """Tell whether MP3 or AAC frames start here, without tags."""
+    """Return True if MP3 or AAC frames start here, without tags."""
     if len(head) < 4 or head[0] != 0xFF or head[1] & 0xF0 not in (0xE0, 0xF0):
         return False
     layer = head[1] >> 1 & 3
-    if layer == 0:  # AAC: the bits behind the sync word are fixed
+    if layer == 0:  # AAC, where the bits after the sync word are fixed
         return head[1] & 0xF6 == 0xF0 and head[2] >> 2 & 0xF < 13
-    # Layer 1 is out of use, and so would UTF-16 texts start.
+    # Layer 1 is out of use, and UTF-16 texts start like it.
     return layer in (1, 2) and head[1] >> 3 & 3 != 1 and head[2] >> 4 not in (0, 15) and head[2] >> 2 & 3 != 3
 
 
 def _is_mpeg_ts(head: bytes) -> bool:
     return len(head) > 2 * _TS_PACKET and head[0] == head[_TS_PACKET] == head[2 * _TS_PACKET] == 0x47
+
+
+MediaStrategy = Literal["EXTENSION", "GLOB", "HEADER"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaFilter:
+    """Selects the parts or files to collect metadata of.
+
+    Attributes:
+        strategy: ``"EXTENSION"`` selects names with an extension of media, ``"HEADER"`` files with a header of media,
+            and ``"GLOB"`` names that match a pattern.
+        patterns: Patterns of ``"GLOB"``; empty for the other strategies.
+    """
+
+    strategy: MediaStrategy
+    patterns: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        """The flag of ``energon prepare`` for this strategy."""
+        return f"--media-metadata-by-{self.strategy.lower()}"
+
+    @property
+    def pattern_text(self) -> str:
+        """The patterns as the table ``media_filters`` stores them."""
+        return ",".join(self.patterns)
+
+    def matches(self, entry_key: str) -> bool:
+        """Return True if a name matches one of the patterns, in any case; ``*`` also matches ``/``.
+
+        >>> MediaFilter(strategy="GLOB", patterns=("*.jpg",)).matches("folder/0001.JPG")
+        True
+        """
+        name = entry_key.lower()
+        return any(fnmatchcase(name, pattern.lower()) for pattern in self.patterns)
+
+
+def parse_patterns(text: str) -> tuple[str, ...]:
+    """Split patterns at commas, and strip blanks around them.
+
+    >>> parse_patterns("*.jpg, *.png")
+    ('*.jpg', '*.png')
+    """
+    return tuple(pattern.strip() for pattern in text.split(",") if pattern.strip())

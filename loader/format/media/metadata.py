@@ -1,4 +1,4 @@
-"""What is known of images, audio and video without decoding them: the table ``media_metadata`` of ``index.sqlite``."""
+"""Read metadata of images, audio and video from the table ``media_metadata`` of ``index.sqlite``."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from ..errors import ConfigError, FormatError, SampleError
-from ..storage import Storage
-from .nv_meta import INDEX_SQLITE, INFO_JSON, INFO_YAML
-from .shown_value import shown
-from .sqlite_file import open_sqlite
+from ...errors import ConfigError, FormatError, SampleError
+from ...storage import Storage
+from ..compat.sqlite_index import open_sqlite
+from ..documents.messages import short_repr
+from ..nv_meta import INDEX_SQLITE, INFO_JSON, INFO_YAML
 
 __all__ = [
     "AVMetadata",
@@ -38,20 +38,20 @@ _ROWS_AT_ONCE = 1000
 
 
 class MediaMetadataBase:
-    """What is known of an image, audio or video."""
+    """Metadata of an image, audio or video."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageMetadata(MediaMetadataBase):
-    """What the header of an image says.
+    """Metadata of an image, from its header.
 
     Attributes:
-        width: Of the stored pixels, before a turn that Exif data may ask for.
-        height: The same.
+        width: Width of the stored pixels, before the rotation that Exif data may ask for.
+        height: Height of the stored pixels, before that rotation.
         format: Pillow's name of the format, such as ``"JPEG"``.
-        mode: Pillow's name of the pixels' kind, such as ``"RGB"``.
+        mode: Pillow's name of the pixel mode, such as ``"RGB"``.
     """
 
     width: int
@@ -62,18 +62,18 @@ class ImageMetadata(MediaMetadataBase):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AVMetadata(MediaMetadataBase):
-    """What audio or video is; None where it is not known, or the file has no such stream.
+    """Metadata of audio or video. A value is None if it is not known or the file has no such stream.
 
     Attributes:
-        video_duration: In seconds.
-        video_num_frames: How many frames the first video stream has.
-        video_fps: Frames a second, on average.
-        video_width: In pixels.
-        video_height: In pixels.
-        audio_duration: In seconds.
-        audio_channels: How many channels the first audio stream has.
-        audio_sample_rate: Samples a second.
-        audio_num_samples: Per channel.
+        video_duration: Duration of the first video stream in seconds.
+        video_num_frames: Number of frames of the first video stream.
+        video_fps: Average number of frames per second.
+        video_width: Width in pixels.
+        video_height: Height in pixels.
+        audio_duration: Duration of the first audio stream in seconds.
+        audio_channels: Number of channels of the first audio stream.
+        audio_sample_rate: Number of samples per second.
+        audio_num_samples: Number of samples per channel.
     """
 
     video_duration: float | None = None
@@ -91,7 +91,7 @@ MediaMetadata: TypeAlias = ImageMetadata | AVMetadata
 
 
 def encode_media_metadata(metadata: MediaMetadata) -> tuple[MediaType, str]:
-    """Give the type and the JSON that the table holds; what is not known is left out.
+    """Encode metadata as the type and the JSON of a table row. Unknown values are skipped.
 
     >>> encode_media_metadata(ImageMetadata(width=4, height=3, format="PNG", mode="L"))
     ('image', '{"width":4,"height":3,"format":"PNG","mode":"L"}')
@@ -102,33 +102,33 @@ def encode_media_metadata(metadata: MediaMetadata) -> tuple[MediaType, str]:
 
 
 def decode_media_metadata(metadata_type: str, metadata_json: str) -> MediaMetadata:
-    """Undo :func:`encode_media_metadata`; fields that it does not know are ignored.
+    """Decode the type and the JSON of a table row. Unknown fields are ignored.
 
     Raises:
-        ValueError: The type is unknown, or the JSON is not what the type needs.
+        ValueError: The type is unknown, or the JSON does not fit the type.
 
     >>> decode_media_metadata("av", '{"audio_channels":2}').audio_channels
     2
     """
     kinds: dict[str, type[MediaMetadata]] = {"image": ImageMetadata, "av": AVMetadata}
     if metadata_type not in kinds:
-        raise ValueError(f"expected a type of media metadata, 'image' or 'av', found {shown(metadata_type)}")
+        raise ValueError(f"expected a type of media metadata, 'image' or 'av', found {short_repr(metadata_type)}")
     try:
         metadata: MediaMetadata = msgspec.json.decode(metadata_json, type=kinds[metadata_type], strict=False)
     except (msgspec.MsgspecError, RecursionError) as error:
         expected = f"expected the metadata of type {metadata_type!r}"
-        raise ValueError(f"{expected}, found {shown(metadata_json)}: {error}") from None
+        raise ValueError(f"{expected}, found {short_repr(metadata_json)}: {error}") from None
     return metadata
 
 
 class MediaMetadataReader:
-    """Looks media metadata up, in a dataset or in a folder of files.
+    """Looks up media metadata of a dataset or of a folder of files.
 
-    Threads may share it, forked processes too, and a pickled copy opens the file anew. It goes on reading the file that
-    was there when it was first used, also when another prepare replaces it.
+    Threads and forked processes may share a reader, and a pickled copy opens the file again. A reader keeps reading the
+    file that it opened at its first use, even if another prepare replaces the file.
 
     Args:
-        storage: The dataset, or the folder.
+        storage: The dataset, or the folder of files.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -139,27 +139,27 @@ class MediaMetadataReader:
         return type(self), (self._storage,)
 
     def get(self, entry_key: str) -> MediaMetadata:
-        """Give what is known of one part or file.
+        """Return the metadata of one part or file.
 
         Args:
             entry_key: ``"<key>.<part name>"`` in a dataset; a path relative to the folder in a folder of files.
 
         Raises:
-            ConfigError: No media metadata was collected here; the message names the command that does.
-            SampleError: Nothing is known of this entry.
-            FormatError: The file is damaged.
+            ConfigError: No media metadata was collected here; the hint has the command that does.
+            SampleError: The table has no row of this entry.
+            FormatError: ``index.sqlite`` is damaged.
         """
         query = "SELECT metadata_type, metadata_json FROM media_metadata WHERE entry_key = ?"
         try:
             rows = list(self._rows(query, (entry_key,)))
-        except UnicodeEncodeError:  # a name that is not UTF-8, which SQLite cannot hold
+        except UnicodeEncodeError:  # SQLite cannot store a name that is not UTF-8.
             rows = []
         if not rows:
             raise SampleError(
-                f"there is no media metadata of {entry_key!r}: it is not there, no media, or was not asked for",
+                f"there is no media metadata of {entry_key!r}: it does not exist, is not media, or was not selected",
                 key=entry_key,
                 at=self._path,
-                do=f"check the name, or collect the metadata of more: {media_prepare_command(self._storage)}",
+                hint=f"check the name, or collect metadata of more files: {media_prepare_command(self._storage)}",
             )
         return self._decode(*rows[0])
 
@@ -168,13 +168,13 @@ class MediaMetadataReader:
 
         Raises:
             ConfigError: No media metadata was collected here.
-            FormatError: The file is damaged.
+            FormatError: ``index.sqlite`` is damaged.
         """
         for entry_key, *fields in self._rows("SELECT entry_key, metadata_type, metadata_json FROM media_metadata"):
             yield entry_key, self._decode(*fields)
 
     def close(self) -> None:
-        """Close the file; the next look-up opens it again."""
+        """Close the file. The next lookup opens it again."""
         opened, self._opened = self._opened, None
         if opened is not None and opened.process == os.getpid():
             opened.database.close()
@@ -197,13 +197,13 @@ class MediaMetadataReader:
 
     def _open(self) -> _Opened:
         opened = self._opened
-        if opened is None or opened.process != os.getpid():  # a connection must not cross a fork
+        if opened is None or opened.process != os.getpid():  # A connection must not cross a fork.
             if not self._storage.exists(INDEX_SQLITE):
                 raise self._not_collected("there is no index.sqlite")
             opened = _Opened(open_sqlite(self._storage.local_path(INDEX_SQLITE), shared=True))
             if not has_media_tables(opened.database):
                 opened.database.close()
-                raise self._not_collected("its index.sqlite has no table of it")
+                raise self._not_collected("index.sqlite has no table for it")
             self._opened = opened
         return opened
 
@@ -220,20 +220,20 @@ class MediaMetadataReader:
         except sqlite3.Error as error:
             raise self._damage(f"index.sqlite cannot be read ({error})") from error
 
-    def _not_collected(self, why: str) -> ConfigError:
+    def _not_collected(self, reason: str) -> ConfigError:
         return ConfigError(
-            f"no media metadata was collected here: {why}",
+            f"no media metadata was collected here: {reason}",
             file=self._path,
-            do=f"run: {media_prepare_command(self._storage)}",
+            hint=f"run: {media_prepare_command(self._storage)}",
         )
 
-    def _damage(self, found: str) -> FormatError:
-        do = f"write it anew: {media_prepare_command(self._storage)}"
-        return FormatError(found, shard=self._path, do=do)
+    def _damage(self, message: str) -> FormatError:
+        hint = f"rewrite it: {media_prepare_command(self._storage)}"
+        return FormatError(message, shard=self._path, hint=hint)
 
 
 class _Opened:
-    """A connection, and the process and the lock that it belongs to."""
+    """A connection with its lock and the process that opened it."""
 
     __slots__ = ("database", "lock", "process")
 
@@ -244,12 +244,12 @@ class _Opened:
 
 
 def has_media_tables(database: sqlite3.Connection) -> bool:
-    """Tell whether an ``index.sqlite`` has a table of media metadata."""
+    """Return True if an ``index.sqlite`` has a table of media metadata."""
     query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'media_metadata'"
     return database.execute(query).fetchone() is not None
 
 
 def media_prepare_command(storage: Storage) -> str:
-    """Give the command that collects the media metadata of a dataset or of a folder of files."""
+    """Return the command that collects the media metadata of a dataset or of a folder of files."""
     is_dataset = storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
     return f"energon {'prepare' if is_dataset else 'prepare-media'} --media-metadata-by-header {storage.url}"

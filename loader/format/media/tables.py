@@ -1,24 +1,39 @@
-"""Writing the two media tables of an ``index.sqlite`` that is nobody's yet, and reading which filter filled them."""
+"""Collect media metadata in worker processes, and write the media tables of a new ``index.sqlite``."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self, get_args
+from typing import Any, Protocol, Self, get_args
 
-from ..storage import Storage
-from .media_filter import MediaFilter, MediaStrategy, parse_patterns
-from .media_metadata import has_media_tables
-from .nv_meta import INDEX_SQLITE
-from .sqlite_file import SQLITE_SETTINGS, disk_error, open_sqlite
-from .sqlite_index import MEDIA_TABLES
+from ...storage import Storage
+from ..compat.sqlite_index import MEDIA_TABLES, SQLITE_SETTINGS, disk_error, open_sqlite
+from ..nv_meta import INDEX_SQLITE
+from ..worker_pool import run_in_workers
+from .extraction import BrokenMedia, FileRegion, extract_media
+from .kind import MediaFilter, MediaStrategy, parse_patterns
+from .metadata import encode_media_metadata, has_media_tables
 
-__all__ = ["MediaRow", "MediaTables", "copied_rows", "entry_keys_of_shards", "read_media_filter"]
+__all__ = [
+    "MediaChunk",
+    "MediaProgress",
+    "MediaReport",
+    "MediaRow",
+    "MediaRows",
+    "MediaTables",
+    "copied_rows",
+    "entry_keys_of_shards",
+    "fill_media_tables",
+    "read_media_filter",
+]
 
 MediaRow = tuple[str, str, str]  # entry_key, metadata_type, metadata_json
+
+_MAX_NAMED = 3  # broken files in a message
 
 _ENTRY_KEYS = """
 SELECT sample_key || '.' || part_name FROM samples JOIN sample_parts USING (tar_file_id, sample_index)
@@ -27,12 +42,12 @@ WHERE tar_file_id = ?
 
 
 class MediaTables:
-    """Fills the media tables in one transaction, which leaving the context without an error completes.
+    """Writes the media tables in one transaction, which ends with the ``with`` block unless it raises.
 
     Args:
-        path: The file, with or without other tables; it is made if it is not there.
-        media_filter: What fills them.
-        keep: Go on with the rows that are there, if there are any.
+        path: Path of the file, with or without other tables; it is created if it does not exist.
+        media_filter: The filter that selects the entries.
+        keep: Keep the rows of the file, if it has any.
 
     Raises:
         StorageError: The disk is full, or the file cannot be written.
@@ -47,7 +62,7 @@ class MediaTables:
             for setting in SQLITE_SETTINGS:
                 database.execute(f"PRAGMA {setting}")
             self.has_rows = has_media_tables(database)
-            """Whether there are rows to go on with."""
+            """True if the rows of the file were kept."""
             if self.has_rows and not keep:
                 database.execute("DROP TABLE media_metadata")
             if not (self.has_rows and keep):
@@ -60,22 +75,24 @@ class MediaTables:
             database.execute("BEGIN")
 
     def remove(self, entry_keys: Iterable[str]) -> None:
-        """Remove the rows of entries."""
+        """Remove the rows of these entries."""
         with self._errors():
-            self._open.executemany("DELETE FROM media_metadata WHERE entry_key = ?", ((key,) for key in entry_keys))
+            self._connection.executemany(
+                "DELETE FROM media_metadata WHERE entry_key = ?", ((key,) for key in entry_keys)
+            )
 
     def add(self, rows: Iterable[MediaRow]) -> None:
-        """Add rows; of an entry that is there already the new row counts."""
+        """Add rows, replacing those of the same entries."""
         with self._errors():
-            self._open.executemany("INSERT OR REPLACE INTO media_metadata VALUES (?, ?, ?)", rows)
+            self._connection.executemany("INSERT OR REPLACE INTO media_metadata VALUES (?, ?, ?)", rows)
 
     def count(self) -> int:
         """Count the rows."""
         with self._errors():
-            return int(self._open.execute("SELECT count(*) FROM media_metadata").fetchone()[0])
+            return int(self._connection.execute("SELECT count(*) FROM media_metadata").fetchone()[0])
 
     @property
-    def _open(self) -> sqlite3.Connection:
+    def _connection(self) -> sqlite3.Connection:
         if self._database is None:
             raise ValueError("the tables are closed")
         return self._database
@@ -89,7 +106,7 @@ class MediaTables:
             raise disk_error(self._path, error) from error
 
     def close(self) -> None:
-        """Close the file, whatever is in it."""
+        """Close the file, complete or not."""
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -103,13 +120,13 @@ class MediaTables:
         try:
             if kind is None:
                 with self._errors():
-                    self._open.execute("COMMIT")
+                    self._connection.execute("COMMIT")
         finally:
             self.close()
 
 
 def read_media_filter(storage: Storage) -> MediaFilter | None:
-    """Give the filter that filled the media tables of ``index.sqlite``; None where there are none to rely on."""
+    """Return the filter that filled the media tables of ``index.sqlite``, or None if it has no valid tables."""
     if not storage.exists(INDEX_SQLITE):
         return None
     try:
@@ -125,12 +142,122 @@ def read_media_filter(storage: Storage) -> MediaFilter | None:
 
 
 def copied_rows(database: sqlite3.Connection) -> Iterator[MediaRow]:
-    """Give all rows of another ``index.sqlite``."""
+    """Yield all rows of ``media_metadata`` in another ``index.sqlite``."""
     yield from database.execute("SELECT entry_key, metadata_type, metadata_json FROM media_metadata")
 
 
 def entry_keys_of_shards(database: sqlite3.Connection, tar_file_ids: Iterable[int]) -> Iterator[str]:
-    """Give the entries that shards of another ``index.sqlite`` may have rows of."""
+    """Yield the keys of all entries of some shards of another ``index.sqlite``, media or not."""
     for number in tar_file_ids:
         for (entry_key,) in database.execute(_ENTRY_KEYS, (number,)):
             yield entry_key
+
+
+@dataclass(slots=True)
+class MediaRows:
+    """Rows and broken files of one chunk.
+
+    Attributes:
+        rows: Rows of ``media_metadata``.
+        broken: Number of parts or files that should be media and cannot be read.
+        reasons: Name and reason of the first few broken ones.
+    """
+
+    rows: list[MediaRow]
+    broken: int
+    reasons: list[str]
+
+    def extract(self, region: FileRegion, entry_key: str, media_filter: MediaFilter) -> None:
+        """Read one part or file, and add its row if it is media."""
+        try:
+            metadata = extract_media(region, entry_key, media_filter)
+        except BrokenMedia as broken:
+            self.note_broken(entry_key, str(broken))
+            return
+        if metadata is not None:
+            self.rows.append((entry_key, *encode_media_metadata(metadata)))
+
+    def note_broken(self, entry_key: str, reason: str) -> None:
+        """Count one part or file that cannot be read."""
+        self.broken += 1
+        if len(self.reasons) < _MAX_NAMED:
+            self.reasons.append(f"{entry_key}: {reason}")
+
+
+class MediaChunk(Protocol):
+    """Some parts or files that a worker reads in one task."""
+
+    @property
+    def name(self) -> str:
+        """Name of the chunk in messages."""
+
+    @property
+    def entries(self) -> int:
+        """Number of parts or files in the chunk."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaReport:
+    """Result of collecting media metadata.
+
+    Attributes:
+        media_filter: The filter that selected the parts or files.
+        entries: Number of parts or files with metadata.
+        collected: Number of those that were read now; the others had not changed.
+        broken: Number of parts or files that should be media and cannot be read.
+        warnings: Warnings about the broken ones, and about others that were skipped.
+    """
+
+    media_filter: MediaFilter
+    entries: int
+    collected: int
+    broken: int
+    warnings: tuple[str, ...]
+
+
+MediaProgress = Callable[[int, int], None]
+"""Called with the number of parts or files that are done, and the number of all."""
+
+
+def fill_media_tables(
+    tables: MediaTables,
+    read_chunk: Callable[[Any], MediaRows],
+    chunks: Sequence[MediaChunk],
+    *,
+    workers: int,
+    on_progress: MediaProgress | None = None,
+) -> tuple[int, int, tuple[str, ...]]:
+    """Read chunks in worker processes, and add their rows to the tables.
+
+    Args:
+        tables: Open tables.
+        read_chunk: Picklable function that reads one chunk in a worker.
+        chunks: All chunks to read.
+        workers: Number of worker processes; with one, everything runs in this process.
+        on_progress: Called after each chunk.
+
+    Returns:
+        Number of added rows, number of broken parts or files, and warnings about the broken ones.
+    """
+    total, done, added, broken = sum(chunk.entries for chunk in chunks), 0, 0, 0
+    reasons: dict[int, list[str]] = {}
+    with closing(run_in_workers(read_chunk, chunks, workers=workers)) as results:
+        for number, found in results:
+            tables.add(found.rows)
+            added += len(found.rows)
+            broken += found.broken
+            if found.reasons:
+                reasons[number] = found.reasons
+                if len(reasons) > _MAX_NAMED:  # Keep those of the first chunks, in any order of results.
+                    del reasons[max(reasons)]
+            done += chunks[number].entries
+            if on_progress:
+                on_progress(done, total)
+    first = [reason for number in sorted(reasons) for reason in reasons[number]][:_MAX_NAMED]
+    return added, broken, (_broken_warning(broken, first),) if broken else ()
+
+
+def _broken_warning(broken: int, first: Sequence[str]) -> str:
+    more = "; …" if broken > len(first) else ""
+    files = "1 media file" if broken == 1 else f"{broken:,} media files"
+    return f"no metadata of {files} that cannot be read: {'; '.join(first)}{more}"

@@ -1,35 +1,54 @@
-"""Unique keys for a dataset in which several shards use the same ones (``energon prepare --fix-duplicates``).
+"""Rename keys that several shards share (``energon prepare --fix-duplicates``).
 
-A key that several shards have gets ``#`` and the shard's number in each of them: ``0001.jpg`` of shard 3 becomes
-``0001#3.jpg``. Other samples keep their keys. No shard is changed in place: a renamed copy is written beside it, read
-again and compared with it, and then takes its place in one step. So whatever happens midway, each shard is whole: the
-old one or the new one. Running again does what is left, since only keys that are still in several shards are renamed.
+A key that repeats one of an earlier shard gets ``#`` and the number of its own shard: ``0001.jpg`` of shard 3 becomes
+``0001#3.jpg``. Other samples keep their keys. No shard is changed in place: a renamed copy is written next to it, read
+back and compared with it, and then replaces it in one step. So each shard is whole at any moment: the old one or the
+new one. After an interruption, the next run does the rest, because it renames only keys that shards still share.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import BinaryIO, NamedTuple
 
-from ..errors import FormatError
-from ..storage import ReadableFile, Storage
-from .member_name import decode_name, encode_name, split_member_name
-from .tar_rename import rename_headers
-from .tar_scan import TarScan
+from ...errors import FormatError
+from ...storage import ReadableFile, Storage
+from ..index.layout import ShardEntry
+from ..index.writer import DuplicateKeys
+from ..tar.names import decode_name, encode_name, split_member_name
+from ..tar.rename import rename_headers
+from ..tar.scan import TarScan
 
-__all__ = ["FixReport", "fix_duplicates"]
+__all__ = ["FixReport", "fix_duplicates", "repeated_keys"]
 
 _CHUNK_BYTES = 4 << 20
-_COPIES = ".renamed-copies"  # a hidden folder beside the shards, so that a copy is on the disk of its shard
+_COPIES = ".renamed-copies"  # a hidden folder next to the shards, so that a copy is on the disk of its shard
+
+
+def repeated_keys(duplicates: DuplicateKeys, shards: Sequence[ShardEntry]) -> dict[str, set[str]]:
+    """Return for each shard the keys that repeat a key of an earlier shard.
+
+    Args:
+        duplicates: The samples of each key that several have.
+        shards: All shards of the dataset, in order.
+    """
+    repeated: dict[str, set[str]] = {}
+    starts = [shard.first_sample for shard in shards]
+    for key, samples in duplicates.groups:
+        for sample in samples[1:].tolist():
+            shard = shards[bisect_right(starts, sample) - 1].name
+            repeated.setdefault(shard, set()).add(key)
+    return repeated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixReport:
-    """What was renamed.
+    """The keys that were renamed.
 
-    Args:
+    Attributes:
         renamed: Shard → {old key: new key}; only shards that were rewritten.
     """
 
@@ -44,28 +63,29 @@ class _Member(NamedTuple):
 
 
 def fix_duplicates(storage: Storage, shards: Sequence[str], duplicates: Mapping[str, Collection[str]]) -> FixReport:
-    """Rename keys in copies of shards, and put the copies in the place of the shards.
+    """Rename keys in copies of shards, and replace the shards with the copies.
 
-    Room for one more shard is needed on the disk, not for all. The caller holds the dataset's lock, and indexes the
-    shards anew afterwards: a new key may by chance be one that another shard already has, which another run mends.
+    The disk needs space for one more shard, not for all. The caller holds the dataset's lock, and indexes the shards
+    again afterwards: another shard may already have a new key by chance, which the next run renames.
 
     Args:
         storage: The dataset.
-        shards: All its shards in order; their numbers are what is added to keys.
-        duplicates: Shard → the keys to rename in it. Keys that are not there are left out, and a shard without any is
-            not touched.
+        shards: All its shards in order; their numbers are appended to keys.
+        duplicates: Shard → the keys to rename in it. Keys that the shard does not have are skipped; a shard without any
+            of its keys is not touched.
 
     Raises:
-        FormatError: A shard is damaged, changed meanwhile, or its copy is not what it should be. That shard and those
-            behind it are as before.
-        StorageError: A file cannot be read or written; likewise.
+        FormatError: A shard is damaged or changed meanwhile, or its copy differs from it. That shard and those after
+            it stay as they were.
+        StorageError: A file cannot be read or written; again these shards stay as they were.
     """
     folders = {shard.rpartition("/")[0] for shard in shards}
     _remove_copies(storage, folders)  # of a run that was killed
-    concerned = [(number, name) for number, name in enumerate(shards) if duplicates.get(name)]
     renamed: dict[str, dict[str, str]] = {}
     try:
-        for number, name in concerned:
+        for number, name in enumerate(shards):
+            if not duplicates.get(name):
+                continue
             keys = _plan_keys(storage, name, number, frozenset(duplicates[name]))
             if keys:
                 _replace_shard(storage, name, keys)
@@ -77,10 +97,10 @@ def fix_duplicates(storage: Storage, shards: Sequence[str], duplicates: Mapping[
 
 def _remove_copies(storage: Storage, folders: Iterable[str]) -> None:
     for folder in folders:
-        storage.remove(_beside(folder, _COPIES))
+        storage.remove(_join(folder, _COPIES))
 
 
-def _beside(folder: str, name: str) -> str:
+def _join(folder: str, name: str) -> str:
     return f"{folder}/{name}" if folder else name
 
 
@@ -96,7 +116,7 @@ def _members(file: ReadableFile, path: str) -> Iterator[_Member]:
 
 
 def _plan_keys(storage: Storage, shard: str, number: int, wanted: frozenset[str]) -> dict[str, str]:
-    """Choose new keys for those that are in the shard, none of which may be there already."""
+    """Choose new keys for those of ``wanted`` that the shard has; the shard has none of the new keys."""
     with storage.open(shard) as file:
         names = (split_member_name(member.name) for member in _members(file, storage.path(shard)))
         taken = {split[0] for split in names if split}
@@ -116,9 +136,9 @@ def _renamed(name: str, keys: Mapping[str, str]) -> str:
 
 
 def _replace_shard(storage: Storage, shard: str, keys: Mapping[str, str]) -> None:
-    """Write, verify and swap in the copy of one shard."""
+    """Write and verify the renamed copy of one shard, then replace the shard with it."""
     folder, _, base = shard.rpartition("/")
-    copy = _beside(folder, f"{_COPIES}/{base}")
+    copy = _join(folder, f"{_COPIES}/{base}")
     before = storage.stat(shard)
     with storage.open(shard) as source:
         with storage.create(copy) as target:
@@ -127,14 +147,14 @@ def _replace_shard(storage: Storage, shard: str, keys: Mapping[str, str]) -> Non
             _verify_copy(source, written, storage.path(shard), storage.path(copy), keys)
     if storage.stat(shard) != before:
         raise FormatError(
-            "this shard changed while it was copied", shard=storage.path(shard), do="run the same command again"
+            "this shard changed while it was copied", shard=storage.path(shard), hint="run the same command again"
         )
     storage.rename(copy, shard)
 
 
 def _write_copy(source: ReadableFile, target: BinaryIO, path: str, keys: Mapping[str, str]) -> None:
-    """Copy all bytes as they are, but for the headers of renamed members."""
-    copied = 0  # everything before this offset of the source is done
+    """Copy all bytes unchanged, except the headers of renamed members."""
+    copied = 0  # everything before this offset of the source is copied
     for member in _members(source, path):
         name = _renamed(member.name, keys)
         if name != member.name:
@@ -149,7 +169,7 @@ def _copy_range(source: ReadableFile, target: BinaryIO, start: int, stop: int) -
     while start < stop:
         data = source.read_at(start, min(_CHUNK_BYTES, stop - start))
         if not data:
-            return  # cut off meanwhile, which the comparison will find
+            return  # the shard was cut meanwhile; the comparison will find that
         target.write(data)
         start += len(data)
 
@@ -157,25 +177,25 @@ def _copy_range(source: ReadableFile, target: BinaryIO, start: int, stop: int) -
 def _verify_copy(
     source: ReadableFile, written: ReadableFile, path: str, copy_path: str, keys: Mapping[str, str]
 ) -> None:
-    """Compare every member of the copy with the shard: names as planned, sizes and contents the same."""
+    """Check that the members of the copy have the planned names, and the sizes and contents of the shard's."""
     for old, new in zip_longest(_members(source, path), _members(written, copy_path)):
         if old is None or new is None:
             raise _bad_copy(path, old or new, "the copy has another number of members")
         if new.name != _renamed(old.name, keys):
-            raise _bad_copy(path, old, f"the copy has {new.name!r} where {_renamed(old.name, keys)!r} should be")
+            raise _bad_copy(path, old, f"expected member {_renamed(old.name, keys)!r}, found {new.name!r}")
         if new.size_bytes != old.size_bytes:
-            raise _bad_copy(path, old, f"the copy of {old.name!r} has {new.size_bytes:,} bytes, not {old.size_bytes:,}")
+            raise _bad_copy(path, old, f"expected {old.size_bytes:,} bytes of {old.name!r}, found {new.size_bytes:,}")
         for start in range(0, old.size_bytes, _CHUNK_BYTES):
             length = min(_CHUNK_BYTES, old.size_bytes - start)
             data = source.read_at(old.content_offset + start, length)
             if len(data) < length or written.read_at(new.content_offset + start, length) != data:
-                raise _bad_copy(path, old, f"the copy of {old.name!r} has other contents")
+                raise _bad_copy(path, old, f"the contents of {old.name!r} differ")
 
 
-def _bad_copy(path: str, member: _Member, found: str) -> FormatError:
+def _bad_copy(path: str, member: _Member, message: str) -> FormatError:
     return FormatError(
-        f"the renamed copy of this shard is not right, and is thrown away: {found}",
+        f"the renamed copy of this shard is wrong and was discarded: {message}",
         shard=path,
         offset=member.header_offset,
-        do="check the disk, and whether another program writes to this shard; then run the same command again",
+        hint="check the disk, and that no other program writes to this shard; then run the same command again",
     )

@@ -1,18 +1,16 @@
-"""A folder of files, not a dataset: its ``.nv-meta/index.sqlite`` holds only media metadata, by path."""
+"""Collect media metadata of a plain folder of files, by path, into its ``.nv-meta/index.sqlite``."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..errors import ConfigError, StorageError
-from ..storage import FileInfo, Storage
-from .file_region import FileRegion
-from .media_extraction import may_be_media
-from .media_filter import MediaFilter
-from .media_tables import MediaTables
-from .media_work import MediaProgress, MediaReport, MediaRows, fill_media_tables
-from .nv_meta import FOLDER, INDEX_SQLITE, INFO_JSON, INFO_YAML, LOCK
+from ...errors import ConfigError, StorageError
+from ...storage import FileInfo, Storage
+from ..media.extraction import FileRegion, may_be_media
+from ..media.kind import MediaFilter
+from ..media.tables import MediaProgress, MediaReport, MediaRows, MediaTables, fill_media_tables
+from ..nv_meta import FOLDER, INDEX_SQLITE, INFO_JSON, INFO_YAML, LOCK
 
 __all__ = ["prepare_media_folder"]
 
@@ -22,7 +20,7 @@ _FILES_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """Some neighbouring files."""
+    """Some files that a worker reads at a time."""
 
     names: tuple[str, ...]
 
@@ -41,14 +39,14 @@ class _ReadFiles:
     media_filter: MediaFilter
 
     def __call__(self, chunk: _Chunk) -> MediaRows:
-        found = MediaRows([], 0, [])
+        rows = MediaRows([], 0, [])
         for name in chunk.names:
             try:
                 with self.storage.open(name) as file:
-                    found.extract(FileRegion(file, 0, file.size_bytes), name, self.media_filter)
+                    rows.extract(FileRegion(file, 0, file.size_bytes), name, self.media_filter)
             except StorageError as error:
-                found.note_broken(name, error.found)
-        return found
+                rows.note_broken(name, error.message)
+        return rows
 
 
 def prepare_media_folder(
@@ -56,31 +54,31 @@ def prepare_media_folder(
 ) -> MediaReport:
     """Collect the media metadata of a folder's files.
 
-    All files are read again each time, only the first bytes of most. The new ``index.sqlite`` replaces the one that is
-    there when it is whole. Hidden files and folders are left out, and files that cannot be read.
+    Each run reads all files again, but only the first bytes of most. The new ``index.sqlite`` replaces the existing one
+    once it is complete. Hidden files and folders are skipped, and so are files that cannot be read.
 
     Args:
         storage: The folder.
-        media_filter: Which files to look into.
-        workers: Processes that read.
-        on_progress: Called with numbers of files.
+        media_filter: Files to read.
+        workers: Number of worker processes.
+        on_progress: Called with the number of files read so far and of all files.
 
     Raises:
         ConfigError: The folder is a dataset, or a package is missing.
-        StorageError: No media was found, another run is at work here, or the disk is full.
+        StorageError: No media was found, another run works here, or the disk is full.
     """
     if storage.exists(INFO_JSON) or storage.exists(INFO_YAML):
         raise ConfigError(
             "this is a dataset; prepare-media is for folders of files",
             file=storage.path(""),
-            do="run energon prepare with the same flags",
+            hint="run energon prepare with the same flags",
         )
     if not storage.exists(""):
-        raise StorageError("this folder does not exist", path=storage.path(""), do="check the path")
-    names, strange = _files_to_read(storage.list(), media_filter)
+        raise StorageError("this folder does not exist", path=storage.path(""), hint="check the path")
+    names, undecodable = _files_to_read(storage.list(), media_filter)
     chunks = [_Chunk(tuple(names[at : at + _FILES_AT_ONCE])) for at in range(0, len(names), _FILES_AT_ONCE)]
     if not names:
-        raise _no_media(storage, (), strange)
+        raise _no_media(storage, (), undecodable)
     with storage.lock(LOCK):
         storage.check_target(INDEX_SQLITE)
         storage.remove(_STAGED)
@@ -90,7 +88,7 @@ def prepare_media_folder(
                     tables, _ReadFiles(storage, media_filter), chunks, workers=workers, on_progress=on_progress
                 )
             if not added:
-                raise _no_media(storage, warnings, strange)
+                raise _no_media(storage, warnings, undecodable)
             storage.flush([_STAGED])
             storage.rename(_STAGED, INDEX_SQLITE)
         finally:
@@ -100,14 +98,14 @@ def prepare_media_folder(
         entries=added,
         collected=added,
         broken=broken,
-        warnings=(*warnings, *_strange_warning(strange)),
+        warnings=(*warnings, *_undecodable_warning(undecodable)),
     )
 
 
 def _files_to_read(files: Iterable[FileInfo], media_filter: MediaFilter) -> tuple[list[str], list[str]]:
-    """Give the names of files to look into, and of those that SQLite's text cannot hold."""
+    """Return the names of files to read, and those that SQLite cannot store because they are not UTF-8."""
     names: list[str] = []
-    strange: list[str] = []
+    undecodable: list[str] = []
     for file in files:
         name = file.name
         if name.rpartition("/")[2].startswith(".") or not may_be_media(name, media_filter):
@@ -115,19 +113,19 @@ def _files_to_read(files: Iterable[FileInfo], media_filter: MediaFilter) -> tupl
         try:
             name.encode("utf-8")
         except UnicodeEncodeError:
-            strange.append(name)
+            undecodable.append(name)
         else:
             names.append(name)
-    return names, strange
+    return names, undecodable
 
 
-def _no_media(storage: Storage, warnings: Sequence[str], strange: Sequence[str]) -> StorageError:
-    found = ["found no media in this folder", *warnings, *_strange_warning(strange)]
-    do = "check the path, or look by another flag: --media-metadata-by-header, -by-extension or -by-glob"
-    return StorageError("; ".join(found), path=storage.path(""), do=do)
+def _no_media(storage: Storage, warnings: Sequence[str], undecodable: Sequence[str]) -> StorageError:
+    message = ["found no media in this folder", *warnings, *_undecodable_warning(undecodable)]
+    hint = "check the path, or try another flag: --media-metadata-by-header, -by-extension or -by-glob"
+    return StorageError("; ".join(message), path=storage.path(""), hint=hint)
 
 
-def _strange_warning(names: Sequence[str]) -> tuple[str, ...]:
+def _undecodable_warning(names: Sequence[str]) -> tuple[str, ...]:
     if not names:
         return ()
-    return (f"{len(names):,} files have no metadata, since their names are not UTF-8, such as {names[0]}",)
+    return (f"{len(names):,} files have no metadata, because their names are not UTF-8, such as {names[0]}",)

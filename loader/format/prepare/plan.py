@@ -1,4 +1,4 @@
-"""What a prepare is asked to do, and what it reports: plain data, from flags or from the wizard."""
+"""Plan and report of a prepare: plain data, for flags, the wizard and other programs."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .media_filter import MediaFilter
-from .media_work import MediaReport
+from ..media.kind import MediaFilter
+from ..media.tables import MediaReport
 
 __all__ = ["PreparePlan", "PrepareProgress", "PrepareReport", "ProgressCallback", "SplitRequest"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitRequest:
-    """How to split: by ratio, by patterns or as listed; exactly one is given."""
+    """A split by ratio, by patterns or as listed; exactly one of the three is given."""
 
     ratio: Mapping[str, float] | None = None
     patterns: tuple[tuple[str, str], ...] | None = None  # (part, pattern)
     parts: Mapping[str, tuple[str, ...]] | None = None  # part → shards
-    shuffle_seed: int | None = None  # shuffle shards before a ratio split
+    shuffle_seed: int | None = None  # seed that shuffles the shards before a ratio split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +27,16 @@ class PreparePlan:
     """A prepare of a folder of shards.
 
     Attributes:
-        path: The folder.
-        workers: Processes that scan; at least 1.
-        exclude: Regular expression of shards to leave out of the dataset.
-        split: None keeps the ``split.yaml`` that is there.
+        path: Path of the folder.
+        workers: Number of worker processes; at least 1.
+        exclude: Regular expression of shards to exclude from the dataset.
+        split: Split to write; None keeps the ``split.yaml`` of the dataset.
         files: Further files of ``.nv-meta`` to write, name → text (``dataset.yaml``, ``sample_loader.py``).
-        compat: Write ``index.sqlite`` and ``.tar.idx`` (True: or fail; None: where they can express the dataset).
-        force: Scan all shards, also those that have not changed.
-        media: Collect media metadata of these parts; None goes on with what an earlier prepare was asked for.
-        fix_duplicates: Rename keys that occur in several shards, by making new copies of those shards.
+        compat: Write ``index.sqlite`` and ``.tar.idx``: True fails if they cannot express the dataset, None skips them
+            then, False never writes them.
+        force: Scan all shards, unchanged ones too.
+        media: Parts to collect media metadata of; None keeps the choice of an earlier prepare.
+        fix_duplicates: Rename keys that occur in several shards, in new copies of those shards.
     """
 
     path: str
@@ -51,7 +52,7 @@ class PreparePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareProgress:
-    """How far a prepare is: first it scans shards, then it may read the media of samples."""
+    """Progress of a prepare: it scans shards first, and then may read the media of samples."""
 
     phase: Literal["scan", "media"]
     shards_done: int
@@ -65,7 +66,7 @@ ProgressCallback = Callable[[PrepareProgress], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareReport:
-    """What a prepare did."""
+    """The outcome of a prepare."""
 
     changed: bool  # False: everything was up to date and nothing was written
     uuid: str
@@ -73,9 +74,9 @@ class PrepareReport:
     parts: int
     shards: int
     size_bytes: int
-    scanned: int  # shards
-    resumed: int  # shards whose scan an interrupted run had left
-    reused: int  # shards that had not changed
+    scanned: int  # number of shards
+    resumed: int  # number of shards that an interrupted run had scanned
+    reused: int  # number of unchanged shards
     duplicate_keys: int
     compat: bool
     split: Mapping[str, tuple[int, int]]  # part → (shards, samples)

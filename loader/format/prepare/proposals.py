@@ -1,12 +1,12 @@
-"""Which sample types a folder of shards probably holds, and which part fills which field."""
+"""Propose sample types for a folder of shards, and the parts that fill their fields."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from .field_map import FieldAccess
-from .part_kinds import PartKind, part_kind
-from .sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
+from ..documents.field_map import FieldAccess
+from ..documents.part_kinds import PartKind, part_kind
+from ..documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
 
 __all__ = ["propose_field_map", "propose_sample_types"]
 
@@ -23,7 +23,7 @@ _PART_KINDS_OF_FIELD_KIND: Mapping[str, tuple[PartKind, ...]] = {
     "text_list": ("tree",),
     "video": ("video",),
 }
-"""Parts that hold such a field as a whole."""
+"""Field kind → kinds of parts that hold such a field as a whole."""
 
 _TREE_NAMES: Mapping[str, tuple[str, ...]] = {
     "answers": ("answers", "answer", "outputs", "output"),
@@ -38,21 +38,21 @@ _TREE_NAMES: Mapping[str, tuple[str, ...]] = {
     "texts": ("texts", "text_list", "sentences"),
     "matched_text_indices": ("matched_text_indices", "matched_text_index"),
 }
-"""Names under which a field is likely to be found inside json, the likeliest first; elsewhere only its own name is."""
+"""Field → its likely names inside json, the likeliest first; other fields are found only by their own names."""
 
 
 def propose_sample_types(
     part_names: Iterable[str], json_example: Mapping[str, object] | None = None
 ) -> list[SampleTypeSpec]:
-    """Rank the sample types that such parts can make.
+    """Rank the sample types that can be built from such parts.
 
     Args:
-        part_names: The names of the parts that samples have.
-        json_example: The ``json`` part of some sample, decoded, if there is one.
+        part_names: Names of the parts of samples.
+        json_example: The decoded ``json`` part of a sample; None if samples have none.
 
     Returns:
-        Types whose required fields can all be filled by a field map, the likeliest first; then crude samples, which
-        anything makes; then types that need code.
+        First the types with required fields that a field map can fill, the likeliest first; then the crude type, which
+        accepts any parts; then types that need code.
 
     >>> [spec.short_name for spec in propose_sample_types(["jpg", "txt"])][:2]
     ['Captioning', 'Image']
@@ -63,10 +63,10 @@ def propose_sample_types(
     likely = [SAMPLE_TYPES[f"{name}Sample"] for name in _likely_types(parts)]
     proposals = {spec.name: propose_field_map(spec, parts, json_example) for spec in likely}
     filled = [spec for spec in likely if all(name in proposals[spec.name] for name in spec.required)]
-    # What an optional field tells of a type: choices are of a question with several, a label is of a class.
-    for general, special, telling in (("VQA", "MultiChoiceVQA", "choices"), ("Image", "ImageClassification", "label")):
+    # An optional field may select the special type: a question with choices, an image with a label.
+    for general, special, field in (("VQA", "MultiChoiceVQA", "choices"), ("Image", "ImageClassification", "label")):
         general_type, special_type = SAMPLE_TYPES[f"{general}Sample"], SAMPLE_TYPES[f"{special}Sample"]
-        if {general_type, special_type} <= set(filled) and telling in proposals[special_type.name]:
+        if {general_type, special_type} <= set(filled) and field in proposals[special_type.name]:
             filled.remove(special_type)
             filled.insert(filled.index(general_type), special_type)
     return [*filled, CRUDE, *(spec for spec in likely if spec not in filled)]
@@ -98,15 +98,15 @@ def _likely_types(part_names: Iterable[str]) -> list[str]:
 def propose_field_map(
     spec: SampleTypeSpec, part_names: Iterable[str], json_example: Mapping[str, object] | None = None
 ) -> dict[str, str]:
-    """Propose a field-map expression for each field of a sample type that one can be guessed for.
+    """Propose field-map expressions for the fields of a sample type.
 
     Args:
         spec: The sample type.
-        part_names: The names of the parts that samples have.
-        json_example: The ``json`` part of some sample, decoded, if there is one: its keys are proposed as well.
+        part_names: Names of the parts of samples.
+        json_example: The decoded ``json`` part of a sample; its keys are proposed too. None if samples have none.
 
     Returns:
-        Expressions by field, in the type's order; a field without a guess is left out, also where it is required.
+        Field → expression, in the type's order. Fields that no part or key fits are missing, required ones too.
 
     >>> propose_field_map(SAMPLE_TYPES["VQASample"], ["jpg", "json"], {"question": "why?", "answers": ["so"]})
     {'image': 'jpg', 'context': 'json[question]', 'answers': 'json[answers]'}
@@ -130,10 +130,10 @@ def _propose(
     named = [name for name in parts if name.split(".")[0] == field.name and part_kind(name) in part_kinds]
     if named:
         return ",".join(named)
-    # A whole json is one field's value only where the part bears the field's name.
+    # A whole json part fills a field only if the part has the field's name.
     fitting = [name for name in parts if part_kind(name) in part_kinds and part_kind(name) not in ("tree", "array")]
     if fitting and (field.required or field.kind in ("label", "audio", "video")):
-        # jpg and png are alternatives; seg.png beside jpg is another image.
+        # jpg and png are alternatives; seg.png is another image than jpg.
         plain = [name for name in fitting if "." not in name] or fitting[:1]
         expression = ",".join(plain if field.kind == "image" else plain[:1])
         if expression not in used:
@@ -150,7 +150,7 @@ def _propose(
 
 
 def _paths(tree: Mapping[str, object], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Walk the keys of nested mappings, two levels deep, the outer ones first."""
+    """Yield the paths of keys in nested mappings with their values, two levels deep, the outer ones first."""
     for key, value in tree.items():
         yield (*above, key), value
     if not above:

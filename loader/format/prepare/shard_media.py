@@ -1,4 +1,4 @@
-"""Media metadata of a dataset's parts: the step of a prepare between the index and the commit."""
+"""Collect media metadata of the parts of a dataset into its ``index.sqlite``."""
 
 from __future__ import annotations
 
@@ -7,19 +7,26 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from ..errors import FormatError
-from ..storage import FileInfo, ReadableFile, Storage
-from .file_region import FileRegion
-from .index_layout import ShardEntry
-from .journal import Journal
-from .media_extraction import may_be_media
-from .media_filter import MediaFilter
-from .media_tables import MediaTables, copied_rows, entry_keys_of_shards, read_media_filter
-from .media_work import MediaProgress, MediaReport, MediaRows, fill_media_tables
-from .nv_meta import INDEX_SQLITE
-from .previous_index import PreviousIndex
-from .shard_index import ShardIndex, index_shard
-from .sqlite_file import open_sqlite
+from ...errors import FormatError
+from ...storage import FileInfo, ReadableFile, Storage
+from ..compat.sqlite_index import open_sqlite
+from ..index.current import PreviousIndex
+from ..index.layout import ShardEntry
+from ..index.publish import Journal
+from ..index.shard_index import ShardIndex, index_shard
+from ..media.extraction import FileRegion, may_be_media
+from ..media.kind import MediaFilter
+from ..media.tables import (
+    MediaReport,
+    MediaRows,
+    MediaTables,
+    copied_rows,
+    entry_keys_of_shards,
+    fill_media_tables,
+    read_media_filter,
+)
+from ..nv_meta import INDEX_SQLITE
+from .plan import PrepareProgress, ProgressCallback
 
 __all__ = ["ShardMedia"]
 
@@ -28,10 +35,10 @@ _SAMPLES_AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Chunk:
-    """Some samples of one shard."""
+    """A range of samples of one shard."""
 
     shard: FileInfo
-    kept: ShardEntry | None  # how the previous index calls it, if it has not changed
+    reused: ShardEntry | None  # its entry in the previous index, if the shard has not changed
     samples: range
 
     @property
@@ -44,22 +51,22 @@ class _Chunk:
 
 
 class ShardMedia:
-    """What a prepare does about media metadata: nothing, unless it was asked for now or earlier.
+    """The media metadata of a dataset: none, unless this prepare or an earlier one asks for it.
 
     Args:
         storage: The dataset.
-        wanted: What the user asked for now; None goes on with what was asked for earlier.
+        wanted: Filter of this prepare; None keeps the filter of an earlier one.
     """
 
     def __init__(self, storage: Storage, wanted: MediaFilter | None) -> None:
         self._storage = storage
         self._recorded = read_media_filter(storage)
         self.filter = wanted or self._recorded
-        """What is looked into; None: nothing."""
+        """Parts to read; None reads none."""
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether the tables that are there were made by this filter."""
+        """True if the tables of ``index.sqlite`` were collected by this filter."""
         return self.filter == self._recorded
 
     def collect(
@@ -68,24 +75,24 @@ class ShardMedia:
         shards: Sequence[FileInfo],
         *,
         samples: Sequence[int],
-        kept: Mapping[int, ShardEntry],
+        reused: Mapping[int, ShardEntry],
         previous: PreviousIndex,
         workers: int,
-        on_progress: MediaProgress | None = None,
+        on_progress: ProgressCallback | None = None,
     ) -> MediaReport | None:
-        """Fill the media tables of an ``index.sqlite`` that is not in place yet.
+        """Fill the media tables of a staged ``index.sqlite``.
 
         Args:
-            staged: Its name.
+            staged: Name of the file.
             shards: All shards in order.
-            samples: How many samples each has.
-            kept: Those that have not changed since the previous index, by their number; their rows are kept.
-            previous: That index.
-            workers: Processes.
-            on_progress: Called with numbers of samples.
+            samples: Number of samples of each shard.
+            reused: Entries of unchanged shards in the previous index, by shard number; their rows are copied.
+            previous: The previous index.
+            workers: Number of worker processes.
+            on_progress: Called after each chunk of samples.
 
         Returns:
-            None where there is nothing to do.
+            None if no media metadata is wanted.
 
         Raises:
             ConfigError: A package is missing.
@@ -93,26 +100,31 @@ class ShardMedia:
         """
         if self.filter is None:
             return None
-        path = self._storage.local_path(staged)
-        keeps = bool(kept) and self.is_up_to_date and self._can_keep_rows()
+
+        def report(done: int, total: int) -> None:
+            if on_progress:
+                count = len(shards)
+                progress = PrepareProgress(
+                    phase="media", shards_done=count, shards_total=count, samples=done, samples_total=total
+                )
+                on_progress(progress)
+
+        keep = bool(reused) and self.is_up_to_date and self._can_copy_rows()
         chunks = [
-            _Chunk(shard=shard, kept=kept.get(number), samples=range(start, min(start + _SAMPLES_AT_ONCE, count)))
+            _Chunk(shard=shard, reused=reused.get(number), samples=range(start, min(start + _SAMPLES_AT_ONCE, count)))
             for number, (shard, count) in enumerate(zip(shards, samples, strict=True))
-            if not (keeps and number in kept)
+            if not (keep and number in reused)
             for start in range(0, count, _SAMPLES_AT_ONCE)
         ]
         read_chunk = _ReadChunk(self._storage, self.filter)
-        with MediaTables(path, self.filter, keep=keeps) as tables:
-            if keeps:
-                names = frozenset(entry.name for entry in kept.values())
-                self._keep_rows(tables, names, previous)
-            added, broken, warnings = fill_media_tables(
-                tables, read_chunk, chunks, workers=workers, on_progress=on_progress
-            )
+        with MediaTables(self._storage.local_path(staged), self.filter, keep=keep) as tables:
+            if keep:
+                self._copy_rows(tables, frozenset(entry.name for entry in reused.values()), previous)
+            added, broken, warnings = fill_media_tables(tables, read_chunk, chunks, workers=workers, on_progress=report)
             entries = tables.count()
         return MediaReport(media_filter=self.filter, entries=entries, collected=added, broken=broken, warnings=warnings)
 
-    def _can_keep_rows(self) -> bool:
+    def _can_copy_rows(self) -> bool:
         try:
             with closing(open_sqlite(self._storage.local_path(INDEX_SQLITE))) as database:
                 next(entry_keys_of_shards(database, [0]), None)
@@ -120,10 +132,10 @@ class ShardMedia:
             return False
         return True
 
-    def _keep_rows(self, tables: MediaTables, kept: frozenset[str], previous: PreviousIndex) -> None:
-        """Have the rows of the ``index.sqlite`` in place, less those of shards that changed or are gone."""
+    def _copy_rows(self, tables: MediaTables, names: frozenset[str], previous: PreviousIndex) -> None:
+        """Copy the rows of the published ``index.sqlite``, except those of shards that changed or were removed."""
         shards = previous.index.shards if previous.index else ()
-        gone = [number for number, shard in enumerate(shards) if shard.name not in kept]
+        gone = [number for number, shard in enumerate(shards) if shard.name not in names]
         try:
             with closing(open_sqlite(self._storage.local_path(INDEX_SQLITE))) as database:
                 if not tables.has_rows:
@@ -133,12 +145,12 @@ class ShardMedia:
             raise FormatError(
                 f"index.sqlite cannot be read ({error})",
                 shard=self._storage.path(INDEX_SQLITE),
-                do="write it anew: energon prepare --force-overwrite",
+                hint="rebuild it: energon prepare --force-overwrite",
             ) from error
 
 
 class _ReadChunk:
-    """Reads samples of shards in a worker; it stays with a shard while chunks are of it."""
+    """Reads chunks of samples in a worker; the last shard stays open for the next chunk."""
 
     def __init__(self, storage: Storage, media_filter: MediaFilter) -> None:
         self._storage = storage
@@ -155,14 +167,16 @@ class _ReadChunk:
         return self._read(chunk.samples)
 
     def _load(self, chunk: _Chunk) -> ShardIndex:
-        if chunk.kept is not None:
+        if chunk.reused is not None:
             if self._previous is None:
                 self._previous = PreviousIndex(self._storage)
-            return self._previous.load(chunk.kept)
+            return self._previous.load(chunk.reused)
         return Journal(self._storage).load(chunk.shard) or index_shard(self._storage, chunk.shard.name)
 
 
 class _ShardReader:
+    """Reads the media of samples of one shard."""
+
     def __init__(self, file: ReadableFile, index: ShardIndex, media_filter: MediaFilter) -> None:
         self._file = file
         self._index = index
@@ -170,12 +184,12 @@ class _ShardReader:
         self._keys = index.keys()
 
     def __call__(self, samples: range) -> MediaRows:
-        index, found = self._index, MediaRows([], 0, [])
+        index, rows = self._index, MediaRows([], 0, [])
         for sample in samples:
             start = int(index.part_ends[sample - 1]) if sample else 0
             for row in range(start, int(index.part_ends[sample])):
                 entry_key = f"{self._keys[sample]}.{index.part_names[index.part_name[row]]}"
                 if may_be_media(entry_key, self._filter):
                     region = FileRegion(self._file, int(index.part_offset[row]), int(index.part_size[row]))
-                    found.extract(region, entry_key, self._filter)
-        return found
+                    rows.extract(region, entry_key, self._filter)
+        return rows

@@ -1,4 +1,4 @@
-"""Find the shards below a folder."""
+"""Find the shards below a folder, and scan them in worker processes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import ConfigError, StorageError
-from ..storage import FileInfo, Storage
+from ...errors import ConfigError, EnergonError, FormatError, StorageError
+from ...storage import FileInfo, Storage
+from ..index.publish import Journal
+from ..index.shard_index import index_shard
+from ..worker_pool import run_in_workers
+from .plan import PrepareProgress, ProgressCallback
 
-__all__ = ["ShardSearch", "find_shards", "left_out_warning", "unpack_command"]
+__all__ = ["ShardScans", "ShardSearch", "compressed_warning", "find_shards", "unpack_command"]
+
+# -------------------------------------------------------------------------------------------------------- the search
 
 _UNPACK = {
     ".tgz": "gunzip -c",
@@ -24,11 +30,15 @@ _UNPACK = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSearch:
-    """The files of a folder that matter to a dataset."""
+    """The shards of a folder, and the tar files that cannot be shards."""
 
     shards: tuple[FileInfo, ...]  # sorted by path components, as other readers of the format number them
-    compressed: tuple[str, ...]  # tar files that cannot be read at random
-    excluded: int  # shards that the caller left out
+    compressed: tuple[str, ...]  # tar files without random access
+    excluded: int  # number of shards that ``exclude`` matched
+
+    @property
+    def names(self) -> list[str]:
+        return [shard.name for shard in self.shards]
 
     @property
     def size_bytes(self) -> int:
@@ -36,28 +46,28 @@ class ShardSearch:
 
 
 def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
-    """List the ``.tar`` files below a dataset's folder, hidden ones left out.
+    """List the ``.tar`` files below a dataset's folder, without hidden ones.
 
     Args:
         storage: The dataset.
-        exclude: Regular expression; shards whose path it matches anywhere are left out.
+        exclude: Regular expression that excludes a shard if it matches anywhere in the path.
 
     Raises:
-        ConfigError: ``exclude`` is no regular expression.
+        ConfigError: ``exclude`` is not a regular expression.
         StorageError: The folder is missing or holds no shard.
     """
     try:
-        leave_out = re.compile(exclude) if exclude else None
+        excluded_names = re.compile(exclude) if exclude else None
     except re.error as error:
-        raise ConfigError(f"--exclude {exclude!r} is no regular expression: {error}") from error
+        raise ConfigError(f"--exclude {exclude!r} is not a regular expression: {error}") from error
     if not storage.exists(""):
-        raise StorageError("this folder does not exist", path=storage.path(""), do="check the path")
+        raise StorageError("this folder does not exist", path=storage.path(""), hint="check the path")
     shards, compressed, excluded = [], [], 0
     for file in storage.list():
         if file.name.rsplit("/", 1)[-1].startswith("."):
             continue
         if file.name.endswith(".tar"):
-            if leave_out and leave_out.search(file.name):
+            if excluded_names and excluded_names.search(file.name):
                 excluded += 1
             else:
                 shards.append(file)
@@ -69,9 +79,29 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
     return ShardSearch(shards=tuple(shards), compressed=tuple(compressed), excluded=excluded)
 
 
-def left_out_warning(folder: str, compressed: Sequence[str]) -> str:
-    """Say that compressed shards are not part of a dataset, and how to make them so."""
-    count = f"{len(compressed):,} compressed {'shard is' if len(compressed) == 1 else 'shards are'} left out"
+def _no_shards(storage: Storage, compressed: list[str], excluded: int) -> StorageError:
+    path = storage.path("")
+    single = len(compressed) == 1
+    if excluded:
+        files = "the only .tar file" if excluded == 1 else f"all {excluded:,} .tar files"
+        return StorageError(f"--exclude matches {files}", path=path, hint="change the pattern")
+    if compressed:
+        return StorageError(
+            f"no .tar files here, but {len(compressed):,} compressed {'one' if single else 'ones'} without"
+            f" random access, first {compressed[0]}",
+            path=path,
+            hint=f"unpack {'it' if single else 'them'}: {unpack_command(path, compressed)}",
+        )
+    return StorageError(
+        "no .tar files here or in the folders below",
+        path=path,
+        hint="give the folder that holds the WebDataset shards",
+    )
+
+
+def compressed_warning(folder: str, compressed: Sequence[str]) -> str:
+    """Return a warning that compressed shards are skipped, with the command that unpacks them."""
+    count = f"{len(compressed):,} compressed {'shard is' if len(compressed) == 1 else 'shards are'} skipped"
     return (
         f"{count}, first {compressed[0]}: samples cannot be read from the middle of a compressed file;"
         f" unpack {'it' if len(compressed) == 1 else 'them'}: {unpack_command(folder, compressed)}"
@@ -79,11 +109,11 @@ def left_out_warning(folder: str, compressed: Sequence[str]) -> str:
 
 
 def unpack_command(folder: str, compressed: Sequence[str]) -> str:
-    """Give a shell command that makes ``.tar`` files of compressed ones, beside them.
+    """Build a shell command that unpacks compressed shards to ``.tar`` files next to them.
 
     Args:
-        folder: The dataset's folder.
-        compressed: The files' names in it.
+        folder: Path of the dataset's folder.
+        compressed: Names of the files in it.
 
     >>> unpack_command("data", ["sub/s 0.tgz"])
     "gunzip -c 'data/sub/s 0.tgz' > 'data/sub/s 0.tar'"
@@ -101,27 +131,107 @@ def unpack_command(folder: str, compressed: Sequence[str]) -> str:
             commands.append(f"{program} {shlex.quote(source)} > {shlex.quote(target)}")
         else:
             script = f'{program} "$1" > "${{1%{ending}}}.tar"'
-            found = f"find {shlex.quote(folder)} -name '*{ending}'"
-            commands.append(f"{found} -exec sh -c {shlex.quote(script)} _ {{}} \\;")
+            find = f"find {shlex.quote(folder)} -name '*{ending}'"
+            commands.append(f"{find} -exec sh -c {shlex.quote(script)} _ {{}} \\;")
     return " && ".join(commands)
 
 
-def _no_shards(storage: Storage, compressed: list[str], excluded: int) -> StorageError:
-    path = storage.path("")
-    single = len(compressed) == 1
-    if excluded:
-        files = "file" if excluded == 1 else "files"
-        found = f"--exclude leaves none of {excluded:,} .tar {files}"
-        return StorageError(found, path=path, do="change the pattern")
-    if compressed:
-        return StorageError(
-            f"no .tar files here, but {len(compressed):,} compressed {'one' if single else 'ones'} without"
-            f" random access, first {compressed[0]}",
-            path=path,
-            do=f"unpack {'it' if single else 'them'}: {unpack_command(path, compressed)}",
-        )
-    return StorageError(
-        "no .tar files here or in the folders below",
-        path=path,
-        do="give the folder that holds the WebDataset shards",
-    )
+# --------------------------------------------------------------------------------------------------------- the scans
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """Scan one shard into the journal; runs in a worker."""
+
+    storage: Storage
+
+    def __call__(self, shard: FileInfo) -> EnergonError | int:
+        try:
+            index = index_shard(self.storage, shard.name)
+            now = self.storage.stat(shard.name)
+            if now != shard:
+                return FormatError(
+                    f"the shard changed while it was read (now {now.size_bytes} bytes, before {shard.size_bytes})",
+                    shard=self.storage.path(shard.name),
+                    hint="wait until it is written, then prepare again",
+                )
+        except (FormatError, StorageError) as error:
+            return error
+        # An error from here on, such as a full disk, is not a fault of this shard: it ends the run.
+        Journal(self.storage).save(shard, index)
+        return len(index)
+
+
+class ShardScans:
+    """Scans that workers do while a prepare writes.
+
+    Args:
+        storage: The dataset.
+        to_scan: The shards to scan.
+        total: Number of all shards, for progress; those not in ``to_scan`` count as done.
+        workers: Number of worker processes.
+        on_progress: Called at the start and after each scanned shard.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        to_scan: Sequence[FileInfo],
+        *,
+        total: int,
+        workers: int,
+        on_progress: ProgressCallback | None,
+    ) -> None:
+        self._shards = to_scan
+        self._total = total
+        self._samples = 0
+        self._on_progress = on_progress
+        self._open = {shard.name for shard in to_scan}
+        self._errors: dict[str, EnergonError] = {}
+        self._report()
+        self._results = run_in_workers(_Scan(storage), to_scan, workers=workers)
+
+    def wait_for(self, shard: FileInfo) -> None:
+        """Wait until a shard is in the journal.
+
+        Raises:
+            EnergonError: This shard, or another one scanned meanwhile, cannot be indexed. All scans are finished first,
+                so that the error names every damaged shard.
+        """
+        while shard.name in self._open:
+            self._take_one()
+        if self._errors:
+            while self._open:
+                self._take_one()
+            self._raise_errors()
+
+    def _take_one(self) -> None:
+        number, result = next(self._results)
+        name = self._shards[number].name
+        self._open.remove(name)
+        if isinstance(result, EnergonError):
+            self._errors[name] = result
+        else:
+            self._samples += result
+            self._report()
+
+    def _report(self) -> None:
+        if self._on_progress:
+            done = self._total - len(self._open) - len(self._errors)
+            self._on_progress(
+                PrepareProgress(phase="scan", shards_done=done, shards_total=self._total, samples=self._samples)
+            )
+
+    def _raise_errors(self) -> None:
+        errors = [self._errors[shard.name] for shard in self._shards if shard.name in self._errors]
+        if len(errors) == 1:
+            raise errors[0]
+        if errors:
+            raise FormatError(
+                f"{len(errors)} shards cannot be indexed\n" + "\n".join(str(error) for error in errors),
+                hint="fix them, or exclude them with --exclude REGEX",
+            )
+
+    def close(self) -> None:
+        """End the workers."""
+        self._results.close()

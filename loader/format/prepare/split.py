@@ -1,16 +1,16 @@
-"""Which shards go to which split part, decided before anything is scanned."""
+"""Plan the split of a dataset: as requested, or from its ``split.yaml``."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..errors import EnergonError
-from ..storage import Storage
-from .nv_meta import SPLIT_YAML
-from .prepare_plan import SplitRequest
-from .split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
-from .split_file import read_split_config
+from ...errors import EnergonError
+from ...storage import Storage
+from ..documents.dataset_files import read_split_config
+from ..documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
+from ..nv_meta import SPLIT_YAML
+from .plan import SplitRequest
 from .split_plan import SplitResult, split_by_patterns, split_by_ratio
 
 __all__ = ["PlannedSplit", "plan_split", "rename_excluded"]
@@ -18,21 +18,21 @@ __all__ = ["PlannedSplit", "plan_split", "rename_excluded"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSplit:
-    """The split that the dataset will have."""
+    """The split that a dataset will have."""
 
-    parts: Mapping[str, tuple[str, ...]]
-    text: str | None  # of split.yaml; None keeps the file that is there
+    parts: Mapping[str, tuple[str, ...]]  # part → shards
+    text: str | None  # text of split.yaml; None keeps the existing file
     warnings: tuple[str, ...] = ()
 
 
 def plan_split(storage: Storage, request: SplitRequest | None, shards: Sequence[str]) -> PlannedSplit:
-    """Carry out a split request, or look at the split that is kept.
+    """Split the shards of a dataset as requested; without a request, keep the split of its ``split.yaml``.
 
     Raises:
-        ConfigError: A pattern matches nothing, or the split file that is kept says something wrong.
+        ConfigError: A pattern matches no shard, or the split file to keep is invalid.
     """
     if request is None:
-        return _kept(read_split_config(storage), shards)
+        return _kept_split(read_split_config(storage), shards)
     if request.parts is not None:
         result = SplitResult(parts=dict(request.parts))
     elif request.patterns is not None:
@@ -44,11 +44,11 @@ def plan_split(storage: Storage, request: SplitRequest | None, shards: Sequence[
 
 
 def rename_excluded(storage: Storage, split: PlannedSplit, renamed: Mapping[str, Mapping[str, str]]) -> PlannedSplit:
-    """Let a split exclude the samples it excluded, under the keys they have been given.
+    """Rename the samples that a split excludes, after their keys were renamed.
 
     Args:
         storage: The dataset.
-        split: The split as planned.
+        split: The planned split.
         renamed: Shard → {old key: new key}.
     """
     config = parse_split_config(split.text, file=SPLIT_YAML) if split.text else read_split_config(storage)
@@ -66,29 +66,29 @@ def rename_excluded(storage: Storage, split: PlannedSplit, renamed: Mapping[str,
     return replace(split, text=format_split_config(replace(config, exclude=exclude)))
 
 
-def _kept(config: SplitConfig | None, shards: Sequence[str]) -> PlannedSplit:
+def _kept_split(config: SplitConfig | None, shards: Sequence[str]) -> PlannedSplit:
     if config is None:
-        return PlannedSplit(parts={}, text=None, warnings=("there is no split.yaml, and none was asked for",))
+        return PlannedSplit(parts={}, text=None, warnings=("the dataset has no split.yaml, and no split was given",))
     warnings = []
     used = {shard for names in config.split_parts.values() for shard in names}
-    spoken_for = used | config.excluded_shards()
-    unused = [shard for shard in shards if shard not in spoken_for]
+    used_or_excluded = used | config.excluded_shards()
+    unused = [shard for shard in shards if shard not in used_or_excluded]
     gone = sorted(used.difference(shards))
     if unused:
         warnings.append(
             f"{len(unused)} shards are in no part of split.yaml, first {unused[0]}"
-            " (--split-ratio or --split-parts splits anew)"
+            " (--split-ratio or --split-parts makes a new split)"
         )
     if gone:
         warnings.append(
-            f"split.yaml names {len(gone)} shards that are not there, first {gone[0]}"
-            " (--split-ratio or --split-parts splits anew)"
+            f"split.yaml names {len(gone)} shards that do not exist, first {gone[0]}"
+            " (--split-ratio or --split-parts makes a new split)"
         )
     return PlannedSplit(parts=config.split_parts, text=None, warnings=tuple(warnings))
 
 
 def _kept_excludes(storage: Storage, shards: Sequence[str]) -> tuple[str, ...]:
-    """Keep what an earlier split excludes, of shards that are still there: a new split does not mend broken samples."""
+    """Return the excluded names of the earlier split for existing shards: a new split does not fix broken samples."""
     try:
         earlier = read_split_config(storage)
     except EnergonError:

@@ -1,4 +1,4 @@
-"""Which shards go into which split part: by ratio, by patterns, or by what their names say."""
+"""Assign shards to split parts: by ratio, by patterns, or by their names."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..errors import ConfigError, Fault
-from .shard_patterns import ShardFinder
+from ...errors import ConfigError, Fault
+from ..documents.brace_patterns import ShardFinder
 
 __all__ = ["SplitResult", "detect_split", "parse_ratio", "parse_split_part", "split_by_patterns", "split_by_ratio"]
 
@@ -21,11 +21,11 @@ _RATIO_HELP = "give numbers for train, val and test (8,1,1), or for parts of you
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitResult:
-    """What a split came to.
+    """The shards of each split part.
 
-    Args:
+    Attributes:
         parts: Part → its shards.
-        warnings: What the user may not expect, one sentence each.
+        warnings: Results that the user may not expect, one sentence each.
     """
 
     parts: dict[str, tuple[str, ...]]
@@ -36,10 +36,10 @@ class SplitResult:
 
 
 def parse_ratio(text: str) -> dict[str, float]:
-    """Read a ratio: up to three numbers for train, val and test, or named ones.
+    """Parse a ratio: up to three numbers for train, val and test, or named ones.
 
     Raises:
-        ConfigError: Not that, a number below 0 or not finite, or none above 0.
+        ConfigError: The text has another form, or a number is below 0 or not finite, or none is above 0.
 
     >>> parse_ratio("8,1,1")
     {'train': 8.0, 'val': 1.0, 'test': 1.0}
@@ -51,7 +51,7 @@ def parse_ratio(text: str) -> dict[str, float]:
         pairs = [(name.strip(), number) for name, _, number in (item.partition("=") for item in items)]
     else:
         if len(items) > len(_RATIO_PARTS):
-            raise ConfigError(f"the ratio {text!r} has {len(items)} numbers, expected at most 3", do=f"{_RATIO_HELP}")
+            raise ConfigError(f"the ratio {text!r} has {len(items)} numbers, expected at most 3", hint=_RATIO_HELP)
         pairs = list(zip(_RATIO_PARTS, items, strict=False))
     ratio: dict[str, float] = {}
     for name, number in pairs:
@@ -60,12 +60,12 @@ def parse_ratio(text: str) -> dict[str, float]:
         except ValueError:
             share = math.nan
         if not name or not 0 <= share < math.inf:
-            raise ConfigError(f"the ratio {text!r} has {number!r} where a number from 0 up is expected", do=_RATIO_HELP)
+            raise ConfigError(f"the ratio {text!r} has {number!r}, expected a number from 0 up", hint=_RATIO_HELP)
         if name in ratio:
-            raise ConfigError(f"the ratio {text!r} names {name!r} twice", do=_RATIO_HELP)
+            raise ConfigError(f"the ratio {text!r} names {name!r} twice", hint=_RATIO_HELP)
         ratio[name] = share
     if not any(ratio.values()):
-        raise ConfigError(f"the ratio {text!r} leaves every part empty", do=_RATIO_HELP)
+        raise ConfigError(f"the ratio {text!r} leaves every part empty", hint=_RATIO_HELP)
     return ratio
 
 
@@ -74,61 +74,60 @@ def split_by_ratio(
 ) -> SplitResult:
     """Assign whole shards to parts, in order, each part up to its running fraction (rounded down).
 
-    Every part with a ratio above 0 gets a shard while there are enough, the first ones first; so 8,1,1 over one
-    shard is all train. Where megatron-energon leaves no such part empty, the result is the same as there.
+    While there are enough shards, every part with a ratio above 0 gets one, the first parts first: 8,1,1 over one shard
+    is all train. The result is that of megatron-energon, unless megatron-energon leaves such a part empty.
 
     Args:
-        shards: The dataset's shards in order.
+        shards: Shards of the dataset, in order.
         ratio: Part → its share, in any unit.
-        shuffle_seed: Shuffle the shards under this seed before they are dealt; None keeps them in order.
+        shuffle_seed: Seed that shuffles the shards first; None keeps them in order.
 
     Returns:
-        All parts of ``ratio``, also the empty ones; a warning for each that is empty against its ratio.
+        All parts of ``ratio``, empty ones too, and a warning for each part that is empty although its ratio is not 0.
 
     >>> split_by_ratio(["a", "b", "c", "d"], {"train": 8, "val": 1, "test": 1}).parts
     {'train': ('a', 'b'), 'val': ('c',), 'test': ('d',)}
     """
-    dealt = list(shards)
+    ordered = list(shards)
     if shuffle_seed is not None:
-        _shuffle(dealt, shuffle_seed)
-    # As decimals, not as binary fractions: 0.7 + 0.2 + 0.1 is 1 and a tenth of ten shards is one.
+        _shuffle(ordered, shuffle_seed)
+    # Decimals instead of binary fractions: 0.7 + 0.2 + 0.1 is exactly 1, and a tenth of ten shards is one.
     shares = {name: Fraction(str(share)) for name, share in ratio.items()}
-    wanting = [name for name, share in shares.items() if share > 0]
+    with_share = [name for name, share in shares.items() if share > 0]
     total = sum(shares.values())
     ends: dict[str, int] = {}
     end = 0
     running = Fraction(0)
-    for rank, name in enumerate(wanting, start=1):
+    for rank, name in enumerate(with_share, start=1):
         running += shares[name]
-        later = len(wanting) - rank
-        # Leave a shard for each later part, but take one oneself first.
-        end = min(len(dealt), max(end + 1, min(math.floor(len(dealt) * running / total), len(dealt) - later)))
+        later = len(with_share) - rank
+        # Keep one shard for each later part, but take at least one.
+        end = min(len(ordered), max(end + 1, min(math.floor(len(ordered) * running / total), len(ordered) - later)))
         ends[name] = end
     parts: dict[str, tuple[str, ...]] = {}
     start = 0
     for name in shares:
         stop = ends.get(name, start)
-        parts[name] = tuple(dealt[start:stop])
+        parts[name] = tuple(ordered[start:stop])
         start = stop
-    empty = [name for name in wanting if not parts[name]]
+    empty = [name for name in with_share if not parts[name]]
     warnings = [
-        f"part {name!r} is empty: there {_count(len(shards), 'shard')} for {_count(len(wanting), 'part', verb=False)}, "
+        f"part {name!r} is empty: {_count(len(shards), 'shard')} for {_count(len(with_share), 'part')}, "
         "and shards are never divided"
         for name in empty
     ]
     return SplitResult(parts=parts, warnings=tuple(warnings))
 
 
-def _count(count: int, noun: str, *, verb: bool = True) -> str:
-    text = f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-    return text if not verb else f"{'is' if count == 1 else 'are'} {text}"
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def _shuffle(items: list[str], seed: int) -> None:
-    """Shuffle in place, the same for a seed under every version of Python.
+    """Shuffle in place, the same way under every version of Python.
 
-    This is what ``random.Random(seed).shuffle`` does today, and, with seed 42, the order that megatron-energon deals
-    shards in. Python promises to keep the generator's bits, but not ``shuffle``, so the few lines are our own.
+    The result is that of ``random.Random(seed).shuffle`` today, and with seed 42 the order of megatron-energon. Python
+    guarantees the generator's bits for a seed, but not the algorithm of ``shuffle``, so it is repeated here.
     """
     bits = random.Random(seed).getrandbits
     for count in range(len(items), 1, -1):
@@ -142,10 +141,10 @@ def _shuffle(items: list[str], seed: int) -> None:
 
 
 def parse_split_part(text: str) -> tuple[str, str]:
-    """Read ``NAME:PATTERN``.
+    """Parse ``NAME:PATTERN``.
 
     Raises:
-        ConfigError: No colon, or nothing on one side of it.
+        ConfigError: The text has no colon, or one side of it is empty.
 
     >>> parse_split_part("train:glob:train/*.tar")
     ('train', 'glob:train/*.tar')
@@ -155,24 +154,26 @@ def parse_split_part(text: str) -> tuple[str, str]:
     if not (name and colon and pattern):
         raise ConfigError(
             f"the split part {text!r} is not NAME:PATTERN",
-            do="write for example 'train:train/.*' (a regex), 'train:s_{000..019}.tar' or 'train:glob:train/*.tar'",
+            hint="write for example 'train:train/.*' (a regex), 'train:s_{000..019}.tar' or 'train:glob:train/*.tar'",
         )
     return name, pattern
 
 
 def split_by_patterns(shards: Sequence[str], patterns: Sequence[tuple[str, str]]) -> SplitResult:
-    """Assign to each part the shards that its patterns match (how: :mod:`~loader.format.shard_patterns`).
+    """Assign to each part the shards that its patterns match.
+
+    The syntax of patterns is described in :mod:`~loader.format.documents.brace_patterns`.
 
     Args:
-        shards: The dataset's shards in order.
-        patterns: (part, pattern); a part may be given several times.
+        shards: Shards of the dataset, in order.
+        patterns: Pairs (part, pattern); a part may have several.
 
     Returns:
-        The parts in the order of their first pattern, their shards in the dataset's order; warnings for shards that two
-        parts share, and for those in no part.
+        The parts in the order of their first pattern, their shards in the dataset's order, and warnings about shards
+        in several parts or in none.
 
     Raises:
-        ConfigError: Patterns that are no regex, cannot be expanded or match no shard: all of them at once.
+        ConfigError: Some patterns are not a valid regex, cannot be expanded or match no shard; it names all of them.
 
     >>> split_by_patterns(["train/0.tar", "val/0.tar"], [("train", "train/"), ("val", "glob:val/*")]).parts
     {'train': ('train/0.tar',), 'val': ('val/0.tar',)}
@@ -186,16 +187,16 @@ def split_by_patterns(shards: Sequence[str], patterns: Sequence[tuple[str, str]]
         try:
             found = finder.find(pattern)
             if not found:
-                faults.append(Fault(place=place, found=f"this matches no shard; {_nearby(pattern, shards)}"))
+                faults.append(Fault(place=place, message=f"this matches no shard; {_similar_names(pattern, shards)}"))
         except ConfigError as error:
-            faults.append(Fault(place=place, found=f"{error.found}; {error.do}" if error.do else error.found))
+            faults.append(Fault(place=place, message=f"{error.message}; {error.hint}" if error.hint else error.message))
         except (re.error, OverflowError, RecursionError) as error:
-            faults.append(Fault(place=place, found=f"this is no regex: {error}"))
+            faults.append(Fault(place=place, message=f"this is not a regex: {error}"))
         matched.setdefault(name, set()).update(found)
     if faults:
         raise ConfigError(
             faults=faults,
-            do="a pattern is a regex matched from the start of the shard's name; NAME:glob:… takes a glob instead",
+            hint="write a regex that matches from the start of the shard's name, or a glob: NAME:glob:…",
         )
     parts = {name: tuple(shard for shard in shards if shard in found) for name, found in matched.items()}
     return SplitResult(parts=parts, warnings=tuple(_overlaps(shards, matched)))
@@ -212,14 +213,14 @@ def _overlaps(shards: Sequence[str], matched: Mapping[str, set[str]]) -> Iterato
         if names:
             yield f"parts {' and '.join(map(repr, names))} overlap: each holds {which}"
         else:
-            yield f"{_count(len(found), 'shard', verb=False)} in no part: {which}"
+            yield f"{_count(len(found), 'shard')} in no part: {which}"
 
 
-def _nearby(pattern: str, shards: Sequence[str]) -> str:
+def _similar_names(pattern: str, shards: Sequence[str]) -> str:
     plain = pattern.removeprefix("glob:")
-    # A sample is enough to show what the names look like, and the comparison is slow.
-    near = difflib.get_close_matches(plain, shards[:1000], n=3, cutoff=0.3) or list(shards[:3])
-    return f"shards are called {', '.join(map(repr, near))}" if near else "there are no shards"
+    # The comparison is slow, and a thousand names show the naming scheme.
+    similar = difflib.get_close_matches(plain, shards[:1000], n=3, cutoff=0.3) or list(shards[:3])
+    return f"shards are called {', '.join(map(repr, similar))}" if similar else "there are no shards"
 
 
 # -------------------------------------------------------------------------------------------------- by their names
@@ -236,11 +237,11 @@ _NAMES_OF_PARTS = {
 
 
 def detect_split(shards: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
-    """Propose a split where the shards' names tell one: ``train_0.tar``, ``cc3m-val-000.tar``, ``valid/0.tar``.
+    """Derive a split from shard names such as ``train_0.tar``, ``cc3m-val-000.tar`` or ``valid/0.tar``.
 
     Returns:
-        Part → shards, train, val and test in this order; None unless *every* shard tells its part and there are two
-        parts at least.
+        Part → shards, in the order train, val, test; None unless *every* shard names its part and there are at least
+        two parts.
 
     >>> detect_split(["train/0.tar", "validation/0.tar"])
     {'train': ('train/0.tar',), 'val': ('validation/0.tar',)}
@@ -257,10 +258,10 @@ def detect_split(shards: Sequence[str]) -> dict[str, tuple[str, ...]] | None:
 
 
 def _part_of(shard: str) -> str | None:
-    """Read the part off the first folder (or the file's name) that names exactly one."""
+    """Return the part that the first folder (or the file name) naming exactly one part names."""
     for component in shard.lower().split("/"):
         words = re.findall(r"[^\W\d_]+", component)
-        told = {_NAMES_OF_PARTS[word] for word in words if word in _NAMES_OF_PARTS}
-        if len(told) == 1:
-            return told.pop()
+        named = {_NAMES_OF_PARTS[word] for word in words if word in _NAMES_OF_PARTS}
+        if len(named) == 1:
+            return named.pop()
     return None

@@ -1,4 +1,4 @@
-"""One tar header at a time: its numbers, its checksum, its PAX records. Exact, and slow next to ``tar_scan.py``.
+"""Parse single tar headers: numbers, checksums, PAX records. Exact, and slower than ``scan.py``.
 
 Sources: POSIX.1-2017 ``pax`` (ustar and pax interchange formats); the GNU tar manual for base-256 numbers and long
 names.
@@ -9,7 +9,10 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
-from ..errors import FormatError
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import FormatError
 
 __all__ = [
     "BLOCK",
@@ -20,7 +23,9 @@ __all__ = [
     "check_name",
     "check_not_compressed",
     "check_size",
+    "checksums_match",
     "header_name",
+    "header_names",
     "header_size",
     "parse_number",
     "parse_pax_records",
@@ -32,7 +37,7 @@ BLOCK = 512
 
 _CHECKSUM = slice(148, 156)
 _MAX_SIZE = 1 << 62
-_MAX_NAME = 8192  # bytes; twice what Linux lets a path have
+_MAX_NAME = 8192  # bytes; twice the longest path of Linux
 _COMPRESSED = {
     b"\x1f\x8b": ("gzip", "gunzip -c"),
     b"BZh": ("bzip2", "bunzip2 -c"),
@@ -44,7 +49,7 @@ _COMPRESSED = {
 
 
 def parse_number(field: bytes) -> int:
-    r"""Read a number field: octal digits, or base-256 where the first bit is set.
+    r"""Parse a number field: octal digits, or base-256 if the first bit is set.
 
     Raises:
         ValueError: The field is neither.
@@ -53,7 +58,7 @@ def parse_number(field: bytes) -> int:
     (420, 7)
     """
     if field[0] & 0x80:
-        # Two's complement over all the field's bits but the first.
+        # Two's complement of all bits of the field but the first.
         value = int.from_bytes(field, "big") & ((1 << (8 * len(field) - 1)) - 1)
         return value - (1 << (8 * len(field) - 1)) if field[0] & 0x40 else value
     text = field.split(b"\0", 1)[0].strip(b" ")
@@ -65,20 +70,20 @@ def parse_number(field: bytes) -> int:
 
 
 def _checksums(header: bytes) -> tuple[int, int]:
-    """Add a header's bytes up, its checksum field counted as spaces: as unsigned and as signed bytes."""
+    """Sum a header's bytes, with spaces for its checksum field: as unsigned and as signed bytes."""
     counted = header[:148] + b" " * 8 + header[156:BLOCK]
     unsigned = sum(counted)
-    # Some old tars (SunOS, NeXT) added up signed chars.
+    # Some old tars (SunOS, NeXT) summed signed chars.
     return unsigned, unsigned - 256 * sum(byte > 127 for byte in counted)
 
 
 def check_header(header: bytes, *, shard: str, offset: int) -> None:
-    """Raise a ``FormatError`` where a block is no tar header.
+    """Raise a ``FormatError`` if a block is not a tar header.
 
     Args:
-        header: 512 bytes.
-        shard: The shard's path, for the message.
-        offset: Where in the shard they lie.
+        header: Block of 512 bytes.
+        shard: Path of the shard, for the message.
+        offset: Offset of the block in the shard.
     """
     try:
         stored = parse_number(header[_CHECKSUM])
@@ -88,28 +93,28 @@ def check_header(header: bytes, *, shard: str, offset: int) -> None:
         if offset == 0:
             check_not_compressed(header, shard=shard)
         raise FormatError(
-            f"expected a tar header, found {header[:16]!r}… whose checksum (stored as {header[_CHECKSUM]!r}) is wrong",
+            f"expected a tar header, found {header[:16]!r}… with a wrong checksum (stored as {header[_CHECKSUM]!r})",
             shard=shard,
             offset=offset,
-            do="the file is damaged or was overwritten: copy the shard anew, or leave it out with --exclude",
+            hint="the file is damaged or was overwritten: copy the shard again, or exclude it with --exclude",
         )
 
 
 def check_not_compressed(start: bytes, *, shard: str) -> None:
-    """Raise a ``FormatError`` where a file starts as compressed files do."""
+    """Raise a ``FormatError`` if a file starts as compressed files do."""
     for magic, (kind, unpack) in _COMPRESSED.items():
         if start.startswith(magic):
             raise FormatError(
                 f"this is a {kind} file, not a tar file",
                 shard=shard,
                 offset=0,
-                do=f"unpack it, since a compressed file cannot be read at random: {unpack} {shlex.quote(shard)}"
+                hint=f"unpack it, because samples cannot be read from a compressed file: {unpack} {shlex.quote(shard)}"
                 " > unpacked.tar",
             )
 
 
 def header_name(header: bytes) -> bytes:
-    """Give the member name that a USTAR, GNU or V7 header itself holds."""
+    """Return the member name in a USTAR, GNU or V7 header itself."""
     name = header[:100].split(b"\0", 1)[0]
     if header[257:263] == b"ustar\0":
         prefix = header[345:500].split(b"\0", 1)[0]
@@ -119,7 +124,7 @@ def header_name(header: bytes) -> bytes:
 
 
 def header_size(header: bytes, *, shard: str, offset: int) -> int:
-    """Give the content size that a header states, in bytes; ``FormatError`` where it is nonsense."""
+    """Return the content size that a header states, in bytes; raise a ``FormatError`` if it is invalid."""
     try:
         size = parse_number(header[124:136])
     except ValueError:
@@ -129,37 +134,37 @@ def header_size(header: bytes, *, shard: str, offset: int) -> int:
 
 
 def check_size(size: int, *, shard: str, offset: int, stated: bytes | str) -> None:
-    """Raise a ``FormatError`` where a content size cannot be one."""
+    """Raise a ``FormatError`` if a content size is out of range."""
     if not 0 <= size < _MAX_SIZE:
         raise FormatError(
             f"expected the size of a file, found {stated[:40]!r}",
             shard=shard,
             offset=offset,
-            do="the header is damaged: copy the shard anew, or leave it out with --exclude",
+            hint="the header is damaged: copy the shard again, or exclude it with --exclude",
         )
 
 
 def check_name(name: bytes | None, *, shard: str, offset: int) -> None:
-    """Raise a ``FormatError`` where the name that an extension header gives a member cannot be one."""
-    # Names stand in arrays as wide as the longest, and NUL ends them there.
+    """Raise a ``FormatError`` if the member name of an extension header is invalid."""
+    # Arrays of names are as wide as the longest name, and a NUL ends a name in them.
     if name is not None and (not 0 < len(name) <= _MAX_NAME or b"\0" in name):
         raise FormatError(
             f"expected a member name of 1 to {_MAX_NAME} bytes without NUL, found {len(name)} bytes: {name[:40]!r}",
             shard=shard,
             offset=offset,
-            do="write the shard again with another name, or leave it out with --exclude",
+            hint="rewrite the shard with another name, or exclude it with --exclude",
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaxRecords:
-    """What a PAX extended header changes about the member that follows it (None: nothing)."""
+    """The fields that a PAX extended header overrides in the member after it; None if unchanged."""
 
     name: bytes | None = None
     size_bytes: int | None = None
 
     def over(self, earlier: PaxRecords) -> PaxRecords:
-        """Combine with records of lower precedence (a global header)."""
+        """Merge with earlier records, which have lower precedence."""
         return PaxRecords(
             name=earlier.name if self.name is None else self.name,
             size_bytes=earlier.size_bytes if self.size_bytes is None else self.size_bytes,
@@ -167,26 +172,26 @@ class PaxRecords:
 
 
 def changes_nothing(records: bytes) -> bool:
-    """Tell whether PAX records surely say nothing about name, size or holes of the next member."""
+    """Return True if PAX records certainly override no name, size or holes of the next member."""
     return not (b"path=" in records or b"size=" in records or b"GNU.sparse." in records)
 
 
 def check_global(records: PaxRecords, *, shard: str, offset: int) -> None:
-    """Raise a ``FormatError`` where a PAX global header says what only one about a single member should."""
+    """Raise a ``FormatError`` if a PAX global header overrides fields of single members."""
     if records != PaxRecords():
         raise FormatError(
-            "found a PAX global header that renames or resizes every member behind it",
+            "found a PAX global header that renames or resizes all members after it",
             shard=shard,
             offset=offset,
-            do="write the shard again without it",
+            hint="rewrite the shard without it",
         )
 
 
 def parse_pax_records(data: bytes, *, shard: str, offset: int) -> PaxRecords:
-    """Read the records ``length SP keyword = value LF`` of an extended header's contents.
+    """Parse the records ``length SP keyword = value LF`` of an extended header's contents.
 
     Raises:
-        FormatError: A record is malformed, or the member is sparse (its bytes do not lie in one piece).
+        FormatError: A record is malformed, or the member is sparse (its bytes are not contiguous).
     """
     name: bytes | None = None
     size_bytes: int | None = None
@@ -202,7 +207,7 @@ def parse_pax_records(data: bytes, *, shard: str, offset: int) -> PaxRecords:
                 f"expected a PAX record 'length keyword=value', found {data[position : position + 40]!r}",
                 shard=shard,
                 offset=offset + position,
-                do="the header is damaged: copy the shard anew, or leave it out with --exclude",
+                hint="the header is damaged: copy the shard again, or exclude it with --exclude",
             )
         if keyword == b"path":
             name = value
@@ -216,10 +221,51 @@ def parse_pax_records(data: bytes, *, shard: str, offset: int) -> PaxRecords:
 
 
 def sparse_member(shard: str, offset: int) -> FormatError:
-    """Make the error for a member with holes."""
+    """Return the error for a member with holes."""
     return FormatError(
-        "found a sparse member; expected one whose bytes lie in one piece",
+        "expected a member with contiguous bytes, found a sparse one",
         shard=shard,
         offset=offset,
-        do="write the shard again without --sparse",
+        hint="rewrite the shard without --sparse",
     )
+
+
+def checksums_match(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Compare stored and computed checksums of (m, 512) headers; False also for a field in an unusual format."""
+    stored = headers[:, 148:156].astype(np.int64)  # (m, 8)
+    computed = headers.sum(axis=1, dtype=np.int64) - stored.sum(axis=1) + 8 * ord(" ")
+    digits = stored[:, :6] - 48
+    value = digits @ (8 ** np.arange(5, -1, -1, dtype=np.int64))
+    usual = ((digits >= 0) & (digits <= 7)).all(axis=1)
+    matches: npt.NDArray[np.bool_] = usual & (value == computed)
+    return matches
+
+
+def header_names(headers: npt.NDArray[np.uint8], replaced: dict[int, bytes]) -> npt.NDArray[np.bytes_]:
+    """Return the names of (m, 512) headers as an array of NUL-padded byte strings.
+
+    Args:
+        headers: The headers.
+        replaced: Row → name, for members that an extension header renames.
+    """
+    if len(headers) == 0:
+        return np.empty(0, dtype="S1")
+    fields = np.ascontiguousarray(headers[:, :100])
+    has_prefix = (headers[:, 345] != 0) & (headers[:, 257:263] == np.frombuffer(b"ustar\0", np.uint8)).all(axis=1)
+    # The first NUL ends a name; numpy drops only trailing NULs.
+    ended = np.logical_or.accumulate(fields == 0, axis=1) if _has_inner_nul(fields) else None
+    if ended is not None:
+        fields[ended] = 0
+    names = fields.view("S100").reshape(-1)
+    slow = {row: header_name(headers[row].tobytes()) for row in np.flatnonzero(has_prefix).tolist()} | replaced
+    if not slow:
+        return names
+    widened = names.astype(f"S{max(100, *map(len, slow.values()))}")
+    for row, name in slow.items():
+        widened[row] = name
+    return widened
+
+
+def _has_inner_nul(fields: npt.NDArray[np.uint8]) -> bool:
+    empty = fields == 0
+    return bool((empty[:, :-1] & ~empty[:, 1:]).any())

@@ -1,29 +1,41 @@
-"""Member names to keys and part names: ``a/b.seg.png`` is part ``seg.png`` of sample ``a/b`` (``docs/format.md``)."""
+"""Split member names into keys and part names: ``a/b.seg.png`` is part ``seg.png`` of sample ``a/b``.
+
+The rules are in ``docs/format.md``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SplitNames", "decode_name", "encode_name", "printable", "split_member_name", "split_member_names"]
+__all__ = [
+    "SplitNames",
+    "check_shard_names",
+    "decode_name",
+    "encode_name",
+    "printable",
+    "split_member_name",
+    "split_member_names",
+]
 
 _DOT, _SLASH, _UNDERSCORE = b"./_"
 
 
 def decode_name(name: bytes) -> str:
-    """Give a name's text; bytes that are no UTF-8 survive the way there and back."""
+    """Decode a name as UTF-8; :func:`encode_name` restores invalid bytes, too."""
     return name.decode("utf-8", "surrogateescape")
 
 
 def encode_name(name: str) -> bytes:
-    """Give the bytes of a name that :func:`decode_name` gave."""
+    """Encode a name that :func:`decode_name` returned."""
     return name.encode("utf-8", "surrogateescape")
 
 
 def printable(name: str) -> str:
-    r"""Give a name for a log or a message, with escapes for what is not UTF-8: writing it as it is would fail.
+    r"""Escape what is not UTF-8 in a name, for logs and messages: writing it unescaped would fail.
 
     >>> printable("caf\udce9.txt")
     'caf\\udce9.txt'
@@ -32,7 +44,7 @@ def printable(name: str) -> str:
 
 
 def split_member_name(name: str) -> tuple[str, str] | None:
-    """Split one member's name into key and part name, or give None where it belongs to no sample.
+    """Split one member's name into key and part name; return None if it belongs to no sample.
 
     >>> split_member_name("a/b.seg.png")
     ('a/b', 'seg.png')
@@ -53,21 +65,21 @@ def split_member_name(name: str) -> tuple[str, str] | None:
 class SplitNames:
     """The result of splitting m names, of which k belong to samples."""
 
-    taken: npt.NDArray[np.int64]  # (k,): which of the m names
-    keys: npt.NDArray[np.uint8]  # (k, w): zero behind each key's end, w a multiple of 8
+    taken: npt.NDArray[np.int64]  # (k,): rows of the names that belong to samples
+    keys: npt.NDArray[np.uint8]  # (k, w): zero after each key's end, w a multiple of 8
     key_lengths: npt.NDArray[np.int64]  # (k,)
-    part_names: list[bytes]  # k of them
-    hidden: int  # names left out because their last component starts with a dot
-    misread: int  # those of them that other tools take for parts all the same
+    part_names: list[bytes]  # (k,)
+    hidden: int  # names that are skipped because their last component starts with a dot
+    misread: int  # hidden names that other tools take for parts
 
 
 def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
     """Split many names as :func:`split_member_name` does.
 
     Args:
-        names: Shape (m,), NUL-padded.
+        names: NUL-padded names, shape (m,).
     """
-    width = max(8, (int(np.strings.str_len(names).max(initial=0)) + 8) & -8)  # at least one NUL behind each name
+    width = max(8, (int(np.strings.str_len(names).max(initial=0)) + 8) & -8)  # at least one NUL after each name
     letters = names.astype(f"S{width}").view(np.uint8).reshape(len(names), width)  # (m, w)
     columns = np.arange(width)
     is_dot = letters == _DOT
@@ -81,7 +93,7 @@ def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
     has_dot = is_dot[np.arange(len(names)), dot]
     has_dot &= ~_is_metadata(letters)
     hidden = has_dot & (dot == base)
-    # To other tools "d/.x" is part "x" of a sample "d/", as long as no folder's name has a dot.
+    # To other tools, "d/.x" is part "x" of a sample "d/" if no folder's name has a dot.
     misread = sum(
         b"." not in letters[row, : base[row]].tobytes() for row in np.flatnonzero(hidden & (base > 0)).tolist()
     )
@@ -101,7 +113,7 @@ def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
 
 
 def _is_metadata(letters: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Tell which names lie in a folder of the form ``__x__``."""
+    """Return True for each name in a folder of the form ``__x__``."""
     found: npt.NDArray[np.bool_] = (letters[:, 0] == _UNDERSCORE) & (letters[:, 1] == _UNDERSCORE)
     for row in np.flatnonzero(found).tolist():
         first, slash, _ = letters[row].tobytes().partition(b"/")
@@ -110,7 +122,7 @@ def _is_metadata(letters: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
 
 
 def _tails(letters: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> list[bytes]:
-    """Give each row's bytes from its start on, without the padding."""
+    """Return each row's bytes from its start on, without the padding."""
     if len(letters) == 0:
         return []
     width = letters.shape[1] - int(starts.min())
@@ -118,3 +130,19 @@ def _tails(letters: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> lis
     tails = np.take_along_axis(letters, positions, axis=1)  # (k, width)
     parts: list[bytes] = np.ascontiguousarray(tails).view(f"S{width}").reshape(-1).tolist()
     return parts
+
+
+def check_shard_names(names: Iterable[str]) -> None:
+    """Check that each name is that of a tar file inside the dataset, relative to it.
+
+    Raises:
+        ValueError: A name leads elsewhere. Files are read, and written next to them, by these names.
+
+    >>> check_shard_names(["../s.tar"])
+    Traceback (most recent call last):
+    ValueError: expected the name of a .tar file in the dataset, found '../s.tar'
+    """
+    for name in names:
+        if not name.endswith(".tar") or "\0" in name or not {"", ".", ".."}.isdisjoint(name.split("/")):
+            short = repr(name if len(name) <= 120 else name[:119] + "…")
+            raise ValueError(f"expected the name of a .tar file in the dataset, found {short}")

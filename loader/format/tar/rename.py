@@ -1,10 +1,10 @@
-"""The headers of a tar member under another name; nothing else about the member changes."""
+"""Rename a tar member by rewriting its headers; nothing else about the member changes."""
 
 from __future__ import annotations
 
 import tarfile
 
-from .tar_header import BLOCK, check_header, header_size, parse_pax_records
+from .header import BLOCK, check_header, header_size, parse_pax_records
 
 __all__ = ["rename_headers"]
 
@@ -16,14 +16,14 @@ _PATH = b"path"
 def rename_headers(headers: bytes, name: bytes, *, shard: str, offset: int) -> bytes:
     """Rewrite a member's headers for another name.
 
-    The name goes where the old one was if there is room for it: the header's own field, or the PAX record. Else a PAX
-    record (POSIX archives) or a GNU long name (all others) is added. Other extension headers stay.
+    The new name replaces the old one if it fits: in the header's own field, or in the PAX record. Otherwise a PAX
+    record (POSIX archives) or a GNU long name (all others) is added. Other extension headers are preserved.
 
     Args:
         headers: All blocks of the member from its first extension header to its contents.
         name: The new name.
-        shard: The shard's path, for messages.
-        offset: Where in the shard the headers begin.
+        shard: Path of the shard, for messages.
+        offset: Offset of the headers in the shard.
 
     Returns:
         The new blocks, a multiple of 512 bytes.
@@ -31,7 +31,7 @@ def rename_headers(headers: bytes, name: bytes, *, shard: str, offset: int) -> b
     Raises:
         FormatError: An extension header is damaged.
     """
-    extensions: list[tuple[bytes, list[bytes] | None]] = []  # block and contents as they are, or block and PAX records
+    extensions: list[tuple[bytes, list[bytes] | None]] = []  # unchanged blocks and None, or a block and its PAX records
     in_record = False
     position = 0
     while position < len(headers) - BLOCK:
@@ -39,16 +39,16 @@ def rename_headers(headers: bytes, name: bytes, *, shard: str, offset: int) -> b
         check_header(header, shard=shard, offset=offset + position)
         size = header_size(header, shard=shard, offset=offset + position)
         data = headers[position + BLOCK : position + BLOCK + size]
-        behind = position + BLOCK + _padded(size)
+        end = position + BLOCK + _padded(size)
         if header[156:157] in (b"x", b"X"):
-            parse_pax_records(data, shard=shard, offset=offset + position + BLOCK)  # names what is damaged
+            parse_pax_records(data, shard=shard, offset=offset + position + BLOCK)  # reports damage
             records = _split_records(data)
             others = [record for record in records if _keyword(record) != _PATH]
             in_record = in_record or len(others) < len(records)
             extensions.append((header, others))
         elif header[156:157] != b"L":
-            extensions.append((headers[position:behind], None))
-        position = behind
+            extensions.append((headers[position:end], None))
+        position = end
     own = bytearray(headers[-BLOCK:])
     posix = own[257:263] == _POSIX
     fits = _put_name(own, name, posix=posix) and not in_record
@@ -62,7 +62,7 @@ def rename_headers(headers: bytes, name: bytes, *, shard: str, offset: int) -> b
 
 
 def _put_name(own: bytearray, name: bytes, *, posix: bool) -> bool:
-    """Write the name into the member's own header; False where it had to be cut."""
+    """Write the name into the member's own header; return False if it had to be cut."""
     prefix = b""
     if posix and len(name) > 100:
         # POSIX: a prefix of at most 155 bytes, a slash that is not stored, a name of at most 100.
@@ -76,7 +76,7 @@ def _put_name(own: bytearray, name: bytes, *, posix: bool) -> bool:
 
 
 def _long_name(extensions: list[tuple[bytes, list[bytes] | None]], name: bytes, *, posix: bool) -> bytes:
-    """Add the name to the PAX records that are there, or make the blocks of a new extension header."""
+    """Add the name to existing PAX records, or return the blocks of a new extension header."""
     if not posix:
         return _with_contents(_extension_header(b"L"), name + b"\0")
     record = _record(_PATH, name)
@@ -120,7 +120,7 @@ def _keyword(record: bytes) -> bytes:
 
 
 def _record(keyword: bytes, value: bytes) -> bytes:
-    """Write ``length keyword=value``, where the length counts its own digits too."""
+    """Write ``length keyword=value``; the length includes its own digits."""
     rest = b" " + keyword + b"=" + value + b"\n"
     length = len(rest)
     while length != len(rest) + len(str(length)):

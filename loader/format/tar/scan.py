@@ -1,8 +1,8 @@
-"""Walk the headers of a tar file without reading its contents.
+"""Scan the headers of a tar file without reading its contents.
 
-Finding the next header takes the size in this one, so the walk itself is a short Python loop over two fields a
-header. All else (checksums, names) is done afterwards on the collected headers, some thousands at a time, in numpy.
-Headers that are rare (PAX, GNU long names, links, the end of the archive) leave the loop for :mod:`.tar_header`.
+The size in a header leads to the next header, so the scan is a short Python loop over two fields a header. Checksums
+and names are processed afterwards in numpy, for thousands of collected headers at a time. Rare headers (PAX, GNU long
+names, links, the end of the archive) leave the loop for :mod:`.header`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError
-from ..storage import ReadableFile
-from .header_arrays import checksums_match, header_names
-from .tar_header import (
+from ...errors import FormatError
+from ...storage import ReadableFile
+from .header import (
     BLOCK,
     PaxRecords,
     changes_nothing,
@@ -25,7 +24,9 @@ from .tar_header import (
     check_name,
     check_not_compressed,
     check_size,
+    checksums_match,
     header_name,
+    header_names,
     header_size,
     parse_pax_records,
     sparse_member,
@@ -33,21 +34,21 @@ from .tar_header import (
 
 __all__ = ["MemberBatch", "TarScan"]
 
-_BATCH_ROWS = 4096  # 2 MiB of headers: they stay in the processor's cache
-_NEAR_WINDOW = 256 * 1024  # for members of some KiB: many headers a read
-_FAR_WINDOW = 4096  # for large members: one page holds the header, and small neighbours' headers
+_BATCH_ROWS = 4096  # 2 MiB of headers, which fit the processor's cache
+_WIDE_WINDOW = 256 * 1024  # for members of some KiB: many headers a read
+_NARROW_WINDOW = 4096  # for large members: one page has the header, and those of small neighbours
 _MAX_EXTENSION = 16 * 1024 * 1024  # contents of a PAX header or a GNU long name
 _REGULAR = frozenset(b"0\x007")
 _PAX = ord("x")
-_WITHOUT_CONTENTS = frozenset(b"123456")  # links, devices, folders and pipes, whatever their size field says
+_WITHOUT_CONTENTS = frozenset(b"123456")  # links, devices, folders and pipes, for any size field
 _ZEROS = bytes(BLOCK)
-_END_BYTES = 20 * BLOCK + BLOCK  # tar programs fill the last 20 blocks up with empty ones
-_TRUNCATED = "copy the shard anew, or leave it out with --exclude"
+_END_BYTES = 20 * BLOCK + BLOCK  # tar programs pad the archive to a multiple of 20 blocks
+_COPY_AGAIN = "copy the shard again, or exclude it with --exclude"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberBatch:
-    """Some neighbouring regular files of a tar, in order of offset; all arrays of shape (m,)."""
+    """Consecutive regular files of a tar, in order of offset; all arrays of shape (m,)."""
 
     names: npt.NDArray[np.bytes_]
     header_offset: npt.NDArray[np.int64]  # of the first header, extension headers included
@@ -57,14 +58,14 @@ class MemberBatch:
 
 @dataclass(slots=True)
 class _Rows:
-    """Headers collected by the walk and not yet checked."""
+    """Headers that were collected and not yet checked."""
 
     blocks: list[npt.NDArray[np.uint8]] = field(default_factory=list)  # each (k, 512)
     offsets: list[int] = field(default_factory=list)  # of the header itself
     sizes: list[int] = field(default_factory=list)
     first_offsets: dict[int, int] = field(default_factory=dict)  # row → offset of its first extension header
     names: dict[int, bytes] = field(default_factory=dict)  # row → name from an extension header
-    stated_elsewhere: set[int] = field(default_factory=set)  # rows whose size field was read the slow way
+    parsed: set[int] = field(default_factory=set)  # rows with a size that `header_size` parsed
 
 
 class TarScan:
@@ -72,14 +73,14 @@ class TarScan:
 
     Args:
         file: The open shard.
-        shard: Its path, for messages.
+        shard: Path of the shard, for messages.
 
     Attributes:
-        warnings: What is odd and harmless, known once the scan is done.
-        end_offset: Where the last member's contents and padding end, known once the scan is done.
+        warnings: Harmless oddities, complete after the iteration.
+        end_offset: End of the last member's contents and padding, set after the iteration.
 
     Raises:
-        FormatError: While iterating; with the shard and the byte offset of what is wrong.
+        FormatError: While iterating; with the shard and the byte offset of the fault.
     """
 
     def __init__(self, file: ReadableFile, shard: str) -> None:
@@ -90,11 +91,11 @@ class TarScan:
         self._rows = _Rows()
         self._window = b""
         self._window_offset = 0
-        self._window_size = _NEAR_WINDOW
+        self._window_size = _WIDE_WINDOW
 
     def __iter__(self) -> Iterator[MemberBatch]:
         if self._file.size_bytes == 0:
-            raise FormatError("the file is empty; expected a tar file", shard=self._shard, offset=0, do=_TRUNCATED)
+            raise FormatError("the file is empty; expected a tar file", shard=self._shard, offset=0, hint=_COPY_AGAIN)
         offset: int | None = 0
         try:
             while offset is not None:
@@ -102,26 +103,26 @@ class TarScan:
                 if len(self._rows.offsets) >= _BATCH_ROWS and self._rows.blocks[-1][-1, 156] != _PAX:
                     yield self._flush()
         except FormatError:
-            self._verify(self._headers())  # an earlier header may be the one that is damaged
+            self._verify(self._headers())  # the damage may be in an earlier header
             raise
         yield self._flush()
 
     def _advance(self, offset: int) -> int | None:
-        """Collect the headers from ``offset`` on that the window holds; give the next one's offset, None at the end."""
+        """Collect the headers in the window from ``offset`` on; return the next one's offset, None at the end."""
         if not self._window_offset <= offset <= self._window_offset + len(self._window) - BLOCK:
             self._window_offset, self._window = offset, self._file.read_at(offset, self._window_size)
-        behind = self._collect(offset)
-        if behind == offset or behind + BLOCK <= self._window_offset + len(self._window):
-            return self._step(behind)  # a rare header, or the end
-        if behind >= self._file.size_bytes:
-            self._check_end(behind)
+        next_offset = self._collect(offset)
+        if next_offset == offset or next_offset + BLOCK <= self._window_offset + len(self._window):
+            return self._step(next_offset)  # a rare header, or the end
+        if next_offset >= self._file.size_bytes:
+            self._check_end(next_offset)
             return None
         headers = len(self._rows.blocks[-1])
-        self._window_size = _NEAR_WINDOW if headers * 4096 >= behind - offset else _FAR_WINDOW
-        return behind
+        self._window_size = _WIDE_WINDOW if headers * 4096 >= next_offset - offset else _NARROW_WINDOW
+        return next_offset
 
     def _collect(self, offset: int) -> int:
-        """Take plain headers from ``offset`` on while the window lasts; give the offset behind them and their data."""
+        """Collect plain headers in the window from ``offset`` on; return the offset after them and their contents."""
         window, base = self._window, self._window_offset
         local = offset - base
         limit = len(window) - BLOCK
@@ -139,7 +140,7 @@ class TarScan:
                 sizes.append(size)
                 local += BLOCK + ((size + 511) & -BLOCK)
         except ValueError:
-            pass  # an empty block, a base-256 size or damage: the slow way tells them apart
+            pass  # an empty block, a base-256 size or damage; _step distinguishes them
         if starts:
             blocks = np.frombuffer(window, dtype=np.uint8, count=len(window) & -BLOCK).reshape(-1, BLOCK)
             self._rows.blocks.append(blocks[np.array(starts) >> 9])
@@ -148,19 +149,19 @@ class TarScan:
         return base + local
 
     def _is_harmless(self, start: int, size: int) -> bool:
-        """Tell whether the window holds a PAX header's contents whole, and they change nothing."""
+        """Return True if the window has all of a PAX header's contents, and they change nothing."""
         records = self._window[start : start + size]
         return len(records) == size and changes_nothing(records)
 
     def _read(self, offset: int, size: int) -> bytes:
-        """Read a piece of the file, from the window where it lies there."""
+        """Read bytes of the file, from the window if it has them."""
         local = offset - self._window_offset
         if local >= 0 and local + size <= len(self._window):
             return self._window[local : local + size]
         return self._file.read_at(offset, size)
 
     def _step(self, offset: int) -> int | None:
-        """Take the member at ``offset`` the slow way; give the offset behind it, or None at the end of the archive."""
+        """Parse the member at ``offset`` exactly; return the offset after it, or None at the end of the archive."""
         first_offset = offset
         changes = PaxRecords()
         while True:
@@ -176,18 +177,18 @@ class TarScan:
             size = header_size(header, shard=self._shard, offset=offset)
             if kind in (b"x", b"X", b"g", b"L", b"K"):
                 data = self._extension(offset + BLOCK, size)
-                behind = offset + BLOCK + ((size + 511) & -BLOCK)
+                next_offset = offset + BLOCK + ((size + 511) & -BLOCK)
                 if kind == b"g":
                     records = parse_pax_records(data, shard=self._shard, offset=offset + BLOCK)
                     check_global(records, shard=self._shard, offset=offset)
                     if offset == first_offset:
-                        return behind  # it stands for itself: no part of the member behind it
+                        return next_offset  # it is not part of the member after it
                 elif kind == b"L":
                     changes = PaxRecords(name=data.split(b"\0", 1)[0]).over(changes)
                 elif kind != b"K":
                     changes = parse_pax_records(data, shard=self._shard, offset=offset + BLOCK).over(changes)
                 check_name(changes.name, shard=self._shard, offset=offset)
-                offset = behind
+                offset = next_offset
                 continue
             return self._member(header, first_offset, offset, size, changes)
 
@@ -206,7 +207,7 @@ class TarScan:
             rows.blocks.append(np.frombuffer(header, dtype=np.uint8).reshape(1, BLOCK))
             rows.offsets.append(offset)
             rows.sizes.append(size)
-            rows.stated_elsewhere.add(row)
+            rows.parsed.add(row)
             rows.names[row] = changes.name if changes.name is not None else header_name(header)
             rows.first_offsets[row] = first_offset
         return offset + BLOCK + ((size + 511) & -BLOCK)
@@ -223,44 +224,44 @@ class TarScan:
         end = offset + BLOCK + size
         if end > self._file.size_bytes:
             raise FormatError(
-                f"the file ends at byte {self._file.size_bytes}, inside a member whose contents reach to byte {end}",
+                f"the file ends at byte {self._file.size_bytes}, inside a member with contents up to byte {end}",
                 shard=self._shard,
                 offset=offset,
-                do=_TRUNCATED,
+                hint=_COPY_AGAIN,
             )
 
     def _check_end(self, offset: int, *, expecting_member: bool = False) -> None:
-        """Judge a file that ends at or before ``offset``, where a header or two empty blocks were expected."""
+        """Check a file that ends at or before ``offset``, where a header or two empty blocks are expected."""
         if self._rows.offsets:
             self._check_fits(self._rows.offsets[-1], self._rows.sizes[-1])
         left = self._file.size_bytes - offset
         if expecting_member or left != 0 or self._awaits_member(offset):
             check_not_compressed(self._read(0, BLOCK), shard=self._shard)
-            where = "the empty bytes behind a member" if left < 0 else "a tar header"
+            place = "the padding after a member" if left < 0 else "a tar header"
             raise FormatError(
-                f"the file ends at byte {self._file.size_bytes}, inside {where}",
+                f"the file ends at byte {self._file.size_bytes}, inside {place}",
                 shard=self._shard,
                 offset=min(offset, self._file.size_bytes),
-                do=_TRUNCATED,
+                hint=_COPY_AGAIN,
             )
         self.end_offset = offset
         self.warnings.append("the end-of-archive blocks are missing; the file may have been cut between two members")
 
     def _end(self, offset: int) -> None:
-        """Note the end of the archive at an empty block, and what is odd about it."""
+        """Record the end of the archive at an empty block, and warn if anything is odd about it."""
         self.end_offset = offset
         if offset == 0:
             self.warnings.append("the tar file has no members")
-        behind = self._read(offset, _END_BYTES).lstrip(b"\0")
-        if behind:
-            start = min(offset + _END_BYTES, self._file.size_bytes) - len(behind)
+        trailing = self._read(offset, _END_BYTES).lstrip(b"\0")
+        if trailing:
+            start = min(offset + _END_BYTES, self._file.size_bytes) - len(trailing)
             self.warnings.append(
-                f"the archive ends at byte {offset}, but there is more from byte {start} on, which is not read: "
-                "were two tar files joined into one?"
+                f"the archive ends at byte {offset}; the data from byte {start} on is not read: "
+                "were two tar files concatenated?"
             )
 
     def _awaits_member(self, offset: int) -> bool:
-        """Tell whether the last header taken is a PAX header of the member that should start at ``offset``."""
+        """Return True if the last collected header is a PAX header of the member that should start at ``offset``."""
         rows = self._rows
         if not rows.blocks or rows.blocks[-1][-1, 156] != _PAX:
             return False
@@ -282,9 +283,9 @@ class TarScan:
         names = header_names(headers, rows.names)
         is_pax = headers[:, 156] == _PAX
         if is_pax.any():
-            # A PAX header that changes nothing still belongs to the member behind it, whose first header it is.
-            behind = offsets + BLOCK + ((sizes + 511) & -BLOCK)
-            follows = np.append(False, is_pax[:-1] & (behind[:-1] == first_offsets[1:]))
+            # A PAX header that changes nothing is still the first header of the member after it.
+            ends = offsets + BLOCK + ((sizes + 511) & -BLOCK)
+            follows = np.append(False, is_pax[:-1] & (ends[:-1] == first_offsets[1:]))
             first_offsets = first_offsets[np.maximum.accumulate(np.where(follows, 0, np.arange(len(offsets))))]
             members = ~is_pax
             offsets, sizes, first_offsets, names = (
@@ -303,7 +304,7 @@ class TarScan:
         for row in np.flatnonzero(suspicious).tolist():
             header, offset = headers[row].tobytes(), self._rows.offsets[row]
             check_header(header, shard=self._shard, offset=offset)
-            if row not in self._rows.stated_elsewhere:
+            if row not in self._rows.parsed:
                 stated = header_size(header, shard=self._shard, offset=offset)
                 check_size(
                     stated if stated == self._rows.sizes[row] else -1,

@@ -1,3 +1,3 @@
-from loader.samples.keyword_dataclass import edataclass
+from loader.samples.sample_dataclass import edataclass
 
 __all__ = ["edataclass"]

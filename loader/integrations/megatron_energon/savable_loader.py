@@ -1,14 +1,14 @@
 from typing import TYPE_CHECKING, NoReturn
 
-from loader.pipeline.batch import BatchDataset
-from loader.pipeline.gc import GcDataset
-from loader.pipeline.sample_name import default_get_batch_keys
-from loader.pipeline.stage import SavableDataset
-from loader.pipeline.worker_config import WorkerConfig
-from loader.samples.keyword_dataclass import edataclass
+from loader.pipeline.contract.sample_name import default_get_batch_keys
+from loader.pipeline.contract.stage import SavableDataset
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.stages.batch import BatchDataset
+from loader.pipeline.stages.gc import GcDataset
+from loader.samples.sample_dataclass import edataclass
 from loader.stores.cache_pool import CachePool
-from loader.training.data_loader import SavableDataLoader
-from loader.training.watchdog_dataset import WatchdogDataset
+from loader.training.loaders.data_loader import SavableDataLoader
+from loader.training.workers.watchdog_dataset import WatchdogDataset
 
 from .not_served import not_served
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from ..errors import Fault
-from ..storage import open_storage
-from .metadataset_spec import MetadatasetSpec
-from .parse_metadataset import parse_metadataset
+from ...errors import Fault
+from ...storage import open_storage
+from .parse import parse_metadataset
+from .spec import MetadatasetSpec
 
 __all__ = ["DocumentStore"]
 
@@ -41,7 +41,7 @@ class DocumentStore:
             text = open_storage(folder).read(name).decode("utf-8", "replace")
             spec, faults = parse_metadataset(text, file=path)
             for fault in faults:
-                self.fault(path, fault.place, fault.found)
+                self.fault(path, fault.place, fault.message)
             self._specs[path] = spec
         return self._specs[path]
 
@@ -52,6 +52,6 @@ class DocumentStore:
             self._prefixes[file] = f"{file if inside.startswith('..') else inside}: "
         return self._prefixes[file] + place
 
-    def fault(self, file: str, place: str, found: str) -> None:
+    def fault(self, file: str, place: str, message: str) -> None:
         """Note what is wrong at a place; a file that is reached twice has its faults once."""
-        self._faults[Fault(place=self.place(file, place).removesuffix(": "), found=found)] = None
+        self._faults[Fault(place=self.place(file, place).removesuffix(": "), message=message)] = None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from .subset import SubsetRange
+from ...format.documents.load_request import LoadRequest
+from ...format.documents.subset import SubsetRange
 
 __all__ = ["JoinMember", "JoinPlan", "Joiner", "LeafPlan", "Nonmatch"]
 
@@ -29,31 +30,68 @@ class Joiner:
     is_function: bool
 
 
+class _OfRequest:
+    """Attributes of the request, as attributes of the plan."""
+
+    __slots__ = ()
+    request: LoadRequest
+
+    @property
+    def path(self) -> str:
+        """Path of the dataset or JSONL file, absolute, or a URL; for a join, the metadataset that holds it."""
+        return self.request.path
+
+    @property
+    def split_part(self) -> str:
+        """Part of the split."""
+        return self.request.split_part
+
+    @property
+    def split_config(self) -> str | None:
+        """Name of the split file; None for the default one."""
+        return self.request.split_config
+
+    @property
+    def dataset_config(self) -> str | None:
+        """Name of the dataset file; None for the default one."""
+        return self.request.dataset_config
+
+    @property
+    def subflavors(self) -> Mapping[str, Any]:
+        """Labels of the samples, of all levels; the outer one's values win."""
+        return self.request.subflavors
+
+    @property
+    def epochs_together(self) -> int | None:
+        """``shuffle_over_epochs_multiplier`` of all levels: None wins, then -1, else the product."""
+        return self.request.epochs_together
+
+    @property
+    def subset(self) -> tuple[SubsetRange, ...]:
+        """Subsets of all levels, the innermost first; see :func:`.resolve_subset`."""
+        return self.request.subset
+
+    @property
+    def aux(self) -> Mapping[str, str]:
+        """Name of an auxiliary store → its absolute path or URL."""
+        return self.request.aux
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JoinMember:
+class JoinMember(_OfRequest):
     """One dataset of a join.
 
     Attributes:
-        place: Where it stands, as in :class:`LeafPlan`.
-        name: Its key where the join is a mapping; None in a list.
-        path: The folder of a prepared dataset, absolute, or a URL.
-        split_part: Which part of its split.
-        split_config: Which split file; None: the default one.
-        dataset_config: Which dataset file; None: the default one.
-        subflavors: Labels of the member's samples, outer levels' merged in.
-        nonmatch: What happens where it lacks a key of the primary.
-        aux: Auxiliary stores, as in :class:`LeafPlan`.
+        request: What to load: the folder of a prepared dataset.
+        place: Its place in the metadataset, as in :class:`LeafPlan`.
+        name: Its key if the join is a mapping; None in a list.
+        nonmatch: What happens if it lacks a key of the primary dataset.
     """
 
+    request: LoadRequest
     place: str
     name: str | None
-    path: str
-    split_part: str
-    split_config: str | None = None
-    dataset_config: str | None = None
-    subflavors: Mapping[str, Any] = field(default_factory=dict)
     nonmatch: Nonmatch = "error"
-    aux: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,37 +112,21 @@ class JoinPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeafPlan:
+class LeafPlan(_OfRequest):
     """One leaf of a tree of metadatasets.
 
     Attributes:
-        place: Its place in the document that names it (``splits.train.blend[2]``), in nested ones with the file in
-            front; empty where no document does.
-        path: The folder of a prepared dataset or a ``.jsonl`` file, absolute, or a URL as it is written; of a join, the
-            metadataset file that holds it.
-        split_part: Which part of its split.
-        split_config: Which split file; None: the default one.
-        dataset_config: Which dataset file; None: the default one.
-        subflavors: Labels of its samples, of all levels; the outer one's values win.
-        epochs_together: The product of all levels' ``shuffle_over_epochs_multiplier``; but None where one is None, else
-            -1 where one is -1.
-        subset: The subsets of all levels, inner first; see :func:`.resolve_subset`.
-        aux: Name → auxiliary store: the absolute path of a dataset, ``filesystem://`` and an absolute path, or a
-            ``msc://`` or ``filesystem+msc://`` URL as it is written.
-        weight: Its share of all samples, over all leaves 1; None where nothing is weighted.
-        repetitions: How often it comes in a pass, the product of all levels; None where nothing is repeated.
-        join: The datasets behind it, where it is a join.
+        request: What to load, with the settings of all levels. For a join, its path is the metadataset file that holds
+            the join.
+        place: Its place in the document that references it (``splits.train.blend[2]``), prefixed by the file in nested
+            metadatasets; empty without a metadataset.
+        weight: Its share of all samples; the shares of all leaves sum to 1. None if nothing is weighted.
+        repetitions: Repetitions in a pass, the product of all levels; None if nothing is repeated.
+        join: The joined datasets, if it is a join.
     """
 
-    place: str
-    path: str
-    split_part: str
-    split_config: str | None = None
-    dataset_config: str | None = None
-    subflavors: Mapping[str, Any] = field(default_factory=dict)
-    epochs_together: int | None = 1
-    subset: tuple[SubsetRange, ...] = ()
-    aux: Mapping[str, str] = field(default_factory=dict)
+    request: LoadRequest
+    place: str = ""
     weight: float | None = None
     repetitions: float | None = None
     join: JoinPlan | None = None

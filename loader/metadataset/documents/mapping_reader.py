@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any
 
-from ..errors import Fault
-from ..format.nearest_name import did_you_mean
-from ..format.shown_value import shown, shown_key
+from ...errors import Fault
+from ...format.documents.messages import did_you_mean, short_key, short_repr
 
 __all__ = ["MappingReader"]
 
@@ -34,11 +33,11 @@ class MappingReader:
 
     def at(self, key: object) -> str:
         """Give the place of a key."""
-        return f"{self.place}.{shown_key(key)}" if self.place else shown_key(key)
+        return f"{self.place}.{short_key(key)}" if self.place else short_key(key)
 
-    def fault(self, key: str, found: str) -> None:
+    def fault(self, key: str, message: str) -> None:
         """Note what is wrong with a key, or with an empty key, the whole mapping."""
-        self.faults.append(Fault(place=self.at(key) if key else self.place, found=found))
+        self.faults.append(Fault(place=self.at(key) if key else self.place, message=message))
 
     def expect_keys(self, known: Iterable[str], why_not: Mapping[str, str] | None = None) -> None:
         """Note every key that is not known.
@@ -51,8 +50,8 @@ class MappingReader:
         for key in self.mapping:
             if key not in names:
                 reason = (why_not or {}).get(key) if isinstance(key, str) else None
-                found = reason or f"there is no such key{did_you_mean(shown_key(key), names)}"
-                self.faults.append(Fault(place=self.at(key), found=found))
+                found = reason or f"there is no such key{did_you_mean(short_key(key), names)}"
+                self.faults.append(Fault(place=self.at(key), message=found))
 
     def text(self, key: str) -> str | None:
         """Give a text that is not empty; None where there is none, or null."""
@@ -60,7 +59,7 @@ class MappingReader:
         if value is None or (isinstance(value, str) and value and "\0" not in value):
             return value
         quotes = "; put it in quotes" if isinstance(value, int | float) else ""
-        self.fault(key, f"expected a text, found {shown(value)}{quotes}")
+        self.fault(key, f"expected a text, found {short_repr(value)}{quotes}")
         return None
 
     def positive(self, key: str, default: float) -> float:
@@ -69,7 +68,7 @@ class MappingReader:
         if _is_number(value) and isfinite(value) and value > 0:
             return float(value)
         hint = "; in YAML a number with an exponent is written as 1.0e-3" if _has_exponent(value) else ""
-        self.fault(key, f"expected a number > 0, found {shown(value)}{hint}")
+        self.fault(key, f"expected a number > 0, found {short_repr(value)}{hint}")
         return default
 
     def child(self, key: str) -> MappingReader | None:
@@ -83,14 +82,14 @@ class MappingReader:
         """Give a value of this mapping for reading; None where it is no mapping."""
         if isinstance(value, Mapping):
             return MappingReader(value, place, self.faults)
-        self.faults.append(Fault(place=place, found=f"expected a mapping, found {shown(value)}"))
+        self.faults.append(Fault(place=place, message=f"expected a mapping, found {short_repr(value)}"))
         return None
 
     def entries(self, key: str) -> list[MappingReader]:
         """Give the mappings of a list that is not empty."""
         value = self.mapping.get(key)
         if not isinstance(value, list) or not value:
-            found = "an empty list" if value == [] else shown(value)
+            found = "an empty list" if value == [] else short_repr(value)
             self.fault(key, f"expected a list of datasets, found {found}")
             return []
         found_all = (self.mapping_of(item, f"{self.at(key)}[{index}]") for index, item in enumerate(value))

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
-from ..errors import ConfigError, Fault
-from ..format.dataset_config import is_own_module
-from ..format.nearest_name import did_you_mean
-from ..format.shown_value import shown
-from ..format.yaml_document import parse_yaml
+from ...errors import ConfigError, Fault
+from ...format.documents.dataset_config import is_own_module
+from ...format.documents.messages import did_you_mean, short_keys, short_repr
+from ...format.documents.yaml_document import parse_yaml
 from .mapping_reader import MappingReader
-from .metadataset_spec import MetadatasetSpec, SplitSpec
-from .parse_v1 import parse_v1_split
-from .parse_v2 import parse_v2_split
+from .parse_join import JOIN_KEYS, parse_join
+from .references import REFERENCE_KEYS, parse_reference, parse_subset
+from .spec import BlendEntry, BlendKind, BlendSpec, JoinSpec, MetadatasetSpec, ReferenceSpec, SplitSpec
 
-__all__ = ["parse_metadataset"]
+__all__ = ["parse_metadataset", "parse_v1_split", "parse_v2_split"]
 
 _V1, _V2 = "Metadataset", "MetadatasetV2"
 
@@ -46,8 +46,8 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
     except ConfigError as error:
         return MetadatasetSpec(file=file), list(error.faults)
     if not isinstance(document, Mapping):
-        found = "an empty document" if document is None else shown(document)
-        faults.append(Fault(place="", found=f"expected a mapping with '__class__' and 'splits', found {found}"))
+        found = "an empty document" if document is None else short_repr(document)
+        faults.append(Fault(place="", message=f"expected a mapping with '__class__' and 'splits', found {found}"))
         return MetadatasetSpec(file=file), faults
     reader = MappingReader(document, "", faults)
     reader.expect_keys(("__module__", "__class__", "splits"))
@@ -60,7 +60,7 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
     found_splits: dict[str, SplitSpec] = {}
     for name, value in splits.mapping.items():
         if not isinstance(name, str):
-            faults.append(Fault(place=splits.at(name), found="expected the name of a split; put it in quotes"))
+            faults.append(Fault(place=splits.at(name), message="expected the name of a split; put it in quotes"))
             continue
         split = splits.mapping_of(value, splits.at(name))
         spec = None if split is None else parse_v1_split(split) if is_v1 else parse_v2_split(split)
@@ -75,7 +75,7 @@ def _is_v1(reader: MappingReader, splits: MappingReader) -> bool:
     looks_like_v1 = all(isinstance(split, Mapping) and "datasets" in split for split in splits.mapping.values())
     name, module = reader.text("__class__"), reader.text("__module__")
     if module is not None and not is_own_module(module):
-        reader.fault("__module__", f"expected megatron.energon, found {shown(module)}")
+        reader.fault("__module__", f"expected megatron.energon, found {short_repr(module)}")
     if name is None:
         # The first version needed no class.
         if not looks_like_v1 and reader.mapping.get("__class__") is None:
@@ -85,6 +85,104 @@ def _is_v1(reader: MappingReader, splits: MappingReader) -> bool:
         hint = did_you_mean(name, (_V2, _V1))
         if name.endswith(("Webdataset", "Factory")):
             hint = "; this describes one dataset: give the path of its folder"
-        reader.fault("__class__", f"there is no metadataset class {shown(name)}{hint}")
+        reader.fault("__class__", f"there is no metadataset class {short_repr(name)}{hint}")
         return looks_like_v1
     return name == _V1
+
+
+_V2_ONLY = ("aux", "subset")
+_KEYS = (*(key for key in REFERENCE_KEYS if key not in _V2_ONLY), "weight", "subflavor")
+_WHY_NOT = {
+    key: f"only a MetadatasetV2 has {key!r}; set __class__ to that"
+    for key in (*_V2_ONLY, "blend", "blend_epochized", "join", "repetitions")
+}
+
+
+def parse_v1_split(reader: MappingReader) -> BlendSpec | None:
+    """Read a split, as the blend of the second version that it means; None where nothing can be read."""
+    reader.expect_keys(["datasets"], {**_WHY_NOT, "path": "expected a list of 'datasets'; paths stand there"})
+    if "datasets" not in reader:
+        reader.fault("datasets", "this is missing; expected a list of datasets")
+        return None
+    entries = tuple(_v1_entries(reader))
+    return BlendSpec(place=reader.at("datasets"), kind="blend", entries=entries) if entries else None
+
+
+def _v1_entries(reader: MappingReader) -> Iterator[BlendEntry]:
+    for entry in reader.entries("datasets"):
+        entry.expect_keys(_KEYS, _WHY_NOT)
+        weight = entry.positive("weight", 1.0)
+        label = entry.text("subflavor")
+        reference = parse_reference(entry)
+        if reference is None:
+            continue
+        if label is not None:
+            reference = replace(reference, subflavors={"__subflavor__": label, **reference.subflavors})
+        yield BlendEntry(amount=weight, source=reference)
+
+
+_BLENDS: tuple[BlendKind, ...] = ("blend", "blend_epochized")
+_AMOUNT: dict[BlendKind, str] = {"blend": "weight", "blend_epochized": "repetitions"}
+_HEADS = ("path", *_BLENDS, "join")
+
+_ELSEWHERE = {
+    "weight": "only what stands in a 'blend' has a weight",
+    "repetitions": "only what stands in a 'blend_epochized' has repetitions",
+}
+_ELSEWHERE_IN_BLENDS: dict[BlendKind, dict[str, str]] = {
+    "blend": {"repetitions": "a 'blend' is mixed by 'weight'; repetitions belong to 'blend_epochized'"},
+    "blend_epochized": {"weight": "a 'blend_epochized' is mixed by 'repetitions'; a weight belongs to 'blend'"},
+}
+_NOT_IN_A_JOIN = dict.fromkeys(
+    ("aux", "dataset_config", "split_config", "nonmatch"), "set it at each dataset of the join"
+)
+
+
+def parse_v2_split(reader: MappingReader) -> ReferenceSpec | JoinSpec | BlendSpec | None:
+    """Read what a split is made of; None where that cannot be told."""
+    heads = [key for key in _HEADS if key in reader]
+    if len(heads) != 1:
+        _fault_of_heads(reader, heads, _HEADS)
+        return None
+    for kind in _BLENDS:
+        if kind in reader:
+            reader.expect_keys((kind, "subset"), dict.fromkeys(REFERENCE_KEYS, f"set it at each dataset of the {kind}"))
+            entries = tuple(_v2_entries(reader, kind))
+            subset = parse_subset(reader)
+            return BlendSpec(place=reader.at(kind), kind=kind, entries=entries, subset=subset) if entries else None
+    return _parse_source(reader, (), _ELSEWHERE)
+
+
+def _v2_entries(reader: MappingReader, kind: BlendKind) -> Iterator[BlendEntry]:
+    for entry in reader.entries(kind):
+        amount = entry.positive(_AMOUNT[kind], 1.0)
+        nested = next((key for key in _BLENDS if key in entry), None)
+        if nested is not None:
+            entry.fault(nested, "a blend within a blend has a metadataset file of its own; name that as 'path'")
+            continue
+        heads = [key for key in ("path", "join") if key in entry]
+        if len(heads) != 1:
+            _fault_of_heads(entry, heads, ("path", "join"), _AMOUNT[kind])
+            continue
+        source = _parse_source(entry, (_AMOUNT[kind],), _ELSEWHERE_IN_BLENDS[kind])
+        if source is not None:
+            yield BlendEntry(amount=amount, source=source)
+
+
+def _parse_source(
+    reader: MappingReader, more_keys: tuple[str, ...], why_not: dict[str, str]
+) -> ReferenceSpec | JoinSpec | None:
+    if "join" in reader:
+        reader.expect_keys((*JOIN_KEYS, *more_keys), {**_NOT_IN_A_JOIN, **why_not})
+        return parse_join(reader)
+    reader.expect_keys((*REFERENCE_KEYS, *more_keys), {"nonmatch": "only datasets of a 'join' have it", **why_not})
+    return parse_reference(reader)
+
+
+def _fault_of_heads(reader: MappingReader, found: list[str], expected: tuple[str, ...], *more_keys: str) -> None:
+    """Say what is wrong where none of the keys is there by which a kind is told, or several."""
+    known = {*REFERENCE_KEYS, *JOIN_KEYS, *expected, *more_keys}
+    reader.expect_keys(sorted(known))
+    names = ", ".join(map(repr, expected[:-1])) + f" or {expected[-1]!r}"
+    here = " and ".join(map(repr, found)) if found else short_keys(reader.mapping)
+    reader.fault("", f"expected one of {names}, found {here}")

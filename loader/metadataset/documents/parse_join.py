@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..errors import Fault
-from ..format.shown_value import shown, shown_keys
+from ...errors import Fault
+from ...format.documents.messages import short_keys, short_repr
 from .leaf_plan import Joiner, Nonmatch
 from .mapping_reader import MappingReader
-from .metadataset_spec import JoinSpec, MemberSpec
-from .parse_reference import REFERENCE_KEYS, parse_epochs_together, parse_reference, parse_subflavors
-from .parse_subset import parse_subset
+from .references import REFERENCE_KEYS, parse_epochs_together, parse_reference, parse_subflavors, parse_subset
+from .spec import JoinSpec, MemberSpec
 
 __all__ = ["JOIN_KEYS", "parse_join"]
 
@@ -63,8 +62,8 @@ def _named_entries(reader: MappingReader) -> list[tuple[str | None, MappingReade
         place = f"{reader.at('join')}.{name}"
         if not isinstance(name, str) or not name.isidentifier():
             # The joiner gets the member's sample as a keyword argument of this name.
-            found = f"expected a name that can be an argument's, found {shown(name)}"
-            reader.faults.append(Fault(place=place, found=found))
+            found = f"expected a name that can be an argument's, found {short_repr(name)}"
+            reader.faults.append(Fault(place=place, message=found))
             continue
         entry = reader.mapping_of(item, place)
         if entry is not None:
@@ -78,7 +77,7 @@ def _nonmatch(entry: MappingReader, *, is_primary: bool) -> Nonmatch:
     value = entry.mapping.get("nonmatch", "error")
     known = next((known for known in _NONMATCH if known == value), None)
     if known is None:
-        entry.fault("nonmatch", f"expected one of {', '.join(_NONMATCH)}, found {shown(value)}")
+        entry.fault("nonmatch", f"expected one of {', '.join(_NONMATCH)}, found {short_repr(value)}")
     elif is_primary and known != "error":
         entry.fault("nonmatch", "the first dataset of a join has all keys by definition; remove this")
     return known or "error"
@@ -96,7 +95,7 @@ def _joiner(reader: MappingReader) -> Joiner | None:
     joiner.expect_keys(("__module__", "__class__", "__function__"))
     kinds = [key for key in ("__class__", "__function__") if key in joiner]
     if len(kinds) != 1:
-        found = "both" if kinds else shown_keys(joiner.mapping)
+        found = "both" if kinds else short_keys(joiner.mapping)
         joiner.fault("", f"expected either '__class__' or '__function__', found {found}")
         return None
     module, name = joiner.text("__module__"), joiner.text(kinds[0])

@@ -5,46 +5,15 @@ from __future__ import annotations
 import os
 from functools import cache
 
-from ..errors import StorageError
-from ..format.nv_meta import INFO_JSON, INFO_YAML
-from ..storage import open_storage
-from .parse_aux import FILESYSTEM
+from ...errors import StorageError
+from ...format.documents.load_request import is_jsonl, is_url, resolve_path
+from ...format.nv_meta import INFO_JSON, INFO_YAML
+from ...storage import open_storage
+from .references import FILESYSTEM
 
-__all__ = ["DatasetPaths", "is_metadataset", "is_url", "resolve_aux", "resolve_path", "shown_path"]
+__all__ = ["DatasetPaths", "display_path", "resolve_aux"]
 
 _MOST_LETTERS = 1000
-
-
-def is_metadataset(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a path names a metadataset: a YAML file.
-
-    >>> is_metadataset("mix.yaml"), is_metadataset("./coco")
-    (True, False)
-    """
-    return os.fspath(path).endswith((".yaml", ".yml"))
-
-
-def is_url(path: str) -> bool:
-    """Tell whether a resolved path is no path of this machine."""
-    return "://" in path
-
-
-def resolve_path(path: str, folder: str) -> str:
-    """Give the absolute path that a path in a document means; URLs of other machines stay as they are.
-
-    Args:
-        path: As written: relative, absolute, or a URL.
-        folder: The absolute folder of the document.
-
-    >>> resolve_path("./coco", "/data"), resolve_path("../a", "/data/x"), resolve_path("file:///b", "/data")
-    ('/data/coco', '/data/a', '/b')
-    >>> resolve_path("msc://profile/bucket/ds", "/data")
-    'msc://profile/bucket/ds'
-    """
-    scheme, separator, rest = path.partition("://")
-    if separator and scheme not in ("file", "local"):
-        return path
-    return os.path.normpath(os.path.join(folder, rest if separator else path))
 
 
 def resolve_aux(store: str, folder: str) -> str:
@@ -58,10 +27,10 @@ def resolve_aux(store: str, folder: str) -> str:
     return resolve_path(store, folder)
 
 
-def shown_path(path: str) -> str:
+def display_path(path: str) -> str:
     """Write a path in full, as paths in messages must be, unless it is none that a system takes.
 
-    >>> shown_path("/data/" + "x" * 200)[-3:], len(shown_path("x" * 10_000))
+    >>> display_path("/data/" + "x" * 200)[-3:], len(display_path("x" * 10_000))
     ("xx'", 1003)
     """
     return repr(path if len(path) <= _MOST_LETTERS else f"{path[:_MOST_LETTERS]}…")
@@ -78,13 +47,13 @@ class DatasetPaths:
 def _fault_of_dataset(path: str) -> str | None:
     if is_url(path):
         return None  # opening it says whether that can be read
-    if path.endswith(".jsonl"):
-        return None if _exists(path) else f"there is no such file: {shown_path(path)}"
+    if is_jsonl(path):
+        return None if _exists(path) else f"there is no such file: {display_path(path)}"
     if not _exists(path):
-        return f"there is no such folder: {shown_path(path)}"
+        return f"there is no such folder: {display_path(path)}"
     if any(_exists(os.path.join(path, name)) for name in (INFO_JSON, INFO_YAML)):
         return None
-    name = shown_path(path)
+    name = display_path(path)
     return f"{name} is no prepared dataset: it has no .nv-meta/.info.json; run: energon prepare {name}"
 
 
@@ -92,7 +61,7 @@ def _fault_of_aux(store: str) -> str | None:
     if not store.startswith(FILESYSTEM):
         return _fault_of_dataset(store)
     folder = store.removeprefix(FILESYSTEM)
-    return None if _exists(folder) else f"there is no such folder: {shown_path(folder)}"
+    return None if _exists(folder) else f"there is no such folder: {display_path(folder)}"
 
 
 def _exists(path: str) -> bool:

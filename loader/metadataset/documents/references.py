@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Any
 
-from ..format.shown_value import shown
+from ...errors import Fault
+from ...format.documents.messages import short_repr
+from ...format.documents.subset import SampleRange, ShareRange, SubsetRange
 from .mapping_reader import MappingReader
-from .metadataset_spec import ReferenceSpec
-from .parse_aux import parse_aux
-from .parse_subset import parse_subset
+from .spec import ReferenceSpec
 
-__all__ = ["REFERENCE_KEYS", "parse_epochs_together", "parse_reference", "parse_subflavors"]
+__all__ = [
+    "FILESYSTEM",
+    "REFERENCE_KEYS",
+    "parse_aux",
+    "parse_epochs_together",
+    "parse_reference",
+    "parse_subflavors",
+    "parse_subset",
+]
 
 REFERENCE_KEYS = (
     "path",
@@ -55,7 +65,9 @@ def parse_epochs_together(reader: MappingReader) -> int | None:
     value = reader.mapping.get("shuffle_over_epochs_multiplier", 1)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and (value == -1 or value >= 1)):
         return value
-    reader.fault("shuffle_over_epochs_multiplier", f"expected a whole number >= 1, -1 or null, found {shown(value)}")
+    reader.fault(
+        "shuffle_over_epochs_multiplier", f"expected a whole number >= 1, -1 or null, found {short_repr(value)}"
+    )
     return 1
 
 
@@ -63,5 +75,103 @@ def _file_in_nv_meta(reader: MappingReader, key: str) -> str | None:
     name = reader.text(key)
     if name is None or not (name.startswith("/") or ".." in name.split("/")):
         return name
-    reader.fault(key, f"expected the name of a file in .nv-meta, found {shown(name)}")
+    reader.fault(key, f"expected the name of a file in .nv-meta, found {short_repr(name)}")
     return None
+
+
+FILESYSTEM = "filesystem://"
+"""Marks a folder of files; without it, an auxiliary store is a prepared dataset."""
+
+_EXPECTED_STORE = 'expected the path of a dataset, or "filesystem://" and the path of a folder'
+_TAKEN = ("cache", "primary", "sample")
+"""What cookers are given under these names is no auxiliary store."""
+_PREFIX_OF_KEY = {"path": "", "fs_path": FILESYSTEM}
+
+
+def parse_aux(owner: MappingReader) -> Mapping[str, str]:
+    """Read the key ``aux`` of a mapping: name → path or URL as it is written.
+
+    The longer forms ``{path: …}`` and ``{fs_path: …}`` come out as the short ones.
+    """
+    reader = owner.child("aux")
+    stores: dict[str, str] = {}
+    if reader is None:
+        return stores
+    for name in reader.mapping:
+        if not isinstance(name, str):
+            reader.faults.append(Fault(place=reader.at(name), message="expected a name; put it in quotes"))
+            continue
+        if name in _TAKEN:
+            reader.fault(name, f"expected another name: cookers get something else as {name}=")
+            continue
+        store = _store(reader, name)
+        if store is not None:
+            stores[name] = store
+    return stores
+
+
+def _store(reader: MappingReader, name: str) -> str | None:
+    value = reader.mapping[name]
+    if not isinstance(value, Mapping):
+        store = value if isinstance(value, str) else None
+        if not store or store == FILESYSTEM:
+            reader.fault(name, f"{_EXPECTED_STORE}, found {short_repr(value)}")
+        return store or None
+    inner = MappingReader(value, reader.at(name), reader.faults)
+    inner.expect_keys(_PREFIX_OF_KEY)
+    keys = [key for key in _PREFIX_OF_KEY if key in inner]
+    if len(keys) != 1:
+        inner.fault("", f"expected either 'path' or 'fs_path', found {' and '.join(map(repr, keys)) or 'neither'}")
+        return None
+    text = inner.text(keys[0])
+    return _PREFIX_OF_KEY[keys[0]] + text if text else None
+
+
+_PERCENTAGE = re.compile(r"\s*(-?[0-9]{1,15}(?:\.[0-9]{1,15})?)\s*%\s*")
+_EXPECTED_RANGE = (
+    "expected two percentages such as [0%, 80%], or two numbers of samples such as [1000, 2000] or [1000, end]"
+)
+
+
+def parse_subset(owner: MappingReader) -> SubsetRange | None:
+    """Read the key ``subset`` of a mapping; None where there is none, or where it is wrong."""
+    reader = owner.child("subset")
+    if reader is None:
+        return None
+    reader.expect_keys(["range"])
+    if "range" not in reader:
+        reader.fault("range", f"this is missing; {_EXPECTED_RANGE}")
+        return None
+    value = reader.mapping["range"]
+    if not isinstance(value, list) or len(value) != 2:
+        reader.fault("range", f"{_EXPECTED_RANGE}, found {short_repr(value)}")
+        return None
+    shares = [_share(bound) for bound in value]
+    if shares[0] is not None and shares[1] is not None:
+        return _share_range(reader, shares[0], shares[1])
+    start, stop = value
+    if not _is_count(start) or not (stop == "end" or _is_count(stop)):
+        reader.fault("range", f"{_EXPECTED_RANGE}, found {short_repr(value)}")
+        return None
+    found = SampleRange(start=start, stop=None if stop == "end" else stop)
+    if start < 0 or (found.stop is not None and found.stop <= start):
+        reader.fault("range", f"expected a start of at least 0 and an end behind it, found {found}")
+        return None
+    return found
+
+
+def _share_range(reader: MappingReader, start: Fraction, stop: Fraction) -> ShareRange | None:
+    if 0 <= start < stop <= 1:
+        return ShareRange(start=start, stop=stop)
+    written = ", ".join(reader.mapping["range"])
+    reader.fault("range", f"expected percentages from 0% to 100%, the first below the second, found [{written}]")
+    return None
+
+
+def _share(bound: object) -> Fraction | None:
+    match = _PERCENTAGE.fullmatch(bound) if isinstance(bound, str) else None
+    return Fraction(match[1]) / 100 if match else None
+
+
+def _is_count(bound: object) -> bool:
+    return isinstance(bound, int) and not isinstance(bound, bool)

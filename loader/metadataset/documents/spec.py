@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ...format.documents.subset import SubsetRange
 from .leaf_plan import Joiner, Nonmatch
-from .subset import SubsetRange
 
 __all__ = [
     "BlendEntry",

@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import StorageError
-from ..storage import Storage, open_storage
-from .join_identity import MemberIdentity
+from ...errors import StorageError
+from ...storage import Storage, open_storage
+from .identity import MemberIdentity
 
 __all__ = ["JoinFiles", "JoinRecord", "RowWriter"]
 

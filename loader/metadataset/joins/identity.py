@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..format.dataset_folder import DatasetFolder
-from ..format.member_name import printable
-from ..format.nv_meta import SPLIT_YAML
-from .leaf_plan import JoinMember
+from ...format.dataset_folder import DatasetFolder
+from ...format.nv_meta import SPLIT_YAML
+from ...format.tar.names import printable
+from ..documents.leaf_plan import JoinMember
 
 __all__ = ["MemberIdentity", "identify_member", "join_hash", "open_member"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..format.dataset_folder import DatasetFolder
-from .packed_keys import Integers, Keys
-from .sample_keys import SampleKeys
+from ...arrays import IntArray
+from ...format.dataset_folder import DatasetFolder
+from .keys import Keys, SampleKeys
 
 __all__ = ["KeyMatcher", "Matches"]
 
@@ -26,7 +26,7 @@ class Matches:
         twice: A key that two samples have, and these; None where there is no such key.
     """
 
-    samples: Integers
+    samples: IntArray
     twice: tuple[bytes, int, int] | None
 
 
@@ -76,11 +76,11 @@ class KeyMatcher:
             twice = keys.one(int(wanted[order[again[0]]])), one, other
         return Matches(samples=found, twice=twice)
 
-    def _candidates(self, hashes: npt.NDArray[np.uint64]) -> tuple[Integers, Integers]:
+    def _candidates(self, hashes: npt.NDArray[np.uint64]) -> tuple[IntArray, IntArray]:
         """Give pairs of a number of a key and a sample of the same hash that counts."""
         order = np.argsort(hashes)
         sought = hashes[order]
-        pairs: list[tuple[Integers, Integers]] = [(_NONE[0], _NONE[0])]
+        pairs: list[tuple[IntArray, IntArray]] = [(_NONE[0], _NONE[0])]
         for table, samples in self._keys.table():
             start = int(np.searchsorted(sought, table[0], side="left"))
             some = slice(start, int(np.searchsorted(sought, table[-1], side="right")))
@@ -95,13 +95,13 @@ class KeyMatcher:
         number, sample = (np.concatenate(column) for column in zip(*pairs, strict=True))
         return number, sample
 
-    def _is_in_part(self, samples: Integers) -> npt.NDArray[np.bool_]:
+    def _is_in_part(self, samples: IntArray) -> npt.NDArray[np.bool_]:
         if not len(self._starts):
             return np.zeros(len(samples), np.bool_)
         run = np.searchsorted(self._starts, samples, side="right") - 1
         return (run >= 0) & (samples < self._stops[run])
 
-    def _verified(self, keys: Keys, number: Integers, sample: Integers) -> tuple[Integers, Integers]:
+    def _verified(self, keys: Keys, number: IntArray, sample: IntArray) -> tuple[IntArray, IntArray]:
         """Give the pairs whose keys are the same: other keys may have the same hash."""
         order = np.argsort(sample)
         number, sample = number[order], sample[order]
@@ -110,7 +110,7 @@ class KeyMatcher:
             same[pairs] = keys.equal(number[pairs], self._keys.read(samples), sample[pairs] - samples.start)
         return number[same], sample[same]
 
-    def _use(self, samples: Integers) -> None:
+    def _use(self, samples: IntArray) -> None:
         """Note that a key was found for some samples, ascending."""
         byte = samples >> 3
         first = np.flatnonzero(np.diff(byte, prepend=-1))
@@ -118,10 +118,10 @@ class KeyMatcher:
             self._used[byte[first]] |= np.bitwise_or.reduceat((1 << (samples & 7)).astype(np.uint8), first)
 
 
-_NONE: Sequence[Integers] = (np.empty(0, np.int64), np.empty(0, np.int64))
+_NONE: Sequence[IntArray] = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def _neighbourhoods(samples: Integers) -> Iterator[tuple[slice, range]]:
+def _neighbourhoods(samples: IntArray) -> Iterator[tuple[slice, range]]:
     """Cut ascending samples into runs, each with the range of samples to be read for it; long gaps are left out."""
     start = 0
     while start < len(samples):

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from ..format.key_hash import hash_keys
+from ...arrays import IntArray
+from ...errors import FormatError
+from ...format.index.dataset_index import DatasetIndex
+from ...format.index.keys import hash_keys
+from ...format.index.npy_column import ColumnReader
+from ...storage import open_storage
 
-__all__ = ["Integers", "Keys"]
+__all__ = ["Keys", "SampleKeys"]
 
-Integers = npt.NDArray[np.int64]
 _HASHED_AT_ONCE = 1 << 14
 _WORD = 8
 _WORD_MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD)] + [(1 << 64) - 1], np.uint64)
@@ -26,7 +33,7 @@ class Keys:
         ends: Where each ends; shape (n,).
     """
 
-    def __init__(self, key_bytes: npt.NDArray[np.uint8], starts: Integers, ends: Integers) -> None:
+    def __init__(self, key_bytes: npt.NDArray[np.uint8], starts: IntArray, ends: IntArray) -> None:
         self.starts = starts
         self.sizes = ends - starts
         padded = np.concatenate([key_bytes, np.zeros(_WORD, np.uint8)])  # room behind the last key
@@ -69,7 +76,7 @@ class Keys:
             hashes[some] = hash_keys(words.view(np.uint8), sizes)
         return hashes
 
-    def equal(self, own: Integers, other: Keys, others: Integers) -> npt.NDArray[np.bool_]:
+    def equal(self, own: IntArray, other: Keys, others: IntArray) -> npt.NDArray[np.bool_]:
         """Compare pairs byte for byte: number ``own[i]`` of these keys with number ``others[i]`` of the other ones."""
         starts, other_starts, sizes = self.starts[own], other.starts[others], self.sizes[own]
         equal: npt.NDArray[np.bool_] = sizes == other.sizes[others]
@@ -81,7 +88,7 @@ class Keys:
             left = left[equal[left] & (sizes[left] > offset)]
         return equal
 
-    def words_at(self, starts: Integers, sizes: Integers, offset: int) -> npt.NDArray[np.uint64]:
+    def words_at(self, starts: IntArray, sizes: IntArray, offset: int) -> npt.NDArray[np.uint64]:
         """Give eight bytes of keys from an offset in each, as numbers; behind a key's end they are zero.
 
         Args:
@@ -92,3 +99,76 @@ class Keys:
         mask = _WORD_MASKS[np.clip(sizes - offset, 0, _WORD)]
         word: npt.NDArray[np.uint64] = self._words[np.minimum(starts + offset, len(self._words) - 1)] & mask
         return word
+
+
+_ROWS_AT_ONCE = 1 << 18
+
+
+class SampleKeys:
+    """Reads keys and the table of their hashes.
+
+    Use as a context manager.
+
+    Args:
+        index: The dataset's index.
+
+    Raises:
+        FormatError: A column is damaged.
+    """
+
+    def __init__(self, index: DatasetIndex) -> None:
+        self.index = index
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        storage = open_storage(self.index.path)
+        with ExitStack() as stack:
+            self._key_ends, self._key_bytes, self._key_hash, self._key_sample = (
+                stack.enter_context(ColumnReader(storage, f"{name}.npy"))
+                for name in ("key_ends", "key_bytes", "key_hash", "key_sample")
+            )
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def read(self, samples: range) -> Keys:
+        """Read the keys of neighbouring samples.
+
+        Raises:
+            FormatError: The columns contradict each other.
+        """
+        ends = self._key_ends[max(0, samples.start - 1) : samples.stop].astype(np.int64)
+        first = 0
+        if samples.start:
+            first, ends = int(ends[0]), ends[1:]
+        ends = ends - first
+        if len(ends) and (ends[0] < 0 or (np.diff(ends) < 0).any() or first + int(ends[-1]) > len(self._key_bytes)):
+            raise self.contradiction("the ends of keys do not ascend")
+        starts = np.concatenate([np.zeros(1, np.int64), ends])[:-1]
+        return Keys(self._key_bytes[first : first + (int(ends[-1]) if len(ends) else 0)], starts, ends)
+
+    def table(self) -> Iterator[tuple[npt.NDArray[np.uint64], IntArray]]:
+        """Yield the hashes of all keys, ascending, and the sample of each, in pieces that do not overlap.
+
+        Raises:
+            FormatError: The columns contradict each other.
+        """
+        size = len(self.index)
+        for start in range(0, size, _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            samples = self._key_sample[rows].astype(np.int64)
+            if int(samples.max()) >= size or int(samples.min()) < 0:
+                raise self.contradiction("a key is said to be of a sample that there is not")
+            yield self._key_hash[rows], samples
+
+    def contradiction(self, message: str) -> FormatError:
+        """Make the error of an index that cannot be right."""
+        return FormatError(
+            f"the columns of the index contradict each other ({message})",
+            shard=self.index.path,
+            hint="run energon prepare --force-overwrite on this dataset",
+        )

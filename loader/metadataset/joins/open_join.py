@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ConfigError
-from .join_files import JoinFiles, JoinRecord
-from .join_identity import MemberIdentity, identify_member, join_hash, open_member
-from .leaf_plan import JoinPlan
+from ...errors import ConfigError
+from ..documents.leaf_plan import JoinPlan
+from .files import JoinFiles, JoinRecord
+from .identity import MemberIdentity, identify_member, join_hash, open_member
 
 __all__ = ["open_join"]
 
@@ -20,7 +20,7 @@ def open_join(plan: JoinPlan) -> npt.NDArray[np.int64]:
 
     Returns:
         Shape (rows, members), read-only: the numbers of samples in the members' indexes
-        (:class:`~loader.format.dataset_index.DatasetIndex`); -1 where a member has none.
+        (:class:`~loader.format.index.dataset_index.DatasetIndex`); -1 where a member has none.
 
     Raises:
         ConfigError: They are not prepared, or a dataset or the join has changed since; the message says what.
@@ -37,7 +37,7 @@ def open_join(plan: JoinPlan) -> npt.NDArray[np.int64]:
         found = "the prepared rows of this join are damaged"
     else:
         found = _whats_changed(members, [record for other in files.names() if (record := files.read_record(other))])
-    raise ConfigError(found, file=plan.file, at=f"{plan.file}: {plan.place}", do=f"run: energon prepare {plan.file}")
+    raise ConfigError(found, file=plan.file, at=f"{plan.file}: {plan.place}", hint=f"run: energon prepare {plan.file}")
 
 
 def _whats_changed(members: Sequence[MemberIdentity], records: Sequence[JoinRecord]) -> str:

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import ConfigError
-from ..format.dataset_folder import DatasetFolder
-from ..format.member_name import decode_name
-from .join_files import JoinFiles, JoinRecord
-from .join_identity import identify_member, join_hash, open_member
+from ...arrays import IntArray
+from ...errors import ConfigError
+from ...format.dataset_folder import DatasetFolder
+from ...format.tar.names import decode_name
+from ..documents.leaf_plan import JoinPlan, Nonmatch
+from .files import JoinFiles, JoinRecord
+from .identity import identify_member, join_hash, open_member
 from .key_matcher import KeyMatcher
-from .leaf_plan import JoinPlan, Nonmatch
-from .packed_keys import Integers, Keys
-from .sample_keys import SampleKeys
+from .keys import Keys, SampleKeys
 
 __all__ = ["JoinReport", "MemberReport", "find_rows", "prepare_join"]
 
@@ -112,7 +112,7 @@ def prepare_join(plan: JoinPlan, *, progress: Progress | None = None) -> JoinRep
     )
 
 
-def find_rows(plan: JoinPlan) -> Integers:
+def find_rows(plan: JoinPlan) -> IntArray:
     """Find the rows of a join that no metadataset holds; they are in memory, 8 bytes a row and dataset.
 
     Returns:
@@ -154,7 +154,7 @@ class _Join:
         self._lacking = [0] * len(folders)
         self._keys_lacking: list[list[str]] = [[] for _ in folders]
 
-    def rows(self, samples: Integers, keys: Keys) -> Integers:
+    def rows(self, samples: IntArray, keys: Keys) -> IntArray:
         """Make the rows of some samples of the primary, shape (rows, members)."""
         rows = np.empty((len(samples), 1 + len(self._matchers)), np.int64)
         rows[:, 0] = samples
@@ -190,7 +190,7 @@ class _Join:
                 "\n".join(faults),
                 file=self._plan.file,
                 at=f"{self._plan.file}: {self._plan.place}",
-                do="set nonmatch: skip at that dataset to leave these samples out, or nonmatch: none to have None",
+                hint="set nonmatch: skip at that dataset to leave these samples out, or nonmatch: none to have None",
             )
 
     def _twice(self, number: int, key: bytes, one: int, other: int) -> ConfigError:
@@ -201,7 +201,7 @@ class _Join:
             f"{member.path} has the key {name!r} twice in its split part {member.split_part!r}: in {shards}",
             file=self._plan.file,
             at=f"{self._plan.file}: {self._plan.place}",
-            do=f"exclude one of them: add {index.full_key(other)!r} to 'exclude' in its split file",
+            hint=f"exclude one of them: add {index.full_key(other)!r} to 'exclude' in its split file",
         )
 
     def member_reports(self) -> Iterator[MemberReport]:
@@ -216,7 +216,7 @@ class _Join:
             )
 
 
-def _samples_of(keys: SampleKeys, runs: list[range], excluded: Integers) -> tuple[Integers, Keys]:
+def _samples_of(keys: SampleKeys, runs: list[range], excluded: IntArray) -> tuple[IntArray, Keys]:
     """Give the samples of some runs with their keys, without those that are left out."""
     samples = np.concatenate([np.arange(run.start, run.stop) for run in runs])
     left = ~np.isin(samples, excluded)

@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
-from ..errors import ConfigError, Fault, FormatError, StorageError
-from .dataset_paths import is_metadataset, resolve_path
-from .document_store import DocumentStore
-from .join_files import JoinFiles, JoinRecord
-from .join_identity import identify_member, join_hash, open_member
-from .leaf_plan import JoinMember, JoinPlan, Nonmatch
-from .plan_leaves import plan_tree
+from ...errors import ConfigError, Fault, FormatError, StorageError
+from ...format.documents.load_request import LoadRequest, is_metadataset, resolve_path
+from ..documents.document_store import DocumentStore
+from ..documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
+from ..plans.plan_leaves import plan_tree
+from .files import JoinFiles, JoinRecord
+from .identity import identify_member, join_hash, open_member
 from .prepare_join import JoinReport, prepare_join
 
 __all__ = ["plan_joins", "prepare_metadataset"]
@@ -71,7 +71,7 @@ def plan_joins(path: str | os.PathLike[str]) -> tuple[JoinPlan, ...]:
     """
     if not is_metadataset(path):
         found = "this is no metadataset; expected a file that ends in .yaml or .yml"
-        raise ConfigError(found, file=os.fspath(path), do="give the path of a metadataset")
+        raise ConfigError(found, file=os.fspath(path), hint="give the path of a metadataset")
     root = resolve_path(os.fspath(path), os.getcwd())
     faults: dict[Fault, None] = {}
     joins: dict[tuple[object, ...], JoinPlan] = {}
@@ -98,9 +98,9 @@ def _together(root: str, errors: Sequence[ConfigError]) -> ConfigError:
     if len(errors) == 1:
         return errors[0]
     return ConfigError(
-        "\n".join(f"{error.at}: {error.found}" for error in errors),
+        "\n".join(f"{error.at}: {error.message}" for error in errors),
         file=root,
-        do="\n       ".join(dict.fromkeys(error.do for error in errors if error.do)),
+        hint="\n       ".join(dict.fromkeys(error.hint for error in errors if error.hint)),
     )
 
 
@@ -123,11 +123,9 @@ def _is_true(name: str, record: JoinRecord) -> bool:
     try:
         members = [
             JoinMember(
+                request=LoadRequest(path=then.path, split_part=then.split_part, split_config=then.split_config),
                 place="",
                 name=None,
-                path=then.path,
-                split_part=then.split_part,
-                split_config=then.split_config,
                 nonmatch=_NONMATCH[then.nonmatch],
             )
             for then in record.members

@@ -3,57 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import fsum
 from sys import float_info
-from typing import Any
 
-from .leaf_plan import JoinPlan, LeafPlan
-from .metadataset_spec import BlendSpec, JoinSpec, ReferenceSpec
-from .subset import SubsetRange
+from ...format.documents.load_request import LoadRequest
+from ...format.documents.subset import SubsetRange
+from ..documents.leaf_plan import JoinPlan, LeafPlan
+from ..documents.spec import BlendSpec, JoinSpec, ReferenceSpec
 
-__all__ = ["OuterLevels", "combine_epochs_together"]
+__all__ = ["InheritedSettings", "combine_epochs_together"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OuterLevels:
-    """What holds below a place.
+class InheritedSettings:
+    """Settings of the levels around a place, which hold for everything below it.
 
     Attributes:
-        split_part: The split that is loaded, where a reference names none.
-        split_config: The caller's split file; None: the document's.
-        dataset_config: The caller's dataset file; None: the document's.
-        subflavors: Labels; they win over those further in.
-        epochs_together: The combined ``shuffle_over_epochs_multiplier``.
-        subset: The subsets, inner first.
-        weight: The share of all samples; None where nothing is weighted so far.
-        repetitions: How often it comes in a pass; None where nothing is repeated so far.
+        request: What to load, as far as the levels so far say it. The caller's ``split_config`` and ``dataset_config``
+            win over the document's; outer ``subflavors`` win over inner ones.
+        weight: Share of all samples; None if nothing is weighted so far.
+        repetitions: Repetitions in a pass; None if nothing is repeated so far.
         files: The metadatasets around, each with its split, from the root.
     """
 
-    split_part: str
-    split_config: str | None = None
-    dataset_config: str | None = None
-    subflavors: Mapping[str, Any] = field(default_factory=dict)
-    epochs_together: int | None = 1
-    subset: tuple[SubsetRange, ...] = ()
+    request: LoadRequest
     weight: float | None = None
     repetitions: float | None = None
     files: tuple[tuple[str, str], ...] = ()
 
-    def within(self, spec: ReferenceSpec | JoinSpec) -> OuterLevels:
-        """Add what a reference or join says."""
-        return replace(
-            self,
-            split_part=spec.split_part or self.split_part,
-            subflavors={**spec.subflavors, **self.subflavors},
-            epochs_together=combine_epochs_together(spec.epochs_together, self.epochs_together),
-            subset=_ranges(spec) + self.subset,
-        )
+    @property
+    def split_part(self) -> str:
+        """The split that is loaded if a reference names none."""
+        return self.request.split_part
 
-    def shares(self, blend: BlendSpec, *, training: bool) -> Sequence[OuterLevels]:
+    def within(self, spec: ReferenceSpec | JoinSpec) -> InheritedSettings:
+        """Add the settings of a reference or join."""
+        outer = self.request
+        request = replace(
+            outer,
+            split_part=spec.split_part or outer.split_part,
+            subflavors={**spec.subflavors, **outer.subflavors},
+            epochs_together=combine_epochs_together(spec.epochs_together, outer.epochs_together),
+            subset=_ranges(spec) + outer.subset,
+        )
+        return replace(self, request=request)
+
+    def shares(self, blend: BlendSpec, *, training: bool) -> Sequence[InheritedSettings]:
         """Add what a blend says about each of its entries; where it is not for training, amounts do not count."""
-        inner = replace(self, subset=_ranges(blend) + self.subset)
+        inner = replace(self, request=replace(self.request, subset=_ranges(blend) + self.request.subset))
         amounts = [entry.amount for entry in blend.entries]
         if not training:
             return [inner] * len(amounts)
@@ -67,30 +65,19 @@ class OuterLevels:
         shares = [max(outer * (amount / largest / total), float_info.min) for amount in amounts]
         return [replace(inner, weight=share) for share in shares]
 
-    def leaf(
-        self,
-        *,
-        place: str,
-        path: str,
-        reference: ReferenceSpec | None = None,
-        aux: Mapping[str, str] | None = None,
-        join: JoinPlan | None = None,
-    ) -> LeafPlan:
-        """Make the plan of a leaf, what it says itself being added already by :meth:`within`."""
-        return LeafPlan(
-            place=place,
+    def request_for(self, path: str, reference: ReferenceSpec, aux: Mapping[str, str]) -> LoadRequest:
+        """Return the request for a dataset of which :meth:`within` has added the settings."""
+        return replace(
+            self.request,
             path=path,
-            split_part=self.split_part,
-            split_config=self.split_config or (reference.split_config if reference else None),
-            dataset_config=self.dataset_config or (reference.dataset_config if reference else None),
-            subflavors=self.subflavors,
-            epochs_together=self.epochs_together,
-            subset=self.subset,
-            aux=aux or {},
-            weight=self.weight,
-            repetitions=self.repetitions,
-            join=join,
+            split_config=self.request.split_config or reference.split_config,
+            dataset_config=self.request.dataset_config or reference.dataset_config,
+            aux=aux,
         )
+
+    def leaf(self, request: LoadRequest, *, place: str, join: JoinPlan | None = None) -> LeafPlan:
+        """Return the plan of a leaf."""
+        return LeafPlan(request=request, place=place, weight=self.weight, repetitions=self.repetitions, join=join)
 
 
 def _ranges(spec: ReferenceSpec | JoinSpec | BlendSpec) -> tuple[SubsetRange, ...]:

@@ -6,14 +6,14 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from .dataset_paths import is_metadataset, resolve_path
-from .leaf_plan import LeafPlan
-from .outer_levels import OuterLevels
+from ...format.documents.load_request import LoadRequest, is_metadataset
+from ..documents.leaf_plan import LeafPlan
+from .inherited import InheritedSettings
 from .plan_node import PlanNode
 from .repeated_leaves import warn_of_repeated_leaves
 from .tree_planner import TreePlanner
 
-__all__ = ["plan_leaves", "plan_tree"]
+__all__ = ["plan_leaves", "plan_request", "plan_tree"]
 
 
 def plan_leaves(
@@ -44,15 +44,20 @@ def plan_leaves(
     Warns:
         UserWarning: Samples of one dataset are reached at two places of the tree.
     """
-    root = plan_tree(
+    request = LoadRequest.at(
         path,
         split_part=split_part,
-        training=training,
-        subflavors=subflavors,
         split_config=split_config,
         dataset_config=dataset_config,
+        subflavors=dict(subflavors or {}),
         epochs_together=epochs_together,
     )
+    return plan_request(request, training=training)
+
+
+def plan_request(request: LoadRequest, *, training: bool) -> tuple[LeafPlan, ...]:
+    """Return the leaves of a request; arguments and errors are those of :func:`plan_leaves`."""
+    root = _plan(request, training=training, check_paths=True)
     warn_of_repeated_leaves(root)
     return tuple(root.leaves())
 
@@ -77,15 +82,20 @@ def plan_tree(
         ConfigError: Everything that is wrong in all documents, with its places.
         StorageError: The metadataset cannot be read.
     """
-    resolved = resolve_path(os.fspath(path), os.getcwd())
-    outer = OuterLevels(
+    request = LoadRequest.at(
+        path,
         split_part=split_part,
         split_config=split_config,
         dataset_config=dataset_config,
         subflavors=dict(subflavors or {}),
         epochs_together=epochs_together,
     )
-    if not is_metadataset(resolved):
-        leaf = outer.leaf(place="", path=resolved)
-        return PlanNode(place="", kind="dataset", path=resolved, split_part=split_part, leaf=leaf)
-    return TreePlanner(resolved, training=training, check_paths=check_paths).plan(outer)
+    return _plan(request, training=training, check_paths=check_paths)
+
+
+def _plan(request: LoadRequest, *, training: bool, check_paths: bool) -> PlanNode:
+    settings = InheritedSettings(request=request)
+    if is_metadataset(request.path):
+        return TreePlanner(request.path, training=training, check_paths=check_paths).plan(settings)
+    leaf = settings.leaf(request, place="")
+    return PlanNode(place="", kind="dataset", path=request.path, split_part=request.split_part, leaf=leaf)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from .leaf_plan import LeafPlan
+from ..documents.leaf_plan import LeafPlan
 
 __all__ = ["NodeKind", "PlanNode"]
 

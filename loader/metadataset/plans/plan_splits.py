@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..errors import ConfigError, Fault
-from ..format.shown_value import shown
-from .dataset_paths import resolve_path
-from .document_store import DocumentStore
+from ...errors import ConfigError, Fault
+from ...format.documents.load_request import resolve_path
+from ...format.documents.messages import short_repr
+from ..documents.document_store import DocumentStore
 from .plan_leaves import plan_tree
 from .plan_node import PlanNode
 
@@ -65,7 +65,7 @@ def plan_splits(
         names = tuple(split_parts)
         _check_names(names, spec.names, file)
     if spec.names == ():
-        faults[Fault(place="splits", found="this is empty; expected a split, such as train")] = None
+        faults[Fault(place="splits", message="this is empty; expected a split, such as train")] = None
     for name in names if spec.names is not None else ("train",):  # any name tells what is wrong with the document
         kinds = (True,) if name.startswith("train") else (True, False)
         for training in kinds:
@@ -86,7 +86,7 @@ def plan_splits(
 
 
 def _check_names(names: Sequence[str], known: Sequence[str], file: str) -> None:
-    unknown = [shown(name) for name in names if name not in known]
+    unknown = [short_repr(name) for name in names if name not in known]
     if unknown:
         there = ", ".join(known) or "none"
         raise ConfigError(f"there is no split {', '.join(unknown)}; there are: {there}", file=file)

@@ -6,9 +6,9 @@ import warnings
 from collections.abc import Hashable, Iterator
 from itertools import combinations, product
 
-from .leaf_plan import LeafPlan
+from ...format.documents.subset import do_overlap
+from ..documents.leaf_plan import LeafPlan
 from .plan_node import PlanNode
-from .subset import do_overlap
 
 __all__ = ["find_repeated_leaves", "find_shared_leaves", "warn_of_repeated_leaves"]
 

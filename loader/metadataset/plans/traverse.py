@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ConfigError
-from ..format.nearest_name import did_you_mean
-from .dataset_paths import is_metadataset
-from .leaf_plan import JoinMember, LeafPlan
-from .parse_aux import FILESYSTEM
+from ...errors import ConfigError
+from ...format.documents.load_request import is_metadataset
+from ...format.documents.messages import did_you_mean
+from ..documents.leaf_plan import JoinMember, LeafPlan
+from ..documents.references import FILESYSTEM
 from .plan_leaves import plan_tree
 
 __all__ = ["TraversedDatasetReference", "traverse_metadataset"]
@@ -57,7 +57,7 @@ def traverse_metadataset(
         raise TypeError(f"traverse_metadataset() has no argument {name!r}{did_you_mean(name, ['path', 'split_part'])}")
     if not is_metadataset(path):
         found = "this is no metadataset; expected a file that ends in .yaml or .yml"
-        raise ConfigError(found, file=os.fspath(path), do="give the path of a metadataset")
+        raise ConfigError(found, file=os.fspath(path), hint="give the path of a metadataset")
     root = plan_tree(path, split_part=split_part, training=False, check_paths=False)
     return [_traversed(source) for leaf in root.leaves() for source in _sources(leaf)]
 

@@ -6,15 +6,16 @@ import os
 from dataclasses import replace
 from math import inf
 
-from ..errors import ConfigError, StorageError
-from ..format.shown_value import shown, shown_key
-from .dataset_paths import DatasetPaths, is_metadataset, resolve_aux, resolve_path, shown_path
-from .document_store import DocumentStore
-from .leaf_plan import JoinMember, JoinPlan
-from .metadataset_spec import BlendKind, BlendSpec, JoinSpec, MemberSpec, ReferenceSpec, SplitSpec
-from .outer_levels import OuterLevels
+from ...errors import ConfigError, StorageError
+from ...format.documents.load_request import is_jsonl, is_metadataset, resolve_path
+from ...format.documents.messages import short_key, short_repr
+from ...format.documents.subset import SampleRange
+from ..documents.document_store import DocumentStore
+from ..documents.leaf_plan import JoinMember, JoinPlan
+from ..documents.paths import DatasetPaths, display_path, resolve_aux
+from ..documents.spec import BlendKind, BlendSpec, JoinSpec, MemberSpec, ReferenceSpec, SplitSpec
+from .inherited import InheritedSettings
 from .plan_node import PlanNode
-from .subset import SampleRange
 
 __all__ = ["TreePlanner"]
 
@@ -40,7 +41,7 @@ class TreePlanner:
         self._places_left = _MOST_PLACES
         self._first_blend: dict[BlendKind, str] = {}
 
-    def plan(self, outer: OuterLevels) -> PlanNode:
+    def plan(self, outer: InheritedSettings) -> PlanNode:
         """Plan the split that ``outer`` names.
 
         Raises:
@@ -60,7 +61,9 @@ class TreePlanner:
 
     # ------------------------------------------------------------------------------------------------ inner nodes
 
-    def _metadataset(self, file: str, outer: OuterLevels, *, place: str, named_by: tuple[str, str]) -> PlanNode | None:
+    def _metadataset(
+        self, file: str, outer: InheritedSettings, *, place: str, named_by: tuple[str, str]
+    ) -> PlanNode | None:
         """Plan one split of a file; ``named_by`` is the file and place that ask for it."""
         key = (file, outer.split_part)
         if key in outer.files or len(outer.files) == _MOST_LEVELS:
@@ -75,15 +78,16 @@ class TreePlanner:
         try:
             spec = self._documents.open(file)
         except StorageError as error:
-            self._documents.fault(*named_by, f"{error.found}: {shown_path(error.path or file)}")
+            self._documents.fault(*named_by, f"{error.message}: {display_path(error.path or file)}")
             return None
         split = spec.splits.get(outer.split_part)
         if split is None:
             if spec.names is not None and outer.split_part not in spec.names:  # else it has faults of its own
                 more = ["…"] if len(spec.names) > _MOST_NAMED else []
-                there = ", ".join([*map(shown_key, spec.names[:_MOST_NAMED]), *more]) or "none"
+                there = ", ".join([*map(short_key, spec.names[:_MOST_NAMED]), *more]) or "none"
                 self._documents.fault(
-                    *named_by, f"there is no split {shown(outer.split_part)} in {shown_path(file)}; there are: {there}"
+                    *named_by,
+                    f"there is no split {short_repr(outer.split_part)} in {display_path(file)}; there are: {there}",
                 )
             return None
         child = self._split(file, split, replace(outer, files=(*outer.files, key)))
@@ -99,10 +103,10 @@ class TreePlanner:
             children=(child,),
         )
 
-    def _split(self, file: str, split: SplitSpec, outer: OuterLevels) -> PlanNode | None:
+    def _split(self, file: str, split: SplitSpec, outer: InheritedSettings) -> PlanNode | None:
         return self._blend(file, split, outer) if isinstance(split, BlendSpec) else self._source(file, split, outer)
 
-    def _blend(self, file: str, blend: BlendSpec, outer: OuterLevels) -> PlanNode | None:
+    def _blend(self, file: str, blend: BlendSpec, outer: InheritedSettings) -> PlanNode | None:
         place = self._documents.place(file, blend.place)
         self._first_blend.setdefault(blend.kind, place)
         if isinstance(blend.subset, SampleRange):
@@ -122,7 +126,7 @@ class TreePlanner:
             children=children,
         )
 
-    def _source(self, file: str, source: ReferenceSpec | JoinSpec, outer: OuterLevels) -> PlanNode | None:
+    def _source(self, file: str, source: ReferenceSpec | JoinSpec, outer: InheritedSettings) -> PlanNode | None:
         if self._places_left <= 0:
             self._documents.fault(self._documents.root, "", f"this expands to more than {_MOST_PLACES:,} datasets")
             return None
@@ -139,7 +143,7 @@ class TreePlanner:
             return self._nested(file, source, path, inner)
         return self._dataset(file, source, path, inner)
 
-    def _nested(self, file: str, source: ReferenceSpec, path: str, inner: OuterLevels) -> PlanNode | None:
+    def _nested(self, file: str, source: ReferenceSpec, path: str, inner: InheritedSettings) -> PlanNode | None:
         for key, value in (("split_config", source.split_config), ("dataset_config", source.dataset_config)):
             if value is not None:
                 self._documents.fault(file, f"{source.place}.{key}", "a metadataset has none; set it at its datasets")
@@ -152,10 +156,10 @@ class TreePlanner:
 
     # ----------------------------------------------------------------------------------------------------- leaves
 
-    def _dataset(self, file: str, source: ReferenceSpec, path: str, inner: OuterLevels) -> PlanNode | None:
+    def _dataset(self, file: str, source: ReferenceSpec, path: str, inner: InheritedSettings) -> PlanNode | None:
         place = self._documents.place(file, source.place)
         self._check_path(file, source, path)
-        leaf = inner.leaf(place=place, path=path, reference=source, aux=self._aux(file, source))
+        leaf = inner.leaf(inner.request_for(path, source, self._aux(file, source)), place=place)
         return PlanNode(
             place=place,
             kind="dataset",
@@ -166,7 +170,7 @@ class TreePlanner:
             leaf=leaf,
         )
 
-    def _join(self, file: str, source: JoinSpec, inner: OuterLevels) -> PlanNode | None:
+    def _join(self, file: str, source: JoinSpec, inner: InheritedSettings) -> PlanNode | None:
         place = self._documents.place(file, source.place)
         members = tuple(self._member(file, member, inner) for member in source.members)
         join = JoinPlan(file=file, place=source.place, members=members, joiner=source.joiner)
@@ -177,28 +181,30 @@ class TreePlanner:
             split_part=inner.split_part,
             weight=inner.weight,
             repetitions=inner.repetitions,
-            leaf=inner.leaf(place=place, path=file, join=join),
+            leaf=inner.leaf(replace(inner.request, path=file), place=place, join=join),
         )
 
-    def _member(self, file: str, member: MemberSpec, inner: OuterLevels) -> JoinMember:
+    def _member(self, file: str, member: MemberSpec, inner: InheritedSettings) -> JoinMember:
         reference = member.reference
         path = resolve_path(reference.path, os.path.dirname(file))
-        if is_metadataset(path) or path.endswith(".jsonl"):
+        if is_metadataset(path) or is_jsonl(path):
             kind = "a metadataset" if is_metadataset(path) else "a JSONL file, which has no keys"
-            found = f"expected the folder of a prepared dataset, found {kind}: {shown_path(path)}"
+            found = f"expected the folder of a prepared dataset, found {kind}: {display_path(path)}"
             self._documents.fault(file, f"{reference.place}.path", found)
         else:
             self._check_path(file, reference, path)
+        request = inner.request_for(path, reference, self._aux(file, reference))
         return JoinMember(
+            request=replace(
+                request,
+                split_part=reference.split_part or request.split_part,
+                subflavors={**reference.subflavors, **request.subflavors},
+                epochs_together=1,  # that of the join counts, as does its subset
+                subset=(),
+            ),
             place=self._documents.place(file, reference.place),
             name=member.name,
-            path=path,
-            split_part=reference.split_part or inner.split_part,
-            split_config=inner.split_config or reference.split_config,
-            dataset_config=inner.dataset_config or reference.dataset_config,
-            subflavors={**reference.subflavors, **inner.subflavors},
             nonmatch=member.nonmatch,
-            aux=self._aux(file, reference),
         )
 
     def _aux(self, file: str, source: ReferenceSpec) -> dict[str, str]:

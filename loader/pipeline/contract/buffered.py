@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ...errors import SkipSample
+from .item import ItemId, as_item_id, plain
 from .lane import Lane
-from .ref import Ref, as_ref, plain
-from .reload import reload_item
-from .stage import Running
+from .rng import preserve_rng_state, seed_sample
+from .stage import SKIPPED, Running
 
-__all__ = ["Waiting"]
+__all__ = ["BufferedItem", "rebuild_item"]
 
 _NOT_MADE: Final = object()
 
 
-class Waiting:
+class BufferedItem:
     """A sample in a buffer.
 
     Args:
@@ -23,22 +24,22 @@ class Waiting:
         value: The sample itself; left out where it is to be made again.
     """
 
-    __slots__ = ("_value", "batch", "ref")
+    __slots__ = ("_value", "batch", "item_id")
 
-    def __init__(self, ref: Ref, batch: int | None, value: Any = _NOT_MADE) -> None:
-        self.ref = ref
+    def __init__(self, item_id: ItemId, batch: int | None, value: Any = _NOT_MADE) -> None:
+        self.item_id = item_id
         self.batch = batch
         self._value = value
 
     @classmethod
-    def of_state(cls, saved: Any) -> Waiting:
+    def of_state(cls, saved: Any) -> BufferedItem:
         """Read what :meth:`to_state` gave."""
-        ref, batch = saved
-        return cls(as_ref(ref), batch)
+        item_id, batch = saved
+        return cls(as_item_id(item_id), batch)
 
     def to_state(self) -> list[Any]:
         """Give what a state holds of it."""
-        return [plain(self.ref), self.batch]
+        return [plain(self.item_id), self.batch]
 
     def value(self, source: Running, lane: Lane) -> Any:
         """Give the sample; :data:`SKIPPED` where it could not be made again and that is tolerated.
@@ -51,7 +52,24 @@ class Waiting:
             context = lane.context
             now, context.batch_index = context.batch_index, self.batch
             try:
-                self._value = reload_item(source, lane, self.ref)
+                self._value = rebuild_item(source, lane, self.item_id)
             finally:
                 context.batch_index = now
         return self._value
+
+
+def rebuild_item(source: Running, lane: Lane, item_id: ItemId) -> Any:
+    """Make an item again without moving the random generators; :data:`SKIPPED` where that fails and is tolerated.
+
+    Raises:
+        Exception: What ``restore_error_handler`` raises for an item that fails.
+    """
+    with preserve_rng_state():
+        seed_sample(lane.seed, lane.number, item_id)
+        try:
+            return source.load(item_id)
+        except SkipSample:
+            return SKIPPED
+        except Exception as error:
+            lane.restore_error_handler(error, None, item_id)
+            return SKIPPED

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from ..errors import ConfigError, EnergonError, SampleError
+from ...errors import ConfigError, EnergonError, SampleError
 from .sample_name import joined_names, keys_of_sample, places_of_sample
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
     "three_argument_handler",
 ]
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("loader.pipeline.error_handlers")  # the documented name, which logging configurations use
 
 SampleErrorHandler = Callable[[Exception, Any, Any], None]
 """Called with the error, the sample (or list of samples) that failed, and where it lies, None if not known."""
@@ -56,17 +56,17 @@ class Failure:
 
     def note_on(self, error: BaseException) -> None:
         """Add the names of hook and sample to what is printed of an error."""
-        note = f"raised by {self.hook} for {self.sample}" + (f"\n  at   {self.place}" if self.places else "")
+        note = f"raised by {self.hook} for {self.sample}" + (f"\n  at: {self.place}" if self.places else "")
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
 
-    def stop(self, found: str, error: BaseException, *, do: str) -> SampleError:
+    def stop(self, message: str, error: BaseException, *, hint: str) -> SampleError:
         """Make the error that stops the run because of failures, of which ``error`` is the last."""
         return SampleError(
-            f"{found}, the last time for {self.sample}: {one_line(error)}",
+            f"{message}, the last time for {self.sample}: {one_line(error)}",
             key=joined_names(self.keys) or None,
             source=self.place,
-            do=do,
+            hint=hint,
         )
 
 
@@ -121,7 +121,7 @@ def reraise_exception(exc: Exception, sample: Any, sources: Any = None) -> None:
     failure = _failure(sample, sources)
     if isinstance(exc, StopIteration):
         raise failure.stop(
-            f"{failure.hook} raised StopIteration", exc, do="give next() a default, or catch it in the hook"
+            f"{failure.hook} raised StopIteration", exc, hint="give next() a default, or catch it in the hook"
         ) from exc
     failure.note_on(exc)
     raise exc
@@ -139,7 +139,7 @@ def three_argument_handler(handler: Callable[..., Any]) -> SampleErrorHandler:
     if count != 3:
         raise ConfigError(
             f"the error handler {getattr(handler, '__name__', handler)!r} takes other arguments than expected",
-            do="let it take (exception, sample, sources)",
+            hint="let it take (exception, sample, sources)",
         )
     return handler
 
@@ -161,7 +161,7 @@ def one_line(error: BaseException) -> str:
     >>> one_line(ValueError("not a number:\n  x"))
     'ValueError: not a number: x'
     """
-    text = " ".join((error.found if isinstance(error, EnergonError) else str(error)).split())
+    text = " ".join((error.message if isinstance(error, EnergonError) else str(error)).split())
     if len(text) > _LONGEST:
         text = text[: _LONGEST - 1] + "…"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

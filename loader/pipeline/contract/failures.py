@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import ConfigError, FatalSampleError, TrustError
-from ..samples.stateless import failure_tolerance
+from ...errors import ConfigError, FatalSampleError, SampleError, TrustError
+from ...samples.marks import failure_tolerance
 from .error_handlers import Failure, SampleErrorHandler, report_to, three_argument_handler
 from .sample_name import keys_of_sample, places_of_sample
 
-__all__ = ["FailurePolicy"]
+__all__ = ["EndlessSkips", "FailurePolicy"]
 
 _FIRST_CALLS = 10
 """A hook that fails in all of its first calls is broken, whatever the samples are."""
@@ -127,13 +128,13 @@ class FailurePolicy:
             raise failure.stop(
                 f"{failure.hook} failed in all of its first {count} calls",
                 error,
-                do="mend it; to leave samples out on purpose, raise SkipSample instead",
+                hint="mend it; to leave samples out on purpose, raise SkipSample instead",
             ) from error
         if count >= tolerance:
             raise failure.stop(
                 f"{failure.hook} failed {count} time{'s' if count > 1 else ''} in a row in lane {self._lane}",
                 error,
-                do="look at what the log says about these samples; where so many may fail, allow more with "
+                hint="look at what the log says about these samples; where so many may fail, allow more with "
                 "@stateless(failure_tolerance=…), 0 for any number",
             ) from error
 
@@ -171,6 +172,46 @@ def _name(hook: Callable[..., Any]) -> str:
 def _checked(tolerance: int) -> int:
     if tolerance < 0:
         raise ConfigError(
-            f"expected a failure tolerance of at least 0, found {tolerance}", do="give 0 for failures without limit"
+            f"expected a failure tolerance of at least 0, found {tolerance}", hint="give 0 for failures without limit"
         )
     return tolerance
+
+
+_log = logging.getLogger(__name__)
+
+_WARNED = 10_000
+_STOPPED = 1_000_000
+
+
+class EndlessSkips:
+    """Counts the samples in a row that a hook leaves out in a lane: warns of 10,000, and stops the run at a million.
+
+    Args:
+        name: What the hook is called.
+        lane: The lane's number.
+    """
+
+    __slots__ = ("_lane", "_name", "count")
+
+    def __init__(self, name: str, lane: int) -> None:
+        self._name = name
+        self._lane = lane
+        self.count = 0
+        """How many were left out in a row; to be set to 0 where one is not."""
+
+    def add(self) -> None:
+        """Count one more.
+
+        Raises:
+            SampleError: There were a million.
+        """
+        self.count += 1
+        if self.count == _WARNED:
+            _log.warning(
+                "%s has left out the last %d samples of lane %d; is that wanted?", self._name, self.count, self._lane
+            )
+        elif self.count >= _STOPPED:
+            raise SampleError(
+                f"{self._name} has left out {self.count} samples in a row in lane {self._lane}",
+                hint="look at what it leaves out (SkipSample, or a filter): the run would wait for a sample for ever",
+            )

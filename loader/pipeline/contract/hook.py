@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from types import GeneratorType
 from typing import Any
 
-from ..errors import SkipSample
-from ..order import mix
-from ..samples.stateless import restores_seeds
-from .endless_skips import EndlessSkips
+from ...errors import SkipSample
+from ...order import mix
+from ...samples.marks import restores_seeds
+from .failures import EndlessSkips
+from .item import ItemId, position_of
 from .lane import Lane
-from .randomness import kept_generators, seed_sample
-from .ref import Ref, position_of
+from .rng import preserve_rng_state, seed_sample
 from .stage import SKIPPED
 
 __all__ = ["Hook"]
@@ -50,21 +50,23 @@ class Hook:
         self._seed = int(mix(lane.seed, zlib.crc32(name.encode())))
         self.skips = EndlessSkips(getattr(function, "__name__", type(function).__name__), lane.number)
 
-    def call(self, argument: Any, ref: Ref) -> Any:
+    def call(self, argument: Any, item_id: ItemId) -> Any:
         """Call the function for what ``ref`` names.
 
         Raises:
             Exception: What the function raises.
         """
-        position = ref if type(ref) is int else position_of(ref)  # most are, and this is called for every sample
+        position = (
+            item_id if type(item_id) is int else position_of(item_id)
+        )  # most are, and this is called for every sample
         self._context.sample_index = position * self._lanes + self._number
         if not self._isolates:
             return self._function(argument)
-        with kept_generators(numpys_second=False):
-            seed_sample(self._seed, self._number, ref)
+        with preserve_rng_state(numpys_second=False):
+            seed_sample(self._seed, self._number, item_id)
             return self._function(argument)
 
-    def step(self, items: Iterator[Any], ref: Ref) -> Any:
+    def step(self, items: Iterator[Any], item_id: ItemId) -> Any:
         """Take the item that ``ref`` names from a generator that :meth:`call` gave.
 
         Raises:
@@ -72,14 +74,14 @@ class Hook:
         """
         if not self._isolates:
             return next(items)
-        with kept_generators(numpys_second=False):
-            seed_sample(self._seed, self._number, ref)
+        with preserve_rng_state(numpys_second=False):
+            seed_sample(self._seed, self._number, item_id)
             return next(items)
 
-    def attempt(self, argument: Any, ref: Ref) -> Any:
+    def attempt(self, argument: Any, item_id: ItemId) -> Any:
         """Call the function; :data:`SKIPPED` where it leaves the sample out, or fails and that is tolerated."""
         try:
-            result = self.call(argument, ref)
+            result = self.call(argument, item_id)
         except SkipSample:
             self.skips.add()
             return SKIPPED
@@ -91,7 +93,7 @@ class Hook:
             self.succeeded(argument)
         return result
 
-    def items(self, argument: Any, key: str, ref: Ref) -> Iterator[tuple[Any, Ref]]:
+    def items(self, argument: Any, key: str, item_id: ItemId) -> Iterator[tuple[Any, ItemId]]:
         """Call the function and yield what it gives: nothing, an item, or those of a generator.
 
         Args:
@@ -99,15 +101,15 @@ class Hook:
             key: Of the stage, for the refs ``(key, k, ref)`` of a generator's items.
             ref: What names the argument; it also names a single item.
         """
-        result = self.attempt(argument, ref)
+        result = self.attempt(argument, item_id)
         if result is SKIPPED:
             return
         if not isinstance(result, GeneratorType):
-            yield result, ref
+            yield result, item_id
             return
         number = 0
         while True:
-            item_ref = (key, number, ref)
+            item_ref = (key, number, item_id)
             try:
                 item = self.step(result, item_ref)
             except (StopIteration, SkipSample):
@@ -120,18 +122,18 @@ class Hook:
             yield item, item_ref
             number += 1
 
-    def item_again(self, argument: Any, key: str, number: int, ref: Ref) -> Any:
+    def item_again(self, argument: Any, key: str, number: int, item_id: ItemId) -> Any:
         """Make the ``number``-th item again that :meth:`items` gave for an argument.
 
         Raises:
             Exception: What the function raises.
         """
-        result = self.call(argument, ref)
+        result = self.call(argument, item_id)
         if not isinstance(result, GeneratorType):
             return result
         item: Any = SKIPPED
         for each in range(number + 1):
-            item = self.step(result, (key, each, ref))
+            item = self.step(result, (key, each, item_id))
         return item
 
     def failed(self, error: Exception, argument: Any) -> Any:

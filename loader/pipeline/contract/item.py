@@ -13,48 +13,68 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["Ref", "as_ref", "integers_of", "plain", "position_of"]
+from .lane import Lane
 
-Ref = int | tuple[Any, ...]
+__all__ = ["ItemId", "as_item_id", "integers_of", "plain", "position_of", "set_restore_key"]
+
+ItemId = int | tuple[Any, ...]
 
 
-def as_ref(saved: Any) -> Any:
+def as_item_id(saved: Any) -> Any:
     """Turn what a state holds of a ref, or any plain data, back into tuples, which JSON has no name for.
 
-    >>> as_ref([["2 encode_sample", 0, 7], 8])
+    >>> as_item_id([["2 encode_sample", 0, 7], 8])
     (('2 encode_sample', 0, 7), 8)
     """
-    return tuple(as_ref(part) for part in saved) if isinstance(saved, list | tuple) else saved
+    return tuple(as_item_id(part) for part in saved) if isinstance(saved, list | tuple) else saved
 
 
-def plain(ref: Ref) -> Any:
+def plain(item_id: ItemId) -> Any:
     """Turn a ref into what a state holds.
 
     >>> plain((7, (8, 9)))
     [7, [8, 9]]
     """
-    return [plain(part) for part in ref] if isinstance(ref, tuple) else ref
+    return [plain(part) for part in item_id] if isinstance(item_id, tuple) else item_id
 
 
-def position_of(ref: Ref) -> int:
+def position_of(item_id: ItemId) -> int:
     """Give the place in the lane's stream of an item, of its first sample where several were joined; -1 for none.
 
     >>> position_of((("2 encode_sample", 0, 7), 8))
     7
     """
-    while isinstance(ref, tuple):
-        if not ref:
+    while isinstance(item_id, tuple):
+        if not item_id:
             return -1
-        ref = ref[2] if isinstance(ref[0], str) else ref[0]
-    return ref
+        item_id = item_id[2] if isinstance(item_id[0], str) else item_id[0]
+    return item_id
 
 
-def integers_of(ref: Ref) -> Iterator[int]:
+def integers_of(item_id: ItemId) -> Iterator[int]:
     """Give integers that no other ref has."""
-    if isinstance(ref, tuple):
-        yield len(ref)
-        for part in ref:
+    if isinstance(item_id, tuple):
+        yield len(item_id)
+        for part in item_id:
             if not isinstance(part, str):
                 yield from integers_of(part)
     else:
-        yield ref
+        yield item_id
+
+
+def set_restore_key(value: Any, stage: str, lane: Lane, item_id: ItemId) -> None:
+    """Note on an item which stage made it of what: ``(stage, lane, micro-batch, ref)``.
+
+    Only what has a ``__restore_key__`` is noted on: samples, batches and dicts that bear one.
+    """
+    if type(value) is list:
+        return  # which most batches without a class of their own are
+    if isinstance(value, dict):
+        if "__restore_key__" in value:
+            value["__restore_key__"] = (stage, lane.number, lane.context.batch_index, item_id)
+    elif hasattr(value, "__restore_key__"):
+        key = (stage, lane.number, lane.context.batch_index, item_id)
+        try:
+            value.__restore_key__ = key
+        except AttributeError:  # a frozen dataclass, whose own __init__ does it so, too
+            object.__setattr__(value, "__restore_key__", key)

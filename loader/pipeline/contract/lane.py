@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ..order import mix
-from ..samples.hook_context import HookContext
+from ...order import mix
+from ...samples.encoding.hook_context import HookContext
 from .error_handlers import reraise_exception
 from .failures import FailurePolicy
 

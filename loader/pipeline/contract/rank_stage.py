@@ -6,14 +6,14 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from ..errors import ConfigError
+from ...errors import ConfigError
 from .lane import Lane
 from .stage import Running, SavableDataset, State
 
-__all__ = ["RankRunning", "RankSource", "RankStage"]
+__all__ = ["RankInput", "RankRunning", "RankStage", "rank_stage_below"]
 
 
-class RankSource(Protocol):
+class RankInput(Protocol):
     """What gives micro-batches on a rank."""
 
     def batches(self) -> Iterator[Any]:
@@ -23,7 +23,7 @@ class RankSource(Protocol):
         """Let the next iteration begin with the first micro-batch."""
 
 
-class RankRunning(RankSource, Protocol):
+class RankRunning(RankInput, Protocol):
     """A stage at work on a rank."""
 
     count: int
@@ -34,7 +34,7 @@ class RankStage(SavableDataset[Any]):
     """The definition of a stage that works on a rank."""
 
     @abstractmethod
-    def on_rank(self, source: RankSource, count: int) -> RankRunning:
+    def on_rank(self, upstream: RankInput, count: int) -> RankRunning:
         """Start the stage.
 
         Args:
@@ -52,14 +52,23 @@ class RankStage(SavableDataset[Any]):
 
     @property
     def keeps_positions(self) -> bool:
-        return self.sources[0].keeps_positions
+        return self.inputs[0].keeps_positions
 
     @property
     def runs_user_code(self) -> bool:
-        return self.sources[0].runs_user_code
+        return self.inputs[0].runs_user_code
 
     def open(self, lane: Lane, state: State) -> Running:  # noqa: ARG002 - the contract of all stages
         raise ConfigError(
             f"{self.name} counts the micro-batches of a rank, so nothing that joins, blends or drops may come after it",
-            do=f"apply {self.name} last",
+            hint=f"apply {self.name} last",
         )
+
+
+def rank_stage_below(dataset: SavableDataset[Any]) -> RankStage | None:
+    """Find the outermost stage of a chain that counts on the rank; None where there is none."""
+    while not isinstance(dataset, RankStage):
+        if len(dataset.inputs) != 1:
+            return None
+        dataset = dataset.inputs[0]
+    return dataset

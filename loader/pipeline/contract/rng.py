@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..order import extend_integer
+from ...order import extend_integer
+from .item import ItemId, integers_of
 from .python_random import generator_state, set_generator_state
-from .ref import Ref, integers_of
 
-__all__ = ["kept_generators", "seed_batch", "seed_sample"]
+__all__ = ["preserve_rng_state", "seed_batch", "seed_sample"]
 
 _numpy: Any = np.random  # whose stubs lack what changes the global generator
 
@@ -31,9 +31,9 @@ def seed_batch(seed: int, lane: int, number: int) -> None:
     _seed(extend_integer(_prefix(int(seed), _BATCH, int(lane)), int(number)))
 
 
-def seed_sample(seed: int, lane: int, ref: Ref) -> None:
+def seed_sample(seed: int, lane: int, item_id: ItemId) -> None:
     """Seed the generators for one item of a lane."""
-    _seed(extend_integer(_prefix(int(seed), _SAMPLE, int(lane)), *map(int, integers_of(ref))))
+    _seed(extend_integer(_prefix(int(seed), _SAMPLE, int(lane)), *map(int, integers_of(item_id))))
 
 
 @lru_cache(maxsize=1024)
@@ -41,7 +41,7 @@ def _prefix(*names: int) -> int:
     return extend_integer(0, *names)
 
 
-class kept_generators:  # noqa: N801 - used as contextlib's own are; a generator for one takes several times as long
+class preserve_rng_state:  # noqa: N801 - used as contextlib's own are; a generator for one takes several times as long
     """Put the generators back on leaving to where they were on entering.
 
     Args:

@@ -22,7 +22,7 @@ def keys_of_sample(sample: Any) -> tuple[str, ...]:
 
 
 def default_get_batch_keys(batch: Any) -> list[str] | None:
-    """Give the keys of a batch, as :class:`~loader.pipeline.log_sample.LogSampleDataset` logs them; None without any.
+    """Return the keys of a batch for :class:`~loader.pipeline.stages.log_sample.LogSampleDataset`; None without any.
 
     >>> default_get_batch_keys({"__key__": ["a.tar/0001", "a.tar/0002"]}), default_get_batch_keys({})
     (['a.tar/0001', 'a.tar/0002'], None)

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from ..errors import ConfigError
+from ...errors import ConfigError
+from .item import ItemId
 from .lane import Lane
-from .ref import Ref
 from .worker_config import WorkerConfig
 
 __all__ = ["SKIPPED", "Running", "SavableDataset", "State"]
@@ -38,7 +38,7 @@ SKIPPED: Final = _Skipped()
 class Running(Protocol):
     """A stage at work on one lane."""
 
-    def next(self) -> tuple[Any, Ref]:
+    def next(self) -> tuple[Any, ItemId]:
         """Give the next item, or :data:`SKIPPED`, and what names it.
 
         Raises:
@@ -48,24 +48,24 @@ class Running(Protocol):
     def state(self) -> State:
         """Give what ``open`` needs to go on here, one entry for each stage of the chain that has something to keep."""
 
-    def load(self, ref: Ref) -> Any:
+    def load(self, item_id: ItemId) -> Any:
         """Make an item again that this stage gave before, or :data:`SKIPPED`."""
 
 
-def _check_spread(sources: Sequence[SavableDataset[Any]]) -> None:
+def _check_spread(inputs: Sequence[SavableDataset[Any]]) -> None:
     """Refuse datasets that were built for different runs.
 
     Raises:
         ConfigError: Their worker configs differ in what decides who reads what.
     """
-    first = sources[0].worker_config
-    for source in sources[1:]:
+    first = inputs[0].worker_config
+    for upstream in inputs[1:]:
         for name in ("rank", "world_size", "num_workers", "lanes", "seed_offset"):
-            one, other = getattr(first, name), getattr(source.worker_config, name)
+            one, other = getattr(first, name), getattr(upstream.worker_config, name)
             if one != other:
                 raise ConfigError(
                     f"datasets of one chain have worker configs with {name}={one} and {name}={other}",
-                    do="build all of them with the same WorkerConfig",
+                    hint="build all of them with the same WorkerConfig",
                 )
 
 
@@ -79,17 +79,17 @@ class SavableDataset(ABC, Generic[T_co]):
     """
 
     def __init__(
-        self, *sources: SavableDataset[Any], worker_config: WorkerConfig | None = None, name: str | None = None
+        self, *inputs: SavableDataset[Any], worker_config: WorkerConfig | None = None, name: str | None = None
     ) -> None:
-        if worker_config is None and sources:
-            worker_config = sources[0].worker_config
-            _check_spread(sources)
-        self.sources = sources
+        if worker_config is None and inputs:
+            worker_config = inputs[0].worker_config
+            _check_spread(inputs)
+        self.inputs = inputs
         self.worker_config: WorkerConfig = (
             worker_config if worker_config is not None else WorkerConfig.default_worker_config()
         )
         self.name = name or type(self).__name__
-        self.depth: int = 1 + max((source.depth for source in sources), default=-1)
+        self.depth: int = 1 + max((upstream.depth for upstream in inputs), default=-1)
 
     @abstractmethod
     def open(self, lane: Lane, state: State) -> Running:
@@ -108,12 +108,12 @@ class SavableDataset(ABC, Generic[T_co]):
     @property
     def repeats(self) -> bool:
         """The chain goes on for ever."""
-        return any(source.repeats for source in self.sources)
+        return any(upstream.repeats for upstream in self.inputs)
 
     @property
     def starts_over(self) -> bool:
         """Each iteration of a loader begins the pass anew, as validation does."""
-        return any(source.starts_over for source in self.sources)
+        return any(upstream.starts_over for upstream in self.inputs)
 
     @property
     def keeps_positions(self) -> bool:
@@ -123,7 +123,7 @@ class SavableDataset(ABC, Generic[T_co]):
     @property
     def counts_on_rank(self) -> bool:
         """Some stage of the chain counts the micro-batches of a rank."""
-        return any(source.counts_on_rank for source in self.sources)
+        return any(upstream.counts_on_rank for upstream in self.inputs)
 
     @property
     def moves_below(self) -> bool:
@@ -133,17 +133,17 @@ class SavableDataset(ABC, Generic[T_co]):
     @property
     def waits(self) -> bool:
         """Samples wait in a buffer somewhere in the chain, so that each lane costs memory."""
-        return any(source.waits for source in self.sources)
+        return any(upstream.waits for upstream in self.inputs)
 
     @property
     def runs_user_code(self) -> bool:
         """Some stage calls functions that may draw random numbers."""
-        return any(source.runs_user_code for source in self.sources)
+        return any(upstream.runs_user_code for upstream in self.inputs)
 
     @property
     def items(self) -> int | None:
         """How many items all lanes give in one pass; None where that is not known ahead, or without end."""
-        return self.sources[0].items if self.keeps_positions and self.sources else None
+        return self.inputs[0].items if self.keeps_positions and self.inputs else None
 
     def settings(self) -> dict[str, Any]:
         """Give the arguments that decide which items come in which order: plain data, compared on restoring."""
@@ -151,16 +151,16 @@ class SavableDataset(ABC, Generic[T_co]):
 
     def identity(self) -> list[Any]:
         """Describe the chain for comparison with a saved state: names, settings and sources, as plain data."""
-        return [self.name, self.settings(), *(source.identity() for source in self.sources)]
+        return [self.name, self.settings(), *(upstream.identity() for upstream in self.inputs)]
 
     def lines(self) -> Iterator[str]:
         """Give the lines of the printed chain: this stage, and below it what it takes from."""
         said = ", ".join(f"{name}={value}" for name, value in self.settings().items())
         yield f"{self.name}({said})"
-        for place, source in enumerate(self.sources):
-            first = "└─ " if place == len(self.sources) - 1 else "├─ "
-            others = "   " if place == len(self.sources) - 1 else "│  "
-            for number, line in enumerate(source.lines()):
+        for place, upstream in enumerate(self.inputs):
+            first = "└─ " if place == len(self.inputs) - 1 else "├─ "
+            others = "   " if place == len(self.inputs) - 1 else "│  "
+            for number, line in enumerate(upstream.lines()):
                 yield (others if number else first) + line
 
     def __str__(self) -> str:
@@ -179,7 +179,7 @@ class SavableDataset(ABC, Generic[T_co]):
             TypeError: The dataset repeats without end, or stages drop or regroup samples.
         """
         if self.counts_on_rank:
-            return len(self.sources[0])
+            return len(self.inputs[0])
         items = self.items
         if items is None:
             reason = (

@@ -13,9 +13,9 @@ from typing import Any
 import torch.distributed
 from torch.utils.data import get_worker_info
 
-from ..errors import ConfigError, EnergonError
-from ..order import mix
-from ..samples.hook_context import hook_context, running_hook_context
+from ...errors import ConfigError, EnergonError
+from ...order import mix
+from ...samples.encoding.hook_context import hook_context, running_hook_context
 from .error_handlers import log_exception, reraise_exception
 
 __all__ = ["ErrorHandler", "WorkerConfig"]
@@ -80,7 +80,7 @@ class WorkerConfig:
         if self.lanes is not None and (self.lanes < 1 or self.lanes % self.world_size):
             raise ConfigError(
                 f"expected lanes to be a multiple of world_size={self.world_size}, found {self.lanes}",
-                do="choose one that all the numbers of ranks divide on which the run may go on",
+                hint="choose one that all the numbers of ranks divide on which the run may go on",
             )
 
     @classmethod

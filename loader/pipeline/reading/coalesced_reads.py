@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..errors import EnergonError
-from ..storage import ReadableFile
-from .leaf import Integers
+from ...arrays import IntArray
+from ...errors import EnergonError
+from ...storage import ReadableFile
 
-__all__ = ["join_neighbours", "read_near_samples"]
+__all__ = ["coalesce_ranges", "read_coalesced"]
 
 _MANY = 64  # samples; of fewer there are no neighbours
 _MOST_BYTES = 512 << 10  # of samples, which wait in memory for their turn
@@ -18,10 +18,10 @@ _GAP_BYTES = 8 << 10  # between neighbours
 _LEAST_TOGETHER = 2  # samples of a read, on average
 
 
-def read_near_samples(
-    file: Integers,
-    start: Integers,
-    size_bytes: Integers,
+def read_coalesced(
+    file: IntArray,
+    start: IntArray,
+    size_bytes: IntArray,
     *,
     open_file: Callable[[int], ReadableFile],
     begin: Callable[[], None],
@@ -41,7 +41,7 @@ def read_near_samples(
     """
     if len(file) < _MANY or size_bytes.min() < 0 or size_bytes.sum() > _MOST_BYTES:
         return None
-    which, (range_file, range_start, range_bytes) = join_neighbours(file, start, size_bytes, gap_bytes=_GAP_BYTES)
+    which, (range_file, range_start, range_bytes) = coalesce_ranges(file, start, size_bytes, gap_bytes=_GAP_BYTES)
     if len(range_start) * _LEAST_TOGETHER > len(file):
         return None
     begin()
@@ -54,9 +54,9 @@ def read_near_samples(
     return [contents[number][first:stop] for number, first, stop in cuts]
 
 
-def join_neighbours(
-    file: Integers, start: Integers, size_bytes: Integers, *, gap_bytes: int
-) -> tuple[Integers, tuple[Integers, Integers, Integers]]:
+def coalesce_ranges(
+    file: IntArray, start: IntArray, size_bytes: IntArray, *, gap_bytes: int
+) -> tuple[IntArray, tuple[IntArray, IntArray, IntArray]]:
     """Join samples of one file that have no more than ``gap_bytes`` between them to ranges.
 
     Args:

@@ -2,61 +2,45 @@
 
 from __future__ import annotations
 
-import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ..cached_property import cached_property
-from ..errors import EmptyDatasetError, FormatError
-from ..format.dataset_folder import DatasetFolder
-from ..format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
-from ..format.sample_bytes import read_sample
-from ..format.sample_locations import SampleLocations, SampleLocator
-from ..format.staleness import open_fresh_shard
-from ..metadataset.subset import SubsetRange, resolve_subset
-from ..samples.decoder import SampleDecoder
-from ..samples.described_dataset import DescribedDataset
-from ..samples.sample_builder import SampleBuilder
-from ..samples.source_info import SourceInfo
-from ..samples.types import CrudeSample
-from ..storage import ReadableFile
-from .crude_maker import crude_maker
-from .leaf import Integers, RawSample
-from .leaf_stores import LeafStores
+from ...arrays import IntArray
+from ...cached_property import cached_property
+from ...errors import EmptyDatasetError, FormatError
+from ...format.dataset_folder import DatasetFolder
+from ...format.documents.load_request import LoadRequest
+from ...format.documents.subset import resolve_subset
+from ...format.index.locations import SampleLocations, SampleLocator
+from ...format.index.sample_bytes import open_fresh_shard, read_sample
+from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
+from ...samples.building.described_dataset import DescribedDataset
+from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
+from ...samples.decoding.decoder import SampleDecoder
+from ...samples.source_info import SourceInfo
+from ...samples.types import CrudeSample
+from ...storage import ReadableFile
+from .source import SourceStores
 
-__all__ = ["DatasetLeaf"]
+__all__ = ["DatasetSource"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DatasetLeaf:
+class DatasetSource:
     """A split part of a prepared dataset; what is opened stays behind when it travels to another process.
 
     Args:
-        path: The dataset's folder.
-        split_part: ``"train"``, ``"val"`` …
-        split_config: Which split file of ``.nv-meta`` to use.
-        dataset_config: Which dataset file of ``.nv-meta`` to use.
-        subset: Which samples are used, from the innermost choice to the outermost; none uses all.
-        subflavors: Labels of all samples; they win over those of ``dataset.yaml``.
-        aux: The URLs of auxiliary stores by name.
+        request: What to load.
         decoder: Decodes the parts; None leaves them bytes.
-        trust_code: Code and pickles of the dataset may run.
-        described: Says what the samples are, in place of ``dataset.yaml``.
+        described: Describes the samples, instead of ``dataset.yaml``.
     """
 
-    path: str | os.PathLike[str]
-    split_part: str
-    split_config: str = SPLIT_YAML
-    dataset_config: str = DATASET_YAML
-    subset: Sequence[SubsetRange] = ()
-    subflavors: Mapping[str, Any] = field(default_factory=dict)
-    aux: Mapping[str, str] = field(default_factory=dict)
+    request: LoadRequest
     decoder: SampleDecoder | None = field(default_factory=SampleDecoder)
-    trust_code: bool = False
     described: DescribedDataset[Any] | None = None
 
     _uuid: str | None = field(default=None, init=False)
@@ -68,23 +52,23 @@ class DatasetLeaf:
         return {name: getattr(self, name) for name in self.__dataclass_fields__} | {"_uuid": uuid}
 
     @cached_property
-    def path_text(self) -> str:
-        """The path as text, which goes to other processes at less cost than a path."""
-        return os.fspath(self.path)
-
-    @cached_property
     def folder(self) -> DatasetFolder:
         """The dataset, opened.
 
         Raises:
             FormatError: It was prepared anew since another process counted its samples for this one.
         """
-        folder = DatasetFolder(self.path, split_config=self.split_config, dataset_config=self.dataset_config)
+        request = self.request
+        folder = DatasetFolder(
+            request.path,
+            split_config=request.split_config or SPLIT_YAML,
+            dataset_config=request.dataset_config or DATASET_YAML,
+        )
         if self._uuid is not None and folder.index.uuid != self._uuid:
             raise FormatError(
                 "this dataset was prepared anew since it was opened: its samples may have other numbers now",
                 at=folder.path,
-                do="start the program again",
+                hint="start the program again",
             )
         return folder
 
@@ -96,7 +80,7 @@ class DatasetLeaf:
             self.described if self.described is not None else folder.config,
             meta_folder=folder.storage.local_path(FOLDER),
             decoder=self.decoder,
-            trust_code=self.trust_code,
+            trust_code=self.request.trust_code,
         )
 
     @property
@@ -116,9 +100,11 @@ class DatasetLeaf:
         return [shard.name for shard in self.folder.index.shards]
 
     @property
-    def stores(self) -> LeafStores:
+    def stores(self) -> SourceStores:
         """What a cooker may ask for beside its samples."""
-        return LeafStores(path=self.path_text, aux_urls=self.aux, decoder=self.decoder, trust_code=self.trust_code)
+        return SourceStores(
+            path=self.request.path, aux_urls=self.request.aux, decoder=self.decoder, trust_code=self.request.trust_code
+        )
 
     def shard_path(self, shard: int) -> str:
         """Give the path of a shard, for messages."""
@@ -146,31 +132,22 @@ class DatasetLeaf:
 
     @cached_property
     def build(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:
-        """What makes a sample of a raw one and its restore key.
+        """Makes a sample of a raw sample and its restore key.
 
-        It raises SampleError where a part does not decode, or a field is missing.
+        It raises SampleError if a part does not decode or a field is missing.
         """
-        return crude_maker(self.builder, self.path_text, self.subflavors) if self.builder.is_plain else self._build
-
-    def _build(self, raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
-        _, _, shard, key, parts = raw
-        return self.builder.build(
-            parts,
-            key=f"{shard}/{key}",
-            restore_key=restore_key,
-            subflavors=self.subflavors,
-            sources=self.sources(raw),
-        )
+        return self.builder.raw_builder(self.request.path, self.request.subflavors)
 
     def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:
-        """Say where the parts of a sample lie."""
-        _, index, shard, key, parts = raw
-        return (SourceInfo(self.path_text, index, shard, tuple(f"{key}.{name}" for name in parts)),)
+        """Return where the parts of a sample are."""
+        return sources_of(raw, self.request.path)
 
     @cached_property
-    def _ranges(self) -> tuple[Integers, Integers]:
+    def _ranges(self) -> tuple[IntArray, IntArray]:
         """For each shard of the split part: its first sample in the leaf and in the index."""
-        ranges = [some for some in self.folder.samples_of_part(self.split_part, excluded_shards=True) if len(some)]
+        ranges = [
+            some for some in self.folder.samples_of_part(self.request.split_part, excluded_shards=True) if len(some)
+        ]
         ends = np.cumsum([0, *(len(some) for some in ranges)])
         return ends, np.array([some.start for some in ranges], dtype=np.int64)
 
@@ -185,26 +162,26 @@ class DatasetLeaf:
         """
         start, stop = self._subset
         if stop <= start:
-            whole = not self.subset
+            whole, part = not self.request.subset, self.request.split_part
             raise EmptyDatasetError(
-                f"{'' if whole else 'the subset of '}split part {self.split_part!r} of this dataset has no samples",
+                f"{'' if whole else 'the subset of '}split part {part!r} of this dataset has no samples",
                 at=self.folder.path,
-                do="name another split part, or split again with energon prepare --split-ratio"
+                hint="name another split part, or split again with energon prepare --split-ratio"
                 if whole
                 else "widen the subset, or leave the dataset out",
             )
         count = stop - start
         if len(self.excluded) >= count and np.isin(self._index_numbers(), self.excluded).all():
             raise EmptyDatasetError(
-                f"all {count} samples of split part {self.split_part!r} are excluded",
+                f"all {count} samples of split part {self.request.split_part!r} are excluded",
                 at=self.folder.path,
-                do=f"take some out of 'exclude' in {FOLDER}/{self.folder.split_file}",
+                hint=f"take some out of 'exclude' in {FOLDER}/{self.folder.split_file}",
             )
         return count
 
     @cached_property
     def _subset(self) -> tuple[int, int]:
-        return resolve_subset(self.subset, int(self._ranges[0][-1]), at=self.folder.path)
+        return resolve_subset(self.request.subset, int(self._ranges[0][-1]), at=self.folder.path)
 
     @cached_property
     def largest_shard(self) -> int:
@@ -212,12 +189,12 @@ class DatasetLeaf:
         return int(np.diff(self._ranges[0]).max(initial=1))
 
     @cached_property
-    def excluded(self) -> Integers:
+    def excluded(self) -> IntArray:
         """The numbers in the index of all samples that the split leaves out, ascending."""
         return self.folder.excluded_samples()
 
     @cached_property
-    def ranges(self) -> tuple[Integers, Integers]:
+    def ranges(self) -> tuple[IntArray, IntArray]:
         """For each run of samples that are neighbours in the index: its first sample in the leaf, and in the index."""
         ends, starts = self._ranges
         first, stop = self._subset
@@ -225,7 +202,7 @@ class DatasetLeaf:
         skipped = np.maximum(first - ends[:-1][rows], 0)
         return ends[:-1][rows] + skipped - first, starts[rows] + skipped
 
-    def _index_numbers(self) -> Integers:
+    def _index_numbers(self) -> IntArray:
         """Give the numbers in the index of all samples of the leaf."""
         begins, firsts = self.ranges
         stop = self._subset[1] - self._subset[0]
@@ -234,21 +211,21 @@ class DatasetLeaf:
 
     def place_of(self, index: int) -> str:
         """Say where a sample lies, by its number in the index, without reading it."""
-        return f"{self.folder.index.full_key(index)!r} of {self.path_text}"
+        return f"{self.folder.index.full_key(index)!r} of {self.request.path}"
 
     def identity(self) -> dict[str, Any]:
         """Give what tells whether another run reads the same samples: plain data, compared on restoring."""
         return {
-            "path": os.fspath(self.path),
+            "path": self.request.path,
             "uuid": self.folder.index.uuid,
-            "split_part": self.split_part,
+            "split_part": self.request.split_part,
             "samples": self.samples,
             "which": self._which_samples(),
         }
 
     def describe(self) -> str:
         """Say in a line what it is."""
-        return f"{self.path}, {self.split_part}: {self.samples} samples"
+        return f"{self.request.path}, {self.request.split_part}: {self.samples} samples"
 
     def _which_samples(self) -> int:
         """Give a number that tells samples of the index from others of the same count."""

@@ -4,39 +4,38 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import ConfigError, SkipSample, TrustError
-from ..samples.types import CrudeSample
-from .endless_skips import EndlessSkips
-from .joined_leaf import JoinedLeaf
-from .lane import Lane
-from .leaf import RawSample
+from ...errors import ConfigError, SkipSample, TrustError
+from ...samples.types import CrudeSample
+from ..contract.failures import EndlessSkips
+from ..contract.item import ItemId, set_restore_key
+from ..contract.lane import Lane
+from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from .joined_source import JoinedSource
 from .read import ReadDataset
-from .ref import Ref
-from .restore_key import stamp
-from .stage import SKIPPED, Running, SavableDataset, State
+from .source import Raw, RawRow
 
-__all__ = ["BuildDataset"]
+__all__ = ["DecodeDataset"]
 
 
-class BuildDataset(SavableDataset[Any]):
+class DecodeDataset(SavableDataset[Any]):
     """Decode samples and fill their fields.
 
     Args:
         dataset: The reader.
-        names_leaves: Note on crude samples which leaf they are from, for cooking.
+        names_sources: Note on crude samples which leaf they are from, for cooking.
     """
 
-    def __init__(self, dataset: ReadDataset, *, names_leaves: bool = False) -> None:
+    def __init__(self, dataset: ReadDataset, *, names_sources: bool = False) -> None:
         super().__init__(dataset, name="decode")
-        self.leaves = dataset.leaves
-        self.names_leaves = names_leaves
+        self.sources = dataset.sources
+        self.names_sources = names_sources
 
     @property
     def keeps_positions(self) -> bool:
         return True
 
     def settings(self) -> dict[str, Any]:
-        decoders = {repr(leaf.decoder) for leaf in self.leaves}
+        decoders = {repr(source.decoder) for source in self.sources}
         return {"decoder": decoders.pop()} if len(decoders) == 1 else {}
 
     def open(self, lane: Lane, state: State) -> Running:
@@ -44,50 +43,51 @@ class BuildDataset(SavableDataset[Any]):
 
 
 class _BuildRunning:
-    def __init__(self, definition: BuildDataset, lane: Lane, state: State) -> None:
-        self._source = definition.sources[0].open(lane, state)
-        self._leaves = definition.leaves
-        self._joins = any(isinstance(leaf, JoinedLeaf) for leaf in definition.leaves)
-        self._names_leaves = definition.names_leaves
+    def __init__(self, definition: DecodeDataset, lane: Lane, state: State) -> None:
+        self._upstream = definition.inputs[0].open(lane, state)
+        self._sources = definition.sources
+        self._joins = any(isinstance(source, JoinedSource) for source in definition.sources)
+        self._names_sources = definition.names_sources
         self._lane = lane
         self._number, self._context, self._failures = lane.number, lane.context, lane.failures
         self._stage = lane.path + definition.key
         self._skips = EndlessSkips("load_sample or sample_loader", lane.number)
-        self.state = self._source.state
+        self.state = self._upstream.state
 
-    def next(self) -> tuple[Any, Ref]:
-        raw, ref = self._source.next()
+    def next(self) -> tuple[Any, ItemId]:
+        raw, item_id = self._upstream.next()
         if raw is SKIPPED:
-            return raw, ref
+            return raw, item_id
         try:
-            sample = self._build(raw, ref)
+            sample = self._build(raw, item_id)
         except (ConfigError, TrustError):
             raise
         except SkipSample:
             self._skips.add()
-            return SKIPPED, ref
+            return SKIPPED, item_id
         except Exception as error:
             self._failures.failed("decode", error, self._as_handlers_know_it(raw))
-            return SKIPPED, ref
+            return SKIPPED, item_id
         if self._skips.count:
             self._skips.count = 0
         if self._failures.pending:
             self._failures.succeeded("decode")
-        return sample, ref
+        return sample, item_id
 
-    def _build(self, raw: RawSample, ref: Ref) -> Any:
-        sample = self._leaves[raw[0]].build(raw, (self._stage, self._number, self._context.batch_index, ref))
+    def _build(self, raw: Raw, item_id: ItemId) -> Any:
+        sample = self._sources[raw[0]].build(raw, (self._stage, self._number, self._context.batch_index, item_id))
         if self._joins:  # a joiner is the user's own, and need not have handed it on
-            stamp(sample, self._stage, self._lane, ref)
-        if self._names_leaves and isinstance(sample, CrudeSample):
-            sample.leaf = raw[0]
+            set_restore_key(sample, self._stage, self._lane, item_id)
+        if self._names_sources and isinstance(sample, CrudeSample):
+            sample.source = raw[0]
         return sample
 
-    def _as_handlers_know_it(self, raw: RawSample) -> dict[str, Any]:
-        number, _, shard, key, parts = raw
-        there = parts if isinstance(parts, dict) else {}
-        return {**there, "__key__": f"{shard}/{key}", "__sources__": self._leaves[number].sources(raw)}
+    def _as_handlers_know_it(self, raw: Raw) -> dict[str, Any]:
+        sources = self._sources[raw.source].sources(raw)
+        if isinstance(raw, RawRow):
+            return {"__key__": "/", "__sources__": sources}
+        return {**raw.parts, "__key__": f"{raw.shard}/{raw.key}", "__sources__": sources}
 
-    def load(self, ref: Ref) -> Any:
-        raw = self._source.load(ref)
-        return raw if raw is SKIPPED else self._build(raw, ref)
+    def load(self, item_id: ItemId) -> Any:
+        raw = self._upstream.load(item_id)
+        return raw if raw is SKIPPED else self._build(raw, item_id)

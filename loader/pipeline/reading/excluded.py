@@ -6,44 +6,45 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .leaf import Integers, Leaf
+from ...arrays import IntArray
+from .source import Source
 
 __all__ = ["excluded_positions", "positions_without", "replacements"]
 
 
-def excluded_positions(leaves: Sequence[Leaf]) -> Integers:
+def excluded_positions(sources: Sequence[Source]) -> IntArray:
     """Give the positions of all excluded samples, ascending, where the leaves follow one another."""
     first = 0
     found = [np.empty(0, dtype=np.int64)]
-    for leaf in leaves:
-        found.extend(first + part for part in _of_leaf(leaf))
-        first += leaf.samples
+    for source in sources:
+        found.extend(first + part for part in _of_source(source))
+        first += source.samples
     return np.sort(np.concatenate(found))
 
 
-def _of_leaf(leaf: Leaf) -> list[Integers]:
-    excluded = leaf.excluded
+def _of_source(source: Source) -> list[IntArray]:
+    excluded = source.excluded
     if not len(excluded):
         return []
-    begin, start = leaf.ranges
-    stop = start + np.diff(begin, append=leaf.samples)
+    begin, start = source.ranges
+    stop = start + np.diff(begin, append=source.samples)
     low, high = np.searchsorted(excluded, start), np.searchsorted(excluded, stop)
     rows = np.flatnonzero(high > low).tolist()
     return [excluded[low[row] : high[row]] - start[row] + begin[row] for row in rows]
 
 
-def positions_without(excluded: Integers, numbers: Integers) -> Integers:
+def positions_without(excluded: IntArray, numbers: IntArray) -> IntArray:
     """Give the positions of samples that are numbered as if the excluded ones were not there.
 
     >>> positions_without(np.array([0, 3]), np.arange(4)).tolist()
     [1, 2, 4, 5]
     """
     before = excluded - np.arange(len(excluded))  # for each excluded sample, how many of the others come before it
-    positions: Integers = numbers + np.searchsorted(before, numbers, side="right")
+    positions: IntArray = numbers + np.searchsorted(before, numbers, side="right")
     return positions
 
 
-def replacements(excluded: Integers, total: int) -> Integers:
+def replacements(excluded: IntArray, total: int) -> IntArray:
     """Give for each excluded sample the next one that is not, behind the last one the first.
 
     >>> replacements(np.array([0, 3, 4, 6]), 7).tolist()

@@ -8,10 +8,12 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from .joined_leaf import JoinedLeaf
-from .leaf import Integers, Leaf, RawSample, ShardLeaf
+from ...arrays import IntArray
+from ...samples.building.sample_builder import RawSample
+from .joined_source import JoinedSource
 from .open_shards import OpenShards
 from .sample_chunk import SampleChunk
+from .source import RawRow, ShardSource, Source
 
 __all__ = ["JoinedRows"]
 
@@ -24,47 +26,47 @@ class JoinedRows:
         shards: The open shards of this process.
     """
 
-    def __init__(self, leaves: Sequence[Leaf], shards: OpenShards) -> None:
+    def __init__(self, sources: Sequence[Source], shards: OpenShards) -> None:
         self._shards = shards
-        self._joins: dict[int, JoinedLeaf] = {}
+        self._joins: dict[int, JoinedSource] = {}
         self._first: dict[int, int] = {}  # number of a join → that of its first member
-        members: list[ShardLeaf] = []
-        for number, leaf in enumerate(leaves):
-            if isinstance(leaf, JoinedLeaf):
-                self._joins[number] = leaf
-                self._first[number] = len(leaves) + len(members)
-                members.extend(leaf.members)
+        members: list[ShardSource] = []
+        for number, source in enumerate(sources):
+            if isinstance(source, JoinedSource):
+                self._joins[number] = source
+                self._first[number] = len(sources) + len(members)
+                members.extend(source.members)
         # What stands at the number of a join is never read.
-        self._leaves = (*cast("Sequence[ShardLeaf]", leaves), *members)
+        self._sources = (*cast("Sequence[ShardSource]", sources), *members)
 
     def read(
         self,
         positions: Sequence[int],
-        leaf: Integers,
-        index: Integers,
+        source: IntArray,
+        index: IntArray,
         excluded: npt.NDArray[np.bool_] | None,
         begin: Callable[[int], None],
-    ) -> Iterator[tuple[RawSample | Any, int]]:
+    ) -> Iterator[tuple[Any, int]]:
         """Yield samples, each with its position; arguments and errors are those of :class:`SampleChunk`."""
         if not self._joins:
-            return SampleChunk(self._leaves, self._shards, leaf, index, excluded).read(positions, begin)
-        return self._read_rows(positions, leaf, index, excluded, begin)
+            return SampleChunk(self._sources, self._shards, source, index, excluded).read(positions, begin)
+        return self._read_rows(positions, source, index, excluded, begin)
 
     def _read_rows(
         self,
         positions: Sequence[int],
-        leaf: Integers,
-        index: Integers,
+        source: IntArray,
+        index: IntArray,
         excluded: npt.NDArray[np.bool_] | None,
         begin: Callable[[int], None],
-    ) -> Iterator[tuple[RawSample | Any, int]]:
-        rows, members, leaves, indexes = self._expanded(leaf, index)
+    ) -> Iterator[tuple[Any, int]]:
+        rows, members, sources, indexes = self._expanded(source, index)
         chunk = SampleChunk(
-            self._leaves, self._shards, leaves, indexes, None if excluded is None else excluded[rows]
+            self._sources, self._shards, sources, indexes, None if excluded is None else excluded[rows]
         ).read([positions[row] for row in rows.tolist()], begin)
-        ends = np.searchsorted(rows, np.arange(len(leaf)), side="right").tolist()
+        ends = np.searchsorted(rows, np.arange(len(source)), side="right").tolist()
         places, done = members.tolist(), 0
-        for row, (number, position) in enumerate(zip(leaf.tolist(), positions, strict=True)):
+        for row, (number, position) in enumerate(zip(source.tolist(), positions, strict=True)):
             if number not in self._joins:
                 yield next(chunk)
                 done += 1
@@ -73,21 +75,21 @@ class JoinedRows:
             while done < ends[row]:
                 found[places[done]] = next(chunk)[0]
                 done += 1
-            yield (number, int(index[row]), "", "", tuple(found)), position
+            yield RawRow(number, int(index[row]), tuple(found)), position
 
-    def _expanded(self, leaf: Integers, index: Integers) -> tuple[Integers, Integers, Integers, Integers]:
+    def _expanded(self, source: IntArray, index: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """Give what is to be read: of which row, for which member of its join, of which leaf, and which sample."""
-        is_join = np.isin(leaf, list(self._joins))
+        is_join = np.isin(source, list(self._joins))
         rows = [np.flatnonzero(~is_join)]
         members = [np.zeros_like(rows[0])]
-        leaves, indexes = [leaf[rows[0]]], [index[rows[0]]]
+        sources, indexes = [source[rows[0]]], [index[rows[0]]]
         for number, join in self._joins.items():
-            own = np.flatnonzero(leaf == number)
+            own = np.flatnonzero(source == number)
             mapped = join.numbers(index[own])
             row, member = np.nonzero(mapped >= 0)
             rows.append(own[row])
             members.append(member)
-            leaves.append(self._first[number] + member)
+            sources.append(self._first[number] + member)
             indexes.append(mapped[row, member])
         order = np.argsort(np.concatenate(rows), kind="stable")
-        return tuple(np.concatenate(columns)[order] for columns in (rows, members, leaves, indexes))  # type: ignore[return-value] # four
+        return tuple(np.concatenate(columns)[order] for columns in (rows, members, sources, indexes))  # type: ignore[return-value] # four

@@ -3,57 +3,54 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..cached_property import cached_property
-from ..errors import EmptyDatasetError, FormatError
-from ..metadataset.subset import SubsetRange, resolve_subset
-from ..samples.decoder import SampleDecoder
-from ..samples.source_info import SourceInfo
-from .dataset_leaf import DatasetLeaf
-from .leaf import Integers, RawSample
-from .leaf_stores import LeafStores
+from ...arrays import IntArray
+from ...cached_property import cached_property
+from ...errors import EmptyDatasetError, FormatError
+from ...format.documents.load_request import LoadRequest
+from ...format.documents.subset import resolve_subset
+from ...samples.decoding.decoder import SampleDecoder
+from ...samples.source_info import SourceInfo
+from .dataset_source import DatasetSource
+from .source import RawRow, SourceStores
 
-__all__ = ["JoinedLeaf"]
+__all__ = ["JoinedSource"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class JoinedLeaf:
+class JoinedSource:
     """Rows of samples, one of each member.
 
     Args:
-        path: The metadataset that holds the join.
-        place: Where in it.
+        request: What to load: the metadataset that holds the join, with the join's subset and auxiliary stores.
+        place: The join's place in the metadataset.
         members: The datasets; the first is the primary one.
-        names: What the joiner calls them; None where they are told apart by their order.
-        open_rows: Gives the numbers of the samples in their members' indexes, shape (rows, members); -1 for none.
-        joiner: Makes a sample of those of a row: ``joiner(*samples)``, or by names; None for those that are missing.
-        subset: Which samples are used, from the innermost choice to the outermost; none uses all.
-        aux: The URLs of auxiliary stores by name.
+        names: Argument names of the joiner; None if it takes the members in order.
+        open_rows: Returns the members' sample numbers, shape (rows, members); -1 for a missing sample.
+        joiner: Joins the samples of a row: ``joiner(*samples)``, or by name; None for a missing sample.
     """
 
-    path: str
+    request: LoadRequest
     place: str
-    members: tuple[DatasetLeaf, ...]
+    members: tuple[DatasetSource, ...]
     names: tuple[str, ...] | None
-    open_rows: Callable[[], Integers]
+    open_rows: Callable[[], IntArray]
     joiner: Callable[..., Any]
-    subset: Sequence[SubsetRange] = ()
-    aux: Mapping[str, str] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
     @cached_property
-    def rows(self) -> Integers:
+    def rows(self) -> IntArray:
         """The numbers of the samples in their members' indexes, memory-mapped; shape (rows, members), -1 for none."""
         return self.open_rows()
 
-    def numbers(self, rows: Integers) -> Integers:
+    def numbers(self, rows: IntArray) -> IntArray:
         """Give the numbers of the samples of some rows in their members' indexes, shape (rows, members); -1 for none.
 
         Raises:
@@ -63,13 +60,13 @@ class JoinedLeaf:
         if (numbers[:, 0] < 0).any() or (numbers >= self._members_samples).any():
             raise FormatError(
                 "the prepared rows of this join name samples that there are not",
-                at=f"{self.path}: {self.place}",
-                do=f"run: energon prepare {self.path}",
+                at=f"{self.request.path}: {self.place}",
+                hint=f"run: energon prepare {self.request.path}",
             )
         return numbers
 
     @cached_property
-    def _members_samples(self) -> Integers:
+    def _members_samples(self) -> IntArray:
         return np.array([len(member.folder.index) for member in self.members])
 
     @property
@@ -83,13 +80,13 @@ class JoinedLeaf:
         start, stop = self._subset
         if stop <= start:
             raise EmptyDatasetError(
-                "this join has no rows", at=f"{self.path}: {self.place}", do="look at the keys it joins"
+                "this join has no rows", at=f"{self.request.path}: {self.place}", hint="look at the keys it joins"
             )
         return stop - start
 
     @cached_property
     def _subset(self) -> tuple[int, int]:
-        return resolve_subset(self.subset, len(self.rows), at=f"{self.path}: {self.place}")
+        return resolve_subset(self.request.subset, len(self.rows), at=f"{self.request.path}: {self.place}")
 
     @property
     def largest_shard(self) -> int:
@@ -107,21 +104,21 @@ class JoinedLeaf:
         return self.members[0].decoder
 
     @property
-    def stores(self) -> LeafStores:
+    def stores(self) -> SourceStores:
         """What a cooker may ask for beside its samples."""
-        return LeafStores(aux_urls=self.aux, decoder=self.decoder)
+        return SourceStores(aux_urls=self.request.aux, decoder=self.decoder)
 
     @property
-    def ranges(self) -> tuple[Integers, Integers]:
+    def ranges(self) -> tuple[IntArray, IntArray]:
         """The one run of rows: the first in the leaf, and in the join."""
         return np.zeros(1, np.int64), np.array([self._subset[0]])
 
     @property
-    def excluded(self) -> Integers:
+    def excluded(self) -> IntArray:
         """No row: what a member leaves out was left out when the join was prepared."""
         return np.empty(0, np.int64)
 
-    def build(self, raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
+    def build(self, raw: RawRow, restore_key: tuple[Any, ...]) -> Any:
         """Make the sample of a row.
 
         Raises:
@@ -129,15 +126,15 @@ class JoinedLeaf:
         """
         samples = [
             None if one is None else member.build(one, restore_key)
-            for member, one in zip(self.members, raw[4], strict=True)
+            for member, one in zip(self.members, raw.members, strict=True)
         ]
         if self.names is None:
             return self.joiner(*samples)
         return self.joiner(**dict(zip(self.names, samples, strict=True)))
 
-    def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:
+    def sources(self, raw: RawRow) -> tuple[SourceInfo, ...]:
         """Say where the parts of a row lie."""
-        pairs = zip(self.members, raw[4], strict=True)
+        pairs = zip(self.members, raw.members, strict=True)
         return tuple(source for member, one in pairs if one is not None for source in member.sources(one))
 
     def place_of(self, index: int) -> str:
@@ -150,7 +147,7 @@ class JoinedLeaf:
         start, stop = self._subset
         head, tail = np.ascontiguousarray(self.rows[start : start + 1024]), np.ascontiguousarray(self.rows[-1024:])
         return {
-            "path": f"{self.path}: {self.place}",
+            "path": f"{self.request.path}: {self.place}",
             "samples": stop - start,
             "which": zlib.crc32(
                 np.array([start, stop]).tobytes(), zlib.crc32(tail.tobytes(), zlib.crc32(head.tobytes()))
@@ -160,4 +157,4 @@ class JoinedLeaf:
 
     def describe(self) -> str:
         """Say in a line what it is."""
-        return f"{self.path}: {self.place}, {len(self.members)} datasets joined: {self.samples} samples"
+        return f"{self.request.path}: {self.place}, {len(self.members)} datasets joined: {self.samples} samples"

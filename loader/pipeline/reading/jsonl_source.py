@@ -4,61 +4,50 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..cached_property import cached_property
-from ..errors import EmptyDatasetError, FormatError
-from ..format.jsonl import JsonlIndex, open_jsonl_index
-from ..format.jsonl_lines import BYTE_ORDER_MARK
-from ..format.sample_locations import SampleLocations
-from ..metadataset.subset import SubsetRange, resolve_subset
-from ..samples.decoder import SampleDecoder
-from ..samples.sample_builder import SampleBuilder
-from ..samples.source_info import SourceInfo
-from ..storage import ReadableFile, Storage, open_storage
-from .crude_maker import crude_maker
-from .leaf import Integers, RawSample
-from .leaf_stores import LeafStores
+from ...arrays import IntArray
+from ...cached_property import cached_property
+from ...errors import EmptyDatasetError, FormatError
+from ...format.documents.load_request import LoadRequest
+from ...format.documents.subset import resolve_subset
+from ...format.index.locations import SampleLocations
+from ...format.jsonl.index import JsonlIndex, open_jsonl_index
+from ...format.jsonl.lines import BYTE_ORDER_MARK
+from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
+from ...samples.decoding.decoder import SampleDecoder
+from ...samples.source_info import SourceInfo
+from ...storage import ReadableFile, Storage, open_storage
+from .source import SourceStores
 
-__all__ = ["JsonlLeaf"]
+__all__ = ["JsonlSource"]
 
 _PART = "json"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class JsonlLeaf:
+class JsonlSource:
     """All lines of a file, or some; it has no split, and serves as any part of one.
 
     Args:
-        path: The file; its index lies beside it.
-        subset: Which samples are used, from the innermost choice to the outermost; none uses all.
-        subflavors: Labels of all samples.
-        aux: The URLs of auxiliary stores by name.
+        request: What to load: the file, whose index is next to it. A JSONL file has no split.
         decoder: Decodes the json; None leaves it bytes.
     """
 
-    path: str | os.PathLike[str]
-    subset: Sequence[SubsetRange] = ()
-    subflavors: Mapping[str, Any] = field(default_factory=dict)
-    aux: Mapping[str, str] = field(default_factory=dict)
+    request: LoadRequest
     decoder: SampleDecoder | None = field(default_factory=SampleDecoder)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
     @cached_property
-    def path_text(self) -> str:
-        """The path as text, which goes to other processes at less cost than a path."""
-        return os.fspath(self.path)
-
-    @cached_property
     def _file(self) -> tuple[Storage, str]:
-        folder, name = os.path.split(self.path_text)
+        folder, name = os.path.split(self.request.path)
         return open_storage(folder or "."), name
 
     @cached_property
@@ -68,7 +57,7 @@ class JsonlLeaf:
     @cached_property
     def _make(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:
         builder = SampleBuilder(None, meta_folder=Path(), decoder=self.decoder)
-        return crude_maker(builder, self.path_text, self.subflavors)
+        return builder.raw_builder(self.request.path, self.request.subflavors)
 
     @cached_property
     def samples(self) -> int:
@@ -81,13 +70,13 @@ class JsonlLeaf:
         start, stop = self._subset
         if stop <= start:
             raise EmptyDatasetError(
-                "the subset of this file has no samples", at=self.path_text, do="widen it, or leave the file out"
+                "the subset of this file has no samples", at=self.request.path, hint="widen it, or leave the file out"
             )
         return stop - start
 
     @cached_property
     def _subset(self) -> tuple[int, int]:
-        return resolve_subset(self.subset, len(self._index), at=self.path_text)
+        return resolve_subset(self.request.subset, len(self._index), at=self.request.path)
 
     @property
     def largest_shard(self) -> int:
@@ -100,17 +89,17 @@ class JsonlLeaf:
         return True
 
     @property
-    def stores(self) -> LeafStores:
+    def stores(self) -> SourceStores:
         """What a cooker may ask for beside its samples."""
-        return LeafStores(aux_urls=self.aux, decoder=self.decoder)
+        return SourceStores(aux_urls=self.request.aux, decoder=self.decoder)
 
     @property
-    def ranges(self) -> tuple[Integers, Integers]:
+    def ranges(self) -> tuple[IntArray, IntArray]:
         """The one run of samples: the first in the leaf, and in the file."""
         return np.zeros(1, np.int64), np.array([self._subset[0]])
 
     @property
-    def excluded(self) -> Integers:
+    def excluded(self) -> IntArray:
         """No sample: only a split file can leave some out."""
         return np.empty(0, np.int64)
 
@@ -119,7 +108,7 @@ class JsonlLeaf:
         """The name of the file."""
         return [self._file[1]]
 
-    def locate(self, indexes: Integers, found: SampleLocations | None = None) -> SampleLocations:
+    def locate(self, indexes: IntArray, found: SampleLocations | None = None) -> SampleLocations:
         """Find the lines of samples, and add them to what was found of others.
 
         Raises:
@@ -131,7 +120,7 @@ class JsonlLeaf:
             raise FormatError(
                 "the index of this file is damaged: lines do not follow each other in it",
                 shard=self.shard_path(0),
-                do=f"run: energon prepare {self.path_text}",
+                hint=f"run: energon prepare {self.request.path}",
             )
         size = stop - start
         samples = indexes.tolist()
@@ -171,7 +160,7 @@ class JsonlLeaf:
                 f"the file has changed since it was indexed: it had {int(self._index.offsets[-1])} bytes, "
                 f"now {file.size_bytes}",
                 shard=self.shard_path(shard),
-                do=f"run: energon prepare {self.path_text}",
+                hint=f"run: energon prepare {self.request.path}",
             )
         return file
 
@@ -186,27 +175,24 @@ class JsonlLeaf:
         Raises:
             SampleError: The line is no JSON.
         """
-        leaf, index, shard, key, parts = raw
-        line = parts[_PART].strip()
-        return self._make(
-            (leaf, index, shard, key, {_PART: line if index else line.removeprefix(BYTE_ORDER_MARK)}), restore_key
-        )
+        line = raw.parts[_PART].strip()
+        parts = {_PART: line if raw.number else line.removeprefix(BYTE_ORDER_MARK)}
+        return self._make(raw._replace(parts=parts), restore_key)
 
     def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:
         """Say which line a sample is."""
-        _, index, shard, key, _ = raw
-        return (SourceInfo(self.path_text, index, shard, (f"{key}.{_PART}",)),)
+        return sources_of(raw, self.request.path)
 
     def place_of(self, index: int) -> str:
         """Say which line a sample is, by its number."""
-        return f"{self.path_text}, sample {index}"
+        return f"{self.request.path}, sample {index}"
 
     def identity(self) -> dict[str, Any]:
         """Give what tells whether another run reads the same samples: plain data, compared on restoring."""
         offsets = self._index.offsets
         ends = np.concatenate([offsets[:1024], offsets[-1024:], np.array(self._subset, np.uint64)])
-        return {"path": self.path_text, "samples": self.samples, "which": zlib.crc32(ends.tobytes())}
+        return {"path": self.request.path, "samples": self.samples, "which": zlib.crc32(ends.tobytes())}
 
     def describe(self) -> str:
         """Say in a line what it is."""
-        return f"{self.path_text}: {self.samples} samples"
+        return f"{self.request.path}: {self.samples} samples"

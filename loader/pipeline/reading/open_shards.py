@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 
-from ..storage import ReadableFile
+from ...storage import ReadableFile
 
 __all__ = ["OpenShards"]
 

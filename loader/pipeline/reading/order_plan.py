@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Protocol
 
-from ..order import DealtPass, FinitePass, LeafOrder, RepeatedOrder, SequentialPass, StreamOrder, mix
+from ...order import FinitePass, PrebatchedPass, RepeatedOrder, SequentialPass, SourceOrder, StreamOrder, mix
 
 __all__ = ["OrderPlan", "SequentialPlan", "ShuffledPlan"]
 
-_LEAF = 21  # what a random number is for; part of its name
+_SOURCE = 21  # what a random number is for; part of its name
 
 
 class OrderPlan(Protocol):
@@ -93,7 +93,7 @@ class SequentialPlan:
 
     def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:  # noqa: ARG002 - not shuffled
         order = SequentialPass(tuple(samples), lanes)
-        return order if self.deal is None else DealtPass(order, self.deal)
+        return order if self.deal is None else PrebatchedPass(order, self.deal)
 
     def items(self, samples: Sequence[int]) -> int | None:
         return sum(samples)
@@ -104,22 +104,22 @@ class SequentialPlan:
 
 @lru_cache(maxsize=64)  # all lanes of a process share it
 def _shuffled(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int) -> StreamOrder:
-    leaves = tuple(
-        LeafOrder(
+    sources = tuple(
+        SourceOrder(
             samples=count,
             slice_length=length,
             shuffle_buffer=plan.shuffle_buffer,
             epochs_together=together,
-            seed=int(mix(seed, _LEAF, place)),
+            seed=int(mix(seed, _SOURCE, place)),
         )
         for place, (count, length, together) in enumerate(
             zip(samples, plan.slice_lengths, plan.epochs_together, strict=True)
         )
     )
     if plan.repetitions is None:
-        return RepeatedOrder(leaves, plan.weights, lanes, seed)
-    order = FinitePass(leaves, plan.repetitions, lanes, seed)
-    return order if plan.deal is None else DealtPass(order, plan.deal)
+        return RepeatedOrder(sources, plan.weights, lanes, seed)
+    order = FinitePass(sources, plan.repetitions, lanes, seed)
+    return order if plan.deal is None else PrebatchedPass(order, plan.deal)
 
 
 def _in_a_pass(samples: Sequence[int], repetitions: Sequence[float]) -> int:

@@ -7,15 +7,16 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..cached_property import cached_property
-from ..order import SequentialPass
-from .lane import Lane
-from .leaf import Integers, Leaf, RawSample
+from ...arrays import IntArray
+from ...cached_property import cached_property
+from ...order import SequentialPass
+from ..contract.item import ItemId, position_of
+from ..contract.lane import Lane
+from ..contract.stage import Running, State
+from ..contract.worker_config import WorkerConfig
 from .order_plan import SequentialPlan
 from .read import ReadDataset
-from .ref import Ref, position_of
-from .stage import Running, State
-from .worker_config import WorkerConfig
+from .source import Raw, Source
 
 __all__ = ["PickDataset"]
 
@@ -31,8 +32,8 @@ class PickDataset(ReadDataset):
         worker_config: Of a single rank without workers.
     """
 
-    def __init__(self, leaves: Sequence[Leaf], *, worker_config: WorkerConfig) -> None:
-        super().__init__(leaves, SequentialPlan(), worker_config=worker_config)
+    def __init__(self, sources: Sequence[Source], *, worker_config: WorkerConfig) -> None:
+        super().__init__(sources, SequentialPlan(), worker_config=worker_config)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "picking"}
@@ -54,28 +55,28 @@ class _Picking:
     """
 
     def __init__(self, definition: PickDataset) -> None:
-        self._leaves = definition.leaves
-        self._order = SequentialPass(tuple(leaf.samples for leaf in definition.leaves), lanes=1)
+        self._sources = definition.sources
+        self._order = SequentialPass(tuple(source.samples for source in definition.sources), lanes=1)
         self._table, self._rows = definition.opened
-        self._found: Iterator[tuple[RawSample, int]] = iter(())
+        self._found: Iterator[tuple[Raw, int]] = iter(())
 
     def find(self, positions: Sequence[int]) -> None:
         """Find the bytes of samples that will be loaded next, in this order, each once."""
-        leaf, index = self._index(positions)
-        self._found = self._rows.read(positions, leaf, index, None, _begin)
+        source, index = self._index(positions)
+        self._found = self._rows.read(positions, source, index, None, _begin)
 
     def place_of(self, position: int) -> str:
         """Say where a sample lies, without reading it."""
-        leaf, index = self._index([position])
-        return self._leaves[int(leaf[0])].place_of(int(index[0]))
+        source, index = self._index([position])
+        return self._sources[int(source[0])].place_of(int(index[0]))
 
-    def _index(self, positions: Sequence[int]) -> tuple[Integers, Integers]:
+    def _index(self, positions: Sequence[int]) -> tuple[IntArray, IntArray]:
         """Give leaves and numbers in their indexes."""
-        leaf, _, sample = self._order.locate(np.array(positions, dtype=np.int64))
-        return leaf, self._table.index_numbers(leaf, sample)
+        source, _, sample = self._order.locate(np.array(positions, dtype=np.int64))
+        return source, self._table.index_numbers(source, sample)
 
-    def load(self, ref: Ref) -> Any:
-        position = position_of(ref)
+    def load(self, item_id: ItemId) -> Any:
+        position = position_of(item_id)
         raw, found = next(self._found, (None, -1))
         if found != position:
             self.find([position])

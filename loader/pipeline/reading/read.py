@@ -10,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..cached_property import cached_property
-from ..order import LaneOrder
+from ...arrays import IntArray
+from ...cached_property import cached_property
+from ...order import LaneOrder
+from ..contract.item import ItemId, position_of
+from ..contract.lane import Lane
+from ..contract.stage import Running, SavableDataset, State
+from ..contract.worker_config import WorkerConfig
 from .joined_rows import JoinedRows
-from .lane import Lane
-from .leaf import Integers, Leaf, RawSample
-from .leaf_table import LeafTable
 from .open_shards import OpenShards
 from .order_plan import OrderPlan
-from .ref import Ref, position_of
-from .stage import Running, SavableDataset, State
-from .worker_config import WorkerConfig
+from .source import Raw, Source
+from .source_table import SourceTable
 
 __all__ = ["ReadDataset"]
 
@@ -29,7 +30,7 @@ _CHUNKS_ORDERED = 4  # together: what the order costs once is as much as for a t
 _FOUND_AGAIN = 256  # positions
 
 
-class ReadDataset(SavableDataset[RawSample]):
+class ReadDataset(SavableDataset[Raw]):
     """Read samples of one or several leaves, in the order that the plan says.
 
     Args:
@@ -38,18 +39,20 @@ class ReadDataset(SavableDataset[RawSample]):
         worker_config: How the run is spread.
     """
 
-    def __init__(self, leaves: Sequence[Leaf], plan: OrderPlan, *, worker_config: WorkerConfig | None = None) -> None:
+    def __init__(
+        self, sources: Sequence[Source], plan: OrderPlan, *, worker_config: WorkerConfig | None = None
+    ) -> None:
         super().__init__(worker_config=worker_config, name="read")
-        self.leaves = tuple(leaves)
+        self.sources = tuple(sources)
         self.plan = plan
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "opened"}
 
     @cached_property
-    def opened(self) -> tuple[LeafTable, JoinedRows]:
+    def opened(self) -> tuple[SourceTable, JoinedRows]:
         """What all lanes of this process share: where samples are, and what reads them."""
-        return LeafTable(self.leaves), JoinedRows(self.leaves, OpenShards())
+        return SourceTable(self.sources), JoinedRows(self.sources, OpenShards())
 
     @property
     def repeats(self) -> bool:
@@ -65,23 +68,23 @@ class ReadDataset(SavableDataset[RawSample]):
 
     @property
     def items(self) -> int | None:
-        return self.plan.items([leaf.samples for leaf in self.leaves])
+        return self.plan.items([source.samples for source in self.sources])
 
     def settings(self) -> dict[str, Any]:
         return self.plan.settings()
 
     def identity(self) -> list[Any]:
-        return [*super().identity(), *(leaf.identity() for leaf in self.leaves)]
+        return [*super().identity(), *(source.identity() for source in self.sources)]
 
     def lines(self) -> Iterator[str]:
         first, *_ = super().lines()
         yield first
-        for place, leaf in enumerate(self.leaves):
-            end = "└─ " if place == len(self.leaves) - 1 else "├─ "
-            yield f"{end}{leaf.describe()}"
+        for place, source in enumerate(self.sources):
+            end = "└─ " if place == len(self.sources) - 1 else "├─ "
+            yield f"{end}{source.describe()}"
 
     def open(self, lane: Lane, state: State) -> Running:
-        order = self.plan.order([leaf.samples for leaf in self.leaves], lanes=lane.count, seed=lane.seed)
+        order = self.plan.order([source.samples for source in self.sources], lanes=lane.count, seed=lane.seed)
         return _ReadRunning(self, order.lane(lane.number), lane, state)
 
 
@@ -94,12 +97,12 @@ class _ReadRunning:
         self._position: int = state.get(self._key, 0)  # of the next sample
         self._samples: Iterator[tuple[Any, int]] = iter(())  # of the chunk
         self._ordered = range(self._position, self._position)  # positions whose samples are known
-        self._found: tuple[Integers, Integers]  # their leaves and numbers in the indexes
+        self._found: tuple[IntArray, IntArray]  # their leaves and numbers in the indexes
         self._size = _FIRST_CHUNK
         self._first_again = -1  # of the positions that the last load found
-        self._again: tuple[Integers, Integers]
+        self._again: tuple[IntArray, IntArray]
 
-    def next(self) -> tuple[Any, Ref]:
+    def next(self) -> tuple[Any, ItemId]:
         while True:
             for item in self._samples:  # of which this takes one
                 self._position = item[1] + 1
@@ -117,9 +120,9 @@ class _ReadRunning:
             self._order_more()
         rows = slice(start - self._ordered.start, start - self._ordered.start + self._size)
         self._size = min(self._size * _GROWTH, _MOST_CHUNK)
-        leaf, index = self._found[0][rows], self._found[1][rows]
+        source, index = self._found[0][rows], self._found[1][rows]
         positions = self._ordered[rows]
-        return self._rows.read(positions, leaf, index, self._table.excluded(leaf, index), self._begin)
+        return self._rows.read(positions, source, index, self._table.excluded(source, index), self._begin)
 
     def _order_more(self) -> None:
         start, length = self._position, self._order.length
@@ -127,24 +130,24 @@ class _ReadRunning:
         ordered = range(start, stop if length is None else min(stop, length))
         if not ordered:
             raise StopIteration
-        leaf, _, sample = self._order.locate(start, ordered.stop)
-        self._found = leaf, self._table.index_numbers(leaf, sample)
+        source, _, sample = self._order.locate(start, ordered.stop)
+        self._found = source, self._table.index_numbers(source, sample)
         self._ordered = ordered
 
     def state(self) -> State:
         return {self._key: self._position}
 
-    def load(self, ref: Ref) -> Any:
-        position = position_of(ref)
+    def load(self, item_id: ItemId) -> Any:
+        position = position_of(item_id)
         first = position - position % _FOUND_AGAIN
         if first != self._first_again:
             # Samples that wait in a buffer are near each other in the stream: they are found together.
             stop = first + _FOUND_AGAIN
             if self._order.length is not None:
                 stop = min(stop, self._order.length)
-            leaf, _, sample = self._order.locate(first, stop)
-            self._again = leaf, self._table.index_numbers(leaf, sample)
+            source, _, sample = self._order.locate(first, stop)
+            self._again = source, self._table.index_numbers(source, sample)
             self._first_again = first
         row = slice(position - first, position - first + 1)
-        leaf, index = (column[row] for column in self._again)
-        return next(self._rows.read((position,), leaf, index, self._table.excluded(leaf, index), self._begin))[0]
+        source, index = (column[row] for column in self._again)
+        return next(self._rows.read((position,), source, index, self._table.excluded(source, index), self._begin))[0]

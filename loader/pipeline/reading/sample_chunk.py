@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import FormatError
-from ..format.sample_locations import SampleLocations
-from ..storage import ReadableFile
-from .leaf import Integers, RawSample, ShardLeaf
-from .near_samples import join_neighbours, read_near_samples
+from ...arrays import IntArray
+from ...errors import FormatError
+from ...format.index.locations import SampleLocations
+from ...samples.building.sample_builder import RawSample
+from ...storage import ReadableFile
+from ..contract.stage import SKIPPED
+from .coalesced_reads import coalesce_ranges, read_coalesced
 from .open_shards import OpenShards
-from .stage import SKIPPED
+from .source import ShardSource
 
 __all__ = ["SampleChunk"]
 
@@ -24,6 +26,8 @@ _AHEAD_BYTES = 8 << 20  # how much the disk is asked for at a time
 _NEAR_BYTES = 128 << 10  # samples nearer to each other than this are asked for as one range
 _SHARD_BITS = 32  # the number of a file is that of its leaf, and in these bits that of its shard
 _SHARD_MASK = (1 << _SHARD_BITS) - 1
+
+_raw = partial(tuple.__new__, RawSample)  # RawSample(…) takes twice as long
 
 
 class SampleChunk:
@@ -39,25 +43,25 @@ class SampleChunk:
 
     def __init__(
         self,
-        leaves: Sequence[ShardLeaf],
+        sources: Sequence[ShardSource],
         shards: OpenShards,
-        leaf: Integers,
-        index: Integers,
+        source: IntArray,
+        index: IntArray,
         excluded: npt.NDArray[np.bool_] | None = None,
     ) -> None:
-        self._leaves = leaves
+        self._sources = sources
         self._shards = shards
-        self._leaf = leaf
+        self._source = source
         self._excluded = excluded
-        self._found, self._place = _locate(leaves, leaf, index)
+        self._found, self._place = _locate(sources, source, index)
         self._shard, self._start, self._size = (
             np.asarray(column, np.int64) if self._place is None else np.array(column, np.int64)[self._place]
             for column in (self._found.shard, self._found.start, self._found.size_bytes)
         )
-        self._file = (leaf << _SHARD_BITS) + self._shard  # what files are known by
+        self._file = (source << _SHARD_BITS) + self._shard  # what files are known by
 
     def __len__(self) -> int:
-        return len(self._leaf)
+        return len(self._source)
 
     def read(self, positions: Sequence[int], begin: Callable[[int], None]) -> Iterator[tuple[RawSample | Any, int]]:
         """Give the samples, :data:`SKIPPED` for those that are excluded, each with its position.
@@ -73,7 +77,7 @@ class SampleChunk:
         """
         contents = None
         if self._excluded is None:
-            contents = read_near_samples(
+            contents = read_coalesced(
                 self._file, self._start, self._size, open_file=self._open, begin=partial(begin, positions[0])
             )
         if contents is None:
@@ -85,24 +89,24 @@ class SampleChunk:
 
         Of each list the next item is one that was not looked at for long: there are no more of them than needed.
         """
-        found, leaf, shard = self._found, self._leaf.tolist(), self._shard.tolist()
+        found, source, shard = self._found, self._source.tolist(), self._shard.tolist()
         parts: Any = found.part_name if found.is_one_part_each() else range(len(self))
         if self._place is None:
-            names = self._leaves[leaf[0]].shard_names
-            return repeat(leaf[0], len(self)), found.sample, [names[number] for number in shard], found.key, parts
-        shards = [self._leaves[one].shard_names[number] for one, number in zip(leaf, shard, strict=True)]
+            names = self._sources[source[0]].shard_names
+            return repeat(source[0], len(self)), found.sample, [names[number] for number in shard], found.key, parts
+        shards = [self._sources[one].shard_names[number] for one, number in zip(source, shard, strict=True)]
         place = self._place.tolist()
         sample, key, part = ([column[row] for row in place] for column in (found.sample, found.key, parts))
-        return leaf, sample, shards, key, part
+        return source, sample, shards, key, part
 
     def _of_contents(
         self, contents: list[bytes], positions: Sequence[int], begin: Callable[[int], None]
     ) -> Iterator[tuple[RawSample, int]]:
         rows = zip(positions, contents, *self._columns(), strict=True)
-        for position, data, leaf, index, shard, key, part in rows:
+        for position, data, source, index, shard, key, part in rows:
             begin(position)
             parts = {part: data} if type(part) is str else self._parts(part, data)
-            yield (leaf, index, shard, key, parts), position
+            yield _raw((source, index, shard, key, parts)), position
 
     def _one_by_one(
         self, positions: Sequence[int], begin: Callable[[int], None]
@@ -120,20 +124,20 @@ class SampleChunk:
         done = 0
         while done < len(self):
             ahead = 1 if len(self) == 1 else self._expect(done)  # a single sample is read at once
-            for position, left_out, name, start, size, leaf, index, shard, key, part in islice(rows, ahead - done):
+            for position, left_out, name, start, size, source, index, shard, key, part in islice(rows, ahead - done):
                 if left_out:
                     yield SKIPPED, position
                     continue
                 begin(position)
                 file = find(name) or self._open(name)
                 if size < 0:
-                    parts = self._leaves[leaf].read_far_apart(file, index)
+                    parts = self._sources[source].read_far_apart(file, index)
                 else:
                     data = file.read_at(start, size)
                     if len(data) != size:
                         raise self._cut(name, start, size, len(data))
                     parts = {part: data} if type(part) is str else self._parts(part, data)
-                yield (leaf, index, shard, key, parts), position
+                yield _raw((source, index, shard, key, parts)), position
             done = ahead
 
     def _parts(self, row: int, data: bytes) -> dict[str, bytes]:
@@ -145,7 +149,7 @@ class SampleChunk:
     def _open(self, name: int) -> ReadableFile:
         """Give a shard by the number that files are known by."""
         return self._shards.find(name) or self._shards.add(
-            name, self._leaves[name >> _SHARD_BITS].open_shard(name & _SHARD_MASK)
+            name, self._sources[name >> _SHARD_BITS].open_shard(name & _SHARD_MASK)
         )
 
     def _expect(self, row: int) -> int:
@@ -154,7 +158,7 @@ class SampleChunk:
         stop = row + 1 + int(np.searchsorted(ahead, _AHEAD_BYTES))
         rows = slice(row, stop)
         size = np.maximum(self._size[rows], 0)
-        _, ranges = join_neighbours(self._file[rows], self._start[rows], size, gap_bytes=_NEAR_BYTES)
+        _, ranges = coalesce_ranges(self._file[rows], self._start[rows], size, gap_bytes=_NEAR_BYTES)
         for name, start, size_bytes in zip(*(column.tolist() for column in ranges), strict=True):
             file = self._shards.find(name)
             if file is not None:  # one that is not open yet is opened, and checked, when its turn comes
@@ -164,22 +168,24 @@ class SampleChunk:
     def _cut(self, name: int, start: int, size: int, found: int) -> FormatError:
         return FormatError(
             f"a sample has {size} bytes in the index, the shard ends after {found} of them",
-            shard=self._leaves[name >> _SHARD_BITS].shard_path(name & _SHARD_MASK),
+            shard=self._sources[name >> _SHARD_BITS].shard_path(name & _SHARD_MASK),
             offset=start,
-            do="run energon prepare again on this dataset",
+            hint="run energon prepare again on this dataset",
         )
 
 
-def _locate(leaves: Sequence[ShardLeaf], leaf: Integers, index: Integers) -> tuple[SampleLocations, Integers | None]:
+def _locate(
+    sources: Sequence[ShardSource], source: IntArray, index: IntArray
+) -> tuple[SampleLocations, IntArray | None]:
     """Find all samples, those of a leaf together; also give the place of each in what was found, if it is another."""
-    if (leaf == leaf[0]).all():
-        return leaves[int(leaf[0])].locate(index), None
-    order = np.argsort(leaf, kind="stable")
-    grouped, numbers = leaf[order], index[order]
-    edges = [0, *(np.flatnonzero(grouped[1:] != grouped[:-1]) + 1).tolist(), len(leaf)]
+    if (source == source[0]).all():
+        return sources[int(source[0])].locate(index), None
+    order = np.argsort(source, kind="stable")
+    grouped, numbers = source[order], index[order]
+    edges = [0, *(np.flatnonzero(grouped[1:] != grouped[:-1]) + 1).tolist(), len(source)]
     found = SampleLocations()
     for (begin, end), number in zip(pairwise(edges), grouped[edges[:-1]].tolist(), strict=True):
-        leaves[number].locate(numbers[begin:end], found)
+        sources[number].locate(numbers[begin:end], found)
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return found, place

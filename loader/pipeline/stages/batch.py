@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..errors import ConfigError
-from ..samples.collate import generic_batch
-from ..samples.default_hook import is_library_hook
-from .hook import Hook
-from .lane import Lane
-from .ref import Ref
-from .restore_key import stamp
-from .stage import SKIPPED, Running, SavableDataset, State
-from .worker_config import WorkerConfig
+from ...errors import ConfigError
+from ...samples.batching.collate import generic_batch
+from ...samples.marks import is_library_hook
+from ..contract.hook import Hook
+from ..contract.item import ItemId, set_restore_key
+from ..contract.lane import Lane
+from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.worker_config import WorkerConfig
 
 __all__ = ["BatchDataset"]
 
@@ -29,7 +28,7 @@ class BatchDataset(SavableDataset[T]):
         dataset: What gives the items.
         batch_size: B, items of a batch.
         batcher: Makes a batch of a list of items; by default
-            :func:`~loader.samples.collate.generic_batch`.
+            :func:`~loader.samples.batching.collate.generic_batch`.
         drop_last: Leave out a last batch of fewer than B items.
         at_positions: Batch ``b`` of a lane is what is left of the positions ``[b·B, (b+1)·B)`` of its stream: an item
             that was left out makes its batch smaller. Otherwise the next item takes its place.
@@ -58,15 +57,15 @@ class BatchDataset(SavableDataset[T]):
 
     @property
     def keeps_positions(self) -> bool:
-        return self.at_positions and self.sources[0].keeps_positions
+        return self.at_positions and self.inputs[0].keeps_positions
 
     @property
     def runs_user_code(self) -> bool:
-        return not is_library_hook(self.batcher) or self.sources[0].runs_user_code
+        return not is_library_hook(self.batcher) or self.inputs[0].runs_user_code
 
     @property
     def items(self) -> int | None:
-        samples = self.sources[0].items
+        samples = self.inputs[0].items
         if samples is None or not self.keeps_positions:
             return None
         return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
@@ -80,7 +79,7 @@ class BatchDataset(SavableDataset[T]):
 
 class _BatchRunning:
     def __init__(self, definition: BatchDataset[Any], lane: Lane, state: State) -> None:
-        self._source = definition.sources[0].open(lane, state)
+        self._upstream = definition.inputs[0].open(lane, state)
         self._lane = lane
         self._size = definition.batch_size
         self._hook = Hook(definition.batcher, lane)
@@ -89,59 +88,59 @@ class _BatchRunning:
         self._key = definition.key
         self._stage = lane.path + definition.key
         self._number = state.get(self._key, 0)  # of the next batch, where batches are at positions
-        self.state = self._state_of_positions if self._at_positions else self._source.state
+        self.state = self._state_of_positions if self._at_positions else self._upstream.state
 
-    def next(self) -> tuple[Any, Ref]:
-        values, refs = self._take_at_positions() if self._at_positions else self._take()
-        return self._joined(values, refs)
+    def next(self) -> tuple[Any, ItemId]:
+        values, item_ids = self._take_at_positions() if self._at_positions else self._take()
+        return self._joined(values, item_ids)
 
-    def _take(self) -> tuple[list[Any], tuple[Ref, ...]]:
+    def _take(self) -> tuple[list[Any], tuple[ItemId, ...]]:
         values: list[Any] = []
-        refs: list[Ref] = []
-        source_next = self._source.next
+        item_ids: list[ItemId] = []
+        source_next = self._upstream.next
         size = self._size
         while len(values) < size:
             try:
-                value, ref = source_next()
+                value, item_id = source_next()
             except StopIteration:
                 if not values or self._drops_last:
                     raise
                 break
             if value is not SKIPPED:
                 values.append(value)
-                refs.append(ref)
-        return values, tuple(refs)
+                item_ids.append(item_id)
+        return values, tuple(item_ids)
 
-    def _take_at_positions(self) -> tuple[list[Any], tuple[Ref, ...]]:
+    def _take_at_positions(self) -> tuple[list[Any], tuple[ItemId, ...]]:
         values: list[Any] = []
-        refs: list[Ref] = []
+        item_ids: list[ItemId] = []
         last = (self._number + 1) * self._size - 1
-        ref: Ref = -1
-        while ref != last:  # what a generator makes of the last one has other refs: it is all in the batch
+        item_id: ItemId = -1
+        while item_id != last:  # what a generator makes of the last one has other refs: it is all in the batch
             try:
-                value, ref = self._source.next()
+                value, item_id = self._upstream.next()
             except StopIteration:
-                if ref == -1 or self._drops_last:
+                if item_id == -1 or self._drops_last:
                     raise
                 break
             if value is not SKIPPED:
                 values.append(value)
-                refs.append(ref)
+                item_ids.append(item_id)
         self._number += 1
-        return values, tuple(refs)
+        return values, tuple(item_ids)
 
-    def _joined(self, values: list[Any], refs: tuple[Ref, ...]) -> tuple[Any, Ref]:
+    def _joined(self, values: list[Any], item_ids: tuple[ItemId, ...]) -> tuple[Any, ItemId]:
         if not values:
-            return SKIPPED, refs
-        batch = self._hook.attempt(values, refs)
-        stamp(batch, self._stage, self._lane, refs)
-        return batch, refs
+            return SKIPPED, item_ids
+        batch = self._hook.attempt(values, item_ids)
+        set_restore_key(batch, self._stage, self._lane, item_ids)
+        return batch, item_ids
 
     def _state_of_positions(self) -> State:
-        return self._source.state() | {self._key: self._number}
+        return self._upstream.state() | {self._key: self._number}
 
-    def load(self, ref: Ref) -> Any:
-        values = [self._source.load(inner) for inner in ref] if isinstance(ref, tuple) else []
-        batch = self._hook.call([value for value in values if value is not SKIPPED], ref)
-        stamp(batch, self._stage, self._lane, ref)
+    def load(self, item_id: ItemId) -> Any:
+        values = [self._upstream.load(inner) for inner in item_id] if isinstance(item_id, tuple) else []
+        batch = self._hook.call([value for value in values if value is not SKIPPED], item_id)
+        set_restore_key(batch, self._stage, self._lane, item_id)
         return batch

@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..errors import ConfigError
-from ..order import BlendOrder, quantise_weights
-from .lane import Lane
-from .ref import Ref
-from .stage import Running, SavableDataset, State
-from .worker_config import WorkerConfig
+from ...errors import ConfigError
+from ...order import BlendOrder, quantise_weights
+from ..contract.item import ItemId
+from ..contract.lane import Lane
+from ..contract.stage import Running, SavableDataset, State
+from ..contract.worker_config import WorkerConfig
 
 __all__ = ["BlendDataset", "datasets_and_weights"]
 
@@ -55,8 +55,9 @@ class _BlendRunning:
     def __init__(self, definition: BlendDataset[Any], lane: Lane, state: State) -> None:
         self._key = definition.key
         own = state.get(self._key, {})
-        self._sources = [
-            source.open(lane.child(place), own.get(str(place), {})) for place, source in enumerate(definition.sources)
+        self._upstreams = [
+            upstream.open(lane.child(place), own.get(str(place), {}))
+            for place, upstream in enumerate(definition.inputs)
         ]
         self._lane = lane
         self._counts = quantise_weights(definition.weights)
@@ -71,18 +72,18 @@ class _BlendRunning:
         self._places: list[int] = []  # of the datasets whose turn it is, from position _start on
         self._start = self._next
 
-    def next(self) -> tuple[Any, Ref]:
-        while len(self._ended) < len(self._sources):
+    def next(self) -> tuple[Any, ItemId]:
+        while len(self._ended) < len(self._upstreams):
             place = self._place()
             try:
-                value, ref = self._sources[place].next()
+                value, item_id = self._upstreams[place].next()
             except StopIteration:
                 self._ended.append(place)
                 self._next = 0
                 self._begin()
                 continue
             self._next += 1
-            return value, (self._key, place, ref)
+            return value, (self._key, place, item_id)
         raise StopIteration
 
     def _place(self) -> int:
@@ -97,11 +98,11 @@ class _BlendRunning:
         own: State = {"next": self._next}
         if self._ended:
             own["ended"] = list(self._ended)
-        return {self._key: own | {str(place): source.state() for place, source in enumerate(self._sources)}}
+        return {self._key: own | {str(place): upstream.state() for place, upstream in enumerate(self._upstreams)}}
 
-    def load(self, ref: Ref) -> Any:
-        _, place, inner = ref  # type: ignore[misc] # refs of a blend are tuples
-        return self._sources[place].load(inner)
+    def load(self, item_id: ItemId) -> Any:
+        _, place, inner = item_id  # type: ignore[misc] # refs of a blend are tuples
+        return self._upstreams[place].load(inner)
 
 
 def datasets_and_weights(pairs: Sequence[Any]) -> tuple[tuple[SavableDataset[Any], ...], tuple[float, ...]]:
@@ -115,11 +116,11 @@ def datasets_and_weights(pairs: Sequence[Any]) -> tuple[tuple[SavableDataset[Any
     if not pairs or not all(isinstance(pair, Sequence) and _is_pair(pair) for pair in pairs):
         raise ConfigError(
             "expected datasets with their weights",
-            do="write (dataset, weight), (dataset, weight), …; weights are numbers",
+            hint="write (dataset, weight), (dataset, weight), …; weights are numbers",
         )
     weights = tuple(float(weight) for _, weight in pairs)
     if not all(isfinite(weight) and weight > 0 for weight in weights):
-        raise ConfigError(f"expected weights above 0, found {list(weights)}", do="leave out what is not to be used")
+        raise ConfigError(f"expected weights above 0, found {list(weights)}", hint="leave out what is not to be used")
     return tuple(dataset for dataset, _ in pairs), weights
 
 

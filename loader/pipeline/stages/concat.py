@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ..errors import ConfigError
-from .lane import Lane
-from .ref import Ref
-from .stage import Running, SavableDataset, State
-from .worker_config import WorkerConfig
+from ...errors import ConfigError
+from ..contract.item import ItemId
+from ..contract.lane import Lane
+from ..contract.stage import Running, SavableDataset, State
+from ..contract.worker_config import WorkerConfig
 
 __all__ = ["ConcatDataset"]
 
@@ -33,22 +33,22 @@ class ConcatDataset(SavableDataset[T]):
         self, *datasets: SavableDataset[T], name: str | None = None, worker_config: WorkerConfig | None = None
     ) -> None:
         if not datasets or not all(isinstance(dataset, SavableDataset) for dataset in datasets):
-            raise ConfigError("expected datasets", do="write ConcatDataset(first, second, …)")
+            raise ConfigError("expected datasets", hint="write ConcatDataset(first, second, …)")
         super().__init__(*datasets, worker_config=worker_config, name=name)
         for place, dataset in enumerate(datasets[:-1]):
             if dataset.repeats:
                 raise ConfigError(
                     f"dataset {place} of {len(datasets)} repeats without end, so that those after it would never come",
-                    do="build it by get_val_dataset() or with repeat=False, or blend the datasets",
+                    hint="build it by get_val_dataset() or with repeat=False, or blend the datasets",
                 )
 
     @property
     def keeps_positions(self) -> bool:
-        return all(source.keeps_positions for source in self.sources)
+        return all(upstream.keeps_positions for upstream in self.inputs)
 
     @property
     def items(self) -> int | None:
-        return _sum([source.items for source in self.sources])
+        return _sum([upstream.items for upstream in self.inputs])
 
     def lane_of(self, lane: Lane, place: int) -> Lane:
         """Give the lane as the ``place``-th dataset sees it.
@@ -57,7 +57,7 @@ class ConcatDataset(SavableDataset[T]):
         follows the last one of the dataset before, its lanes are taken from another one on.
         """
         child = lane.child(place)
-        before = _sum([source.items for source in self.sources[:place]])
+        before = _sum([upstream.items for upstream in self.inputs[:place]])
         child.number = (lane.number - (before or 0)) % lane.count
         return child
 
@@ -72,33 +72,33 @@ class _ConcatRunning:
         self._key = definition.key
         own = state.get(self._key, {"next": 0})
         self._place: int = own["next"]
-        self._sources: dict[int, Running] = {}
+        self._upstreams: dict[int, Running] = {}
         self._open(self._place, own.get(str(self._place), {}))
 
     def _open(self, place: int, state: State) -> Running:
-        if place not in self._sources:
+        if place not in self._upstreams:
             lane = self._definition.lane_of(self._lane, place)
-            self._sources[place] = self._definition.sources[place].open(lane, state)
-        return self._sources[place]
+            self._upstreams[place] = self._definition.inputs[place].open(lane, state)
+        return self._upstreams[place]
 
-    def next(self) -> tuple[Any, Ref]:
+    def next(self) -> tuple[Any, ItemId]:
         while True:
             try:
-                value, ref = self._open(self._place, {}).next()
+                value, item_id = self._open(self._place, {}).next()
             except StopIteration:
-                if self._place == len(self._definition.sources) - 1:
+                if self._place == len(self._definition.inputs) - 1:
                     raise
-                self._sources.pop(self._place)
+                self._upstreams.pop(self._place)
                 self._place += 1
                 # One that was opened to make an item again may have been asked for nothing, so it is at its start.
                 continue
-            return value, (self._key, self._place, ref)
+            return value, (self._key, self._place, item_id)
 
     def state(self) -> State:
-        return {self._key: {"next": self._place, str(self._place): self._sources[self._place].state()}}
+        return {self._key: {"next": self._place, str(self._place): self._upstreams[self._place].state()}}
 
-    def load(self, ref: Ref) -> Any:
-        _, place, inner = ref  # type: ignore[misc] # refs of this stage are tuples
+    def load(self, item_id: ItemId) -> Any:
+        _, place, inner = item_id  # type: ignore[misc] # refs of this stage are tuples
         return self._open(place, {}).load(inner)
 
 

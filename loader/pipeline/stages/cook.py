@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..samples.cooking import cook, needs_primary
-from ..samples.default_hook import is_library_hook
-from ..samples.stateless import failure_tolerance, restores_seeds, stateless
-from ..samples.types import CrudeSample
-from ..stores.primary_file_store import PrimaryFileStore
-from .leaf_stores import LeafStores
+from ...samples.encoding.cooking import cook, needs_primary
+from ...samples.marks import failure_tolerance, is_library_hook, restores_seeds, stateless
+from ...samples.types import CrudeSample
+from ...stores.aux_store import PrimaryFileStore
+from ..contract.stage import SavableDataset
+from ..reading.source import SourceStores
 from .map import MapDataset, makes_several
-from .stage import SavableDataset
 
 __all__ = ["CookDataset", "uses_stores"]
 
@@ -26,7 +25,7 @@ class CookDataset(MapDataset[Any]):
         stores: What there is beside the samples of each leaf.
     """
 
-    def __init__(self, dataset: SavableDataset[Any], task_encoder: Any, stores: Sequence[LeafStores] = ()) -> None:
+    def __init__(self, dataset: SavableDataset[Any], task_encoder: Any, stores: Sequence[SourceStores] = ()) -> None:
         super().__init__(dataset, _Cook(task_encoder, stores), name="cook")
         self._makes_several = any(map(makes_several, _hooks(task_encoder)))
 
@@ -35,7 +34,7 @@ class CookDataset(MapDataset[Any]):
         return super().keeps_positions and not self._makes_several
 
 
-def uses_stores(task_encoder: Any, stores: Sequence[LeafStores]) -> bool:
+def uses_stores(task_encoder: Any, stores: Sequence[SourceStores]) -> bool:
     """Tell whether cooking asks which leaf a crude sample is from: for what there is beside the leaf's samples."""
     return any(map(needs_primary, _hooks(task_encoder))) or any(one.aux_urls for one in stores)
 
@@ -43,7 +42,7 @@ def uses_stores(task_encoder: Any, stores: Sequence[LeafStores]) -> bool:
 class _Cook:
     """Bears the marks of all that may cook, and the name that users know."""
 
-    def __init__(self, task_encoder: Any, stores: Sequence[LeafStores]) -> None:
+    def __init__(self, task_encoder: Any, stores: Sequence[SourceStores]) -> None:
         self.__name__ = "cook_crude_sample"
         self._task_encoder = task_encoder
         self._needs_primary = any(map(needs_primary, _hooks(task_encoder)))
@@ -59,11 +58,11 @@ class _Cook:
     def __call__(self, sample: Any) -> Any:
         if not isinstance(sample, CrudeSample):
             return sample
-        if not self._stores or sample.leaf is None:
+        if not self._stores or sample.source is None:
             if self._is_usual:
                 return cook(sample, self._task_encoder.cookers, {})  # what it does: most samples go this way
             return self._task_encoder.cook_crude_sample(sample)
-        stores = self._stores[sample.leaf]
+        stores = self._stores[sample.source]
         if self._needs_primary and stores.primary is not None:
             primary = PrimaryFileStore(stores.primary, sample["__key__"])
             return self._task_encoder.cook_crude_sample(sample, **stores.aux, primary=primary)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import ConfigError
-from .rank_stage import RankRunning, RankSource, RankStage
-from .stage import SavableDataset
-from .worker_config import WorkerConfig
+from ...errors import ConfigError
+from ..contract.rank_stage import RankInput, RankRunning, RankStage
+from ..contract.stage import SavableDataset
+from ..contract.worker_config import WorkerConfig
 
 __all__ = ["EpochizeDataset"]
 
@@ -37,13 +37,13 @@ class EpochizeDataset(RankStage):
     def __len__(self) -> int:
         return self.length
 
-    def on_rank(self, source: RankSource, count: int) -> RankRunning:
-        return _Epochs(source, self.length, count)
+    def on_rank(self, upstream: RankInput, count: int) -> RankRunning:
+        return _Epochs(upstream, self.length, count)
 
 
 class _Epochs:
-    def __init__(self, source: RankSource, length: int, count: int) -> None:
-        self._source = source
+    def __init__(self, upstream: RankInput, length: int, count: int) -> None:
+        self._upstream = upstream
         self._length = length
         self.count = count  # micro-batches delivered in the epoch
 
@@ -55,7 +55,7 @@ class _Epochs:
         empty = 0
         while empty < 2 and self.count < self._length:
             empty += 1
-            for batch in self._source.batches():
+            for batch in self._upstream.batches():
                 empty = 0
                 self.count += 1
                 yield batch
@@ -64,4 +64,4 @@ class _Epochs:
 
     def start_over(self) -> None:
         self.count = 0
-        self._source.start_over()
+        self._upstream.start_over()

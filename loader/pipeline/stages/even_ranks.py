@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import distributed
 
-from ..errors import ConfigError
-from .rank_stage import RankRunning, RankSource, RankStage
-from .rank_stage_below import rank_stage_below
-from .stage import SavableDataset
-from .worker_config import WorkerConfig
+from ...errors import ConfigError
+from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_below
+from ..contract.stage import SavableDataset
+from ..contract.worker_config import WorkerConfig
 
 __all__ = ["EvenRanksDataset"]
 
@@ -46,26 +45,26 @@ class EvenRanksDataset(RankStage):
     @property
     def _share(self) -> int | None:
         """How many micro-batches each rank gives; None where that is not known ahead."""
-        source = self.sources[0]
-        items = source.items if rank_stage_below(source) is None else None
+        upstream = self.inputs[0]
+        items = upstream.items if rank_stage_below(upstream) is None else None
         return None if items is None else items // self.worker_config.world_size
 
     def __len__(self) -> int:
         share = self._share
         if share is not None:
             return share
-        source = self.sources[0]
-        if source.repeats or self.worker_config.world_size == 1:
-            return len(source)
+        upstream = self.inputs[0]
+        if upstream.repeats or self.worker_config.world_size == 1:
+            return len(upstream)
         raise TypeError("the number of micro-batches is not known: the ranks agree while they iterate when to end")
 
     def count_on(self, ranks: int, count: int) -> int:
-        items, share = self.sources[0].items, self._share
+        items, share = self.inputs[0].items, self._share
         if items is None or share is None:
             return count
         return share - (items - count * ranks) // self.worker_config.world_size
 
-    def on_rank(self, source: RankSource, count: int) -> RankRunning:
+    def on_rank(self, upstream: RankInput, count: int) -> RankRunning:
         config = self.worker_config
         share = self._share
         if share == 0:
@@ -76,18 +75,18 @@ class EvenRanksDataset(RankStage):
         # Ranks that can talk to each other do so even where their share is known: a whole micro-batch may be left out.
         alone = config.world_size == 1 or self.repeats or (share is not None and not _has_group(config))
         agree = _alone if alone else _agreement(config)
-        return _EvenRanks(source, share, agree, count)
+        return _EvenRanks(upstream, share, agree, count)
 
 
 class _EvenRanks:
-    def __init__(self, source: RankSource, share: int | None, agree: Agreement, count: int) -> None:
-        self._source = source
+    def __init__(self, upstream: RankInput, share: int | None, agree: Agreement, count: int) -> None:
+        self._upstream = upstream
         self._share = share
         self._agree = agree
         self.count = count  # micro-batches delivered in the pass
 
     def batches(self) -> Iterator[Any]:
-        batches = self._source.batches()
+        batches = self._upstream.batches()
         all_have = some_have = True
         while self._share is None or self.count < self._share:
             batch = next(batches, _END)
@@ -98,11 +97,11 @@ class _EvenRanks:
             yield batch
         self.count = 0
         if some_have:
-            self._source.start_over()  # what these ranks have left is dropped
+            self._upstream.start_over()  # what these ranks have left is dropped
 
     def start_over(self) -> None:
         self.count = 0
-        self._source.start_over()
+        self._upstream.start_over()
 
 
 _END: Any = object()
@@ -124,13 +123,13 @@ def _agreement(config: WorkerConfig) -> Agreement:
         raise ConfigError(
             f"even_ranks needs the {config.world_size} ranks to talk to each other, since it is not known ahead how "
             "many micro-batches each has; torch.distributed is not initialised",
-            do="call torch.distributed.init_process_group() before making the loader, or leave out even_ranks",
+            hint="call torch.distributed.init_process_group() before making the loader, or leave out even_ranks",
         )
     size = distributed.get_world_size(group)
     if size != config.world_size:
         raise ConfigError(
             f"expected a process group of world_size={config.world_size} ranks, found one of {size}",
-            do="pass the group of the ranks that share the data as WorkerConfig(data_parallel_group=…)",
+            hint="pass the group of the ranks that share the data as WorkerConfig(data_parallel_group=…)",
         )
     on_gpu = distributed.get_backend(group) == "nccl"
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .endless_skips import EndlessSkips
-from .hook import Hook
-from .lane import Lane
-from .ref import Ref
-from .stage import SKIPPED, Running, SavableDataset, State
-from .worker_config import WorkerConfig
+from ..contract.failures import EndlessSkips
+from ..contract.hook import Hook
+from ..contract.item import ItemId
+from ..contract.lane import Lane
+from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.worker_config import WorkerConfig
 
 __all__ = ["FilterDataset"]
 
@@ -50,23 +50,23 @@ class FilterDataset(SavableDataset[T]):
 
 class _FilterRunning:
     def __init__(self, definition: FilterDataset[Any], lane: Lane, state: State) -> None:
-        self._source = definition.sources[0].open(lane, state)
+        self._upstream = definition.inputs[0].open(lane, state)
         self._stays = Hook(definition.filter_fn, lane)
         self._skips = EndlessSkips(definition.name, lane.number)
 
-    def next(self) -> tuple[Any, Ref]:
-        value, ref = self._source.next()
+    def next(self) -> tuple[Any, ItemId]:
+        value, item_id = self._upstream.next()
         if value is SKIPPED:
-            return value, ref
-        stays = self._stays.attempt(value, ref)
+            return value, item_id
+        stays = self._stays.attempt(value, item_id)
         if stays is SKIPPED or not stays:
             self._skips.add()
-            return SKIPPED, ref
+            return SKIPPED, item_id
         self._skips.count = 0
-        return value, ref
+        return value, item_id
 
     def state(self) -> State:
-        return self._source.state()
+        return self._upstream.state()
 
-    def load(self, ref: Ref) -> Any:
-        return self._source.load(ref)
+    def load(self, item_id: ItemId) -> Any:
+        return self._upstream.load(item_id)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 from typing import Any, TypeVar
 
-from ..errors import ConfigError
-from .lane import Lane
+from ...errors import ConfigError
+from ..contract.item import ItemId
+from ..contract.lane import Lane
+from ..contract.stage import Running, SavableDataset, State
+from ..contract.worker_config import WorkerConfig
 from .pass_through import PassThroughDataset
-from .ref import Ref
-from .stage import Running, SavableDataset, State
-from .worker_config import WorkerConfig
 
 __all__ = ["GcDataset"]
 
@@ -56,19 +56,19 @@ class GcDataset(PassThroughDataset[T]):
 
 class _GcRunning:
     def __init__(self, definition: GcDataset[Any], lane: Lane, state: State) -> None:
-        self._source = definition.sources[0].open(lane, state)
+        self._upstream = definition.inputs[0].open(lane, state)
         self._every = definition.every_n_iter
         self._count = lane.number % self._every  # the lanes of a process do not all collect at the same time
 
-    def next(self) -> tuple[Any, Ref]:
+    def next(self) -> tuple[Any, ItemId]:
         self._count += 1
         if self._count == self._every:
             self._count = 0
             gc.collect()
-        return self._source.next()
+        return self._upstream.next()
 
     def state(self) -> State:
-        return self._source.state()
+        return self._upstream.state()
 
-    def load(self, ref: Ref) -> Any:
-        return self._source.load(ref)
+    def load(self, item_id: ItemId) -> Any:
+        return self._upstream.load(item_id)

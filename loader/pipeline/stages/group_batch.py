@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
-from ..errors import ConfigError, SkipSample
-from ..samples.collate import generic_batch
-from .hook import Hook
-from .lane import Lane
-from .randomness import kept_generators
-from .ref import Ref
-from .restore_key import stamp
-from .stage import SKIPPED, Running, SavableDataset, State
-from .waiting import Waiting
-from .worker_config import WorkerConfig
+from ...errors import ConfigError, SkipSample
+from ...samples.batching.collate import generic_batch
+from ..contract.buffered import BufferedItem
+from ..contract.hook import Hook
+from ..contract.item import ItemId, set_restore_key
+from ..contract.lane import Lane
+from ..contract.rng import preserve_rng_state
+from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.worker_config import WorkerConfig
 
 __all__ = ["GroupBatchDataset"]
 
@@ -34,7 +33,7 @@ class GroupBatchDataset(SavableDataset[T]):
         fixed_batch_size: Samples of a batch where ``sample_group_key`` gives no size.
         sample_group_key: Gives the key of a sample's batch, and that batch's size, or None for the fixed one
             (``batch_group_criterion``). It must depend on the sample alone. The first sample of a batch says its size.
-        batcher: Makes a batch of a list of samples; by default :func:`~loader.samples.collate.generic_batch`.
+        batcher: Makes a batch of a list of samples; by default :func:`~loader.samples.batching.collate.generic_batch`.
         drop_last: Leave out the batches that are not full at the end of a pass.
         worker_config: By default the dataset's.
 
@@ -82,14 +81,14 @@ class _Group:
 
     __slots__ = ("samples", "size")
 
-    def __init__(self, size: int, samples: list[Waiting]) -> None:
+    def __init__(self, size: int, samples: list[BufferedItem]) -> None:
         self.size = size
         self.samples = samples
 
 
 class _GroupBatchRunning:
     def __init__(self, definition: GroupBatchDataset[Any], lane: Lane, state: State) -> None:
-        self._source = definition.sources[0].open(lane, state)
+        self._upstream = definition.inputs[0].open(lane, state)
         self._lane = lane
         self._fixed_size = definition.fixed_batch_size
         self._criterion = Hook(definition.sample_group_key, lane)
@@ -99,38 +98,38 @@ class _GroupBatchRunning:
         self._stage = lane.path + definition.key
         self._groups: dict[Hashable, _Group] = {}  # in the order in which they were begun
         # A key may be anything, which a state could not hold: it is asked for again once samples are needed.
-        self._restored = [[Waiting.of_state(one) for one in group] for group in state.get(self._key, [])]
+        self._restored = [[BufferedItem.of_state(one) for one in group] for group in state.get(self._key, [])]
 
-    def next(self) -> tuple[Any, Ref]:
+    def next(self) -> tuple[Any, ItemId]:
         if self._restored:
             self._find_keys()
         while True:
             try:
-                value, ref = self._source.next()
+                value, item_id = self._upstream.next()
             except StopIteration:
                 return self._next_unfinished()
             if value is SKIPPED:
                 continue
-            found = self._group_of(value, ref)
+            found = self._group_of(value, item_id)
             if found is None:
                 continue
             key, size = found
             group = self._groups.setdefault(key, _Group(size, []))
-            group.samples.append(Waiting(ref, self._lane.context.batch_index, value))
+            group.samples.append(BufferedItem(item_id, self._lane.context.batch_index, value))
             if len(group.samples) >= group.size:
                 return self._joined(self._groups.pop(key))
 
-    def _next_unfinished(self) -> tuple[Any, Ref]:
+    def _next_unfinished(self) -> tuple[Any, ItemId]:
         if self._drops_last:
             self._groups.clear()
         if not self._groups:
             raise StopIteration
         return self._joined(self._groups.pop(next(iter(self._groups))))
 
-    def _group_of(self, value: Any, ref: Ref) -> tuple[Hashable, int] | None:
+    def _group_of(self, value: Any, item_id: ItemId) -> tuple[Hashable, int] | None:
         """Give key and size of a sample's batch; None where the sample is left out."""
         try:
-            key, size = self._criterion.call(value, ref)
+            key, size = self._criterion.call(value, item_id)
             hash(key)
         except SkipSample:
             return None
@@ -142,7 +141,7 @@ class _GroupBatchRunning:
         if size is None or size < 1:
             raise ConfigError(
                 f"expected a batch size of at least 1 for the group {key!r}, found {size}",
-                do="return (key, size) from batch_group_criterion, or (key, None) and pass a batch_size",
+                hint="return (key, size) from batch_group_criterion, or (key, None) and pass a batch_size",
             )
         return key, size
 
@@ -150,35 +149,35 @@ class _GroupBatchRunning:
         restored, self._restored = self._restored, []
         for samples in restored:
             for sample in samples:
-                value = sample.value(self._source, self._lane)
+                value = sample.value(self._upstream, self._lane)
                 if value is SKIPPED:
                     continue
-                with kept_generators():
-                    found = self._group_of(value, sample.ref)
+                with preserve_rng_state():
+                    found = self._group_of(value, sample.item_id)
                 if found is not None:
                     self._groups[found[0]] = _Group(found[1], samples)
                     break
 
-    def _joined(self, group: _Group) -> tuple[Any, Ref]:
-        made = [(sample.value(self._source, self._lane), sample.ref) for sample in group.samples]
-        refs = tuple(ref for value, ref in made if value is not SKIPPED)
+    def _joined(self, group: _Group) -> tuple[Any, ItemId]:
+        made = [(sample.value(self._upstream, self._lane), sample.item_id) for sample in group.samples]
+        item_ids = tuple(item_id for value, item_id in made if value is not SKIPPED)
         values = [value for value, _ in made if value is not SKIPPED]
         if not values:
-            return SKIPPED, refs
-        batch = self._batcher.attempt(values, refs)
+            return SKIPPED, item_ids
+        batch = self._batcher.attempt(values, item_ids)
         if batch is not SKIPPED:
-            stamp(batch, self._stage, self._lane, refs)
-        return batch, refs
+            set_restore_key(batch, self._stage, self._lane, item_ids)
+        return batch, item_ids
 
     def state(self) -> State:
-        state = self._source.state()
+        state = self._upstream.state()
         groups = self._restored or [group.samples for group in self._groups.values()]
         if groups:
             state[self._key] = [[sample.to_state() for sample in group] for group in groups]
         return state
 
-    def load(self, ref: Ref) -> Any:
-        values = [self._source.load(inner) for inner in ref] if isinstance(ref, tuple) else []
-        batch = self._batcher.call([value for value in values if value is not SKIPPED], ref)
-        stamp(batch, self._stage, self._lane, ref)
+    def load(self, item_id: ItemId) -> Any:
+        values = [self._upstream.load(inner) for inner in item_id] if isinstance(item_id, tuple) else []
+        batch = self._batcher.call([value for value in values if value is not SKIPPED], item_id)
+        set_restore_key(batch, self._stage, self._lane, item_id)
         return batch

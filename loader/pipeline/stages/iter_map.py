@@ -6,15 +6,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
-from ..errors import ConfigError, SkipSample
-from ..samples.stateless import restores_seeds
-from .lane import Lane
-from .randomness import kept_generators, seed_sample
-from .ref import Ref, position_of
-from .restore_key import stamp
-from .stage import SKIPPED, Running, SavableDataset, State
-from .waiting import Waiting
-from .worker_config import WorkerConfig
+from ...errors import ConfigError, SkipSample
+from ...samples.marks import restores_seeds
+from ..contract.buffered import BufferedItem
+from ..contract.item import ItemId, position_of, set_restore_key
+from ..contract.lane import Lane
+from ..contract.rng import preserve_rng_state, seed_sample
+from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.worker_config import WorkerConfig
 
 __all__ = ["IterMapDataset"]
 
@@ -80,7 +79,7 @@ class IterMapDataset(SavableDataset[T]):
 
 class _IterMapRunning:
     def __init__(self, definition: IterMapDataset[Any], lane: Lane, state: State) -> None:
-        self._source = definition.sources[0].open(lane, state)
+        self._upstream = definition.inputs[0].open(lane, state)
         self._lane = lane
         self._function = definition.iter_map_fn
         self._isolates = restores_seeds(definition.iter_map_fn)
@@ -88,16 +87,16 @@ class _IterMapRunning:
         self._key = definition.key
         self._stage = lane.path + definition.key
         own = state.get(self._key, {})
-        self._held = [Waiting.of_state(one) for one in own.get("held", [])]  # taken since the function began anew
+        self._held = [BufferedItem.of_state(one) for one in own.get("held", [])]  # taken since the function began anew
         self._given: int = own.get("given", 0)  # items since then
         self._is_over: bool = own.get("over", False)
-        self._replayed: deque[Waiting] = deque(self._held)
-        self._ahead: list[tuple[Any, Ref]] = []  # at most one item, for the next call
+        self._replayed: deque[BufferedItem] = deque(self._held)
+        self._ahead: list[tuple[Any, ItemId]] = []  # at most one item, for the next call
         self._items: Iterator[Any] | None = None
         self._source_ended = False
         self._source_error: Exception | None = None
 
-    def next(self) -> tuple[Any, Ref]:
+    def next(self) -> tuple[Any, ItemId]:
         if self._is_over:
             raise StopIteration
         try:
@@ -112,13 +111,13 @@ class _IterMapRunning:
             raise StopIteration
         if self._lane.failures.pending:
             self._lane.failures.succeeded(self._function)
-        ref = self._ref()
+        item_id = self._item_id()
         self._given += 1
-        stamp(value, self._stage, self._lane, ref)
-        return value, ref
+        set_restore_key(value, self._stage, self._lane, item_id)
+        return value, item_id
 
-    def _ref(self) -> tuple[Any, ...]:
-        return (self._key, self._given, tuple([one.ref for one in self._held]))
+    def _item_id(self) -> tuple[Any, ...]:
+        return (self._key, self._given, tuple([one.item_id for one in self._held]))
 
     def _step(self) -> Any:
         """Give the function's next item; ``_END`` where there is none any more."""
@@ -128,7 +127,7 @@ class _IterMapRunning:
                     self._is_over = True
                     break
                 self._items = self._called()
-            item = self._resumed(self._items, self._ref())
+            item = self._resumed(self._items, self._item_id())
             if self._source_error is not None:
                 raise self._source_error  # which the function may have caught
             if item is not _END:
@@ -155,7 +154,7 @@ class _IterMapRunning:
         given, self._given = self._given, 0  # as it was when the function took its items
         items = iter(self._function(self._inputs()))
         for _ in range(given):
-            self._resumed(items, self._ref())
+            self._resumed(items, self._item_id())
             self._given += 1
         if self._restart_after is None:
             # It had taken all of them; a function that makes its choices by chance may not take all again.
@@ -171,7 +170,7 @@ class _IterMapRunning:
         self._items = None
         self._begin_anew()
 
-    def _left_out(self) -> tuple[Any, Ref]:
+    def _left_out(self) -> tuple[Any, ItemId]:
         """Go on behind what the function failed for.
 
         Raises:
@@ -179,35 +178,35 @@ class _IterMapRunning:
         """
         if self._source_error is not None:
             raise self._source_error
-        refs = self._ref()[2]
+        item_ids = self._item_id()[2]
         self._is_over = self._source_ended
         self._items = None
         self._begin_anew()
-        return SKIPPED, refs
+        return SKIPPED, item_ids
 
     def _begin_anew(self) -> None:
         self._held.clear()
         self._ahead.clear()
         self._given = 0
 
-    def _resumed(self, items: Iterator[Any], ref: Ref) -> Any:
+    def _resumed(self, items: Iterator[Any], item_id: ItemId) -> Any:
         """Let the function run up to its next item; ``_END`` at its end."""
         if not self._isolates:
             return next(items, _END)
-        with kept_generators():
-            self._seed(ref)
+        with preserve_rng_state():
+            self._seed(item_id)
             return next(items, _END)
 
-    def _seed(self, ref: Ref) -> None:
+    def _seed(self, item_id: ItemId) -> None:
         if self._isolates:
-            seed_sample(self._lane.seed, self._lane.number, ref)
+            seed_sample(self._lane.seed, self._lane.number, item_id)
 
     def _inputs(self) -> Iterator[Any]:
         """Yield what the function takes in one call."""
         most = self._restart_after
         while self._replayed or self._ahead or most is None or len(self._held) < most:
             try:
-                value, ref = self._taken()
+                value, item_id = self._taken()
             except StopIteration:
                 self._source_ended = True
                 return
@@ -215,47 +214,47 @@ class _IterMapRunning:
                 self._source_error = error
                 raise
             if value is not SKIPPED:
-                self._lane.context.sample_index = position_of(ref) * self._lane.count + self._lane.number
-                self._seed(ref)
+                self._lane.context.sample_index = position_of(item_id) * self._lane.count + self._lane.number
+                self._seed(item_id)
                 yield value
 
-    def _taken(self) -> tuple[Any, Ref]:
+    def _taken(self) -> tuple[Any, ItemId]:
         if self._ahead:
             return self._ahead.pop()
         if self._replayed:
             sample = self._replayed.popleft()
-            return sample.value(self._source, self._lane), sample.ref
+            return sample.value(self._upstream, self._lane), sample.item_id
         if self._given and self._restart_after is None:
             self._begin_anew()
-        value, ref = self._source.next()
+        value, item_id = self._upstream.next()
         if value is not SKIPPED:
-            self._held.append(Waiting(ref, self._lane.context.batch_index))
-        return value, ref
+            self._held.append(BufferedItem(item_id, self._lane.context.batch_index))
+        return value, item_id
 
     def state(self) -> State:
-        state = self._source.state()
+        state = self._upstream.state()
         if self._is_over:
             state[self._key] = {"over": True}
         elif self._held or self._given:
             state[self._key] = {"held": [one.to_state() for one in self._held], "given": self._given}
         return state
 
-    def load(self, ref: Ref) -> Any:
-        _, number, refs = ref  # type: ignore[misc] # refs of this stage are tuples
-        items = iter(self._function(self._inputs_again(refs)))
+    def load(self, item_id: ItemId) -> Any:
+        _, number, item_ids = item_id  # type: ignore[misc] # refs of this stage are tuples
+        items = iter(self._function(self._inputs_again(item_ids)))
         item: Any = SKIPPED
         for each in range(number + 1):
-            item = self._resumed(items, (self._key, each, refs))
+            item = self._resumed(items, (self._key, each, item_ids))
         if item is _END:
             return SKIPPED
-        stamp(item, self._stage, self._lane, ref)
+        set_restore_key(item, self._stage, self._lane, item_id)
         return item
 
-    def _inputs_again(self, refs: tuple[Ref, ...]) -> Iterator[Any]:
-        for ref in refs:
-            value = self._source.load(ref)
+    def _inputs_again(self, item_ids: tuple[ItemId, ...]) -> Iterator[Any]:
+        for item_id in item_ids:
+            value = self._upstream.load(item_id)
             if value is not SKIPPED:
-                self._seed(ref)
+                self._seed(item_id)
                 yield value
 
 

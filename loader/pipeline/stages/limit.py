@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import ConfigError
-from .rank_stage import RankRunning, RankSource, RankStage
-from .stage import SavableDataset
-from .worker_config import WorkerConfig
+from ...errors import ConfigError
+from ..contract.rank_stage import RankInput, RankRunning, RankStage
+from ..contract.stage import SavableDataset
+from ..contract.worker_config import WorkerConfig
 
 __all__ = ["LimitDataset"]
 
@@ -44,30 +44,30 @@ class LimitDataset(RankStage):
         return {"length": self.length}
 
     def __len__(self) -> int:
-        return self.length if self.sources[0].repeats else min(self.length, len(self.sources[0]))
+        return self.length if self.inputs[0].repeats else min(self.length, len(self.inputs[0]))
 
-    def on_rank(self, source: RankSource, count: int) -> RankRunning:
-        return _Limited(source, self.length, self.reset_after_epoch, count)
+    def on_rank(self, upstream: RankInput, count: int) -> RankRunning:
+        return _Limited(upstream, self.length, self.reset_after_epoch, count)
 
 
 class _Limited:
-    def __init__(self, source: RankSource, length: int, resets: bool, count: int) -> None:
-        self._source = source
+    def __init__(self, upstream: RankInput, length: int, resets: bool, count: int) -> None:
+        self._upstream = upstream
         self._length = length
         self._resets = resets
         self.count = count  # micro-batches delivered in the iteration
 
     def batches(self) -> Iterator[Any]:
         if self.count < self._length:
-            for batch in self._source.batches():
+            for batch in self._upstream.batches():
                 self.count += 1
                 yield batch
                 if self.count >= self._length:
                     break
         self.count = 0
         if self._resets:
-            self._source.start_over()
+            self._upstream.start_over()
 
     def start_over(self) -> None:
         self.count = 0
-        self._source.start_over()
+        self._upstream.start_over()

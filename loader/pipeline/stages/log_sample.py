@@ -10,12 +10,12 @@ from typing import Any, Literal, TypeVar
 
 from torch.utils.data import get_worker_info
 
-from .lane import Lane
+from ..contract.item import ItemId, plain
+from ..contract.lane import Lane
+from ..contract.sample_name import keys_of_sample
+from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.worker_config import WorkerConfig
 from .pass_through import PassThroughDataset
-from .ref import Ref, plain
-from .sample_name import keys_of_sample
-from .stage import SKIPPED, Running, SavableDataset, State
-from .worker_config import WorkerConfig
 
 __all__ = ["LogSampleDataset"]
 
@@ -55,13 +55,13 @@ class LogSampleDataset(PassThroughDataset[T]):
     def open(self, lane: Lane, state: State) -> Running:
         config = self.worker_config
         if config.worker_debug_path is None or not config.worker_log_level:
-            return self.sources[0].open(lane, state)
+            return self.inputs[0].open(lane, state)
         return _LogRunning(self, lane, state)
 
 
 class _LogRunning:
     def __init__(self, definition: LogSampleDataset[Any], lane: Lane, state: State) -> None:
-        self._source = definition.sources[0].open(lane, state)
+        self._upstream = definition.inputs[0].open(lane, state)
         self._lane = lane
         self._mode = definition.mode
         self._keys = definition.get_keys_fn or keys_of_sample
@@ -69,13 +69,13 @@ class _LogRunning:
         self._path = _filled_in(str(definition.worker_config.worker_debug_path), definition.worker_config)
         self._path.parent.mkdir(parents=True, exist_ok=True)
 
-    def next(self) -> tuple[Any, Ref]:
-        value, ref = self._source.next()
+    def next(self) -> tuple[Any, ItemId]:
+        value, item_id = self._upstream.next()
         if value is not SKIPPED:
-            self._write(value, ref)
-        return value, ref
+            self._write(value, item_id)
+        return value, item_id
 
-    def _write(self, value: Any, ref: Ref) -> None:
+    def _write(self, value: Any, item_id: ItemId) -> None:
         lane, batch = self._lane.number, self._lane.context.batch_index
         keys = self._keys(value)
         entry = {
@@ -83,17 +83,17 @@ class _LogRunning:
             "lane": lane,
             "batch": batch,
             "keys": None if keys is None else list(keys),
-            "restore_key": [self._stage, lane, batch, plain(ref)],
+            "restore_key": [self._stage, lane, batch, plain(item_id)],
         }
         # Opened for each line: files left open would be one for each lane, and those of the process forked from.
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry, ensure_ascii=False) + "\n")
 
     def state(self) -> State:
-        return self._source.state()
+        return self._upstream.state()
 
-    def load(self, ref: Ref) -> Any:
-        return self._source.load(ref)
+    def load(self, item_id: ItemId) -> Any:
+        return self._upstream.load(item_id)
 
 
 def _filled_in(path: str, config: WorkerConfig) -> Path:

@@ -7,14 +7,13 @@ from collections.abc import Callable, Generator, Iterator
 from types import GeneratorType
 from typing import Any, TypeVar
 
-from ..errors import SkipSample
-from .hook import Hook
-from .lane import Lane
-from .randomness import kept_generators, seed_sample
-from .ref import Ref, as_ref, plain
-from .restore_key import stamp
-from .stage import SKIPPED, Running, SavableDataset, State
-from .worker_config import WorkerConfig
+from ...errors import SkipSample
+from ..contract.hook import Hook
+from ..contract.item import ItemId, as_item_id, plain, set_restore_key
+from ..contract.lane import Lane
+from ..contract.rng import preserve_rng_state, seed_sample
+from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.worker_config import WorkerConfig
 
 __all__ = ["MapDataset", "makes_several"]
 
@@ -48,7 +47,7 @@ class MapDataset(SavableDataset[T]):
 
     @property
     def keeps_positions(self) -> bool:
-        return self.sources[0].keeps_positions and not makes_several(self.map_fn)
+        return self.inputs[0].keeps_positions and not makes_several(self.map_fn)
 
     @property
     def moves_below(self) -> bool:
@@ -69,74 +68,74 @@ def makes_several(function: Callable[..., Any]) -> bool:
 
 class _MapRunning:
     def __init__(self, definition: MapDataset[Any], lane: Lane, state: State) -> None:
-        self._source = definition.sources[0].open(lane, state)
+        self._upstream = definition.inputs[0].open(lane, state)
         self._hook = Hook(definition.map_fn, lane)
         self._lane = lane
         self._key = definition.key
         self._stage = lane.path + definition.key
         self._items: Iterator[Any] | None = None  # those of a generator that is not used up
-        self._input: tuple[Any, Ref] = (None, -1)  # what it was called with
+        self._input: tuple[Any, ItemId] = (None, -1)  # what it was called with
         self._taken = 0
         self._batch: int | None = None  # the micro-batch for which it was called
-        self._replayed: tuple[Ref, Iterator[Any], int] | None = None  # the generator that the last load looked into
+        self._replayed: tuple[ItemId, Iterator[Any], int] | None = None  # the generator that the last load looked into
         if self._key in state:
-            ref, self._taken, self._batch = state[self._key]
-            self._input = (None, as_ref(ref))
-            self._items = self._gone_on_with(as_ref(ref))
+            item_id, self._taken, self._batch = state[self._key]
+            self._input = (None, as_item_id(item_id))
+            self._items = self._gone_on_with(as_item_id(item_id))
 
-    def next(self) -> tuple[Any, Ref]:
+    def next(self) -> tuple[Any, ItemId]:
         if self._items is not None:
             return self._next_of(self._items)
-        value, ref = self._source.next()
+        value, item_id = self._upstream.next()
         if value is SKIPPED:
-            return value, ref
-        result = self._hook.attempt(value, ref)
+            return value, item_id
+        result = self._hook.attempt(value, item_id)
         if isinstance(result, GeneratorType):
-            self._items, self._input, self._taken = result, (value, ref), 0
+            self._items, self._input, self._taken = result, (value, item_id), 0
             self._batch = self._lane.context.batch_index
             return self._next_of(result)
-        stamp(result, self._stage, self._lane, ref)
-        return result, ref
+        set_restore_key(result, self._stage, self._lane, item_id)
+        return result, item_id
 
-    def _next_of(self, items: Iterator[Any]) -> tuple[Any, Ref]:
-        value, ref = self._input
-        item_ref = (self._key, self._taken, ref)
+    def _next_of(self, items: Iterator[Any]) -> tuple[Any, ItemId]:
+        value, item_id = self._input
+        item_ref = (self._key, self._taken, item_id)
         try:
             item = self._hook.step(items, item_ref)
         except (StopIteration, SkipSample):
             self._items = None
             self._hook.ended(self._taken)
-            return SKIPPED, ref
+            return SKIPPED, item_id
         except Exception as error:
             self._items = None
-            return self._hook.failed(error, value), ref
+            return self._hook.failed(error, value), item_id
         self._hook.succeeded(value)
         self._taken += 1
-        stamp(item, self._stage, self._lane, item_ref)
+        set_restore_key(item, self._stage, self._lane, item_ref)
         return item, item_ref
 
     def state(self) -> State:
-        state = self._source.state()
+        state = self._upstream.state()
         if self._items is not None:
             state[self._key] = [plain(self._input[1]), self._taken, self._batch]
         return state
 
-    def load(self, ref: Ref) -> Any:
-        if isinstance(ref, tuple) and ref[0] == self._key:
-            result = self._item_again(ref)
+    def load(self, item_id: ItemId) -> Any:
+        if isinstance(item_id, tuple) and item_id[0] == self._key:
+            result = self._item_again(item_id)
         else:
-            value = self._source.load(ref)
-            result = value if value is SKIPPED else self._hook.call(value, ref)
-        stamp(result, self._stage, self._lane, ref)
+            value = self._upstream.load(item_id)
+            result = value if value is SKIPPED else self._hook.call(value, item_id)
+        set_restore_key(result, self._stage, self._lane, item_id)
         return result
 
-    def _item_again(self, ref: tuple[Any, ...]) -> Any:
-        _, wanted, inner = ref
+    def _item_again(self, item_id: tuple[Any, ...]) -> Any:
+        _, wanted, inner = item_id
         items: Any
         if self._replayed is not None and self._replayed[0] == inner and self._replayed[2] <= wanted:
             _, items, taken = self._replayed
         else:
-            value = self._source.load(inner)
+            value = self._upstream.load(inner)
             items = value if value is SKIPPED else self._hook.call(value, inner)
             if not isinstance(items, GeneratorType):
                 return SKIPPED
@@ -147,24 +146,24 @@ class _MapRunning:
         self._replayed = (inner, items, wanted + 1)
         return item
 
-    def _gone_on_with(self, ref: Ref) -> Iterator[Any] | None:
+    def _gone_on_with(self, item_id: ItemId) -> Iterator[Any] | None:
         """Call the generator of an input again, as for the same micro-batch, and take the items that were taken."""
         context = self._lane.context
         now, context.batch_index = context.batch_index, self._batch
         try:
-            with kept_generators():
-                seed_sample(self._lane.seed, self._lane.number, ref)
-                value = self._source.load(ref)
-                items = value if value is SKIPPED else self._hook.call(value, ref)
+            with preserve_rng_state():
+                seed_sample(self._lane.seed, self._lane.number, item_id)
+                value = self._upstream.load(item_id)
+                items = value if value is SKIPPED else self._hook.call(value, item_id)
                 if not isinstance(items, GeneratorType):
                     return None
                 for number in range(self._taken):
-                    self._hook.step(items, (self._key, number, ref))
+                    self._hook.step(items, (self._key, number, item_id))
                 return items
         except (SkipSample, StopIteration):
             return None
         except Exception as error:
-            self._lane.restore_error_handler(error, None, ref)
+            self._lane.restore_error_handler(error, None, item_id)
             return None
         finally:
             context.batch_index = now

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from ..contract.worker_config import WorkerConfig
 from .batch import BatchDataset
 from .blend import BlendDataset
 from .map import MapDataset
-from .worker_config import WorkerConfig
 
 __all__ = ["MixBatchDataset"]
 
@@ -22,10 +22,11 @@ class MixBatchDataset(MapDataset[T]):
     average. The datasets should make batches of one sample (``batch_size=1``), as otherwise whole batches are mixed.
 
     Args:
-        dataset_weights: As in :class:`~loader.pipeline.blend.BlendDataset`.
+        dataset_weights: As in :class:`~loader.pipeline.stages.blend.BlendDataset`.
         batch_size: Items of a batch.
-        batch_mix_fn: Makes one batch of a list of them: :func:`~loader.samples.concat.homogeneous_concat_mix` where
-            they are of one type. May be a generator, or raise :class:`~loader.errors.SkipSample`. By default the list.
+        batch_mix_fn: Makes one batch of a list of them: :func:`~loader.samples.batching.concat.homogeneous_concat_mix`
+            where they are of one type. May be a generator, or raise :class:`~loader.errors.SkipSample`. By default the
+            list.
         worker_config: By default the first dataset's.
 
     Raises:

@@ -1,21 +1,70 @@
-"""Which samples are packed together: chosen by the user's function from a buffer of them."""
+"""Several samples packed into one."""
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from ..errors import ConfigError, SkipSample
-from .hook import Hook
-from .lane import Lane
-from .ref import Ref, as_ref, plain
-from .restore_key import stamp
-from .stage import SKIPPED, Running, SavableDataset, State
-from .waiting import Waiting
-from .worker_config import WorkerConfig
+from ...errors import ConfigError, SkipSample
+from ..contract.buffered import BufferedItem
+from ..contract.hook import Hook
+from ..contract.item import ItemId, as_item_id, plain, set_restore_key
+from ..contract.lane import Lane
+from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.worker_config import WorkerConfig
+from .map import MapDataset
 
-__all__ = ["PackSelectionDataset"]
+__all__ = ["PackSelectionDataset", "PackingDataset"]
+
+T = TypeVar("T")
+
+
+class PackingDataset(MapDataset[T]):
+    """Pack several samples into one.
+
+    ``PackingDataset([a, b, c, d], 4, pre_packer, f)`` gives ``f([a, c]), f([b])`` where ``pre_packer([a, b, c, d])``
+    is ``[[a, c], [b]]``: what is in no group is left out. The buffer is filled again when all groups are packed; at the
+    end of a pass it is shorter.
+
+    A state names the samples that wait in chosen groups; after a restore they are made again, so functions below
+    that draw random numbers should be marked ``@stateless(restore_seeds=True)``, and ``pre_packer`` must not change
+    samples.
+
+    Args:
+        dataset: What gives the samples.
+        buffer_size: Samples that are chosen from at once.
+        pre_packer: Takes the samples of the buffer, gives groups of them: ``select_samples_to_pack``.
+        final_packer: Makes one sample of a group; may be a generator: ``pack_selected_samples``.
+        sample_encoder: Applied to each sample of a group before it is packed; may leave it out by
+            :class:`~loader.errors.SkipSample`, or be a generator: ``postencode_sample``.
+        worker_config: By default the dataset's.
+
+    Raises:
+        ConfigError: The buffer has no room for a sample.
+    """
+
+    def __init__(
+        self,
+        dataset: SavableDataset[Any],
+        buffer_size: int,
+        pre_packer: Callable[[list[Any]], Iterable[Iterable[Any]]],
+        final_packer: Callable[[list[Any]], Any],
+        *,
+        sample_encoder: Callable[[Any], Any] | None = None,
+        name: str | None = None,
+        worker_config: WorkerConfig | None = None,
+        **_unused: Any,
+    ) -> None:
+        selection = PackSelectionDataset(
+            dataset,
+            buffer_size,
+            pre_packer,
+            sample_encoder=sample_encoder,
+            name="select_samples_to_pack",
+            worker_config=worker_config,
+        )
+        super().__init__(selection, final_packer, name=name)
 
 
 class PackSelectionDataset(SavableDataset[list[Any]]):
@@ -65,7 +114,7 @@ class _SelectionRunning:
     """Between two calls of ``next`` some groups wait or none does; the buffer is never filled in part."""
 
     def __init__(self, definition: PackSelectionDataset, lane: Lane, state: State) -> None:
-        self._source = definition.sources[0].open(lane, state)
+        self._upstream = definition.inputs[0].open(lane, state)
         self._lane = lane
         self._size = definition.buffer_size
         self._select = Hook(definition.pre_packer, lane)
@@ -74,41 +123,43 @@ class _SelectionRunning:
         self._stage = lane.path + definition.key
         own = state.get(self._key, {"batch": None, "groups": []})
         self._batch: int | None = own["batch"]  # the micro-batch for which the buffer was filled
-        self._groups: deque[list[Waiting]] = deque(
-            [Waiting(as_ref(ref), self._batch) for ref in group] for group in own["groups"]
+        self._groups: deque[list[BufferedItem]] = deque(
+            [BufferedItem(as_item_id(item_id), self._batch) for item_id in group] for group in own["groups"]
         )
 
-    def next(self) -> tuple[Any, Ref]:
+    def next(self) -> tuple[Any, ItemId]:
         if not self._groups:
             self._choose(self._filled())
         if not self._groups:
             return SKIPPED, ()
         values: list[Any] = []
-        refs: list[Ref] = []
+        item_ids: list[ItemId] = []
         for sample in self._groups.popleft():
-            value = sample.value(self._source, self._lane)
+            value = sample.value(self._upstream, self._lane)
             if value is not SKIPPED:
-                self._encode_into(values, refs, value, sample.ref)
-        return values or SKIPPED, tuple(refs)
+                self._encode_into(values, item_ids, value, sample.item_id)
+        return values or SKIPPED, tuple(item_ids)
 
-    def _filled(self) -> list[tuple[Any, Ref]]:
-        samples: list[tuple[Any, Ref]] = []
+    def _filled(self) -> list[tuple[Any, ItemId]]:
+        samples: list[tuple[Any, ItemId]] = []
         while len(samples) < self._size:
             try:
-                value, ref = self._source.next()
+                value, item_id = self._upstream.next()
             except StopIteration:
                 if not samples:
                     raise
                 break
             if value is not SKIPPED:
-                samples.append((value, ref))
+                samples.append((value, item_id))
         return samples
 
-    def _choose(self, samples: list[tuple[Any, Ref]]) -> None:
+    def _choose(self, samples: list[tuple[Any, ItemId]]) -> None:
         values = [value for value, _ in samples]
         try:
             # The function gets a list of its own: it may sort or empty it.
-            groups = [list(group) for group in self._select.call(list(values), tuple(ref for _, ref in samples))]
+            groups = [
+                list(group) for group in self._select.call(list(values), tuple(item_id for _, item_id in samples))
+            ]
         except SkipSample:
             return
         except Exception as error:
@@ -118,59 +169,61 @@ class _SelectionRunning:
         self._batch = self._lane.context.batch_index
         self._groups.extend(_named(groups, samples, self._batch))
 
-    def _encode_into(self, values: list[Any], refs: list[Ref], value: Any, ref: Ref) -> None:
+    def _encode_into(self, values: list[Any], item_ids: list[ItemId], value: Any, item_id: ItemId) -> None:
         if self._encode is None:
             values.append(value)
-            refs.append(ref)
+            item_ids.append(item_id)
             return
-        for item, item_ref in self._encode.items(value, self._key, ref):
+        for item, item_ref in self._encode.items(value, self._key, item_id):
             self._stamp(item, item_ref)
             values.append(item)
-            refs.append(item_ref)
+            item_ids.append(item_ref)
 
-    def _stamp(self, item: Any, ref: Ref) -> None:
+    def _stamp(self, item: Any, item_id: ItemId) -> None:
         """Note on an encoded sample what makes it again; a ref without the key would name a group."""
-        stamp(item, self._stage, self._lane, ref if self._is_own(ref) else (self._key, 0, ref))
+        set_restore_key(item, self._stage, self._lane, item_id if self._is_own(item_id) else (self._key, 0, item_id))
 
-    def _is_own(self, ref: Ref) -> bool:
-        return isinstance(ref, tuple) and bool(ref) and ref[0] == self._key
+    def _is_own(self, item_id: ItemId) -> bool:
+        return isinstance(item_id, tuple) and bool(item_id) and item_id[0] == self._key
 
     def state(self) -> State:
-        state = self._source.state()
-        groups = [[plain(sample.ref) for sample in group] for group in self._groups]
+        state = self._upstream.state()
+        groups = [[plain(sample.item_id) for sample in group] for group in self._groups]
         if groups:
             state[self._key] = {"batch": self._batch, "groups": groups}
         return state
 
-    def load(self, ref: Ref) -> Any:
-        if self._is_own(ref):
-            return self._item(ref)
-        items = [self._item(inner) for inner in ref] if isinstance(ref, tuple) else []
+    def load(self, item_id: ItemId) -> Any:
+        if self._is_own(item_id):
+            return self._item(item_id)
+        items = [self._item(inner) for inner in item_id] if isinstance(item_id, tuple) else []
         return [item for item in items if item is not SKIPPED]
 
-    def _item(self, ref: Any) -> Any:
-        number, inner = ref[1:] if self._is_own(ref) else (0, ref)
-        value = self._source.load(inner)
+    def _item(self, item_id: Any) -> Any:
+        number, inner = item_id[1:] if self._is_own(item_id) else (0, item_id)
+        value = self._upstream.load(inner)
         if value is SKIPPED or self._encode is None:
             return value
         item = self._encode.item_again(value, self._key, number, inner)
-        self._stamp(item, ref)
+        self._stamp(item, item_id)
         return item
 
 
-def _named(groups: list[list[Any]], samples: Sequence[tuple[Any, Ref]], batch: int | None) -> list[list[Waiting]]:
+def _named(
+    groups: list[list[Any]], samples: Sequence[tuple[Any, ItemId]], batch: int | None
+) -> list[list[BufferedItem]]:
     """Find out which samples of the buffer the groups are made of, so that a state can name them."""
-    of_object: defaultdict[int, list[Waiting]] = defaultdict(list)
-    for value, ref in reversed(samples):
-        of_object[id(value)].append(Waiting(ref, batch, value))
+    of_object: defaultdict[int, list[BufferedItem]] = defaultdict(list)
+    for value, item_id in reversed(samples):
+        of_object[id(value)].append(BufferedItem(item_id, batch, value))
 
-    def named(value: Any) -> Waiting:
+    def named(value: Any) -> BufferedItem:
         found = of_object.get(id(value))
         if not found:
             raise ConfigError(
                 f"expected select_samples_to_pack to choose from the samples it was given, found another object, "
                 f"a {type(value).__name__}",
-                do="return lists of the very objects it got; what changes a sample belongs into the hooks before "
+                hint="return lists of the very objects it got; what changes a sample belongs into the hooks before "
                 "it or into postencode_sample",
             )
         # Values that are equal may be one object; a sample may be in several groups.

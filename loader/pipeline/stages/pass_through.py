@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from .stage import SavableDataset
-from .worker_config import WorkerConfig
+from ..contract.stage import SavableDataset
+from ..contract.worker_config import WorkerConfig
 
 __all__ = ["PassThroughDataset"]
 
@@ -27,11 +27,11 @@ class PassThroughDataset(SavableDataset[T]):
 
     @property
     def keeps_positions(self) -> bool:
-        return self.sources[0].keeps_positions
+        return self.inputs[0].keeps_positions
 
     @property
     def moves_below(self) -> bool:
         return True
 
     def identity(self) -> list[Any]:
-        return self.sources[0].identity()
+        return self.inputs[0].identity()

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Self, TypeVar
 
-from ..errors import ConfigError
+from ...errors import ConfigError
+from ..contract.item import ItemId
+from ..contract.lane import Lane
+from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_below
+from ..contract.stage import Running, SavableDataset, State
+from ..contract.worker_config import WorkerConfig
 from .epochize import EpochizeDataset
-from .lane import Lane
-from .rank_stage import RankRunning, RankSource, RankStage
-from .rank_stage_below import rank_stage_below
-from .ref import Ref
-from .stage import Running, SavableDataset, State
-from .worker_config import WorkerConfig
 
 __all__ = ["RepeatDataset"]
 
@@ -59,7 +58,7 @@ class RepeatDataset(SavableDataset[T]):
         if repeats is not None and repeats % 1 and not self._length_is_known(dataset):
             raise ConfigError(
                 f"expected a whole number of repeats, found {repeats}: how long a pass is is not known ahead",
-                do="pass a whole number, or None to repeat for ever",
+                hint="pass a whole number, or None to repeat for ever",
             )
         self.times = repeats
 
@@ -76,11 +75,11 @@ class RepeatDataset(SavableDataset[T]):
 
     @property
     def keeps_positions(self) -> bool:
-        return self.times is not None and self.sources[0].keeps_positions
+        return self.times is not None and self.inputs[0].keeps_positions
 
     @property
     def items(self) -> int | None:
-        items = self.sources[0].items
+        items = self.inputs[0].items
         return None if items is None or self.times is None else round(items * self.times)
 
     def settings(self) -> dict[str, Any]:
@@ -89,7 +88,7 @@ class RepeatDataset(SavableDataset[T]):
     def lane_of(self, lane: Lane, number: int) -> Lane:
         """Give the lane as pass ``number`` sees it: of another seed, and so that passes follow each other in turn."""
         child = lane.child(number)
-        child.number = (lane.number - number * (self.sources[0].items or 0)) % lane.count
+        child.number = (lane.number - number * (self.inputs[0].items or 0)) % lane.count
         return child
 
     def open(self, lane: Lane, state: State) -> Running:
@@ -106,26 +105,26 @@ class _RepeatRunning:
         self._taken: int = own["taken"]  # of the pass
         self._running = self._open(self._pass, own["source"])
         self._empty = 0  # passes in a row that had nothing
-        same = definition.sources[0].starts_over and definition.sources[0].items is None
+        same = definition.inputs[0].starts_over and definition.inputs[0].items is None
         self._most_empty = 1 if same else max(_MOST_EMPTY, lane.count)
         self._other: tuple[int, Running] | None = None  # the pass that the last load looked into
 
     def _open(self, number: int, state: State) -> Running:
-        return self._definition.sources[0].open(self._definition.lane_of(self._lane, number), state)
+        return self._definition.inputs[0].open(self._definition.lane_of(self._lane, number), state)
 
-    def next(self) -> tuple[Any, Ref]:
+    def next(self) -> tuple[Any, ItemId]:
         while self._empty < self._most_empty:
             left = self._left()
             if left is not None and left <= 0:
                 raise StopIteration
             try:
-                value, ref = self._running.next()
+                value, item_id = self._running.next()
             except StopIteration:
                 self._begin_next()
                 continue
             self._taken += 1
             self._empty = 0
-            return value, (self._key, self._pass, ref)
+            return value, (self._key, self._pass, item_id)
         raise StopIteration
 
     def _left(self) -> int | None:
@@ -135,7 +134,7 @@ class _RepeatRunning:
             return None
         if self._pass > int(times) or times % 1 == 0:
             return 0
-        whole = int(times) * (self._definition.sources[0].items or 0)
+        whole = int(times) * (self._definition.inputs[0].items or 0)
         last = (self._definition.items or 0) - whole  # items of the last pass, dealt to the lanes in turn
         number = self._definition.lane_of(self._lane, self._pass).number
         return -(-(last - number) // self._lane.count) - self._taken
@@ -149,8 +148,8 @@ class _RepeatRunning:
     def state(self) -> State:
         return {self._key: {"next": self._pass, "taken": self._taken, "source": self._running.state()}}
 
-    def load(self, ref: Ref) -> Any:
-        _, number, inner = ref  # type: ignore[misc] # refs of this stage are tuples
+    def load(self, item_id: ItemId) -> Any:
+        _, number, inner = item_id  # type: ignore[misc] # refs of this stage are tuples
         if number == self._pass:
             return self._running.load(inner)
         if self._other is None or self._other[0] != number:
@@ -171,22 +170,22 @@ class _RankRepeatDataset(RepeatDataset[Any], RankStage):
     def __len__(self) -> int:
         if self.times is None:
             raise TypeError("the number of micro-batches is not known: it repeats without end")
-        below = rank_stage_below(self.sources[0])
+        below = rank_stage_below(self.inputs[0])
         return (0 if below is None else len(below)) * int(self.times)
 
     def open(self, lane: Lane, state: State) -> Running:
         return RankStage.open(self, lane, state)
 
-    def on_rank(self, source: RankSource, count: int) -> RankRunning:
-        below = rank_stage_below(self.sources[0])
-        if isinstance(below, EpochizeDataset) and getattr(source, "count", 0) >= below.length:
+    def on_rank(self, upstream: RankInput, count: int) -> RankRunning:
+        below = rank_stage_below(self.inputs[0])
+        if isinstance(below, EpochizeDataset) and getattr(upstream, "count", 0) >= below.length:
             count += 1  # the state was saved at the very end of a virtual epoch, after which a new one would begin
-        return _RankRepeat(source, self.times, self.sources[0].starts_over, count)
+        return _RankRepeat(upstream, self.times, self.inputs[0].starts_over, count)
 
 
 class _RankRepeat:
-    def __init__(self, source: RankSource, times: float | None, starts_over: bool, count: int) -> None:
-        self._source = source
+    def __init__(self, upstream: RankInput, times: float | None, starts_over: bool, count: int) -> None:
+        self._upstream = upstream
         self._times = times
         self._starts_over = starts_over
         self.count = count  # passes that are over
@@ -197,14 +196,14 @@ class _RankRepeat:
         empty = 0
         while empty < 2 and (self._times is None or self.count < self._times):
             empty += 1
-            for batch in self._source.batches():
+            for batch in self._upstream.batches():
                 empty = 0
                 yield batch
             self.count += 1
             if self._starts_over:
-                self._source.start_over()
+                self._upstream.start_over()
         self.count = 0
 
     def start_over(self) -> None:
         self.count = 0
-        self._source.start_over()
+        self._upstream.start_over()

@@ -6,13 +6,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..errors import ConfigError
-from ..order import mix
-from .lane import Lane
-from .ref import Ref
-from .stage import SKIPPED, Running, SavableDataset, State
-from .waiting import Waiting
-from .worker_config import WorkerConfig
+from ...errors import ConfigError
+from ...order import mix
+from ..contract.buffered import BufferedItem
+from ..contract.item import ItemId
+from ..contract.lane import Lane
+from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.worker_config import WorkerConfig
 
 __all__ = ["ShuffleBufferDataset"]
 
@@ -26,7 +26,7 @@ class ShuffleBufferDataset(SavableDataset[T]):
     """Shuffle items by a buffer: each comes from a random place of it, and the next one from below takes its room.
 
     It is for chains composed by hand. The ``shuffle_buffer_size`` of
-    :func:`~loader.training.train_dataset.get_train_dataset` shuffles as well without holding samples: here the
+    :func:`~loader.training.datasets.get_datasets.get_train_dataset` shuffles as well without holding samples: here the
     memory and the time of a restore grow with ``size``, and a state names all items in the buffer.
 
     Args:
@@ -64,18 +64,18 @@ class ShuffleBufferDataset(SavableDataset[T]):
 
 class _ShuffleRunning:
     def __init__(self, definition: ShuffleBufferDataset[Any], lane: Lane, state: State) -> None:
-        self._source = definition.sources[0].open(lane, state)
+        self._upstream = definition.inputs[0].open(lane, state)
         self._lane = lane
         self._size = definition.size
         self._depth = definition.depth
         self._key = definition.key
         own = state.get(self._key, {"picked": 0, "buffer": []})
         self._picked: int = own["picked"]
-        self._buffer = [Waiting.of_state(one) for one in own["buffer"]]
+        self._buffer = [BufferedItem.of_state(one) for one in own["buffer"]]
         self._words: list[int] = []  # random ones, for the picks from _first_word on
         self._first_word = self._picked
 
-    def next(self) -> tuple[Any, Ref]:
+    def next(self) -> tuple[Any, ItemId]:
         buffer = self._buffer
         self._fill()
         if not buffer:
@@ -83,16 +83,16 @@ class _ShuffleRunning:
         place = self._random_below(len(buffer))
         buffer[place], buffer[-1] = buffer[-1], buffer[place]
         sample = buffer.pop()
-        return sample.value(self._source, self._lane), sample.ref
+        return sample.value(self._upstream, self._lane), sample.item_id
 
     def _fill(self) -> None:
         while len(self._buffer) < self._size:
             try:
-                value, ref = self._source.next()
+                value, item_id = self._upstream.next()
             except StopIteration:
                 return
             if value is not SKIPPED:
-                self._buffer.append(Waiting(ref, self._lane.context.batch_index, value))
+                self._buffer.append(BufferedItem(item_id, self._lane.context.batch_index, value))
 
     def _random_below(self, bound: int) -> int:
         row = self._picked - self._first_word
@@ -106,9 +106,9 @@ class _ShuffleRunning:
         return ((word >> 32) * bound) >> 32
 
     def state(self) -> State:
-        state = self._source.state()
+        state = self._upstream.state()
         state[self._key] = {"picked": self._picked, "buffer": [sample.to_state() for sample in self._buffer]}
         return state
 
-    def load(self, ref: Ref) -> Any:
-        return self._source.load(ref)
+    def load(self, item_id: ItemId) -> Any:
+        return self._upstream.load(item_id)

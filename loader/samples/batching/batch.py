@@ -8,12 +8,11 @@ from operator import attrgetter, itemgetter
 from types import NoneType
 from typing import Any, Self
 
-from ..errors import SampleError
+from ...errors import SampleError
+from ..sample_dataclass import ExtendableDataclassMixin, PinMemoryMixin, edataclass
+from ..source_info import SourceInfo
 from .collate import batch_columns, no_samples
-from .dataclass_mixins import ExtendableDataclassMixin, PinMemoryMixin
-from .keyword_dataclass import edataclass
-from .source_info import SourceInfo
-from .unlike_error import key_of
+from .pad import key_of
 
 __all__ = ["Batch"]
 
@@ -48,8 +47,8 @@ class Batch(PinMemoryMixin, ExtendableDataclassMixin):
         Args:
             samples: At least one, all of one kind.
             fields_given: Fields that are made already. All others are batched as
-                :func:`~loader.samples.collate.generic_batch` does, from the samples' fields of the same names; fields
-                that samples don't have keep their defaults.
+                :func:`~loader.samples.batching.collate.generic_batch` does, from the samples' fields of the same names;
+                fields that samples don't have keep their defaults.
 
         Raises:
             SampleError: There are no samples, they lack a field without default, or their values don't fit together.
@@ -106,5 +105,5 @@ def _lacks(cls: type[Batch], samples: Sequence[Any], name: str) -> SampleError:
     return SampleError(
         f"cannot make a {cls.__name__}: {which} of type {type(sample).__name__} has no field {name!r}",
         key=key,
-        do=f"give it: {cls.__name__}.from_samples(samples, {name}=…)",
+        hint=f"give it: {cls.__name__}.from_samples(samples, {name}=…)",
     )

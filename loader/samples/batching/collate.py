@@ -11,10 +11,9 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import SampleError
-from .default_hook import library_hook
-from .pad import pad_stack, stack
-from .unlike_error import UnlikeError, kind_of
+from ...errors import SampleError
+from ..marks import library_hook
+from .pad import UnlikeError, kind_of, pad_stack, stack
 
 __all__ = [
     "batch_columns",
@@ -141,7 +140,9 @@ def join_sources(sources: Sequence[Any]) -> tuple[Any, ...] | None:
 
 def no_samples() -> SampleError:
     """Make the error about a batch of nothing."""
-    return SampleError("there is nothing to make a batch of: the list is empty", do="leave out batches without samples")
+    return SampleError(
+        "there is nothing to make a batch of: the list is empty", hint="leave out batches without samples"
+    )
 
 
 def _as_it_is(column: list[Any]) -> list[Any]:

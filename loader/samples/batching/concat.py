@@ -10,10 +10,9 @@ from typing import Any
 
 from torch import Tensor
 
-from ..errors import ConfigError
+from ...errors import ConfigError
 from .collate import join_sources, no_samples
-from .pad import pad_concat, pad_stack
-from .unlike_error import UnlikeError, kind_of
+from .pad import UnlikeError, kind_of, pad_concat, pad_stack
 
 __all__ = ["concat_pad", "generic_concat", "homogeneous_concat_mix"]
 
@@ -83,7 +82,7 @@ def homogeneous_concat_mix(batches: Sequence[Any]) -> Any:
         names = ", ".join(kind.__name__ for kind in kinds)
         raise ConfigError(
             f"homogeneous_concat_mix joins batches of one type, found {names}",
-            do="pass a batch_mix_fn of your own, which makes one batch of a list of such batches",
+            hint="pass a batch_mix_fn of your own, which makes one batch of a list of such batches",
         )
     return generic_concat(batches)
 

@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import lru_cache
 from typing import Any
 
-from ..errors import ConfigError, SampleError
+from ...errors import ConfigError, SampleError
 
 __all__ = ["as_type", "fields_of"]
 
@@ -39,7 +39,7 @@ def as_type(value: Any, target: Any) -> Any:
         raise SampleError(
             f"cannot make a {target.__name__} of a {type(value).__name__}: it has no field {lacking}",
             key=_key(given),
-            do="give the field a default, or define the hook that makes it",
+            hint="give the field a default, or define the hook that makes it",
         )
     return target(**{name: given[name] for name in (*required, *optional) if name in given})
 
@@ -65,7 +65,7 @@ def _names(target: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
         name = getattr(target, "__name__", repr(target))
         raise ConfigError(
             f"expected a dataclass or dict as the type of samples or batches, found {name}",
-            do="decorate it with @edataclass",
+            hint="decorate it with @edataclass",
         )
     known = [each for each in fields(target) if each.init]
     optional = [each.name for each in known if each.default is not MISSING or each.default_factory is not MISSING]

@@ -5,21 +5,23 @@ Nothing here imports torch unless a dataset has tensors, or code that makes its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from ..cached_property import cached_property
-from ..errors import EnergonError, SampleError
-from ..format.dataset_config import DatasetConfig
-from ..format.part_kinds import part_kind
-from .field_kinds import PICTURE, kind_fault
-from .image_check import check_image_bytes
-from .image_decode import IMAGE_FORMS
-from .part_decode import decode_part
-from .trust import is_trusted
+import numpy as np
 
-__all__ = ["DecodeCheck", "check_image_bytes"]
+from ...cached_property import cached_property
+from ...errors import EnergonError, SampleError
+from ...format.documents.dataset_config import DatasetConfig
+from ...format.documents.part_kinds import part_kind
+from ...format.documents.sample_types import FieldKind
+from ..decoding.image_check import check_image_bytes
+from ..decoding.image_decode import IMAGE_FORMS
+from ..decoding.part_decode import decode_part
+from ..decoding.trust import is_trusted
+
+__all__ = ["PICTURE", "DecodeCheck", "check_image_bytes", "kind_fault"]
 
 
 class DecodeCheck:
@@ -74,7 +76,7 @@ class DecodeCheck:
             try:
                 values[name] = self._check_part(name, data)
             except EnergonError as error:
-                faults.append((name, error.found))
+                faults.append((name, error.message))
             except ImportError as error:
                 faults.append((name, str(error)))
         if not faults:
@@ -107,7 +109,7 @@ class DecodeCheck:
             fields = config.field_map.apply(values, optional=spec.optional)
         except SampleError as error:
             # A part that is there is not to blame for what was looked for inside it.
-            return [(None if error.part in parts else error.part, error.found)]
+            return [(None if error.part in parts else error.part, error.message)]
         faults: list[tuple[str | None, str]] = []
         for name, value in fields.items():
             field = spec.field(name)
@@ -127,7 +129,7 @@ class DecodeCheck:
         try:
             self._builder.build(needed, key=key)
         except SampleError as error:
-            return [(error.part, error.found.removeprefix(f"sample {key!r}: "))]
+            return [(error.part, error.message.removeprefix(f"sample {key!r}: "))]
         except Exception as error:  # noqa: BLE001 - the dataset's own code may raise anything
             return [(None, f"making the sample fails: {type(error).__name__}: {error}")]
         return []
@@ -136,9 +138,72 @@ class DecodeCheck:
     def _builder(self) -> Any:
         if self.unchecked is not None:
             return None
-        from .decoder import SampleDecoder  # these import torch
+        from ..decoding.decoder import SampleDecoder  # these import torch
         from .sample_builder import SampleBuilder
 
         return SampleBuilder(
             self._config, meta_folder=self._meta_folder, decoder=SampleDecoder(), trust_code=self._trusted
         )
+
+
+class _Picture:
+    """Stands for a picture that was checked, but not kept."""
+
+    __slots__ = ()
+
+
+PICTURE: Final = _Picture()
+"""Stands for a picture that was checked, but not kept."""
+
+
+def kind_fault(kind: FieldKind, value: object) -> str | None:
+    """Tell what is wrong with a value for a field of that kind; None if nothing is.
+
+    >>> kind_fault("text", "a cat"), kind_fault("text", {"en": "a cat"})
+    (None, "expected text, found dict: {'en': 'a cat'}")
+    """
+    check = _CHECKS.get(kind)
+    if check is None:
+        return None
+    fits, expected = check
+    if fits(value):
+        return None
+    if value is PICTURE:
+        return f"expected {expected}, found an image"
+    shown = "" if value is None else f": {value!r}"
+    return f"expected {expected}, found {type(value).__name__}{shown[:60]}"
+
+
+def _is_picture(value: object) -> bool:
+    # Arrays (npy) and tensors of two or three dimensions may be pictures, too.
+    return value is PICTURE or getattr(value, "ndim", 0) in (2, 3)
+
+
+def _is_list_of_text(value: object) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(item, str) for item in value)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple) or hasattr(value, "ndim")
+
+
+def _is_media(value: object) -> bool:
+    return isinstance(value, bytes) or hasattr(value, "ndim")
+
+
+_CHECKS: Mapping[FieldKind, tuple[Callable[[Any], bool], str]] = {
+    "audio": (_is_media, "audio"),
+    "image": (_is_picture, "an image"),
+    "images": (_is_list, "a list of images"),
+    "label": (_is_number, "a whole number"),
+    "label_name": (lambda value: isinstance(value, str), "text"),
+    "sequence": (_is_list, "a list"),
+    "tensor": (_is_list, "numbers"),
+    "text": (lambda value: isinstance(value, str), "text"),
+    "text_list": (_is_list_of_text, "a list of texts"),
+    "video": (_is_media, "a video"),
+}

@@ -8,14 +8,13 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from ..cached_property import cached_property
-from ..errors import ConfigError
-from ..format.dataset_config import DatasetConfig, is_own_module
-from ..format.nv_meta import FOLDER
-from ..storage import EPath
-from .decoder import SampleDecoder
-from .sample_class import checked_sample_class, dataset_class_of, sample_class_of
-from .sample_recipe import SampleRecipe
+from ...cached_property import cached_property
+from ...errors import ConfigError
+from ...format.documents.dataset_config import DatasetConfig, is_own_module
+from ...format.nv_meta import FOLDER
+from ...storage import EPath
+from ..decoding.decoder import SampleDecoder
+from .recipe import SampleRecipe, checked_sample_class, dataset_class_of, sample_class_of
 
 if TYPE_CHECKING:
     from .sample_builder import SampleBuilder
@@ -153,7 +152,7 @@ class DescribedDataset(Generic[T_co]):
             raise ConfigError(
                 f"{type(self).__name__} has no __sample_type__, and was given no sample_type",
                 at=str(self.path),
-                do="set __sample_type__ in the class to the class of its samples",
+                hint="set __sample_type__ in the class to the class of its samples",
             )
         return checked_sample_class(sample_class)
 
@@ -181,7 +180,7 @@ def described_dataset_of(
             f"{config.dataset_module}.{config.dataset_class} has a build() of its own, which is not called when a "
             "dataset is loaded: the order of samples is known before any is read",
             at=str(meta_folder),
-            do="derive the class from DefaultDecoderWebdatasetFactory, and override load_sample or sample_filter",
+            hint="derive the class from DefaultDecoderWebdatasetFactory, and override load_sample or sample_filter",
         )
     if not (isinstance(dataset_class, type) and issubclass(dataset_class, DescribedDataset)):
         return None
@@ -210,7 +209,7 @@ def made_of_class(dataset_class: Callable[..., T_made], meta_folder: Path, argum
         raise ConfigError(
             f"{dataset_class.__module__}.{dataset_class.__qualname__}({shown}) fails: {error}",
             at=str(meta_folder),
-            do="let its __init__ take (self, path, **kwargs) and hand kwargs on to super().__init__",
+            hint="let its __init__ take (self, path, **kwargs) and hand kwargs on to super().__init__",
         ) from error
 
 
@@ -223,7 +222,7 @@ def arguments_of_config(config: DatasetConfig, *, trust_code: bool) -> dict[str,
     """
     for name in _CALLERS:
         if name in config.extra:
-            raise ConfigError(f"dataset.yaml says {name!r}, which is for the caller to say", do="remove it there")
+            raise ConfigError(f"dataset.yaml says {name!r}, which is for the caller to say", hint="remove it there")
     given: dict[str, Any] = dict(config.extra)
     if config.sample_type is not None:
         given["sample_type"] = sample_class_of(config, trust_code=trust_code)

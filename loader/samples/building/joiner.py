@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import ConfigError
-from ..metadataset.leaf_plan import Joiner
-from .named_code import find_code
-from .trust import is_trusted, refuse
+from ...errors import ConfigError
+from ...metadataset.documents.leaf_plan import Joiner
+from ..decoding.trust import is_trusted, refuse
+from .dataset_code import find_code
 
 __all__ = ["load_joiner"]
 
@@ -48,20 +48,20 @@ def load_joiner(joiner: Joiner, *, at: str, trust_code: bool) -> Callable[..., A
         return _checked_function(found, full_name, at=at, trust_code=trust_code)
     if not isinstance(found, type):
         raise ConfigError(
-            f"{full_name} is no class", at=at, do="name a function with __function__ in place of __class__"
+            f"{full_name} is no class", at=at, hint="name a function with __function__ in place of __class__"
         )
     method = inspect.getattr_static(found, _METHOD, None)
     if method is None:
         raise ConfigError(
             f"class {full_name} has no {_METHOD}; expected a classmethod that makes one sample of those it is given",
             at=at,
-            do=f"add @classmethod def {_METHOD}(cls, …) to it",
+            hint=f"add @classmethod def {_METHOD}(cls, …) to it",
         )
     if not isinstance(method, classmethod | staticmethod):
         raise ConfigError(
             f"{_METHOD} of class {full_name} is no classmethod, so it cannot be called without an object",
             at=at,
-            do="write @classmethod above it",
+            hint="write @classmethod above it",
         )
     joined: Callable[..., Any] = getattr(found, _METHOD)
     return joined
@@ -69,9 +69,9 @@ def load_joiner(joiner: Joiner, *, at: str, trust_code: bool) -> Callable[..., A
 
 def _checked_function(found: Any, full_name: str, *, at: str, trust_code: bool) -> Callable[..., Any]:
     if isinstance(found, type):
-        raise ConfigError(f"{full_name} is a class", at=at, do="name it with __class__ in place of __function__")
+        raise ConfigError(f"{full_name} is a class", at=at, hint="name it with __class__ in place of __function__")
     if not callable(found):
-        raise ConfigError(f"{full_name} is no function", at=at, do="name a function of that module")
+        raise ConfigError(f"{full_name} is no function", at=at, hint="name a function of that module")
     homes = [full_name, str(found.__module__)] if inspect.isroutine(found) else [full_name]
     is_pythons = any(home.partition(".")[0] in sys.stdlib_module_names for home in homes)
     if is_pythons and not is_trusted(trust_code):

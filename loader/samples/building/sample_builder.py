@@ -6,22 +6,52 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..cached_property import cached_property
-from ..errors import SampleError, SkipSample
-from ..format.dataset_config import DatasetConfig
-from ..format.field_map import FieldMap
-from .decoder import PartDecoders, SampleDecoder
+from ...cached_property import cached_property
+from ...errors import SampleError, SkipSample
+from ...format.documents.dataset_config import DatasetConfig
+from ...format.documents.field_map import FieldMap
+from ..decoding.decoder import PartDecoders, SampleDecoder
+from ..decoding.trust import is_trusted
+from ..source_info import SourceInfo
+from ..types import CrudeSample, Sample
+from .dataset_code import MetaFunction
 from .described_dataset import DescribedDataset, described_dataset_of
-from .sample_class import optional_fields
-from .sample_loader import MetaFunction
-from .sample_recipe import SampleRecipe
-from .source_info import SourceInfo
-from .trust import is_trusted
-from .types import CrudeSample, Sample
+from .recipe import SampleRecipe, optional_fields
 
-__all__ = ["SampleBuilder", "at_sample"]
+__all__ = ["RawSample", "SampleBuilder", "sources_of"]
+
+_make_source = partial(tuple.__new__, SourceInfo)  # SourceInfo(…) takes twice as long
+
+
+class RawSample(NamedTuple):
+    """The bytes of one sample.
+
+    Attributes:
+        source: Number of its source in the chain.
+        number: Its number in the dataset's index.
+        shard: Name of its shard.
+        key: Its key in the shard.
+        parts: Bytes of its parts by name, in their order in the shard.
+    """
+
+    source: int
+    number: int
+    shard: str
+    key: str
+    parts: dict[str, bytes]
+
+
+def sources_of(raw: RawSample, path: str) -> tuple[SourceInfo, ...]:
+    """Return where the parts of a sample were read, in the dataset at ``path``."""
+    _, index, shard, key, parts = raw
+    if len(parts) == 1:
+        (name,) = parts
+        files: tuple[str, ...] = (f"{key}.{name}",)
+    else:
+        files = tuple([f"{key}.{name}" for name in parts])
+    return (_make_source((path, index, shard, files)),)
 
 
 class SampleBuilder:
@@ -70,8 +100,7 @@ class SampleBuilder:
         self._names = frozenset() if self._crude else frozenset(known.name for known in fields(self._class))
         self._optional = frozenset() if self._crude else optional_fields(self._class)
         self._loader = recipe.loader
-        self.is_plain = self._crude and self._loader is None and dataset is None
-        """Its samples are their parts, decoded, and nothing else."""
+        self._is_plain = self._crude and self._loader is None and dataset is None  # a sample is its decoded parts
         self._filter = recipe.part_filter
 
     def __getstate__(self) -> dict[str, Any]:
@@ -97,6 +126,61 @@ class SampleBuilder:
         if isinstance(self._filter, frozenset):
             return part_name in self._filter
         return bool(self._filter(part_name))
+
+    def raw_builder(self, path: str, subflavors: Mapping[str, Any]) -> Callable[[RawSample, tuple[Any, ...]], Any]:
+        """Return a function that makes a sample of a raw sample and its restore key, as :meth:`build` does.
+
+        Args:
+            path: Path of the dataset, for ``__sources__``.
+            subflavors: Labels of all samples; they win over those of ``dataset.yaml``.
+
+        Returns:
+            A function that raises what :meth:`build` raises.
+        """
+        if self._is_plain:
+            return self._plain_builder(path, subflavors)
+
+        def build(raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
+            return self.build(
+                raw[4],
+                key=f"{raw[2]}/{raw[3]}",
+                restore_key=restore_key,
+                subflavors=subflavors,
+                sources=sources_of(raw, path),
+            )
+
+        return build
+
+    def _plain_builder(self, path: str, subflavors: Mapping[str, Any]) -> Callable[[RawSample, tuple[Any, ...]], Any]:
+        """Return a builder of plain crude samples: with all look-ups done, since many are only some hundred bytes."""
+        sample_class, decode = self._class, self.decode_part
+        labels = {**self.subflavors, **subflavors}
+
+        def build(raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
+            _, index, shard, key, parts = raw
+            if len(parts) == 1:  # sources_of, without the call
+                (name,) = parts
+                files: tuple[str, ...] = (f"{key}.{name}",)
+            else:
+                files = tuple([f"{key}.{name}" for name in parts])
+            sources = (_make_source((path, index, shard, files)),)
+            sample = sample_class()
+            if decode is None:
+                sample.update(parts)
+            else:
+                try:
+                    for name, data in parts.items():
+                        sample[name] = decode(name, data)
+                except SampleError as error:
+                    raise _at_sample(error, f"{shard}/{key}", sources) from error.__cause__
+            sample["__key__"] = f"{shard}/{key}"
+            sample["__restore_key__"] = restore_key
+            sample["__subflavors__"] = labels.copy()
+            sample["__sources__"] = sources
+            sample["__shard__"] = shard
+            return sample
+
+        return build
 
     def build(
         self,
@@ -145,7 +229,7 @@ class SampleBuilder:
                 return self._class({**decoded, **shared, **of_shard})
             return self._fill({name: value for name, value in decoded.items() if name in self._names}, shared)
         except SampleError as error:
-            raise at_sample(error, key, sources) from error.__cause__
+            raise _at_sample(error, key, sources) from error.__cause__
 
     def _map(self, field_map: FieldMap, parts: Mapping[str, bytes]) -> dict[str, Any]:
         decode = self.decode_part
@@ -170,7 +254,7 @@ class SampleBuilder:
             if self.part_filter(error.part):
                 raise SampleError(found, part=error.part) from error
             found = f"{name}() asks for part {error.part!r}, which part_filter leaves out"
-            raise SampleError(found, part=error.part, do="let part_filter keep it, or ask for another") from error
+            raise SampleError(found, part=error.part, hint="let part_filter keep it, or ask for another") from error
 
     def _fill(self, values: Any, shared: dict[str, Any]) -> Any:
         if isinstance(values, Sample):
@@ -239,7 +323,7 @@ def _name_of(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", None) or repr(function)
 
 
-def at_sample(error: SampleError, key: str, sources: Sequence[SourceInfo]) -> SampleError:
-    """Say of which sample an error is."""
+def _at_sample(error: SampleError, key: str, sources: Sequence[SourceInfo]) -> SampleError:
+    """Return an error that names its sample."""
     source = "; ".join(map(str, sources)) or None
-    return SampleError(f"sample {key!r}: {error.found}", key=key, part=error.part, source=source, do=error.do)
+    return SampleError(f"sample {key!r}: {error.message}", key=key, part=error.part, source=source, hint=error.hint)

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from ..errors import ConfigError, EnergonError
-from ..format.nearest_name import did_you_mean
-from .file_store_decoder import FileStoreDecoder
+from ...errors import ConfigError, EnergonError
+from ...format.documents.messages import did_you_mean
 from .image_decode import IMAGE_FORMS
 from .media_decode import media_form
 from .part_decode import part_decoder, part_error
 from .trust import is_trusted
 
-__all__ = ["PartDecoders", "SampleDecoder"]
+__all__ = ["FileStoreDecoder", "PartDecoders", "SampleDecoder"]
+
+
+class FileStoreDecoder(ABC):
+    """Makes values of files. Derive from it for a decoder of your own; worker processes get a pickled copy."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def decode(self, fname: str, data: bytes) -> Any:
+        """Decode one file.
+
+        Args:
+            fname: Its key in the store, ``"shard_0.tar/0001.jpg"`` or ``"photos/1.jpg"``.
+            data: Its bytes.
+        """
 
 
 class SampleDecoder(FileStoreDecoder):

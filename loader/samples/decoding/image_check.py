@@ -51,7 +51,7 @@ def check_image_bytes(data: bytes, part_name: str, *, trusted: bool = False) -> 
         if image.mode not in _EASY_MODES:
             image.convert("RGB")
     except Exception as error:  # noqa: BLE001 - decoders raise of every kind
-        return part_error(part_name, data, error).found
+        return part_error(part_name, data, error).message
     return f"part {part_name!r} is a damaged image, though it decodes: {damage}" if damage else None
 
 

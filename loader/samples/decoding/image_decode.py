@@ -160,7 +160,7 @@ def _jpeg_planes(data: bytes, *, floating: bool) -> Any:
     """
     import torch
 
-    from .batch_memory import new_array
+    from ...transport.batch_memory import new_array
 
     if not is_plain_jpeg(data):
         return None
@@ -182,7 +182,7 @@ def _to_numpy(pixels: NDArray[np.uint8], floating: bool) -> NDArray[Any]:
 def _to_torch(pixels: NDArray[np.uint8], floating: bool) -> Any:
     import torch
 
-    from .batch_memory import new_array
+    from ...transport.batch_memory import new_array
 
     if pixels.ndim == 3:
         # Moving bytes and then converting beats converting and then moving floats.

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
 
-from ..errors import ConfigError
-from ..format.nearest_name import did_you_mean
-from ..format.part_kinds import part_extension
+from ...errors import ConfigError
+from ...format.documents.messages import did_you_mean
+from ...format.documents.part_kinds import part_extension
 
 __all__ = ["MEDIA_EXTENSIONS", "MediaForm", "MediaFormName", "media_decoder", "media_form"]
 
@@ -71,25 +71,25 @@ def _has_pyav() -> bool:
 
 
 def _av_decoder(data: bytes) -> Any:
-    from ..av import AVDecoder
+    from ...av import AVDecoder
 
     return AVDecoder(data)
 
 
 def _av_data(data: bytes) -> Any:
-    from ..av import AVDecoder
+    from ...av import AVDecoder
 
     return AVDecoder(data).get_frames()
 
 
 def _av_data_with_audio(data: bytes) -> Any:
-    from ..av import AVDecoder
+    from ...av import AVDecoder
 
     return AVDecoder(data).get_frames(video_decode_audio=True)
 
 
 def _container(data: bytes) -> Any:
-    from ..format.av_container import import_av, media_error, open_container
+    from ...format.media.av_container import import_av, media_error, open_container
 
     av = import_av()
     try:

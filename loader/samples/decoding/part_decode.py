@@ -1,4 +1,4 @@
-"""The bytes of one part to its value, by the part's name; the rules are in ``loader/format/part_kinds.py``.
+"""The bytes of one part to its value, by the part's name; the rules are in ``loader/format/documents/part_kinds.py``.
 
 Every value is what webdataset's own decoders give, but for these, on purpose:
 
@@ -23,8 +23,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..errors import EnergonError, SampleError
-from ..format.part_kinds import part_extension, part_kind
+from ...errors import EnergonError, SampleError
+from ...format.documents.part_kinds import part_extension, part_kind
 from .image_decode import ImageForm, decode_image, looks_like_image
 from .media_decode import MediaForm, media_decoder
 from .trust import refuse
@@ -132,7 +132,7 @@ def part_error(part_name: str, data: bytes, error: Exception) -> SampleError:
         kind = {"image": "image", "tree": part_extension(part_name), "text": "UTF-8 text", "label": "whole number"}
         expected = kind.get(part_kind(part_name), part_extension(part_name))
         found = f"part {part_name!r} does not decode as {expected}: {cause or name}"
-    return SampleError(found, part=part_name, do="rewrite it, or exclude the sample (energon lint --fix does)")
+    return SampleError(found, part=part_name, hint="rewrite it, or exclude the sample (energon lint --fix does)")
 
 
 def _decompress(data: bytes) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..errors import TrustError
+from ...errors import TrustError
 
 __all__ = ["is_trusted", "refuse"]
 
@@ -16,7 +16,7 @@ def is_trusted(trust_code: bool) -> bool:
     return trust_code or os.environ.get(VARIABLE, "") == "1"
 
 
-def refuse(found: str, *, at: str | None = None) -> TrustError:
+def refuse(message: str, *, at: str | None = None) -> TrustError:
     """Build the error that says what was refused and how to allow it."""
-    do = f"read it; if you trust it, pass trust_code=True (on the command line --trust-code, or set {VARIABLE}=1)"
-    return TrustError(found, at=at, do=do)
+    hint = f"read it; if you trust it, pass trust_code=True (on the command line --trust-code, or set {VARIABLE}=1)"
+    return TrustError(message, at=at, hint=hint)

@@ -8,10 +8,10 @@ from functools import partial
 from inspect import signature
 from typing import Any, TypeVar, overload
 
-from ..errors import ConfigError
-from .function_mark import mark_of, marked
+from ...errors import ConfigError
+from ..marks import mark_of, marked
+from ..source_info import SourceInfo
 from .hook_context import current_cache
-from .source_info import SourceInfo
 
 __all__ = ["Cooker", "basic_sample_keys", "cook", "cooker", "needs_cache", "needs_primary"]
 
@@ -159,7 +159,7 @@ def _given(one: Cooker, aux: Mapping[str, Any]) -> dict[str, Any]:
         elif given.get(name) is None:
             raise ConfigError(
                 f"cooker {_name(one)} asks for {name}=, which is not there",
-                do="a crude dataset that is prepared has it; JSONL files and samples made by hand don't",
+                hint="a crude dataset that is prepared has it; JSONL files and samples made by hand don't",
             )
     return given
 
@@ -172,7 +172,7 @@ def _unlike_call(one: Cooker, sample: Mapping[str, Any], given: Mapping[str, Any
         there = ", ".join(f"{name}=" for name in given) or "nothing else"
         return ConfigError(
             f"cooker {_name(one)} {error}; beside sample {sample.get('__key__')!r} there is {there}",
-            do="name the stores that it takes as aux: at the dataset in the metadataset; **aux takes those it ignores",
+            hint="add the stores that it takes to aux: of the dataset in the metadataset; **aux takes those it ignores",
         )
     except ValueError:  # a function of another language, which does not tell its arguments
         return None
@@ -184,7 +184,7 @@ def _no_cooker(sample: Mapping[str, Any], cookers: Sequence[Cooker]) -> ConfigEr
     has = f"sample {sample.get('__key__')!r} with subflavors {sample.get('__subflavors__')}"
     return ConfigError(
         f"no cooker is for {has}: {wanted}",
-        do="add a Cooker to the task encoder's cookers, or give the dataset the subflavors that one of them wants",
+        hint="add a Cooker to the task encoder's cookers, or give the dataset the subflavors that one of them wants",
     )
 
 

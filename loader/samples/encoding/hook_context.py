@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import EnergonError
+from ...errors import EnergonError
 
 __all__ = ["HookContext", "current_cache", "hook_context", "running_hook_context", "set_hook_context"]
 
@@ -67,7 +67,7 @@ def hook_context() -> HookContext:
     if context is None:
         raise EnergonError(
             "the current batch and sample are known only while a loader runs a hook, and none is running",
-            do="ask inside a hook of a task encoder (encode_sample, batch, …) that a loader calls",
+            hint="ask inside a hook of a task encoder (encode_sample, batch, …) that a loader calls",
         )
     return context
 
@@ -80,5 +80,5 @@ def current_cache() -> Any:
     """
     cache = hook_context().cache
     if cache is None:
-        raise EnergonError("a hook asks for the cache, and this run has none", do="pass a cache_pool to the loader")
+        raise EnergonError("a hook asks for the cache, and this run has none", hint="pass a cache_pool to the loader")
     return cache

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from .collate import generic_batch
-from .conversion import as_type
+from ..batching.collate import generic_batch
+from ..batching.conversion import as_type
+from ..decoding.decoder import SampleDecoder
+from ..marks import alias_hook, library_hook, noop_hook, stateless
 from .cooking import Cooker, cook
-from .decoder import SampleDecoder
-from .default_hook import does_nothing, library_hook, stands_for
 from .hook_context import current_cache, hook_context
-from .stateless import stateless
 
 __all__ = ["DefaultTaskEncoder", "TaskEncoder"]
 
@@ -59,26 +58,26 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         """
         return cook(sample, self.cookers, aux)
 
-    @does_nothing()
+    @noop_hook()
     @stateless
     def encode_sample(self, sample: T_sample) -> Any:
         """Encode one sample: tokenise its text, crop its picture …; by default, return it."""
         return sample
 
-    @stands_for("encode_sample")
+    @alias_hook("encode_sample")
     def preencode_sample(self, sample: T_sample) -> Any:
         """Encode a sample before it waits to be packed; by default, this is ``encode_sample``.
 
         What is large is better left to ``postencode_sample``: here it would wait in memory.
         """
 
-    @does_nothing()
+    @noop_hook()
     @stateless
     def postencode_sample(self, sample: Any) -> Any:
         """Encode a sample that is about to be packed; by default, return it."""
         return sample
 
-    @does_nothing()
+    @noop_hook()
     def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
         """Say which of the waiting samples are packed together.
 
@@ -92,14 +91,14 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
             f"samples are to be packed, but {type(self).__name__} does not define select_samples_to_pack"
         )
 
-    @does_nothing()
+    @noop_hook()
     def pack_selected_samples(self, samples: list[Any]) -> Any:
         """Make one sample out of a group of samples."""
         raise NotImplementedError(
             f"samples are to be packed, but {type(self).__name__} does not define pack_selected_samples"
         )
 
-    @does_nothing()
+    @noop_hook()
     def batch_group_criterion(self, sample: Any) -> tuple[Hashable, int | None]:
         """Say with which others a sample may share a batch, and how many such a batch holds.
 
@@ -114,10 +113,10 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
     @library_hook
     @stateless
     def batch(self, samples: list[Any]) -> Any:
-        """Make a batch of samples; by default as :func:`~loader.samples.collate.generic_batch` does."""
+        """Make a batch of samples; by default as :func:`~loader.samples.batching.collate.generic_batch` does."""
         return generic_batch(samples)
 
-    @does_nothing()
+    @noop_hook()
     @stateless
     def encode_batch(self, batch: Any) -> Any:
         """Encode a batch; by default, return it."""
@@ -128,7 +127,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         """Build the chain of stages for training; override it to compose another one.
 
         Args:
-            datasets: What was loaded, a :class:`~loader.training.loaded_datasets.LoadedDatasets`.
+            datasets: What was loaded, a :class:`~loader.training.datasets.run_datasets.LoadedDatasets`.
             **options: The arguments of ``get_train_dataset`` that shape the chain.
         """
         return datasets.train_chain(self, **options)
@@ -177,7 +176,7 @@ class DefaultTaskEncoder(TaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T_
     Args:
         encoded_sample_type: ``encode_sample`` makes one of these, of the sample's fields of the same names.
         raw_batch_type: ``batch`` makes one of these: by its ``from_samples`` where it has one, as a
-            :class:`~loader.samples.batch.Batch` has, otherwise of the batch's fields.
+            :class:`~loader.samples.batching.batch.Batch` has, otherwise of the batch's fields.
         batch_type: ``encode_batch`` makes one of these, of the batch's fields.
 
     Each of them is a dataclass, or ``dict``, which takes all fields.
@@ -205,7 +204,7 @@ class DefaultTaskEncoder(TaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T_
         self._raw_batch_type = raw_batch_type
         self._batch_type = batch_type
 
-    @does_nothing(unless="_encoded_sample_type")
+    @noop_hook(unless="_encoded_sample_type")
     @stateless
     def encode_sample(self, sample: T_sample) -> Any:
         """Make an ``encoded_sample_type`` of a sample."""
@@ -222,7 +221,7 @@ class DefaultTaskEncoder(TaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T_
         from_samples: Callable[[list[Any]], Any] | None = getattr(wanted, "from_samples", None)
         return as_type(generic_batch(samples), wanted) if from_samples is None else from_samples(samples)
 
-    @does_nothing(unless="_batch_type")
+    @noop_hook(unless="_batch_type")
     @stateless
     def encode_batch(self, batch: Any) -> Any:
         """Make a ``batch_type`` of a batch."""

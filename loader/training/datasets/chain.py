@@ -9,20 +9,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ConfigError
-from ..pipeline.batch import BatchDataset
-from ..pipeline.build import BuildDataset
-from ..pipeline.cook import CookDataset, uses_stores
-from ..pipeline.group_batch import GroupBatchDataset
-from ..pipeline.leaf import Leaf
-from ..pipeline.map import MapDataset, makes_several
-from ..pipeline.order_plan import OrderPlan
-from ..pipeline.packing import PackingDataset
-from ..pipeline.read import ReadDataset
-from ..pipeline.stage import SavableDataset
-from ..pipeline.worker_config import WorkerConfig
-from ..samples.default_hook import is_default, is_library_hook
-from ..samples.task_encoder import TaskEncoder
+from ...errors import ConfigError
+from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.reading.decode import DecodeDataset
+from ...pipeline.reading.order_plan import OrderPlan
+from ...pipeline.reading.read import ReadDataset
+from ...pipeline.reading.source import Source
+from ...pipeline.stages.batch import BatchDataset
+from ...pipeline.stages.cook import CookDataset, uses_stores
+from ...pipeline.stages.group_batch import GroupBatchDataset
+from ...pipeline.stages.map import MapDataset, makes_several
+from ...pipeline.stages.packing import PackingDataset
+from ...samples.encoding.task_encoder import TaskEncoder
+from ...samples.marks import is_default, is_library_hook
 
 __all__ = ["ChainOptions", "build_chain", "build_single_samples"]
 
@@ -71,10 +71,10 @@ class ChainOptions:
         return self.batch_size or 1
 
 
-def build_chain(leaves: Sequence[Leaf], plan: OrderPlan, options: ChainOptions) -> SavableDataset[Any]:
+def build_chain(sources: Sequence[Source], plan: OrderPlan, options: ChainOptions) -> SavableDataset[Any]:
     """Build the chain; the file's docstring says how."""
     encoder = options.task_encoder
-    chain = _samples(ReadDataset(leaves, plan, worker_config=options.worker_config), encoder)
+    chain = _samples(ReadDataset(sources, plan, worker_config=options.worker_config), encoder)
     if options.packing_buffer_size is not None:
         chain = _mapped(chain, encoder.preencode_sample, "preencode_sample")
         chain = _packed(chain, encoder, options.packing_buffer_size)
@@ -92,11 +92,11 @@ def build_single_samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any
 
 def _samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:
     cooks = encoder.cookers or not is_library_hook(encoder.cook_crude_sample)
-    cooks = bool(cooks) and any(leaf.is_crude for leaf in reader.leaves)
+    cooks = bool(cooks) and any(source.is_crude for source in reader.sources)
     if not cooks:
-        return BuildDataset(reader)
-    stores = [leaf.stores for leaf in reader.leaves]
-    return CookDataset(BuildDataset(reader, names_leaves=uses_stores(encoder, stores)), encoder, stores)
+        return DecodeDataset(reader)
+    stores = [source.stores for source in reader.sources]
+    return CookDataset(DecodeDataset(reader, names_sources=uses_stores(encoder, stores)), encoder, stores)
 
 
 def _mapped(chain: SavableDataset[Any], hook: Callable[..., Any], name: str) -> SavableDataset[Any]:

@@ -6,16 +6,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ..errors import ConfigError
-from ..metadataset.dataset_subset import DatasetSubset
-from ..metadataset.subset import SubsetRange
-from ..pipeline.build import BuildDataset
-from ..pipeline.leaf import Leaf
-from ..pipeline.order_plan import OrderPlan, SequentialPlan, ShuffledPlan
-from ..pipeline.read import ReadDataset
-from ..pipeline.stage import SavableDataset
-from ..pipeline.worker_config import WorkerConfig
-from ..stores.file_store import FileStore
+from ...errors import ConfigError
+from ...format.documents.subset import SubsetRange
+from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.reading.decode import DecodeDataset
+from ...pipeline.reading.order_plan import OrderPlan, SequentialPlan, ShuffledPlan
+from ...pipeline.reading.read import ReadDataset
+from ...pipeline.reading.source import Source
+from ...stores.file_store import FileStore
+from .dataset_subset import DatasetSubset
 
 __all__ = ["BaseCoreDatasetFactory"]
 
@@ -66,7 +66,7 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
 
     @property
     @abstractmethod
-    def leaf(self) -> Leaf:
+    def source(self) -> Source:
         """The dataset, as the stages know it."""
 
     @abstractmethod
@@ -80,21 +80,21 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
             worker_rotation_offset: Accepted for code written for megatron-energon.
 
         Returns:
-            One pass over the dataset; a :class:`~loader.pipeline.repeat.RepeatDataset` on it goes on.
+            One pass over the dataset; a :class:`~loader.pipeline.stages.repeat.RepeatDataset` on it goes on.
 
         Raises:
             ConfigError: There is no such split part, or no sample is left.
             StorageError: The dataset is missing, or not prepared.
             TrustError: It asks to run code, and the caller does not allow it.
         """
-        return BuildDataset(ReadDataset((self.leaf,), self._plan(), worker_config=self.worker_config))
+        return DecodeDataset(ReadDataset((self.source,), self._plan(), worker_config=self.worker_config))
 
     def _plan(self) -> OrderPlan:
         if not self.training:
             return SequentialPlan(deal=1)
         has_end = self.shuffle_over_epochs != -1
         return ShuffledPlan(
-            slice_lengths=(self.max_samples_per_sequence or self.leaf.largest_shard,),
+            slice_lengths=(self.max_samples_per_sequence or self.source.largest_shard,),
             shuffle_buffer=0,
             epochs_together=(self.shuffle_over_epochs,),
             weights=(1.0,),
@@ -104,7 +104,7 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
 
     def __len__(self) -> int:
         """Give the number of samples, of all ranks and workers; excluded ones, which are skipped, count."""
-        return self.leaf.samples
+        return self.source.samples
 
     def __bool__(self) -> bool:
         return True  # Python would ask for the length, and open the dataset for it
@@ -117,8 +117,8 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
             "shuffle_over_epochs": self.shuffle_over_epochs,
             "max_samples_per_sequence": self.max_samples_per_sequence,
             "subset": [str(one) for one in self.subset],
-            "dataset": self.leaf.identity(),
+            "dataset": self.source.identity(),
         }
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.leaf.describe()})"
+        return f"{type(self).__name__}({self.source.describe()})"

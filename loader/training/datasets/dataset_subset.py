@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ..errors import ConfigError
-from .subset import SampleRange, ShareRange, SubsetRange, resolve_subset
+from ...errors import ConfigError
+from ...format.documents.subset import SampleRange, ShareRange, SubsetRange, resolve_subset
 
 __all__ = ["DatasetSubset"]
 

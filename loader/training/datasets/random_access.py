@@ -14,21 +14,22 @@ from typing import Any, Literal, TypeVar, overload
 import numpy as np
 from torch.utils.data import Dataset
 
-from ..cached_property import cached_property
-from ..errors import ConfigError, EnergonError, SampleError, SkipSample
-from ..pipeline.lane import Lane
-from ..pipeline.leaf import Integers, Leaf
-from ..pipeline.left_out import excluded_positions, positions_without, replacements
-from ..pipeline.map import makes_several
-from ..pipeline.pick import PickDataset
-from ..pipeline.randomness import kept_generators, seed_sample
-from ..pipeline.stage import Running
-from ..pipeline.worker_config import WorkerConfig
-from ..samples.hook_context import set_hook_context
-from ..samples.task_encoder import DefaultTaskEncoder, TaskEncoder
+from ...arrays import IntArray
+from ...cached_property import cached_property
+from ...errors import ConfigError, EnergonError, SampleError, SkipSample
+from ...pipeline.contract.lane import Lane
+from ...pipeline.contract.rng import preserve_rng_state, seed_sample
+from ...pipeline.contract.stage import Running
+from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.reading.excluded import excluded_positions, positions_without, replacements
+from ...pipeline.reading.pick import PickDataset
+from ...pipeline.reading.source import Source
+from ...pipeline.stages.map import makes_several
+from ...samples.encoding.hook_context import set_hook_context
+from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
+from ..workers.lane_host import open_lane
+from .arguments import DatasetArguments
 from .chain import build_single_samples
-from .dataset_arguments import DatasetArguments
-from .lane_host import open_lane
 
 __all__ = ["RandomAccessDataset", "random_access"]
 
@@ -59,7 +60,7 @@ class RandomAccessDataset(Dataset[T_co]):
 
     def __init__(
         self,
-        leaves: Sequence[Leaf],
+        sources: Sequence[Source],
         task_encoder: TaskEncoder[Any, Any, Any, Any],
         *,
         excluded: Excluded = "leave_out",
@@ -76,11 +77,11 @@ class RandomAccessDataset(Dataset[T_co]):
             if makes_several(hook):
                 raise _several(hook.__name__)
         config = WorkerConfig(rank=0, world_size=1, num_workers=0, seed_offset=seed_offset, lanes=1)
-        self._reader = PickDataset(leaves, worker_config=config)
+        self._reader = PickDataset(sources, worker_config=config)
         self._chain = build_single_samples(self._reader, task_encoder)
         self._replaces = excluded == "replace"
-        self._total = sum(leaf.samples for leaf in leaves)
-        self._excluded = excluded_positions(leaves)
+        self._total = sum(source.samples for source in sources)
+        self._excluded = excluded_positions(sources)
         self._threads: dict[str, int] = {}  # which one is at work; no lock, which a fork might copy while it is held
 
     def __getstate__(self) -> dict[str, Any]:
@@ -91,8 +92,8 @@ class RandomAccessDataset(Dataset[T_co]):
         return self._total if self._replaces else self._total - len(self._excluded)
 
     def __repr__(self) -> str:
-        leaves = ", ".join(leaf.describe() for leaf in self._reader.leaves)
-        return f"<{type(self).__name__} of {len(self)} samples: {leaves}>"
+        sources = ", ".join(source.describe() for source in self._reader.sources)
+        return f"<{type(self).__name__} of {len(self)} samples: {sources}>"
 
     @overload
     def __getitem__(self, index: int) -> T_co: ...
@@ -135,7 +136,7 @@ class RandomAccessDataset(Dataset[T_co]):
             raise IndexError(f"there is no sample {number}: the dataset has {samples}, numbered from 0")
         return number % samples
 
-    def _positions(self, numbers: Sequence[int]) -> Integers:
+    def _positions(self, numbers: Sequence[int]) -> IntArray:
         """Give the positions of samples, excluded ones counted."""
         positions = np.array(numbers, dtype=np.int64)
         if not len(self._excluded):
@@ -146,7 +147,7 @@ class RandomAccessDataset(Dataset[T_co]):
         return np.where(self._excluded[row] == positions, self._replacements[row], positions)
 
     @cached_property
-    def _replacements(self) -> Integers:
+    def _replacements(self) -> IntArray:
         return replacements(self._excluded, self._total)
 
     @cached_property
@@ -165,7 +166,7 @@ class RandomAccessDataset(Dataset[T_co]):
             raise SampleError(
                 "a hook leaves this sample out by SkipSample, and where samples have numbers none can be left out",
                 at=self._reader.picking.place_of(position),
-                do="exclude it in split.yaml, or return something for it that the loop knows how to leave out",
+                hint="exclude it in split.yaml, or return something for it that the loop knows how to leave out",
             ) from skip
         except Exception as error:
             error.add_note(f"while sample {self._reader.picking.place_of(position)} was made")
@@ -183,11 +184,11 @@ class RandomAccessDataset(Dataset[T_co]):
         if self._threads.setdefault("at work", get_ident()) != get_ident():
             raise EnergonError(
                 "two threads ask for samples of one dataset at once, and hooks draw from generators that all share",
-                do="load in worker processes (DataLoader's num_workers), or in one thread at a time",
+                hint="load in worker processes (DataLoader's num_workers), or in one thread at a time",
             )
         set_hook_context(self._lane.context)
         try:
-            with kept_generators():
+            with preserve_rng_state():
                 seed_sample(self._lane.seed, 0, position)
                 yield
         finally:
@@ -224,7 +225,7 @@ def random_access(
             twice; for a run that has begun, in which neither the length nor any other number may change.
         seed_offset: Of the random numbers that hooks draw.
         **kwargs: ``split_config``, ``dataset_config``, ``subflavors``, ``trust_code``, as in
-            :func:`~loader.training.train_dataset.get_train_dataset`.
+            :func:`~loader.training.datasets.get_datasets.get_train_dataset`.
 
     Raises:
         StorageError: The path is missing, or a folder not prepared.
@@ -234,14 +235,16 @@ def random_access(
     """
     if "handler" in kwargs:
         raise TypeError("random_access() has no argument 'handler': a sample that fails raises what failed")
-    arguments = DatasetArguments.parse("random_access", kwargs, signature(random_access).parameters)
+    arguments = DatasetArguments.parse(
+        "random_access", path, kwargs, signature(random_access).parameters, split_part=split_part
+    )
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
-    loaded = arguments.load(path, split_part, encoder, training=False)
-    return RandomAccessDataset([one.leaf for one in loaded], encoder, excluded=excluded, seed_offset=seed_offset)
+    loaded = arguments.open(encoder, training=False)
+    return RandomAccessDataset([one.source for one in loaded], encoder, excluded=excluded, seed_offset=seed_offset)
 
 
 def _several(hook: str) -> ConfigError:
     return ConfigError(
         f"{hook} is a generator, which makes several samples of one; where samples have numbers each makes one",
-        do="return one sample, or load with get_train_dataset or get_val_dataset",
+        hint="return one sample, or load with get_train_dataset or get_val_dataset",
     )

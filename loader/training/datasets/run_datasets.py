@@ -2,139 +2,162 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..errors import ConfigError
-from ..pipeline.epochize import EpochizeDataset
-from ..pipeline.even_ranks import EvenRanksDataset
-from ..pipeline.leaf import Leaf
-from ..pipeline.limit import LimitDataset
-from ..pipeline.log_sample import LogSampleDataset
-from ..pipeline.order_plan import SequentialPlan, ShuffledPlan
-from ..pipeline.stage import SavableDataset
-from ..pipeline.worker_config import WorkerConfig
+from ...errors import ConfigError, EnergonError
+from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
+from ...pipeline.reading.source import Source
+from ...pipeline.stages.epochize import EpochizeDataset
+from ...pipeline.stages.even_ranks import EvenRanksDataset
+from ...pipeline.stages.limit import LimitDataset
+from ...pipeline.stages.log_sample import LogSampleDataset
+from ...stores.dataset_file_store import DatasetFileStore
+from ...stores.file_store import FileStore
 from .chain import ChainOptions, build_chain
-from .loaded_dataset import DatasetBlendMode, LeafFactory, LoadedDataset
-from .open_leaf import LoadedLeaf
+from .dataset_factory import BaseCoreDatasetFactory
+from .open_source import LoadedSource
 
 if TYPE_CHECKING:
-    from ..samples.task_encoder import TaskEncoder
+    from ...samples.encoding.task_encoder import TaskEncoder
 
-__all__ = ["LoadedDatasets"]
+__all__ = ["DatasetBlendMode", "LoadedDataset", "LoadedDatasets", "SourceFactory", "SourceSpec"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSpec:
+    """One source of a run, and what decides its order.
+
+    Attributes:
+        source: The dataset.
+        slice_length: Neighbouring samples that are read together.
+        epochs_together: ``shuffle_over_epochs_multiplier``.
+        weight: Share of a blend without end; None if the mix is one of repetitions.
+        repetitions: Repetitions in a pass; None if the mix is one of weights, which has no pass.
+    """
+
+    source: Source
+    slice_length: int
+    epochs_together: int | None = 1
+    weight: float | None = None
+    repetitions: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedDatasets:
-    """The leaves of a run, each with what decides its order; all tuples are of one length.
+    """The opened datasets of a run: the argument of a task encoder's ``build_…`` hooks.
 
     Attributes:
-        leaves: The datasets.
-        slice_lengths: Neighbouring samples that are read together.
-        epochs_together: Each leaf's ``shuffle_over_epochs_multiplier``.
-        weights: Each leaf's share of a blend without end; None where the mix is one of repetitions.
-        repetitions: How often each leaf comes in a pass; None where the mix is one of weights, which has no pass.
+        specs: The sources; either all have a weight or all have repetitions.
         training: A pass over a dataset that is built by hand is shuffled.
-        worker_config: How the run is spread; None: as :meth:`WorkerConfig.default_worker_config` says.
+        worker_config: How the run is spread; None: as :meth:`WorkerConfig.default_worker_config` returns it.
     """
 
-    leaves: tuple[Leaf, ...]
-    slice_lengths: tuple[int, ...]
-    epochs_together: tuple[int | None, ...]
-    weights: tuple[float, ...] | None = None
-    repetitions: tuple[float, ...] | None = None
+    specs: tuple[SourceSpec, ...]
     training: bool = True
     worker_config: WorkerConfig | None = None
 
     @classmethod
     def of(
         cls,
-        loaded: Sequence[LoadedLeaf],
+        loaded: Sequence[LoadedSource],
         *,
         slice_length: int | None = None,
         training: bool = True,
         worker_config: WorkerConfig | None = None,
     ) -> LoadedDatasets:
-        """Take over what metadatasets say of the leaves.
+        """Take weights, repetitions and shuffling from the plans of the sources.
 
         Args:
-            loaded: The leaves.
+            loaded: The sources.
             slice_length: The caller's ``max_samples_per_sequence``; None reads whole shards.
             training: A pass over a dataset that is built by hand is shuffled.
             worker_config: How the run is spread.
         """
-        leaves = tuple(one.leaf for one in loaded)
-        weights = [one.plan.weight for one in loaded]
-        repetitions = [one.plan.repetitions for one in loaded]
-        is_weighted = len(loaded) > 1 and None not in weights
-        return cls(
-            leaves=leaves,
-            slice_lengths=tuple(slice_length or leaf.largest_shard for leaf in leaves),
-            epochs_together=tuple(one.plan.epochs_together for one in loaded),
-            weights=tuple(weight or 1.0 for weight in weights) if is_weighted else None,
-            repetitions=None if is_weighted else tuple(1.0 if times is None else times for times in repetitions),
-            training=training,
-            worker_config=worker_config,
+        is_weighted = len(loaded) > 1 and all(one.plan.weight is not None for one in loaded)
+        specs = tuple(
+            SourceSpec(
+                source=one.source,
+                slice_length=slice_length or one.source.largest_shard,
+                epochs_together=one.plan.request.epochs_together,
+                weight=(one.plan.weight or 1.0) if is_weighted else None,
+                repetitions=None if is_weighted else 1.0 if one.plan.repetitions is None else one.plan.repetitions,
+            )
+            for one in loaded
         )
+        return cls(specs=specs, training=training, worker_config=worker_config)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources alone."""
+        return tuple(spec.source for spec in self.specs)
 
     @property
     def datasets(self) -> list[LoadedDataset]:
         """The datasets one by one, for code that composes their chain by hand."""
-        mixed = self.blend_mode is DatasetBlendMode.SAMPLE_REPETITIONS
+        is_repeated = self.blend_mode is DatasetBlendMode.SAMPLE_REPETITIONS
         return [
             LoadedDataset(
-                dataset=LeafFactory(
-                    leaf,
+                dataset=SourceFactory(
+                    spec.source,
                     training=self.training,
                     worker_config=self.worker_config,
-                    shuffle_over_epochs=together,
-                    max_samples_per_sequence=length,
+                    shuffle_over_epochs=spec.epochs_together,
+                    max_samples_per_sequence=spec.slice_length,
                 ),
-                weight=None if self.weights is None else self.weights[place],
-                repetitions=self.repetitions[place] if mixed and self.repetitions is not None else None,
-                aux=leaf.stores.aux,
+                weight=spec.weight,
+                repetitions=spec.repetitions if is_repeated else None,
+                aux=spec.source.stores.aux,
             )
-            for place, (leaf, together, length) in enumerate(
-                zip(self.leaves, self.epochs_together, self.slice_lengths, strict=True)
-            )
+            for spec in self.specs
         ]
 
     @property
     def blend_mode(self) -> DatasetBlendMode:
-        """What the datasets are mixed by."""
-        if len(self.leaves) == 1 or not self.training:
+        """Kind of mix: by weights, by repetitions, or none."""
+        if len(self.specs) == 1 or not self.training:
             return DatasetBlendMode.NONE
-        return DatasetBlendMode.SAMPLE_REPETITIONS if self.weights is None else DatasetBlendMode.DATASET_WEIGHT
+        return DatasetBlendMode.DATASET_WEIGHT if self._is_weighted else DatasetBlendMode.SAMPLE_REPETITIONS
+
+    @property
+    def _is_weighted(self) -> bool:
+        return any(spec.weight is not None for spec in self.specs)
 
     def __iter__(self) -> Iterator[LoadedDataset]:
         return iter(self.datasets)
 
     def __len__(self) -> int:
-        return len(self.leaves)
+        return len(self.specs)
 
     def __getitem__(self, place: int) -> LoadedDataset:
         return self.datasets[place]
 
     def _shares(self) -> tuple[float, ...]:
-        """Give the weights of a blend without end: those that are given, or as many samples as a pass would have."""
-        if self.weights is not None:
-            return self.weights
-        times = self.repetitions or (1.0,) * len(self.leaves)
-        return tuple(leaf.samples * share for leaf, share in zip(self.leaves, times, strict=True))
+        """Return the weights of a blend without end: the given ones, or the samples that a pass would have."""
+        return tuple(
+            spec.source.samples * times if spec.weight is None else spec.weight
+            for spec, times in zip(self.specs, self._repetitions(), strict=True)
+        )
 
     def _passes(self) -> tuple[float, ...]:
-        """Give the repetitions of a pass.
+        """Return the repetitions of a pass.
 
         Raises:
             ConfigError: The mix is one of weights.
         """
-        if self.repetitions is None:
+        if self._is_weighted:
             raise ConfigError(
                 "a blend by weight has no end, so that repeat=False cannot say when a pass is over",
-                do="say how often each dataset comes in a pass: blend_epochized, with repetitions instead of weights",
+                hint="say how often each dataset comes in a pass: blend_epochized, with repetitions instead of weights",
             )
-        return self.repetitions
+        return self._repetitions()
+
+    def _repetitions(self) -> tuple[float, ...]:
+        return tuple(1.0 if spec.repetitions is None else spec.repetitions for spec in self.specs)
 
     def train_chain(
         self,
@@ -167,19 +190,19 @@ class LoadedDatasets:
             worker_config=worker_config,
         )
         plan = ShuffledPlan(
-            slice_lengths=self.slice_lengths,
+            slice_lengths=tuple(spec.slice_length for spec in self.specs),
             shuffle_buffer=shuffle_buffer_size or 0,
-            epochs_together=self.epochs_together,
+            epochs_together=tuple(spec.epochs_together for spec in self.specs),
             weights=self._shares(),
             repetitions=None if repeat else self._passes(),
             deal=options.deal,
         )
-        if plan.items([leaf.samples for leaf in self.leaves]) == 0:
+        if plan.items([source.samples for source in self.sources]) == 0:
             raise ConfigError(
                 f"a pass over these datasets has no sample: they come {', '.join(map(str, self._passes()))} times",
-                do="give more repetitions, or repeat=True",
+                hint="give more repetitions, or repeat=True",
             )
-        chain = _logged(build_chain(self.leaves, plan, options), "train")
+        chain = _logged(build_chain(self.sources, plan, options), "train")
         if even_ranks and not repeat:
             chain = EvenRanksDataset(chain)
         return EpochizeDataset(chain, virtual_epoch_length) if virtual_epoch_length else chain
@@ -208,7 +231,7 @@ class LoadedDatasets:
             repeats=False,
             worker_config=worker_config,
         )
-        chain = _logged(build_chain(self.leaves, SequentialPlan(deal=options.deal), options), "val")
+        chain = _logged(build_chain(self.sources, SequentialPlan(deal=options.deal), options), "val")
         if even_ranks:
             chain = EvenRanksDataset(chain)
         return chain if limit is None else LimitDataset(chain, limit)
@@ -218,3 +241,59 @@ def _logged(chain: SavableDataset[Any], mode: Literal["train", "val"]) -> Savabl
     """Log the micro-batches where the worker config asks for it."""
     config = chain.worker_config
     return LogSampleDataset(chain, mode) if config.worker_debug_path is not None and config.worker_log_level else chain
+
+
+class DatasetBlendMode(Enum):
+    """What a mix of datasets goes by."""
+
+    NONE = "none"
+    DATASET_WEIGHT = "dataset_weight"
+    SAMPLE_REPETITIONS = "sample_repetitions"
+
+
+class SourceFactory(BaseCoreDatasetFactory[Any]):
+    """A dataset that is opened already.
+
+    Args:
+        leaf: The dataset.
+        **options: Those of :class:`BaseCoreDatasetFactory`.
+    """
+
+    def __init__(self, source: Source, **options: Any) -> None:
+        super().__init__(**options)
+        self._source = source
+
+    @property
+    def source(self) -> Source:
+        """The dataset, as the stages know it."""
+        return self._source
+
+    def as_file_store(self) -> FileStore[Any]:
+        """Give the parts of the dataset by name.
+
+        Raises:
+            EnergonError: They have none.
+        """
+        path = self._source.stores.path
+        if path is None:
+            raise EnergonError(
+                "the samples of a JSONL file or a join have no names to look parts up by", at=self._source.describe()
+            )
+        return DatasetFileStore(path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedDataset:
+    """A dataset and its part in a mix.
+
+    Attributes:
+        dataset: The dataset; its ``build()`` starts a chain.
+        weight: Its share of a blend without end; None where the mix is one of repetitions.
+        repetitions: How often it comes in a pass; None where the mix is one of weights.
+        aux: Auxiliary stores by name.
+    """
+
+    dataset: BaseCoreDatasetFactory[Any]
+    weight: float | None = None
+    repetitions: float | None = None
+    aux: Mapping[str, FileStore[Any]] = field(default_factory=dict)

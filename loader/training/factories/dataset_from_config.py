@@ -6,17 +6,17 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import ConfigError
-from ..format.dataset_config import DatasetConfig, is_own_module
-from ..format.dataset_folder import DatasetFolder
-from ..format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
-from ..metadataset.dataset_paths import is_metadataset
-from ..pipeline.worker_config import WorkerConfig
-from ..samples.described_dataset import arguments_of_config, made_of_class
-from ..samples.sample_class import dataset_class_of
-from ..storage import EPath
+from ...errors import ConfigError
+from ...format.dataset_folder import DatasetFolder
+from ...format.documents.dataset_config import DatasetConfig, is_own_module
+from ...format.documents.load_request import is_metadataset
+from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
+from ...pipeline.contract.worker_config import WorkerConfig
+from ...samples.building.described_dataset import arguments_of_config, made_of_class
+from ...samples.building.recipe import dataset_class_of
+from ...storage import EPath
+from ..datasets.dataset_factory import BaseCoreDatasetFactory
 from . import webdatasets
-from .dataset_factory import BaseCoreDatasetFactory
 from .jsonl_factory import DefaultCrudeJsonlDatasetFactory
 from .webdataset_factory import BaseWebdatasetFactory, StandardWebdatasetFactory
 
@@ -64,7 +64,9 @@ def get_dataset_from_config(
         return _checked(lines, lines.__sample_type__, sample_type)
     if is_metadataset(path):
         raise ConfigError(
-            "this is a metadataset, which may name several datasets", file=os.fspath(path), do="give load_dataset() it"
+            "this is a metadataset, which may name several datasets",
+            file=os.fspath(path),
+            hint="give load_dataset() it",
         )
     folder = DatasetFolder(path, split_config=split_config or SPLIT_YAML, dataset_config=dataset_config or DATASET_YAML)
     config = folder.config or DatasetConfig(sample_type="CrudeSample", crude=True)
@@ -79,7 +81,7 @@ def get_dataset_from_config(
         made = dataset_class(EPath(path), **{**given, **common})
     else:
         made = made_of_class(dataset_class, folder.storage.local_path(FOLDER), {**given, **common})
-    return _checked(made, made.leaf.builder.sample_class, sample_type, file=folder.storage.path(FOLDER))
+    return _checked(made, made.source.builder.sample_class, sample_type, file=folder.storage.path(FOLDER))
 
 
 def _class_of(config: DatasetConfig, *, trust_code: bool) -> type[BaseWebdatasetFactory[Any]]:
@@ -92,7 +94,7 @@ def _class_of(config: DatasetConfig, *, trust_code: bool) -> type[BaseWebdataset
         return found
     raise ConfigError(
         f"{config.dataset_module}.{config.dataset_class} is no dataset class",
-        do="derive it from DefaultDecoderWebdatasetFactory",
+        hint="derive it from DefaultDecoderWebdatasetFactory",
     )
 
 
@@ -103,6 +105,6 @@ def _checked(
         raise ConfigError(
             f"expected samples of {expected.__name__}, found {found.__name__}",
             file=file,
-            do="name another sample_type, or another dataset_config",
+            hint="name another sample_type, or another dataset_config",
         )
     return made

@@ -8,18 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..errors import ConfigError
-from ..metadataset.dataset_paths import is_metadataset
-from ..metadataset.parse_metadataset import parse_metadataset
-from ..metadataset.prepare_metadataset import prepare_metadataset
-from ..metadataset.traverse import TraversedDatasetReference, traverse_metadataset
-from ..pipeline.worker_config import WorkerConfig
-from ..samples.task_encoder import DefaultTaskEncoder, TaskEncoder
-from ..storage import open_storage
-from .dataset_arguments import DatasetArguments
-from .dataset_factory import BaseCoreDatasetFactory
+from ...errors import ConfigError
+from ...format.documents.load_request import is_metadataset
+from ...metadataset.documents.parse import parse_metadataset
+from ...metadataset.joins.prepare_metadataset import prepare_metadataset
+from ...metadataset.plans.traverse import TraversedDatasetReference, traverse_metadataset
+from ...pipeline.contract.worker_config import WorkerConfig
+from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
+from ...storage import open_storage
+from ..datasets.arguments import DatasetArguments
+from ..datasets.dataset_factory import BaseCoreDatasetFactory
+from ..datasets.run_datasets import LoadedDatasets
 from .dataset_from_config import get_dataset_from_config
-from .loaded_datasets import LoadedDatasets
 
 __all__ = ["DatasetLoader", "DatasetLoaderInterface", "Metadataset", "MetadatasetV2", "load_dataset"]
 
@@ -66,7 +66,7 @@ class DatasetLoaderInterface(ABC):
             shuffle_over_epochs_multiplier: How many epochs are shuffled together, times the loader's own.
             task_encoder: Whose decoder to use.
             max_samples_per_sequence: Neighbouring samples that are read one after another.
-            **kwargs: ``trust_code`` and the others of :func:`~loader.training.train_dataset.get_train_dataset`.
+            **kwargs: ``trust_code`` and the others of :func:`~loader.training.datasets.get_datasets.get_train_dataset`.
 
         Raises:
             StorageError: A path is missing, or a folder not prepared.
@@ -74,18 +74,16 @@ class DatasetLoaderInterface(ABC):
             TrustError: A dataset asks to run code, and the caller does not allow it.
         """
         given = {"split_config": self.split_config, "dataset_config": self.dataset_config, **kwargs}
-        arguments = DatasetArguments.parse(
-            "get_datasets", {**given, "subflavors": {**self.subflavors, **(subflavors or {})}}
-        )
         own, asked = self.shuffle_over_epochs_multiplier, shuffle_over_epochs_multiplier
         together = None if own is None or asked is None else -1 if -1 in {own, asked} else own * asked
-        loaded = arguments.load(
+        arguments = DatasetArguments.parse(
+            "get_datasets",
             self.path,
-            split_part or self.split_part or ("train" if training else "val"),
-            task_encoder or DefaultTaskEncoder(),
-            training=training,
+            {**given, "subflavors": {**self.subflavors, **(subflavors or {})}},
+            split_part=split_part or self.split_part or ("train" if training else "val"),
             epochs_together=together,
         )
+        loaded = arguments.open(task_encoder or DefaultTaskEncoder(), training=training)
         return LoadedDatasets.of(
             loaded, slice_length=max_samples_per_sequence, training=training, worker_config=worker_config
         )
@@ -134,7 +132,7 @@ class DatasetLoader(DatasetLoaderInterface):
             subflavors: Labels of all samples; they win.
             split_config: Which split file of ``.nv-meta`` to use.
             dataset_config: Which dataset file of ``.nv-meta`` to use.
-            **kwargs: As in :func:`~loader.training.dataset_from_config.get_dataset_from_config`.
+            **kwargs: As in :func:`~loader.training.factories.dataset_from_config.get_dataset_from_config`.
 
         Raises:
             StorageError: The folder is missing, or not prepared.

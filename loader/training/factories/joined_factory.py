@@ -7,17 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from ..cached_property import cached_property
-from ..errors import ConfigError, EnergonError
-from ..metadataset.dataset_subset import DatasetSubset
-from ..metadataset.leaf_plan import JoinMember, JoinPlan, Nonmatch
-from ..metadataset.prepare_join import find_rows
-from ..metadataset.subset import SubsetRange
-from ..pipeline.joined_leaf import JoinedLeaf
-from ..pipeline.worker_config import WorkerConfig
-from ..storage import EPath
-from ..stores.file_store import FileStore
-from .dataset_factory import BaseCoreDatasetFactory
+from ...cached_property import cached_property
+from ...errors import ConfigError, EnergonError
+from ...format.documents.load_request import LoadRequest
+from ...format.documents.subset import SubsetRange
+from ...metadataset.documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
+from ...metadataset.joins.prepare_join import find_rows
+from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.reading.joined_source import JoinedSource
+from ...storage import EPath
+from ...stores.file_store import FileStore
+from ..datasets.dataset_factory import BaseCoreDatasetFactory
+from ..datasets.dataset_subset import DatasetSubset
 from .webdataset_factory import BaseWebdatasetFactory
 
 __all__ = ["JoinedWebdatasetFactory"]
@@ -83,7 +84,7 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
         for dataset in self.inner_datasets:
             if dataset.subset:
                 raise ConfigError(
-                    "a dataset of a join has a subset", at=str(dataset.path), do="give the join the subset"
+                    "a dataset of a join has a subset", at=str(dataset.path), hint="give the join the subset"
                 )
 
     @property
@@ -92,33 +93,30 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
         return [dataset.path for dataset in self.inner_datasets]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "leaf"}
+        return {name: value for name, value in self.__dict__.items() if name != "source"}
 
     @cached_property
-    def leaf(self) -> JoinedLeaf:
+    def source(self) -> JoinedSource:
         """The rows, as the stages know them."""
         primary = str(self.inner_datasets[0].path)
         names = self.names or (None,) * len(self.inner_datasets)
         members = tuple(
             JoinMember(
+                request=dataset.source.request,
                 place=f"inner_datasets[{place if name is None else repr(name)}]",
                 name=name,
-                path=str(dataset.path),
-                split_part=dataset.split_part,
-                split_config=dataset.split_config,
                 nonmatch=self.nonmatch if place else "error",
             )
             for place, (name, dataset) in enumerate(zip(names, self.inner_datasets, strict=True))
         )
         plan = JoinPlan(file=primary, place="inner_datasets", members=members, joiner=None)
-        return JoinedLeaf(
-            path=primary,
+        return JoinedSource(
+            request=LoadRequest(path=primary, subset=tuple(self.subset)),
             place=plan.place,
-            members=tuple(dataset.leaf for dataset in self.inner_datasets),
+            members=tuple(dataset.source for dataset in self.inner_datasets),
             names=self.names,
             open_rows=partial(find_rows, plan),
             joiner=getattr(self.joiner, "from_joined", self.joiner),
-            subset=self.subset,
         )
 
     def as_file_store(self) -> FileStore[Any]:
@@ -127,4 +125,4 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
         Raises:
             EnergonError: Always.
         """
-        raise EnergonError("the rows of a join are in no store", do="ask one of its inner_datasets")
+        raise EnergonError("the rows of a join are in no store", hint="ask one of its inner_datasets")

@@ -6,19 +6,20 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..cached_property import cached_property
-from ..errors import EnergonError
-from ..format.jsonl import prepare_jsonl
-from ..format.shard_content import iter_jsonl_content
-from ..metadataset.dataset_subset import DatasetSubset
-from ..metadataset.subset import SubsetRange
-from ..pipeline.jsonl_leaf import JsonlLeaf
-from ..pipeline.worker_config import WorkerConfig
-from ..samples.decoder import SampleDecoder
-from ..samples.types import CrudeSample
-from ..storage import EPath, open_storage
-from ..stores.file_store import FileStore
-from .dataset_factory import BaseCoreDatasetFactory
+from ...cached_property import cached_property
+from ...errors import EnergonError
+from ...format.documents.load_request import LoadRequest
+from ...format.documents.subset import SubsetRange
+from ...format.jsonl.index import prepare_jsonl
+from ...format.shard_content import iter_jsonl_content
+from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.reading.jsonl_source import JsonlSource
+from ...samples.decoding.decoder import SampleDecoder
+from ...samples.types import CrudeSample
+from ...storage import EPath, open_storage
+from ...stores.file_store import FileStore
+from ..datasets.dataset_factory import BaseCoreDatasetFactory
+from ..datasets.dataset_subset import DatasetSubset
 
 __all__ = ["CrudeJsonlDatasetFactory", "DefaultCrudeJsonlDatasetFactory"]
 
@@ -70,12 +71,13 @@ class CrudeJsonlDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
         self.decoder = decoder if decoder is not None else SampleDecoder()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "leaf"}
+        return {name: value for name, value in self.__dict__.items() if name != "source"}
 
     @cached_property
-    def leaf(self) -> JsonlLeaf:
+    def source(self) -> JsonlSource:
         """The file, as the stages know it."""
-        return JsonlLeaf(path=str(self.path), subset=self.subset, subflavors=self.subflavors, decoder=self.decoder)
+        request = LoadRequest(path=str(self.path), subset=tuple(self.subset), subflavors=self.subflavors)
+        return JsonlSource(request=request, decoder=self.decoder)
 
     def as_file_store(self) -> FileStore[Any]:
         """Refuse: the lines of a file have no names.
@@ -86,7 +88,7 @@ class CrudeJsonlDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
         raise EnergonError(
             "the samples of a JSONL file have no names to look parts up by",
             at=str(self.path),
-            do="name a folder of files, or a prepared dataset, as the auxiliary store",
+            hint="name a folder of files, or a prepared dataset, as the auxiliary store",
         )
 
     @staticmethod

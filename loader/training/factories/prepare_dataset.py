@@ -7,16 +7,16 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ..errors import ConfigError, Fault
-from ..storage import Storage, open_storage
-from .brace_patterns import expand_pattern
-from .media_filter import MediaFilter
-from .nearest_name import did_you_mean
-from .nv_meta import SPLIT_YAML
-from .prepare import run_prepare
-from .prepare_plan import PreparePlan, PrepareProgress, PrepareReport, SplitRequest
-from .prepare_split import plan_split
-from .shard_search import find_shards
+from ...errors import ConfigError, Fault
+from ...format.documents.brace_patterns import expand_pattern
+from ...format.documents.messages import did_you_mean
+from ...format.media.kind import MediaFilter
+from ...format.nv_meta import SPLIT_YAML
+from ...format.prepare.plan import PreparePlan, PrepareProgress, PrepareReport, SplitRequest
+from ...format.prepare.run import run_prepare
+from ...format.prepare.shards import find_shards
+from ...format.prepare.split import plan_split
+from ...storage import Storage, open_storage
 
 __all__ = ["ProgressFunction", "prepare_dataset"]
 
@@ -86,7 +86,7 @@ def _split_request(
     ratio: Sequence[tuple[str, float]] | None, patterns: Sequence[tuple[str, str]] | None, shuffle_seed: int | None
 ) -> SplitRequest | None:
     if ratio is not None and patterns is not None:
-        raise ConfigError("expected split_parts_ratio or split_parts_patterns, found both", do="give one of them")
+        raise ConfigError("expected split_parts_ratio or split_parts_patterns, found both", hint="give one of them")
     if ratio is not None:
         return SplitRequest(ratio=dict(ratio), shuffle_seed=shuffle_seed)
     return None if patterns is None else SplitRequest(patterns=tuple(patterns))
@@ -105,7 +105,7 @@ def _wanted(storage: Storage, paths: Sequence[str | os.PathLike[str]], there: Se
         for name in [text] if text in there else expand_pattern(text):
             wanted[os.path.relpath(os.path.join(root, name), root)] = None
     faults = [
-        Fault(place=name, found=f"there is no such shard{did_you_mean(name, there)}")
+        Fault(place=name, message=f"there is no such shard{did_you_mean(name, there)}")
         for name in wanted
         if name not in there
     ]

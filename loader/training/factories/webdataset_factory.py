@@ -7,22 +7,23 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..cached_property import cached_property
-from ..format.dataset_folder import DatasetFolder
-from ..format.media_filter import MediaFilter
-from ..format.nv_meta import SPLIT_YAML
-from ..format.prepare_dataset import ProgressFunction, prepare_dataset
-from ..format.shard_content import iter_shard_content
-from ..metadataset.dataset_subset import DatasetSubset
-from ..metadataset.subset import SubsetRange
-from ..pipeline.dataset_leaf import DatasetLeaf
-from ..pipeline.worker_config import WorkerConfig
-from ..samples.decoder import SampleDecoder
-from ..samples.described_dataset import DescribedDataset, OfTheRun
-from ..storage import EPath
-from ..stores.dataset_file_store import DatasetFileStore
-from ..stores.file_store import FileStore
-from .dataset_factory import BaseCoreDatasetFactory
+from ...cached_property import cached_property
+from ...format.dataset_folder import DatasetFolder
+from ...format.documents.load_request import LoadRequest
+from ...format.documents.subset import SubsetRange
+from ...format.media.kind import MediaFilter
+from ...format.nv_meta import SPLIT_YAML
+from ...format.shard_content import iter_shard_content
+from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.reading.dataset_source import DatasetSource
+from ...samples.building.described_dataset import DescribedDataset, OfTheRun
+from ...samples.decoding.decoder import SampleDecoder
+from ...storage import EPath
+from ...stores.dataset_file_store import DatasetFileStore
+from ...stores.file_store import FileStore
+from ..datasets.dataset_factory import BaseCoreDatasetFactory
+from ..datasets.dataset_subset import DatasetSubset
+from .prepare_dataset import ProgressFunction, prepare_dataset
 
 __all__ = [
     "BaseWebdatasetFactory",
@@ -104,20 +105,20 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         self.split_config = split_config or SPLIT_YAML
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in super().__getstate__().items() if name != "leaf"}
+        return {name: value for name, value in super().__getstate__().items() if name != "source"}
 
     @cached_property
-    def leaf(self) -> DatasetLeaf:
+    def source(self) -> DatasetSource:
         """The dataset, as the stages know it."""
-        return DatasetLeaf(
+        request = LoadRequest(
             path=str(self.path),
             split_part=self.split_part,
             split_config=self.split_config,
-            subset=self.subset,
-            decoder=SampleDecoder() if isinstance(self.decoder, OfTheRun) else self.decoder,
+            subset=tuple(self.subset),
             trust_code=self.trust_code,
-            described=self,
         )
+        decoder = SampleDecoder() if isinstance(self.decoder, OfTheRun) else self.decoder
+        return DatasetSource(request=request, decoder=decoder, described=self)
 
     @property
     def paths(self) -> list[EPath]:

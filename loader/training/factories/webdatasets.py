@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..samples.types import (
+from ...samples.types import (
     CaptioningSample,
     CrudeSample,
     ImageClassificationSample,

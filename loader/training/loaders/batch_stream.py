@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import WorkerError
-from ..pipeline.packed_error import PackedError, raise_packed
-from ..pipeline.randomness import kept_generators
-from .lane_host import LaneHost, Message
-from .last_sample import LastSampleBoard
-from .sample_place import sample_at
-from .watchdog import Watchdog
-from .worker_bundles import StreamOptions, WorkerBundles
-from .worker_death import worker_died_error
+from ...errors import WorkerError
+from ...pipeline.contract.rng import preserve_rng_state
+from ..workers.bundles import StreamOptions, WorkerBundles
+from ..workers.lane_host import LaneHost, Message
+from ..workers.last_sample import LastSampleBoard
+from ..workers.packed_error import PackedError, raise_packed
+from ..workers.sample_place import sample_at
+from ..workers.watchdog import Watchdog
+from ..workers.worker_death import worker_died_error
 
 __all__ = ["BatchStream"]
 
@@ -43,7 +43,7 @@ class BatchStream:
             self._here = _with_own_generators(messages) if host.dataset.runs_user_code else messages
 
     def __iter__(self) -> Iterator[Message]:
-        """Go on with the rank's micro-batches; :data:`~loader.pipeline.stage.SKIPPED` is for one without samples.
+        """Yield the rank's micro-batches; :data:`.SKIPPED` stands for one without samples.
 
         Raises:
             WorkerError: A worker process died, or hangs and is not to be waited for.
@@ -110,7 +110,7 @@ _END: Any = object()
 def _with_own_generators(messages: Iterator[Message | None]) -> Iterator[Message | None]:
     """Make messages in the trainer's process: what user code of the chain draws must not move its generators."""
     while True:
-        with kept_generators():
+        with preserve_rng_state():
             message = next(messages, _END)
         if message is _END:
             return

@@ -6,17 +6,23 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
-from ..errors import StateError
-from ..pipeline.stage import SavableDataset
-from .check_lane_states import check_lane_states
-from .framework_state import framework_state, restore_framework_state, warn_of_lookahead
-from .gathered_states import gather_states, hand_round_states, rank_in_group
+from ...errors import StateError
+from ...pipeline.contract.stage import SavableDataset
+from ..states.framework_state import (
+    broadcast_states,
+    framework_state,
+    gather_states,
+    rank_in_group,
+    restore_framework_state,
+    warn_of_lookahead,
+)
+from ..states.lane_checks import check_lane_states
+from ..states.run_state import RunState, compare_datasets
+from ..states.split_state import redistribute_states
+from ..workers.bundles import StreamOptions
 from .lane_batches import LaneBatches
 from .rank_chain import RankChain, cut_rank_stages
 from .restore_sample import restore_sample
-from .run_state import RunState, compare_datasets
-from .split_state import redistribute_states
-from .worker_bundles import StreamOptions
 
 __all__ = ["SavableDataLoader"]
 
@@ -60,7 +66,7 @@ class SavableDataLoader(Generic[T_co]):
             if iteration is not self._iteration:
                 raise StateError(
                     "this iteration of the loader is over: another one has begun, or a state was restored",
-                    do="finish with one iteration before the next, or make a second loader",
+                    hint="finish with one iteration before the next, or make a second loader",
                 )
             batch = next(batches, _END)
             if batch is _END:
@@ -122,7 +128,7 @@ class SavableDataLoader(Generic[T_co]):
             raise StateError(
                 f"this state is of rank {saved.rank} of {saved.ranks}; this is rank {config.rank} of "
                 f"{config.world_size}",
-                do=(
+                hint=(
                     "give each rank the state that it saved itself"
                     if saved.ranks == config.world_size
                     else "to go on with another number of ranks, pass the states of all of them to "
@@ -161,14 +167,14 @@ class SavableDataLoader(Generic[T_co]):
                 moments; or the number of ranks does not divide the number of lanes.
         """
         if src_rank is not None:
-            state = hand_round_states(state, self.worker_config, src_rank)
+            state = broadcast_states(state, self.worker_config, src_rank)
         if state is None:
             return
         if not isinstance(state, list | tuple):
             what = f"a dict with the keys {[*state][:8]}" if isinstance(state, dict) else f"a {type(state).__name__}"
             raise StateError(
                 f"expected the list of the states of all ranks, found {what}",
-                do="pass what save_state_global() gave; restore_state_rank() takes what save_state_rank() gave, and "
+                hint="pass what save_state_global() gave; restore_state_rank() takes what save_state_rank() gave, and "
                 "load_state_dict() what state_dict() gave",
             )
         config = self.worker_config
@@ -205,12 +211,12 @@ class SavableDataLoader(Generic[T_co]):
         if saved.seed != config.seed_offset:
             raise StateError(
                 f"the state is of a run with seed_offset={saved.seed}, this one has {config.seed_offset}",
-                do=f"pass WorkerConfig(seed_offset={saved.seed})",
+                hint=f"pass WorkerConfig(seed_offset={saved.seed})",
             )
         if config.lanes is not None and config.lanes != saved.lanes:
             raise StateError(
                 f"the state is of a run of {saved.lanes} lanes, this one has {config.lanes}",
-                do=f"pass WorkerConfig(lanes={saved.lanes}), or none: a restored run keeps its lanes",
+                hint=f"pass WorkerConfig(lanes={saved.lanes}), or none: a restored run keeps its lanes",
             )
         self._lanes.check_lanes(saved.lanes)
         check_lane_states(saved, kind=self._lanes.kind)

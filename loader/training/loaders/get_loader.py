@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import ConfigError
-from ..pipeline.stage import SavableDataset
-from ..pipeline.worker_config import WorkerConfig
-from ..stores.cache_pool import CachePool
-from ..stores.no_cache_pool import NoCachePool
+from ...errors import ConfigError
+from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.contract.worker_config import WorkerConfig
+from ...stores.cache_pool import CachePool, NoCachePool
+from ..workers.bundles import StreamOptions
 from .data_loader import SavableDataLoader
-from .worker_bundles import StreamOptions
 
 __all__ = ["get_loader", "get_savable_loader"]
 
@@ -55,7 +54,7 @@ def get_loader(
     if worker_config is not None and worker_config != dataset.worker_config:
         raise ConfigError(
             "the dataset was built with another worker_config than this loader is given",
-            do="pass the same WorkerConfig to both, or none here",
+            hint="pass the same WorkerConfig to both, or none here",
         )
     options = StreamOptions(
         prefetch_factor=prefetch_factor,

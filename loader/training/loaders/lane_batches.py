@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..order import LaneHosting, default_lanes
-from ..pipeline.stage import SKIPPED, SavableDataset, State
+from ...order import LaneHosting, default_lanes
+from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
+from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE
+from ..workers.bundles import StreamOptions
+from ..workers.lane_host import LaneHost, LanesInTurn, LanesOneByOne
 from .batch_stream import BatchStream
-from .lane_host import LaneHost, LanesInTurn, LanesOneByOne
-from .run_state import ENDLESS, FINITE, LANE_BY_LANE
-from .worker_bundles import StreamOptions
 
 __all__ = ["LaneBatches"]
 

@@ -6,9 +6,9 @@ import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..errors import StateError
-from ..pipeline.rank_stage import RankRunning, RankSource, RankStage
-from ..pipeline.stage import SavableDataset
+from ...errors import StateError
+from ...pipeline.contract.rank_stage import RankInput, RankRunning, RankStage
+from ...pipeline.contract.stage import SavableDataset
 
 __all__ = ["RankChain", "cut_rank_stages"]
 
@@ -23,22 +23,22 @@ def cut_rank_stages(dataset: SavableDataset[Any]) -> tuple[SavableDataset[Any], 
     while True:
         if isinstance(dataset, RankStage):
             on_rank.append(dataset)
-        elif len(dataset.sources) == 1 and _has_rank_stage(dataset) and dataset.moves_below:
+        elif len(dataset.inputs) == 1 and _has_rank_stage(dataset) and dataset.moves_below:
             above.append(dataset)
         else:
             break
-        dataset = dataset.sources[0]
+        dataset = dataset.inputs[0]
     for stage in reversed(above):
         moved = copy.copy(stage)
-        moved.sources = (dataset,)
-        moved.depth = dataset.depth + stage.depth - stage.sources[0].depth
+        moved.inputs = (dataset,)
+        moved.depth = dataset.depth + stage.depth - stage.inputs[0].depth
         dataset = moved
     return dataset, on_rank
 
 
 def _has_rank_stage(dataset: SavableDataset[Any]) -> bool:
-    while len(dataset.sources) == 1:
-        dataset = dataset.sources[0]
+    while len(dataset.inputs) == 1:
+        dataset = dataset.inputs[0]
         if isinstance(dataset, RankStage):
             return True
     return False
@@ -52,7 +52,7 @@ class RankChain:
         lanes: What the innermost of them takes micro-batches from.
     """
 
-    def __init__(self, stages: Sequence[RankStage], lanes: RankSource) -> None:
+    def __init__(self, stages: Sequence[RankStage], lanes: RankInput) -> None:
         self._stages = stages
         self._lanes = lanes
         self._running: list[RankRunning] = []
@@ -85,7 +85,7 @@ class RankChain:
             raise StateError(
                 f"the state has the counts of {len(counts)} virtual epochs and limits, the dataset has "
                 f"{len(self._stages)}",
-                do="build the dataset with the arguments of the run that was saved",
+                hint="build the dataset with the arguments of the run that was saved",
             )
         self._start([stage.count_on(ranks, count) for stage, count in zip(self._stages, counts, strict=True)])
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import StateError
-from ..pipeline.blend import BlendDataset
-from ..pipeline.concat import ConcatDataset
-from ..pipeline.lane import Lane
-from ..pipeline.randomness import kept_generators, seed_batch
-from ..pipeline.ref import as_ref
-from ..pipeline.repeat import RepeatDataset
-from ..pipeline.restore_key import stamp
-from ..pipeline.stage import SavableDataset
-from ..samples.hook_context import set_hook_context
-from .lane_host import MICRO_BATCH, open_lane
+from ...errors import StateError
+from ...pipeline.contract.item import as_item_id, set_restore_key
+from ...pipeline.contract.lane import Lane
+from ...pipeline.contract.rng import preserve_rng_state, seed_batch
+from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.stages.blend import BlendDataset
+from ...pipeline.stages.concat import ConcatDataset
+from ...pipeline.stages.repeat import RepeatDataset
+from ...samples.encoding.hook_context import set_hook_context
+from ..workers.lane_host import MICRO_BATCH, open_lane
 
 __all__ = ["restore_sample"]
 
@@ -32,13 +31,13 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
     Raises:
         StateError: It is no such key, or there is no such stage or lane.
     """
-    key = as_ref(key)
+    key = as_item_id(key)
     if not (isinstance(key, tuple) and len(key) == 4 and isinstance(key[0], str) and isinstance(key[1], int)):
         raise StateError(
             f"expected the __restore_key__ of a sample or batch that this loader gave, found {key!r}",
-            do="pass batch.__restore_key__ as it is",
+            hint="pass batch.__restore_key__ as it is",
         )
-    stage, number, batch, ref = key
+    stage, number, batch, item_id = key
     if not 0 <= number < lanes:
         raise StateError(f"the key is of lane {number}; this run has lanes 0 to {lanes - 1}")
     lane = open_lane(dataset, number, lanes)
@@ -46,22 +45,22 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
     if found is None:
         raise StateError(f"this dataset has no stage {stage!r}: the key is of another one")
     lane.context.batch_index = batch
-    with kept_generators():
+    with preserve_rng_state():
         set_hook_context(lane.context)
         try:
             if batch is not None:
                 seed_batch(dataset.worker_config.seed_offset, batch % lanes, batch // lanes)
-            value = found[0].open(found[1], {}).load(ref)
+            value = found[0].open(found[1], {}).load(item_id)
         finally:
             set_hook_context(None)
-    stamp(value, stage, found[1], ref)
+    set_restore_key(value, stage, found[1], item_id)
     return value
 
 
 def _stage(dataset: SavableDataset[Any], lane: Lane, wanted: str) -> tuple[SavableDataset[Any], Lane] | None:
     """Find a stage by the name that its items bear, and the lane as it sees it."""
     while lane.path + dataset.key != wanted:
-        if not dataset.sources:
+        if not dataset.inputs:
             return None
         place = 0
         if isinstance(dataset, BlendDataset | ConcatDataset | RepeatDataset):
@@ -71,7 +70,7 @@ def _stage(dataset: SavableDataset[Any], lane: Lane, wanted: str) -> tuple[Savab
                 return None
             lane = lane.child(int(number))
             place = 0 if isinstance(dataset, RepeatDataset) else int(number)
-        if place >= len(dataset.sources):
+        if place >= len(dataset.inputs):
             return None
-        dataset = dataset.sources[place]
+        dataset = dataset.inputs[place]
     return dataset, lane

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from ..errors import StateError
-from ..storage import open_storage
+from ...errors import StateError
+from ...storage import open_storage
 
 __all__ = ["CheckpointFile", "Form", "read_checkpoint"]
 
@@ -66,7 +66,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
     if head.lstrip()[:1] in (b"{", b"["):
         _check_size(size, text)
         return CheckpointFile(path=text, form="json", content=_read_json(storage.read(name), text))
-    raise StateError(f"expected JSON or a file of torch.save, found {_kind(head)}", at=text, do=_ADVICE)
+    raise StateError(f"expected JSON or a file of torch.save, found {_kind(head)}", at=text, hint=_ADVICE)
 
 
 def _read_json(data: bytes, path: str) -> Any:
@@ -74,7 +74,7 @@ def _read_json(data: bytes, path: str) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError) as error:  # what is no UTF-8 is a ValueError, too
         raise StateError(
-            f"this JSON cannot be read: {error}", at=path, do="was the file written to its end?"
+            f"this JSON cannot be read: {error}", at=path, hint="was the file written to its end?"
         ) from error
 
 
@@ -84,10 +84,10 @@ def _read_zip(path: Path, text: str) -> Any:
             pickles = [member for member in archive.infolist() if re.fullmatch(r"[^/]+/data\.pkl", member.filename)]
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise StateError(
-            f"this file of torch.save is damaged: {error}", at=text, do="was it written to its end?"
+            f"this file of torch.save is damaged: {error}", at=text, hint="was it written to its end?"
         ) from error
     if len(pickles) != 1:
-        raise StateError("this zip file is none that torch.save wrote: it has no data.pkl", at=text, do=_ADVICE)
+        raise StateError("this zip file is none that torch.save wrote: it has no data.pkl", at=text, hint=_ADVICE)
     _check_size(pickles[0].file_size, text)
     return _load(path, text, mmap=True)
 
@@ -106,19 +106,19 @@ def _not_loaded(error: Exception, path: str) -> StateError:
     named = re.search(r"GLOBAL (\S+) (?:was not|whose module)", reason)  # so torch names it since version 2.4
     if named is None and not isinstance(error, pickle.UnpicklingError):
         first = reason.splitlines()[0] if reason else type(error).__name__
-        return StateError(f"torch cannot read this file: {first}", at=path, do="was it written to its end?")
+        return StateError(f"torch cannot read this file: {first}", at=path, hint="was it written to its end?")
     what = named[1] if named else "classes"
     if what.startswith("megatron.energon."):
         return StateError(
             f"this is a state of megatron-energon (it holds {what}), which counts in another way: a run cannot go on "
             "from it here",
             at=path,
-            do="begin the run's data anew",
+            hint="begin the run's data anew",
         )
     return StateError(
         f"this file holds objects of {what}, and reading such a pickle may run code: it is not read",
         at=path,
-        do=_ADVICE,
+        hint=_ADVICE,
     )
 
 
@@ -127,7 +127,7 @@ def _check_size(size_bytes: int, path: str) -> None:
         raise StateError(
             f"expected at most {_MOST_PLAIN_BYTES >> 20} MiB of plain data, found {size_bytes >> 20} MiB",
             at=path,
-            do=_ADVICE,
+            hint=_ADVICE,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..errors import StateError
+from ...errors import StateError
 from .run_state import RunState
 from .split_state import ranks_of_run, redistribute_states
 
@@ -53,7 +53,7 @@ def describe_run(states: Sequence[RunState]) -> dict[str, Any]:
     try:
         redistribute_states(states, first.ranks)
     except StateError as error:
-        fault = error.found
+        fault = error.message
     if len({state.passes for state in states}) > 1:
         possible = [first.ranks]
     return {

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import StateError, StorageError
-from ..storage import open_storage
+from ...errors import StateError, StorageError
+from ...storage import open_storage
 from .checkpoint_file import Form, read_checkpoint
-from .find_states import FoundState, Place, find_states, place_text
+from .find import FoundState, Place, find_states, place_text
 from .run_state import RunState
 from .split_state import redistribute_states
 
@@ -182,7 +182,7 @@ def _common_place(files: Sequence[StateFile]) -> tuple[Place, bool]:
     places = sorted({place_text(one.place) or "the top" for one in found})
     raise StateError(
         f"expected the states of one loader, found states at several places: {', '.join(places[:8])}",
-        do="name one with --place",
+        hint="name one with --place",
     )
 
 
@@ -226,14 +226,14 @@ def _check_room(
         raise StorageError(
             f"of the files to write, {len(there)} are there already: {_listed(there)}",
             path=storage.path(""),
-            do="write to another folder, or allow it with --overwrite",
+            hint="write to another folder, or allow it with --overwrite",
         )
     more = [name for name in left_over if storage.exists(name)]
     if more:
         raise StorageError(
             f"{_listed(more)} of another number of ranks would stay among the new files",
             path=storage.path(""),
-            do="write to another folder",
+            hint="write to another folder",
         )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
-from ..errors import StateError
+from ...errors import StateError
 from .run_state import RunState
 
 __all__ = ["FoundState", "Place", "find_states", "place_text"]

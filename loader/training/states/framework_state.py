@@ -1,15 +1,86 @@
-"""The states of all ranks, on one of them: what ``torch.distributed`` carries."""
+"""What frameworks save of a loader when they find ``state_dict()`` on it, and restore by ``load_state_dict()``.
+
+Lightning, Accelerate and others keep what one rank gives, and restore all ranks from it. So with several ranks in a
+process group, each rank gives the states of all.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import warnings
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any, Protocol
 
 import torch.distributed as dist
 
-from ..errors import StateError
-from ..pipeline.worker_config import WorkerConfig
+from ...errors import StateError
+from ...pipeline.contract.worker_config import WorkerConfig
 
-__all__ = ["gather_states", "hand_round_states", "is_distributed", "rank_in_group"]
+__all__ = [
+    "broadcast_states",
+    "framework_state",
+    "gather_states",
+    "is_distributed",
+    "rank_in_group",
+    "restore_framework_state",
+    "warn_of_lookahead",
+]
+
+_ALL_RANKS = "states of all ranks"
+
+
+class _Loader(Protocol):
+    worker_config: WorkerConfig
+
+    def __len__(self) -> int: ...
+
+    def save_state_rank(self) -> dict[str, Any]: ...
+
+    def restore_state_rank(self, state: dict[str, Any] | None) -> None: ...
+
+    def restore_state_global(self, state: Sequence[dict[str, Any]] | None) -> None: ...
+
+
+def framework_state(loader: _Loader) -> dict[str, Any]:
+    """Give the state of a rank, or, where there is a process group, of all ranks, which must call this together."""
+    config = loader.worker_config
+    state = loader.save_state_rank()
+    if config.world_size == 1 or not is_distributed():
+        return state
+    return {_ALL_RANKS: broadcast_states(gather_states(state, config, 0), config, 0)}
+
+
+def restore_framework_state(loader: _Loader, state: dict[str, Any]) -> None:
+    """Restore what :func:`framework_state` gave, also on another number of ranks where it is of all of them."""
+    if isinstance(state, dict):
+        states = state.get(_ALL_RANKS)
+        if states is None and state.get("ranks") == 1 != loader.worker_config.world_size:
+            states = [state]  # of the only rank there was
+        if states is not None:
+            loader.restore_state_global(states)
+            return
+    loader.restore_state_rank(state)
+
+
+def warn_of_lookahead(loader: _Loader, caller: FrameType | None) -> None:
+    """Warn where Lightning asks for the state of a loader whose end it cannot see: it holds one micro-batch by then.
+
+    Args:
+        loader: Whose state is asked for.
+        caller: Who asks.
+    """
+    module = "" if caller is None else str(caller.f_globals.get("__name__", ""))
+    if not module.startswith(("lightning.", "pytorch_lightning.")):
+        return
+    try:
+        len(loader)
+    except TypeError:
+        warnings.warn(
+            "Lightning takes one micro-batch ahead from a loader that has no length, so a run that is restored from "
+            "this checkpoint would miss that one: give get_train_dataset() a virtual_epoch_length, or the trainer "
+            "limit_train_batches (then nothing is missed, and this may be ignored)",
+            stacklevel=4,
+        )
 
 
 def is_distributed() -> bool:
@@ -31,7 +102,7 @@ def rank_in_group(global_rank: int, config: WorkerConfig) -> int:
         members = dist.get_process_group_ranks(config.data_parallel_group)
         raise StateError(
             f"rank {global_rank} is none of the data-parallel ranks, which are {members}",
-            do="name one of them as global_dst_rank=, or its place among them as dst_rank=",
+            hint="name one of them as global_dst_rank=, or its place among them as dst_rank=",
         ) from error
 
 
@@ -47,7 +118,7 @@ def gather_states(state: dict[str, Any], config: WorkerConfig, dst_rank: int) ->
     return states
 
 
-def hand_round_states(states: Any, config: WorkerConfig, src_rank: int) -> Any:
+def broadcast_states(states: Any, config: WorkerConfig, src_rank: int) -> Any:
     """Give every rank what ``src_rank`` holds. All ranks must call it."""
     if config.world_size == 1:
         return states
@@ -61,18 +132,18 @@ def _check_group(config: WorkerConfig, caller: str, rank: int) -> None:
     if not is_distributed():
         raise StateError(
             f"{caller}() of {config.world_size} ranks needs torch.distributed, which is not initialised",
-            do="call torch.distributed.init_process_group() first; or save with save_state_rank() on each rank, and "
+            hint="call torch.distributed.init_process_group() first; or save with save_state_rank() on each rank, and "
             "restore with restore_state_global([…], src_rank=None), which needs no process group",
         )
     ranks = dist.get_world_size(config.data_parallel_group)
     if ranks != config.world_size:
         raise StateError(
             f"the process group has {ranks} ranks, the worker config says {config.world_size}",
-            do="pass the group of the data-parallel ranks as WorkerConfig(data_parallel_group=…)",
+            hint="pass the group of the data-parallel ranks as WorkerConfig(data_parallel_group=…)",
         )
     if not 0 <= rank < ranks:
         raise StateError(
             f"{caller}() of {ranks} ranks, numbered from 0, is asked for rank {rank}",
-            do="pass its number among the data-parallel ranks"
+            hint="pass its number among the data-parallel ranks"
             + ("; global_dst_rank= counts among all ranks" if caller == "save_state_global" else ""),
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..errors import StateError
-from ..format.shown_value import shown
+from ...errors import StateError
+from ...format.documents.messages import short_repr
 from .run_state import ENDLESS, FINITE, RunState
 
 __all__ = ["check_lane_states"]
@@ -45,7 +45,7 @@ def _check_values(lane: int, value: Any, name: str) -> None:
     """Refuse anything but names, and integers that count something."""
     if name in _COUNTS or name.endswith(_READ):
         if type(value) is not int or not 0 <= value < _MOST:
-            raise _damaged(lane, f"expected {name!r} to count something, found {shown(value)}")
+            raise _damaged(lane, f"expected {name!r} to count something, found {short_repr(value)}")
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             _check_values(lane, inner, key)
@@ -53,7 +53,7 @@ def _check_values(lane: int, value: Any, name: str) -> None:
         for inner in value:
             _check_values(lane, inner, "")
     elif not (value is None or isinstance(value, str | bool) or (type(value) is int and 0 <= value < _MOST)):
-        raise _damaged(lane, f"expected numbers that count something, found {shown(value)}")
+        raise _damaged(lane, f"expected numbers that count something, found {short_repr(value)}")
 
 
 def _check_begun_lanes(run: RunState) -> None:
@@ -64,10 +64,10 @@ def _check_begun_lanes(run: RunState) -> None:
         first = next(lane for lane in begun if lane not in run.lane_states)
         raise StateError(
             f"this state is damaged: it lacks {lost} of {len(begun)} lanes that have begun, lane {first} first",
-            do="save it as one value, json.dumps(state) for example: what loads key by key into another state, such as "
+            hint="save it as one value, such as json.dumps(state): what loads key by key into another state, such as "
             "torch.distributed.checkpoint, leaves out the keys that this one does not have",
         )
 
 
-def _damaged(lane: int, found: str) -> StateError:
-    return StateError(f"this state is damaged: lane {lane}: {found}", do="restore another one")
+def _damaged(lane: int, message: str) -> StateError:
+    return StateError(f"this state is damaged: lane {lane}: {message}", hint="restore another one")

@@ -27,11 +27,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..errors import StateError
-from ..format.shown_value import shown
+from ...errors import StateError
+from ...format.documents.messages import short_repr
 
 if TYPE_CHECKING:  # a program that only looks into states needs no stages, and no torch
-    from ..pipeline.stage import State
+    from ...pipeline.contract.stage import State
 
 __all__ = ["ENDLESS", "FINITE", "LANE_BY_LANE", "RunState", "compare_datasets", "merge_states"]
 
@@ -108,7 +108,7 @@ class RunState:
         if not isinstance(saved, Mapping) or "version" not in saved:
             raise StateError(
                 f"expected a state that save_state_rank() gave, found {_described(saved)}",
-                do="pass what the loader's save_state_rank() or save_state_global() returned",
+                hint="pass what the loader's save_state_rank() or save_state_global() returned",
             )
         if saved["version"] != _VERSION:
             raise StateError(f"expected a state of version {_VERSION}, found version {saved['version']!r}")
@@ -161,7 +161,7 @@ def _integer(value: Any) -> int:
         TypeError: It is none.
     """
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"expected an integer, found {shown(value)}")
+        raise TypeError(f"expected an integer, found {short_repr(value)}")
     return operator.index(value)
 
 
@@ -172,7 +172,7 @@ def _kind(value: Any) -> str | None:
         TypeError: It is no name.
     """
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"expected the name of a kind, found {shown(value)}")
+        raise TypeError(f"expected the name of a kind, found {short_repr(value)}")
     return value
 
 
@@ -184,7 +184,7 @@ def _lane(name: Any) -> int:
     """
     number = int(name)
     if str(number) != str(name):
-        raise ValueError(f"expected the number of a lane, found {shown(name)}")
+        raise ValueError(f"expected the number of a lane, found {short_repr(name)}")
     return number
 
 
@@ -207,7 +207,7 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
     if len(ranks) != first.ranks or ranks != list(range(len(ranks))):
         raise StateError(
             f"expected one state of each of the {first.ranks} ranks, found those of ranks {ranks}",
-            do="pass the states, or name the files, of all ranks; in a run save_state_global() gathers them",
+            hint="pass the states, or name the files, of all ranks; in a run save_state_global() gathers them",
         )
     for name in ("lanes", "ranks", "seed", "kind", "counted_on", "dataset"):
         if any(getattr(state, name) != getattr(first, name) for state in states):
@@ -242,7 +242,7 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
 def _different_moments(what: str, found: Sequence[Any]) -> StateError:
     return StateError(
         f"the ranks' states are of different moments: the {what} are {', '.join(map(str, found))}",
-        do="save on all ranks after the same step",
+        hint="save on all ranks after the same step",
     )
 
 
@@ -258,7 +258,7 @@ def compare_datasets(saved: Any, now: Any) -> None:
     if differences:
         raise StateError(
             "the state is of another dataset or pipeline:\n  " + "\n  ".join(differences[:_MOST_SHOWN]),
-            do="build the dataset with the data and arguments of the run that was saved, or start a new run",
+            hint="build the dataset with the data and arguments of the run that was saved, or start a new run",
         )
 
 

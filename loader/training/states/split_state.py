@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..errors import StateError
-from ..order import LaneHosting, possible_ranks
+from ...errors import StateError
+from ...order import LaneHosting, possible_ranks
 from .run_state import FINITE, LANE_BY_LANE, RunState, merge_states
 
 if TYPE_CHECKING:  # a program that only looks into states needs no stages, and no torch
-    from ..pipeline.stage import State
+    from ...pipeline.contract.stage import State
 
 __all__ = ["ranks_of_run", "redistribute_states"]
 
@@ -46,7 +46,7 @@ def redistribute_states(states: Sequence[RunState], ranks: int) -> list[RunState
         raise StateError(
             f"the {run.ranks} ranks of this state are in different passes over the data, which {ranks} ranks cannot go "
             "on with",
-            do=f"go on with {run.ranks} ranks, or save where all ranks are in one pass",
+            hint=f"go on with {run.ranks} ranks, or save where all ranks are in one pass",
         )
     return _dealt(run, ranks)
 

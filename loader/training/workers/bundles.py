@@ -21,14 +21,13 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from ..errors import ConfigError
-from ..pipeline.packed_error import PackedError, pack_error
-from ..stores.cache_pool import CachePool
-from ..stores.no_cache_pool import NoCachePool
+from ...errors import ConfigError
+from ...stores.cache_pool import CachePool, NoCachePool
+from ...transport.message import PackedMessage, pack_message, unpack_message
+from ...transport.segments import SegmentFlags, SegmentPool, forget_segments
 from .lane_host import LaneHost, Message
 from .last_sample import LastSampleBoard
-from .message_transport import PackedMessage, pack_message, unpack_message
-from .shared_segments import SegmentFlags, SegmentPool, forget_segments
+from .packed_error import PackedError, pack_error
 from .stack_dump import register_stack_dump
 
 __all__ = ["StreamOptions", "WorkerBundles"]

@@ -6,16 +6,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from ..order import LaneHosting
-from ..pipeline.failures import FailurePolicy
-from ..pipeline.lane import Lane, LastSample
-from ..pipeline.randomness import seed_batch
-from ..pipeline.restore_key import stamp
-from ..pipeline.stage import SKIPPED, Running, SavableDataset, State
-from ..samples.batch_memory import ReusedMemory, set_batch_memory
-from ..samples.hook_context import HookContext, set_hook_context
-from ..stores.cache_pool import CachePool
-from ..stores.no_cache_pool import NoCachePool
+from ...order import LaneHosting
+from ...pipeline.contract.failures import FailurePolicy
+from ...pipeline.contract.item import set_restore_key
+from ...pipeline.contract.lane import Lane, LastSample
+from ...pipeline.contract.rng import seed_batch
+from ...pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
+from ...samples.encoding.hook_context import HookContext, set_hook_context
+from ...stores.cache_pool import CachePool, NoCachePool
+from ...transport.batch_memory import ReusedMemory, set_batch_memory
 
 __all__ = ["MICRO_BATCH", "LaneHost", "LanesInTurn", "LanesOneByOne", "Message", "open_lane"]
 
@@ -182,16 +181,16 @@ class _RunningLane:
         try:
             if running is None:
                 running = self._running = self._dataset.open(lane, self._state)
-            batch, ref = running.next()
+            batch, item_id = running.next()
             while batch is SKIPPED and not self._skips_turns:
-                batch, ref = running.next()
+                batch, item_id = running.next()
         except StopIteration:
             return _ENDED
         finally:
             set_hook_context(None)
             set_batch_memory(None)
         self._made += 1
-        stamp(batch, MICRO_BATCH, lane, ref)
+        set_restore_key(batch, MICRO_BATCH, lane, item_id)
         return Message(number, lane.number, {_MADE: self._made, **running.state()}, batch)
 
 

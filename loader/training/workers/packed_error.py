@@ -11,7 +11,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from ..errors import WorkerError
+from ...errors import WorkerError
 
 __all__ = ["PackedError", "pack_error", "raise_packed"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..pipeline.leaf_table import LeafTable
-from ..pipeline.read import ReadDataset
-from ..pipeline.stage import SavableDataset
+from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.reading.read import ReadDataset
+from ...pipeline.reading.source_table import SourceTable
 
 __all__ = ["sample_at"]
 
@@ -20,14 +20,14 @@ def sample_at(dataset: SavableDataset[Any], lanes: int, lane: int, position: int
         lane: The lane.
         position: The place in the lane's stream.
     """
-    while dataset.sources:
-        if len(dataset.sources) > 1:
+    while dataset.inputs:
+        if len(dataset.inputs) > 1:
             return None
-        dataset = dataset.sources[0]
+        dataset = dataset.inputs[0]
     if not isinstance(dataset, ReadDataset):
         return None
-    samples = [leaf.samples for leaf in dataset.leaves]
+    samples = [source.samples for source in dataset.sources]
     order = dataset.plan.order(samples, lanes=lanes, seed=dataset.worker_config.seed_offset).lane(lane)
-    leaf, _, sample = order.locate(position, position + 1)
-    index = LeafTable(dataset.leaves).index_numbers(leaf, sample)
-    return dataset.leaves[int(leaf[0])].place_of(int(index[0]))
+    source, _, sample = order.locate(position, position + 1)
+    index = SourceTable(dataset.sources).index_numbers(source, sample)
+    return dataset.sources[int(source[0])].place_of(int(index[0]))

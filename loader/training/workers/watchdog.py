@@ -13,10 +13,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
-from ..errors import WorkerError
+from ...errors import WorkerError
 from .last_sample import LastSampleBoard
+from .reports import last_sample_of, stack_of, worker_name
 from .thread_interrupt import ThreadInterrupt
-from .worker_report import last_sample_of, stack_of, worker_name
 
 __all__ = ["Watchdog"]
 
@@ -39,7 +39,7 @@ class Watchdog:
         board: Where the workers note what they do.
         describe: Says which sample a worker began last, in place of lane and position.
 
-    >>> from loader.training.last_sample import LastSampleBoard
+    >>> from loader.training.workers.last_sample import LastSampleBoard
     >>> watchdog = Watchdog(60, None, board=LastSampleBoard(1))
     >>> with watchdog.waiting(0):
     ...     pass
@@ -136,10 +136,12 @@ class Watchdog:
         stack = stack_of(self._board, worker, thread=self._waiting_thread)
         if not self._is_on(number):
             return
-        _log.warning("%s\n  at   %s\n%s", found, at, stack)
+        _log.warning("%s\n  at: %s\n%s", found, at, stack)
         if self._fail:
-            do = "see the stack for what it is doing; where a micro-batch may take longer, raise the watchdog's timeout"
-            error = WorkerError(found, at=at, do=do)
+            hint = (
+                "see the stack for what it is doing; where a micro-batch may take longer, raise the watchdog's timeout"
+            )
+            error = WorkerError(found, at=at, hint=hint)
             error.add_note(stack)
             self._give_up(number, worker, error)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any, TypeVar
 
-from ..errors import ConfigError
-from ..pipeline.lane import Lane
-from ..pipeline.pass_through import PassThroughDataset
-from ..pipeline.ref import Ref
-from ..pipeline.stage import Running, SavableDataset, State
-from ..pipeline.worker_config import WorkerConfig
+from ...errors import ConfigError
+from ...pipeline.contract.item import ItemId
+from ...pipeline.contract.lane import Lane
+from ...pipeline.contract.stage import Running, SavableDataset, State
+from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.stages.pass_through import PassThroughDataset
 from .last_sample import LastSampleBoard
 from .watchdog import Watchdog
 
@@ -75,21 +75,21 @@ class WatchdogDataset(PassThroughDataset[T]):
 
 class _WatchdogRunning:
     def __init__(self, definition: WatchdogDataset[Any], lane: Lane, state: State) -> None:
-        self._source = definition.sources[0].open(lane, state)
+        self._upstream = definition.inputs[0].open(lane, state)
         self._watchdog, board = definition.watchdog()
         self._slot = board.slot(0)
         self._lane = lane.number
         self._given = 0
 
-    def next(self) -> tuple[Any, Ref]:
+    def next(self) -> tuple[Any, ItemId]:
         self._slot.note(self._lane, self._given)
         with self._watchdog.waiting():
-            item = self._source.next()
+            item = self._upstream.next()
         self._given += 1
         return item
 
     def state(self) -> State:
-        return self._source.state()
+        return self._upstream.state()
 
-    def load(self, ref: Ref) -> Any:
-        return self._source.load(ref)
+    def load(self, item_id: ItemId) -> Any:
+        return self._upstream.load(item_id)

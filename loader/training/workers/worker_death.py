@@ -6,10 +6,10 @@ import signal
 from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 
-from ..errors import WorkerError
+from ...errors import WorkerError
 from .last_sample import LastSampleBoard
+from .reports import last_sample_of, worker_name
 from .stack_dump import crash_stack
-from .worker_report import last_sample_of, worker_name
 
 __all__ = ["worker_died_error"]
 
@@ -45,7 +45,7 @@ def worker_died_error(
     error = WorkerError(
         f"{worker_name(worker, process.pid)} {how}" + (f"; {others} more ended, too" if others else ""),
         at=last_sample_of(board, worker, describe),
-        do=_HINTS.get(name, "see what the process printed before it ended"),
+        hint=_HINTS.get(name, "see what the process printed before it ended"),
     )
     stack = crash_stack(board, worker)
     if stack is not None:

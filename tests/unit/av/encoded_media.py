@@ -1,7 +1,7 @@
-"""Small media whose every frame says which it is, and whose every audio sample says when it is.
+"""Encode small media in which each frame shows its number, and each audio sample depends on its time.
 
 A frame's number is painted as 16 blocks, black or white, that survive compression and resizing. The audio is a tone
-whose amplitude and pitch rise with time, the same in every container.
+with an amplitude and pitch that rise with time, the same in every container.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def numbers_in(clip: Any) -> list[int]:
 
 
 def tone(samples: int, *, rate: int = 8000, channels: int = 1) -> npt.NDArray[np.float32]:
-    """Make the audio of every file here, (channels, samples): no two places of it are alike."""
+    """Return the audio of all files here, (channels, samples): no two places of it are alike."""
     seconds = np.arange(samples) / rate
     wave = np.sin(2 * np.pi * (200 + 40 * seconds) * seconds) * np.minimum(0.2 + seconds * 0.05, 0.8)
     return np.stack([wave / (channel + 1) for channel in range(channels)]).astype(np.float32)
@@ -71,8 +71,8 @@ def encode(
     """Encode a file.
 
     Args:
-        pts: The frames' times in units of ``time_base``; evenly by ``fps`` if None.
-        audio_start: The time of the first sample, in samples.
+        pts: Times of the frames in units of ``time_base``; evenly by ``fps`` if None.
+        audio_start: Time of the first sample, in samples.
     """
     file = io.BytesIO()
     with av.open(file, "w", format=container, options=container_options or {}) as output:
@@ -125,7 +125,7 @@ def _audio_frames(wave: npt.NDArray[np.float32], layout: str, rate: int, sample_
 
 
 def _mux(output: Any, streams: list[tuple[Any, list[Any]]]) -> None:
-    """Write the streams' frames by time, as a player would want them."""
+    """Write the streams' frames in the order of their times, as for a player."""
     timed = [
         (float(frame.pts * frame.time_base), number, frame)
         for number, (_, frames) in enumerate(streams)
@@ -138,22 +138,24 @@ def _mux(output: Any, streams: list[tuple[Any, list[Any]]]) -> None:
 
 
 def rotated(data: bytes, degrees: int) -> bytes:
-    """Say in the header of an MP4 file that its video is to be turned clockwise when it is shown."""
+    """Set a clockwise rotation in the header of an MP4 file."""
     turns = {90: (0, 1, -1, 0), 180: (-1, 0, 0, -1), 270: (0, -1, 1, 0)}
     a, b, c, d = (value << 16 for value in turns[degrees])
     matrix = b"".join(value.to_bytes(4, "big", signed=True) for value in (a, b, 0, c, d, 0, 0, 0, 1 << 30))
-    at = data.index(b"tkhd") + 4 + 40  # version, flags and times come before it
+    at = data.index(b"tkhd") + 4 + 40  # after the version, the flags and the times
     return data[:at] + matrix + data[at + 36 :]
 
 
 def trimmed(data: bytes, frames: int, *, fps: int = 10, ticks: int = 1024) -> bytes:
-    """Say in the edit list of an MP4 file that its video begins with a later frame; the others stay in the file.
+    """Set in the edit list of an MP4 file that its video begins with a later frame; the others stay in the file.
 
     Args:
-        frames: How many frames are cut off.
-        ticks: How long a frame lasts on the clock of the video.
+        frames: Number of frames that are cut off.
+        ticks: Duration of a frame on the clock of the video.
     """
-    at = data.index(b"elst") + 12  # version, flags and the number of entries come before the duration and the start
+    at = (
+        data.index(b"elst") + 12
+    )  # of the duration and the start, after the version, the flags and the number of entries
     duration, start = (int.from_bytes(data[place : place + 4], "big") for place in (at, at + 4))
     shorter = (duration - frames * 1000 // fps).to_bytes(4, "big")
     return data[:at] + shorter + (start + frames * ticks).to_bytes(4, "big") + data[at + 8 :]

@@ -1,4 +1,4 @@
-"""Samples are those that were asked for: no two places of the tone are alike."""
+"""Decoded samples are the requested ones: no two places of the tone are alike."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from loader.av import AVDecoder
 from tests.unit.av.encoded_media import encode, tone
@@ -87,7 +86,7 @@ def test_clips_are_exact_to_the_sample(name: str, places: list[tuple[float, floa
         expected = whole(name)[:, start:end]
         assert clip.shape == expected.shape
         assert clip.dtype == expected.dtype
-        # AAC fills in noise, other at each run.
+        # AAC fills in noise, different at each run.
         assert torch.allclose(clip.double(), expected.double(), atol=0.02 if name == "aac" else 0)
         assert (first * rate, last * rate) == pytest.approx((start, min(end, SECONDS * rate)))
 

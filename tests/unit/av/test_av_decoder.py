@@ -1,4 +1,4 @@
-"""The decoder as a whole: facts, damage, pickling, uniform clips, and parts of samples."""
+"""The decoder as a whole: metadata, damage, pickling, uniform clips, and parts of samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import torch
 
 from loader.av import AVData, AVDecoder, get_clips_uniform, get_single_frames_uniform
 from loader.errors import ConfigError, SampleError
-from loader.format.media_metadata import AVMetadata
+from loader.format.media.metadata import AVMetadata
 from loader.samples import SampleDecoder, generic_batch
 from tests.unit.av.encoded_media import encode, numbers_in
 
@@ -141,9 +141,9 @@ def test_a_stream_that_is_not_there_is_named() -> None:
             getattr(AVDecoder(wav()), method)()
     with pytest.raises(ValueError, match="there is no audio in this mov,mp4"):
         AVDecoder(silent()).get_audio()
-    with pytest.raises(ValueError, match="there is no video"):
+    with pytest.raises(ValueError, match="the file has no video"):
         AVDecoder(wav()).get_video_fps()
-    with pytest.raises(ValueError, match="there is no audio"):
+    with pytest.raises(ValueError, match="the file has no audio"):
         AVDecoder(silent()).get_audio_samples_per_second()
 
 
@@ -165,14 +165,14 @@ def test_a_file_cut_short_gives_what_is_left_of_clips_and_says_what_is_missing(t
 @pytest.mark.parametrize("container", ["matroska", "mp4", "mpegts", "avi"])
 def test_damage_anywhere_ends_in_frames_or_a_clear_error(container: str) -> None:
     data = encode(container=container, video="mpeg4", b_frames=0, frames=20, gop=5)
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(os.listdir("/dev/fd"))
     for at in range(0, len(data), max(len(data) // 25, 1)):
         for damaged in (data[:at], data[:at] + bytes(40) + data[at + 40 :]):
             decoder = AVDecoder(damaged)
             for ask in (decoder.get_video, decoder.get_metadata, lambda one=decoder: one.get_video_clips([(1, 1.5)])):
                 with contextlib.suppress(ValueError):  # anything else, or a hang, is a failure
                     ask()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/dev/fd")) == before
 
 
 # ---------------------------------------------------------------------------------------------------- uniform
@@ -202,9 +202,9 @@ def test_uniform_clips_of_no_duration_are_single_frames() -> None:
 def test_uniform_clips_of_what_is_not_there_are_refused() -> None:
     with pytest.raises(ValueError, match="neither video nor audio is requested"):
         get_clips_uniform(AVDecoder(silent()), 1, 1)
-    with pytest.raises(ValueError, match="audio is requested, but there is none"):
+    with pytest.raises(ValueError, match="audio is requested, but the file has no audio"):
         get_clips_uniform(AVDecoder(silent()), 1, 1, request_audio=True)
-    with pytest.raises(ValueError, match="video is requested, but there is none"):
+    with pytest.raises(ValueError, match="video is requested, but the file has no video"):
         get_clips_uniform(AVDecoder(wav()), 1, 1, request_video=True)
 
 
@@ -271,7 +271,7 @@ def test_an_unknown_av_decode_is_refused_with_the_nearest() -> None:
 
 
 def test_without_pyav_parts_stay_bytes_and_what_was_asked_for_names_the_package(monkeypatch: Any) -> None:
-    monkeypatch.setattr("loader.samples.media_decode.find_spec", lambda name: None)
+    monkeypatch.setattr("loader.samples.decoding.media_decode.find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "av", None)
     assert SampleDecoder().decode_part("mp4", silent()) == silent()
     for form in ("torch", "pyav"):

@@ -1,4 +1,4 @@
-"""Bytes that FFmpeg takes for a list of other files or addresses: nothing but the bytes themselves is read."""
+"""Bytes that FFmpeg takes for a list of other files or addresses; none of these is opened."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from loader.av import AVDecoder
-from loader.format.av_probe import probe_av
-from loader.samples.media_decode import media_decoder, media_form
+from loader.format.media.av_probe import probe_av
+from loader.samples.decoding.media_decode import media_decoder, media_form
 from tests.unit.av.encoded_media import encode
 
 CONCAT = b"ffconcat version 1.0\nfile secret.mp4\n"
@@ -50,7 +50,7 @@ def test_the_description_of_a_session_listens_at_no_port() -> None:
 
 
 def test_no_descriptor_stays_open_after_such_bytes() -> None:
-    before = os.listdir("/proc/self/fd")
+    before = os.listdir("/dev/fd")
     with pytest.raises(ValueError, match="not audio or video"):
         probe_av(SESSION)
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert len(os.listdir("/dev/fd")) == len(before)

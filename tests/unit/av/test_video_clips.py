@@ -1,4 +1,4 @@
-"""Frames are those that were asked for: each has its number painted on it."""
+"""Decoded frames are the requested ones: each has its number painted on it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import Any
 import av
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from loader.av import AVDecoder
 from tests.unit.av.encoded_media import encode, number_in, numbers_in, rotated, trimmed
@@ -162,13 +161,13 @@ def test_only_what_lies_between_a_keyframe_and_the_clip_is_decoded(monkeypatch: 
     from loader.av import video_reader
 
     decoded = []
-    init = video_reader.VideoReader._look_ahead
+    decode_next = video_reader.VideoReader._decode_next
 
     def counted(self: Any, expected: int) -> None:
-        init(self, expected)
-        decoded.append(self._ahead)
+        decode_next(self, expected)
+        decoded.append(self._next_frame)
 
-    monkeypatch.setattr(video_reader.VideoReader, "_look_ahead", counted)
+    monkeypatch.setattr(video_reader.VideoReader, "_decode_next", counted)
     for name in ("h264 with B-frames", "h264 in Matroska", "mpeg4 in AVI", "vp9"):
         decoded.clear()
         data = video(name) if name != "vp9" else encode(video="libvpx-vp9", container="webm", gop=10)
@@ -202,13 +201,13 @@ def test_one_thread_decodes_unless_more_are_asked_for(monkeypatch: pytest.Monkey
     from loader.av import video_reader
 
     seen = []
-    use = video_reader.VideoReader._use
+    attach = video_reader.VideoReader._attach
 
     def spied(self: Any, container: Any) -> None:
-        use(self, container)
+        attach(self, container)
         seen.append(self.stream.codec_context.thread_count)
 
-    monkeypatch.setattr(video_reader.VideoReader, "_use", spied)
+    monkeypatch.setattr(video_reader.VideoReader, "_attach", spied)
     AVDecoder(video()).get_video()
     AVDecoder(video(), threads=2).get_video()
     assert seen == [1, 2]

@@ -1,17 +1,21 @@
-"""A prepared folder, opened for reading."""
+"""Prepared datasets, opened for reading."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from loader.errors import ConfigError, FormatError, StorageError
+from loader.format import worker_pool
 from loader.format.dataset_folder import DatasetFolder
-from loader.format.prepare import run_prepare
-from loader.format.prepare_plan import PreparePlan, SplitRequest
-from loader.format.split_config import SplitConfig
+from loader.format.documents.split_config import SplitConfig
+from loader.format.prepare.plan import PreparePlan, SplitRequest
+from loader.format.prepare.run import run_prepare
+from loader.storage import memory_map
 from tests.malformed.tar_bytes import END, member
 
 
@@ -91,7 +95,7 @@ def test_a_dataset_without_a_split_file_excludes_nothing(folder):
     assert DatasetFolder(folder).excluded_samples().tolist() == []
 
 
-def test_excluded_samples_are_told_apart_by_what_is_read_once(folder, monkeypatch):
+def test_excluded_samples_are_read_once_from_the_split_file(folder, monkeypatch):
     split = folder / ".nv-meta" / "split.yaml"
     split.write_text(split.read_text().replace("exclude: []", "exclude: [b.tar, a.tar/b]"))
     dataset = DatasetFolder(folder)
@@ -155,7 +159,7 @@ def test_the_dataset_file_of_a_name_is_read(folder):
 def test_a_folder_that_is_no_dataset_is_told_how_to_become_one(tmp_path):
     with pytest.raises(StorageError, match="no prepared dataset") as caught:
         DatasetFolder(tmp_path)
-    assert caught.value.do == f"run: energon prepare {tmp_path}"
+    assert caught.value.hint == f"run: energon prepare {tmp_path}"
     with pytest.raises(StorageError, match="does not exist"):
         DatasetFolder(tmp_path / "missing")
 
@@ -167,3 +171,33 @@ def test_a_shard_cut_after_preparing_is_named(folder):
     with pytest.raises(FormatError) as caught:
         dataset.read_parts(2)
     assert caught.value.shard == str(folder / "b.tar")
+
+
+@pytest.fixture
+def without_calls_of_linux(monkeypatch):
+    """Hide the system calls that macOS lacks, and those that only some builds of Python can reach."""
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError("no dynamic linking here")
+
+    monkeypatch.delattr(os, "posix_fadvise")
+    monkeypatch.delattr(os, "POSIX_FADV_WILLNEED")
+    monkeypatch.setattr(ctypes, "CDLL", refuse)
+    monkeypatch.setattr(worker_pool, "_MAY_FORK", False)
+    memory_map._libc_calls.cache_clear()
+    yield
+    memory_map._libc_calls.cache_clear()
+
+
+def test_a_dataset_is_prepared_and_read_without_the_calls_of_linux(without_calls_of_linux, folder):
+    (folder / "b.tar").write_bytes(member(b"b.txt", b"new") + END)
+    split = SplitRequest(patterns=(("train", "{a,b}.tar"), ("val", "c.tar")))
+    run_prepare(PreparePlan(path=str(folder), split=split, workers=2))
+    dataset = DatasetFolder(folder)
+    assert [dataset.read_parts(sample)["txt"] for sample in range(4)] == [b"hello", b"two", b"new", b"c"]
+    assert dataset.index.find("b") == [1, 2]
+
+
+def test_reading_a_dataset_of_ours_loads_no_sqlite(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "loader.format.compat.foreign_index", None)
+    assert DatasetFolder(folder).read_parts(1) == {"txt": b"two"}

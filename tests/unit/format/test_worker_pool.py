@@ -1,4 +1,4 @@
-"""Results as they come, errors of functions, killed workers, and workers that nobody listens to any more."""
+"""Results as they arrive, errors of functions, killed workers, and workers without a parent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loader.format.worker_pool import run_in_workers
 
 @pytest.fixture(params=["forked", "spawned"])
 def start_method(request, monkeypatch):
-    """Workers are forked, unless this process has threads."""
+    """Run a test with forked workers and with spawned ones, as if this process has threads."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
@@ -55,18 +55,27 @@ def leave_on_three(number):
 
 def test_workers_are_not_forked_where_torch_is_loaded(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", multiprocessing)
-    monkeypatch.setattr(threading, "active_count", lambda: 1)  # pytest's plugins may have threads of their own
+    monkeypatch.setattr(threading, "active_count", lambda: 1)  # plugins of pytest may have threads
     monkeypatch.setitem(globals(), "_PARENT", os.getpid())
     assert [parent for _, parent in run_in_workers(inherited_parent, range(4), workers=2)] == [None] * 4
 
 
-_PARENT = None  # set by the test above; only a forked worker sees that
+def test_workers_are_not_forked_on_macos(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    monkeypatch.setattr(worker_pool, "_MAY_FORK", False)
+    monkeypatch.setitem(globals(), "_PARENT", os.getpid())
+    assert [parent for _, parent in run_in_workers(inherited_parent, range(4), workers=2)] == [None] * 4
+
+
+_PARENT = None  # set by the tests above; only a forked worker has the value
 
 
 def inherited_parent(_):
     return _PARENT
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_workers_are_there_when_the_call_returns_and_inherit_no_file_opened_later(start_method, tmp_path):
     with closing(run_in_workers(open_paths, range(4), workers=2)) as results:
         assert len(multiprocessing.active_children()) == 2

@@ -6,8 +6,8 @@ import pytest
 from PIL import Image
 
 from loader import BaseWebdatasetFactory, ConfigError, DatasetFileStore, EPath, SystemFileStore
-from loader.format.media_metadata import AVMetadata, ImageMetadata, MediaMetadataBase
-from loader.format.media_serialization import (
+from loader.format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataBase
+from loader.integrations.media_serialization import (
     MediaFilterConfig,
     MediaFilterStrategy,
     MediaMetadataType,

@@ -9,10 +9,10 @@ from typing import Any
 import yaml
 
 from loader.format.dataset_folder import DatasetFolder
-from loader.format.prepare import run_prepare
-from loader.format.prepare_plan import PreparePlan, SplitRequest
-from loader.metadataset.leaf_plan import JoinPlan
-from loader.metadataset.plan_leaves import plan_leaves
+from loader.format.prepare.plan import PreparePlan, SplitRequest
+from loader.format.prepare.run import run_prepare
+from loader.metadataset.documents.leaf_plan import JoinPlan
+from loader.metadataset.plans.plan_leaves import plan_leaves
 from tests.e2e.dataset_tree import write_tar
 
 TEXT = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nfield_map: {text: txt}\n"

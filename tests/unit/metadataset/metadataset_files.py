@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from loader.errors import ConfigError
-from loader.metadataset.leaf_plan import LeafPlan
-from loader.metadataset.plan_leaves import plan_leaves
+from loader.metadataset.documents.leaf_plan import LeafPlan
+from loader.metadataset.plans.plan_leaves import plan_leaves
 
 
 class MetadatasetFiles:

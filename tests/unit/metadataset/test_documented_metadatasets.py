@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from loader.metadataset.parse_metadataset import parse_metadataset
+from loader.metadataset.documents.parse import parse_metadataset
 from tests.source_tree import ROOT
 
 PAGES = ("how-to/blend-datasets.md", "reference/metadataset.md")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from loader.metadataset.leaf_plan import Joiner, JoinMember, JoinPlan
-from loader.metadataset.subset import SampleRange
+from loader.format.documents.load_request import LoadRequest
+from loader.format.documents.subset import SampleRange
+from loader.metadataset.documents.leaf_plan import Joiner, JoinMember, JoinPlan
 
 JOINER = {"__module__": "my_module", "__class__": "Joined"}
 
@@ -27,15 +28,15 @@ def test_a_join_is_one_leaf_of_the_file_that_holds_it(files):
         joiner=Joiner(module="my_module", name="Joined", is_function=False),
         members=(
             JoinMember(
-                place="splits.train.blend[0].join[0]", name=None, path=str(files.folder / "a"), split_part="part"
+                request=LoadRequest(path=str(files.folder / "a"), split_part="part"),
+                place="splits.train.blend[0].join[0]",
+                name=None,
             ),
             JoinMember(
+                request=LoadRequest(path=str(files.folder / "b"), split_part="all", aux={"x": str(files.folder / "c")}),
                 place="splits.train.blend[0].join[1]",
                 name=None,
-                path=str(files.folder / "b"),
-                split_part="all",
                 nonmatch="skip",
-                aux={"x": str(files.folder / "c")},
             ),
         ),
     )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from loader.metadataset.metadataset_spec import BlendSpec
-from loader.metadataset.parse_metadataset import parse_metadataset
+from loader.metadataset.documents.parse import parse_metadataset
+from loader.metadataset.documents.spec import BlendSpec
 
 HEADS = "expected one of 'path', 'blend', 'blend_epochized' or 'join', found "
 RANGE = (
     "expected two percentages such as [0%, 80%], or two numbers of samples such as [1000, 2000] or [1000, end], found "
 )
 SHARES = "expected percentages from 0% to 100%, the first below the second, found "
-FLOW = "this is no plain YAML: while parsing a flow node did not find expected node content"
+FLOW = "this is not plain YAML: while parsing a flow node did not find expected node content"
 BY_WEIGHT = "a 'blend' is mixed by 'weight'; repetitions belong to 'blend_epochized'"
 BY_REPETITIONS = "a 'blend_epochized' is mixed by 'repetitions'; a weight belongs to 'blend'"
 NESTED = "a blend within a blend has a metadataset file of its own; name that as 'path'"
@@ -304,9 +304,9 @@ def test_a_nested_metadataset_takes_no_keys_of_datasets(files):
         ),
         (
             "!!python/object/apply:os.system [ls]",
-            "line 1, column 1: this is no plain YAML: could not determine a constructor",
+            "line 1, column 1: this is not plain YAML: could not determine a constructor",
         ),
-        ("a: &x [*x]", "line 1, column 8: this is no plain YAML: *x refers to what it is itself part of"),
+        ("a: &x [*x]", "line 1, column 8: this is not plain YAML: *x refers to a value that contains it"),
     ],
     ids=str,
 )

@@ -1,4 +1,4 @@
-"""The order is the same on every machine and in every version; and it is a good one."""
+"""Golden values of the order, and measures of how well it shuffles."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from loader.order import BlendOrder, LeafOrder, LeafOrders, default_lanes, mix, permute, quantise_weights
+from loader.order import BlendOrder, SourceOrder, SourceOrders, default_lanes, mix, permute, quantise_weights
 
-# Changing any of these reorders every run that is under way.
+# Changing any of these reorders every run in progress.
 GOLDEN_WORDS = [16294208416658607535, 13608149317741381227, 13604808898340030615, 17027085370592858547]
 GOLDEN_PERMUTATION = [6, 7, 3, 9, 8, 4, 5, 0, 1, 2, 11, 10, 959592950129, 731814622206, 176956255715]
 GOLDEN_SAMPLES = [
@@ -51,16 +51,16 @@ GOLDEN_BLEND = [1, 1, 1, 0, 1, 1, 1, 0, 0, 1, 15, 16, 17, 29, 18, 19, 20, 30, 31
 
 SHOW = """
 import numpy as np
-from loader.order import BlendOrder, LeafOrder, LeafOrders, mix, permute
+from loader.order import BlendOrder, SourceOrder, SourceOrders, mix, permute
 print([int(mix(0)), int(mix(1, 2)), *mix(3, np.arange(2)).tolist()])
 print([*permute(np.arange(12), 12, mix(5)).tolist(), *permute(np.arange(3), 10**12, mix(6)).tolist()])
-orders = LeafOrders([LeafOrder(samples=1000, slice_length=10, shuffle_buffer=50, seed=7),
-                     LeafOrder(samples=9, slice_length=10, epochs_together=2, seed=8),
-                     LeafOrder(samples=500, slice_length=10, epochs_together=-1, seed=9)], 4)
+orders = SourceOrders([SourceOrder(samples=1000, slice_length=10, shuffle_buffer=50, seed=7),
+                     SourceOrder(samples=9, slice_length=10, epochs_together=2, seed=8),
+                     SourceOrder(samples=500, slice_length=10, epochs_together=-1, seed=9)], 4)
 epoch, sample = orders.locate(np.repeat([0, 1, 2], 5), 1, np.tile([0, 1, 2, 777, 10**9], 3))
 print([*epoch.tolist(), *sample.tolist()])
-leaf, position = BlendOrder([30, 20, 1], lane=2, seed=3).locate(45, 55)
-print([*leaf.tolist(), *position.tolist()])
+source, position = BlendOrder([30, 20, 1], lane=2, seed=3).locate(45, 55)
+print([*source.tolist(), *position.tolist()])
 """
 
 
@@ -95,28 +95,28 @@ def test_where_two_neighbours_go_is_independent(size):
 
 
 def test_a_window_of_slices_mixes_as_far_as_a_shuffle_buffer_of_its_size():
-    orders = LeafOrders([LeafOrder(samples=200_000, slice_length=100, shuffle_buffer=10_000)], 1)
+    orders = SourceOrders([SourceOrder(samples=200_000, slice_length=100, shuffle_buffer=10_000)], 1)
     _, sample = orders.locate(np.zeros(200_000, np.int64), 0, np.arange(200_000))
     stay = np.mean(np.abs(np.diff(sample)) == 1)
-    assert stay < 0.001  # neighbours that stay neighbours: 2 in 10,000 by chance
+    assert stay < 0.001  # of neighbours; by chance, 2 in 10,000
     halves = [np.mean(sample[start : start + 10_000] < 100_000) for start in range(0, 200_000, 10_000)]
-    assert min(halves) > 0.3  # each window draws from all over the leaf, 100 slices
+    assert min(halves) > 0.3  # each window has slices from the whole source, 100 of them
     assert max(halves) < 0.7
 
 
 def test_without_a_buffer_slices_interleave_and_samples_of_a_slice_keep_their_order():
-    orders = LeafOrders([LeafOrder(samples=16_000, slice_length=100)], 1)
+    orders = SourceOrders([SourceOrder(samples=16_000, slice_length=100)], 1)
     _, sample = orders.locate(np.zeros(1600, np.int64), 0, np.arange(1600))
     assert len(set((sample[:16] // 100).tolist())) >= 16
     for number in set((sample // 100).tolist()):
         mine = sample[sample // 100 == number]
-        # The lane's window may cut a slice in two, whose halves then interleave.
+        # The lane's window may cut a slice in two; its halves then interleave.
         assert np.sum(np.diff(mine) < 0) <= len(mine) // 2
 
 
-def test_slices_stay_long_in_a_large_leaf_and_shrink_in_a_small_one():
+def test_slices_stay_long_in_a_large_source_and_shrink_in_a_small_one():
     def slices_of_a_lane(samples, length):
-        orders = LeafOrders([LeafOrder(samples=samples, slice_length=100)], 4)
+        orders = SourceOrders([SourceOrder(samples=samples, slice_length=100)], 4)
         _, sample = orders.locate(np.zeros(samples // 4, np.int64), 1, np.arange(samples // 4))
         return len(set((sample // length).tolist()))
 
@@ -126,7 +126,7 @@ def test_slices_stay_long_in_a_large_leaf_and_shrink_in_a_small_one():
 
 
 def test_the_order_of_a_billion_samples_needs_no_memory():
-    orders = LeafOrders([LeafOrder(samples=10**9, slice_length=100, shuffle_buffer=10_000)], 64)
+    orders = SourceOrders([SourceOrder(samples=10**9, slice_length=100, shuffle_buffer=10_000)], 64)
     epoch, sample = orders.locate(np.zeros(3, np.int64), 63, np.array([0, 15_624_999, 10**12]))
     assert epoch.tolist()[:2] == [0, 0]
     assert epoch[2] == 10**12 // 15_625_000
@@ -135,10 +135,10 @@ def test_the_order_of_a_billion_samples_needs_no_memory():
 
 def test_a_blend_of_hundreds_of_billions_is_found_directly():
     counts = [6 * 10**10, 3 * 10**11, 1]
-    leaf, position = BlendOrder(counts, lane=0, seed=0).locate(10**11, 10**11 + 1000)
-    assert np.bincount(leaf, minlength=2)[0] == pytest.approx(1000 / 6, abs=40)  # two blocks are cut
+    source, position = BlendOrder(counts, lane=0, seed=0).locate(10**11, 10**11 + 1000)
+    assert np.bincount(source, minlength=2)[0] == pytest.approx(1000 / 6, abs=40)  # two blocks are cut
     for number in (0, 1):
-        mine = position[leaf == number]
+        mine = position[source == number]
         assert np.array_equal(np.diff(mine), np.ones(len(mine) - 1))
         assert mine[0] == pytest.approx(10**11 * counts[number] / sum(counts), abs=300)
 
@@ -179,11 +179,11 @@ def test_a_piece_of_a_blend_that_ends_before_it_starts_is_refused():
 @pytest.mark.parametrize("seed", range(4))
 def test_blocks_of_uneven_length_are_found_from_any_position_in_them(seed):
     blend = BlendOrder([9] * 40, lane=0, seed=seed)
-    leaf, _ = blend.locate(0, blend.period)
-    assert [int(blend.locate(at, at + 1)[0][0]) for at in range(blend.period)] == leaf.tolist()
+    source, _ = blend.locate(0, blend.period)
+    assert [int(blend.locate(at, at + 1)[0][0]) for at in range(blend.period)] == source.tolist()
 
 
-def test_lanes_take_the_single_sample_of_a_rare_leaf_at_different_times():
+def test_lanes_take_the_single_sample_of_a_rare_source_at_different_times():
     counts = [65_535, 1]
     blends = [BlendOrder(counts, lane=lane, seed=0) for lane in range(16)]
     times = [int(np.flatnonzero(blend.locate(0, blend.period)[0] == 1)[0]) // 256 for blend in blends]

@@ -1,4 +1,4 @@
-"""Whole orders are the same everywhere, need no memory, and refuse what is none."""
+"""Golden values of whole orders, their memory, and the arguments that they refuse."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import tracemalloc
 import pytest
 
 from loader.order import (
-    DealtPass,
     FinitePass,
-    LeafOrder,
+    PrebatchedPass,
     RepeatedOrder,
     SequentialPass,
+    SourceOrder,
     samples_of_batch,
 )
 
-# Changing any of these reorders every run that is under way.
+# Changing any of these reorders every run in progress.
 GOLDEN = """\
 0:0:994 0:0:309 0:0:507 2:0:196 0:0:132 0:0:819 0:0:702
 2:0:208 0:1:421 3:14:20 1:76:8 2:0:135 0:1:440 0:1:489
@@ -28,25 +28,26 @@ GOLDEN = """\
 """
 
 SHOW = """
-from loader.order import DealtPass, FinitePass, LeafOrder, RepeatedOrder, SequentialPass, samples_of_batch
+from loader.order import PrebatchedPass, FinitePass, SourceOrder, RepeatedOrder, SequentialPass, samples_of_batch
 
-leaves = (
-    LeafOrder(samples=1000, slice_length=10, shuffle_buffer=50, seed=7),
-    LeafOrder(samples=9, slice_length=10, epochs_together=2, seed=8),
-    LeafOrder(samples=500, slice_length=100, epochs_together=-1, seed=9),
-    LeafOrder(samples=30, slice_length=100, epochs_together=None, seed=10),
+sources = (
+    SourceOrder(samples=1000, slice_length=10, shuffle_buffer=50, seed=7),
+    SourceOrder(samples=9, slice_length=10, epochs_together=2, seed=8),
+    SourceOrder(samples=500, slice_length=100, epochs_together=-1, seed=9),
+    SourceOrder(samples=30, slice_length=100, epochs_together=None, seed=10),
 )
 
 def show(columns):
-    print(" ".join(f"{leaf}:{epoch}:{sample}" for leaf, epoch, sample in zip(*(column.tolist() for column in columns))))
+    rows = zip(*(column.tolist() for column in columns))
+    print(" ".join(f"{source}:{epoch}:{sample}" for source, epoch, sample in rows))
 
 for start in (0, 777, 10**9):
-    show(RepeatedOrder(leaves, (4, 1.5, 1, 1), lanes=4, seed=1).lane(2).locate(start, start + 7))
-finite = FinitePass(leaves, (1.25, 3.5, 0.5, 2), lanes=4, seed=1)
+    show(RepeatedOrder(sources, (4, 1.5, 1, 1), lanes=4, seed=1).lane(2).locate(start, start + 7))
+finite = FinitePass(sources, (1.25, 3.5, 0.5, 2), lanes=4, seed=1)
 show(finite.lane(3).locate(300, 308))
-dealt = DealtPass(finite, batch_size=16)
-show(dealt.lane(0).locate(dealt.lane(0).length - 8, dealt.lane(0).length))
-show(samples_of_batch(DealtPass(SequentialPass((3, 4, 5), lanes=3), 5), 1, 5))
+prebatched = PrebatchedPass(finite, batch_size=16)
+show(prebatched.lane(0).locate(prebatched.lane(0).length - 8, prebatched.lane(0).length))
+show(samples_of_batch(PrebatchedPass(SequentialPass((3, 4, 5), lanes=3), 5), 1, 5))
 """
 
 
@@ -54,73 +55,74 @@ def test_whole_orders_are_the_same_in_another_process_and_on_another_day():
     assert subprocess.run([sys.executable, "-c", SHOW], capture_output=True, text=True, check=True).stdout == GOLDEN
 
 
-LEAF = LeafOrder(samples=10, slice_length=2)
+SOURCE = SourceOrder(samples=10, slice_length=2)
 
 
 @pytest.mark.parametrize("together", [1 << 62, 10**300], ids=["64 bits", "more"])
 def test_any_number_of_epochs_can_be_shuffled_together(together):
-    leaf = LeafOrder(samples=10, slice_length=2, epochs_together=together)
-    _, epochs, samples = RepeatedOrder((leaf,), (1,), lanes=1, seed=1).lane(0).locate(0, 1000)
+    source = SourceOrder(samples=10, slice_length=2, epochs_together=together)
+    _, epochs, samples = RepeatedOrder((source,), (1,), lanes=1, seed=1).lane(0).locate(0, 1000)
     assert set(samples.tolist()) == set(range(10))
     assert len(set(epochs.tolist())) > 100
 
 
 def test_orders_of_billions_of_samples_need_no_memory_of_their_size():
-    billion = LeafOrder(samples=10**9 + 7, slice_length=1000, shuffle_buffer=10_000)
+    billion = SourceOrder(samples=10**9 + 7, slice_length=1000, shuffle_buffer=10_000)
     blend = (billion,) * 3
-    # What numpy itself keeps after its first calls is not the order's.
-    samples_of_batch(RepeatedOrder((LEAF, LEAF), (1, 2), 64, 0), 0, 16)
+    # The first calls make numpy import and cache what the order does not need.
+    samples_of_batch(RepeatedOrder((SOURCE, SOURCE), (1, 2), 64, 0), 0, 16)
+    samples_of_batch(PrebatchedPass(FinitePass((SOURCE,), (1,), 2, 0), 3), 3, 3)
     tracemalloc.start()
     try:
         samples_of_batch(RepeatedOrder(blend, (1, 2, 3), 64, 0), 10**9, 1024)
-        dealt = DealtPass(FinitePass(blend, (1, 2.5, 1), 64, 0), 1024)
-        samples_of_batch(dealt, dealt.batches - 1, 1024)
-        samples_of_batch(DealtPass(SequentialPass((10**9, 10**9), 64), 1024), 10**6, 1024)
+        prebatched = PrebatchedPass(FinitePass(blend, (1, 2.5, 1), 64, 0), 1024)
+        samples_of_batch(prebatched, prebatched.batches - 1, 1024)
+        samples_of_batch(PrebatchedPass(SequentialPass((10**9, 10**9), 64), 1024), 10**6, 1024)
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
 
 
 @pytest.mark.parametrize("kind", [RepeatedOrder, FinitePass])
-def test_lanes_blend_their_leaves_each_in_an_order_of_its_own(kind):
-    order = kind((LeafOrder(samples=1000, slice_length=10),) * 2, (1, 1), 4, 0)
+def test_lanes_blend_their_sources_each_in_an_order_of_its_own(kind):
+    order = kind((SourceOrder(samples=1000, slice_length=10),) * 2, (1, 1), 4, 0)
     assert len({tuple(order.lane(lane).locate(0, 200)[0].tolist()) for lane in range(4)}) == 4
 
 
 @pytest.mark.parametrize(
-    ("leaves", "shares", "lanes", "expected"),
+    ("sources", "shares", "lanes", "expected"),
     [
-        ((), (), 1, "expected leaves and a number for each, found 0 and 0"),
-        ((LEAF,), (1, 2), 1, "expected leaves and a number for each, found 1 and 2"),
-        ((LEAF,), (1,), 0, "expected at least 1 lane, found 0"),
-        ((LEAF,), (0,), 1, r"expected numbers above 0, found \[0\]"),
-        ((LEAF,), (float("nan"),), 1, r"expected numbers above 0, found \[nan\]"),
-        ((LeafOrder(samples=0, slice_length=2),), (1,), 1, "expected leaves of at least 1 sample"),
-        ((LeafOrder(samples=2, slice_length=0),), (1,), 1, "in slices of at least 1"),
+        ((), (), 1, "expected sources and a number for each, found 0 and 0"),
+        ((SOURCE,), (1, 2), 1, "expected sources and a number for each, found 1 and 2"),
+        ((SOURCE,), (1,), 0, "expected at least 1 lane, found 0"),
+        ((SOURCE,), (0,), 1, r"expected numbers above 0, found \[0\]"),
+        ((SOURCE,), (float("nan"),), 1, r"expected numbers above 0, found \[nan\]"),
+        ((SourceOrder(samples=0, slice_length=2),), (1,), 1, "expected sources of at least 1 sample"),
+        ((SourceOrder(samples=2, slice_length=0),), (1,), 1, "in slices of at least 1"),
     ],
 )
 @pytest.mark.parametrize("kind", [RepeatedOrder, FinitePass])
-def test_what_is_no_set_of_leaves_is_refused(kind, leaves, shares, lanes, expected):
+def test_what_is_no_set_of_sources_is_refused(kind, sources, shares, lanes, expected):
     with pytest.raises(ValueError, match=expected):
-        kind(leaves, shares, lanes, seed=0)
+        kind(sources, shares, lanes, seed=0)
 
 
 @pytest.mark.parametrize(("samples", "lanes"), [((1, -1), 1), ((1,), 0)])
-def test_what_is_no_sequence_of_leaves_is_refused(samples, lanes):
-    with pytest.raises(ValueError, match="expected at least 1 lane and no leaf below 0 samples"):
+def test_what_is_no_sequence_of_sources_is_refused(samples, lanes):
+    with pytest.raises(ValueError, match="expected at least 1 lane and no source below 0 samples"):
         SequentialPass(samples, lanes)
 
 
 def test_micro_batches_of_no_samples_are_refused():
     with pytest.raises(ValueError, match="expected a batch size of at least 1, found 0"):
-        DealtPass(SequentialPass((3,), 1), 0)
+        PrebatchedPass(SequentialPass((3,), 1), 0)
 
 
 ORDERS = [
-    RepeatedOrder((LEAF,), (1,), 2, 0),
-    FinitePass((LEAF,), (1,), 2, 0),
+    RepeatedOrder((SOURCE,), (1,), 2, 0),
+    FinitePass((SOURCE,), (1,), 2, 0),
     SequentialPass((10,), 2),
-    DealtPass(FinitePass((LEAF,), (1,), 2, 0), 3),
+    PrebatchedPass(FinitePass((SOURCE,), (1,), 2, 0), 3),
 ]
 
 
@@ -153,7 +155,7 @@ def test_micro_batches_of_another_size_than_the_passs_are_refused():
 
 
 def test_a_pass_without_samples_has_no_micro_batch():
-    none = DealtPass(SequentialPass((), 3), 4)
+    none = PrebatchedPass(SequentialPass((), 3), 4)
     assert (none.batches, [none.lane(lane).length for lane in range(3)]) == (0, [0, 0, 0])
-    little = DealtPass(FinitePass((LEAF,), (0.01,), 3, 0), 4)
+    little = PrebatchedPass(FinitePass((SOURCE,), (0.01,), 3, 0), 4)
     assert (little.batches, [little.lane(lane).length for lane in range(3)]) == (0, [0, 0, 0])

@@ -7,11 +7,11 @@ import sys
 
 from torch import distributed
 
-from loader.pipeline.even_ranks import EvenRanksDataset
-from loader.pipeline.filter import FilterDataset
-from loader.pipeline.limit import LimitDataset
-from loader.pipeline.worker_config import WorkerConfig
-from loader.training.data_loader import SavableDataLoader
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.stages.even_ranks import EvenRanksDataset
+from loader.pipeline.stages.filter import FilterDataset
+from loader.pipeline.stages.limit import LimitDataset
+from loader.training.loaders.data_loader import SavableDataLoader
 from tests.unit.pipeline.stage_check import Values
 
 

@@ -9,14 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loader.pipeline.error_handlers import log_exception
-from loader.pipeline.failures import FailurePolicy
-from loader.pipeline.lane import Lane
-from loader.pipeline.randomness import seed_batch
-from loader.pipeline.ref import Ref, as_ref, plain
-from loader.pipeline.stage import SKIPPED, Running, SavableDataset, State
-from loader.pipeline.worker_config import WorkerConfig
-from loader.samples.hook_context import set_hook_context
+from loader.pipeline.contract.error_handlers import log_exception
+from loader.pipeline.contract.failures import FailurePolicy
+from loader.pipeline.contract.item import ItemId, as_item_id, plain
+from loader.pipeline.contract.lane import Lane
+from loader.pipeline.contract.rng import seed_batch
+from loader.pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.samples.encoding.hook_context import set_hook_context
 
 SEED = 7
 
@@ -62,7 +62,7 @@ class _ValuesRunning:
         self._key = definition.key
         self._next = state.get(self._key, 0)
 
-    def next(self) -> tuple[Any, Ref]:
+    def next(self) -> tuple[Any, ItemId]:
         position = self._next
         if not self._values or (not self._repeats and position == len(self._values)):
             raise StopIteration
@@ -72,9 +72,9 @@ class _ValuesRunning:
     def state(self) -> State:
         return {self._key: self._next}
 
-    def load(self, ref: Ref) -> Any:
+    def load(self, item_id: ItemId) -> Any:
         # A copy, as a reader makes it: what a stage does to a sample must not come back by a second load.
-        return SKIPPED if ref in self._skips else copy.deepcopy(self._values[ref % len(self._values)])
+        return SKIPPED if item_id in self._skips else copy.deepcopy(self._values[item_id % len(self._values)])
 
 
 @dataclass
@@ -82,7 +82,7 @@ class Step:
     """What a chain gave, and its state before."""
 
     value: Any
-    ref: Ref
+    item_id: ItemId
     state: str
     batch: int
 
@@ -102,12 +102,12 @@ def steps(dataset: SavableDataset[Any], lane: Lane, *, most: int, state: str = "
         seed_batch(lane.seed, lane.number, number)
         before = json.dumps(running.state())
         try:
-            value, ref = running.next()
+            value, item_id = running.next()
         except StopIteration:
             _check_stays_over(running, dataset, lane, before)
             break
-        assert as_ref(json.loads(json.dumps(plain(ref)))) == ref
-        given.append(Step(copy.deepcopy(value), ref, before, context.batch_index))
+        assert as_item_id(json.loads(json.dumps(plain(item_id)))) == item_id
+        given.append(Step(copy.deepcopy(value), item_id, before, context.batch_index))
     return given
 
 
@@ -142,7 +142,9 @@ def check_resumes(dataset: SavableDataset[Any], *, count: int = 1, most: int = 6
         whole = steps(dataset, lane(number, count), most=most)
         for made, step in enumerate(whole):
             rest = steps(dataset, lane(number, count), most=most - made, state=step.state, made=made)
-            assert [(one.value, one.ref) for one in rest] == [(one.value, one.ref) for one in whole[made:]], made
+            assert [(one.value, one.item_id) for one in rest] == [(one.value, one.item_id) for one in whole[made:]], (
+                made
+            )
             assert [json.loads(one.state) for one in rest] == [json.loads(one.state) for one in whole[made:]]
         if loads:
             _check_loads(dataset, lane(number, count), whole)
@@ -153,4 +155,4 @@ def _check_loads(dataset: SavableDataset[Any], lane: Lane, whole: Sequence[Step]
     for step in reversed(whole):
         if step.value is not SKIPPED:
             lane.context.batch_index = step.batch
-            assert running.load(as_ref(plain(step.ref))) == step.value, step.ref
+            assert running.load(as_item_id(plain(step.item_id))) == step.value, step.item_id

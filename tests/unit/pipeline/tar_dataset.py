@@ -5,11 +5,14 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from loader.format.prepare_plan import SplitRequest
-from loader.pipeline.sample_chunk import RawSample
+from loader.format.documents.load_request import LoadRequest
+from loader.format.prepare.plan import SplitRequest
+from loader.pipeline.reading.dataset_source import DatasetSource
+from loader.samples.building.sample_builder import RawSample
 from tests.e2e.dataset_tree import Samples, prepare, write_shard
 
 TEXT_AND_JSON = (
@@ -55,7 +58,7 @@ def leave_out(folder: Path, *names: str) -> None:
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "exclude": list(names)}))
 
 
-def raw_samples(folder: Path, *, leaf: int = 0, parts: Sequence[str] = ("txt", "json", "bin")) -> list[RawSample]:
+def raw_samples(folder: Path, *, source: int = 0, parts: Sequence[str] = ("txt", "json", "bin")) -> list[RawSample]:
     """Read the samples of a dataset with ``tarfile``, as far as they are of some parts."""
     index = 0
     found: list[RawSample] = []
@@ -66,6 +69,12 @@ def raw_samples(folder: Path, *, leaf: int = 0, parts: Sequence[str] = ("txt", "
                 key, _, name = member.name.partition(".")
                 samples.setdefault(key, {})[name] = tar.extractfile(member).read()
         for key, each in samples.items():
-            found.append((leaf, index, path.name, key, {name: each[name] for name in each if name in parts}))
+            found.append((source, index, path.name, key, {name: each[name] for name in each if name in parts}))
             index += 1
     return found
+
+
+def open_source(folder: Path, **options: Any) -> DatasetSource:
+    """Open the training part of a dataset; options are those of the request and of the source."""
+    own = {name: options.pop(name) for name in ("decoder", "described") if name in options}
+    return DatasetSource(request=LoadRequest(path=str(folder), **options), **own)

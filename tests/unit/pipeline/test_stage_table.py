@@ -7,19 +7,19 @@ import json
 
 import pytest
 
-from loader.pipeline.batch import BatchDataset
-from loader.pipeline.blend import BlendDataset
-from loader.pipeline.concat import ConcatDataset
-from loader.pipeline.filter import FilterDataset
-from loader.pipeline.gc import GcDataset
-from loader.pipeline.group_batch import GroupBatchDataset
-from loader.pipeline.iter_map import IterMapDataset
-from loader.pipeline.log_sample import LogSampleDataset
-from loader.pipeline.mix_batch import MixBatchDataset
-from loader.pipeline.packing import PackingDataset
-from loader.pipeline.repeat import RepeatDataset
-from loader.pipeline.shuffle_buffer import ShuffleBufferDataset
-from loader.pipeline.worker_config import WorkerConfig
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.stages.batch import BatchDataset
+from loader.pipeline.stages.blend import BlendDataset
+from loader.pipeline.stages.concat import ConcatDataset
+from loader.pipeline.stages.filter import FilterDataset
+from loader.pipeline.stages.gc import GcDataset
+from loader.pipeline.stages.group_batch import GroupBatchDataset
+from loader.pipeline.stages.iter_map import IterMapDataset
+from loader.pipeline.stages.log_sample import LogSampleDataset
+from loader.pipeline.stages.mix_batch import MixBatchDataset
+from loader.pipeline.stages.packing import PackingDataset
+from loader.pipeline.stages.repeat import RepeatDataset
+from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
 from tests.unit.pipeline.stage_check import Values
 
 OTHER = WorkerConfig(rank=1, world_size=2, num_workers=3)

@@ -10,8 +10,8 @@ import pytest
 
 from loader.errors import EnergonError
 from loader.samples import HookContext, failure_tolerance, is_stateless, restores_seeds, set_hook_context
-from loader.samples.hook_context import current_cache, hook_context
-from loader.samples.stateless import stateless
+from loader.samples.encoding.hook_context import current_cache, hook_context
+from loader.samples.marks import stateless
 
 
 def plain(sample: Any) -> Any:
@@ -109,7 +109,7 @@ def test_a_hook_sees_the_context_that_was_set_last() -> None:
 def test_there_is_no_context_where_no_hook_runs() -> None:
     with pytest.raises(EnergonError, match="only while a loader runs a hook") as raised:
         hook_context()
-    assert "inside a hook" in (raised.value.do or "")
+    assert "inside a hook" in (raised.value.hint or "")
 
 
 def test_the_cache_is_that_of_the_run() -> None:
@@ -120,7 +120,7 @@ def test_the_cache_is_that_of_the_run() -> None:
         set_hook_context(HookContext())
         with pytest.raises(EnergonError, match="this run has none") as raised:
             current_cache()
-        assert "cache_pool" in (raised.value.do or "")
+        assert "cache_pool" in (raised.value.hint or "")
     finally:
         set_hook_context(None)
 

@@ -1,4 +1,4 @@
-"""``EPath``: a path that is accepted wherever a path is."""
+"""``EPath``, which is accepted wherever a path is."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from loader import EPath, StorageError
 
-FAR = "msc://profile/bucket/ds"
+REMOTE = "msc://profile/bucket/ds"
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_paths_are_joined_and_taken_apart():
 
 
 def test_paths_can_be_sorted_and_pickled():
-    paths = [EPath("/b"), EPath("/a/z"), EPath(FAR)]
-    assert sorted(paths) == [EPath("/a/z"), EPath("/b"), EPath(FAR)]
+    paths = [EPath("/b"), EPath("/a/z"), EPath(REMOTE)]
+    assert sorted(paths) == [EPath("/a/z"), EPath("/b"), EPath(REMOTE)]
     assert pickle.loads(pickle.dumps(paths)) == paths
     assert EPath("/a") <= EPath("/a") < EPath("/b") <= EPath("/b") > EPath("/a") >= EPath("/a")
     assert EPath("/a") != "/a"
@@ -92,12 +92,12 @@ def test_files_are_read_written_moved_and_removed(tmp_path):
 
 
 def test_a_url_of_another_machine_is_a_value_like_others():
-    path = EPath(FAR) / "s_0.tar"
-    assert (str(path), path.url, os.fspath(path)) == (f"{FAR}/s_0.tar",) * 3
-    assert (path.name, path.parent) == ("s_0.tar", EPath(FAR))
-    assert path.relative_to(FAR) == "s_0.tar"
+    path = EPath(REMOTE) / "s_0.tar"
+    assert (str(path), path.url, os.fspath(path)) == (f"{REMOTE}/s_0.tar",) * 3
+    assert (path.name, path.parent) == ("s_0.tar", EPath(REMOTE))
+    assert path.relative_to(REMOTE) == "s_0.tar"
     assert not path.is_local()
-    assert path / "../t" == EPath(FAR) / "t"
+    assert path / "../t" == EPath(REMOTE) / "t"
     assert EPath("msc://profile").parent == EPath("msc://profile")
     assert EPath("/data") / path == path
     with pytest.raises(ValueError, match="is not below"):
@@ -107,6 +107,6 @@ def test_a_url_of_another_machine_is_a_value_like_others():
 @pytest.mark.parametrize("method", ["exists", "is_file", "is_dir", "size", "open", "read_text", "local_path", "unlink"])
 def test_looking_at_the_file_of_a_url_says_what_is_missing(method):
     with pytest.raises(StorageError, match="cannot read msc:// URLs") as caught:
-        getattr(EPath(FAR), method)()
-    assert caught.value.path == FAR
+        getattr(EPath(REMOTE), method)()
+    assert caught.value.path == REMOTE
     assert "mount the bucket" in str(caught.value)

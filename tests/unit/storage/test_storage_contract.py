@@ -1,4 +1,4 @@
-"""What every store of files promises; a new backend joins by a line in `OPENERS`."""
+"""The promises of every store of files. A new backend is tested by adding a line to `OPENERS`."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_what_is_expected_is_fetched_ahead_and_nothing_else(storage: Storage, mo
     write(storage, "x", b"0" * 1000)
     with storage.open("x") as file:
         file.expect(10, 200)
-        file.expect(300, 0)  # of which the system would make all up to the end
+        file.expect(300, 0)  # to the system, 0 bytes mean all up to the end
         file.expect(900, 100)
     assert asked == [(10, 200, os.POSIX_FADV_WILLNEED), (900, 100, os.POSIX_FADV_WILLNEED)]
 
@@ -107,6 +107,17 @@ def test_a_file_system_that_takes_no_advice_reads_all_the_same(
     with storage.open("x") as file:
         file.expect(0, 4)
         assert file.read_at(0, 4) == b"0123"
+
+
+def test_a_store_works_on_a_system_without_prefetching(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On macOS, for example."""
+    monkeypatch.delattr(os, "posix_fadvise")
+    monkeypatch.delattr(os, "POSIX_FADV_WILLNEED")
+    with storage.lock("lock"):
+        write(storage, "x", b"0123")
+        with storage.open("x") as file:
+            file.expect(0, 4)
+            assert file.read_at(0, 4) == b"0123"
 
 
 def test_stat_gives_size_and_time_of_change(storage: Storage) -> None:
@@ -172,7 +183,7 @@ def test_a_missing_file_is_an_error_that_names_it(storage: Storage, action: str)
         getattr(storage, action)("gone.tar")
     assert caught.value.path == storage.path("gone.tar")
     assert isinstance(caught.value.__cause__, FileNotFoundError)
-    assert str(caught.value).count("\n") == 2  # found, at, do
+    assert str(caught.value).count("\n") == 2  # message, at, hint
 
 
 def test_a_missing_folder_cannot_be_listed(storage: Storage) -> None:
@@ -220,8 +231,8 @@ def test_a_write_that_the_disk_refuses_is_a_storage_error(storage: Storage) -> N
 
     with pytest.raises(StorageError, match="No space left") as caught:
         full_disk()
-    assert caught.value.do is not None
-    assert "free some space" in caught.value.do
+    assert caught.value.hint is not None
+    assert "free some space" in caught.value.hint
     assert os.listdir(storage.path("")) == []
 
 
@@ -301,7 +312,7 @@ def test_a_rename_to_another_disk_moves_the_content(storage: Storage, monkeypatc
 
 @pytest.fixture
 def other_disk(storage: Storage) -> Iterator[Storage]:
-    """A folder of the store that is a link to another disk."""
+    """A store with a folder that is a link to another disk."""
     write(storage, "a/x", b"1")
     if not os.path.isdir("/dev/shm") or os.stat("/dev/shm").st_dev == os.stat(storage.path("a")).st_dev:
         pytest.skip("needs two disks")
@@ -358,6 +369,7 @@ def test_a_folder_that_the_other_disk_has_no_room_for_stays(
     assert other_disk.read("a/x") == b"1"
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_flushed_files_and_folders_are_on_the_disk(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("a/x", "a/b/y", "z", "other"):
         with storage.create(name, durable=False):
@@ -425,7 +437,7 @@ def test_a_lock_can_be_waited_for(storage: Storage, holder: subprocess.Popen[str
     thread = threading.Thread(target=wait_for_it)
     thread.start()
     assert not held.wait(0.2)
-    holder.stdin.close()  # it ends, and with it the lock
+    holder.stdin.close()  # its process ends, and so does the lock
     thread.join()
     assert held.is_set()
 
@@ -434,7 +446,7 @@ IS_FREE = "import sys, loader.storage as s\nwith s.LocalStorage(sys.argv[1]).loc
 
 
 def is_free(storage: Storage) -> bool:
-    """Tell whether another process can have the lock."""
+    """Return True if another process can take the lock."""
     command = [sys.executable, "-c", IS_FREE, storage.path("")]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
@@ -443,7 +455,7 @@ def test_a_lock_is_refused_to_another_holder_in_this_process(storage: Storage) -
     with storage.lock("a/lock"):
         with pytest.raises(StorageError, match="which is this one"), LocalStorage(storage.path("")).lock("a/lock"):
             pytest.fail("held twice")
-        assert not is_free(storage)  # the refused one took nothing from it
+        assert not is_free(storage)  # the refused attempt did not release it
     assert is_free(storage)
 
 
@@ -508,7 +520,7 @@ def test_a_lock_is_free_again_after_an_error(storage: Storage) -> None:
             raise ValueError("no")
 
 
-# ------------------------------------------------------------------------------------------------ the rest
+# --------------------------------------------------------------------------------------- ranges, URLs, faults
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 2), (3, 2)])

@@ -1,4 +1,4 @@
-"""A store that notes who reads what, and waits where a test wants it to."""
+"""A store for tests that records its reads and can hold them back."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from loader.stores import FileStore
 
 
 class RecordingStore(FileStore[bytes]):
-    """Give ``size`` bytes for each key, always the same; note each key and the thread that read it."""
+    """Returns the same ``size`` bytes for a key each time, and records each key and the thread that reads it."""
 
     def __init__(self, size: int = 1000) -> None:
         self.size = size
         self.read: list[str] = []
         self.threads: list[str] = []
-        self.hold = threading.Event()  # cleared: reading waits
+        self.hold = threading.Event()  # while cleared, reads wait
         self.hold.set()
 
     def __getstate__(self) -> int:
@@ -42,5 +42,5 @@ def content(key: str, size: int = 1000) -> bytes:
 def wait_until(reached: Callable[[], bool]) -> None:
     end = time.monotonic() + 20
     while not reached():
-        assert time.monotonic() < end, "it did not come to pass"
+        assert time.monotonic() < end, "it did not happen"
         time.sleep(0.005)

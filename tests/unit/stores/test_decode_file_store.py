@@ -1,4 +1,4 @@
-"""Files decoded by their names."""
+"""Decode the files of a store by their names."""
 
 from __future__ import annotations
 
@@ -11,8 +11,14 @@ import pytest
 from PIL import Image
 
 from loader import SampleDecoder, SampleError, TrustError
-from loader.stores import DecodeFileStore, FileStore, FileStoreDecoder, MissingFileError, PrimaryFileStore
-from loader.stores import SystemFileStore as Files
+from loader.stores import (
+    DecodeFileStore,
+    FileStore,
+    FileStoreDecoder,
+    MissingFileError,
+    PrimaryFileStore,
+    SystemFileStore as Files,
+)
 
 
 @pytest.fixture

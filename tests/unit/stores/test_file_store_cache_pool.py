@@ -1,4 +1,4 @@
-"""Files fetched ahead: what is kept, for how long, and what happens where there is no room."""
+"""Fetch files ahead: the cache, its limits, errors, and processes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from loader.stores import (
 )
 from tests.unit.stores.recording_store import RecordingStore, content, wait_until
 
-BLOCK = 4096  # what a small file takes of a disk
+BLOCK = 4096  # size on disk of a small file
 METHODS = ["raw", "pickle"]
 
 
@@ -48,7 +48,7 @@ def is_idle(pool: FileStoreCachePool) -> bool:
     return all(entry.state.name not in ("QUEUED", "FETCHING") for entry in pool.fetcher._entries.values())
 
 
-# ------------------------------------------------------------------------------------------------ what is kept
+# --------------------------------------------------------------------------------------------------- the cache
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -133,7 +133,7 @@ def test_what_is_kept_has_no_name_and_is_nobody_elses(tmp_path, pool):
     assert (stat.S_IMODE(status.st_mode), status.st_nlink, status.st_uid) == (0o600, 0, os.getuid())
 
 
-# ------------------------------------------------------------------------------------------------- no more room
+# ------------------------------------------------------------------------------------------------ without space
 
 
 @pytest.mark.parametrize("backwards", [False, True])
@@ -155,7 +155,7 @@ def test_one_thread_gets_more_files_than_there_is_room_for(tmp_path, method, bac
 def test_the_threads_wait_for_room_and_go_on_when_there_is_some(tmp_path):
     pool, store = make_pool(tmp_path, blocks=2, num_workers=1), RecordingStore()
     lazies = [pool.get_lazy(store, name) for name in "abcd"]
-    wait_until(lambda: store.read == ["a", "b", "c"])  # c has no room
+    wait_until(lambda: store.read == ["a", "b", "c"])  # no space for c
     lazies[0].get()
     wait_until(lambda: store.read == ["a", "b", "c", "d"])
     assert [lazy.get() for lazy in lazies[1:]] == [content("b"), content("c"), content("d")]
@@ -242,7 +242,7 @@ def test_values_that_do_not_pickle_are_fetched_when_they_are_got(tmp_path, caplo
     wait_until(lambda: is_idle(pool))
     assert [lazy.get()() for lazy in lazies] == ["a", "b"]
     assert len(caplog.records) == 1
-    assert "cannot keep all files in the cache" in caplog.text
+    assert "cannot cache all files" in caplog.text
     pool.close()
 
 
@@ -254,7 +254,7 @@ def test_where_the_system_allows_no_more_threads_files_are_fetched_when_they_are
 
     def start_some(thread):
         if len(started) == allowed:
-            raise RuntimeError("can't start new thread")  # what CPython raises at a limit of processes
+            raise RuntimeError("can't start new thread")  # the error of CPython at the limit of processes
         started.append(thread)
         start(thread)
 
@@ -283,7 +283,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path):
         FileStoreCachePool(parent_cache_dir=tmp_path / "file").get_lazy(RecordingStore(), "a")
 
 
-# -------------------------------------------------------------------------------------------- values put away
+# ------------------------------------------------------------------------------------------------ stored values
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_a_value_without_room_or_that_does_not_pickle_stays_in_memory(tmp_path):
     pool.close()
 
 
-# ------------------------------------------------------------------------------------- lives of pool and lazies
+# --------------------------------------------------------------------------------- lifetimes of pools and lazies
 
 
 def test_after_the_pool_is_closed_lazies_fetch_their_files(tmp_path):
@@ -331,11 +331,11 @@ def test_after_the_pool_is_closed_lazies_fetch_their_files(tmp_path):
     pool.close()
     assert threads
     assert not any(thread.is_alive() for thread in threads)
-    assert fetcher.size_bytes == BLOCK  # the value's
+    assert fetcher.size_bytes == BLOCK  # that of the value
     assert [lazy.get() for lazy in lazies] == [content("a"), content("b")]
     assert store.read.count("a") == 2
     assert value.get() == [1]
-    assert pool.get_lazy(store, "c").get() == content("c")  # it starts anew
+    assert pool.get_lazy(store, "c").get() == content("c")  # a new fetcher
     pool.close()
 
 
@@ -376,7 +376,7 @@ def test_a_forked_process_works_with_threads_and_files_of_its_own(tmp_path, lock
     lazy, value = pool.get_lazy(store, "a"), pool.to_cache([1], "value")
     wait_until(lambda: is_idle(pool))
     if locked:
-        pool.fetcher._lock.acquire()  # as a thread might have it, that the child does not have
+        pool.fetcher._lock.acquire()  # like a thread of the parent, which the child does not have
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -388,7 +388,7 @@ def test_a_forked_process_works_with_threads_and_files_of_its_own(tmp_path, lock
             wait_until(lambda: is_idle(pool))
             assert store.threads[-1].startswith("energon-cache")
             assert own.get() == content("b")
-            with pytest.raises(EnergonError, match="in a fork of the process that put it there"):
+            with pytest.raises(EnergonError, match="in a fork of the process that stored it"):
                 value.get()
             del lazy, value, own
             pool.close()
@@ -405,7 +405,7 @@ def test_a_forked_process_works_with_threads_and_files_of_its_own(tmp_path, lock
 
 
 def test_threads_get_and_drop_files_at_random_and_nothing_is_left(tmp_path):
-    """With little room, lazies in reference cycles (freed by the collector, anywhere), and files that are bad."""
+    """With little space, lazies in reference cycles that the collector frees at any place, and files with errors."""
     pool, store = make_pool(tmp_path, blocks=4, num_workers=3, max_cache_count=20), RecordingStore(size=3000)
     faults: list[object] = []
 

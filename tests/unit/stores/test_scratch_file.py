@@ -1,4 +1,4 @@
-"""Room on a disk that is given back in pieces, and with the process that took it."""
+"""Disk space that is freed in pieces, and at the latest when its process ends."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -28,8 +30,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
     libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "umount2"):
+        pytest.skip("this is not Linux")
     if libc.mount(b"tmpfs", str(disk).encode(), b"tmpfs", 0, b"size=1m") != 0:
-        pytest.skip(f"this machine lets nobody mount a disk: {os.strerror(ctypes.get_errno())}")
+        pytest.skip(f"no permission to mount a disk: {os.strerror(ctypes.get_errno())}")
     yield disk
     libc.umount2(str(disk).encode(), 2)  # MNT_DETACH
 
@@ -59,6 +63,52 @@ def test_a_piece_that_is_given_back_is_free_on_the_disk_and_the_others_stay(smal
     assert write(scratch, b"again").offset == 0
 
 
+@pytest.fixture
+def without_holes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A system without ``fallocate``, as macOS."""
+    scratch_file._fallocate.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(scratch_file.ctypes, "CDLL", lambda name: SimpleNamespace())
+        assert scratch_file._fallocate() is None  # and stays so, because it is cached
+    yield
+    scratch_file._fallocate.cache_clear()
+
+
+@pytest.fixture
+def without_unnamed_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system without ``O_TMPFILE``, as macOS."""
+    monkeypatch.delattr(os, "O_TMPFILE", raising=False)
+    monkeypatch.setattr(tempfile, "_O_TMPFILE_WORKS", False)  # tempfile checks this at import
+
+
+def test_without_fallocate_a_disk_has_no_holes_and_all_pieces_can_be_read(tmp_path, without_holes):
+    scratch = ScratchFile(tmp_path, max_bytes=1 << 20)
+    first, second = write(scratch, b"x" * 10), write(scratch, b"y" * BLOCK)
+    assert not scratch_file._punch_hole(first.segment.fd, 0, BLOCK)
+    scratch.release(first)
+    assert (scratch.size_bytes, second.read()) == (2 * BLOCK, b"y" * BLOCK)
+    scratch.release(second)
+    assert scratch.size_bytes == 0
+
+
+@pytest.mark.parametrize("method", ["raw", "pickle"])
+def test_a_pool_works_without_the_calls_that_only_linux_has(tmp_path, without_holes, without_unnamed_files, method):
+    files = tmp_path / "files"
+    files.mkdir()
+    contents = {f"{number:02d}": bytes([number]) * 3000 for number in range(30)}
+    for name, data in contents.items():
+        (files / name).write_bytes(data)
+    size = 5 * BLOCK / (1 << 30)
+    cache = tmp_path / "cache"
+    pool = FileStoreCachePool(parent_cache_dir=cache, method=method, num_workers=2, max_cache_size_gbytes=size)
+    lazies = [pool.get_lazy(SystemFileStore(files), name) for name in contents]
+    wait_until(lambda: pool.fetcher.size_bytes == 5 * BLOCK)
+    assert os.listdir(cache) == []
+    assert [lazy.get() for lazy in lazies] == list(contents.values())
+    wait_until(lambda: pool.fetcher.size_bytes == 0)
+    pool.close()
+
+
 def test_where_the_disk_has_no_holes_a_segment_is_free_when_it_is_empty(tmp_path, monkeypatch):
     monkeypatch.setattr(scratch_file, "_punch_hole", lambda *_: False)
     scratch = ScratchFile(tmp_path, max_bytes=1 << 20)
@@ -71,7 +121,7 @@ def test_where_the_disk_has_no_holes_a_segment_is_free_when_it_is_empty(tmp_path
 
 
 def test_a_segment_is_closed_when_it_is_full_and_its_last_piece_is_dropped(tmp_path, monkeypatch):
-    monkeypatch.setattr(scratch_file, "_LEAST_SEGMENT_BYTES", 2 * BLOCK)
+    monkeypatch.setattr(scratch_file, "_MIN_SEGMENT_BYTES", 2 * BLOCK)
     scratch = ScratchFile(tmp_path, max_bytes=8 * BLOCK)
     pieces = [write(scratch, bytes([number])) for number in range(5)]
     assert len({piece.segment.fd for piece in pieces}) == 3
@@ -100,7 +150,7 @@ def test_on_a_full_disk_files_are_read_when_they_are_got_and_one_warning_says_so
         assert [lazy.get() for lazy in lazies] == list(contents.values())
         assert all(lazy.get() == value for lazy in values)
     assert len(caplog.records) == 1
-    assert "cannot keep all files in the cache" in caplog.text
+    assert "cannot cache all files" in caplog.text
     assert "No space left on device" in caplog.text
     wait_until(lambda: pool.fetcher.size_bytes == 0)
     pool.close()

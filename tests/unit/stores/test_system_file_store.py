@@ -1,4 +1,4 @@
-"""Files of a folder by path, and which store a URL names."""
+"""Read the files of a folder by path."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import pytest
 from PIL import Image
 
 from loader import ConfigError, EnergonError, SourceInfo, StorageError
-from loader.format.media_filter import MediaFilter
-from loader.format.media_folder import prepare_media_folder
-from loader.format.media_metadata import ImageMetadata
+from loader.format.media.kind import MediaFilter
+from loader.format.media.metadata import ImageMetadata
+from loader.format.prepare.media_folder import prepare_media_folder
 from loader.storage import LocalStorage
-from loader.stores import DatasetFileStore, MissingFileError, SystemFileStore, open_aux_store
-from tests.e2e.dataset_tree import prepare, write_shards
+from loader.stores import MissingFileError, SystemFileStore
 
 
 @pytest.fixture
@@ -24,8 +23,8 @@ def folder(tmp_path: Path) -> Path:
     (folder / "a.txt").write_bytes(b"a")
     (folder / "sub/b.txt").write_bytes(b"b")
     (tmp_path / "secret").write_bytes(b"secret")
-    (tmp_path / "files-beside").mkdir()
-    (tmp_path / "files-beside/c.txt").write_bytes(b"c")
+    (tmp_path / "files-next").mkdir()
+    (tmp_path / "files-next/c.txt").write_bytes(b"c")
     (folder / "inside").symlink_to("sub/b.txt")
     (folder / "outside").symlink_to("../secret")
     (folder / "up").symlink_to("..")
@@ -39,7 +38,7 @@ def test_a_file_is_found_by_its_path(folder, key, value):
     assert SystemFileStore(folder)[key] == (value, SourceInfo(str(folder), key, None, (key,)))
 
 
-@pytest.mark.parametrize("key", ["../secret", "sub/../../secret", "outside", "up/secret", "../files-beside/c.txt"])
+@pytest.mark.parametrize("key", ["../secret", "sub/../../secret", "outside", "up/secret", "../files-next/c.txt"])
 def test_a_key_that_leads_out_of_the_folder_is_refused(folder, key):
     with pytest.raises(StorageError, match="leads out of this folder"):
         SystemFileStore(folder)[key]
@@ -94,31 +93,3 @@ def test_media_metadata_of_a_folder_is_found_by_path(folder):
         store.get_media_metadata("../p.png")
     with pytest.raises(EnergonError, match="a SystemFileStore without a folder has no media metadata"):
         SystemFileStore().get_media_metadata("p.png")
-
-
-# ---------------------------------------------------------------------------------------------- open_aux_store
-
-
-def test_a_url_names_its_store(folder, tmp_path):
-    dataset = write_shards(tmp_path / "dataset", 1)
-    prepare(dataset)
-    assert open_aux_store(dataset) == open_aux_store(str(dataset)) == DatasetFileStore(dataset)
-    assert open_aux_store(f"filesystem://{folder}") == SystemFileStore(folder)
-
-
-@pytest.mark.parametrize("protocol", ["msc", "s3", "filesystem+msc"])
-def test_a_protocol_that_is_not_served_is_told_with_those_that_are(protocol):
-    with pytest.raises(StorageError, match=rf"cannot read {protocol.replace('+', '.')}:// URLs; expected the folder"):
-        open_aux_store(f"{protocol}://profile/bucket/ds")
-
-
-def test_a_folder_that_is_not_prepared_may_be_meant_as_files(folder):
-    with pytest.raises(StorageError) as caught:
-        open_aux_store(folder)
-    assert caught.value.do == f"run: energon prepare {folder}; or, for plain files, write filesystem://{folder}"
-
-
-@pytest.mark.parametrize("scheme", ["", "filesystem://"])
-def test_a_folder_that_is_missing_is_told_when_the_store_is_opened(tmp_path, scheme):
-    with pytest.raises(StorageError, match="this folder does not exist"):
-        open_aux_store(f"{scheme}{tmp_path}/gone")

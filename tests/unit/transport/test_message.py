@@ -12,8 +12,8 @@ import pytest
 import torch
 import torch.multiprocessing
 
-from loader.training.message_transport import pack_message, unpack_message
-from loader.training.shared_segments import SegmentFlags, SegmentPool
+from loader.transport.message import pack_message, unpack_message
+from loader.transport.segments import SegmentFlags, SegmentPool
 
 MANY = 5000  # elements, more than travel in the pickle
 

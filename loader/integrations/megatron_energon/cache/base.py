@@ -1,11 +1,10 @@
-from loader.format.media_metadata import MediaMetadataBase
-from loader.samples.file_store_decoder import FileStoreDecoder
-from loader.samples.keyword_dataclass import edataclass
+from loader.format.media.metadata import MediaMetadataBase
+from loader.samples.decoding.decoder import FileStoreDecoder
+from loader.samples.sample_dataclass import edataclass
 from loader.samples.source_info import SourceInfo, add_source_info
-from loader.stores.cache_pool import CachePool
+from loader.stores.aux_store import PrimaryFileStore
+from loader.stores.cache_pool import CachePool, Lazy, MockLazy
 from loader.stores.file_store import FileStore
-from loader.stores.lazy import Lazy, MockLazy
-from loader.stores.primary_file_store import PrimaryFileStore
 
 __all__ = [
     "CachePool",

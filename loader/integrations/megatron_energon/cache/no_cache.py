@@ -1,4 +1,3 @@
-from loader.stores.lazy import DirectLazy
-from loader.stores.no_cache_pool import NoCachePool
+from loader.stores.cache_pool import DirectLazy, NoCachePool
 
 __all__ = ["DirectLazy", "NoCachePool"]

@@ -1,15 +1,14 @@
 from typing import TYPE_CHECKING, NoReturn
 
-from loader.pipeline.stage import SavableDataset
-from loader.pipeline.worker_config import WorkerConfig
-from loader.samples.dataclass_mixins import ExtendableDataclassMixin, PinMemoryMixin
-from loader.samples.keyword_dataclass import edataclass
+from loader.pipeline.contract.stage import SavableDataset
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.samples.encoding.task_encoder import T_sample
+from loader.samples.sample_dataclass import ExtendableDataclassMixin, PinMemoryMixin, edataclass
 from loader.samples.source_info import SourceInfo
-from loader.samples.task_encoder import T_sample
 from loader.samples.types import Sample
 from loader.storage.epath import EPath
 from loader.stores.file_store import FileStore
-from loader.training.dataset_factory import BaseCoreDatasetFactory
+from loader.training.datasets.dataset_factory import BaseCoreDatasetFactory
 
 from ..not_served import not_served
 

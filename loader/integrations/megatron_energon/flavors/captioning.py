@@ -1,4 +1,4 @@
 from loader.samples.types import CaptioningSample
-from loader.training.webdatasets import CaptioningWebdataset
+from loader.training.factories.webdatasets import CaptioningWebdataset
 
 __all__ = ["CaptioningSample", "CaptioningWebdataset"]

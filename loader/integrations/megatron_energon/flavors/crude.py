@@ -1,4 +1,4 @@
 from loader.samples.types import CrudeSample
-from loader.training.webdatasets import CrudeWebdataset
+from loader.training.factories.webdatasets import CrudeWebdataset
 
 __all__ = ["CrudeSample", "CrudeWebdataset"]

@@ -1,4 +1,4 @@
 from loader.samples.types import ImageSample
-from loader.training.webdatasets import ImageWebdataset
+from loader.training.factories.webdatasets import ImageWebdataset
 
 __all__ = ["ImageSample", "ImageWebdataset"]

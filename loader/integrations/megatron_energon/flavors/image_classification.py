@@ -1,4 +1,4 @@
 from loader.samples.types import ImageClassificationSample
-from loader.training.webdatasets import ImageClassificationWebdataset
+from loader.training.factories.webdatasets import ImageClassificationWebdataset
 
 __all__ = ["ImageClassificationSample", "ImageClassificationWebdataset"]

@@ -1,4 +1,4 @@
 from loader.samples.types import InterleavedSample
-from loader.training.webdatasets import InterleavedWebdataset
+from loader.training.factories.webdatasets import InterleavedWebdataset
 
 __all__ = ["InterleavedSample", "InterleavedWebdataset"]

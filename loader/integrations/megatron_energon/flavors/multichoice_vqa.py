@@ -1,4 +1,4 @@
 from loader.samples.types import MultiChoiceVQASample
-from loader.training.webdatasets import MultiChoiceVQAWebdataset
+from loader.training.factories.webdatasets import MultiChoiceVQAWebdataset
 
 __all__ = ["MultiChoiceVQASample", "MultiChoiceVQAWebdataset"]

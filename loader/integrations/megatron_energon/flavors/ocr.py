@@ -1,4 +1,4 @@
 from loader.samples.types import OCRSample
-from loader.training.webdatasets import OCRWebdataset
+from loader.training.factories.webdatasets import OCRWebdataset
 
 __all__ = ["OCRSample", "OCRWebdataset"]

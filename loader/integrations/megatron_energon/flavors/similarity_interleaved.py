@@ -1,4 +1,4 @@
 from loader.samples.types import SimilarityInterleavedSample
-from loader.training.webdatasets import SimilarityInterleavedWebdataset
+from loader.training.factories.webdatasets import SimilarityInterleavedWebdataset
 
 __all__ = ["SimilarityInterleavedSample", "SimilarityInterleavedWebdataset"]

@@ -1,4 +1,4 @@
 from loader.samples.types import TextSample
-from loader.training.webdatasets import TextWebdataset
+from loader.training.factories.webdatasets import TextWebdataset
 
 __all__ = ["TextSample", "TextWebdataset"]

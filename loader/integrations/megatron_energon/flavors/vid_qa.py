@@ -1,4 +1,4 @@
 from loader.samples.types import VidQASample
-from loader.training.webdatasets import VidQAWebdataset
+from loader.training.factories.webdatasets import VidQAWebdataset
 
 __all__ = ["VidQASample", "VidQAWebdataset"]

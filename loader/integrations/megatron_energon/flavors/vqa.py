@@ -1,4 +1,4 @@
 from loader.samples.types import VQASample
-from loader.training.webdatasets import VQAWebdataset
+from loader.training.factories.webdatasets import VQAWebdataset
 
 __all__ = ["VQASample", "VQAWebdataset"]

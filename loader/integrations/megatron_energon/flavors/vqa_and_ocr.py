@@ -1,3 +1,3 @@
-from loader.training.webdatasets import VQAOCRWebdataset
+from loader.training.factories.webdatasets import VQAOCRWebdataset
 
 __all__ = ["VQAOCRWebdataset"]

@@ -1,6 +1,10 @@
-from loader.format.media_metadata import AVMetadata, ImageMetadata, MediaMetadataBase
-from loader.format.media_serialization import MediaMetadataType, deserialize_media_metadata, serialize_media_metadata
-from loader.samples.keyword_dataclass import edataclass
+from loader.format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataBase
+from loader.integrations.media_serialization import (
+    MediaMetadataType,
+    deserialize_media_metadata,
+    serialize_media_metadata,
+)
+from loader.samples.sample_dataclass import edataclass
 
 __all__ = [
     "AVMetadata",

@@ -1,3 +1,3 @@
-from loader.training.dataset_loader import DatasetLoader
+from loader.training.factories.dataset_from_path import DatasetLoader
 
 __all__ = ["DatasetLoader"]

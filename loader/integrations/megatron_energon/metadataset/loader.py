@@ -1,8 +1,8 @@
-from loader.metadataset.dataset_type import EnergonDatasetType, get_dataset_type
-from loader.metadataset.prepare_metadataset import prepare_metadataset
-from loader.metadataset.traverse import TraversedDatasetReference, traverse_metadataset
+from loader.integrations.dataset_type import EnergonDatasetType, get_dataset_type
+from loader.metadataset.joins.prepare_metadataset import prepare_metadataset
+from loader.metadataset.plans.traverse import TraversedDatasetReference, traverse_metadataset
 from loader.storage.epath import EPath
-from loader.training.dataset_loader import DatasetLoader, DatasetLoaderInterface, Metadataset, load_dataset
+from loader.training.factories.dataset_from_path import DatasetLoader, DatasetLoaderInterface, Metadataset, load_dataset
 
 __all__ = [
     "DatasetLoader",

@@ -1,13 +1,12 @@
-from loader.metadataset.dataset_subset import DatasetSubset
-from loader.metadataset.traverse import TraversedDatasetReference
-from loader.pipeline.worker_config import WorkerConfig
-from loader.samples.keyword_dataclass import edataclass
+from loader.metadataset.plans.traverse import TraversedDatasetReference
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.samples.sample_dataclass import edataclass
 from loader.storage.epath import EPath
 from loader.stores.file_store import FileStore
-from loader.training.dataset_factory import BaseCoreDatasetFactory
-from loader.training.dataset_loader import DatasetLoaderInterface
-from loader.training.loaded_dataset import DatasetBlendMode, LoadedDataset
-from loader.training.loaded_datasets import LoadedDatasets as LoadedDatasetList
+from loader.training.datasets.dataset_factory import BaseCoreDatasetFactory
+from loader.training.datasets.dataset_subset import DatasetSubset
+from loader.training.datasets.run_datasets import DatasetBlendMode, LoadedDataset, LoadedDatasets as LoadedDatasetList
+from loader.training.factories.dataset_from_path import DatasetLoaderInterface
 
 __all__ = [
     "BaseCoreDatasetFactory",

@@ -1,3 +1,3 @@
-from loader.training.dataset_loader import Metadataset
+from loader.training.factories.dataset_from_path import Metadataset
 
 __all__ = ["Metadataset"]

@@ -1,3 +1,3 @@
-from loader.training.dataset_loader import MetadatasetV2
+from loader.training.factories.dataset_from_path import MetadatasetV2
 
 __all__ = ["MetadatasetV2"]

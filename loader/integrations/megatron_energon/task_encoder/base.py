@@ -1,28 +1,22 @@
-from loader.pipeline.batch import BatchDataset
-from loader.pipeline.blend import BlendDataset
-from loader.pipeline.concat import ConcatDataset
-from loader.pipeline.epochize import EpochizeDataset
-from loader.pipeline.group_batch import GroupBatchDataset
-from loader.pipeline.limit import LimitDataset
-from loader.pipeline.log_sample import LogSampleDataset
-from loader.pipeline.map import MapDataset
-from loader.pipeline.packing import PackingDataset
-from loader.pipeline.repeat import RepeatDataset
-from loader.pipeline.shuffle_buffer import ShuffleBufferDataset
-from loader.pipeline.stage import SavableDataset
-from loader.pipeline.worker_config import WorkerConfig
-from loader.samples.augment_task_encoder import AugmentTaskEncoder
-from loader.samples.batch import Batch
-from loader.samples.collate import batch_list, batch_pad_stack, batch_stack, generic_batch
-from loader.samples.cooking import Cooker
-from loader.samples.dataclass_mixins import ExtendableDataclassMixin, PinMemoryMixin
-from loader.samples.decoder import SampleDecoder
-from loader.samples.keyword_dataclass import edataclass
-from loader.samples.source_info import SourceInfo
-from loader.samples.stateless import failure_tolerance as get_failure_tolerance
-from loader.samples.stateless import is_stateless as get_stateless
-from loader.samples.stateless import stateless
-from loader.samples.task_encoder import (
+from loader.pipeline.contract.stage import SavableDataset
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.stages.batch import BatchDataset
+from loader.pipeline.stages.blend import BlendDataset
+from loader.pipeline.stages.concat import ConcatDataset
+from loader.pipeline.stages.epochize import EpochizeDataset
+from loader.pipeline.stages.group_batch import GroupBatchDataset
+from loader.pipeline.stages.limit import LimitDataset
+from loader.pipeline.stages.log_sample import LogSampleDataset
+from loader.pipeline.stages.map import MapDataset
+from loader.pipeline.stages.packing import PackingDataset
+from loader.pipeline.stages.repeat import RepeatDataset
+from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
+from loader.samples.batching.batch import Batch
+from loader.samples.batching.collate import batch_list, batch_pad_stack, batch_stack, generic_batch
+from loader.samples.decoding.decoder import SampleDecoder
+from loader.samples.encoding.augment_task_encoder import AugmentTaskEncoder
+from loader.samples.encoding.cooking import Cooker
+from loader.samples.encoding.task_encoder import (
     DefaultTaskEncoder,
     T_batch,
     T_encoded_sample,
@@ -30,13 +24,16 @@ from loader.samples.task_encoder import (
     T_sample,
     TaskEncoder,
 )
+from loader.samples.marks import failure_tolerance as get_failure_tolerance, is_stateless as get_stateless, stateless
+from loader.samples.sample_dataclass import ExtendableDataclassMixin, PinMemoryMixin, edataclass
+from loader.samples.source_info import SourceInfo
 from loader.samples.types import CrudeSample, Sample
+from loader.stores.aux_store import PrimaryFileStore
 from loader.stores.cache_pool import CachePool
 from loader.stores.decode_file_store import DecodeFileStore
 from loader.stores.file_store import FileStore
-from loader.stores.primary_file_store import PrimaryFileStore
-from loader.training.loaded_dataset import DatasetBlendMode, LoadedDataset
-from loader.training.webdatasets import CrudeWebdataset
+from loader.training.datasets.run_datasets import DatasetBlendMode, LoadedDataset
+from loader.training.factories.webdatasets import CrudeWebdataset
 
 __all__ = [
     "AugmentTaskEncoder",

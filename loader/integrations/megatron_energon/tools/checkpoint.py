@@ -1,3 +1,3 @@
-from energon_cli.checkpoint import checkpoint as command
+from energon_cli.checkpoint.command import checkpoint as command
 
 __all__ = ["command"]

@@ -1,3 +1,3 @@
-from energon_cli.info import info as command
+from energon_cli.info.command import info as command
 
 __all__ = ["command"]

@@ -1,3 +1,3 @@
-from energon_cli.lint import lint as command
+from energon_cli.lint.command import lint as command
 
 __all__ = ["command"]

@@ -1,3 +1,3 @@
-from energon_cli.prepare import prepare as command
+from energon_cli.prepare.command import prepare as command
 
 __all__ = ["command"]

@@ -1,3 +1,3 @@
-from energon_cli.prepare_media import prepare_media as command
+from energon_cli.prepare.media import prepare_media as command
 
 __all__ = ["command"]

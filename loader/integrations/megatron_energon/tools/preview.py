@@ -1,3 +1,3 @@
-from energon_cli.preview import preview as command
+from energon_cli.preview.command import preview as command
 
 __all__ = ["command"]

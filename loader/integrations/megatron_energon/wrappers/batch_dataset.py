@@ -1,3 +1,3 @@
-from loader.pipeline.batch import BatchDataset
+from loader.pipeline.stages.batch import BatchDataset
 
 __all__ = ["BatchDataset"]

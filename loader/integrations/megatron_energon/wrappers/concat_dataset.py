@@ -1,3 +1,3 @@
-from loader.pipeline.concat import ConcatDataset
+from loader.pipeline.stages.concat import ConcatDataset
 
 __all__ = ["ConcatDataset"]

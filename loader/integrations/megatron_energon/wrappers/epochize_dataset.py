@@ -1,3 +1,3 @@
-from loader.pipeline.epochize import EpochizeDataset
+from loader.pipeline.stages.epochize import EpochizeDataset
 
 __all__ = ["EpochizeDataset"]

@@ -1,3 +1,3 @@
-from loader.pipeline.filter import FilterDataset
+from loader.pipeline.stages.filter import FilterDataset
 
 __all__ = ["FilterDataset"]

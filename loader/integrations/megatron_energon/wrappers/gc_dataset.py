@@ -1,3 +1,3 @@
-from loader.pipeline.gc import GcDataset
+from loader.pipeline.stages.gc import GcDataset
 
 __all__ = ["GcDataset"]

@@ -1,3 +1,3 @@
-from loader.pipeline.group_batch import GroupBatchDataset
+from loader.pipeline.stages.group_batch import GroupBatchDataset
 
 __all__ = ["GroupBatchDataset"]

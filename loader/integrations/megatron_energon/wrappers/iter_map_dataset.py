@@ -1,3 +1,3 @@
-from loader.pipeline.iter_map import IterMapDataset
+from loader.pipeline.stages.iter_map import IterMapDataset
 
 __all__ = ["IterMapDataset"]

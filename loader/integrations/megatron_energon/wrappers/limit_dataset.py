@@ -1,3 +1,3 @@
-from loader.pipeline.limit import LimitDataset
+from loader.pipeline.stages.limit import LimitDataset
 
 __all__ = ["LimitDataset"]

@@ -1,3 +1,3 @@
-from loader.pipeline.log_sample import LogSampleDataset
+from loader.pipeline.stages.log_sample import LogSampleDataset
 
 __all__ = ["LogSampleDataset"]

@@ -1,3 +1,3 @@
-from loader.pipeline.map import MapDataset
+from loader.pipeline.stages.map import MapDataset
 
 __all__ = ["MapDataset"]

@@ -1,4 +1,4 @@
-from loader.pipeline.mix_batch import MixBatchDataset
-from loader.samples.concat import concat_pad, generic_concat, homogeneous_concat_mix
+from loader.pipeline.stages.mix_batch import MixBatchDataset
+from loader.samples.batching.concat import concat_pad, generic_concat, homogeneous_concat_mix
 
 __all__ = ["MixBatchDataset", "concat_pad", "generic_concat", "homogeneous_concat_mix"]

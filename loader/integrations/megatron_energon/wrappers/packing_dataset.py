@@ -1,3 +1,3 @@
-from loader.pipeline.packing import PackingDataset
+from loader.pipeline.stages.packing import PackingDataset
 
 __all__ = ["PackingDataset"]

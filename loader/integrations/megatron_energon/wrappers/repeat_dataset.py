@@ -1,3 +1,3 @@
-from loader.pipeline.repeat import RepeatDataset
+from loader.pipeline.stages.repeat import RepeatDataset
 
 __all__ = ["RepeatDataset"]

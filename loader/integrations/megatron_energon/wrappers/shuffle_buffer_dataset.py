@@ -1,3 +1,3 @@
-from loader.pipeline.shuffle_buffer import ShuffleBufferDataset
+from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
 
 __all__ = ["ShuffleBufferDataset"]

@@ -1,4 +1,4 @@
-"""A dataset that another tool prepared gets our index once, from its files or from the shards."""
+"""Build our index for a dataset of another tool, once, from its files or from the shards."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import subprocess
 import sys
 import uuid
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from loader.errors import FormatError, StorageError
-from loader.format import missing_index as missing_index_module
+from loader.format.compat import foreign_index as foreign_index_module
+from loader.format.compat.foreign_index import build_foreign_index
 from loader.format.dataset_folder import DatasetFolder
-from loader.format.dataset_index import DatasetIndex
-from loader.format.missing_index import build_missing_index
+from loader.format.index.dataset_index import DatasetIndex
+from loader.format.index.shard_index import index_shard
 from loader.format.nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON
-from loader.format.shard_index import index_shard
 from loader.storage import LocalStorage
 from tests.malformed.tar_bytes import END, header, member, pax, record
+from tests.source_tree import ROOT
 
 COUNTS = {"a.tar": 2, "b.tar": 1}
 
-# As megatron-energon 7.4.1 makes them.
+# As megatron-energon 7.4.1 creates them.
 TABLES = """
 CREATE TABLE samples (
     tar_file_id INTEGER NOT NULL, sample_key TEXT NOT NULL UNIQUE, sample_index INTEGER NOT NULL,
@@ -40,7 +40,7 @@ CREATE TABLE sample_parts (
 
 @pytest.fixture
 def dataset(tmp_path, monkeypatch):
-    """A folder as another tool leaves it, older than its index.sqlite."""
+    """Write a dataset as another tool does, with shards older than its index.sqlite."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     folder = tmp_path / "data #1?mode=rwc%20é\udcff"
@@ -103,20 +103,20 @@ RIGHT = [
 
 @pytest.fixture
 def scans(monkeypatch):
-    """The shards whose headers were read, in order."""
+    """Names of the scanned shards, in order."""
     names = []
 
     def index_and_note(storage: LocalStorage, name: str):
         names.append(name)
         return index_shard(storage, name)
 
-    monkeypatch.setattr(missing_index_module, "index_shard", index_and_note)
+    monkeypatch.setattr(foreign_index_module, "index_shard", index_and_note)
     return names
 
 
 def test_the_rows_of_another_tool_serve_instead_of_a_scan(dataset, scans, caplog):
     with caplog.at_level(logging.WARNING):
-        index = build_missing_index(dataset, COUNTS)
+        index = build_foreign_index(dataset, COUNTS)
     assert described(index) == RIGHT
     assert scans == []
     assert "was prepared by another tool" in caplog.text
@@ -128,22 +128,22 @@ def test_the_rows_of_another_tool_serve_instead_of_a_scan(dataset, scans, caplog
 
 
 def test_an_index_is_built_once(dataset, scans, caplog):
-    first = build_missing_index(dataset, COUNTS)
+    first = build_foreign_index(dataset, COUNTS)
     caplog.clear()
-    assert described(build_missing_index(dataset, COUNTS)) == described(first)
+    assert described(build_foreign_index(dataset, COUNTS)) == described(first)
     assert described(DatasetFolder(dataset.path("")).index) == RIGHT
     assert caplog.text == ""
 
 
 def test_without_index_sqlite_the_shards_are_scanned(dataset, scans):
     dataset.remove(INDEX_SQLITE)
-    assert described(build_missing_index(dataset, COUNTS)) == RIGHT
+    assert described(build_foreign_index(dataset, COUNTS)) == RIGHT
     assert scans == ["a.tar", "b.tar"]
 
 
 def test_without_index_uuid_the_index_gets_one_of_its_own(dataset):
     dataset.remove(INDEX_UUID)
-    index = build_missing_index(dataset, COUNTS)
+    index = build_foreign_index(dataset, COUNTS)
     assert dataset.read(INDEX_UUID).decode() == index.uuid
     assert str(uuid.UUID(index.uuid)) == index.uuid
 
@@ -151,7 +151,7 @@ def test_without_index_uuid_the_index_gets_one_of_its_own(dataset):
 @pytest.mark.parametrize("text", ["../../../x", "a\0b", "a\nb", "", "x" * 300])
 def test_an_index_uuid_that_is_none_leads_nowhere(dataset, text):
     dataset.local_path(INDEX_UUID).write_text(text)
-    index = build_missing_index(dataset, COUNTS)
+    index = build_foreign_index(dataset, COUNTS)
     assert described(index) == RIGHT
     assert str(uuid.UUID(index.uuid)) == index.uuid
     assert [path.name for path in dataset.local_path(INDEX_FOLDER).iterdir()] == [index.uuid]
@@ -160,7 +160,7 @@ def test_an_index_uuid_that_is_none_leads_nowhere(dataset, text):
 def test_a_shard_newer_than_the_rows_is_scanned(dataset, scans):
     os.utime(dataset.local_path("b.tar"))
     os.utime(dataset.local_path(INDEX_SQLITE), ns=(10**18, 10**18 + 1))
-    assert described(build_missing_index(dataset, COUNTS)) == RIGHT
+    assert described(build_foreign_index(dataset, COUNTS)) == RIGHT
     assert scans == ["b.tar"]
 
 
@@ -181,8 +181,8 @@ DAMAGE = {
     "a part of a sample before the first": "UPDATE sample_parts SET sample_index = -1 WHERE part_name = 'jpg'",
     "a key that is a number": "DROP TABLE samples; CREATE TABLE samples (tar_file_id, sample_key, sample_index, "
     "byte_offset, byte_size); INSERT INTO samples VALUES (0, 7, 0, 0, 4096), (0, 8, 1, 4096, 512), (1, 9, 0, 0, 1024)",
-    "a key that is no text": "UPDATE samples SET sample_key = x'ff00' WHERE sample_index = 0 AND tar_file_id = 0",
-    "a key that is no UTF-8": "UPDATE samples SET sample_key = CAST(x'ff' AS TEXT) WHERE tar_file_id = 1",
+    "a key that is not text": "UPDATE samples SET sample_key = x'ff00' WHERE sample_index = 0 AND tar_file_id = 0",
+    "a key that is not UTF-8": "UPDATE samples SET sample_key = CAST(x'ff' AS TEXT) WHERE tar_file_id = 1",
     "a part name that is NULL": "UPDATE sample_parts SET part_name = NULL",
     "an offset that is NULL": "UPDATE sample_parts SET content_byte_offset = NULL",
     "a size that is NULL": "UPDATE samples SET byte_size = NULL",
@@ -190,32 +190,32 @@ DAMAGE = {
     "an offset that is a fraction": "UPDATE sample_parts SET content_byte_offset = 512.5",
     "an offset within a block": "UPDATE sample_parts SET content_byte_offset = content_byte_offset + 1",
     "a negative offset": "UPDATE sample_parts SET content_byte_offset = -512",
-    "an offset behind the end": "UPDATE sample_parts SET content_byte_offset = content_byte_offset + 512000",
-    "a size behind the end": "UPDATE sample_parts SET content_byte_size = 5000000",
+    "an offset past the end": "UPDATE sample_parts SET content_byte_offset = content_byte_offset + 512000",
+    "a size past the end": "UPDATE sample_parts SET content_byte_size = 5000000",
     "the largest size": "UPDATE sample_parts SET content_byte_size = 9223372036854775807",
     "a negative size": "UPDATE sample_parts SET content_byte_size = -1",
     "samples that do not follow each other": "UPDATE samples SET byte_offset = 0",
-    "samples behind the end": "UPDATE samples SET byte_offset = byte_offset + 512000",
-    "a last sample that ends behind the end": "UPDATE samples SET byte_size = 512000 WHERE sample_key = 'c'",
+    "samples past the end": "UPDATE samples SET byte_offset = byte_offset + 512000",
+    "a last sample that ends past the end": "UPDATE samples SET byte_size = 512000 WHERE sample_key = 'c'",
     "a sample that starts with its contents": "UPDATE samples SET byte_offset = 4608, byte_size = 512 "
     "WHERE sample_key = 'é'",
     "a sample that starts within a block": "UPDATE samples SET byte_offset = 4000, byte_size = 608 "
     "WHERE sample_key = 'é'",
-    "samples behind their parts": "UPDATE samples SET byte_offset = byte_offset + 1536, byte_size = 512",
+    "samples after their parts": "UPDATE samples SET byte_offset = byte_offset + 1536, byte_size = 512",
 }
 
 
 @pytest.mark.parametrize("script", DAMAGE.values(), ids=DAMAGE)
 def test_rows_that_are_not_what_they_should_be_are_not_used(dataset, scans, script):
     run_sql(dataset, script)
-    assert described(build_missing_index(dataset, COUNTS)) == RIGHT
+    assert described(build_foreign_index(dataset, COUNTS)) == RIGHT
     assert "a.tar" in scans or "b.tar" in scans
 
 
 @pytest.mark.parametrize("data", [b"", b"garbage" * 1000, b"SQLite format 3\0" + b"\xff" * 4000])
 def test_a_database_that_is_none_is_not_used(dataset, scans, data):
     dataset.local_path(INDEX_SQLITE).write_bytes(data)
-    assert described(build_missing_index(dataset, COUNTS)) == RIGHT
+    assert described(build_foreign_index(dataset, COUNTS)) == RIGHT
     assert scans == ["a.tar", "b.tar"]
 
 
@@ -223,24 +223,24 @@ def test_a_database_cut_anywhere_never_gives_a_wrong_index(dataset):
     good = dataset.read(INDEX_SQLITE)
     for length in range(0, len(good), 1000):
         dataset.local_path(INDEX_SQLITE).write_bytes(good[:length])
-        assert described(build_missing_index(dataset, COUNTS)) == RIGHT
+        assert described(build_foreign_index(dataset, COUNTS)) == RIGHT
         dataset.remove(INDEX_FOLDER)
 
 
 def test_a_shard_with_another_number_of_samples_is_named(dataset):
     dataset.remove(INDEX_SQLITE)
     with pytest.raises(FormatError, match=r"expected 3 samples, as \.info\.json says, found 1") as caught:
-        build_missing_index(dataset, {"a.tar": 2, "b.tar": 3})
+        build_foreign_index(dataset, {"a.tar": 2, "b.tar": 3})
     assert caught.value.shard == dataset.path("b.tar")
     assert not dataset.exists(f"{INDEX_FOLDER}/{uuid.UUID(int=7)}")
-    # What the failure left behind does not stand in the way.
-    assert described(build_missing_index(dataset, COUNTS)) == RIGHT
+    # The files that the failed build left do not stop the next build.
+    assert described(build_foreign_index(dataset, COUNTS)) == RIGHT
 
 
 def test_a_missing_shard_is_named(dataset):
     dataset.remove("b.tar")
     with pytest.raises(StorageError) as caught:
-        build_missing_index(dataset, COUNTS)
+        build_foreign_index(dataset, COUNTS)
     assert caught.value.path == dataset.path("b.tar")
 
 
@@ -256,26 +256,26 @@ def test_a_dataset_that_takes_no_files_gets_its_index_in_a_cache_folder(dataset,
         monkeypatch.delenv("XDG_CACHE_HOME")
         monkeypatch.setenv("HOME", str(tmp_path / "home"))
     cache = tmp_path / "cache" if home == "XDG_CACHE_HOME" else tmp_path / "home" / ".cache"
-    assert described(build_missing_index(dataset, COUNTS)) == RIGHT
+    assert described(build_foreign_index(dataset, COUNTS)) == RIGHT
     assert sorted(dataset.local_path().rglob("*")) == before
     (folder,) = (cache / "energon").iterdir()
     assert (folder / INDEX_FOLDER / str(uuid.UUID(int=7)) / "layout.json").exists()
     assert described(DatasetFolder(root).index) == RIGHT
-    # Prepared anew, it is another dataset.
+    # After another prepare it is another dataset.
     dataset.local_path(INDEX_UUID).write_text(str(uuid.UUID(int=8)))
-    assert build_missing_index(dataset, COUNTS).uuid == str(uuid.UUID(int=8))
+    assert build_foreign_index(dataset, COUNTS).uuid == str(uuid.UUID(int=8))
     assert len(list((cache / "energon").iterdir())) == 2
 
 
 BUILD = """
 import logging, sys, time
-from loader.format import missing_index
+from loader.format.compat import foreign_index
 from loader.format.dataset_folder import DatasetFolder
-index_shard = missing_index.index_shard
-missing_index.index_shard = lambda *shard: time.sleep(0.2) or index_shard(*shard)
+index_shard = foreign_index.index_shard
+foreign_index.index_shard = lambda *shard: time.sleep(0.2) or index_shard(*shard)
 logging.basicConfig(level=logging.WARNING, format="%(message)s")
 print("ready", flush=True)
-sys.stdin.read(1)  # all start at one time
+sys.stdin.read(1)  # all start at the same time
 index = DatasetFolder(sys.argv[1]).index
 print(index.uuid, len(index))
 """
@@ -284,11 +284,10 @@ print(index.uuid, len(index))
 def test_of_several_processes_one_builds_and_the_others_wait(dataset):
     dataset.remove(INDEX_UUID)
     dataset.remove(INDEX_SQLITE)
-    root = Path(__file__).parents[3]
     command = [sys.executable, "-c", BUILD, os.fsencode(dataset.path(""))]
     processes = [
         subprocess.Popen(
-            command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         for _ in range(3)
     ]
@@ -310,20 +309,20 @@ def test_builds_that_are_killed_leave_one_folder_at_most_and_the_next_one_clears
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(missing_index_module.IndexWriter, "add", killed)
-        patch.setattr(LocalStorage, "create", left_behind(LocalStorage.create))
+        patch.setattr(foreign_index_module.IndexWriter, "add", killed)
+        patch.setattr(LocalStorage, "create", leave_second_file(LocalStorage.create))
         for _ in range(3):
             with pytest.raises(KeyboardInterrupt):
-                build_missing_index(dataset, COUNTS)
+                build_foreign_index(dataset, COUNTS)
     index_folder = dataset.local_path(INDEX_FOLDER)
     assert len(os.listdir(index_folder)) == 1
-    assert described(build_missing_index(dataset, COUNTS)) == RIGHT
+    assert described(build_foreign_index(dataset, COUNTS)) == RIGHT
     (built,) = index_folder.iterdir()
     assert [name for name in os.listdir(built) if "left" in name] == []
 
 
-def left_behind(create):
-    """Make each file leave a piece that nothing removes, as a kill does."""
+def leave_second_file(create):
+    """Leave a second file with each created one, as a killed process does."""
 
     def create_and_leave(self, name, *, durable=True):
         self.local_path(name).parent.mkdir(parents=True, exist_ok=True)

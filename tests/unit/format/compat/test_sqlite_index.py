@@ -1,8 +1,7 @@
-"""``index.sqlite`` answers what other readers of the format ask, or is not written."""
+"""Write an ``index.sqlite`` with the rows that other readers of the format expect."""
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
 import sqlite3
@@ -13,12 +12,9 @@ from pathlib import Path
 import pytest
 
 from loader.errors import StorageError
-from loader.format import sqlite_index as sqlite_index_module
-from loader.format.nv_meta import INDEX_SQLITE
-from loader.format.prepare import run_prepare
-from loader.format.prepare_plan import PreparePlan, SplitRequest
-from loader.format.shard_index import ShardIndex, index_shard
-from loader.format.sqlite_index import NotPatchable, SqliteIndexWriter, cannot_express
+from loader.format.compat import sqlite_index as sqlite_index_module
+from loader.format.compat.sqlite_index import NotPatchable, SqliteIndexWriter
+from loader.format.index.shard_index import ShardIndex, index_shard
 from loader.storage import LocalStorage
 from tests.malformed.tar_bytes import END, member
 
@@ -80,7 +76,7 @@ def test_a_key_of_two_shards_is_refused(tmp_path):
             write(tmp_path / "earlier.sqlite", indexed(tmp_path, "a.txt"))
         writer = SqliteIndexWriter(path, earlier=tmp_path / "earlier.sqlite" if patched else None)
         if not patched:
-            # Keys are unique by an index that is made last: until then a copy stays unnoticed.
+            # The index over keys is built last, and only then finds a repeated key.
             writer.add(0, indexed(tmp_path, "a.txt"))
             writer.add(1, indexed(tmp_path, "a.txt"))
             with pytest.raises(StorageError, match="UNIQUE"):
@@ -127,36 +123,7 @@ def test_a_disk_that_is_full_is_named_with_what_helps(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
     assert caught.value.path == str(tmp_path / "i.sqlite")
-    assert "free some space" in (caught.value.do or "")
-
-
-@pytest.mark.parametrize(
-    ("names", "reason"),
-    [
-        (["a.txt", "é.txt", "a b.é"], None),
-        ([b"\xff.txt"], "not UTF-8"),
-        ([b"a.\xff"], "not UTF-8"),
-        # Each is half of an é, and one behind the other they look whole.
-        ([b"\xc3.txt", b"\xa9.txt"], "not UTF-8"),
-        ([b"a\xe2\x82.txt", b"\xac.txt"], "not UTF-8"),
-        ([b"\xa9.txt"], "not UTF-8"),
-        (["a.txt", "b.txt", "a.jpg"], "parts of 1 samples are not neighbours"),
-        (["d/a.txt", "d/.DS_Store"], "hidden files"),
-    ],
-)
-def test_what_it_cannot_express_is_said(tmp_path, names, reason):
-    found = cannot_express(indexed(tmp_path, *names))
-    assert found is None if reason is None else reason in (found or "")
-
-
-def test_halves_of_a_character_in_neighbouring_keys_leave_the_compat_files_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "fsync", lambda fd: None)
-    indexed(tmp_path, b"\xc3.txt", b"\xa9.txt")
-    plan = PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0}))
-    assert any("UTF-8" in warning for warning in run_prepare(plan).warnings)
-    assert not run_prepare(plan).scanned
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".nv-meta", "s.tar"]
-    assert not (tmp_path / INDEX_SQLITE).exists()
+    assert "free some space" in (caught.value.hint or "")
 
 
 def test_closing_stops_what_is_being_written(tmp_path):

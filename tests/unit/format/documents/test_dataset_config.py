@@ -6,8 +6,13 @@ import pytest
 import yaml
 
 from loader.errors import ConfigError
-from loader.format.dataset_config import DatasetConfig, format_dataset_config, is_own_module, parse_dataset_config
-from loader.format.field_map import parse_field_map
+from loader.format.documents.dataset_config import (
+    DatasetConfig,
+    format_dataset_config,
+    is_own_module,
+    parse_dataset_config,
+)
+from loader.format.documents.field_map import parse_field_map
 
 CAPTIONING = """\
 sample_type:
@@ -27,7 +32,7 @@ def faults_of(text: str) -> dict[str, str]:
     with pytest.raises(ConfigError) as caught:
         parse(text)
     assert caught.value.file == "dataset.yaml"
-    return {fault.place: fault.found for fault in caught.value.faults}
+    return {fault.place: fault.message for fault in caught.value.faults}
 
 
 def test_the_first_form_maps_fields_to_parts() -> None:
@@ -146,7 +151,7 @@ def test_all_faults_are_reported_at_once_with_their_places() -> None:
         (
             "__class__: TextWebdataset",
             "",
-            "expected 'field_map' or 'sample_loader' to make a TextSample, found neither",
+            "expected 'field_map' or 'sample_loader' for a TextSample, found neither",
         ),
         ("__class__: TextWebdataset\nfield_map: 3", "field_map", "expected a mapping of fields to parts, found 3"),
         ("__class__: TextWebdataset\nfield_map: {txt: txt}", "field_map", "field 'text' of TextSample is missing"),

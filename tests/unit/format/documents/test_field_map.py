@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from loader.errors import ConfigError, SampleError
-from loader.format.field_map import FieldAccess, FieldMap, parse_field_expression, parse_field_map
+from loader.format.documents.field_map import FieldAccess, FieldMap, parse_field_expression, parse_field_map
 
 
 def field_map(**expressions: str) -> FieldMap:
@@ -93,17 +93,17 @@ def test_a_number_indexes_a_list_and_may_be_the_key_of_a_mapping() -> None:
         ("json[zz]", "json", "json has no 'zz', only a, b"),
         ("json[a][9]", "json", "json[a] has 2 items, no item 9"),
         ("json[a][-3]", "json", "json[a] has 2 items, no item -3"),
-        ("json[a][k]", "json", "json[a] is a list, which has no 'k'"),
-        ("json[b][c]", "json", "json[b] is str, nothing to look into"),
-        ("jpg[0]", "jpg", "jpg is bytes, nothing to look into"),
+        ("json[a][k]", "json", "json[a] is a list, which has no key 'k'"),
+        ("json[b][c]", "json", "json[b] is str, expected a mapping or a list"),
+        ("jpg[0]", "jpg", "jpg is bytes, expected a mapping or a list"),
         ("png,json[zz]", "json", "json has no 'zz'"),
     ],
 )
 def test_a_missing_field_is_an_error_that_names_field_and_place(expression: str, part: str, found: str) -> None:
     with pytest.raises(SampleError) as caught:
         field_map(caption=expression).apply({"jpg": b"", "json": {"a": [1, 2], "b": "text"}})
-    assert f"field 'caption' ({expression}) is missing: " in caught.value.found
-    assert found in caught.value.found
+    assert f"field 'caption' ({expression}) is missing: " in caught.value.message
+    assert found in caught.value.message
     assert caught.value.part == part
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from loader.format.nearest_name import did_you_mean, nearest_names
+from loader.format.documents.messages import did_you_mean, nearest_names
 
 
 def test_case_does_not_count() -> None:

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from webdataset.autodecode import IMAGE_EXTENSIONS, decoders
 
-from loader.format import part_kinds
-from loader.format.part_kinds import part_extension, part_kind
+from loader.format.documents import part_kinds
+from loader.format.documents.part_kinds import part_extension, part_kind
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from loader.errors import ConfigError
-from loader.format.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
+from loader.format.documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
 
 
 def faults_of(text: str, file: str = "split.yaml") -> list[str]:
@@ -64,7 +64,7 @@ def test_one_shard_may_stand_in_two_parts():
 
 
 UNBALANCED = (
-    "split_parts.train[5]: '{' has a brace without its partner; "
+    "split_parts.train[5]: '{' has an unbalanced brace; "
     "close it, or write \\{ and \\} for braces that belong to the name"
 )
 
@@ -84,7 +84,7 @@ exclude: [a.tar/, d.tar]
         "the number 2: unknown key; known are split_parts, exclude",
         "split_parts.train[1]: 'a.tar' is listed twice in this part (also at split_parts.train[0])",
         "split_parts.train[2]: expected a name, found the number 3; put it in quotes",
-        "split_parts.train[3]: '{0..99999999}.tar' stands for 100,000,000 names, expected at most 999,998",
+        "split_parts.train[3]: '{0..99999999}.tar' expands to 100,000,000 names, expected at most 999,998",
         "split_parts.train[4]: expected a name, found a list",
         UNBALANCED,
         "split_parts.train[6]: expected a name, found nothing",
@@ -93,7 +93,7 @@ exclude: [a.tar/, d.tar]
         "split_parts.train[9]: expected a name, found a mapping",
         "split_parts.train[10]: expected a name, found true; put it in quotes",
         "split_parts.val: expected a list of names, found the text 'b.tar'",
-        "split_parts.the number 1: expected a name of a part, found the number 1; put it in quotes",
+        "split_parts.the number 1: expected the name of a part, found the number 1; put it in quotes",
         "exclude[0]: 'a.tar/' ends in a slash; expected a shard, or a shard, a slash and a key",
     ]
 
@@ -106,7 +106,7 @@ exclude: [a.tar/, d.tar]
         ("exclude: []", "split_parts: this is missing; expected a mapping from part to list of shards"),
         ("split_parts: [a]", "split_parts: expected a mapping from part to list of shards, found a list"),
         ("split_parts:", "split_parts: expected a mapping from part to list of shards, found nothing"),
-        ("split_parts: {'': [a]}", "split_parts.: expected a name of a part, found an empty text; put it in quotes"),
+        ("split_parts: {'': [a]}", "split_parts.: expected the name of a part, found an empty text; put it in quotes"),
         ("split_parts: {a: 1.5}", "split_parts.a: expected a list of names, found the number 1.5"),
     ],
 )
@@ -122,14 +122,14 @@ def test_a_shard_listed_again_inside_a_range_is_found():
 def test_many_patterns_together_may_not_be_a_memory_bomb_either():
     patterns = ", ".join(f"'{letter}{{0..600000}}'" for letter in "ab")
     (fault,) = faults_of(f"split_parts: {{t: [{patterns}]}}")
-    assert fault.startswith("split_parts.t[1]: 'b{0..600000}' stands for 600,001 names, expected at most 399,999")
+    assert fault.startswith("split_parts.t[1]: 'b{0..600000}' expands to 600,001 names, expected at most 399,999")
 
 
 def test_syntax_errors_tell_line_and_column():
     (fault,) = faults_of("split_parts:\n  train: [a\n")
     assert fault.startswith("line 3, column 1: ")
     (fault,) = faults_of('{"split_parts": \n {"a": [}}', file="split.json")
-    assert fault.startswith("line 2, column 9: this is no JSON")
+    assert fault.startswith("line 2, column 9: this is not valid JSON")
 
 
 def test_a_key_given_twice_is_a_fault():
@@ -139,17 +139,17 @@ def test_a_key_given_twice_is_a_fault():
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "1" * 5000])
 def test_json_that_the_parser_gives_up_on_is_a_config_error(text):
-    with pytest.raises(ConfigError, match="this is no JSON for a split"):
+    with pytest.raises(ConfigError, match="this JSON cannot be parsed"):
         parse_split_config(text, file="split.json")
 
 
 def test_no_tag_makes_an_object():
     faults = faults_of("split_parts: !!python/object/apply:os.getcwd []")
-    assert "no plain YAML" in faults[0]
+    assert "not plain YAML" in faults[0]
 
 
 def test_a_lone_surrogate_does_not_hide_a_syntax_error():
-    assert "no plain YAML" in faults_of('split_parts: {"\\udc80": [')[0]
+    assert "not plain YAML" in faults_of('split_parts: {"\\udc80": [')[0]
 
 
 def test_references_cannot_fill_the_memory_behind_a_lone_surrogate():
@@ -237,7 +237,7 @@ def test_awkward_names_come_back_from_the_written_file(name):
 def test_names_that_are_no_utf8_come_back_from_the_written_file():
     config = SplitConfig(split_parts={"train": ("\udcff.tar", "ok.tar")}, exclude=("ok.tar/\udc80",))
     text = format_split_config(config)
-    text.encode()  # the text itself is UTF-8
+    text.encode()  # The text itself is UTF-8.
     assert parse_split_config(text, file="split.yaml") == config
 
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 
 from loader.errors import ConfigError
-from loader.metadataset.subset import SampleRange, ShareRange, resolve_subset
+from loader.format.documents.subset import SampleRange, ShareRange, resolve_subset
 
 
 def percent(start: str, stop: str) -> ShareRange:

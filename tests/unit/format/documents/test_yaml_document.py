@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 
 from loader.errors import ConfigError
-from loader.format.yaml_document import parse_yaml
+from loader.format.documents.yaml_document import parse_yaml
 
 
 def faults_of(text: str) -> list[tuple[str, str]]:
     with pytest.raises(ConfigError) as caught:
         parse_yaml(text, file="x.yaml")
     assert caught.value.file == "x.yaml"
-    return [(fault.place, fault.found) for fault in caught.value.faults]
+    return [(fault.place, fault.message) for fault in caught.value.faults]
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_plain_documents_are_read(text: str, value: object) -> None:
 def test_what_does_not_parse_is_reported_with_line_and_column() -> None:
     [(place, found)] = faults_of("a: 1\nb: [1, 2\nc: 3")
     assert place == "line 3, column 2"
-    assert found.startswith("this is no plain YAML: while parsing a flow sequence")
+    assert found.startswith("this is not plain YAML: while parsing a flow sequence")
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_references_that_expand_without_end_are_refused() -> None:
 def test_what_refers_to_itself_is_refused() -> None:
     [(place, found)] = faults_of("a: &x [1, *x]")
     assert place == "line 1, column 11"
-    assert "*x refers to what it is itself part of" in found
+    assert "*x refers to a value that contains it" in found
 
 
 @pytest.mark.parametrize("text", ["when: 2024-99-99", "a: \x00", "a: \x1b["])
 def test_values_that_yaml_cannot_hold_are_refused(text: str) -> None:
     [(_, found)] = faults_of(text)
-    assert "this is no plain YAML" in found
+    assert "this is not plain YAML" in found
 
 
 @pytest.mark.parametrize("text", ["*nowhere", "a: 1\n---\nb: 2", "? [1]\n: 2"])

@@ -1,4 +1,4 @@
-"""Rows of an earlier index go into the next one as they are, or are refused."""
+"""Rows of the current index are copied to the next one unchanged, or refused."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from loader.errors import FormatError
-from loader.format import kept_rows as kept_rows_module
-from loader.format.dataset_index import DatasetIndex
-from loader.format.index_writer import DuplicateKeys, IndexWriter
-from loader.format.kept_rows import KeptRows
+from loader.format.index import current
+from loader.format.index.current import KeptRows
+from loader.format.index.dataset_index import DatasetIndex
+from loader.format.index.shard_index import index_shard
+from loader.format.index.writer import DuplicateKeys, IndexWriter
 from loader.format.nv_meta import INDEX_FOLDER
-from loader.format.shard_index import index_shard
 from loader.storage import LocalStorage
 from tests.malformed.tar_bytes import END, member
 
@@ -32,7 +32,7 @@ SHARDS = {
 def write_index(
     storage: LocalStorage, uuid: str, *, shards: Sequence[str] = tuple(SHARDS), keep: Sequence[str] = (), of: str = ""
 ) -> DuplicateKeys:
-    """Index shards, some of them as another index knows them."""
+    """Index shards, some of them with the rows of another index."""
     earlier = DatasetIndex(storage, of) if of else None
     writer = IndexWriter(storage, f"{INDEX_FOLDER}/{uuid}", kept=KeptRows(storage, earlier) if earlier else None)
     with writer:
@@ -65,9 +65,11 @@ def storage(tmp_path):
 @pytest.mark.parametrize("rows_at_once", [1, 2, 1 << 20])
 @pytest.mark.parametrize("changed", [name for name in SHARDS if name != "empty.tar"])
 def test_an_index_with_kept_rows_is_the_one_of_a_scan(storage, monkeypatch, changed, rows_at_once):
-    monkeypatch.setattr(kept_rows_module, "_ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(current, "_ROWS_AT_ONCE", rows_at_once)
     write_shard(storage.local_path(), changed, ["b.mp3", "c.txt", "n1.txt", "n2.txt", "n2.mp3"])
-    shards = [name for name in SHARDS if name != "empty.tar"]  # which was the first: all get another number
+    shards = [
+        name for name in SHARDS if name != "empty.tar"
+    ]  # the first shard is dropped, so all others get another number
     found = write_index(storage, "v", shards=shards, keep=[name for name in shards if name != changed], of="u")
     expected = write_index(storage, "w", shards=shards)
     assert columns(storage, "v") == columns(storage, "w")
@@ -83,7 +85,7 @@ def test_shards_may_come_in_another_order(storage):
     write_index(storage, "v", shards=shards, keep=["two.tar", "three.tar"], of="u")
     write_index(storage, "w", shards=shards)
     assert columns(storage, "v") == columns(storage, "w")
-    # A look-up needs them so.
+    # A look-up needs ascending rows.
     index = DatasetIndex(storage, "v")
     rows = list(zip(index.key_hash.tolist(), index.key_sample.tolist(), strict=True))
     assert all(row < following for row, following in pairwise(rows))
@@ -105,7 +107,7 @@ def test_shards_may_come_in_another_order(storage):
 )
 @pytest.mark.parametrize("rows_at_once", [1, 1 << 20])
 def test_columns_that_contradict_each_other_are_not_kept(storage, monkeypatch, column, rows, rows_at_once):
-    monkeypatch.setattr(kept_rows_module, "_ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(current, "_ROWS_AT_ONCE", rows_at_once)
     path = storage.local_path(f"{INDEX_FOLDER}/u/{column}.npy")
     values = np.load(path)
     for row, value in rows.items():
@@ -114,7 +116,7 @@ def test_columns_that_contradict_each_other_are_not_kept(storage, monkeypatch, c
     with pytest.raises(FormatError, match="columns of the index contradict each other") as caught:
         write_index(storage, "v", keep=tuple(SHARDS), of="u")
     assert caught.value.shard == str(path.parent)
-    assert caught.value.do == "run energon prepare --force-overwrite on this dataset"
+    assert caught.value.hint == "run energon prepare --force-overwrite on this dataset"
 
 
 def test_without_an_earlier_index_nothing_can_be_kept(storage):

@@ -1,4 +1,4 @@
-"""Where samples lie, looked up for many at a time."""
+"""The locations of many samples at once."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 
 from loader.errors import FormatError
-from loader.format import sample_locations
-from loader.format.dataset_index import DatasetIndex
-from loader.format.index_writer import IndexWriter
-from loader.format.sample_locations import SampleLocator
-from loader.format.shard_index import index_shard
+from loader.format.index import locations
+from loader.format.index.dataset_index import DatasetIndex
+from loader.format.index.locations import SampleLocations, SampleLocator
+from loader.format.index.shard_index import index_shard
+from loader.format.index.writer import IndexWriter
 from loader.storage import LocalStorage
 from tests.malformed.tar_bytes import END, member
 
-FAR = 65 * 1024  # more than is read over
+FAR = 65 * 1024  # more than the largest gap that is read over
 
 
 @pytest.fixture(autouse=True, params=["one by one", "together"])
 def way(request, monkeypatch) -> None:
-    """Both ways of looking samples up."""
-    monkeypatch.setattr(sample_locations, "_FEW", 1000 if request.param == "one by one" else 0)
+    """Run each test with both ways of locating samples."""
+    monkeypatch.setattr(locations, "_MIN_VECTORISED", 1000 if request.param == "one by one" else 0)
 
 
 def indexed(folder, shards) -> DatasetIndex:
@@ -55,7 +55,7 @@ def numbers(*samples) -> np.ndarray:
 
 
 def parts_of(index, found, row) -> list[tuple[str, int, int]]:
-    """Give name, offset in the shard and size of the parts of one located sample."""
+    """Return name, offset in the shard and size of the parts of one located sample."""
     rows = range(found.first_part[row], found.first_part[row + 1])
     start = found.start[row]
     return [
@@ -88,7 +88,7 @@ def test_one_read_of_what_is_located_holds_the_parts(index, tmp_path):
     assert contents == [("txt", b"c"), ("json", b"scattered"), ("txt", b"zero"), ("jpg", b"x" * 700)]
 
 
-def test_only_wanted_parts_are_located_and_what_lies_around_them_is_not_read(index):
+def test_only_wanted_parts_are_located_and_nothing_around_them_is_read(index):
     found = SampleLocator(index, ["jpg", "json"]).locate(numbers(0, 1, 2, 4))
 
     names = [[name for name, _, _ in parts_of(index, found, row)] for row in range(4)]
@@ -103,12 +103,12 @@ def test_samples_without_a_wanted_part_are_there_and_empty(index):
     assert (found.key, list(found.size_bytes), found.first_part) == (["0", "0"], [0, 0], [0, 0, 0])
 
 
-@pytest.mark.parametrize(("gap", "is_near"), [(0, True), (FAR - 3 * 1024, True), (FAR, False)])
-def test_parts_too_far_apart_for_one_read_are_told(tmp_path, gap, is_near):
+@pytest.mark.parametrize(("gap", "is_one_read"), [(0, True), (FAR - 3 * 1024, True), (FAR, False)])
+def test_parts_too_far_apart_for_one_read_are_marked(tmp_path, gap, is_one_read):
     middle = [(b"1.bin", bytes(gap))] if gap else []
-    index = indexed(tmp_path, {"s.tar": [(b"0.txt", b"near"), *middle, (b"0.json", b"far")]})
+    index = indexed(tmp_path, {"s.tar": [(b"0.txt", b"first"), *middle, (b"0.json", b"end")]})
 
-    assert (SampleLocator(index).locate(numbers(0)).size_bytes[0] >= 0) == is_near
+    assert (SampleLocator(index).locate(numbers(0)).size_bytes[0] >= 0) == is_one_read
     assert SampleLocator(index, ["json"]).locate(numbers(0)).size_bytes == [3]
 
 
@@ -178,7 +178,7 @@ KEYS = {
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 @pytest.mark.parametrize("parts", [["txt"], ["txt", "json"], ["json", "txt", "jpg"]], ids=" ".join)
 def test_keys_are_those_of_the_index(tmp_path, keys, parts):
-    """With parts of one kind or two in turn, so that each sample has one."""
+    """With parts of one name, or of two in turn, so that each sample has one."""
     members = [(key + b"." + parts[row % len(parts)].encode(), b"x" * (row + 1)) for row, key in enumerate(keys)]
     index = indexed(tmp_path, {"s.tar": members})
     order = [2, 0, 1, 1]
@@ -193,13 +193,13 @@ def test_keys_are_those_of_the_index(tmp_path, keys, parts):
 
 
 def test_what_is_found_of_several_indexes_is_joined(tmp_path):
-    """Of one where each sample is one part, and of one where some are two."""
+    """Of an index with one part a sample, and of one with samples of two parts."""
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         folder.mkdir()
     one = indexed(folders[0], {"s.tar": [(b"0.txt", b"a"), (b"1.txt", b"bb")]})
     two = indexed(folders[1], {"s.tar": [(b"0.txt", b"c"), (b"0.json", b"{}"), (b"1.json", b"[]")]})
-    found = sample_locations.SampleLocations()
+    found = SampleLocations()
     for index, wanted in ((one, (1, 0)), (two, (0, 1)), (one, (0, 1))):
         SampleLocator(index).locate(numbers(*wanted), found)
     assert found.sample == [1, 0, 0, 1, 0, 1]

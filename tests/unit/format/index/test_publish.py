@@ -1,12 +1,12 @@
-"""Scans that an interrupted prepare left: found again whole, or not at all."""
+"""Scans that an interrupted prepare left are loaded whole, or not at all."""
 
 from __future__ import annotations
 
 import pytest
 
 from loader.errors import StorageError
-from loader.format.journal import Journal
-from loader.format.shard_index import index_shard
+from loader.format.index.publish import Journal
+from loader.format.index.shard_index import index_shard
 from loader.storage import FileInfo, LocalStorage
 from tests.malformed.tar_bytes import END, member
 
@@ -19,7 +19,7 @@ def storage(tmp_path):
 
 @pytest.fixture
 def scan(storage):
-    """The file of a scan of s.tar."""
+    """The stored scan of s.tar."""
     Journal(storage).save(storage.stat("s.tar"), index_shard(storage, "s.tar"))
     (path,) = storage.local_path(".nv-meta/.prepare/shards").iterdir()
     return path

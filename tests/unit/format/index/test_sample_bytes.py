@@ -1,4 +1,4 @@
-"""A shard is read only while it is the file that was indexed."""
+"""The parts of a sample are read in few reads, never cut, and only from the shard that was indexed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,64 @@ import pytest
 
 from loader.errors import FormatError, StorageError
 from loader.format.dataset_folder import DatasetFolder
-from loader.format.prepare import run_prepare
-from loader.format.prepare_plan import PreparePlan, SplitRequest
+from loader.format.index.dataset_index import PartLocation
+from loader.format.index.sample_bytes import read_sample
+from loader.format.prepare.plan import PreparePlan, SplitRequest
+from loader.format.prepare.run import run_prepare
+
+CONTENT = bytes(range(256)) * 1000
+
+
+class CountedFile:
+    """A file in memory that records its reads."""
+
+    size_bytes = len(CONTENT)
+
+    def __init__(self) -> None:
+        self.reads: list[tuple[int, int]] = []
+
+    def read_at(self, offset: int, size_bytes: int) -> bytes:
+        self.reads.append((offset, size_bytes))
+        return CONTENT[offset : offset + size_bytes]
+
+
+def read(parts, names=None):
+    file = CountedFile()
+    found = read_sample(file, [PartLocation(*part) for part in parts], shard="s.tar", names=names)
+    return found, file.reads
+
+
+def test_near_parts_are_one_read_and_far_ones_are_not():
+    found, reads = read([("far", 200_000, 20), ("a", 512, 10), ("b", 1536, 0), ("c", 2048, 300)])
+    assert found == {
+        "far": CONTENT[200_000:200_020], "a": CONTENT[512:522], "b": b"", "c": CONTENT[2048:2348],
+    }  # fmt: skip
+    assert list(found) == ["far", "a", "b", "c"]
+    assert reads == [(512, 2348 - 512), (200_000, 20)]
+
+
+def test_parts_that_are_not_wanted_are_not_read():
+    assert read([("a", 512, 10), ("b", 1024, 60_000), ("c", 100_000, 5)], names=["a", "c"]) == (
+        {"a": CONTENT[512:522], "c": CONTENT[100_000:100_005]},
+        [(512, 10), (100_000, 5)],
+    )
+    assert read([("a", 512, 10)], names=["b"]) == ({}, [])
+
+
+def test_parts_may_lie_within_each_other():
+    """As damaged columns may state."""
+    assert read([("a", 512, 1000), ("b", 600, 10)])[0] == {"a": CONTENT[512:1512], "b": CONTENT[600:610]}
+
+
+@pytest.mark.parametrize("last", [("b", len(CONTENT) - 5, 6), ("b", len(CONTENT) + 100, 6)])
+@pytest.mark.parametrize("before", [[], [("a", len(CONTENT) - 1000, 10)]])
+def test_a_part_that_the_shard_cuts_is_an_error_with_its_place(before, last):
+    with pytest.raises(FormatError, match=r"part 'b' has 6 bytes in the index, the shard ends after [05] of") as caught:
+        read([*before, last])
+    assert (caught.value.shard, caught.value.offset) == ("s.tar", last[1])
+
+
+# ------------------------------------------------------------------------------------------------ changed shards
 
 
 def write_shard(path: Path, keys: list[str], *, tar_format: int = tarfile.USTAR_FORMAT) -> None:
@@ -62,13 +118,16 @@ def test_a_copied_dataset_is_one_warning_and_its_other_shards_are_counted_at_deb
     touch(tmp_path / "b/1.tar")
     with caplog.at_level(logging.DEBUG, "loader"):
         for name in ("a", "b", "other"):
-            for dataset in (DatasetFolder(tmp_path / name), DatasetFolder(tmp_path / name)):  # as two split parts are
+            for dataset in (
+                DatasetFolder(tmp_path / name),
+                DatasetFolder(tmp_path / name),
+            ):  # twice, as for two split parts
                 assert [dataset.read_parts(sample)["txt"] for sample in (0, 1, 2, 0)] == [b"0", b"1", b"2", b"0"]
-    said = [(record.levelname, record.message) for record in caplog.records if "touched" in record.message]
-    assert [level for level, _ in said] == ["WARNING", "DEBUG", "WARNING"]
-    for (_, message), shard in zip(said, ("a/0.tar", "a/2.tar", "b/1.tar"), strict=True):
+    logged = [(record.levelname, record.message) for record in caplog.records if "touched" in record.message]
+    assert [level for level, _ in logged] == ["WARNING", "DEBUG", "WARNING"]
+    for (_, message), shard in zip(logged, ("a/0.tar", "a/2.tar", "b/1.tar"), strict=True):
         assert message.startswith(f"{tmp_path}/{shard} was touched or copied since it was indexed; its first and last")
-    assert said[1][1].endswith("; 2 shards of this dataset so far")
+    assert logged[1][1].endswith("; 2 shards of this dataset so far")
 
 
 def test_a_dataset_that_was_prepared_again_may_be_copied_again(tmp_path, caplog):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from loader.errors import FormatError, StorageError
-from loader.format import jsonl_lines
-from loader.format.jsonl import JsonlReader, build_jsonl_index, open_jsonl_index, prepare_jsonl
+from loader.format.jsonl import lines as jsonl_lines
+from loader.format.jsonl.index import JsonlReader, build_jsonl_index, open_jsonl_index, prepare_jsonl
 from loader.storage import LocalStorage
 
 
@@ -36,7 +36,7 @@ def lines_of(storage: LocalStorage) -> list[bytes]:
 
 
 GOOD = {
-    # The first ones with the offsets that megatron-energon 7.4.1 writes for them.
+    # With the offsets that megatron-energon 7.4.1 writes.
     "plain": (b'{"a":1}\n{"a":2}\n{"a":3}\n', [0, 8, 16, 24]),
     "no line break at the end": (b'{"a":1}\n{"a":2}', [0, 8, 15]),
     "a blank line between": (b'{"a":1}\n\n{"a":2}\n', [0, 9, 17]),
@@ -47,7 +47,7 @@ GOOD = {
     "blanks at the end": (b'{"a":1}\n{"a":2}\n   ', [0, 8, 19]),
     "odd blanks": (b'{"a":1}\n\x0b\x0c\n{"a":2}\n', [0, 11, 19]),
     "line separators in a text": ('{"a":"x\u2028y\x85z"}\n{"a":2}\n'.encode(), [0, 17, 25]),
-    # Those that it refuses or does not look at.
+    # Files that it refuses or does not check.
     "byte order mark": (b'\xef\xbb\xbf{"a":1}\n{"a":2}\n', [0, 11, 19]),
     "byte order mark on a blank line": (b'\xef\xbb\xbf \n{"a":1}\n', [0, 13]),
     "NaN as Python writes it": (b'{"a":NaN}\n{"a":2}', [0, 10, 17]),
@@ -92,7 +92,7 @@ def test_every_line_is_read_back_without_what_surrounds_it(storage, name):
         (b'{"a":NaN}\n{"b":nan}\n', 2, 10, "invalid character"),
         (b"{'a':1}\n", 1, 0, "malformed"),
         (b'{"a":1}\n  \xef\xbb\xbf{"b":1}\n', 2, 8, "it is "),
-        # Three lines and three values, but not one value a line.
+        # As many values as lines, but not one value per line.
         (b'{"a":1}\n{"b":\n{}} {}\n{} {}\n', 2, 8, "it is "),
         (b'{} {}\n{"b":"}\n{"}\n', 1, 0, "trailing characters"),
         (b'{} {}\n{"a":{}\n{}}\n', 1, 0, "trailing characters"),
@@ -117,7 +117,7 @@ def test_nesting_too_deep_for_any_parser_is_named(storage):
         (b'{"a":"\xff"}\n', 1, 6),
         (b'{"a":"\xc3\xa9"}\n{"a":"\xe9"}\n', 2, 17),
         (b'{"a":"aaaaa\xc3("}\n', 1, 11),
-        (b'{"a":"\xc3("}\n{}\n', 1, 6),  # the character begun is the last of a chunk of 7, and ASCII follows
+        (b'{"a":"\xc3("}\n{}\n', 1, 6),  # the incomplete character ends a chunk of 7, and ASCII follows
         (b'{"a":"\xed\xa0\x80"}\n', 1, 6),
         (b'{"a":1}\n{"a":"\xf0\x9f', 2, 14),
         (b'{"a":1}\n\n\n{"a":"\xf0\x9f\x98x"}', 4, 16),
@@ -209,7 +209,7 @@ def test_a_missing_index_says_what_to_run(storage):
     storage.local_path("x.jsonl").write_bytes(b"{}\n")
     with pytest.raises(FormatError, match="no index yet") as caught:
         open_jsonl_index(storage, "x.jsonl")
-    assert caught.value.do == f"run: energon prepare {storage.path('x.jsonl')}"
+    assert caught.value.hint == f"run: energon prepare {storage.path('x.jsonl')}"
 
 
 def test_a_missing_file_is_a_storage_error(storage):
@@ -218,7 +218,7 @@ def test_a_missing_file_is_a_storage_error(storage):
 
 
 def test_an_index_that_cannot_be_looked_up_is_a_storage_error(storage):
-    name = "x" * 252  # a name that fits, but not with .idx behind
+    name = "x" * 252  # a name of valid length, but not with the suffix .idx
     storage.local_path(name).write_bytes(b"{}\n")
     with pytest.raises(StorageError, match="too long"):
         open_jsonl_index(storage, name)
@@ -235,8 +235,8 @@ def test_an_index_of_an_impossible_size_is_damaged(storage, index):
 @pytest.mark.parametrize(
     ("before", "after", "found"),
     [
-        (b'{"a":1}\n', b'{"a":1}\n{"a":2}\n', "is of a file of 8 bytes, and this has 16"),
-        (b'{"a":1}\n{"a":2}\n', b'{"a":1}\n', "is of a file of 16 bytes, and this has 8"),
+        (b'{"a":1}\n', b'{"a":1}\n{"a":2}\n', "expected a file of 8 bytes, found 16"),
+        (b'{"a":1}\n{"a":2}\n', b'{"a":1}\n', "expected a file of 16 bytes, found 8"),
         (b'{"a":1}\n{"a":2}\n', b'{"a":1, "bcd":2}', "sample 1 at byte 8"),
         (b'{"a":1}\n{"a":2}\n', b'{"a":1}\n[1,2,3]\n', "sample 1 at byte 8"),
         (b'{"a":1}\n{"a":2}\n', b'[1,2,3]\n{"a":2}\n', "sample 0 at byte 0"),
@@ -249,7 +249,7 @@ def test_an_index_of_a_file_that_changed_is_stale(storage, before, after, found)
     storage.local_path("x.jsonl").write_bytes(after)
     with pytest.raises(FormatError, match=found) as caught:
         open_jsonl_index(storage, "x.jsonl")
-    assert str(caught.value.do).startswith("run: energon prepare")
+    assert str(caught.value.hint).startswith("run: energon prepare")
 
 
 def test_a_copy_with_another_time_is_not_stale(storage):
@@ -309,7 +309,7 @@ def test_a_line_changed_behind_the_readers_back_is_noticed(storage):
         with open(storage.path("x.jsonl"), "r+b") as file:
             file.seek(8)
             file.write(b"{}\n{  }\n")
-        with pytest.raises(FormatError, match=r"no single JSON object at bytes 8–16 \(sample 1\)"):
+        with pytest.raises(FormatError, match=r"expected one JSON object at bytes 8–16 \(sample 1\)"):
             reader.read_line(1)
 
 

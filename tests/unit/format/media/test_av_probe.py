@@ -1,4 +1,4 @@
-"""What ``probe_av`` tells of a file equals what was encoded."""
+"""``probe_av`` returns the facts of the encoded file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from loader.format.av_probe import probe_av
+from loader.format.media.av_probe import probe_av
 from tests.unit.av.encoded_media import encode, rotated
 
 VIDEO = {
@@ -55,7 +55,7 @@ def test_video_is_what_was_encoded_in_any_container(arguments: dict[str, Any]) -
         ({"container": "mp3", "audio": "libmp3lame", "rate": 16000}, (5.0, 80000)),
         ({"container": "mp4", "audio": "aac", "rate": 16000, "channels": 2}, (5.0, 80000)),
         ({"container": "ogg", "audio": "libopus", "rate": 48000, "sample_format": "flt"}, (5.0, 240000)),
-        ({"container": "adts", "audio": "aac", "rate": 16000}, (5.12, 81920)),  # its format knows of no padding
+        ({"container": "adts", "audio": "aac", "rate": 16000}, (5.12, 81920)),  # its format cannot state the padding
         ({"container": "matroska", "audio": "flac", "sample_format": "s16"}, (5.0, None)),  # its clock is too coarse
     ],
     ids=lambda value: value["container"] if isinstance(value, dict) else "",

@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from loader.errors import ConfigError, FormatError, SampleError
-from loader.format.media_metadata import (
+from loader.format.media.metadata import (
     AVMetadata,
     ImageMetadata,
     MediaMetadataReader,
@@ -21,7 +21,7 @@ from loader.storage import open_storage
 
 IMAGE = ImageMetadata(width=20, height=10, format="JPEG", mode="RGB")
 SOUND = AVMetadata(audio_duration=0.5, audio_channels=1, audio_sample_rate=16000, audio_num_samples=8000)
-# As the format's other tool wrote them, byte for byte.
+# As megatron-energon writes them, byte for byte.
 IMAGE_JSON = '{"width":20,"height":10,"format":"JPEG","mode":"RGB"}'
 SOUND_JSON = '{"audio_duration":0.5,"audio_channels":1,"audio_sample_rate":16000,"audio_num_samples":8000}'
 
@@ -81,8 +81,8 @@ def test_an_entry_is_looked_up_by_its_key(reader):
 def test_an_unknown_entry_is_an_error_that_names_it_and_the_command(reader, key):
     with pytest.raises(SampleError) as caught:
         reader.get(key)
-    assert repr(key) in caught.value.found
-    assert "energon prepare-media" in caught.value.do
+    assert repr(key) in caught.value.message
+    assert "energon prepare-media" in caught.value.hint
 
 
 def test_threads_share_a_reader(reader):
@@ -92,7 +92,7 @@ def test_threads_share_a_reader(reader):
 
 def test_a_forked_process_reads_by_a_connection_of_its_own(reader):
     assert reader.get("a.jpg") == IMAGE
-    with reader._opened.lock:  # as held by another thread at the moment of the fork
+    with reader._opened.lock:  # as another thread may hold it at the time of the fork
         child = os.fork()
         if not child:
             os._exit(0 if reader.get("b.wav") == SOUND else 1)
@@ -118,8 +118,8 @@ def test_where_nothing_was_collected_the_right_command_is_named(tmp_path, info):
     with pytest.raises(ConfigError) as caught:
         MediaMetadataReader(open_storage(tmp_path)).get("a.jpg")
     command = "energon prepare " if info else "energon prepare-media "
-    assert command in caught.value.do
-    assert caught.value.do.endswith(f" {tmp_path}")
+    assert command in caught.value.hint
+    assert caught.value.hint.endswith(f" {tmp_path}")
 
 
 def test_an_index_without_media_tables_is_the_same(tmp_path):

@@ -1,3 +1,5 @@
+"""Rename keys that several shards share, in copies that replace the shards."""
+
 from __future__ import annotations
 
 import io
@@ -12,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from loader.errors import FormatError, StorageError
-from loader.format import fix_duplicates as module
-from loader.format.fix_duplicates import fix_duplicates
-from loader.format.tar_rename import rename_headers
+from loader.format.prepare import fix_duplicates as module
+from loader.format.prepare.fix_duplicates import fix_duplicates
+from loader.format.tar.rename import rename_headers
 from loader.storage import LocalStorage
 
 Members = dict[str, bytes]
@@ -165,11 +167,11 @@ def test_what_an_earlier_run_left_is_removed_before_room_is_needed(storage, monk
     left.write_bytes(b"half a copy")
     seen = []
 
-    def rename_and_look(*args, **named):
+    def rename_and_record(*args, **named):
         seen.append(left.exists())
         return rename_headers(*args, **named)
 
-    monkeypatch.setattr(module, "rename_headers", rename_and_look)
+    monkeypatch.setattr(module, "rename_headers", rename_and_record)
     fix_duplicates(storage, ["s/a.tar", "t/b.tar"], {"s/a.tar": {"0"}})
     assert set(seen) == {False}
 
@@ -197,18 +199,18 @@ def header_of(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
 @pytest.mark.parametrize(
     ("headers", "found"),
     [
-        (header_of("0.txt", 4), "the copy has '0.txt' where '0#0.txt' should be"),
-        (header_of("0#0.txt", 3), "the copy of '0.txt' has 3 bytes, not 4"),
-        (header_of("0#0.txt", 4 + 2048), "the copy of '0.txt' has 2,052 bytes, not 4"),
-        (header_of("0#0.txt", 0) + header_of("0#0.txt", 4), "the copy of '0.txt' has 0 bytes, not 4"),
-        (header_of("0#0.txt", 4) + b"none".ljust(512) + header_of("new", 4), "the copy of '0.txt' has other contents"),
+        (header_of("0.txt", 4), "expected member '0#0.txt', found '0.txt'"),
+        (header_of("0#0.txt", 3), "expected 4 bytes of '0.txt', found 3"),
+        (header_of("0#0.txt", 4 + 2048), "expected 4 bytes of '0.txt', found 2,052"),
+        (header_of("0#0.txt", 0) + header_of("0#0.txt", 4), "expected 4 bytes of '0.txt', found 0"),
+        (header_of("0#0.txt", 4) + b"none".ljust(512) + header_of("new", 4), "the contents of '0.txt' differ"),
     ],
 )
 def test_a_copy_that_is_not_right_is_thrown_away(storage, monkeypatch, headers, found):
     write_tar(storage, "a.tar", {"0.txt": b"zero", "1.txt": b"one", "2.txt": b"two"})
     before = all_files(storage)
     monkeypatch.setattr(module, "rename_headers", lambda *_, **__: headers)
-    with pytest.raises(FormatError, match="thrown away") as caught:
+    with pytest.raises(FormatError, match="was discarded") as caught:
         fix_duplicates(storage, ["a.tar"], {"a.tar": {"0"}})
     assert found in str(caught.value)
     assert all_files(storage) == before
@@ -273,7 +275,7 @@ def test_a_full_disk_leaves_every_shard_as_it_was(storage):
 KILLED = """
 import os, signal, sys
 from contextlib import contextmanager
-from loader.format.fix_duplicates import fix_duplicates
+from loader.format.prepare.fix_duplicates import fix_duplicates
 from loader.storage import LocalStorage
 
 class Killing(LocalStorage):
@@ -305,7 +307,7 @@ def test_after_a_kill_every_shard_is_whole_and_the_next_run_finishes_and_cleans_
     assert run.returncode == -signal.SIGKILL
     assert read_tar(storage, "s/a.tar") == (members if share < 0.5 else renamed[0])
     assert read_tar(storage, "s/b.tar") == members
-    assert len(all_files(storage)) == 3  # a piece of a copy, hidden beside the shards
+    assert len(all_files(storage)) == 3  # a partial copy, hidden next to the shards
     assert [file.name for file in storage.list()] == ["s/a.tar", "s/b.tar"]
     fix_duplicates(storage, ["s/a.tar", "s/b.tar"], {"s/a.tar": {"0"}, "s/b.tar": {"0"}})
     assert [read_tar(storage, "s/a.tar"), read_tar(storage, "s/b.tar")] == renamed

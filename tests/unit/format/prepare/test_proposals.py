@@ -1,85 +1,13 @@
 from __future__ import annotations
 
-import dataclasses
-import typing
-
 import pytest
-import torch
 
-from loader.errors import ConfigError
-from loader.format.sample_type_proposals import propose_field_map, propose_sample_types
-from loader.format.sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec, sample_type_of_name
-from loader.samples import types
-
-OF_KIND = {
-    "any": {torch.Tensor, list[str], list[int]},
-    "audio": {typing.Any},
-    "image": {torch.Tensor},
-    "images": {list[torch.Tensor]},
-    "label": {int},
-    "label_name": {str},
-    "sequence": {list[torch.Tensor | str]},
-    "tensor": {torch.Tensor},
-    "text": {str},
-    "text_list": {list[str]},
-    "video": {typing.Any},
-}
+from loader.format.documents.sample_types import CRUDE, SampleTypeSpec, sample_type_of_name
+from loader.format.prepare.proposals import propose_field_map, propose_sample_types
 
 
 def short_names(specs: list[SampleTypeSpec]) -> list[str]:
     return [spec.short_name for spec in specs]
-
-
-@pytest.mark.parametrize("spec", SAMPLE_TYPES.values(), ids=lambda spec: spec.name)
-def test_the_table_says_what_the_classes_say(spec: SampleTypeSpec) -> None:
-    cls = getattr(types, spec.name)
-    if spec.crude:
-        assert issubclass(cls, dict)
-        return
-    shared = {field.name for field in dataclasses.fields(types.Sample)}
-    own = [field for field in dataclasses.fields(cls) if field.name not in shared]
-    assert [field.name for field in spec.fields] == [field.name for field in own]
-    assert [field.required for field in spec.fields] == [field.default is dataclasses.MISSING for field in own]
-    hints = typing.get_type_hints(cls)
-    for field in spec.fields:
-        kinds = set(typing.get_args(hints[field.name])) - {type(None)}
-        assert OF_KIND[field.kind] & (kinds | {hints[field.name]}), field
-
-
-def test_every_sample_class_is_in_the_table() -> None:
-    assert set(types.__all__) - {"Sample"} == set(SAMPLE_TYPES)
-    names = [spec.short_name.lower() for spec in SAMPLE_TYPES.values()]
-    assert names == sorted(names)
-
-
-@pytest.mark.parametrize("spec", SAMPLE_TYPES.values(), ids=lambda spec: spec.name)
-def test_a_type_is_found_by_each_of_its_names_in_any_case(spec: SampleTypeSpec) -> None:
-    for name in (spec.name, spec.dataset_class, spec.short_name, spec.name.upper(), f" {spec.short_name.lower()} "):
-        assert sample_type_of_name(name) is spec
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("CaptioningSampel", "did you mean CaptioningSample?"),
-        ("Caption", "did you mean CaptioningSample"),
-        ("VQAWebdatset", "did you mean VQASample"),
-        ("????", "known are CaptioningSample, CrudeSample,"),
-    ],
-)
-def test_an_unknown_type_names_the_nearest(name: str, hint: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        sample_type_of_name(name)
-    assert hint in caught.value.found
-
-
-def test_fields_are_found_by_name() -> None:
-    spec = sample_type_of_name("VQA")
-    assert spec.required == ("image", "context")
-    assert spec.optional == {"answers", "answer_weights"}
-    assert spec.field("answers").kind == "text_list"
-    with pytest.raises(KeyError, match="caption"):
-        spec.field("caption")
 
 
 @pytest.mark.parametrize(

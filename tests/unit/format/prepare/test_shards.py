@@ -1,4 +1,4 @@
-"""Which files below a folder are its shards, and in which order."""
+"""Find the shards below a folder in their order, and scan them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from loader.errors import ConfigError, StorageError
-from loader.format.shard_search import find_shards
+from loader.errors import ConfigError, FormatError, StorageError
+from loader.format.prepare import shards as module
+from loader.format.prepare.shards import ShardScans, find_shards
 from loader.storage import LocalStorage
 
 
@@ -73,20 +74,20 @@ def test_excluded_shards_are_counted(tmp_path):
     search = find_shards(storage, exclude="^val/")
     assert ([shard.name for shard in search.shards], search.excluded) == (["train/1.tar"], 2)
     assert names(storage, exclude="1") == ["val/2.tar"]
-    with pytest.raises(StorageError, match=r"--exclude leaves none of 3 \.tar files"):
+    with pytest.raises(StorageError, match=r"--exclude matches all 3 \.tar files"):
         find_shards(storage, exclude="tar")
 
 
 @pytest.mark.parametrize("pattern", ["(", "[", "*", "(?P<a>x)(?P<a>y)"])
 def test_a_pattern_that_is_none_is_refused(tmp_path, pattern):
-    with pytest.raises(ConfigError, match="no regular expression"):
+    with pytest.raises(ConfigError, match="not a regular expression"):
         find_shards(make(tmp_path, "a.tar"), exclude=pattern)
 
 
 def test_a_folder_of_compressed_shards_is_told_how_to_unpack_them(tmp_path):
     with pytest.raises(StorageError, match=r"3 compressed ones without random access, first a\.tar\.gz") as caught:
         find_shards(make(tmp_path, "a.tar.gz", "b.tgz", "c.TAR.ZST", "d.gz"))
-    assert "gunzip" in (caught.value.do or "")
+    assert "gunzip" in (caught.value.hint or "")
 
 
 def test_a_folder_without_shards_or_none_at_all_is_named(tmp_path):
@@ -95,3 +96,20 @@ def test_a_folder_without_shards_or_none_at_all_is_named(tmp_path):
     assert caught.value.path == str(tmp_path)
     with pytest.raises(StorageError, match="does not exist"):
         find_shards(LocalStorage(tmp_path / "missing"))
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1], [1, 2, 0]])
+def test_every_shard_that_cannot_be_scanned_is_named_in_whatever_order_the_results_come(tmp_path, monkeypatch, order):
+    storage = make(tmp_path, "a.tar", "b.tar", "c.tar")  # too short for a tar file
+
+    def run_in_order(function, items, *, workers):
+        yield from ((number, function(items[number])) for number in order)
+
+    monkeypatch.setattr(module, "run_in_workers", run_in_order)
+    shards = find_shards(storage).shards
+    progress = []
+    scans = ShardScans(storage, shards, total=5, workers=3, on_progress=progress.append)
+    with pytest.raises(FormatError, match="3 shards cannot be indexed") as caught:
+        scans.wait_for(shards[0])
+    assert all(storage.path(shard.name) in caught.value.message for shard in shards)
+    assert [(now.shards_done, now.shards_total) for now in progress] == [(2, 5)]

@@ -1,9 +1,17 @@
+"""Assign shards to split parts by ratio, by patterns, or by their names."""
+
 from __future__ import annotations
 
 import pytest
 
 from loader.errors import ConfigError
-from loader.format.split_plan import detect_split, parse_ratio, parse_split_part, split_by_patterns, split_by_ratio
+from loader.format.prepare.split_plan import (
+    detect_split,
+    parse_ratio,
+    parse_split_part,
+    split_by_patterns,
+    split_by_ratio,
+)
 
 THREE = {"train": 8.0, "val": 1.0, "test": 1.0}
 
@@ -21,7 +29,7 @@ def counts(count: int, ratio: dict[str, float]) -> list[int]:
 
 @pytest.mark.parametrize(
     ("count", "expected"),
-    # Observed of megatron-energon 7.4.1 with --split-ratio 8,1,1.
+    # Results of megatron-energon 7.4.1 with --split-ratio 8,1,1.
     list({6: [4, 1, 1], 7: [5, 1, 1], 8: [6, 1, 1], 9: [7, 1, 1], 10: [8, 1, 1], 11: [8, 1, 2], 12: [9, 1, 2]}.items()),
 )
 def test_8_1_1_deals_the_shards_as_megatron_energon_does(count, expected):
@@ -57,20 +65,20 @@ def test_one_shard_is_all_train_and_warns_about_the_empty_parts():
     result = split_by_ratio(["a.tar"], THREE)
     assert result.parts == {"train": ("a.tar",), "val": (), "test": ()}
     assert result.warnings == (
-        "part 'val' is empty: there is 1 shard for 3 parts, and shards are never divided",
-        "part 'test' is empty: there is 1 shard for 3 parts, and shards are never divided",
+        "part 'val' is empty: 1 shard for 3 parts, and shards are never divided",
+        "part 'test' is empty: 1 shard for 3 parts, and shards are never divided",
     )
 
 
 def test_no_shards_leave_every_part_empty():
     result = split_by_ratio([], THREE)
     assert result.parts == {"train": (), "val": (), "test": ()}
-    assert result.warnings[0] == "part 'train' is empty: there are 0 shards for 3 parts, and shards are never divided"
+    assert result.warnings[0] == "part 'train' is empty: 0 shards for 3 parts, and shards are never divided"
 
 
 @pytest.mark.parametrize("ratio", [(7, 2, 1), (0.7, 0.2, 0.1), (0.07, 0.02, 0.01)])
 def test_shares_are_exact_decimals_so_that_rounding_loses_no_shard(ratio):
-    # In binary fractions 7/10 + 2/10 + 1/10 is below 1; the last shard would be in no part.
+    # In binary fractions 7/10 + 2/10 + 1/10 is below 1, so that the last shard would be in no part.
     assert counts(10, dict(zip(("train", "val", "test"), ratio, strict=True))) == [7, 2, 1]
 
 
@@ -81,7 +89,7 @@ def test_shards_stay_in_order_without_a_seed():
 
 @pytest.mark.parametrize(("count", "order"), [(5, "3 1 2 4 0"), (10, "7 3 2 8 5 6 9 4 0 1")])
 def test_seed_42_is_the_order_that_megatron_energon_shuffles_into(count, order):
-    # Golden, too: a split must not change with Python's version.
+    # Golden values too: a split must not depend on the version of Python.
     parts = split_by_ratio([str(number) for number in range(count)], {"train": 1}, shuffle_seed=42).parts
     assert " ".join(parts["train"]) == order
 
@@ -119,24 +127,24 @@ def test_ratios_are_read(text, ratio):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("", "has '' where a number"),
-        ("a,b", "has 'a' where a number"),
+        ("", "has '', expected a number"),
+        ("a,b", "has 'a', expected a number"),
         ("8,1,1,", "has 4 numbers, expected at most 3"),
-        ("8,,1", "has '' where a number"),
-        ("-1,1,1", "has '-1' where a number"),
-        ("nan,1", "has 'nan' where a number"),
-        ("inf,1", "has 'inf' where a number"),
-        ("1e999,1", "has '1e999' where a number"),
+        ("8,,1", "has '', expected a number"),
+        ("-1,1,1", "has '-1', expected a number"),
+        ("nan,1", "has 'nan', expected a number"),
+        ("inf,1", "has 'inf', expected a number"),
+        ("1e999,1", "has '1e999', expected a number"),
         ("0,0,0", "leaves every part empty"),
         ("a=1,a=2", "names 'a' twice"),
-        ("a=1,2", "has '' where a number"),
-        ("=1", "has '1' where a number"),
+        ("a=1,2", "has '', expected a number"),
+        ("=1", "has '1', expected a number"),
     ],
 )
 def test_what_is_no_ratio_is_refused_with_an_example(text, found):
     with pytest.raises(ConfigError, match=found) as caught:
         parse_ratio(text)
-    assert "8,1,1" in str(caught.value.do)
+    assert "8,1,1" in str(caught.value.hint)
 
 
 # ------------------------------------------------------------------------------------------------------- patterns
@@ -151,7 +159,7 @@ def matched(*patterns: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize(
     ("pattern", "expected"),
-    # All but those with a backslash were observed to be matched alike by megatron-energon 7.4.1.
+    # megatron-energon 7.4.1 matches the same shards, except for patterns with a backslash.
     [
         ("train/.*", ("train/s_0.tar", "train/s_1.tar", "train/s_10.tar", "train/s_2.tar")),
         ("val", ("val/s_0.tar", "val_1/x.tar")),
@@ -246,15 +254,15 @@ def test_all_patterns_at_fault_are_reported_at_once():
     found = [str(fault) for fault in caught.value.faults]
     assert [text.split(":")[0] for text in found] == ["a", "b", "c", "e", "f", "g", "h"]
     assert found[0].startswith("a:trian/.*: this matches no shard; shards are called 'train/s_")
-    assert "no regex: missing )" in found[1]
-    assert "without its partner" in found[2]
-    assert "stands for 100,000,000 names" in found[3]
-    assert "no regex" in found[4]
-    assert "no regex" in found[5]
+    assert "not a regex: missing )" in found[1]
+    assert "unbalanced brace" in found[2]
+    assert "expands to 100,000,000 names" in found[3]
+    assert "not a regex" in found[4]
+    assert "not a regex" in found[5]
 
 
 def test_a_regex_at_fault_is_found_even_where_no_shard_begins_like_it():
-    with pytest.raises(ConfigError, match="no regex"):
+    with pytest.raises(ConfigError, match="not a regex"):
         matched("nowhere{0..5}(")
 
 

@@ -1,3 +1,5 @@
+"""Renamed headers, as Python's tarfile reads them."""
+
 from __future__ import annotations
 
 import io
@@ -6,14 +8,14 @@ import tarfile
 import pytest
 
 from loader.errors import FormatError
-from loader.format.tar_rename import rename_headers
+from loader.format.tar.rename import rename_headers
 
 FORMATS = {"ustar": tarfile.USTAR_FORMAT, "gnu": tarfile.GNU_FORMAT, "pax": tarfile.PAX_FORMAT}
 
 
 def headers_of(name: str, kind: str, **pax_headers: str) -> bytes:
     info = tarfile.TarInfo(name)
-    info.size, info.mtime, info.mode, info.uname = 3, 1234567890, 0o640, "somebody"
+    info.size, info.mtime, info.mode, info.uname = 3, 1234567890, 0o640, "owner"
     info.pax_headers = pax_headers
     return info.tobuf(FORMATS[kind], "utf-8", "surrogateescape")
 
@@ -53,7 +55,7 @@ def test_any_name_becomes_any_other_and_the_rest_stays(kind, old, new):
         old = "folder/" * 15 + "o.txt"
     member = renamed(headers_of(old, kind), NAMES[new])
     assert member.name == NAMES[new]
-    assert (member.size, member.mtime, member.mode, member.uname) == (3, 1234567890, 0o640, "somebody")
+    assert (member.size, member.mtime, member.mode, member.uname) == (3, 1234567890, 0o640, "owner")
 
 
 def test_a_name_that_fits_costs_no_more_blocks():

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from loader.errors import ConfigError, StorageError
-from loader.metadataset.open_join import open_join
-from loader.metadataset.prepare_join import prepare_join
+from loader.metadataset.joins.open_join import open_join
+from loader.metadataset.joins.prepare_join import prepare_join
 from tests.unit.metadataset.joined_data import JoinedData, filling, skipping
 
 PARTS = {"train": ["s0", "s1"], "val": ["s2"]}
@@ -39,15 +39,17 @@ def test_a_join_that_is_not_prepared_says_what_to_run(data):
     with pytest.raises(ConfigError) as caught:
         open_join(data.plan("p", "q"))
     path = data.folder / "meta.yaml"
-    assert caught.value.found == "this join is not prepared"
-    assert (caught.value.at, caught.value.do) == (f"{path}: splits.train", f"run: energon prepare {path}")
+    assert caught.value.message == "this join is not prepared"
+    assert (caught.value.at, caught.value.hint) == (f"{path}: splits.train", f"run: energon prepare {path}")
 
 
 def stale(data: JoinedData, *members) -> str:
     with pytest.raises(ConfigError) as caught:
         open_join(data.plan(*(members or ("p", "q"))))
-    assert caught.value.do == f"run: energon prepare {data.folder / 'meta.yaml'}"
-    return caught.value.found.removeprefix("the prepared rows of this join are stale: ").replace(f"{data.folder}/", "")
+    assert caught.value.hint == f"run: energon prepare {data.folder / 'meta.yaml'}"
+    return caught.value.message.removeprefix("the prepared rows of this join are stale: ").replace(
+        f"{data.folder}/", ""
+    )
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 
 from loader.errors import ConfigError, FormatError
-from loader.metadataset import key_matcher, packed_keys, sample_keys
-from loader.metadataset import prepare_join as prepare_join_module
-from loader.metadataset.open_join import open_join
-from loader.metadataset.prepare_join import MemberReport, prepare_join
+from loader.metadataset.joins import (
+    key_matcher,
+    keys as packed_keys,
+    keys as sample_keys,
+    prepare_join as prepare_join_module,
+)
+from loader.metadataset.joins.open_join import open_join
+from loader.metadataset.joins.prepare_join import MemberReport, prepare_join
 from tests.unit.metadataset.joined_data import JoinedData, filling, skipping
 
 
@@ -67,9 +71,9 @@ def test_missing_keys_are_an_error_that_counts_them_and_writes_nothing(data):
     with pytest.raises(ConfigError) as caught:
         prepare_join(data.plan("p", "q"))
     p, q = data.folder / "p", data.folder / "q"
-    assert caught.value.found == f"{q} lacks 2 of the keys of {p}: 'c', 'f'"
+    assert caught.value.message == f"{q} lacks 2 of the keys of {p}: 'c', 'f'"
     assert caught.value.at == f"{data.folder / 'meta.yaml'}: splits.train"
-    assert "nonmatch: skip" in (caught.value.do or "")
+    assert "nonmatch: skip" in (caught.value.hint or "")
     assert data.files() == []
 
 
@@ -83,7 +87,7 @@ def test_all_datasets_that_lack_keys_are_named_at_once(data):
     data.add_dataset("r", {"r": list("abcdf")})
     with pytest.raises(ConfigError) as caught:
         prepare_join(data.plan("p", "q", "r"))
-    assert [line.partition(" lacks ")[2] for line in caught.value.found.splitlines()] == [
+    assert [line.partition(" lacks ")[2] for line in caught.value.message.splitlines()] == [
         f"2 of the keys of {data.folder / 'p'}: 'c', 'f'",
         f"1 of the keys of {data.folder / 'p'}: 'e'",
     ]
@@ -121,8 +125,8 @@ def test_a_key_that_a_member_has_twice_is_an_error_unless_one_is_excluded(data):
     data.add_dataset("twice", shards)
     with pytest.raises(ConfigError) as caught:
         joined(data, "p", skipping("twice"))
-    assert "twice has the key 'a' twice in its split part 'train': in s0.tar and s1.tar" in caught.value.found
-    assert caught.value.do == "exclude one of them: add 's1.tar/a' to 'exclude' in its split file"
+    assert "twice has the key 'a' twice in its split part 'train': in s0.tar and s1.tar" in caught.value.message
+    assert caught.value.hint == "exclude one of them: add 's1.tar/a' to 'exclude' in its split file"
     assert data.files() == []
     data.set_split("twice", {"train": list(shards)}, exclude=["s1.tar/a"])
     # That x is there twice does not matter: nothing asks for it.

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from loader.errors import ConfigError, StorageError
-from loader.metadataset.join_files import JoinFiles
-from loader.metadataset.open_join import open_join
-from loader.metadataset.prepare_metadataset import prepare_metadataset
+from loader.metadataset.joins.files import JoinFiles
+from loader.metadataset.joins.open_join import open_join
+from loader.metadataset.joins.prepare_metadataset import prepare_metadataset
 from tests.unit.metadataset.joined_data import JoinedData, filling, join_of, skipping
 
 
@@ -108,7 +108,7 @@ def test_all_datasets_that_are_not_prepared_are_listed_with_what_to_run(data):
     assert [fault.place for fault in caught.value.faults] == [
         "splits.train.join[1].path", "splits.val.blend[0].path", "splits.val.blend[1].path",
     ]  # fmt: skip
-    raw, again, none = (fault.found for fault in caught.value.faults)
+    raw, again, none = (fault.message for fault in caught.value.faults)
     assert raw == again
     assert raw.endswith(
         (f"run: energon prepare {data.folder / 'raw'}", f"run: energon prepare '{data.folder / 'raw'}'")
@@ -128,7 +128,7 @@ def test_all_joins_that_do_not_fit_are_named_and_the_old_rows_stay(data):
     }
     with pytest.raises(ConfigError) as caught:
         prepare_metadataset(data.write("meta.yaml", splits))
-    assert [line.partition(": splits.")[2].partition(":")[0] for line in caught.value.found.splitlines()] == [
+    assert [line.partition(": splits.")[2].partition(":")[0] for line in caught.value.message.splitlines()] == [
         "train",
         "val",
     ]

@@ -7,10 +7,11 @@ from fractions import Fraction
 import pytest
 
 from loader.errors import ConfigError, StorageError
-from loader.metadataset import tree_planner
-from loader.metadataset.leaf_plan import LeafPlan
-from loader.metadataset.plan_leaves import plan_leaves, plan_tree
-from loader.metadataset.subset import SampleRange, ShareRange
+from loader.format.documents.load_request import LoadRequest
+from loader.format.documents.subset import SampleRange, ShareRange
+from loader.metadataset.documents.leaf_plan import LeafPlan
+from loader.metadataset.plans import tree_planner
+from loader.metadataset.plans.plan_leaves import plan_leaves, plan_tree
 
 
 def share(start: str, stop: str) -> ShareRange:
@@ -31,13 +32,15 @@ def test_a_folder_is_one_leaf_with_what_the_caller_says(files):
         epochs_together=-1,
     )
     assert leaf == LeafPlan(
+        request=LoadRequest(
+            path=str(files.folder / "a"),
+            split_part="val",
+            split_config="s.yaml",
+            dataset_config="d.yaml",
+            subflavors={"x": 1},
+            epochs_together=-1,
+        ),
         place="",
-        path=str(files.folder / "a"),
-        split_part="val",
-        split_config="s.yaml",
-        dataset_config="d.yaml",
-        subflavors={"x": 1},
-        epochs_together=-1,
     )
 
 
@@ -94,28 +97,30 @@ def test_a_reference_says_all_that_a_leaf_is_told(files):
         }
     )
     assert leaf == LeafPlan(
+        request=LoadRequest(
+            path=str(files.folder / "a"),
+            split_part="part",
+            split_config="s.yaml",
+            dataset_config="d.yaml",
+            subflavors={"kind": "photo", "1": [2]},
+            epochs_together=3,
+            subset=(share("0", "1/8"),),
+            aux={
+                "images": str(files.folder / "b"),
+                "files": f"filesystem://{files.folder}/c",
+                "far": "filesystem+msc://profile/bucket/files",
+                "long": str(files.folder / "c"),
+                "long_files": f"filesystem://{files.folder}",
+            },
+        ),
         place="splits.train",
-        path=str(files.folder / "a"),
-        split_part="part",
-        split_config="s.yaml",
-        dataset_config="d.yaml",
-        subflavors={"kind": "photo", "1": [2]},
-        epochs_together=3,
-        subset=(share("0", "1/8"),),
-        aux={
-            "images": str(files.folder / "b"),
-            "files": f"filesystem://{files.folder}/c",
-            "far": "filesystem+msc://profile/bucket/files",
-            "long": str(files.folder / "c"),
-            "long_files": f"filesystem://{files.folder}",
-        },
     )
 
 
 def test_null_is_the_same_as_nothing_but_for_the_epochs_shuffled_together(files):
     keys = ("split_part", "split_config", "dataset_config", "subflavors", "subset", "aux")
     (leaf,) = files.plan_train({"path": "a", **dict.fromkeys(keys)})
-    assert leaf == LeafPlan(place="splits.train", path=str(files.folder / "a"), split_part="train")
+    assert leaf == LeafPlan(request=LoadRequest(path=str(files.folder / "a"), split_part="train"), place="splits.train")
     (leaf,) = files.plan_train({"path": "a", "shuffle_over_epochs_multiplier": None})
     assert leaf.epochs_together is None
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from loader.errors import ConfigError
-from loader.metadataset.traverse import TraversedDatasetReference, traverse_metadataset
+from loader.metadataset.plans.traverse import TraversedDatasetReference, traverse_metadataset
 
 
 def test_all_datasets_are_listed_though_none_is_there(tmp_path, files):

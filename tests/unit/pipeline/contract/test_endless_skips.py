@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loader import FilterDataset, SampleError, SkipSample, TaskEncoder, WorkerConfig, get_loader, get_train_dataset
-from loader.pipeline import endless_skips
+from loader.pipeline.contract import failures as endless_skips
 from tests.unit.pipeline.tar_dataset import texts, write_dataset
 
 

@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 
 from loader.errors import ConfigError, FormatError, SampleError
-from loader.pipeline import error_handlers
-from loader.pipeline.error_handlers import log_exception, reraise_exception, three_argument_handler
-from loader.pipeline.failures import FailurePolicy
+from loader.pipeline.contract import error_handlers
+from loader.pipeline.contract.error_handlers import log_exception, reraise_exception, three_argument_handler
+from loader.pipeline.contract.failures import FailurePolicy
 from loader.samples import SourceInfo, TextSample
 
 SOURCES = (SourceInfo(dataset_path="/ds", index=7, shard_name="a.tar", file_names=("0001.jpg", "0001.txt")),)
@@ -79,7 +79,7 @@ def test_another_line_or_another_type_is_another_cause(caplog):
         (KeyError("txt"), "raised KeyError: 'txt' ·"),
         (TimeoutError(), "raised TimeoutError ·"),
         (
-            FormatError("a header is damaged", shard="a.tar", offset=512, do="mend it"),
+            FormatError("a header is damaged", shard="a.tar", offset=512, hint="mend it"),
             "FormatError: a header is damaged ·",
         ),
     ],
@@ -132,7 +132,7 @@ def test_the_error_is_raised_again_as_it_is_with_hook_and_sample_named():
             fail_with(error, handler=reraise_exception)
     assert caught.value is error
     printed = "".join(traceback.format_exception(error))
-    note = "raised by encode_sample for sample 'a.tar/0001'\n  at   /ds/a.tar: 0001.jpg, 0001.txt\n"
+    note = "raised by encode_sample for sample 'a.tar/0001'\n  at: /ds/a.tar: 0001.jpg, 0001.txt\n"
     assert printed.count(note) == 1
 
 

@@ -6,13 +6,12 @@ import functools
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from loader.errors import ConfigError, FatalSampleError, SampleError, TrustError
-from loader.pipeline.failures import FailurePolicy
+from loader.pipeline.contract.failures import FailurePolicy
+from loader.samples.marks import stateless
 from loader.samples.source_info import SourceInfo
-from loader.samples.stateless import stateless
 
 SAMPLE = {"__key__": "a.tar/0001", "txt": b"caption"}
 
@@ -100,7 +99,7 @@ def test_a_hook_that_fails_in_all_of_its_first_ten_calls_stops_the_run():
         policy.failed(encode, cause, SAMPLE)
     assert caught.value.__cause__ is cause
     assert caught.value.key == "a.tar/0001"
-    assert caught.value.found == (
+    assert caught.value.message == (
         "encode failed in all of its first 10 calls, the last time for sample 'a.tar/0001': ValueError: bad caption"
     )
 

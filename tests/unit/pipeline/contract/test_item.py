@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from loader.pipeline.ref import as_ref, integers_of, plain, position_of
+from loader.pipeline.contract.item import as_item_id, integers_of, plain, position_of
 
 positions = st.integers(0, 1 << 62)
-refs = st.recursive(
+item_ids = st.recursive(
     positions,
     lambda inner: st.one_of(
         st.tuples(st.sampled_from(["1 decode", "2 encode_sample"]), st.integers(0, 9), inner),
@@ -21,10 +20,10 @@ refs = st.recursive(
 )
 
 
-@given(refs)
-def test_a_ref_comes_back_from_json_as_it_was(ref):
-    assert as_ref(json.loads(json.dumps(plain(ref)))) == ref
-    hash(as_ref(plain(ref)))
+@given(item_ids)
+def test_a_ref_comes_back_from_json_as_it_was(item_id):
+    assert as_item_id(json.loads(json.dumps(plain(item_id)))) == item_id
+    hash(as_item_id(plain(item_id)))
 
 
 # What is compared by its numbers is of one stage: samples, what a generator made, or what was joined of either.
@@ -46,15 +45,15 @@ def test_two_items_of_a_stage_have_different_numbers(two):
 
 
 @pytest.mark.parametrize(
-    ("ref", "numbers"), [(7, [7]), ((7, 8), [2, 7, 8]), (("2 a", 1, 7), [3, 1, 7]), (((7, 8), 9), [2, 2, 7, 8, 9])]
+    ("item_id", "numbers"), [(7, [7]), ((7, 8), [2, 7, 8]), (("2 a", 1, 7), [3, 1, 7]), (((7, 8), 9), [2, 2, 7, 8, 9])]
 )
-def test_the_numbers_of_an_item_are_the_same_for_ever(ref, numbers):
+def test_the_numbers_of_an_item_are_the_same_for_ever(item_id, numbers):
     """The random numbers of runs that are going on depend on them."""
-    assert list(integers_of(ref)) == numbers
+    assert list(integers_of(item_id)) == numbers
 
 
 @pytest.mark.parametrize(
-    ("ref", "position"),
+    ("item_id", "position"),
     [
         (7, 7),
         (0, 0),
@@ -66,5 +65,5 @@ def test_the_numbers_of_an_item_are_the_same_for_ever(ref, numbers):
         (((), 8), -1),
     ],
 )
-def test_the_position_of_an_item_is_that_of_its_first_sample(ref, position):
-    assert position_of(ref) == position
+def test_the_position_of_an_item_is_that_of_its_first_sample(item_id, position):
+    assert position_of(item_id) == position

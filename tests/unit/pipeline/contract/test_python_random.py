@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from loader.pipeline import python_random
-from loader.pipeline.python_random import generator_state, set_generator_state
+from loader.pipeline.contract import python_random
+from loader.pipeline.contract.python_random import generator_state, set_generator_state
 
 
 def draw(generator) -> list[float]:

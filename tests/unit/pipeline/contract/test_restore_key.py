@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from loader.pipeline.restore_key import stamp
-from loader.pipeline.stage import SKIPPED
+from loader.pipeline.contract.item import set_restore_key
+from loader.pipeline.contract.stage import SKIPPED
 from loader.samples.types import TextSample
 from tests.unit.pipeline.stage_check import lane
 
@@ -36,7 +36,7 @@ class FrozenAndSlotted:
 def stamped(value):
     of_lane = lane(3, 8)
     of_lane.context.batch_index = 19
-    stamp(value, "2 encode_sample", of_lane, (5, 6))
+    set_restore_key(value, "2 encode_sample", of_lane, (5, 6))
     return value
 
 

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
-from loader.pipeline.hook import Hook
-from loader.pipeline.randomness import kept_generators, seed_batch, seed_sample
-from loader.samples.stateless import stateless
+from loader.pipeline.contract.hook import Hook
+from loader.pipeline.contract.rng import preserve_rng_state, seed_batch, seed_sample
+from loader.samples.marks import stateless
 from tests.unit.pipeline.stage_check import lane
 
 REFS = [0, 1, 7, (7,), (7, 8), (8, 7), ((7, 8), 9), (7, (8, 9)), ("2 a", 0, 7), ("2 a", 1, 7), ("2 a", 7, 0)]
@@ -72,7 +72,7 @@ def test_numpys_integers_name_the_same_as_pythons(integer):
 
 
 def test_another_process_draws_the_same():
-    code = "from tests.unit.pipeline.test_randomness import *; seed_sample(3, 5, ('2 a', 1, 7)); print(draw())"
+    code = "from tests.unit.pipeline.contract.test_rng import *; seed_sample(3, 5, ('2 a', 1, 7)); print(draw())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     seed_sample(3, 5, ("2 a", 1, 7))
     assert done.stdout.strip() == str(draw())
@@ -87,10 +87,10 @@ def test_generators_go_on_as_if_nothing_had_been_drawn_in_between(drawn_before):
     expected = [draw() for _ in range(5)]
     seed_all(1)
     found = [draw() for _ in range(drawn_before)]
-    with kept_generators():
+    with preserve_rng_state():
         seed_batch(1, 2, 3)
         draw()
-        with kept_generators():
+        with preserve_rng_state():
             seed_sample(4, 5, 6)
             draw()
             np.random.standard_normal()
@@ -102,11 +102,11 @@ def test_generators_go_on_as_if_nothing_had_been_drawn_in_between(drawn_before):
 def test_inside_generators_are_where_they_were_left():
     seed_batch(1, 2, 3)
     expected = [draw() for _ in range(4)]
-    with kept_generators():
+    with preserve_rng_state():
         seed_batch(1, 2, 3)
         found = [draw()]
         for number in range(3):
-            with kept_generators():
+            with preserve_rng_state():
                 seed_sample(0, 0, number)
                 draw()
             found.append(draw())
@@ -119,7 +119,7 @@ def test_generators_are_put_back_after_an_error():
     seed_all(2)
 
     def fail() -> None:
-        with kept_generators():
+        with preserve_rng_state():
             seed_all(3)
             draw()
             raise KeyError
@@ -134,7 +134,7 @@ def test_generators_of_another_kind_are_put_back():
     np.random.set_bit_generator(np.random.PCG64(5))
     try:
         expected = np.random.PCG64(5).random_raw()
-        with kept_generators():
+        with preserve_rng_state():
             seed_sample(1, 2, 3)
             draw()
         assert isinstance(np.random.get_bit_generator(), np.random.PCG64)

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from loader.errors import FormatError
-from loader.pipeline.dataset_leaf import DatasetLeaf
-from loader.pipeline.leaf_table import LeafTable
-from loader.pipeline.near_samples import read_near_samples
-from loader.pipeline.open_shards import OpenShards
-from loader.pipeline.sample_chunk import SampleChunk
+from loader.format.documents.load_request import LoadRequest
+from loader.pipeline.reading.coalesced_reads import read_coalesced
+from loader.pipeline.reading.dataset_source import DatasetSource
+from loader.pipeline.reading.open_shards import OpenShards
+from loader.pipeline.reading.sample_chunk import SampleChunk
+from loader.pipeline.reading.source_table import SourceTable
 from loader.storage.local import LocalStorage
 from tests.unit.pipeline.tar_dataset import raw_samples, texts, write_dataset
 
@@ -64,7 +65,7 @@ def some_samples(*, most_bytes=300, seed=0, count=COUNT):
 
 def read(files, samples, began=None):
     begin = partial((began if began is not None else []).append, "begun")
-    return read_near_samples(*samples, open_file=files.open, begin=begin)
+    return read_coalesced(*samples, open_file=files.open, begin=begin)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -116,10 +117,10 @@ def test_where_a_file_is_missing_or_short_all_are_left_to_be_read_one_by_one(fil
 
 
 def chunk_of(folder, numbers):
-    leaf = DatasetLeaf(path=folder, split_part="train")
+    source = DatasetSource(request=LoadRequest(path=str(folder), split_part="train"))
     numbers = np.array(numbers, dtype=np.int64)
-    leaves = np.zeros_like(numbers)
-    return SampleChunk((leaf,), OpenShards(), leaves, LeafTable((leaf,)).index_numbers(leaves, numbers))
+    sources = np.zeros_like(numbers)
+    return SampleChunk((source,), OpenShards(), sources, SourceTable((source,)).index_numbers(sources, numbers))
 
 
 @pytest.mark.parametrize("parts", [("txt", "json"), ("json",)])
@@ -138,7 +139,7 @@ def test_a_chunk_gives_the_same_samples_whether_they_are_read_together_or_not(tm
 def test_a_shard_that_is_cut_short_is_told_of_at_the_sample_that_it_cuts(tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 100)})
     some = chunk_of(folder, range(100))
-    opened = DatasetLeaf(path=folder, split_part="train").open_shard(0)
+    opened = DatasetSource(request=LoadRequest(path=str(folder), split_part="train")).open_shard(0)
     some._shards.add(0, opened)  # it was whole when it was opened
     os.truncate(folder / "a.tar", 70_000)
     found, samples = [], some.read(range(100), bool)

@@ -11,16 +11,17 @@ import numpy as np
 import pytest
 
 from loader.errors import ConfigError, FormatError, StorageError, TrustError
-from loader.metadataset.subset import SampleRange
-from loader.pipeline.dataset_leaf import DatasetLeaf
-from loader.pipeline.leaf_table import LeafTable
-from loader.pipeline.order_plan import SequentialPlan
-from loader.pipeline.read import ReadDataset
-from loader.pipeline.worker_config import WorkerConfig
-from loader.samples.decoder import SampleDecoder
-from loader.training.webdataset_factory import BaseWebdatasetFactory
+from loader.format.documents.load_request import LoadRequest
+from loader.format.documents.subset import SampleRange
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.reading.dataset_source import DatasetSource
+from loader.pipeline.reading.order_plan import SequentialPlan
+from loader.pipeline.reading.read import ReadDataset
+from loader.pipeline.reading.source_table import SourceTable
+from loader.samples.decoding.decoder import SampleDecoder
+from loader.training.factories.webdataset_factory import BaseWebdatasetFactory
 from tests.unit.pipeline.stage_check import values
-from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, raw_samples, texts, write_dataset
+from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, open_source, raw_samples, texts, write_dataset
 
 
 @pytest.fixture(scope="module")
@@ -31,28 +32,31 @@ def whole(tmp_path_factory) -> Path:
     return write_dataset(folder, {name: texts(0, size) for name, size in sizes.items()})
 
 
-def numbers(leaf: DatasetLeaf) -> list[int]:
-    samples = np.arange(leaf.samples)
-    return LeafTable((leaf,)).index_numbers(np.zeros_like(samples), samples).tolist()
+def numbers(source: DatasetSource) -> list[int]:
+    samples = np.arange(source.samples)
+    return SourceTable((source,)).index_numbers(np.zeros_like(samples), samples).tolist()
 
 
 TRAIN = [0, 1, 2, *range(3, 7), *range(7, 12)]  # d.tar comes before val0.tar in the index
 
 
 def test_samples_are_numbered_over_the_shards_of_the_split_part(whole):
-    train, val = DatasetLeaf(path=whole, split_part="train"), DatasetLeaf(path=whole, split_part="val")
+    train, val = (
+        DatasetSource(request=LoadRequest(path=str(whole), split_part="train")),
+        DatasetSource(request=LoadRequest(path=str(whole), split_part="val")),
+    )
     assert train.shard_names == ["a.tar", "b.tar", "c.tar", "d.tar", "val0.tar", "val1.tar"]
     assert (train.samples, numbers(train), train.largest_shard) == (12, TRAIN, 5)
     assert (val.samples, numbers(val), val.largest_shard) == (3, [12, 13, 14], 2)
-    assert LeafTable((train,)).index_numbers(np.zeros(4, int), np.array([11, 0, 3, 3])).tolist() == [11, 0, 3, 3]
+    assert SourceTable((train,)).index_numbers(np.zeros(4, int), np.array([11, 0, 3, 3])).tolist() == [11, 0, 3, 3]
 
 
 def test_shards_of_a_part_need_not_be_neighbours(tmp_path):
     folder = write_dataset(tmp_path / "x", {f"{n}.tar": texts(0, n + 1) for n in range(5)})
     split = folder / ".nv-meta/split.yaml"
     split.write_text("split_parts: {train: [3.tar, 0.tar], val: ['{1,4}.tar']}\n")
-    assert numbers(DatasetLeaf(path=folder, split_part="train")) == [6, 7, 8, 9, 0]
-    assert numbers(DatasetLeaf(path=folder, split_part="val")) == [1, 2, *range(10, 15)]
+    assert numbers(DatasetSource(request=LoadRequest(path=str(folder), split_part="train"))) == [6, 7, 8, 9, 0]
+    assert numbers(DatasetSource(request=LoadRequest(path=str(folder), split_part="val"))) == [1, 2, *range(10, 15)]
 
 
 @pytest.mark.parametrize(
@@ -60,18 +64,18 @@ def test_shards_of_a_part_need_not_be_neighbours(tmp_path):
     [((0, 12), TRAIN), ((2, 5), [2, 3, 4]), ((11, None), [11]), ((0, 1), [0]), ((3, 9), [3, 4, 5, 6, 7, 8])],
 )
 def test_a_subset_is_a_range_of_the_parts_samples(whole, subset, expected):
-    leaf = DatasetLeaf(path=whole, split_part="train", subset=[SampleRange(start=subset[0], stop=subset[1])])
-    assert (leaf.samples, numbers(leaf)) == (len(expected), expected)
+    source = open_source(whole, split_part="train", subset=(SampleRange(start=subset[0], stop=subset[1]),))
+    assert (source.samples, numbers(source)) == (len(expected), expected)
 
 
 def test_excluded_samples_keep_their_numbers(tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 3), "b.tar": texts(0, 4)})
-    before = DatasetLeaf(path=folder, split_part="train")
+    before = open_source(folder, split_part="train")
     assert (before.excluded.tolist(), before.samples) == ([], 7)
     leave_out(folder, "a.tar", "b.tar/002")
-    leaf = DatasetLeaf(path=folder, split_part="train")
-    assert (leaf.excluded.tolist(), leaf.samples, numbers(leaf)) == ([0, 1, 2, 5], 7, list(range(7)))
-    assert leaf.identity() == before.identity()
+    source = open_source(folder, split_part="train")
+    assert (source.excluded.tolist(), source.samples, numbers(source)) == ([0, 1, 2, 5], 7, list(range(7)))
+    assert source.identity() == before.identity()
 
 
 # ------------------------------------------------------------------------------------------------- what is refused
@@ -80,37 +84,37 @@ def test_excluded_samples_keep_their_numbers(tmp_path):
 @pytest.mark.parametrize("subset", [(5, 5), (0, 0), (12, 12)])
 def test_a_leaf_without_samples_is_refused(whole, subset):
     with pytest.raises(ConfigError, match="the subset of split part 'train' of this dataset has no samples") as caught:
-        DatasetLeaf(path=whole, split_part="train", subset=[SampleRange(start=subset[0], stop=subset[1])]).samples  # noqa: B018
+        open_source(whole, subset=(SampleRange(start=subset[0], stop=subset[1]),)).samples  # noqa: B018
     assert caught.value.at == str(whole)
 
 
 def test_a_part_of_which_every_sample_is_excluded_is_refused(tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2), "b.tar": texts(0, 2), "val.tar": texts(0, 9)})
     leave_out(folder, "a.tar", "b.tar/000", "val.tar")
-    assert DatasetLeaf(path=folder, split_part="train").samples == 4
+    assert DatasetSource(request=LoadRequest(path=str(folder), split_part="train")).samples == 4
     leave_out(folder, "a.tar", "b.tar/000", "b.tar/001")
     with pytest.raises(ConfigError, match="all 4 samples of split part 'train' are excluded") as caught:
-        DatasetLeaf(path=folder, split_part="train").samples  # noqa: B018
-    assert caught.value.do == "take some out of 'exclude' in .nv-meta/split.yaml"
-    assert DatasetLeaf(path=folder, split_part="val").samples == 9
+        DatasetSource(request=LoadRequest(path=str(folder), split_part="train")).samples  # noqa: B018
+    assert caught.value.hint == "take some out of 'exclude' in .nv-meta/split.yaml"
+    assert DatasetSource(request=LoadRequest(path=str(folder), split_part="val")).samples == 9
 
 
 def test_a_part_or_a_dataset_that_is_not_there_is_refused(whole, tmp_path):
     with pytest.raises(ConfigError, match="no split part 'test'; there are: train, val"):
-        DatasetLeaf(path=whole, split_part="test").samples  # noqa: B018
+        DatasetSource(request=LoadRequest(path=str(whole), split_part="test")).samples  # noqa: B018
     with pytest.raises(StorageError, match="does not exist"):
-        DatasetLeaf(path=tmp_path / "gone", split_part="train").samples  # noqa: B018
+        DatasetSource(request=LoadRequest(path=str(tmp_path / "gone"), split_part="train")).samples  # noqa: B018
 
 
 # ------------------------------------------------------------------------------------------------ how samples are made
 
 
 def test_what_dataset_yaml_says_decides_what_is_read_and_made(tmp_path, whole):
-    crude = DatasetLeaf(path=whole, split_part="train")
+    crude = open_source(whole, split_part="train")
     assert crude.is_crude
     assert crude.locate(np.array([0])).part_name == ["txt", "json"]
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2)}, config=TEXT_AND_JSON.replace("label: json", ""))
-    typed = DatasetLeaf(path=folder, split_part="train")
+    typed = open_source(folder, split_part="train")
     assert not typed.is_crude
     assert typed.locate(np.array([0])).part_name == ["txt"]
 
@@ -119,8 +123,10 @@ def test_other_split_and_dataset_files_may_be_named(tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2), "b.tar": texts(0, 3)}, config=TEXT_AND_JSON)
     (folder / ".nv-meta/mine.yaml").write_text("split_parts: {small: [a.tar]}\n")
     (folder / ".nv-meta/crude.yaml").write_text("__module__: megatron.energon\n__class__: CrudeWebdataset\n")
-    leaf = DatasetLeaf(path=folder, split_part="small", split_config="mine.yaml", dataset_config="crude.yaml")
-    assert (leaf.samples, leaf.is_crude) == (2, True)
+    source = DatasetSource(
+        request=LoadRequest(path=str(folder), split_part="small", split_config="mine.yaml", dataset_config="crude.yaml")
+    )
+    assert (source.samples, source.is_crude) == (2, True)
 
 
 def test_code_of_the_dataset_runs_only_for_who_trusts_it(tmp_path):
@@ -130,71 +136,79 @@ def test_code_of_the_dataset_runs_only_for_who_trusts_it(tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2)}, config=config)
     (folder / ".nv-meta/sample_loader.py").write_text("def load(parts): return {'text': parts['txt'].upper()}\n")
     with pytest.raises(TrustError):
-        DatasetLeaf(path=folder, split_part="train").builder  # noqa: B018
-    trusting = DatasetLeaf(path=folder, split_part="train", trust_code=True)
+        DatasetSource(request=LoadRequest(path=str(folder), split_part="train")).builder  # noqa: B018
+    trusting = open_source(folder, split_part="train", trust_code=True)
     assert trusting.builder.build({"txt": b"a cat"}, key="a.tar/0").text == "A CAT"
 
 
 # ---------------------------------------------------------------------------------------------------- other processes
 
 
-def used(folder: Path) -> DatasetLeaf:
+def used(folder: Path) -> DatasetSource:
     """Give a leaf that has read and built samples."""
-    leaf = DatasetLeaf(path=folder, split_part="train", subflavors={"a": 1}, decoder=SampleDecoder(image_decode="pil"))
-    dataset = ReadDataset((leaf,), SequentialPlan(), worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0))
+    source = DatasetSource(
+        request=LoadRequest(path=str(folder), split_part="train", subflavors={"a": 1}),
+        decoder=SampleDecoder(image_decode="pil"),
+    )
+    dataset = ReadDataset((source,), SequentialPlan(), worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0))
     assert values(dataset) == raw_samples_of_train(folder)
-    leaf.builder.build({"txt": b"x", "json": b"{}"}, key="a.tar/0")
-    assert leaf.excluded.tolist() == []
-    return leaf
+    source.builder.build({"txt": b"x", "json": b"{}"}, key="a.tar/0")
+    assert source.excluded.tolist() == []
+    return source
 
 
 def raw_samples_of_train(folder: Path):
     return [sample for sample in raw_samples(folder) if not sample[2].startswith("val")]
 
 
-def read_and_send(leaf: DatasetLeaf, connection) -> None:
+def read_and_send(source: DatasetSource, connection) -> None:
     alone = WorkerConfig(rank=0, world_size=1, num_workers=0)
-    connection.send((values(ReadDataset((leaf,), SequentialPlan(), worker_config=alone)), leaf.identity()))
+    connection.send((values(ReadDataset((source,), SequentialPlan(), worker_config=alone)), source.identity()))
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_a_leaf_that_has_been_used_reads_the_same_in_another_process(whole, method):
-    leaf = used(whole)
+    source = used(whole)
     context = multiprocessing.get_context(method)
     ours, theirs = context.Pipe()
-    process = context.Process(target=read_and_send, args=(leaf, theirs))
+    process = context.Process(target=read_and_send, args=(source, theirs))
     process.start()
     theirs.close()
-    assert ours.recv() == (raw_samples_of_train(whole), leaf.identity())
+    assert ours.recv() == (raw_samples_of_train(whole), source.identity())
     process.join()
 
 
 def test_a_leaf_leaves_behind_what_it_has_opened(whole):
-    leaf = used(whole)
-    again = pickle.loads(pickle.dumps(leaf))
-    assert again.__dict__.keys() == leaf.__dataclass_fields__.keys()
-    assert len(pickle.dumps(leaf)) < 1000
-    assert (again.path, again.subflavors, again.decoder.image_decode) == (whole, {"a": 1}, "pil")
+    source = used(whole)
+    again = pickle.loads(pickle.dumps(source))
+    assert again.__dict__.keys() == source.__dataclass_fields__.keys()
+    assert len(pickle.dumps(source)) < 1000
+    assert (again.request, again.decoder.image_decode) == (source.request, "pil")
 
 
 def test_another_process_does_not_take_samples_of_a_dataset_prepared_anew_for_those_that_were_counted(tmp_path):
     write_dataset(tmp_path, {"train_0.tar": texts(0, 5), "train_1.tar": texts(5, 3)})
-    leaf = used(tmp_path)
+    source = used(tmp_path)
     BaseWebdatasetFactory.prepare_dataset(tmp_path, ["train_1.tar"], split_parts_ratio=[("train", 1.0)], workers=1)
-    for sent in (pickle.dumps(leaf), pickle.dumps(pickle.loads(pickle.dumps(leaf)))):
+    for sent in (pickle.dumps(source), pickle.dumps(pickle.loads(pickle.dumps(source)))):
         with pytest.raises(FormatError, match="prepared anew since it was opened"):
             numbers(pickle.loads(sent))
-    assert pickle.loads(pickle.dumps(DatasetLeaf(path=tmp_path, split_part="train"))).samples == 3
+    assert (
+        pickle.loads(pickle.dumps(DatasetSource(request=LoadRequest(path=str(tmp_path), split_part="train")))).samples
+        == 3
+    )
 
 
 def test_what_a_leaf_is_tells_other_samples_apart_and_is_plain(whole, tmp_path):
-    identity = DatasetLeaf(path=whole, split_part="train").identity()
+    identity = DatasetSource(request=LoadRequest(path=str(whole), split_part="train")).identity()
     assert json.loads(json.dumps(identity)) == identity
-    assert identity == DatasetLeaf(path=str(whole), split_part="train", decoder=None).identity()
+    assert identity == open_source(whole, split_part="train", decoder=None).identity()
     others = [
-        DatasetLeaf(path=whole, split_part="val"),
-        DatasetLeaf(path=whole, split_part="train", subset=[SampleRange(start=0, stop=11)]),
-        DatasetLeaf(path=whole, split_part="train", subset=[SampleRange(start=1, stop=12)]),
-        DatasetLeaf(path=write_dataset(tmp_path / "x", {"a.tar": texts(0, 12)}), split_part="train"),
+        DatasetSource(request=LoadRequest(path=str(whole), split_part="val")),
+        open_source(whole, split_part="train", subset=(SampleRange(start=0, stop=11),)),
+        open_source(whole, split_part="train", subset=(SampleRange(start=1, stop=12),)),
+        DatasetSource(
+            request=LoadRequest(path=str(write_dataset(tmp_path / "x", {"a.tar": texts(0, 12)})), split_part="train")
+        ),
     ]
     assert len({str(other.identity()) for other in others} | {str(identity)}) == 5

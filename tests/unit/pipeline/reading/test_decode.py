@@ -8,30 +8,30 @@ from pathlib import Path
 import pytest
 
 from loader.errors import ConfigError, SampleError, TrustError
-from loader.pipeline.build import BuildDataset
-from loader.pipeline.dataset_leaf import DatasetLeaf
-from loader.pipeline.failures import FailurePolicy
-from loader.pipeline.order_plan import SequentialPlan, ShuffledPlan
-from loader.pipeline.read import ReadDataset
-from loader.pipeline.stage import SKIPPED
-from loader.pipeline.worker_config import WorkerConfig
-from loader.samples.decoder import SampleDecoder
+from loader.pipeline.contract.failures import FailurePolicy
+from loader.pipeline.contract.stage import SKIPPED
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.reading.dataset_source import DatasetSource
+from loader.pipeline.reading.decode import DecodeDataset
+from loader.pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
+from loader.pipeline.reading.read import ReadDataset
+from loader.samples.decoding.decoder import SampleDecoder
 from loader.samples.types import CrudeSample, TextSample
 from tests.unit.pipeline.stage_check import check_resumes, lane, steps, values
-from tests.unit.pipeline.tar_dataset import leave_out, texts, write_dataset
+from tests.unit.pipeline.tar_dataset import leave_out, open_source, texts, write_dataset
 
 TEXT = "sample_type: {__module__: megatron.energon, __class__: TextSample}\n"
 FIELDS = TEXT + "field_map: {text: 'json[x]'}\nsubflavors: {source: web, quality: 1}\n"
 LOADED = TEXT + "sample_loader: sample_loader.py:load\n"
 
 
-def built(*leaves: DatasetLeaf, plan=None) -> BuildDataset:
+def built(*sources: DatasetSource, plan=None) -> DecodeDataset:
     alone = WorkerConfig(rank=0, world_size=1, num_workers=0)
-    return BuildDataset(ReadDataset(leaves, plan or SequentialPlan(), worker_config=alone))
+    return DecodeDataset(ReadDataset(sources, plan or SequentialPlan(), worker_config=alone))
 
 
-def leaf(folder: Path, **options) -> DatasetLeaf:
-    return DatasetLeaf(path=folder, split_part="train", **options)
+def source(folder: Path, **options) -> DatasetSource:
+    return open_source(folder, **options)
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +55,15 @@ def broken(tmp_path) -> Path:
 def test_samples_are_of_their_dataset_and_bear_key_place_labels_and_how_to_find_them(typed, crude):
     of_lane = lane(0, 2)
     of_lane.context.batch_index = 17
-    given = built(leaf(typed, subflavors={"quality": 2}), leaf(crude)).open(of_lane, {})
-    first, ref = given.next()
-    assert ref == 0
+    given = built(source(typed, subflavors={"quality": 2}), source(crude)).open(of_lane, {})
+    first, item_id = given.next()
+    assert item_id == 0
     assert type(first) is TextSample
     assert (first.text, first.__key__) == ("", "a.tar/000")
     assert first.__restore_key__ == ("1 decode", 0, 17, 0)
     assert first.__subflavors__ == {"source": "web", "quality": 2}
     assert [tuple(source) for source in first.__sources__] == [(str(typed), 0, "a.tar", ("000.json",))]
-    last = built(leaf(typed), leaf(crude)).open(lane(1, 2), {}).load(3)
+    last = built(source(typed), source(crude)).open(lane(1, 2), {}).load(3)
     assert type(last) is CrudeSample
     assert {name: value for name, value in last.items() if not name.startswith("__")} == {
         "txt": "text 6",
@@ -74,7 +74,7 @@ def test_samples_are_of_their_dataset_and_bear_key_place_labels_and_how_to_find_
 
 
 def test_without_a_decoder_parts_stay_bytes(crude):
-    (first, _) = values(built(leaf(crude, decoder=None)))
+    (first, _) = values(built(source(crude, decoder=None)))
     assert (first["txt"], first["json"]) == (b"text 5", b'{"n": 5, "x": "xxxxx"}')
 
 
@@ -82,14 +82,14 @@ def test_a_restored_lane_goes_on_where_it_stopped(typed, crude, tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 9), "b.tar": texts(0, 9)}, config=FIELDS)
     leave_out(folder, "a.tar/003")
     plan = ShuffledPlan(slice_lengths=(2, 2, 2), shuffle_buffer=9, epochs_together=(1, 1, 1), weights=(1.0, 1.0, 1.0))
-    check_resumes(built(leaf(typed), leaf(crude), leaf(folder), plan=plan), count=2, most=40)
+    check_resumes(built(source(typed), source(crude), source(folder), plan=plan), count=2, most=40)
 
 
 def test_samples_that_were_left_out_stay_out(crude, tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 4)}, exclude=["a.tar/002"])
-    given = [step.value for step in steps(built(leaf(folder)), lane(), most=9)]
+    given = [step.value for step in steps(built(source(folder)), lane(), most=9)]
     assert [value is SKIPPED for value in given] == [False, False, True, False]
-    assert built(leaf(folder)).open(lane(), {}).load(2) is SKIPPED
+    assert built(source(folder)).open(lane(), {}).load(2) is SKIPPED
 
 
 # ----------------------------------------------------------------------------------------- samples that cannot be made
@@ -97,8 +97,8 @@ def test_samples_that_were_left_out_stay_out(crude, tmp_path):
 
 def test_a_sample_that_does_not_decode_is_left_out_at_its_place_and_handlers_know_it(broken):
     told = []
-    given = steps(built(leaf(broken)), lane(handler=lambda *failure: told.append(failure)), most=20)
-    assert [step.ref for step in given if step.value is SKIPPED] == [2, 3, 7]
+    given = steps(built(source(broken)), lane(handler=lambda *failure: told.append(failure)), most=20)
+    assert [step.item_id for step in given if step.value is SKIPPED] == [2, 3, 7]
     assert [step.value.text for step in given if step.value is not SKIPPED] == list("0145689")
     error, sample, _ = told[0]
     assert isinstance(error, SampleError)
@@ -111,7 +111,7 @@ def test_code_of_the_dataset_that_fails_is_reported_with_the_sample(broken, capl
     (broken / ".nv-meta/dataset.yaml").write_text(LOADED)
     (broken / ".nv-meta/sample_loader.py").write_text("def load(parts): return {'text': 1 / 0}\n")
     with caplog.at_level(logging.WARNING):
-        given = steps(built(leaf(broken, decoder=None, trust_code=True)), lane(), most=3)
+        given = steps(built(source(broken, decoder=None, trust_code=True)), lane(), most=3)
     assert [step.value for step in given] == [SKIPPED] * 3
     assert caplog.records[0].message.startswith(
         "left out sample 'a.tar/0': decode raised ZeroDivisionError: division by zero · at "
@@ -125,9 +125,9 @@ def test_failures_in_a_row_are_counted_and_successes_between_them_end_the_row(br
 
     patient, strict = lane(), lane()
     patient.failures, strict.failures = policy(3), policy(2)
-    assert len(steps(built(leaf(broken)), patient, most=20)) == 10
+    assert len(steps(built(source(broken)), patient, most=20)) == 10
     with pytest.raises(SampleError, match="decode failed 2 times in a row") as caught:
-        steps(built(leaf(broken)), strict, most=20)
+        steps(built(source(broken)), strict, most=20)
     assert caught.value.key == "a.tar/3"
 
 
@@ -137,24 +137,24 @@ def test_what_no_sample_would_have_stops_the_run_at_once(broken, tmp_path):
     for code, kind in (("raise ConfigError('not so')", ConfigError), ("return undefined", NameError)):
         text = f"from loader.errors import ConfigError\ndef load(parts): {code}\n"
         (broken / ".nv-meta/sample_loader.py").write_text(text)
-        running = built(leaf(broken, decoder=None, trust_code=True)).open(lane(handler=lambda *f: told.append(f)), {})
+        running = built(source(broken, decoder=None, trust_code=True)).open(lane(handler=lambda *f: told.append(f)), {})
         with pytest.raises(kind):
             running.next()
     folder = write_dataset(tmp_path / "x", {"a.tar": {"0": {"pkl": b"\x80\x04N."}}})
     with pytest.raises(TrustError):
-        built(leaf(folder)).open(lane(handler=lambda *f: told.append(f)), {}).next()
+        built(source(folder)).open(lane(handler=lambda *f: told.append(f)), {}).next()
     assert told == []
 
 
 def test_a_sample_that_is_made_again_and_fails_raises(broken):
-    running = built(leaf(broken)).open(lane(), {})
+    running = built(source(broken)).open(lane(), {})
     with pytest.raises(SampleError, match=r"'a\.tar/2'"):
         running.load(2)
 
 
 def test_it_keeps_positions_and_says_how_it_decodes(typed, crude):
-    dataset = built(leaf(typed, decoder=SampleDecoder(image_decode="pil")))
+    dataset = built(source(typed, decoder=SampleDecoder(image_decode="pil")))
     assert (dataset.items, len(dataset)) == (5, 5)
     assert "image_decode='pil'" in str(dataset).splitlines()[0]
-    assert str(built(leaf(typed), leaf(crude, decoder=None))).splitlines()[0] == "decode()"
-    assert str(built(leaf(crude, decoder=None))).splitlines()[0] == "decode(decoder=None)"
+    assert str(built(source(typed), source(crude, decoder=None))).splitlines()[0] == "decode()"
+    assert str(built(source(crude, decoder=None))).splitlines()[0] == "decode(decoder=None)"

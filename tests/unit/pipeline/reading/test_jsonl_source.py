@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from loader.errors import ConfigError, FormatError, SampleError
-from loader.format.jsonl import prepare_jsonl
-from loader.metadataset.subset import SampleRange
-from loader.pipeline.build import BuildDataset
-from loader.pipeline.jsonl_leaf import JsonlLeaf
-from loader.pipeline.order_plan import SequentialPlan
-from loader.pipeline.read import ReadDataset
-from loader.pipeline.worker_config import WorkerConfig
+from loader.format.documents.load_request import LoadRequest
+from loader.format.documents.subset import SampleRange
+from loader.format.jsonl.index import prepare_jsonl
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.reading.decode import DecodeDataset
+from loader.pipeline.reading.jsonl_source import JsonlSource
+from loader.pipeline.reading.order_plan import SequentialPlan
+from loader.pipeline.reading.read import ReadDataset
 from loader.storage import open_storage
 from tests.unit.pipeline.stage_check import lane, values
 
@@ -31,8 +32,8 @@ def write_lines(folder: Path, text: bytes) -> Path:
     return folder / "x.jsonl"
 
 
-def samples(*leaves: JsonlLeaf) -> list[dict[str, Any]]:
-    return values(BuildDataset(ReadDataset(leaves, SequentialPlan(), worker_config=ONE)))
+def samples(*sources: JsonlSource) -> list[dict[str, Any]]:
+    return values(DecodeDataset(ReadDataset(sources, SequentialPlan(), worker_config=ONE)))
 
 
 def ids(found: Sequence[dict[str, Any]]) -> list[int]:
@@ -45,7 +46,7 @@ def lines(*numbers: int) -> bytes:
 
 def test_each_line_is_a_crude_sample_with_its_number_as_key(tmp_path: Path) -> None:
     path = write_lines(tmp_path, lines(7, 8, 9))
-    found = samples(JsonlLeaf(path=path, subflavors={"a": 1}))
+    found = samples(JsonlSource(request=LoadRequest(path=str(path), subflavors={"a": 1})))
     assert ids(found) == [7, 8, 9]
     assert [sample["__key__"] for sample in found] == ["x.jsonl/0", "x.jsonl/1", "x.jsonl/2"]
     assert found[1]["__subflavors__"] == {"a": 1}
@@ -59,39 +60,48 @@ def test_each_line_is_a_crude_sample_with_its_number_as_key(tmp_path: Path) -> N
 )
 def test_what_is_around_the_objects_is_no_part_of_them(tmp_path: Path, text: bytes) -> None:
     path = write_lines(tmp_path, text)
-    assert ids(samples(JsonlLeaf(path=path))) == [0, 1]
-    raw = samples(JsonlLeaf(path=path, decoder=None))
+    assert ids(samples(JsonlSource(request=LoadRequest(path=str(path))))) == [0, 1]
+    raw = samples(JsonlSource(request=LoadRequest(path=str(path)), decoder=None))
     assert [sample["json"] for sample in raw] == [b'{"id": 0}', b'{"id": 1}']
 
 
 def test_a_subset_is_a_range_of_lines_and_part_of_its_identity(tmp_path: Path) -> None:
     path = write_lines(tmp_path, lines(*range(10)))
-    some = JsonlLeaf(path=path, subset=[SampleRange(start=3, stop=6)])
+    some = JsonlSource(request=LoadRequest(path=str(path), subset=(SampleRange(start=3, stop=6),)))
     assert (ids(samples(some)), some.samples) == ([3, 4, 5], 3)
-    others = [JsonlLeaf(path=path, subset=[SampleRange(start=first, stop=first + 3)]) for first in (3, 4)]
-    assert [leaf.identity() == some.identity() for leaf in others] == [True, False]
+    others = [
+        JsonlSource(request=LoadRequest(path=str(path), subset=(SampleRange(start=first, stop=first + 3),)))
+        for first in (3, 4)
+    ]
+    assert [source.identity() == some.identity() for source in others] == [True, False]
     with pytest.raises(ConfigError, match="the subset of this file has no samples"):
-        JsonlLeaf(path=path, subset=[SampleRange(start=3, stop=3)]).samples  # noqa: B018
+        JsonlSource(request=LoadRequest(path=str(path), subset=(SampleRange(start=3, stop=3),))).samples  # noqa: B018
 
 
 def test_files_and_datasets_are_read_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     one, other = write_lines(tmp_path, lines(1, 2)), write_lines(tmp_path / "other", lines(3))
-    assert ids(samples(JsonlLeaf(path=one), JsonlLeaf(path=other), JsonlLeaf(path=one))) == [1, 2, 3, 1, 2]
+    assert ids(
+        samples(
+            JsonlSource(request=LoadRequest(path=str(one))),
+            JsonlSource(request=LoadRequest(path=str(other))),
+            JsonlSource(request=LoadRequest(path=str(one))),
+        )
+    ) == [1, 2, 3, 1, 2]
 
 
 def test_a_file_that_was_not_prepared_or_has_changed_since_is_refused(tmp_path: Path) -> None:
     path = write_lines(tmp_path, lines(1, 2, 3))
     (tmp_path / "new.jsonl").write_bytes(lines(1))
     with pytest.raises(FormatError, match="has no index yet"):
-        JsonlLeaf(path=tmp_path / "new.jsonl").samples  # noqa: B018
-    leaf = JsonlLeaf(path=path)
-    assert leaf.samples == 3
+        JsonlSource(request=LoadRequest(path=str(tmp_path / "new.jsonl"))).samples  # noqa: B018
+    source = JsonlSource(request=LoadRequest(path=str(path)))
+    assert source.samples == 3
     path.write_bytes(lines(1, 2, 3, 4))
     with pytest.raises(FormatError, match=r"has changed since it was indexed: it had 30 bytes, now 40"):
-        leaf.open_shard(0)
-    with pytest.raises(FormatError, match=r"the index is of a file of 30 bytes, and this has 40"):
-        JsonlLeaf(path=path).samples  # noqa: B018
+        source.open_shard(0)
+    with pytest.raises(FormatError, match=r"expected a file of 30 bytes, found 40"):
+        JsonlSource(request=LoadRequest(path=str(path))).samples  # noqa: B018
 
 
 @pytest.mark.parametrize("offsets", [(20, 10), (1 << 63, 20), ((1 << 64) - 1, 20), (0, 20), (31, 20)], ids=str)
@@ -99,21 +109,21 @@ def test_an_index_whose_lines_do_not_follow_each_other_is_refused(tmp_path: Path
     path = write_lines(tmp_path, lines(1, 2, 3))
     np.array([0, *offsets, 30], "<u8").tofile(tmp_path / "x.jsonl.idx")
     with pytest.raises(FormatError, match="the index of this file is damaged"):
-        samples(JsonlLeaf(path=path))
+        samples(JsonlSource(request=LoadRequest(path=str(path))))
 
 
 def test_a_line_that_is_no_json_fails_with_its_key(tmp_path: Path) -> None:
     path = write_lines(tmp_path, lines(1, 2))
     path.write_bytes(lines(1) + b'{"id":.2}\n')
-    leaf = JsonlLeaf(path=path)
-    raw = ReadDataset([leaf], SequentialPlan(), worker_config=ONE).open(lane(), {})
+    source = JsonlSource(request=LoadRequest(path=str(path)))
+    raw = ReadDataset([source], SequentialPlan(), worker_config=ONE).open(lane(), {})
     raw.next()
     with pytest.raises(SampleError, match=r"x\.jsonl/1"):
-        leaf.build(raw.next()[0], ())
+        source.build(raw.next()[0], ())
 
 
 def test_a_leaf_travels_without_what_it_has_opened(tmp_path: Path) -> None:
-    leaf = JsonlLeaf(path=write_lines(tmp_path, lines(*range(5000))))
-    assert leaf.samples == 5000
-    assert len(pickle.dumps(leaf)) < 1500
-    assert pickle.loads(pickle.dumps(leaf)).identity() == leaf.identity()
+    source = JsonlSource(request=LoadRequest(path=str(write_lines(tmp_path, lines(*range(5000))))))
+    assert source.samples == 5000
+    assert len(pickle.dumps(source)) < 1500
+    assert pickle.loads(pickle.dumps(source)).identity() == source.identity()

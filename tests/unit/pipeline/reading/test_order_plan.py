@@ -6,19 +6,18 @@ import json
 import pickle
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from loader.pipeline.order_plan import SequentialPlan, ShuffledPlan
+from loader.pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
 
 
-def shuffled(leaves=2, **changes) -> ShuffledPlan:
+def shuffled(sources=2, **changes) -> ShuffledPlan:
     return ShuffledPlan(
         **{
-            "slice_lengths": (4,) * leaves,
+            "slice_lengths": (4,) * sources,
             "shuffle_buffer": 100,
-            "epochs_together": (1,) * leaves,
-            "weights": (1.0,) * leaves,
+            "epochs_together": (1,) * sources,
+            "weights": (1.0,) * sources,
             **changes,
         }
     )
@@ -29,8 +28,8 @@ def first(plan, samples=(50, 30), *, lanes=2, seed=0, count=20) -> list[list[tup
     found = []
     for number in range(lanes):
         lane = plan.order(samples, lanes=lanes, seed=seed).lane(number)
-        leaf, _, sample = lane.locate(0, count if lane.length is None else min(count, lane.length))
-        found.append(list(zip(leaf.tolist(), sample.tolist(), strict=True)))
+        source, _, sample = lane.locate(0, count if lane.length is None else min(count, lane.length))
+        found.append(list(zip(source.tolist(), sample.tolist(), strict=True)))
     return found
 
 
@@ -74,7 +73,7 @@ def test_seeds_lanes_and_numbers_of_samples_change_the_order():
 
 def test_two_leaves_of_equal_size_are_shuffled_differently():
     order = first(shuffled(), samples=(40, 40), lanes=1, count=80)[0]
-    of_leaves = [[sample for leaf, sample in order if leaf == wanted] for wanted in range(2)]
+    of_leaves = [[sample for source, sample in order if source == wanted] for wanted in range(2)]
     assert of_leaves[0][:10] != of_leaves[1][:10]
 
 
@@ -85,9 +84,9 @@ sizes_and_times = st.lists(st.tuples(st.integers(1, 40), repetitions), min_size=
 
 
 @given(sizes_and_times, st.sampled_from([1, 2, 3, 7, 64]), st.sampled_from([None, 1, 5]))
-def test_the_lanes_of_a_pass_have_as_many_samples_as_it_is_said_to_have(leaves, lanes, deal):
-    samples, times = zip(*leaves, strict=True)
-    plan = shuffled(len(leaves), repetitions=times, deal=deal)
+def test_the_lanes_of_a_pass_have_as_many_samples_as_it_is_said_to_have(sources, lanes, deal):
+    samples, times = zip(*sources, strict=True)
+    plan = shuffled(len(sources), repetitions=times, deal=deal)
     order = plan.order(samples, lanes=lanes, seed=3)
     assert sum(order.lane(number).length for number in range(lanes)) == plan.items(samples)
 

@@ -11,18 +11,17 @@ from pathlib import Path
 import pytest
 
 from loader.errors import FormatError, StorageError
-from loader.format.staleness import open_fresh_shard
-from loader.pipeline import dataset_leaf, read
-from loader.pipeline.dataset_leaf import DatasetLeaf
-from loader.pipeline.joined_rows import JoinedRows
-from loader.pipeline.leaf_table import LeafTable
-from loader.pipeline.open_shards import OpenShards
-from loader.pipeline.order_plan import SequentialPlan, ShuffledPlan
-from loader.pipeline.read import ReadDataset
-from loader.pipeline.stage import SKIPPED
-from loader.pipeline.worker_config import WorkerConfig
+from loader.format.index.sample_bytes import open_fresh_shard
+from loader.pipeline.contract.stage import SKIPPED
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.reading import dataset_source as dataset_leaf, read
+from loader.pipeline.reading.joined_rows import JoinedRows
+from loader.pipeline.reading.open_shards import OpenShards
+from loader.pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
+from loader.pipeline.reading.read import ReadDataset
+from loader.pipeline.reading.source_table import SourceTable
 from tests.unit.pipeline.stage_check import check_resumes, lane, steps, values
-from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, raw_samples, texts, write_dataset
+from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, open_source, raw_samples, texts, write_dataset
 
 ALONE = WorkerConfig(rank=0, world_size=1, num_workers=0)
 
@@ -46,21 +45,21 @@ FAR_APART = {f"{n}": {"txt": b"near %d" % n, "bin": bytes(n * 30_000), "json": b
 
 
 def expected_of(small, other):
-    return raw_samples(small) + raw_samples(other, leaf=1, parts=("txt", "json"))
+    return raw_samples(small) + raw_samples(other, source=1, parts=("txt", "json"))
 
 
 def reader(*folders, plan=None, **options) -> ReadDataset:
-    leaves = [DatasetLeaf(path=folder, split_part="train", **options) for folder in folders]
-    return ReadDataset(leaves, plan or SequentialPlan(), worker_config=ALONE)
+    sources = [open_source(folder, **options) for folder in folders]
+    return ReadDataset(sources, plan or SequentialPlan(), worker_config=ALONE)
 
 
-def shuffled(*, leaves=1, repeats=False, buffer=5, deal=None) -> ShuffledPlan:
+def shuffled(*, sources=1, repeats=False, buffer=5, deal=None) -> ShuffledPlan:
     return ShuffledPlan(
-        slice_lengths=(3,) * leaves,
+        slice_lengths=(3,) * sources,
         shuffle_buffer=buffer,
-        epochs_together=(1,) * leaves,
-        weights=(1.0,) * leaves,
-        repetitions=None if repeats else (1.0,) * leaves,
+        epochs_together=(1,) * sources,
+        weights=(1.0,) * sources,
+        repetitions=None if repeats else (1.0,) * sources,
         deal=deal,
     )
 
@@ -80,13 +79,13 @@ def test_a_pass_gives_the_bytes_that_tarfile_gives(small, other):
 
 @pytest.mark.parametrize("count", [1, 3, 64])
 def test_a_shuffled_pass_gives_each_sample_once(small, other, count):
-    dataset = reader(small, other, plan=shuffled(leaves=2))
+    dataset = reader(small, other, plan=shuffled(sources=2))
     found = [sample for number in range(count) for sample in values(dataset, number, count)]
     assert found != by_name(found) == expected_of(small, other)
 
 
 @pytest.mark.parametrize(
-    "plan", [SequentialPlan(), SequentialPlan(deal=4), shuffled(leaves=2), shuffled(leaves=2, repeats=True)]
+    "plan", [SequentialPlan(), SequentialPlan(deal=4), shuffled(sources=2), shuffled(sources=2, repeats=True)]
 )
 def test_a_restored_lane_goes_on_where_it_stopped_and_every_sample_can_be_read_again(small, other, plan):
     check_resumes(reader(small, other, plan=plan), count=2, most=40)
@@ -95,7 +94,7 @@ def test_a_restored_lane_goes_on_where_it_stopped_and_every_sample_can_be_read_a
 @pytest.mark.parametrize(("first", "most", "growth"), [(1, 1, 1), (3, 7, 2), (32, 32, 4), (10_000, 10_000, 1)])
 @pytest.mark.parametrize("repeats", [False, True])
 def test_the_sizes_of_chunks_change_nothing(small, other, monkeypatch, *, repeats, first, most, growth):
-    dataset = reader(small, other, plan=shuffled(leaves=2, repeats=repeats))
+    dataset = reader(small, other, plan=shuffled(sources=2, repeats=repeats))
     expected = [steps(dataset, lane(number, 2), most=70) for number in range(2)]
     for name, size in (("_FIRST_CHUNK", first), ("_MOST_CHUNK", most), ("_GROWTH", growth)):
         monkeypatch.setattr(read, name, size)
@@ -202,7 +201,7 @@ def test_of_parts_that_are_kept_only_their_bytes_are_read(other, reads):
 def test_more_shards_than_may_be_open_are_read_all_the_same(tmp_path):
     folder = write_dataset(tmp_path / "x", {f"{n}.tar": texts(0, 4) for n in range(9)})
     dataset = reader(folder, plan=shuffled(repeats=True, buffer=100))
-    dataset.opened = LeafTable(dataset.leaves), JoinedRows(dataset.leaves, OpenShards(3))
+    dataset.opened = SourceTable(dataset.sources), JoinedRows(dataset.sources, OpenShards(3))
     running = dataset.open(lane(), {})
     expected = {sample[1]: sample for sample in raw_samples(folder)}
     most = 0
@@ -297,10 +296,10 @@ def test_a_reader_goes_to_other_processes_without_its_open_files(small):
 
 
 def test_a_reader_says_what_it_reads(small, other):
-    dataset = reader(small, other, plan=shuffled(leaves=2))
+    dataset = reader(small, other, plan=shuffled(sources=2))
     assert str(dataset).splitlines()[1:] == [f"├─ {small}, train: 40 samples", f"└─ {other}, train: 9 samples"]
     assert (dataset.items, len(dataset), dataset.repeats, dataset.starts_over) == (49, 49, False, False)
-    assert [leaf["samples"] for leaf in dataset.identity()[2:]] == [40, 9]
+    assert [source["samples"] for source in dataset.identity()[2:]] == [40, 9]
     endless = reader(small, plan=shuffled(repeats=True))
     assert (endless.items, endless.repeats) == (None, True)
     assert reader(small).starts_over

@@ -8,12 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from loader.pipeline import sample_chunk
-from loader.pipeline.dataset_leaf import DatasetLeaf
-from loader.pipeline.leaf_table import LeafTable
-from loader.pipeline.open_shards import OpenShards
-from loader.pipeline.sample_chunk import SampleChunk
-from loader.pipeline.stage import SKIPPED
+from loader.format.documents.load_request import LoadRequest
+from loader.pipeline.contract.stage import SKIPPED
+from loader.pipeline.reading import sample_chunk
+from loader.pipeline.reading.dataset_source import DatasetSource
+from loader.pipeline.reading.open_shards import OpenShards
+from loader.pipeline.reading.sample_chunk import SampleChunk
+from loader.pipeline.reading.source_table import SourceTable
 from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, raw_samples, texts, write_dataset
 
 LARGE = 200_000  # bytes, more than lies between samples that are asked for together
@@ -37,15 +38,15 @@ class Watched:
 
 def chunk(folder: Path, samples, *, opened=()):
     """Give a chunk of some samples, with some shards open, and what will be noted of these."""
-    leaf = DatasetLeaf(path=folder, split_part="train")
+    source = DatasetSource(request=LoadRequest(path=str(folder), split_part="train"))
     shards, noted = OpenShards(), []
     for name in opened:
-        file = leaf.folder.storage.open(name)
-        shards.add(leaf.shard_names.index(name), Watched(name, file, noted))
+        file = source.folder.storage.open(name)
+        shards.add(source.shard_names.index(name), Watched(name, file, noted))
     numbers = np.array(samples, dtype=np.int64)
-    table, leaves = LeafTable((leaf,)), np.zeros_like(numbers)
-    indexes = table.index_numbers(leaves, numbers)
-    return SampleChunk((leaf,), shards, leaves, indexes, table.excluded(leaves, indexes)), noted
+    table, sources = SourceTable((source,)), np.zeros_like(numbers)
+    indexes = table.index_numbers(sources, numbers)
+    return SampleChunk((source,), shards, sources, indexes, table.excluded(sources, indexes)), noted
 
 
 def read_all(some, position=0):
@@ -100,9 +101,11 @@ def test_shards_are_opened_and_checked_only_when_their_turn_comes(near):
     samples = some.read(range(3), lambda position: None)
     next(samples)
     assert asked_for(noted) == [("b.tar", *asked_for(noted)[0][1:])]
-    leaf = DatasetLeaf(path=near, split_part="train")
+    source = DatasetSource(request=LoadRequest(path=str(near), split_part="train"))
     shards = OpenShards()
-    later = SampleChunk((leaf,), shards, np.zeros(2, np.int64), np.array([0, 31])).read(range(2), lambda position: None)
+    later = SampleChunk((source,), shards, np.zeros(2, np.int64), np.array([0, 31])).read(
+        range(2), lambda position: None
+    )
     next(later)
     assert (shards.find(0) is not None, shards.find(1) is not None) == (True, False)
 
@@ -130,8 +133,8 @@ def test_each_sample_comes_with_its_position_and_is_said_to_begin_before_it_is_r
     assert next(found)[1] == 100
     assert began == [100]
     assert next(found) == (SKIPPED, 101)
-    (leaf, index, shard, key, parts), position = next(found)
-    assert (leaf, index, shard, key, position) == (0, 4, "a.tar", "004", 102)
+    (source, index, shard, key, parts), position = next(found)
+    assert (source, index, shard, key, position) == (0, 4, "a.tar", "004", 102)
     assert parts == raw_samples(near)[4][4]
     assert began == [100, 102]
     assert len([entry for entry in noted if entry[0] == "read"]) == 2

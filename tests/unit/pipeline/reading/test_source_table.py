@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from loader.pipeline.leaf_table import LeafTable
+from loader.pipeline.reading.source_table import SourceTable
 
 
 @dataclass
@@ -34,7 +33,7 @@ class Runs:
 
 
 @st.composite
-def leaves(draw: Any) -> Runs:
+def sources(draw: Any) -> Runs:
     runs = draw(st.lists(st.tuples(st.integers(0, 1000), st.integers(1, 9)), min_size=1, max_size=4))
     found = [range(start, start + length) for start, length in runs]
     some = [number for run in found for number in run]
@@ -42,13 +41,13 @@ def leaves(draw: Any) -> Runs:
     return Runs(found, np.array(sorted(excluded), dtype=np.int64))
 
 
-@given(st.lists(leaves(), min_size=1, max_size=5))
+@given(st.lists(sources(), min_size=1, max_size=5))
 def test_each_sample_is_found_as_in_its_own_leaf(some: list[Runs]) -> None:
-    table = LeafTable(some)  # type: ignore[arg-type] # all that is asked of a leaf
-    pairs = [(number, sample) for number, leaf in enumerate(some) for sample in range(leaf.samples)][::-1]
-    leaf, sample = np.array(pairs).T
-    index = table.index_numbers(leaf, sample)
+    table = SourceTable(some)  # type: ignore[arg-type] # all that is asked of a leaf
+    pairs = [(number, sample) for number, source in enumerate(some) for sample in range(source.samples)][::-1]
+    source, sample = np.array(pairs).T
+    index = table.index_numbers(source, sample)
     assert index.tolist() == [some[number].numbers[place] for number, place in pairs]
     expected = [some[number].numbers[place] in some[number].excluded.tolist() for number, place in pairs]
-    found = table.excluded(leaf, index)
+    found = table.excluded(source, index)
     assert (found.tolist() if found is not None else [False] * len(pairs)) == expected

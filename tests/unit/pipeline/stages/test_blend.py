@@ -7,12 +7,12 @@ from collections import Counter
 import pytest
 
 from loader.errors import ConfigError
-from loader.pipeline.batch import BatchDataset
-from loader.pipeline.blend import BlendDataset
-from loader.pipeline.filter import FilterDataset
-from loader.pipeline.map import MapDataset
-from loader.pipeline.packing import PackingDataset
-from loader.pipeline.shuffle_buffer import ShuffleBufferDataset
+from loader.pipeline.stages.batch import BatchDataset
+from loader.pipeline.stages.blend import BlendDataset
+from loader.pipeline.stages.filter import FilterDataset
+from loader.pipeline.stages.map import MapDataset
+from loader.pipeline.stages.packing import PackingDataset
+from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
 
 

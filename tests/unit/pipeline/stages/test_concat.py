@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from loader.errors import ConfigError
-from loader.pipeline.concat import ConcatDataset
-from loader.pipeline.filter import FilterDataset
-from loader.pipeline.map import MapDataset
-from loader.pipeline.packing import PackingDataset
+from loader.pipeline.stages.concat import ConcatDataset
+from loader.pipeline.stages.filter import FilterDataset
+from loader.pipeline.stages.map import MapDataset
+from loader.pipeline.stages.packing import PackingDataset
 from tests.unit.pipeline.stage_check import Values, check_resumes, values
 
 

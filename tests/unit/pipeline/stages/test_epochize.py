@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from loader.errors import ConfigError
-from loader.pipeline.epochize import EpochizeDataset
+from loader.pipeline.stages.epochize import EpochizeDataset
 from tests.unit.pipeline.rank_passes import Passes
 from tests.unit.pipeline.stage_check import Values, lane
 

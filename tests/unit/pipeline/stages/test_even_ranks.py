@@ -5,21 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from loader.errors import ConfigError
-from loader.pipeline.epochize import EpochizeDataset
-from loader.pipeline.even_ranks import EvenRanksDataset
-from loader.pipeline.filter import FilterDataset
-from loader.pipeline.limit import LimitDataset
-from loader.pipeline.worker_config import WorkerConfig
-from loader.training.data_loader import SavableDataLoader
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.stages.epochize import EpochizeDataset
+from loader.pipeline.stages.even_ranks import EvenRanksDataset
+from loader.pipeline.stages.filter import FilterDataset
+from loader.pipeline.stages.limit import LimitDataset
+from loader.training.loaders.data_loader import SavableDataLoader
+from tests.source_tree import ROOT
 from tests.unit.pipeline.even_ranks_child import is_even_or_small
 from tests.unit.pipeline.stage_check import Values
-
-ROOT = Path(__file__).parents[3]
 
 
 def config(rank, world_size):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from loader.errors import SkipSample
-from loader.pipeline.batch import BatchDataset
-from loader.pipeline.filter import FilterDataset
-from loader.pipeline.stage import SKIPPED
+from loader.pipeline.contract.stage import SKIPPED
+from loader.pipeline.stages.batch import BatchDataset
+from loader.pipeline.stages.filter import FilterDataset
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
 
 
@@ -26,7 +26,7 @@ def is_odd_and_complains(sample):
 def test_what_a_function_is_false_for_is_left_out_at_its_place():
     given = steps(FilterDataset(Values(range(5), skips=(1,)), is_odd), lane(), most=9)
 
-    assert [(step.value, step.ref) for step in given] == [
+    assert [(step.value, step.item_id) for step in given] == [
         (SKIPPED, 0),
         (SKIPPED, 1),
         (SKIPPED, 2),

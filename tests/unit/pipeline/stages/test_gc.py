@@ -8,12 +8,12 @@ from collections import Counter
 import pytest
 
 from loader.errors import ConfigError
-from loader.pipeline.gc import GcDataset
-from loader.pipeline.limit import LimitDataset
-from loader.pipeline.map import MapDataset
-from loader.pipeline.worker_config import WorkerConfig
-from loader.training.batch_stream import StreamOptions
-from loader.training.data_loader import SavableDataLoader
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.stages.gc import GcDataset
+from loader.pipeline.stages.limit import LimitDataset
+from loader.pipeline.stages.map import MapDataset
+from loader.training.loaders.batch_stream import StreamOptions
+from loader.training.loaders.data_loader import SavableDataLoader
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane
 
 

@@ -7,11 +7,11 @@ import random
 import pytest
 
 from loader.errors import ConfigError, SkipSample
-from loader.pipeline.group_batch import GroupBatchDataset
-from loader.pipeline.map import MapDataset
-from loader.pipeline.stage import SKIPPED
-from loader.samples.hook_context import hook_context
-from loader.samples.stateless import stateless
+from loader.pipeline.contract.stage import SKIPPED
+from loader.pipeline.stages.group_batch import GroupBatchDataset
+from loader.pipeline.stages.map import MapDataset
+from loader.samples.encoding.hook_context import hook_context
+from loader.samples.marks import stateless
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
 
 

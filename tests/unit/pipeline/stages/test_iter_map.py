@@ -10,13 +10,13 @@ from itertools import accumulate, islice, takewhile
 import pytest
 
 from loader.errors import ConfigError, FormatError, SkipSample
-from loader.pipeline.batch import BatchDataset
-from loader.pipeline.filter import FilterDataset
-from loader.pipeline.iter_map import IterMapDataset
-from loader.pipeline.map import MapDataset
-from loader.pipeline.packing import PackingDataset
-from loader.pipeline.stage import SKIPPED
-from loader.samples.stateless import stateless
+from loader.pipeline.contract.stage import SKIPPED
+from loader.pipeline.stages.batch import BatchDataset
+from loader.pipeline.stages.filter import FilterDataset
+from loader.pipeline.stages.iter_map import IterMapDataset
+from loader.pipeline.stages.map import MapDataset
+from loader.pipeline.stages.packing import PackingDataset
+from loader.samples.marks import stateless
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
 
 
@@ -181,7 +181,7 @@ def test_where_the_function_raises_it_is_called_again_for_what_follows():
     given = steps(IterMapDataset(Values(range(1, 9)), no_sevens), lane(), most=20)
 
     assert [step.value for step in given] == [1, 2, 3, 4, SKIPPED, 6, SKIPPED, 8]
-    assert [step.ref for step in given if step.value is SKIPPED] == [(4,), (6,)]
+    assert [step.item_id for step in given if step.value is SKIPPED] == [(4,), (6,)]
 
 
 def test_a_failure_at_the_end_of_the_items_is_the_end():

@@ -7,11 +7,11 @@ import os
 
 import pytest
 
-from loader.pipeline.batch import BatchDataset
-from loader.pipeline.log_sample import LogSampleDataset
-from loader.pipeline.map import MapDataset
-from loader.pipeline.worker_config import WorkerConfig
-from loader.training.data_loader import SavableDataLoader
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.stages.batch import BatchDataset
+from loader.pipeline.stages.log_sample import LogSampleDataset
+from loader.pipeline.stages.map import MapDataset
+from loader.training.loaders.data_loader import SavableDataLoader
 from tests.unit.pipeline.stage_check import Values, check_resumes
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from loader.errors import ConfigError
-from loader.pipeline.batch import BatchDataset
-from loader.pipeline.mix_batch import MixBatchDataset
-from loader.samples.concat import homogeneous_concat_mix
+from loader.pipeline.stages.batch import BatchDataset
+from loader.pipeline.stages.mix_batch import MixBatchDataset
+from loader.samples.batching.concat import homogeneous_concat_mix
 from tests.unit.pipeline.stage_check import Values, check_resumes, values
 
 

@@ -8,12 +8,12 @@ import random
 import pytest
 
 from loader.errors import ConfigError, SkipSample
-from loader.pipeline.batch import BatchDataset
-from loader.pipeline.map import MapDataset
-from loader.pipeline.packing import PackingDataset
-from loader.pipeline.stage import SKIPPED
-from loader.samples.hook_context import hook_context
-from loader.samples.stateless import stateless
+from loader.pipeline.contract.stage import SKIPPED
+from loader.pipeline.stages.batch import BatchDataset
+from loader.pipeline.stages.map import MapDataset
+from loader.pipeline.stages.packing import PackingDataset
+from loader.samples.encoding.hook_context import hook_context
+from loader.samples.marks import stateless
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
 
 
@@ -139,14 +139,14 @@ def test_restore_keys_are_those_of_the_uninterrupted_run():
 def test_an_encoded_sample_is_made_again_from_its_restore_key():
     samples = Values([{"__restore_key__": (), "number": number} for number in range(4)])
     packed = PackingDataset(samples, 4, neighbours, list, sample_encoder=doubled_and_tripled)
-    running = packed.sources[0].open(lane(), {})
+    running = packed.inputs[0].open(lane(), {})
     group, _ = running.next()
 
     assert [sample["number"] for sample in group] == [0, 0, 2, 3]
     for sample in group:
-        stage, _, _, ref = sample["__restore_key__"]
-        assert stage == packed.sources[0].key
-        assert running.load(ref) == sample
+        stage, _, _, item_id = sample["__restore_key__"]
+        assert stage == packed.inputs[0].key
+        assert running.load(item_id) == sample
 
 
 def doubled_and_tripled(sample):
@@ -164,15 +164,18 @@ def test_a_state_has_no_samples_and_nothing_while_none_waits():
 
 def test_equal_values_are_told_apart():
     check_resumes(PackingDataset(Values(["a"] * 9), 4, pairs_from_both_ends, list))
-    refs = [step.ref for step in steps(PackingDataset(Values(["a"] * 4), 4, neighbours, list), lane(), most=9)]
+    item_ids = [step.item_id for step in steps(PackingDataset(Values(["a"] * 4), 4, neighbours, list), lane(), most=9)]
 
-    assert refs == [(0, 1), (2, 3)]
+    assert item_ids == [(0, 1), (2, 3)]
 
 
 def test_a_sample_may_be_in_several_groups():
     packed = PackingDataset(Values(range(3)), 3, first_with_each, list)
 
-    assert [(step.value, step.ref) for step in steps(packed, lane(), most=9)] == [([0, 1], (0, 1)), ([0, 2], (0, 2))]
+    assert [(step.value, step.item_id) for step in steps(packed, lane(), most=9)] == [
+        ([0, 1], (0, 1)),
+        ([0, 2], (0, 2)),
+    ]
 
 
 def test_a_selection_of_other_objects_is_an_error_that_says_what_is_expected():

@@ -9,17 +9,17 @@ from collections import Counter
 import pytest
 
 from loader.errors import ConfigError
-from loader.pipeline.batch import BatchDataset
-from loader.pipeline.epochize import EpochizeDataset
-from loader.pipeline.filter import FilterDataset
-from loader.pipeline.limit import LimitDataset
-from loader.pipeline.map import MapDataset
-from loader.pipeline.packing import PackingDataset
-from loader.pipeline.rank_stage import RankStage
-from loader.pipeline.repeat import RepeatDataset
-from loader.pipeline.shuffle_buffer import ShuffleBufferDataset
-from loader.pipeline.worker_config import WorkerConfig
-from loader.training.data_loader import SavableDataLoader
+from loader.pipeline.contract.rank_stage import RankStage
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.stages.batch import BatchDataset
+from loader.pipeline.stages.epochize import EpochizeDataset
+from loader.pipeline.stages.filter import FilterDataset
+from loader.pipeline.stages.limit import LimitDataset
+from loader.pipeline.stages.map import MapDataset
+from loader.pipeline.stages.packing import PackingDataset
+from loader.pipeline.stages.repeat import RepeatDataset
+from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
+from loader.training.loaders.data_loader import SavableDataLoader
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
 
 
@@ -224,4 +224,6 @@ def test_a_stage_that_joins_items_of_the_rank_is_refused_when_it_is_opened():
 def test_steps_of_a_repeated_pass_keep_their_refs():
     given = steps(RepeatDataset(Values(range(2)), repeats=2), lane(), most=9)
 
-    assert [step.ref for step in given] == [("1 repeat", number, position) for number in (0, 1) for position in (0, 1)]
+    assert [step.item_id for step in given] == [
+        ("1 repeat", number, position) for number in (0, 1) for position in (0, 1)
+    ]

@@ -9,10 +9,10 @@ from itertools import pairwise
 import pytest
 
 from loader.errors import ConfigError
-from loader.pipeline.map import MapDataset
-from loader.pipeline.shuffle_buffer import ShuffleBufferDataset
-from loader.samples.hook_context import hook_context
-from loader.samples.stateless import stateless
+from loader.pipeline.stages.map import MapDataset
+from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
+from loader.samples.encoding.hook_context import hook_context
+from loader.samples.marks import stateless
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
 
 
@@ -60,10 +60,12 @@ def test_a_buffer_of_one_shuffles_nothing():
 
 def test_lanes_and_stages_pick_by_random_numbers_of_their_own():
     one = ShuffleBufferDataset(Values(["x"] * 400), 10)
-    refs = [[step.ref for step in steps(one, lane(number, 4), most=100)] for number in range(4)]
-    two = [step.ref for step in steps(ShuffleBufferDataset(MapDataset(Values(["x"] * 100), str), 10), lane(), most=100)]
+    item_ids = [[step.item_id for step in steps(one, lane(number, 4), most=100)] for number in range(4)]
+    two = [
+        step.item_id for step in steps(ShuffleBufferDataset(MapDataset(Values(["x"] * 100), str), 10), lane(), most=100)
+    ]
 
-    assert len({tuple(each) for each in [*refs, two]}) == 5
+    assert len({tuple(each) for each in [*item_ids, two]}) == 5
 
 
 def test_the_order_is_the_same_on_another_day():

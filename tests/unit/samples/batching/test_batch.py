@@ -9,7 +9,7 @@ import torch
 
 from loader.errors import SampleError
 from loader.samples import Batch, CaptioningSample, SourceInfo, edataclass
-from loader.samples.pin import pinned
+from loader.samples.sample_dataclass import pinned
 
 SOURCE = SourceInfo(dataset_path="/data", index=0, shard_name="s.tar", file_names=("0.jpg",))
 

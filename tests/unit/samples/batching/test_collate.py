@@ -21,8 +21,8 @@ from loader.samples import (
     concat_pad,
     generic_batch,
 )
-from loader.samples.batch_memory import LEAST_BYTES, ReusedMemory, new_array, place, set_batch_memory
-from loader.samples.pad import SMALL
+from loader.samples.batching.pad import SMALL
+from loader.transport.batch_memory import LEAST_BYTES, ReusedMemory, new_array, place, set_batch_memory
 
 LARGE = 420
 """Two images of (3, LARGE, LARGE) are more than what counts as small."""
@@ -343,7 +343,7 @@ def test_samples_that_do_not_fit_are_named_with_the_place(first: Any, second: An
     with pytest.raises(SampleError, match=f"'s.tar/0' and 's.tar/2' don't fit into one batch: {found}") as raised:
         generic_batch(samples)
     assert raised.value.key == "s.tar/2"
-    assert "encode_sample" in (raised.value.do or "")
+    assert "encode_sample" in (raised.value.hint or "")
     assert raised.value.__cause__ is None
 
 

@@ -132,7 +132,7 @@ def test_batches_of_several_types_need_a_mix_function_of_their_own() -> None:
     other = OtherBatch(__key__=["s.tar/0"], image=torch.ones(1, 3, 2, 2))
     with pytest.raises(ConfigError, match="found CaptioningBatch, OtherBatch") as raised:
         homogeneous_concat_mix([batch_of(1), other])
-    assert "batch_mix_fn" in (raised.value.do or "")
+    assert "batch_mix_fn" in (raised.value.hint or "")
 
 
 @pytest.mark.parametrize(

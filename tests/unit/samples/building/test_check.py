@@ -16,9 +16,10 @@ import pytest
 import simplejpeg
 from PIL import Image
 
-from loader.format.dataset_config import DatasetConfig, parse_dataset_config
+from loader.format.documents.dataset_config import DatasetConfig, parse_dataset_config
 from loader.samples import DecodeCheck, check_image_bytes
-from loader.samples.field_kinds import PICTURE, kind_fault
+from loader.samples.building.check import PICTURE, kind_fault
+from tests.source_tree import ROOT
 from tests.unit.samples.image_corpus import corpus, encode, pattern
 
 CORPUS = corpus()
@@ -320,20 +321,19 @@ def test_checking_images_text_and_json_imports_neither_torch_nor_webdataset(tmp_
     code = f"""
 import sys
 from pathlib import Path
-from loader.format.dataset_config import parse_dataset_config
+from loader.format.documents.dataset_config import parse_dataset_config
 from loader.samples import DecodeCheck
 config = parse_dataset_config({CAPTIONING!r}, file="dataset.yaml")
 pictures = {{"jpg": Path("a.jpg").read_bytes(), "png": Path("a.png").read_bytes()}}
 print(DecodeCheck(config, Path("."), False)("0", {{**pictures, "txt": b"cat", "json": b"{{}}", "cls": b"1"}}))
 print([name for name in ("torch", "webdataset") if name in sys.modules])
 """
-    root = Path(__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         check=True,
         cwd=tmp_path,
-        env={"PYTHONPATH": str(root)},
+        env={"PYTHONPATH": str(ROOT)},
     )
     assert done.stdout == "[]\n[]\n"

@@ -12,8 +12,8 @@ from typing import Any, Self
 import pytest
 
 from loader.errors import ConfigError, TrustError
-from loader.metadataset.leaf_plan import Joiner
-from loader.samples.joiner import load_joiner
+from loader.metadataset.documents.leaf_plan import Joiner
+from loader.samples.building.joiner import load_joiner
 
 HERE = __name__
 
@@ -109,7 +109,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_module_is_imported_only_for_those_who_trust_it(module, tmp_path, monkeypatch):
     with pytest.raises(TrustError, match=f"asks to import {module} for its function join") as caught:
         load("join", module=module, is_function=True)
-    assert f"import {module} before loading" in (caught.value.do or "")
+    assert f"import {module} before loading" in (caught.value.hint or "")
     assert not (tmp_path / "imported").exists()
     assert load("join", module=module, is_function=True, trust_code=True)(1) == (1,)
     assert (tmp_path / "imported").exists()

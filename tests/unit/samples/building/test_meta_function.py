@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import ConfigError, TrustError
-from loader.samples.sample_loader import MetaFunction
+from loader.samples.building.dataset_code import MetaFunction
 
 SOURCE = """\
 from dataclasses import dataclass

@@ -17,9 +17,9 @@ import torch
 from PIL import Image
 
 from loader.errors import ConfigError, SampleError, SkipSample, TrustError
-from loader.format.dataset_config import DatasetConfig, parse_dataset_config
+from loader.format.documents.dataset_config import DatasetConfig, parse_dataset_config
 from loader.samples import CaptioningSample, CrudeSample, Sample, SampleBuilder, SampleDecoder, SourceInfo, TextSample
-from loader.samples.keyword_dataclass import edataclass
+from loader.samples.sample_dataclass import edataclass
 from tests.unit.samples.image_corpus import encode, pattern
 
 JPEG = encode(Image.fromarray(pattern(8, 9)), "JPEG")
@@ -208,7 +208,7 @@ def test_an_error_names_the_sample_the_part_and_the_place() -> None:
     with pytest.raises(SampleError) as caught:
         builder_of(CAPTIONING).build({"jpg": b"<html>", "txt": b"x"}, key="s.tar/0", sources=[source])
     error = caught.value
-    assert error.found == "sample 's.tar/0': part 'jpg' is not an image (it starts with b'<html>')"
+    assert error.message == "sample 's.tar/0': part 'jpg' is not an image (it starts with b'<html>')"
     assert (error.key, error.part, error.source) == ("s.tar/0", "jpg", "/d/s.tar: 0.jpg")
     with pytest.raises(SampleError, match=r"sample 's.tar/0': field 'caption' .* is missing"):
         builder_of(CAPTIONING).build({"jpg": JPEG}, key="s.tar/0")

@@ -13,8 +13,8 @@ from PIL import EpsImagePlugin, Image, ImageFile
 from webdataset.autodecode import imagehandler, imagespecs
 
 from loader.errors import TrustError
-from loader.samples import image_decode
-from loader.samples.image_decode import IMAGE_FORMS, decode_image, is_plain_jpeg, looks_like_image
+from loader.samples.decoding import image_decode
+from loader.samples.decoding.image_decode import IMAGE_FORMS, decode_image, is_plain_jpeg, looks_like_image
 from tests.unit.samples.image_corpus import corpus, encode, pattern
 
 CORPUS = corpus()

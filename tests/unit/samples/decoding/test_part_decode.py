@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from PIL import Image
 from webdataset import tenbin
 from webdataset.autodecode import Decoder, imagehandler
@@ -188,10 +187,10 @@ def test_what_holds_no_image_stays_bytes_though_webdataset_fails(name: str) -> N
 def test_a_part_that_is_not_what_its_name_says_is_an_error_that_names_it(name: str, data: bytes, found: str) -> None:
     with pytest.raises(SampleError) as caught:
         SampleDecoder().decode_part(name, data)
-    assert caught.value.found.startswith(found)
+    assert caught.value.message.startswith(found)
     assert caught.value.part == name
-    assert caught.value.do is not None
-    assert "\n" not in caught.value.found
+    assert caught.value.hint is not None
+    assert "\n" not in caught.value.message
 
 
 def test_an_error_without_text_names_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:

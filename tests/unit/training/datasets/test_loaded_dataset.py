@@ -27,8 +27,8 @@ from loader import (
     get_val_dataset,
     load_dataset,
 )
-from loader.metadataset.dataset_type import EnergonDatasetType, get_dataset_type
-from loader.training.loaded_dataset import DatasetBlendMode, LoadedDataset
+from loader.integrations.dataset_type import EnergonDatasetType, get_dataset_type
+from loader.training.datasets.run_datasets import DatasetBlendMode, LoadedDataset
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 
 ONE = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)

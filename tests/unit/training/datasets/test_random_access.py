@@ -40,7 +40,7 @@ from loader import (
     random_access,
     stateless,
 )
-from loader.format.jsonl import prepare_jsonl
+from loader.format.jsonl.index import prepare_jsonl
 from loader.storage import open_storage
 from tests.e2e.text_dataset import CRUDE, exclude, write_texts
 from tests.unit.metadataset.joined_data import JoinedData
@@ -180,7 +180,7 @@ def test_a_join_has_random_access(tmp_path):
     (tmp_path / "join.yaml").write_text(
         "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n  train:\n    join:\n"
         "      left: {path: left}\n      right: {path: right}\n"
-        "    joiner: {__module__: tests.unit.training.test_random_access, __class__: Pair}\n"
+        "    joiner: {__module__: tests.unit.training.datasets.test_random_access, __class__: Pair}\n"
     )
     prepare_metadataset(tmp_path / "join.yaml")
     dataset = random_access(tmp_path / "join.yaml", trust_code=True)

@@ -35,9 +35,9 @@ from loader import (
     get_val_dataset,
     load_dataset,
 )
-from loader.format.sample_types import SAMPLE_TYPES
-from loader.metadataset.dataset_subset import DatasetSubset
-from loader.metadataset.subset import SampleRange
+from loader.format.documents.sample_types import SAMPLE_TYPES
+from loader.format.documents.subset import SampleRange
+from loader.training.datasets.dataset_subset import DatasetSubset
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 
 ONE = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)
@@ -214,7 +214,7 @@ def test_an_epath_is_taken_wherever_a_path_is(data):
     assert sum(len(batch.text) for batch in get_loader(train)) == 157
     assert len(get_val_dataset(path, worker_config=ONE, batch_size=1)) == 61
     meta = EPath(data.write("epath.yaml", {"train": {"path": "texts"}}))
-    assert len(load_dataset(meta).get_datasets(training=True).leaves) == 1
+    assert len(load_dataset(meta).get_datasets(training=True).sources) == 1
     assert loader.SystemFileStore(EPath(data.notes)).get("07000.txt") == b"note 7000"
     assert loader.DatasetFileStore(path).get("00000.txt") == b"text 0"
 

@@ -49,8 +49,9 @@ def test_the_datasets_of_a_mix_make_chains_by_hand(data: MixedData) -> None:
     datasets = load_dataset(path, subflavors={"a": 1}).get_datasets(
         training=True, worker_config=ONE, subflavors={"b": 2}, max_samples_per_sequence=5
     )
-    assert [leaf.samples for leaf in datasets.leaves] == [157, 40]
-    assert (datasets.weights, datasets.repetitions, datasets.slice_lengths) == ((0.75, 0.25), None, (5, 5))
+    assert [source.samples for source in datasets.sources] == [157, 40]
+    specs = [(spec.weight, spec.repetitions, spec.slice_length) for spec in datasets.specs]
+    assert specs == [(0.75, None, 5), (0.25, None, 5)]
     chain = DefaultTaskEncoder().build_train_datasets(
         datasets=datasets,
         worker_config=ONE,
@@ -70,7 +71,7 @@ def test_epochs_that_are_shuffled_together_multiply_unless_one_is_special(data: 
     for own, asked, expected in ((2, 3, 6), (-1, 3, -1), (2, -1, -1), (None, -1, None), (2, None, None)):
         loaded = load_dataset(data.texts, shuffle_over_epochs_multiplier=own)
         datasets = loaded.get_datasets(training=True, shuffle_over_epochs_multiplier=asked)
-        assert datasets.epochs_together == (expected,)
+        assert [spec.epochs_together for spec in datasets.specs] == [expected]
 
 
 def test_datasets_are_listed_without_being_looked_at(data: MixedData) -> None:

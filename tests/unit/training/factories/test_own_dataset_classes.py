@@ -32,7 +32,7 @@ from loader import (
     get_train_dataset,
     get_val_dataset,
 )
-from loader.pipeline import endless_skips
+from loader.pipeline.contract import failures as endless_skips
 from tests.e2e.text_dataset import write_texts
 
 MODULE = "my_training_code"

@@ -12,7 +12,7 @@ import yaml
 
 from loader import BaseWebdatasetFactory, ConfigError, EPath, StorageError
 from loader.format.dataset_folder import DatasetFolder
-from loader.format.prepare_plan import SplitRequest
+from loader.format.prepare.plan import SplitRequest
 from tests.e2e.dataset_tree import copy_of, prepare, write_shard, write_shards, written
 from tests.source_tree import ROOT
 
@@ -79,7 +79,7 @@ def test_a_script_needs_no_guard_around_it(shards, tmp_path):
     script.write_text(
         "import sys, types\n"
         "sys.modules['torch'] = types.ModuleType('torch')  # with torch, processes are not forked but spawned\n"
-        "from loader.format.prepare_dataset import prepare_dataset\n"
+        "from loader.training.factories.prepare_dataset import prepare_dataset\n"
         f"report = prepare_dataset({str(shards)!r}, ['shard_{{000..005}}.tar'], workers=2)\n"
         "print(report.samples)\n"
     )

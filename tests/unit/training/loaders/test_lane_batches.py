@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from loader.errors import FatalSampleError
-from loader.pipeline.map import MapDataset
-from loader.pipeline.worker_config import WorkerConfig
-from loader.training.lane_batches import LaneBatches
-from loader.training.worker_bundles import StreamOptions
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.stages.map import MapDataset
+from loader.training.loaders.lane_batches import LaneBatches
+from loader.training.workers.bundles import StreamOptions
 from tests.unit.pipeline.stage_check import Values
 
 

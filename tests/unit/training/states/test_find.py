@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from loader import StateError
-from loader.training import find_states as module
-from loader.training.find_states import find_states
-from loader.training.run_state import RunState
+from loader.training.states import find as module
+from loader.training.states.find import find_states
+from loader.training.states.run_state import RunState
 
 
 def test_a_document_of_endlessly_many_lists_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_a_loader_without_a_length_is_true():
 @pytest.mark.parametrize("asked", [True, False])
 def test_memory_is_pinned_where_there_is_a_gpu_unless_it_is_not_to_be(asked, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    monkeypatch.setattr("loader.training.worker_bundles.pin_memory", lambda batch: ("pinned", batch))
+    monkeypatch.setattr("loader.training.workers.bundles.pin_memory", lambda batch: ("pinned", batch))
     config = WorkerConfig(rank=0, world_size=1, num_workers=1, lanes=LANES)
     loader = get_savable_loader(
         Values(range(12), worker_config=config), pin_memory=asked, multiprocessing_context="fork"

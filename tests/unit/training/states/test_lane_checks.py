@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from loader import ConcatDataset, SavableDataset, StateError, WorkerConfig, get_savable_loader
-from loader.training.check_lane_states import check_lane_states
-from loader.training.run_state import ENDLESS, RunState
+from loader.training.states.lane_checks import check_lane_states
+from loader.training.states.run_state import ENDLESS, RunState
 from tests.e2e.drawing_encoders import Grouping
 from tests.e2e.drawing_pipelines import Build, Data, train, val, write_data
 from tests.elastic_runs import fingerprint, through_json

@@ -10,7 +10,7 @@ import traceback
 import pytest
 
 from loader.errors import ConfigError, Fault, FormatError, SampleError, WorkerError
-from loader.pipeline.packed_error import pack_error, raise_packed
+from loader.training.workers.packed_error import pack_error, raise_packed
 
 
 class OfTwoArgumentsError(Exception):
@@ -55,9 +55,9 @@ ERRORS = [
     KeyError("txt"),
     FileNotFoundError(2, "No such file", "/ds/a.tar"),
     UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
-    SampleError("part 'jpg' is no image", key="a.tar/1", part="jpg", source="a.tar, bytes 0–3", do="exclude it"),
+    SampleError("part 'jpg' is no image", key="a.tar/1", part="jpg", source="a.tar, bytes 0–3", hint="exclude it"),
     FormatError("a header is damaged", shard="a.tar", offset=512),
-    ConfigError(file="split.yaml", faults=[Fault(place="train", found="is empty")]),
+    ConfigError(file="split.yaml", faults=[Fault(place="train", message="is empty")]),
     OfTwoArgumentsError("a.tar/1", size=3),
     OfItsOwnTextError("a.tar/1"),
     AddsToItsTextError("a.tar/1"),

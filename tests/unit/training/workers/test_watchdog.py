@@ -11,10 +11,10 @@ from contextlib import suppress
 import pytest
 
 from loader.errors import WorkerError
-from loader.training import stack_dump, watchdog
-from loader.training.last_sample import LastSampleBoard
-from loader.training.thread_interrupt import Interrupted, ThreadInterrupt
-from loader.training.watchdog import Watchdog
+from loader.training.workers import stack_dump, watchdog
+from loader.training.workers.last_sample import LastSampleBoard
+from loader.training.workers.thread_interrupt import Interrupted, ThreadInterrupt
+from loader.training.workers.watchdog import Watchdog
 from tests.unit.training import real_workers as hooks
 from tests.unit.training.real_workers import workers
 
@@ -66,7 +66,7 @@ def test_a_hang_is_reported_once_with_the_last_sample_and_the_stack(method, made
         (record,) = caplog.records
         found, at, *stack = record.getMessage().splitlines()
         assert found == f"worker process 1 (pid {started.processes[1].pid}) has made no micro-batch for 0.5 s"
-        assert at == "  at   the last sample it began is the sample at position 7 of lane 3"
+        assert at == "  at: the last sample it began is the sample at position 7 of lane 3"
         assert any(line.endswith("in sleep_in_the_hook") for line in stack)
         assert started.processes[1].is_alive()
 
@@ -84,7 +84,7 @@ def test_where_it_is_to_fail_only_the_worker_that_hangs_is_killed_and_the_wait_e
         dog = made(board=started.board, fail=True)
         with pytest.raises(WorkerError) as caught, dog.waiting(1):
             started.connections[1].recv()
-        assert caught.value.found.startswith("worker process 1 (pid ")
+        assert caught.value.message.startswith("worker process 1 (pid ")
         assert caught.value.at == "the last sample it began is the sample at position 7 of lane 3"
         assert "in sleep_in_the_hook" in caught.value.__notes__[0]
         started.processes[1].join()

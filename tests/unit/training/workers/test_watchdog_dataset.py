@@ -54,7 +54,7 @@ def test_the_stage_hands_on_what_it_gets():
     dataset = WatchdogDataset(Values(range(5), skips=[1]), timeout_seconds=60)
     check_resumes(dataset, count=2)
     assert len(dataset) == 5
-    assert dataset.identity() == dataset.sources[0].identity()
+    assert dataset.identity() == dataset.inputs[0].identity()
 
 
 def test_a_limit_of_nothing_is_refused():

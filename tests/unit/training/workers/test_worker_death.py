@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loader.errors import WorkerError
-from loader.training.worker_death import worker_died_error
+from loader.training.workers.worker_death import worker_died_error
 from tests.unit.training import real_workers as hooks
 from tests.unit.training.real_workers import workers
 
@@ -25,9 +25,9 @@ def test_it_says_which_worker_ended_how_and_where(method, hook, how, hint):
         started.processes[1].join()
         error = worker_died_error(started.processes, started.board)
     assert isinstance(error, WorkerError)
-    assert error.found.startswith(f"worker process 1 (pid {started.processes[1].pid}) {how}")
+    assert error.message.startswith(f"worker process 1 (pid {started.processes[1].pid}) {how}")
     assert error.at == "the last sample it began is the sample at position 7 of lane 3"
-    assert hint in error.do
+    assert hint in error.hint
 
 
 def test_the_stack_of_a_crash_comes_with_it():
@@ -47,7 +47,7 @@ def test_the_worker_that_failed_is_named_before_one_that_ended_well():
         for process in started.processes:
             process.join()
         error = worker_died_error(started.processes, started.board, lambda worker: f"'a.tar/{worker}'")
-    assert error.found.endswith("was killed by SIGKILL; 1 more ended, too")
+    assert error.message.endswith("was killed by SIGKILL; 1 more ended, too")
     assert error.at == "the last sample it began is 'a.tar/1'"
 
 
@@ -55,4 +55,4 @@ def test_a_worker_that_ended_well_too_early_is_named():
     with workers(hooks.end_well) as started:
         started.processes[0].join()
         error = worker_died_error(started.processes, started.board)
-    assert error.found.endswith("ended with exit code 0 in the middle of its work")
+    assert error.message.endswith("ended with exit code 0 in the middle of its work")

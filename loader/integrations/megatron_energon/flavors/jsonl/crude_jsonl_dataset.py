@@ -1,3 +1,3 @@
-from loader.training.jsonl_factory import CrudeJsonlDatasetFactory, DefaultCrudeJsonlDatasetFactory
+from loader.training.factories.jsonl_factory import CrudeJsonlDatasetFactory, DefaultCrudeJsonlDatasetFactory
 
 __all__ = ["CrudeJsonlDatasetFactory", "DefaultCrudeJsonlDatasetFactory"]

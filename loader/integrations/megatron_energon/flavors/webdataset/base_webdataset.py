@@ -1,13 +1,13 @@
-from loader.metadataset.dataset_subset import DatasetSubset
-from loader.pipeline.map import MapDataset
-from loader.pipeline.stage import SavableDataset
-from loader.pipeline.worker_config import WorkerConfig
-from loader.samples.described_dataset import FilteredSample
-from loader.samples.task_encoder import T_sample
+from loader.pipeline.contract.stage import SavableDataset
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.stages.map import MapDataset
+from loader.samples.building.described_dataset import FilteredSample
+from loader.samples.encoding.task_encoder import T_sample
 from loader.storage.epath import EPath
 from loader.stores.file_store import FileStore
-from loader.training.dataset_factory import BaseCoreDatasetFactory
-from loader.training.webdataset_factory import BaseWebdatasetFactory
+from loader.training.datasets.dataset_factory import BaseCoreDatasetFactory
+from loader.training.datasets.dataset_subset import DatasetSubset
+from loader.training.factories.webdataset_factory import BaseWebdatasetFactory
 
 __all__ = [
     "BaseCoreDatasetFactory",

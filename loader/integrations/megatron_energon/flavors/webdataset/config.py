@@ -1,8 +1,13 @@
 from posixpath import basename
 
-from loader.format.nv_meta import FOLDER as MAIN_FOLDER_NAME
-from loader.format.nv_meta import INDEX_SQLITE, INDEX_UUID, INFO_JSON, INFO_YAML
-from loader.format.nv_meta import SPLIT_YAML as SPLIT_YAML_FILENAME
+from loader.format.nv_meta import (
+    FOLDER as MAIN_FOLDER_NAME,
+    INDEX_SQLITE,
+    INDEX_UUID,
+    INFO_JSON,
+    INFO_YAML,
+    SPLIT_YAML as SPLIT_YAML_FILENAME,
+)
 
 __all__ = [
     "INDEX_SQLITE_FILENAME",

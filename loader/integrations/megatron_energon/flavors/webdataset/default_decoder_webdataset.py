@@ -1,3 +1,3 @@
-from loader.training.webdataset_factory import DefaultDecoderWebdatasetFactory
+from loader.training.factories.webdataset_factory import DefaultDecoderWebdatasetFactory
 
 __all__ = ["DefaultDecoderWebdatasetFactory"]

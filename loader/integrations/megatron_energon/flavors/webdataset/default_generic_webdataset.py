@@ -1,3 +1,3 @@
-from loader.training.webdataset_factory import DefaultGenericWebdatasetFactory
+from loader.training.factories.webdataset_factory import DefaultGenericWebdatasetFactory
 
 __all__ = ["DefaultGenericWebdatasetFactory"]

@@ -1,3 +1,3 @@
-from loader.training.joined_factory import JoinedWebdatasetFactory
+from loader.training.factories.joined_factory import JoinedWebdatasetFactory
 
 __all__ = ["JoinedWebdatasetFactory"]

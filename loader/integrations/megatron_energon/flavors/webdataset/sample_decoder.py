@@ -1,4 +1,3 @@
-from loader.samples.decoder import SampleDecoder
-from loader.samples.file_store_decoder import FileStoreDecoder
+from loader.samples.decoding.decoder import FileStoreDecoder, SampleDecoder
 
 __all__ = ["FileStoreDecoder", "SampleDecoder"]

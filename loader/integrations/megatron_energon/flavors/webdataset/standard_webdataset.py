@@ -1,3 +1,3 @@
-from loader.training.webdataset_factory import StandardWebdatasetFactory
+from loader.training.factories.webdataset_factory import StandardWebdatasetFactory
 
 __all__ = ["StandardWebdatasetFactory"]

@@ -1,4 +1,4 @@
-from loader.metadataset.dataset_subset import DatasetSubset
-from loader.samples.described_dataset import FilteredSample
+from loader.samples.building.described_dataset import FilteredSample
+from loader.training.datasets.dataset_subset import DatasetSubset
 
 __all__ = ["DatasetSubset", "FilteredSample"]

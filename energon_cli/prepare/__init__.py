@@ -1,0 +1,1 @@
+"""``energon prepare`` and ``energon prepare-media``."""

@@ -1,0 +1,1 @@
+"""Read and write the index files of megatron-energon."""

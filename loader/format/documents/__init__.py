@@ -1,0 +1,1 @@
+"""Parse and write the YAML and JSON files of ``.nv-meta``."""

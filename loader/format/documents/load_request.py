@@ -1,0 +1,81 @@
+"""Describe what to load: a path, and the choices made about the dataset at that path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .subset import SubsetRange
+
+__all__ = ["LoadRequest", "is_jsonl", "is_metadataset", "is_url", "resolve_path"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    """What to load. The caller makes it; each level of a metadataset extends it with :func:`dataclasses.replace`.
+
+    Attributes:
+        path: Path of a prepared dataset's folder, a JSONL file or a metadataset; absolute, or a URL.
+        split_part: Part of the split: ``"train"``, ``"val"`` …
+        split_config: Name of the split file in ``.nv-meta``; None for the default one.
+        dataset_config: Name of the dataset file in ``.nv-meta``; None for the default one.
+        subflavors: Labels of all samples; they win over those of ``dataset.yaml``.
+        epochs_together: ``shuffle_over_epochs_multiplier``.
+        subset: Ranges of neighbouring samples, the innermost first; see :func:`.resolve_subset`.
+        aux: Name of an auxiliary store → its URL.
+        trust_code: Allow the dataset to run its code and to load pickles.
+    """
+
+    path: str
+    split_part: str = "train"
+    split_config: str | None = None
+    dataset_config: str | None = None
+    subflavors: Mapping[str, Any] = field(default_factory=dict)
+    epochs_together: int | None = 1
+    subset: tuple[SubsetRange, ...] = ()
+    aux: Mapping[str, str] = field(default_factory=dict)
+    trust_code: bool = False
+
+    @classmethod
+    def at(cls, path: str | os.PathLike[str], **choices: Any) -> LoadRequest:
+        """Return the request for a path as a caller gives it: relative paths start from the working directory."""
+        return cls(path=resolve_path(os.fspath(path), os.getcwd()), **choices)
+
+
+def is_metadataset(path: str | os.PathLike[str]) -> bool:
+    """Return True if a path names a metadataset: a YAML file.
+
+    >>> is_metadataset("mix.yaml"), is_metadataset("./coco")
+    (True, False)
+    """
+    return os.fspath(path).endswith((".yaml", ".yml"))
+
+
+def is_jsonl(path: str | os.PathLike[str]) -> bool:
+    """Return True if a path names a JSONL file."""
+    return os.fspath(path).endswith(".jsonl")
+
+
+def is_url(path: str) -> bool:
+    """Return True if a resolved path is not on this machine."""
+    return "://" in path
+
+
+def resolve_path(path: str, folder: str) -> str:
+    """Return the absolute form of a path; URLs of other machines are returned as written.
+
+    Args:
+        path: A relative path, an absolute path or a URL.
+        folder: Absolute path of the folder that relative paths start from.
+
+    >>> resolve_path("./coco", "/data"), resolve_path("../a", "/data/x"), resolve_path("file:///b", "/data")
+    ('/data/coco', '/data/a', '/b')
+    >>> resolve_path("msc://profile/bucket/ds", "/data")
+    'msc://profile/bucket/ds'
+    """
+    scheme, separator, rest = path.partition("://")
+    if separator and scheme not in ("file", "local"):
+        return path
+    return os.path.normpath(os.path.join(folder, rest if separator else path))

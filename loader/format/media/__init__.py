@@ -1,0 +1,1 @@
+"""Collect and read metadata of images, audio and video."""

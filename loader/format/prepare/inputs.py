@@ -1,0 +1,120 @@
+"""Inputs of a prepare: shards, split, and the parts of the previous index that can be reused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ...storage import FileInfo, Storage
+from ..compat.files import why_inexpressible
+from ..index.current import PreviousIndex, read_uuid
+from ..index.layout import ShardEntry
+from ..index.publish import Journal
+from ..index.shard_index import ShardIndex, index_shard
+from ..nv_meta import FOLDER, INDEX_SQLITE, SPLIT_YAML
+from ..tar.idx import has_tar_idx
+from .plan import PreparePlan
+from .shard_media import ShardMedia
+from .shards import ShardSearch
+from .split import PlannedSplit
+
+__all__ = ["PrepareInputs", "is_up_to_date", "read_inputs", "reusable_compat_files"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareInputs:
+    """Everything that a prepare knows before it scans a shard.
+
+    Attributes:
+        storage: The dataset.
+        plan: The plan of the prepare.
+        search: The shards of the folder.
+        split: The split that the dataset will have.
+        files: Files to write in addition to the index, path → contents.
+        media: Media metadata to collect.
+        previous: The index of the prepare before.
+        reused: Entries of unchanged shards in that index, by shard number; the other shards are scanned.
+    """
+
+    storage: Storage
+    plan: PreparePlan
+    search: ShardSearch
+    split: PlannedSplit
+    files: Mapping[str, bytes]
+    media: ShardMedia
+    previous: PreviousIndex
+    reused: Mapping[int, ShardEntry]
+
+    @property
+    def shards(self) -> tuple[FileInfo, ...]:
+        return self.search.shards
+
+    @property
+    def previous_shards(self) -> tuple[ShardEntry, ...]:
+        return self.previous.index.shards if self.previous.index else ()
+
+    def load_index(self, number: int) -> ShardIndex:
+        """Return the index of a reused or scanned shard."""
+        if number in self.reused:
+            return self.previous.load(self.reused[number])
+        shard = self.shards[number]
+        index = Journal(self.storage).load(shard)
+        # A power cut may have damaged the journal.
+        return index_shard(self.storage, shard.name) if index is None else index
+
+
+def read_inputs(storage: Storage, plan: PreparePlan, search: ShardSearch, split: PlannedSplit) -> PrepareInputs:
+    """Read the previous index, and choose the shards that need no scan."""
+    files = {f"{FOLDER}/{name}": text.encode() for name, text in plan.files.items()}
+    if split.text is not None:
+        files[f"{FOLDER}/{SPLIT_YAML}"] = split.text.encode()
+    previous = PreviousIndex(storage)
+    return PrepareInputs(
+        storage=storage,
+        plan=plan,
+        search=search,
+        split=split,
+        files=files,
+        media=ShardMedia(storage, plan.media),
+        previous=previous,
+        reused={} if plan.force else _unchanged_shards(plan, search, previous),
+    )
+
+
+def _unchanged_shards(plan: PreparePlan, search: ShardSearch, previous: PreviousIndex) -> dict[int, ShardEntry]:
+    unchanged = {}
+    for number, shard in enumerate(search.shards):
+        entry = previous.entry(shard)
+        if entry and (plan.compat is False or entry.scattered or previous.has_offsets(entry)):
+            unchanged[number] = entry
+    return unchanged
+
+
+def is_up_to_date(inputs: PrepareInputs) -> bool:
+    """Return True if a prepare would write nothing new."""
+    plan, storage, previous = inputs.plan, inputs.storage, inputs.previous
+    index = previous.index
+    if index is None or plan.force or read_uuid(storage) != index.uuid:
+        return False
+    if index.shards != tuple(previous.entry(shard) for shard in inputs.shards):
+        return False
+    if plan.fix_duplicates and index.layout.duplicate_keys:
+        return False
+    if not inputs.media.is_up_to_date:
+        return False
+    if any(not storage.exists(name) or storage.read(name) != data for name, data in inputs.files.items()):
+        return False
+    if plan.compat is False:
+        return True
+    if storage.exists(INDEX_SQLITE):
+        return len(reusable_compat_files(inputs)) == len(inputs.shards)
+    return plan.compat is None and why_inexpressible(storage, index) is not None
+
+
+def reusable_compat_files(inputs: PrepareInputs) -> frozenset[int]:
+    """Return the numbers of reused shards that have compat files under the same number."""
+    return frozenset(
+        number
+        for number, entry in inputs.reused.items()
+        if inputs.previous.number(entry.name) == number and has_tar_idx(inputs.storage, entry.name, entry.samples)
+    )

@@ -1,0 +1,266 @@
+"""Turn a folder of shards into a dataset: find shards, split, reuse, scan, index, publish."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+
+from ...errors import ConfigError, FormatError
+from ...storage import Storage, open_storage
+from ...version import __version__
+from ..compat.files import STAGED_SQLITE, CompatFiles, first_unwritable_folder, stale_compat_files
+from ..documents.dataset_files import encode_shard_info
+from ..index.current import index_folders
+from ..index.layout import Layout, layout_warnings
+from ..index.publish import STAGING, Journal, commit, finish_interrupted_commit, is_commit_pending
+from ..index.writer import DuplicateKeys, IndexWriter
+from ..media.tables import MediaReport
+from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, LOCK, WORK_FOLDER
+from .fix_duplicates import fix_duplicates, repeated_keys
+from .inputs import PrepareInputs, is_up_to_date, read_inputs, reusable_compat_files
+from .plan import PreparePlan, PrepareReport, ProgressCallback
+from .shards import ShardScans, ShardSearch, compressed_warning, find_shards
+from .split import PlannedSplit, plan_split, rename_excluded
+
+__all__ = ["run_prepare"]
+
+
+def run_prepare(plan: PreparePlan, *, on_progress: ProgressCallback | None = None) -> PrepareReport:
+    """Prepare a dataset.
+
+    All files appear in ``.nv-meta`` at once, or none does. After an interruption, even a kill, the next run resumes;
+    shards that have not changed since the last prepare are not scanned again.
+
+    Args:
+        plan: The plan of the prepare.
+        on_progress: Called after each shard.
+
+    Raises:
+        FormatError: Shards are truncated or damaged; the message names all of them.
+        ConfigError: The split or an argument is invalid.
+        StorageError: No shards, no permission, a full disk, or another prepare runs here.
+    """
+    if plan.media is not None and plan.compat is False:
+        raise ConfigError("media metadata goes into index.sqlite, which compat=False excludes")
+    storage = open_storage(plan.path)
+    search = find_shards(storage, exclude=plan.exclude)
+    split = plan_split(storage, plan.split, search.names)
+    with storage.lock(LOCK):
+        if finish_interrupted_commit(storage):  # it may have replaced split.yaml
+            split = plan_split(storage, plan.split, search.names)
+        storage.remove(STAGING)
+        try:
+            return _prepare(storage, plan, search, split, on_progress)
+        finally:
+            # The journal stays for the next prepare, and so do the files of an interrupted commit, which it finishes.
+            if not is_commit_pending(storage):
+                storage.remove(STAGING)
+
+
+def _prepare(
+    storage: Storage, plan: PreparePlan, search: ShardSearch, split: PlannedSplit, on_progress: ProgressCallback | None
+) -> PrepareReport:
+    """Prepare a locked dataset: read inputs, stage files, publish them; again after keys were renamed."""
+    started = time.perf_counter()
+    while True:
+        inputs = read_inputs(storage, plan, search, split)
+        index = inputs.previous.index
+        if index is not None and is_up_to_date(inputs):
+            storage.remove(WORK_FOLDER)  # scans of an interrupted run that are no longer needed
+            return _report(inputs, index.layout, index.uuid, staged=None, media=None, started=started)
+        staged = _stage_files(inputs, on_progress)
+        if not staged.keys_to_fix.samples:
+            media = _collect_media(inputs, staged, on_progress)
+            identity = _publish(inputs, staged)
+            return _report(inputs, staged.layout, identity, staged=staged, media=media, started=started)
+        keys = repeated_keys(staged.keys_to_fix, staged.layout.shards)
+        renamed = fix_duplicates(storage, search.names, keys).renamed
+        split = rename_excluded(storage, split, renamed)
+        storage.remove(STAGING)
+        search = find_shards(storage, exclude=plan.exclude)
+
+
+# --------------------------------------------------------------------------------------------------------- scan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Staged:
+    """The staged files of a prepare: a whole index, and the compat files if they can express it.
+
+    Attributes:
+        layout: Layout of the index.
+        keys_to_fix: Duplicate keys to rename before anything is published.
+        compat_renames: Renames that publish the compat files; empty without compat files.
+        compat_warning: Reason for writing no compat files.
+        scanned: Number of scanned shards.
+        resumed: Number of shards that an interrupted run had scanned.
+    """
+
+    layout: Layout
+    keys_to_fix: DuplicateKeys
+    compat_renames: list[tuple[str, str]]
+    compat_warning: str | None
+    scanned: int
+    resumed: int
+
+
+def _stage_files(inputs: PrepareInputs, on_progress: ProgressCallback | None) -> _Staged:
+    """Scan shards in workers, and meanwhile write the columns of the index and the compat files."""
+    storage, plan, shards = inputs.storage, inputs.plan, inputs.shards
+    journal = Journal(storage)
+    to_scan = [
+        shard
+        for number, shard in enumerate(shards)
+        if number not in inputs.reused and (plan.force or not journal.has(shard))
+    ]
+    with ExitStack() as stack:
+        scans = ShardScans(storage, to_scan, total=len(shards), workers=plan.workers, on_progress=on_progress)
+        stack.enter_context(closing(scans))
+        compat = _open_compat_files(inputs)
+        if compat:
+            stack.enter_context(closing(compat))
+        writer = IndexWriter(storage, f"{STAGING}/index", kept=inputs.previous.rows, durable=False)
+        with writer:
+            _write_shards(inputs, scans, writer, compat)
+        layout, duplicates = writer.finish(prepared_by=f"energon-toolkit {__version__}")
+        storage.flush([f"{STAGING}/index"])  # while another thread writes index.sqlite
+        if not layout.samples:
+            raise FormatError(
+                "the shards hold no samples; expected members named key.part",
+                shard=storage.path(""),
+                hint="list the members of a shard: tar tf SHARD | head",
+            )
+        keys_to_fix = duplicates if plan.fix_duplicates else DuplicateKeys()
+        renames = compat.finish(duplicates, inputs.load_index) if compat and not keys_to_fix.samples else []
+    return _Staged(
+        layout=layout,
+        keys_to_fix=keys_to_fix,
+        compat_renames=renames,
+        compat_warning=compat.reason if compat else None,
+        scanned=len(to_scan),
+        resumed=len(shards) - len(inputs.reused) - len(to_scan),
+    )
+
+
+def _open_compat_files(inputs: PrepareInputs) -> CompatFiles | None:
+    plan, storage, shards = inputs.plan, inputs.storage, inputs.shards
+    if plan.compat is False:
+        return None
+    unchanged = reusable_compat_files(inputs) if storage.exists(INDEX_SQLITE) else frozenset()
+    compat = CompatFiles(
+        storage,
+        required_by="--compat" if plan.compat else plan.media.flag if plan.media else None,
+        shards=shards,
+        # Replacing most rows of a large file takes longer than writing a new file.
+        unchanged=unchanged if 2 * len(unchanged) > len(shards) else None,
+        gone=max(0, len(inputs.previous_shards) - len(shards)),
+    )
+    folder = first_unwritable_folder(
+        storage, [shard.name for number, shard in enumerate(shards) if compat.needs(number)]
+    )
+    if folder is not None:
+        compat.give_up(f"no permission to write .tar.idx files in {storage.path(folder)}")
+    return compat
+
+
+def _write_shards(inputs: PrepareInputs, scans: ShardScans, writer: IndexWriter, compat: CompatFiles | None) -> None:
+    """Write all shards in order, each as soon as it is scanned."""
+    for number, shard in enumerate(inputs.shards):
+        index = None
+        if number in inputs.reused:
+            writer.keep(inputs.reused[number])
+        else:
+            scans.wait_for(shard)
+            index = inputs.load_index(number)
+            writer.add(shard, index)
+        if compat and compat.needs(number):
+            compat.add(number, inputs.load_index(number) if index is None else index)
+
+
+# ------------------------------------------------------------------------------------------------------ publish
+
+
+def _collect_media(inputs: PrepareInputs, staged: _Staged, on_progress: ProgressCallback | None) -> MediaReport | None:
+    """Add media metadata to the staged ``index.sqlite``; return None without such a file."""
+    if not staged.compat_renames:
+        return None
+    return inputs.media.collect(
+        STAGED_SQLITE,
+        inputs.shards,
+        samples=[shard.samples for shard in staged.layout.shards],
+        reused=inputs.reused,
+        previous=inputs.previous,
+        workers=inputs.plan.workers,
+        on_progress=on_progress,
+    )
+
+
+def _publish(inputs: PrepareInputs, staged: _Staged) -> str:
+    """Commit the staged files and those of the plan; return the uuid of the new index."""
+    storage, identity = inputs.storage, str(uuid.uuid4())
+    renames = [(f"{STAGING}/index", f"{INDEX_FOLDER}/{identity}"), *staged.compat_renames]
+    files = {
+        **inputs.files,
+        INDEX_UUID: identity.encode(),
+        INFO_JSON: encode_shard_info({shard.name: shard.samples for shard in staged.layout.shards}),
+    }
+    for number, (name, data) in enumerate(files.items()):
+        path = f"{STAGING}/files/{number}"
+        with storage.create(path) as file:
+            file.write(data)
+        renames.append((path, name))
+    # Running jobs may still read the previous index; older ones are removed.
+    previous = inputs.previous.index.uuid if inputs.previous.index else None
+    removals = [f"{INDEX_FOLDER}/{folder}" for folder in index_folders(storage) if folder != previous]
+    removals += stale_compat_files(
+        storage,
+        earlier=inputs.previous_shards,
+        now=[(shard.name, number in inputs.reused) for number, shard in enumerate(inputs.shards)],
+        rewritten=bool(staged.compat_renames),
+    )
+    commit(storage, renames=renames, removals=removals)
+    return identity
+
+
+def _report(
+    inputs: PrepareInputs,
+    layout: Layout,
+    identity: str,
+    *,
+    staged: _Staged | None,
+    media: MediaReport | None,
+    started: float,
+) -> PrepareReport:
+    """Build the report of a prepare; without staged files nothing has changed."""
+    counts = {shard.name: shard.samples for shard in layout.shards}
+    scanned, resumed = (staged.scanned, staged.resumed) if staged else (0, 0)
+    warnings = list(inputs.split.warnings)
+    if inputs.search.compressed:
+        warnings.append(compressed_warning(inputs.storage.path(""), inputs.search.compressed))
+    warnings += layout_warnings(layout)
+    if staged and staged.compat_warning:
+        warnings.append(f"no index.sqlite and .tar.idx files, which other tools need: {staged.compat_warning}")
+    if media:
+        warnings += media.warnings
+    return PrepareReport(
+        changed=staged is not None,
+        uuid=identity,
+        samples=layout.samples,
+        parts=layout.parts,
+        shards=len(layout.shards),
+        size_bytes=sum(shard.size_bytes for shard in layout.shards),
+        scanned=scanned,
+        resumed=resumed,
+        reused=len(inputs.shards) - scanned - resumed,
+        duplicate_keys=layout.duplicate_keys,
+        compat=inputs.storage.exists(INDEX_SQLITE),
+        split={
+            part: (len(shards), sum(counts.get(shard, 0) for shard in shards))
+            for part, shards in inputs.split.parts.items()
+        },
+        warnings=tuple(warnings),
+        seconds=time.perf_counter() - started,
+        media=media,
+    )

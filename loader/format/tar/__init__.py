@@ -1,0 +1,1 @@
+"""Scan tar files, and read and write tar headers, member names and ``.tar.idx`` files."""

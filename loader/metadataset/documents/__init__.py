@@ -1,0 +1,1 @@
+"""Parse metadataset YAML files; nothing is looked up."""

@@ -1,0 +1,1 @@
+"""Prepare and open the rows of joined datasets."""

@@ -1,0 +1,1 @@
+"""Resolve a metadataset to the datasets it loads, with weights and subsets."""

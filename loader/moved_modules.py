@@ -1,0 +1,122 @@
+"""Keep the module paths of version 0.1 importable.
+
+Documented modules, and those that define a public name, were moved into sub-packages. Importing an old path returns the
+module at its new place: ``loader.training.get_loader`` is ``loader.training.loaders.get_loader``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+__all__ = ["install"]
+
+_PACKAGE = f"{__package__}."
+
+_MOVED = {
+    "format.dataset_config": "format.documents.dataset_config",
+    "format.dataset_index": "format.index.dataset_index",
+    "format.field_map": "format.documents.field_map",
+    "format.findings": "format.lint.report",
+    "format.media_filter": "format.media.kind",
+    "format.media_folder": "format.prepare.media_folder",
+    "format.media_metadata": "format.media.metadata",
+    "format.media_serialization": "integrations.media_serialization",
+    "format.prepare_plan": "format.prepare.plan",
+    "format.split_config": "format.documents.split_config",
+    "format.split_plan": "format.prepare.split_plan",
+    "integrations.cyclic_iter": "integrations.energon_dataloader",
+    "integrations.multi_epoch_resampler": "integrations.multi_epoch_dataset",
+    "metadataset.dataset_subset": "training.datasets.dataset_subset",
+    "metadataset.dataset_type": "integrations.dataset_type",
+    "metadataset.leaf_plan": "metadataset.documents.leaf_plan",
+    "metadataset.open_join": "metadataset.joins.open_join",
+    "metadataset.plan_leaves": "metadataset.plans.plan_leaves",
+    "metadataset.plan_node": "metadataset.plans.plan_node",
+    "metadataset.prepare_join": "metadataset.joins.prepare_join",
+    "metadataset.prepare_metadataset": "metadataset.joins.prepare_metadataset",
+    "metadataset.subset": "format.documents.subset",
+    "metadataset.traverse": "metadataset.plans.traverse",
+    "pipeline.batch": "pipeline.stages.batch",
+    "pipeline.blend": "pipeline.stages.blend",
+    "pipeline.concat": "pipeline.stages.concat",
+    "pipeline.epochize": "pipeline.stages.epochize",
+    "pipeline.error_handlers": "pipeline.contract.error_handlers",
+    "pipeline.filter": "pipeline.stages.filter",
+    "pipeline.gc": "pipeline.stages.gc",
+    "pipeline.group_batch": "pipeline.stages.group_batch",
+    "pipeline.iter_map": "pipeline.stages.iter_map",
+    "pipeline.limit": "pipeline.stages.limit",
+    "pipeline.log_sample": "pipeline.stages.log_sample",
+    "pipeline.map": "pipeline.stages.map",
+    "pipeline.mix_batch": "pipeline.stages.mix_batch",
+    "pipeline.packing": "pipeline.stages.packing",
+    "pipeline.repeat": "pipeline.stages.repeat",
+    "pipeline.sample_name": "pipeline.contract.sample_name",
+    "pipeline.shuffle_buffer": "pipeline.stages.shuffle_buffer",
+    "pipeline.stage": "pipeline.contract.stage",
+    "pipeline.worker_config": "pipeline.contract.worker_config",
+    "samples.augment_task_encoder": "samples.encoding.augment_task_encoder",
+    "samples.batch": "samples.batching.batch",
+    "samples.check": "samples.building.check",
+    "samples.collate": "samples.batching.collate",
+    "samples.concat": "samples.batching.concat",
+    "samples.cooking": "samples.encoding.cooking",
+    "samples.dataclass_mixins": "samples.sample_dataclass",
+    "samples.decoder": "samples.decoding.decoder",
+    "samples.default_hook": "samples.marks",
+    "samples.described_dataset": "samples.building.described_dataset",
+    "samples.file_store_decoder": "samples.decoding.decoder",
+    "samples.hook_context": "samples.encoding.hook_context",
+    "samples.keyword_dataclass": "samples.sample_dataclass",
+    "samples.sample_builder": "samples.building.sample_builder",
+    "samples.stateless": "samples.marks",
+    "samples.task_encoder": "samples.encoding.task_encoder",
+    "stores.lazy": "stores.cache_pool",
+    "stores.missing_file": "stores.file_store",
+    "stores.no_cache_pool": "stores.cache_pool",
+    "stores.primary_file_store": "stores.aux_store",
+    "training.data_loader": "training.loaders.data_loader",
+    "training.dataset_factory": "training.datasets.dataset_factory",
+    "training.dataset_from_config": "training.factories.dataset_from_config",
+    "training.dataset_loader": "training.factories.dataset_from_path",
+    "training.get_loader": "training.loaders.get_loader",
+    "training.joined_factory": "training.factories.joined_factory",
+    "training.jsonl_factory": "training.factories.jsonl_factory",
+    "training.loaded_dataset": "training.datasets.run_datasets",
+    "training.loaded_datasets": "training.datasets.run_datasets",
+    "training.random_access": "training.datasets.random_access",
+    "training.train_dataset": "training.datasets.get_datasets",
+    "training.val_dataset": "training.datasets.get_datasets",
+    "training.watchdog_dataset": "training.workers.watchdog_dataset",
+    "training.webdataset_factory": "training.factories.webdataset_factory",
+    "training.webdatasets": "training.factories.webdatasets",
+}
+
+
+class _MovedModules(MetaPathFinder, Loader):
+    """Finds modules by their old paths, after all other finders have failed."""
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None = None,  # noqa: ARG002 - the interface of importlib
+        target: ModuleType | None = None,  # noqa: ARG002
+    ) -> ModuleSpec | None:
+        if fullname.removeprefix(_PACKAGE) not in _MOVED or not fullname.startswith(_PACKAGE):
+            return None
+        return ModuleSpec(fullname, self)
+
+    def exec_module(self, module: ModuleType) -> None:
+        new_name = _PACKAGE + _MOVED[module.__name__.removeprefix(_PACKAGE)]
+        sys.modules[module.__name__] = import_module(new_name)  # the import system returns what it finds here
+
+
+def install() -> None:
+    """Make the old paths importable, once in a process."""
+    if not any(isinstance(finder, _MovedModules) for finder in sys.meta_path):
+        sys.meta_path.append(_MovedModules())

@@ -1,0 +1,287 @@
+"""The order of a source's samples in a lane, as a function: (source, lane, position) → (epoch, sample).
+
+Each epoch permutes a source's slices of neighbouring samples and partitions them over the lanes. Within a lane, windows
+of slices are permuted sample by sample. Both moves are bijections that are computed for single positions: nothing is
+stored, nothing is stepped through, and any position costs the same. All functions take arrays of positions with the
+source of each; the settings of the sources are arrays, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..arrays import IntArray
+from .mixing import Words, extend, mix
+from .permutation import permute
+
+__all__ = ["WITH_REPLACEMENT", "SourceOrder", "SourceOrders", "SourceShuffle", "take_by_source"]
+
+
+_Value = TypeVar("_Value", bound=np.generic)
+
+WITH_REPLACEMENT = -1
+"""The ``epochs_together`` that draws slices with replacement."""
+
+_SLICES_PER_LANE = 4  # small sources are cut so finely that each lane gets about this many slices
+_MIN_WINDOW_SLICES = 16
+_MAX_EPOCHS_TOGETHER = 1 << 20  # bounds the positions of all epochs that are shuffled together; no run is longer
+
+# Purposes of random numbers; each is hashed into the number's key.
+_ROTATION, _SLICES, _WINDOW, _TURNS, _DRAWS = 1, 2, 3, 4, 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOrder:
+    """The settings that determine the order of a source.
+
+    Attributes:
+        samples: Number of samples, at least 1; excluded ones count, and are skipped at their turn.
+        slice_length: Number of neighbouring samples that are read together, ``max_samples_per_sequence``.
+        shuffle_buffer: Number of samples that are shuffled freely; with 0 or 1, slices interleave, and the samples of
+            a slice stay in order.
+        epochs_together: Number of epochs whose slices are permuted together, a million at most; -1 draws slices with
+            replacement; None keeps the stored order: neither slices nor windows move, for any shuffle buffer.
+        seed: Seed of the run and of the source's place in it.
+    """
+
+    samples: int
+    slice_length: int
+    shuffle_buffer: int = 0
+    epochs_together: int | None = 1
+    seed: int = 0
+
+
+class SourceOrders:
+    """The orders of sources that repeat without end, over a fixed number of lanes.
+
+    The samples of one or more epochs are partitioned over the lanes at a time: a cycle.
+
+    Args:
+        sources: At least one.
+        lanes: Number of lanes of the run.
+    """
+
+    def __init__(self, sources: Sequence[SourceOrder], lanes: int) -> None:
+        self.lanes = lanes
+        self._shuffle = SourceShuffle(sources, lanes)
+        samples, length = self._shuffle.samples, self._shuffle.slice_length
+        # Samples that are permuted together; draws with replacement come in whole slices.
+        drawn = -(-samples // length) * length
+        self._group = np.where(self._shuffle.with_replacement, drawn, samples * self._shuffle.epochs_together)
+        # A cycle of a small source has several groups, so that every lane gets samples.
+        self._groups_per_cycle = -(-_SLICES_PER_LANE * lanes // self._group)
+
+    def length(self, lane: int) -> IntArray:
+        """Return the number of samples of each source that a lane gets in a cycle."""
+        cycle_size = self._group * self._groups_per_cycle
+        length: IntArray = cycle_size * (lane + 1) // self.lanes - cycle_size * lane // self.lanes
+        return length
+
+    def locate(self, source: IntArray, lane: int, position: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the samples at positions of a lane's streams.
+
+        Args:
+            source: Shape (m,): the source of each stream.
+            lane: The lane.
+            position: Shape (m,): positions in that stream, from 0, without end.
+
+        Returns:
+            The epochs and the sample numbers, each of shape (m,).
+        """
+        together, group = take_by_source(self._shuffle.epochs_together, source), take_by_source(self._group, source)
+        cycle_size = group * take_by_source(self._groups_per_cycle, source)
+        start = cycle_size * lane // self.lanes
+        length = cycle_size * (lane + 1) // self.lanes - start
+        cycle, place = np.divmod(position, length)
+        cycle = _collapse_if_equal(cycle)
+        place = self._shuffle.within_window(source, lane, cycle, place, length)
+        number, place = np.divmod(cycle * cycle_size + start + place, group)
+        number = _collapse_if_equal(number)
+        epoch, sample = self._shuffle.within_group(source, number, place, together)
+        return number * together + epoch, sample
+
+
+class SourceShuffle:
+    """The two moves of samples: of slices within groups of epochs, and of samples within windows of slices.
+
+    Args:
+        sources: At least one.
+        lanes: Number of lanes of the run.
+
+    Attributes:
+        samples: For each source, its number of samples.
+        epochs_together: For each source, the number of epochs that are shuffled together.
+        slice_length: For each source, the length of its slices.
+        with_replacement: For each source, True if slices are drawn with replacement.
+    """
+
+    def __init__(self, sources: Sequence[SourceOrder], lanes: int) -> None:
+        self.samples = _column(source.samples for source in sources)
+        self.epochs_together = np.maximum(
+            1, _column(min(source.epochs_together or 1, _MAX_EPOCHS_TOGETHER) for source in sources)
+        )
+        fine = np.maximum(1, self.samples // (_SLICES_PER_LANE * lanes))
+        self.slice_length = np.minimum(_column(source.slice_length for source in sources), fine)
+        self.with_replacement = np.array([source.epochs_together == WITH_REPLACEMENT for source in sources])
+        self._is_unshuffled = np.array([source.epochs_together is None for source in sources])
+        self._has_buffer = np.array([source.shuffle_buffer > 1 for source in sources])
+        self._whole_slices = self.samples // self.slice_length  # of an epoch, without the short one
+        buffer = _column(source.shuffle_buffer for source in sources)
+        self._window = np.maximum(_MIN_WINDOW_SLICES, -(-buffer // self.slice_length)) * self.slice_length
+        seed = mix(np.array([source.seed & 0xFFFFFFFFFFFFFFFF for source in sources], dtype=np.uint64))
+        self._window_seed, self._rotation_seed, self._slice_seed = (
+            mix(seed, purpose) for purpose in (_WINDOW, _ROTATION, _SLICES)
+        )
+
+    def within_window(
+        self, source: IntArray, lane: int, cycle: IntArray, place: IntArray, length: IntArray
+    ) -> IntArray:
+        """Move samples within the windows of a lane.
+
+        Args:
+            source: The source of each sample.
+            lane: The lane.
+            cycle: The cycle in which the lane got the sample; a single one if it is the same for all.
+            place: The sample's place among those that the lane got in that cycle.
+            length: Number of samples that the lane got.
+
+        Returns:
+            Places in the same cycles; all of shape (m,).
+        """
+        is_unshuffled = take_by_source(self._is_unshuffled, source)
+        if is_unshuffled.all():
+            return place
+        window = take_by_source(self._window, source)
+        number, offset = np.divmod(place, window)
+        start = place - offset
+        size = np.minimum(window, length - start)
+        key = extend(take_by_source(extend(self._window_seed, lane), source), cycle, number)
+        shuffled = _where(
+            take_by_source(self._has_buffer, source),
+            lambda: permute(offset, size, key),
+            lambda: _interleave_slices(offset, size, take_by_source(self.slice_length, source), key),
+        )
+        return np.where(is_unshuffled, offset, shuffled) + start
+
+    def within_group(
+        self, source: IntArray, number: IntArray, place: IntArray, together: IntArray
+    ) -> tuple[IntArray, IntArray]:
+        """Permute the slices of groups of epochs.
+
+        Args:
+            source: The source of each sample.
+            number: The number of the group; draws with replacement have one epoch in a group. A single one if it is
+                the same for all.
+            place: The sample's place in the group.
+            together: Number of epochs of the group.
+
+        Returns:
+            The epochs, counted from the group's first, and the sample numbers; all of shape (m,).
+        """
+        is_unshuffled = take_by_source(self._is_unshuffled, source)
+        if not is_unshuffled.all():
+            shuffled = _where(
+                take_by_source(self.with_replacement, source),
+                lambda: self._drawn(source, number, place),
+                lambda: self._permuted(source, number, place, together),
+            )
+            place = np.where(is_unshuffled, place, shuffled)
+        return np.divmod(place, take_by_source(self.samples, source))
+
+    def _drawn(self, source: IntArray, number: IntArray, place: IntArray) -> IntArray:
+        """Draw slices with replacement; a slice that passes the source's end continues at its start."""
+        samples = take_by_source(self.samples, source)
+        slice_number, offset = np.divmod(place, take_by_source(self.slice_length, source))
+        key = extend(take_by_source(self._slice_seed, source), number)
+        drawn: IntArray = (_below_wide(extend(mix(key), _DRAWS, slice_number), samples) + offset) % samples
+        return drawn
+
+    def _permuted(self, source: IntArray, number: IntArray, place: IntArray, together: IntArray) -> IntArray:
+        """Permute a group's whole slices, append the short ones, and rotate the result."""
+        samples, length, whole = (
+            take_by_source(values, source) for values in (self.samples, self.slice_length, self._whole_slices)
+        )
+        group = samples * together
+        place = (place + _below_wide(extend(take_by_source(self._rotation_seed, source), number), group)) % group
+        slices = whole * together
+        in_whole = place < slices * length
+        key = extend(take_by_source(self._slice_seed, source), number)
+
+        def in_whole_slices() -> IntArray:
+            slice_number, offset = np.divmod(np.where(in_whole, place, 0), length)
+            moved = _permute_distinct(slice_number, np.maximum(1, slices), key)
+            epoch, moved = np.divmod(moved, np.maximum(1, whole))
+            found: IntArray = epoch * samples + moved * length + offset
+            return found
+
+        def in_short_slices() -> IntArray:
+            long = whole * length
+            epoch, offset = np.divmod(place - long * together, np.maximum(1, samples - long))
+            found: IntArray = epoch * samples + long + offset
+            return found
+
+        return _where(in_whole, in_whole_slices, in_short_slices)
+
+
+def _permute_distinct(position: IntArray, size: IntArray, key: Words) -> IntArray:
+    """Call :func:`permute`; in a single permutation, compute each of many equal positions only once."""
+    if len(size) == 1 and len(key) == 1:
+        first, stop = int(position.min()), int(position.max()) + 1
+        if stop - first < len(position):
+            moved: IntArray = permute(np.arange(first, stop), size, key)[position - first]
+            return moved
+    return permute(position, size, key)
+
+
+def take_by_source(values: npt.NDArray[_Value], source: IntArray) -> npt.NDArray[_Value]:
+    """Return for each position the value of its source; with a single source, the array that broadcasts, at no cost."""
+    return values if len(values) == 1 else values.take(source)
+
+
+def _collapse_if_equal(values: IntArray) -> IntArray:
+    """Return a single value if all are the same: results are then computed once and broadcast."""
+    return values[:1] if len(values) and (values == values[0]).all() else values
+
+
+def _where(condition: npt.NDArray[np.bool_], yes: Callable[[], IntArray], no: Callable[[], IntArray]) -> IntArray:
+    """Select as ``np.where`` does, but compute only the branches that are needed."""
+    if condition.all():
+        return yes()
+    return np.where(condition, yes(), no()) if condition.any() else no()
+
+
+def _column(values: Iterable[int]) -> IntArray:
+    return np.fromiter(values, dtype=np.int64)
+
+
+def _below_wide(word: Words, bound: IntArray) -> IntArray:
+    """Map words to ``[0, bound)`` for bounds up to 2^62; as even as 64 bits allow."""
+    return (word % bound.astype(np.uint64)).astype(np.int64)
+
+
+def _interleave_slices(offset: IntArray, size: IntArray, length: IntArray, key: Words) -> IntArray:
+    """Interleave the slices of a window: one sample of each slice a round, in an order drawn for each round.
+
+    Slices are counted here from the window's start. A lane's share and the rotation of an epoch begin at any sample, so
+    such a slice has the end of one slice of the source and the start of another: its samples ascend but for one step.
+
+    Args:
+        offset: Places in the window.
+        size: Number of samples of the window.
+        length: Length of its slices; the last may be shorter.
+        key: Keys of the orders.
+    """
+    slices = -(-size // length)
+    last = size - (slices - 1) * length  # samples of the last slice
+    in_all = offset < last * slices  # the rounds in which the last slice takes part
+    others = np.maximum(1, slices - 1)
+    later = offset - last * slices
+    rounds = np.where(in_all, offset // slices, last + later // others)
+    turn = np.where(in_all, offset % slices, later % others)
+    drawn = permute(turn, np.where(in_all, slices, others), extend(mix(key), _TURNS, rounds))
+    return drawn * length + rounds

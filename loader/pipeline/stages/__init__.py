@@ -1,0 +1,1 @@
+"""Implement the stages of a pipeline, one public stage a file."""

@@ -1,0 +1,1 @@
+"""Collate samples to batches."""

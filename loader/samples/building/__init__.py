@@ -1,0 +1,1 @@
+"""Build samples of decoded parts, as ``dataset.yaml`` describes."""

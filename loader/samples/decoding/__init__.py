@@ -1,0 +1,1 @@
+"""Decode the bytes of parts."""

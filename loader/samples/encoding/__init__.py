@@ -1,0 +1,1 @@
+"""Task encoders and cookers: the hooks of user code."""

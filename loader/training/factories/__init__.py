@@ -1,0 +1,1 @@
+"""Dataset classes with the interface of megatron-energon."""

@@ -1,0 +1,1 @@
+"""Deliver the micro-batches of a rank to the training loop."""

@@ -1,0 +1,1 @@
+"""Save, merge, split, check and describe the states of a run."""

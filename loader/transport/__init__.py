@@ -1,0 +1,1 @@
+"""Send micro-batches between processes through shared memory."""

@@ -1,0 +1,186 @@
+"""Saved states of earlier versions and the micro-batches that followed them: what is recorded, and how to record more.
+
+``tests/golden/states/<version>.tar.xz`` holds datasets as that version prepared them, ``<version>.json`` the states of
+runs over them. Record the current version with ``python -m tests.e2e.golden_states``; never change an old record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import tarfile
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Self
+
+from loader import Sample, SavableDataset, TaskEncoder, WorkerConfig, edataclass, prepare_metadataset
+from loader.version import __version__
+from tests.e2e.drawing_encoders import (
+    Cooking,
+    Failing,
+    Grouping,
+    PackingTwice,
+    PackingYields,
+    Yielding,
+    YieldingBatches,
+)
+from tests.e2e.drawing_pipelines import (
+    Data,
+    blend_of_batches,
+    blend_of_samples,
+    buffered,
+    filtered,
+    in_pairs,
+    joined,
+    limited,
+    mixed,
+    repeated,
+    train,
+    val,
+)
+from tests.e2e.mixed_data import write_mixed_data
+from tests.elastic_runs import Delivered, Pipeline, Spread, running, uninterrupted
+
+
+@edataclass
+class Pair(Sample):
+    """What the recorded join makes of a row."""
+
+    text: str
+
+    @classmethod
+    def from_joined(cls, sample: dict[str, Any], other: dict[str, Any] | None) -> Self:
+        picture = None if other is None else other["raw"]
+        return cls(__key__=sample["__key__"], __restore_key__=(), text=f"{sample['txt']!r} {picture!r}")
+
+
+RECORDS = Path(__file__).parent.parent / "golden/states"
+_JOINER = "tests_golden_joiner"  # the module that the recorded join names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A run whose states are recorded after ``steps`` steps of ``ranks`` ranks."""
+
+    build: Callable[[Data, WorkerConfig], SavableDataset[Any]]
+    batches: int | None = 36
+    known_ahead: bool = True
+    lanes: int = 12
+    ranks: int = 2
+    steps: int = 4
+
+    def pipeline(self, folder: Path) -> Pipeline:
+        data = Data(texts=folder / "texts", more=folder / "more", crude=folder / "crude")
+        return Pipeline(
+            build=partial(self.build, data), batches=self.batches, known_ahead=self.known_ahead, lanes=self.lanes
+        )
+
+
+def mix(data: Data, config: WorkerConfig, *, name: str, **options: Any) -> SavableDataset[Any]:
+    """Build a run over a metadataset, which lies beside the datasets."""
+    beside = Data(texts=data.texts.parent / name, more=data.more, crude=data.crude)
+    return train(beside, config, **options)
+
+
+CASES = {
+    "plain": Case(build=train, ranks=4),
+    "crude": Case(build=partial(train, encoder=TaskEncoder, path="crude")),
+    "failing samples and batches": Case(build=partial(train, encoder=Failing)),
+    "cooked": Case(build=partial(train, encoder=Cooking, path="crude"), ranks=3),
+    "several samples of each": Case(build=partial(train, encoder=Yielding), ranks=3),
+    "several batches of each": Case(build=partial(train, encoder=YieldingBatches), lanes=6),
+    "drawn with replacement": Case(build=partial(train, shuffle_over_epochs_multiplier=-1)),
+    "blend": Case(build=blend_of_samples),
+    "blend of batches": Case(build=blend_of_batches),
+    "filter": Case(build=filtered),
+    "packing": Case(build=partial(train, encoder=PackingTwice, packing_buffer_size=9), ranks=3),
+    "packing, several of each": Case(
+        build=partial(train, encoder=PackingYields, packing_buffer_size=8), batches=24, lanes=4, steps=5
+    ),
+    "mix-batch": Case(build=mixed, ranks=3),
+    "shuffle buffer": Case(build=buffered, lanes=4, steps=6),
+    "iter-map": Case(build=in_pairs, lanes=6),
+    "repeat": Case(build=partial(repeated, repeats=None), steps=8),
+    "limit": Case(build=partial(limited, length=5)),
+    "virtual epochs": Case(build=partial(train, virtual_epoch_length=3)),
+    "one pass": Case(build=partial(train, repeat=False, path="more"), batches=None),
+    "one pass, packing": Case(
+        build=partial(train, repeat=False, encoder=PackingTwice, packing_buffer_size=9),
+        batches=None,
+        known_ahead=False,
+        lanes=6,
+    ),
+    "validation": Case(build=val, batches=None, lanes=8),
+    "validation, grouping": Case(build=partial(val, encoder=Grouping), batches=None, known_ahead=False, lanes=6),
+    "concat": Case(build=joined, batches=None, ranks=3),
+    "metadataset, blend": Case(build=partial(mix, name="blend.yaml")),
+    "metadataset, one pass": Case(build=partial(mix, name="epochized.yaml", repeat=False), batches=None),
+    "metadataset, join": Case(build=partial(mix, name="join.yaml")),
+}
+
+
+def write_data(folder: Path) -> None:
+    """Prepare the datasets and metadatasets that the cases load."""
+    data = write_mixed_data(folder)
+    inner = {"blend": [{"weight": 1, "path": "texts"}, {"weight": 2, "path": "more", "subset": {"range": [0, 20]}}]}
+    data.write("inner.yaml", {"train": inner})
+    data.write(
+        "blend.yaml",
+        {"train": {"blend": [{"weight": 2, "path": "inner.yaml"}, {"path": "more", "split_part": "val"}]}},
+    )
+    halves = [{"repetitions": 0.3, "path": "texts"}, {"repetitions": 2, "path": "more"}]
+    data.write("epochized.yaml", {"train": {"blend_epochized": halves}})
+    members = [{"path": "crude"}, {"path": "pictures", "split_part": "train", "nonmatch": "none"}]
+    joiner = {"__module__": _JOINER, "__class__": "Pair"}
+    data.write("join.yaml", {"train": {"join": members, "joiner": joiner}})
+    prepare_metadataset(folder / "join.yaml")
+
+
+def add_joiner() -> None:
+    """Make the joiner importable under the name that the recorded join has for it."""
+    module = ModuleType(_JOINER)
+    module.Pair = Pair  # type: ignore[attr-defined]
+    sys.modules[_JOINER] = module
+
+
+def digests(delivered: Delivered, folder: Path) -> dict[str, str]:
+    """Return a digest of each micro-batch that does not depend on where the data lies."""
+    here = str(folder).encode()
+    return {
+        str(number): hashlib.sha256(batch.replace(here, b"")).hexdigest()[:16]
+        for number, batch in sorted(delivered.items())
+    }
+
+
+def record(name: str, folder: Path) -> dict[str, Any]:
+    """Return the states of a case and all that an uninterrupted run delivers."""
+    case = CASES[name]
+    with running(case.pipeline(folder), Spread(case.ranks)) as run:
+        for _ in range(case.steps):
+            run.step()
+        states, before = run.states(), sorted(run.delivered)
+    expected = uninterrupted(case.pipeline(folder))
+    return {"states": states, "delivered": before, "batches": digests(expected, folder)}
+
+
+def main() -> None:
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    add_joiner()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "data"
+        folder.mkdir()
+        write_data(folder)
+        runs = {case: record(case, folder) for case in CASES}
+        lines = ",\n".join(f"{json.dumps(case)}: {json.dumps(run)}" for case, run in runs.items())
+        (RECORDS / f"{__version__}.json").write_text(f"{{\n{lines}\n}}\n".replace(str(folder), "DATA"))
+        with tarfile.open(RECORDS / f"{__version__}.tar.xz", "w:xz", format=tarfile.PAX_FORMAT) as archive:
+            archive.add(folder, arcname="data")
+
+
+if __name__ == "__main__":
+    main()

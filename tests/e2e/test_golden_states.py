@@ -1,0 +1,44 @@
+"""States that earlier versions saved are restored by this one, and the same micro-batches follow."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.golden_states import CASES, RECORDS, add_joiner, digests
+from tests.elastic_runs import Spread, running
+
+VERSIONS = sorted(path.stem for path in RECORDS.glob("*.json"))
+
+
+@pytest.fixture(scope="module", params=VERSIONS)
+def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """Return the datasets that a version prepared, and the runs it recorded over them."""
+    add_joiner()
+    target = tmp_path_factory.mktemp("golden")
+    with tarfile.open(RECORDS / f"{request.param}.tar.xz") as archive:
+        archive.extractall(target, filter="data")
+    text = (RECORDS / f"{request.param}.json").read_text()
+    return target / "data", json.loads(text.replace("DATA", str(target / "data")))
+
+
+def test_a_version_is_recorded() -> None:
+    assert VERSIONS
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_recorded_state_goes_on_with_the_recorded_batches(name: str, recorded: tuple[Path, dict[str, Any]]) -> None:
+    folder, runs = recorded
+    run = runs[name]
+    pipeline = CASES[name].pipeline(folder)
+    left = {number: digest for number, digest in run["batches"].items() if int(number) not in run["delivered"]}
+    for ranks in (1, 2):
+        with running(pipeline, Spread(ranks), run["states"]) as restored:
+            while not left.keys() <= digests(restored.delivered, folder).keys() and restored.step():
+                pass
+            found = digests(restored.delivered, folder)
+        assert {number: found.get(number) for number in left} == left

@@ -1,0 +1,50 @@
+"""The quick path of plain crude samples builds what the general one builds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, strategies as st
+
+from loader import SampleDecoder
+from loader.errors import SampleError
+from loader.samples.building.sample_builder import RawSample, SampleBuilder, sources_of
+from tests.elastic_runs import fingerprint
+
+NAMES = st.sampled_from(["json", "txt", "cls", "bin", "a.json", "seg.txt", "png", "pyd", "npy", "tenbin"])
+BYTES = st.one_of(
+    st.binary(max_size=20),
+    st.sampled_from([b"{}", b'{"a": [1, 2.5, null]}', b"7", b"text", b"\xff\xfe", b"[1", b"NaN", b""]),
+)
+LABELS = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(0, 3), max_size=3)
+
+
+def outcome(build: Any) -> Any:
+    """Return the bytes of a sample, or the fields of its error."""
+    try:
+        sample = build()
+    except SampleError as error:
+        return str(error), error.key, error.part, error.source, type(error.__cause__)
+    return type(sample), list(sample), fingerprint(dict(sample))
+
+
+@given(
+    parts=st.dictionaries(NAMES, BYTES, max_size=4),
+    decoder=st.sampled_from([None, SampleDecoder(), SampleDecoder(image_decode="torchrgb8", guess_content=True)]),
+    labels=LABELS,
+    own=LABELS,
+)
+def test_both_paths_build_the_same_sample_or_raise_the_same_error(parts, decoder, labels, own) -> None:
+    builder = SampleBuilder(None, meta_folder=Path(), decoder=decoder)
+    builder.subflavors = own
+    assert builder._is_plain
+    raw = RawSample(0, 7, "s.tar", "k", parts)
+    quick = outcome(lambda: builder.raw_builder("/ds", labels)(raw, ("read", 1)))
+    builder._is_plain = False
+    assert quick == outcome(lambda: builder.raw_builder("/ds", labels)(raw, ("read", 1)))
+    assert quick == outcome(
+        lambda: builder.build(
+            parts, key="s.tar/k", restore_key=("read", 1), subflavors=labels, sources=sources_of(raw, "/ds")
+        )
+    )

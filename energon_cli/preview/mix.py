@@ -99,7 +99,9 @@ class _MixedLeaf:
 def _origin(leaf: LeafPlan, folder: str) -> str:
     """Say which leaf a sample is from.
 
-    >>> _origin(LeafPlan(place="", path="/data/a", split_part="val", subflavors={"kind": "art"}), "/data")
+    >>> from loader.format.documents.load_request import LoadRequest
+    >>> request = LoadRequest(path="/data/a", split_part="val", subflavors={"kind": "art"})
+    >>> _origin(LeafPlan(place="", request=request), "/data")
     'from a (val), kind: art'
     """
     if leaf.join is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, strategies as st
 
 from loader import SampleDecoder
-from loader.errors import SampleError
+from loader.errors import EnergonError
 from loader.samples.building.sample_builder import RawSample, SampleBuilder, sources_of
 from tests.elastic_runs import fingerprint
 
@@ -24,8 +24,8 @@ def outcome(build: Any) -> Any:
     """Return the bytes of a sample, or the fields of its error."""
     try:
         sample = build()
-    except SampleError as error:
-        return str(error), error.key, error.part, error.source, type(error.__cause__)
+    except EnergonError as error:
+        return type(error), str(error), vars(error), type(error.__cause__)
     return type(sample), list(sample), fingerprint(dict(sample))
 
 

@@ -66,12 +66,15 @@ def preview(
     PATH may also be a .jsonl file, a folder of files that prepare-media looked at, or a metadataset .yaml: of the
     latter the samples of all datasets are shown one after another, or with --shuffle as the weights mix them.
     """
-    from ..console import is_terminal, output_console
+    from loader.inspect import PreviewRequest, open_views
+
+    from ..console import is_terminal, output_console, show_progress
     from .render import render_sample, terminal_space
-    from .views import PreviewFlags, views_of
 
     check_path(path)
-    wanted = PreviewFlags(
+    if split_parts is not None:
+        _check_has_splits(path)
+    request = PreviewRequest(
         path=path,
         split_parts=None if split_parts is None else tuple(name.strip() for name in split_parts.split(",")),
         key=key,
@@ -80,8 +83,9 @@ def preview(
         trust_code=trust_code,
         dataset_config=given_name("dataset_config", dataset_config),
         split_config=given_name("split_config", split_config),
+        on_decode=lambda: show_progress("decoding the first sample…"),
     )
-    total, view = views_of(wanted)
+    total, view = open_views(request)
     if not total:
         raise _nothing_to_show(path, split_parts)
     if index >= total:
@@ -103,6 +107,19 @@ def preview(
             console.print(line, soft_wrap=not console.is_terminal)
     if faults:
         raise click.exceptions.Exit(1)
+
+
+def _check_has_splits(path: str) -> None:
+    from loader.format.documents import is_jsonl, is_metadataset
+    from loader.inspect import is_media_folder
+    from loader.storage import open_storage
+
+    if is_metadataset(path):
+        return
+    if is_jsonl(path):
+        raise click.BadParameter("a JSONL file has no split parts", param_hint="--split-parts")
+    if is_media_folder(open_storage(path)):
+        raise click.BadParameter("a folder of files has no split parts", param_hint="--split-parts")
 
 
 def _nothing_to_show(path: str, split_parts: str | None) -> ConfigError:

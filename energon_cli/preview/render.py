@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from loader.inspect import FieldView, Picture, PictureError, SampleView
+
 from ..console import escape_controls, is_terminal
-from .fields import FieldView
-from .picture import Picture, PictureError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DrawingSpace",
-    "SampleView",
     "best_renderable",
     "discard_input",
     "fit_cells",
@@ -33,25 +32,6 @@ _MAX_LINES = 12  # of one field's text
 _MAX_LINE = 1_000  # characters of one line when piped
 _LONGEST_PIXELS = 1_600  # a picture is decoded to no more; half blocks need far less
 _MIN_PICTURE_ROWS = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleView:
-    """A sample to show.
-
-    Args:
-        title: Its key and what else says which one it is.
-        fields: What it holds.
-        fault: Why it could not be made, where it could not.
-        note: A remark below it.
-        origin: Which of several datasets it is from.
-    """
-
-    title: str
-    fields: Sequence[FieldView]
-    fault: str | None = None
-    note: str | None = None
-    origin: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

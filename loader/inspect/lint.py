@@ -1,4 +1,4 @@
-"""Which check ``energon lint`` runs: of a folder of shards or files, a JSONL file, or a metadataset with all in it."""
+"""Lint what a path names: a folder of shards or media files, a JSONL file, or a metadataset and its datasets."""
 
 from __future__ import annotations
 
@@ -6,95 +6,125 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ..dataset_path import is_jsonl, is_metadataset, open_parent
+from ..format.documents.dataset_config import DatasetConfig
+from ..format.documents.load_request import is_jsonl, is_metadataset
+from ..format.lint.report import LintProgress, LintReport, SampleCheck
+from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
+from ..storage import open_storage
+from .paths import is_only_media_folder, open_parent
 
-if TYPE_CHECKING:
-    from loader.format.documents.dataset_config import DatasetConfig
-    from loader.format.lint.report import LintProgress, LintReport, SampleCheck
-
-__all__ = ["LintFlags", "is_folder_of_files", "run_lint"]
+__all__ = ["ExcludedSamples", "LintRequest", "exclude_broken", "run_lint"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LintFlags:
-    """What the flags say; ``split_config`` and ``dataset_config`` are None where none is given."""
+class LintRequest:
+    """A path to lint, and how.
+
+    Attributes:
+        path: A dataset, JSONL file, folder of media files or metadataset.
+        level: ``"headers"``, ``"bytes"`` or ``"decode"``.
+        workers: Number of worker processes; at least 1.
+        split_parts: Only these split parts, or splits of a metadataset.
+        split_config: Name of the split file; None: ``split.yaml``, or the one that a metadataset names.
+        dataset_config: Name of the dataset file; None: ``dataset.yaml``, or the one that a metadataset names.
+        max_findings: Stop at this number of findings.
+        trust_code: Run code that comes with the data.
+    """
 
     path: str
-    level: str
-    workers: int
-    split_parts: tuple[str, ...] | None
-    split_config: str | None
-    dataset_config: str | None
-    max_findings: int | None
-    trust_code: bool
+    level: str = "decode"
+    workers: int = 1
+    split_parts: tuple[str, ...] | None = None
+    split_config: str | None = None
+    dataset_config: str | None = None
+    max_findings: int | None = None
+    trust_code: bool = False
 
 
-def run_lint(flags: LintFlags, on_progress: Callable[[LintProgress], None]) -> LintReport:
-    """Check what the path names.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExcludedSamples:
+    """Number of samples that were excluded, and the split file that excludes them."""
+
+    samples: int
+    file: str
+
+
+def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] | None = None) -> LintReport:
+    """Lint what a path names.
 
     Raises:
-        ConfigError: There are no such split parts.
+        ConfigError: The split parts do not exist.
         StorageError: A metadataset cannot be read.
     """
-    if is_jsonl(flags.path):
-        from loader.format.lint.jsonl import lint_jsonl
+    if is_jsonl(request.path):
+        from ..format.lint.jsonl import lint_jsonl
 
-        storage, name = open_parent(flags.path)
-        return lint_jsonl(storage, name, level=flags.level, max_findings=flags.max_findings, on_progress=on_progress)
-    make_check = partial(_make_check, trust_code=flags.trust_code)
-    if is_metadataset(flags.path):
-        from loader.metadataset.lint import MetadatasetLintPlan, lint_metadataset
-        from loader.stores.aux_store import open_aux_store
+        storage, name = open_parent(request.path)
+        return lint_jsonl(
+            storage, name, level=request.level, max_findings=request.max_findings, on_progress=on_progress
+        )
+    make_check = partial(_make_check, trust_code=request.trust_code)
+    if is_metadataset(request.path):
+        from ..metadataset.lint import MetadatasetLintPlan, lint_metadataset
+        from ..stores.aux_store import open_aux_store
 
         mix = MetadatasetLintPlan(
-            path=flags.path,
-            splits=flags.split_parts,
-            level=flags.level,
-            workers=flags.workers,
-            split_config=flags.split_config,
-            dataset_config=flags.dataset_config,
-            max_findings=flags.max_findings,
+            path=request.path,
+            splits=request.split_parts,
+            level=request.level,
+            workers=request.workers,
+            split_config=request.split_config,
+            dataset_config=request.dataset_config,
+            max_findings=request.max_findings,
             make_sample_check=make_check,
             open_aux=open_aux_store,
         )
         return lint_metadataset(mix, on_progress=on_progress)
-    if is_folder_of_files(flags.path):
-        from loader.format.lint.media_folder import lint_media_folder
-        from loader.storage import open_storage
+    storage = open_storage(request.path)
+    if is_only_media_folder(storage):
+        from ..format.lint.media_folder import lint_media_folder
 
-        check = make_check(None, "") if flags.level == "decode" else None
-        return lint_media_folder(
-            open_storage(flags.path), check=check, max_findings=flags.max_findings, on_progress=on_progress
-        )
-    from loader.format.lint.run import LintPlan, lint_dataset
-    from loader.format.nv_meta import DATASET_YAML, SPLIT_YAML
+        check = make_check(None, "") if request.level == "decode" else None
+        return lint_media_folder(storage, check=check, max_findings=request.max_findings, on_progress=on_progress)
+    from ..format.lint.run import LintPlan, lint_dataset
 
     plan = LintPlan(
-        path=flags.path,
-        level=flags.level,
-        workers=flags.workers,
-        split_parts=flags.split_parts,
-        split_config=flags.split_config or SPLIT_YAML,
-        dataset_config=flags.dataset_config or DATASET_YAML,
-        max_findings=flags.max_findings,
+        path=request.path,
+        level=request.level,
+        workers=request.workers,
+        split_parts=request.split_parts,
+        split_config=request.split_config or SPLIT_YAML,
+        dataset_config=request.dataset_config or DATASET_YAML,
+        max_findings=request.max_findings,
         make_sample_check=make_check,
     )
     return lint_dataset(plan, on_progress=on_progress)
 
 
-def is_folder_of_files(path: str) -> bool:
-    """Tell whether a folder has media metadata of its files, and is no dataset, nor what is left of one."""
-    from loader.format import nv_meta
-    from loader.storage import open_storage
+def exclude_broken(path: str, report: LintReport, *, split_config: str) -> ExcludedSamples:
+    """Exclude the samples with findings from the split of a dataset.
 
-    storage = open_storage(path)
-    of_datasets = (nv_meta.INFO_JSON, nv_meta.INFO_YAML, nv_meta.INDEX_UUID, f"{nv_meta.FOLDER}/{nv_meta.SPLIT_YAML}")
-    return storage.exists(nv_meta.INDEX_SQLITE) and not any(map(storage.exists, of_datasets))
+    Args:
+        path: The dataset.
+        report: A report of :func:`run_lint` about it.
+        split_config: Name of the split file.
+
+    Raises:
+        ConfigError: The split file is invalid.
+        StorageError: It cannot be written.
+    """
+    if not any(finding.is_sample for finding in report.findings):
+        return ExcludedSamples(samples=0, file=split_config)
+    from ..format.dataset_folder import DatasetFolder
+    from ..format.lint.run import exclude_broken_samples
+
+    dataset = DatasetFolder(path, split_config=split_config)
+    samples = exclude_broken_samples(dataset, report.findings)
+    return ExcludedSamples(samples=samples, file=dataset.split_file or split_config)
 
 
 def _make_check(config: DatasetConfig | None, meta_folder: str, *, trust_code: bool) -> SampleCheck:
-    from loader.samples.building.check import DecodeCheck
+    from ..samples.building.check import DecodeCheck
 
     return DecodeCheck(config, Path(meta_folder), trust_code)

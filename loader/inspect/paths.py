@@ -1,76 +1,27 @@
-"""What kind of dataset a path names."""
+"""Open what a path names, and recognise folders of media files."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
-import click
+from ..format.nv_meta import FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, INFO_YAML, SPLIT_YAML
+from ..storage import Storage, open_storage
 
-if TYPE_CHECKING:
-    from loader.storage import Storage
-
-__all__ = ["check_path", "given_name", "is_jsonl", "is_metadataset", "open_parent"]
+__all__ = ["is_media_folder", "is_only_media_folder", "open_parent"]
 
 
-def is_jsonl(path: str) -> bool:
-    """Tell whether a path names a JSONL file.
-
-    >>> is_jsonl("/data/texts.jsonl"), is_jsonl("/data/texts.jsonl/")
-    (True, False)
-    """
-    return path.endswith(".jsonl")
+def is_media_folder(storage: Storage) -> bool:
+    """Return True if a folder has media metadata of its files and is not a prepared dataset of shards."""
+    return storage.exists(INDEX_SQLITE) and not any(map(storage.exists, (INFO_JSON, INFO_YAML)))
 
 
-def is_metadataset(path: str) -> bool:
-    """Tell whether a path names a metadataset: a YAML file.
-
-    >>> is_metadataset("/data/mix.yaml"), is_metadataset("/data/coco")
-    (True, False)
-    """
-    return path.endswith((".yaml", ".yml"))  # as loader.metadataset tells it, which takes longer to import
-
-
-def check_path(path: str) -> None:
-    """Stop at what is no folder, JSONL file or metadataset, and say what it is.
-
-    A folder that is missing is left to whoever opens it.
-
-    Raises:
-        click.UsageError: The path is empty, or names another kind of file.
-        StorageError: The path names a JSONL or YAML file that does not exist.
-    """
-    from loader.errors import StorageError
-
-    if not path:
-        raise click.UsageError("PATH is empty. Is a variable of the shell not set?")
-    is_document = is_jsonl(path) or is_metadataset(path)
-    if is_document and not os.path.lexists(path):
-        raise StorageError("this file does not exist", path=path, hint="check the path")
-    if not os.path.isfile(path) or is_jsonl(path):
-        return
-    folder = os.path.dirname(path)
-    if os.path.basename(folder) == ".nv-meta":
-        dataset = os.path.join(os.path.dirname(folder) or ".", "")
-        raise click.UsageError(f"{path} is a file inside a dataset; give the dataset's folder: {dataset}")
-    if not is_metadataset(path):
-        raise click.UsageError(
-            f"{path}: this is a file; give the folder that holds it: {os.path.join(folder or '.', '')}"
-        )
+def is_only_media_folder(storage: Storage) -> bool:
+    """Return True for a media folder that also has no remains of a dataset of shards, which lint must report."""
+    remains = (INDEX_UUID, f"{FOLDER}/{SPLIT_YAML}")
+    return is_media_folder(storage) and not any(map(storage.exists, remains))
 
 
 def open_parent(path: str) -> tuple[Storage, str]:
-    """Open the folder of a file; give it with the file's name."""
-    from loader.storage import open_storage
-
+    """Open the folder of a file; return it and the file's name."""
     folder, name = os.path.split(path)
     return open_storage(folder or "."), name
-
-
-def given_name(parameter: str, value: str) -> str | None:
-    """Give the value of a flag that names a config; None where the command line does not have the flag.
-
-    A metadataset says itself which configs of its datasets count, unless the user does.
-    """
-    source = click.get_current_context().get_parameter_source(parameter)
-    return None if source is click.core.ParameterSource.DEFAULT else value

@@ -1,98 +1,129 @@
-"""Where ``preview`` gets samples from: which of a dataset's samples, in which order, raw or made."""
+"""Describe single samples: as training gets them, or as raw parts."""
 
 from __future__ import annotations
 
-import random
-from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
 
-from loader.errors import ConfigError, EnergonError, TrustError
-
-from ..console import format_count
+from ..errors import EnergonError, TrustError
+from ..format.dataset_folder import DatasetFolder
+from ..format.jsonl.index import JsonlReader
+from ..format.nv_meta import FOLDER
 from .fields import FieldView, describe_part, describe_value
-from .render import SampleView
+from .text import format_count
 
-if TYPE_CHECKING:
-    from loader.format.dataset_folder import DatasetFolder
-
-__all__ = ["Build", "Selection", "describe_parts", "describe_sample", "place_of", "select_samples", "view_of_sample"]
+__all__ = [
+    "Build",
+    "PreviewRequest",
+    "SampleView",
+    "describe_parts",
+    "describe_sample",
+    "make_build",
+    "place_of",
+    "untrusted_note",
+    "view_of_line",
+    "view_of_sample",
+]
 
 Build = Callable[[Mapping[str, bytes], str], Any]
-"""Makes a sample of its parts and its key."""
+"""Builds a sample of its parts and its key."""
 
 
-class Selection:
-    """Some of a dataset's samples in some order, without a list of them all.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleView:
+    """A sample to show.
+
+    Attributes:
+        title: The key and position of the sample.
+        fields: Its fields, or its raw parts.
+        fault: Why the sample could not be built.
+        note: A remark on the whole sample.
+        origin: The dataset that the sample is from, if there are several.
+    """
+
+    title: str
+    fields: Sequence[FieldView]
+    fault: str | None = None
+    note: str | None = None
+    origin: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewRequest:
+    """The samples to view, and how.
+
+    Attributes:
+        path: A dataset, JSONL file, folder of media files or metadataset.
+        split_parts: Only these split parts, or splits of a metadataset.
+        key: Only the samples with this key.
+        seed: Shuffles; None keeps the order.
+        crude: View raw parts, even if ``dataset.yaml`` names a sample type.
+        trust_code: Run code that comes with the data.
+        dataset_config: The dataset file; None: ``dataset.yaml``, or the one that a metadataset names.
+        split_config: The split file; None: ``split.yaml``, or the one that a metadataset names.
+        on_decode: Called before the first sample of a dataset is decoded, which may take seconds.
+    """
+
+    path: str
+    split_parts: tuple[str, ...] | None = None
+    key: str | None = None
+    seed: int | None = None
+    crude: bool = False
+    trust_code: bool = False
+    dataset_config: str | None = None
+    split_config: str | None = None
+    on_decode: Callable[[], None] | None = None
+
+
+def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bool = False) -> Build | None:
+    """Return a function that builds the samples of a dataset; None if they are viewed as parts.
 
     Args:
-        ranges: Half-open ranges of sample numbers.
-        seed: Shuffles, reproducibly; None keeps the order.
-
-    >>> selection = Selection([range(10, 12), range(20, 23)])
-    >>> [selection[place] for place in range(len(selection))]
-    [10, 11, 20, 21, 22]
+        dataset: The dataset.
+        request: Its ``trust_code`` decides if code of the dataset may run.
+        crude_too: Also build crude samples, of decoded parts, for a joiner.
     """
+    config = dataset.config
+    if (config is None or config.crude) and not crude_too:
+        return None
+    if request.on_decode is not None:
+        request.on_decode()
+    from ..samples.building.sample_builder import SampleBuilder
+    from ..samples.decoding.decoder import SampleDecoder
 
-    def __init__(self, ranges: Sequence[range], *, seed: int | None = None) -> None:
-        self._ranges = [some for some in ranges if len(some)]
-        self._ends = list(accumulate(len(some) for some in self._ranges))
-        self._random = None if seed is None else random.Random(seed)
-        self._drawn: list[int] = []  # as far as was looked
-        self._moved: dict[int, int] = {}  # a Fisher–Yates shuffle that keeps only what it moved
+    try:
+        builder = SampleBuilder(
+            config,
+            meta_folder=dataset.storage.local_path(FOLDER),
+            decoder=SampleDecoder(),
+            trust_code=request.trust_code,
+        )
+    except TrustError as error:
+        refused = error
 
-    def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
+        def refuse(_parts: Mapping[str, bytes], _key: str) -> Any:
+            raise refused
 
-    def __getitem__(self, place: int) -> int:
-        if not 0 <= place < len(self):
-            raise IndexError(place)
-        if self._random is None:
-            return self._ordered(place)
-        while len(self._drawn) <= place:
-            done = len(self._drawn)
-            other = self._random.randrange(done, len(self))
-            self._drawn.append(self._moved.get(other, other))
-            self._moved[other] = self._moved.get(done, done)
-        return self._ordered(self._drawn[place])
+        return refuse
 
-    def _ordered(self, place: int) -> int:
-        which = bisect_right(self._ends, place)
-        return self._ranges[which][place - (self._ends[which - 1] if which else 0)]
+    def build(parts: Mapping[str, bytes], key: str) -> Any:
+        if config is not None and config.field_map is not None:
+            return builder.build(parts, key=key)  # decodes only the parts it needs; its errors name the others
+        wanted = {name: data for name, data in parts.items() if builder.part_filter(name)}
+        return builder.build(wanted, key=key)
 
-
-def select_samples(
-    dataset: DatasetFolder, *, split_parts: Sequence[str] | None, key: str | None, seed: int | None
-) -> Selection:
-    """Choose samples by split part or by key.
-
-    Raises:
-        ConfigError: There is no such part or key; the message names those there are.
-    """
-    if key is not None:
-        found = dataset.index.find(key)
-        if not found:
-            raise ConfigError(
-                f"no sample has the key {key!r}",
-                at=dataset.path,
-                hint="give it as '<shard>/<key>', or as the key alone; energon preview shows some",
-            )
-        return Selection([range(number, number + 1) for number in found])
-    if split_parts is None:
-        return Selection([range(len(dataset.index))], seed=seed)
-    return Selection([some for name in split_parts for some in dataset.samples_of_part(name)], seed=seed)
+    return build
 
 
 def view_of_sample(dataset: DatasetFolder, number: int, *, title: str, build: Build | None) -> SampleView:
-    """Read one sample and describe it: as training gets it, or its raw parts where it has no type or cannot be made.
+    """Read one sample and describe it: its fields, or its raw parts if it has no type or cannot be built.
 
     Args:
         dataset: The dataset.
         number: The sample's number in the whole dataset.
-        title: What to say about its place.
-        build: Makes a sample of parts and key; None shows the parts.
+        title: The sample's position, shown after its key.
+        build: Builds a sample of parts and key; None shows the parts.
     """
     key = dataset.index.full_key(number)
     heading = f"{key}   {title}{_excluded(dataset, number)}"
@@ -105,7 +136,8 @@ def view_of_sample(dataset: DatasetFolder, number: int, *, title: str, build: Bu
     try:
         sample = build(parts, key)
     except TrustError as error:
-        return SampleView(title=heading, fields=describe_parts(parts), note=_untrusted(error))
+        note = untrusted_note("shown as parts", error)
+        return SampleView(title=heading, fields=describe_parts(parts), note=note)
     except EnergonError as error:
         return SampleView(title=heading, fields=describe_parts(parts), fault=str(error))
     except Exception as error:  # noqa: BLE001 - the dataset's own code may raise anything
@@ -113,18 +145,13 @@ def view_of_sample(dataset: DatasetFolder, number: int, *, title: str, build: Bu
     return SampleView(title=heading, fields=describe_sample(sample))
 
 
-def _excluded(dataset: DatasetFolder, number: int) -> str:
-    """Say that training leaves a sample out, where the split file says so."""
+def view_of_line(reader: JsonlReader, number: int, title: str) -> SampleView:
+    """Read one line of a JSONL file and describe it."""
     try:
-        return ", excluded" if dataset.is_excluded(number) else ""
-    except EnergonError:
-        return ""  # a fault in a file that is not asked for is lint's matter
-
-
-def _untrusted(error: TrustError) -> str:
-    at = f"\n  at: {error.at}" if error.at else ""
-    hint = "\n  hint: read it; if you trust it, add --trust-code"
-    return f"shown as parts, since --trust-code is not given: {error.message}{at}{hint}"
+        line = reader.read_line(number)
+    except EnergonError as error:
+        return SampleView(title=title, fields=(), fault=str(error))
+    return SampleView(title=title, fields=describe_parts({"json": line}))
 
 
 def describe_parts(parts: Mapping[str, bytes]) -> tuple[FieldView, ...]:
@@ -133,7 +160,7 @@ def describe_parts(parts: Mapping[str, bytes]) -> tuple[FieldView, ...]:
 
 
 def describe_sample(sample: Any) -> tuple[FieldView, ...]:
-    """Describe the fields of a made sample, or the values of a crude one; bookkeeping (``__key__`` …) is left out."""
+    """Describe the fields of a typed sample, or the values of a crude one, without bookkeeping (``__key__`` …)."""
     if isinstance(sample, Mapping):
         values: dict[str, Any] = dict(sample)
     elif is_dataclass(sample):
@@ -144,5 +171,24 @@ def describe_sample(sample: Any) -> tuple[FieldView, ...]:
 
 
 def place_of(place: int, count: int) -> str:
-    """Say which of how many, counted from 0 as ``--index`` does."""
+    """Format the position of a sample, counted from 0.
+
+    >>> place_of(0, 1200)
+    'sample 0 of 1,200'
+    """
     return f"sample {format_count(place)} of {format_count(count)}"
+
+
+def untrusted_note(shown: str, error: TrustError) -> str:
+    """Return the note for a sample whose code may not run."""
+    at = f"\n  at: {error.at}" if error.at else ""
+    hint = "\n  hint: read it; if you trust it, add --trust-code"
+    return f"{shown}, since --trust-code is not given: {error.message}{at}{hint}"
+
+
+def _excluded(dataset: DatasetFolder, number: int) -> str:
+    """Return the mark of a sample that the split file excludes."""
+    try:
+        return ", excluded" if dataset.is_excluded(number) else ""
+    except EnergonError:
+        return ""  # preview does not need the split file: lint reports its faults

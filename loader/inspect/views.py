@@ -1,149 +1,126 @@
-"""The samples that ``preview`` goes through: how many there are, and what gives the view of each."""
+"""View the samples that a path names; those of a metadataset each with the dataset that they are from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import os
+from dataclasses import replace
 
-import click
+from ..errors import ConfigError
+from ..format.documents.load_request import is_jsonl, is_metadataset
+from ..metadataset.documents.leaf_plan import LeafPlan
+from ..metadataset.plans.plan_splits import plan_splits
+from ..storage import open_storage
+from .folder_views import SampleViews, open_file_views, open_folder_views, open_line_views
+from .leaf_views import LeafViews, open_leaf_views
+from .paths import is_media_folder
+from .sample_view import PreviewRequest, SampleView, place_of
+from .selection import MixOrder
 
-from loader.errors import ConfigError, EnergonError
-
-from ..dataset_path import is_jsonl, is_metadataset, open_parent
-from .render import SampleView
-from .source import Build, Selection, describe_parts, place_of, select_samples, view_of_sample
-
-if TYPE_CHECKING:
-    from loader.format.dataset_folder import DatasetFolder
-    from loader.format.jsonl.index import JsonlReader
-
-__all__ = ["PreviewFlags", "View", "line_number", "view_of_line", "views_of", "views_of_folder", "views_of_lines"]
-
-View = Callable[[int], SampleView]
+__all__ = ["open_views"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreviewFlags:
-    """Which samples to show, and how.
-
-    Attributes:
-        path: What to look at.
-        split_parts: Only these split parts, or splits of a metadataset.
-        key: Only the samples of this key.
-        seed: Shuffles; None keeps the order.
-        crude: Show raw parts.
-        trust_code: Code that comes with the data may run.
-        dataset_config: The dataset file, where the user names one.
-        split_config: The split file, where the user names one.
-    """
-
-    path: str
-    split_parts: tuple[str, ...] | None
-    key: str | None
-    seed: int | None
-    crude: bool
-    trust_code: bool
-    dataset_config: str | None
-    split_config: str | None
-
-
-def views_of(flags: PreviewFlags) -> tuple[int, View]:
-    """Give how many samples there are to show, and what gives the view of each.
+def open_views(request: PreviewRequest) -> SampleViews:
+    """Open the samples that a request selects.
 
     Raises:
-        BadParameter: There are no split parts to choose from.
-        ConfigError: There is no such split part or key.
-        StorageError: There is nothing, or nothing prepared.
+        ConfigError: The split part or key does not exist, or documents of a metadataset contain faults.
+        FormatError: A file of the dataset is damaged, or a JSONL file is not indexed.
+        StorageError: A dataset is missing or not prepared.
     """
-    from loader.format.nv_meta import DATASET_YAML, SPLIT_YAML
+    if is_metadataset(request.path):
+        return _open_mix(request)
+    if is_jsonl(request.path):
+        return open_line_views(request)
+    if is_media_folder(open_storage(request.path)):
+        return open_file_views(request)
+    return open_folder_views(request)
 
-    if is_metadataset(flags.path):
-        from .mix import views_of_mix
 
-        return views_of_mix(flags)
-    if is_jsonl(flags.path):
-        _refuse_split_parts(flags, "a JSONL file")
-        return views_of_lines(flags.path, key=flags.key, seed=flags.seed)
-    from .files import is_folder_of_files, views_of_files
-
-    if is_folder_of_files(flags.path):
-        _refuse_split_parts(flags, "a folder of files")
-        return views_of_files(flags.path, key=flags.key, seed=flags.seed)
-    from loader.format.dataset_folder import DatasetFolder
-
-    from .build import make_build
-
-    dataset = DatasetFolder(
-        flags.path,
-        split_config=flags.split_config or SPLIT_YAML,
-        dataset_config=flags.dataset_config or DATASET_YAML,
+def _open_mix(request: PreviewRequest) -> SampleViews:
+    """View the samples of a metadataset; without split parts, those of the split train, or of the first one."""
+    planned = plan_splits(
+        request.path,
+        split_parts=request.split_parts,
+        split_config=request.split_config,
+        dataset_config=request.dataset_config,
     )
-    build = None if flags.crude else make_build(dataset, trust_code=flags.trust_code)
-    return views_of_folder(dataset, build, split_parts=flags.split_parts, key=flags.key, seed=flags.seed)
-
-
-def _refuse_split_parts(flags: PreviewFlags, what: str) -> None:
-    if flags.split_parts is not None:
-        raise click.BadParameter(f"{what} has no split parts", param_hint="--split-parts")
-
-
-def views_of_folder(
-    dataset: DatasetFolder, build: Build | None, *, split_parts: Sequence[str] | None, key: str | None, seed: int | None
-) -> tuple[int, View]:
-    """Give how many samples there are to show, and what gives the view of each."""
-    selection = select_samples(dataset, split_parts=split_parts, key=key, seed=seed)
-
-    def view(place: int) -> SampleView:
-        title = place_of(place, len(selection))
-        if key is not None:  # there is nothing else to page through; the place is that in the dataset
-            title = place_of(selection[place], len(dataset.index))
-            if len(selection) > 1:
-                title += f", {place + 1} of {len(selection):,} with this key"
-        return view_of_sample(dataset, selection[place], title=title, build=build)
-
-    return len(selection), view
-
-
-def views_of_lines(path: str, *, key: str | None, seed: int | None) -> tuple[int, View]:
-    """Do the same for a JSONL file: each line is a sample with the part json, and its number is its key."""
-    from loader.format.jsonl.index import JsonlReader
-
-    storage, name = open_parent(path)
-    reader = JsonlReader(storage, name)
-    if key is None:
-        selection = Selection([range(len(reader))], seed=seed)
-    else:
-        found = line_number(key, name, len(reader))
-        if found is None:
-            there = f"keys are the numbers from 0 to {len(reader) - 1}"
-            raise ConfigError(f"no sample has the key {key!r}; {there}", at=path)
-        selection = Selection([range(found, found + 1)])
+    if planned.faults:
+        raise ConfigError(file=planned.file, faults=planned.faults)
+    names = planned.names
+    if request.split_parts is None:
+        names = ("train",) if "train" in names else names[:1]
+    folder = os.path.dirname(planned.file)
+    mixed: list[_MixedLeaf] = []
+    for name in names:
+        leaves = [_MixedLeaf(leaf, open_leaf_views(leaf, request), folder) for leaf in planned.trees[name].leaves()]
+        total = sum(len(leaf.views) for leaf in leaves)
+        for leaf in leaves:  # splits are drawn in proportion to their numbers of samples
+            leaf.weight *= total / (sum(other.share for other in leaves) or 1)
+        mixed += [leaf for leaf in leaves if len(leaf.views)]
+    if request.key is not None:
+        return _find_in_mix(mixed, request.key, request.path)
+    order = MixOrder([len(leaf.views) for leaf in mixed], [leaf.weight for leaf in mixed], seed=request.seed)
 
     def view(place: int) -> SampleView:
-        number = selection[place]
-        title = place_of(place, len(selection)) if key is None else place_of(number, len(reader))
-        return view_of_line(reader, number, f"{name}/{number}   {title}")
+        which, index = order[place]
+        return mixed[which].view(index, place_of(place, len(order)))
 
-    return len(selection), view
+    return SampleViews(len(order), view)
 
 
-def line_number(key: str, name: str, lines: int) -> int | None:
-    """Give the line that a key means, ``"3"`` or ``"texts.jsonl/3"``; None where there is no such line.
+def _find_in_mix(mixed: list[_MixedLeaf], key: str, path: str) -> SampleViews:
+    found = [(leaf, index) for leaf in mixed for index in leaf.views.find(key)]
+    if not found:
+        raise ConfigError(
+            f"no sample of these datasets has the key {key!r}",
+            at=path,
+            hint="give it as '<shard>/<key>', or as the key alone; energon preview shows some",
+        )
 
-    >>> line_number("3", "texts.jsonl", 4), line_number("texts.jsonl/0", "texts.jsonl", 4)
-    (3, 0)
+    def view(place: int) -> SampleView:
+        leaf, index = found[place]
+        title = f"sample {index:,} of {len(leaf.views):,} of its dataset"
+        return leaf.view(index, f"{title}, {place + 1} of {len(found):,} with this key" if len(found) > 1 else title)
+
+    return SampleViews(len(found), view)
+
+
+class _MixedLeaf:
+    """A leaf and its share of the mix.
+
+    Args:
+        plan: The leaf as the metadataset describes it.
+        views: Its samples.
+        folder: The folder of the metadataset; paths below it are shown relative to it.
     """
-    number = key.removeprefix(f"{name}/")
-    if not number.isdecimal() or len(number) > len(str(lines)):
-        return None
-    return int(number) if str(int(number)) == number and int(number) < lines else None
+
+    def __init__(self, plan: LeafPlan, views: LeafViews, folder: str) -> None:
+        self.views = views
+        repetitions = 1.0 if plan.repetitions is None else plan.repetitions
+        self.share = plan.weight if plan.weight is not None else repetitions * len(views)
+        self.weight = self.share
+        self._origin = _origin(plan, folder)
+
+    def view(self, index: int, title: str) -> SampleView:
+        return replace(self.views.view(index, title), origin=self._origin)
 
 
-def view_of_line(reader: JsonlReader, number: int, title: str) -> SampleView:
-    """Read one line of a JSONL file and describe it."""
-    try:
-        line = reader.read_line(number)
-    except EnergonError as error:
-        return SampleView(title=title, fields=(), fault=str(error))
-    return SampleView(title=title, fields=describe_parts({"json": line}))
+def _origin(leaf: LeafPlan, folder: str) -> str:
+    """Format the leaf that a sample is from.
+
+    >>> from loader.format.documents.load_request import LoadRequest
+    >>> request = LoadRequest(path="/data/a", split_part="val", subflavors={"kind": "art"})
+    >>> _origin(LeafPlan(place="", request=request), "/data")
+    'from a (val), kind: art'
+    """
+    if leaf.join is not None:
+        members = ", ".join(_shown(member.path, member.split_part, folder) for member in leaf.join.members)
+        where = f"a join of {members}"
+    else:
+        where = _shown(leaf.path, leaf.split_part, folder)
+    return ", ".join([f"from {where}", *(f"{name}: {value}" for name, value in leaf.subflavors.items())])
+
+
+def _shown(path: str, split_part: str, folder: str) -> str:
+    inside = os.path.relpath(path, folder)
+    return f"{path if inside.startswith('..') else inside} ({split_part})"

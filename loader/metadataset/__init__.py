@@ -16,3 +16,9 @@
 | `repeated_leaves.py`    | warns of samples that are reached twice                              |
 | `traverse.py`           | which datasets a metadataset names                                   |
 """
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,125 @@
+"""Draw what ``energon info`` knows about a metadataset: a tree for each split, one line for each dataset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from ..console import escape_controls, plural, print_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["show_metadataset"]
+
+_PIPED_COLUMNS = 1_000  # no line is broken where nobody sees the right edge
+_MIXED = {"weight": "mixed by weight", "repetitions": "repeated in each pass", None: "one after another"}
+
+
+def show_metadataset(console: Console, facts: dict[str, Any]) -> None:
+    """Print the trees, and how many faults there are."""
+    console.print(Text(escape_controls(facts["path"]), style="bold"), soft_wrap=True)
+    console.print(f"metadataset with {plural(len(facts['splits']), 'split')}")
+    folder = os.path.dirname(facts["path"])
+    if not console.is_terminal:
+        console.width = _PIPED_COLUMNS
+    for split in facts["splits"]:
+        console.print()
+        console.print(Text.assemble((escape_controls(split["name"]), "bold"), f": {_amount(split)}"), soft_wrap=True)
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        table.add_column("", overflow="fold")
+        for heading in ("share", "samples", "per epoch"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column("", overflow="fold")
+        for row in _rows(split["tree"], folder):
+            table.add_row(*row)
+        print_table(console, table)
+    if facts["faults"]:
+        said = "1 dataset" if facts["faults"] == 1 else f"{facts['faults']:,} datasets"
+        console.print()
+        console.print(Text(f"{said} cannot be loaded as this says; energon lint checks the others", style="red"))
+
+
+def _amount(split: dict[str, Any]) -> str:
+    """Say how large a split is, and how it is mixed."""
+    samples = "an unknown number of samples" if split["samples"] is None else plural(split["samples"], "sample")
+    if split["leaves"] == 1:
+        return samples
+    text = f"{samples} in {plural(split['leaves'], 'dataset')}, {_MIXED[split['mixed_by']]}"
+    if split["mixed_by"] == "repetitions" and split["epoch"] is not None and split["samples"] is not None:
+        text += f" ({split['epoch']:,} samples)"
+    return text
+
+
+def _rows(node: dict[str, Any], folder: str, first: str = "", rest: str = "") -> Iterator[list[Text]]:
+    """Yield the lines of a node and of all below it.
+
+    Args:
+        node: The node.
+        folder: The folder of the metadataset; paths below it are shown relative to it.
+        first: What is drawn before the node itself.
+        rest: What is drawn before those below it.
+    """
+    labels = [_label(node, folder)] if first else []
+    while node["kind"] == "metadataset" and len(node["children"]) == 1:
+        node = node["children"][0]  # what a split is made of stands in the line of its metadataset
+        labels.append(_label(node, folder))
+    children = node["children"]
+    yield [
+        Text(first + escape_controls(" → ".join(labels))),
+        Text(_percent(node["share"]) if first else ""),
+        Text("" if node["samples"] is None else f"{node['samples']:,}"),
+        Text("" if node["expected_repetitions"] is None else _times(node["expected_repetitions"])),
+        _notes(node),
+    ]
+    if node["join"] is not None:
+        children = [{**_MEMBER, **member} for member in node["join"]["members"]]
+    for number, child in enumerate(children, start=1):
+        is_last = number == len(children)
+        yield from _rows(child, folder, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  "))
+
+
+_MEMBER: dict[str, Any] = {
+    "kind": "member", "share": None, "samples": None, "expected_repetitions": None, "subset": [], "join": None,
+    "children": [],
+}  # fmt: skip
+
+
+def _label(node: dict[str, Any], folder: str) -> str:
+    if node["kind"] == "join":
+        return f"join of {len(node['join']['members'])}"
+    if node["kind"] in ("blend", "blend_epochized"):
+        return str(node["kind"])
+    name = f"{node['name']}: " if node.get("name") else ""
+    path = os.path.relpath(node["path"], folder) if "://" not in node["path"] else node["path"]
+    return f"{name}{node['path'] if path.startswith('..') else path} ({node['split_part']})"
+
+
+def _notes(node: dict[str, Any]) -> Text:
+    """Give what else is to be said of a node, in one line."""
+    notes = [f"{name}: {value}" for name, value in node.get("subflavors", {}).items()]
+    notes += [f"subset {applied}" for applied in node["subset"]]
+    notes += [str(node[key]) for key in ("split_config", "dataset_config") if node.get(key)]
+    if node.get("aux"):
+        notes.append(f"aux {', '.join(node['aux'])}")
+    if node.get("nonmatch", "error") != "error":
+        notes.append(f"nonmatch {node['nonmatch']}")
+    if node["join"] is not None and node["join"]["joiner"]:
+        notes.append(f"by {node['join']['joiner']}")
+    text = Text(escape_controls("; ".join(notes)), style="dim")
+    if node.get("fault"):
+        fault = Text(f"error: {escape_controls(node['fault'])}", style="red")
+        text = Text("; ").join([text, fault]) if notes else fault
+    return text
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.3g} %"
+
+
+def _times(repetitions: float) -> str:
+    return f"{repetitions:.3g}×"

@@ -1,0 +1,7 @@
+# The public names of this package, each with the module that defines it.
+
+from .kind import (
+    MediaFilter as MediaFilter,
+    parse_patterns as parse_patterns,
+)
+from .tables import MediaReport as MediaReport

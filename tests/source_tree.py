@@ -33,6 +33,7 @@ LAYERS = (
     "loader.pipeline",
     "loader.training",
     "loader.integrations",
+    "loader.inspect",
     "energon_cli",
     ALIAS,
 )

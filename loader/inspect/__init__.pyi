@@ -1,6 +1,6 @@
 # The public names of this package, each with the module that defines it.
 
-from .dataset_facts import (
+from .facts import (
     dataset_facts as dataset_facts,
     jsonl_facts as jsonl_facts,
     media_facts as media_facts,
@@ -26,7 +26,7 @@ from .lint import (
     exclude_broken as exclude_broken,
     run_lint as run_lint,
 )
-from .metadataset_facts import metadataset_facts as metadataset_facts
+from .metadataset import metadataset_facts as metadataset_facts
 from .paths import (
     is_media_folder as is_media_folder,
     is_only_media_folder as is_only_media_folder,

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from energon_cli.info import facts as info_facts
+from loader.inspect import facts as info_facts
 from tests.source_tree import ROOT
 
 KEYS = {

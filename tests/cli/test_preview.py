@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from energon_cli.preview.source import Selection
+from loader.inspect.selection import Selection
 from tests.cli.make_dataset import caption_parts, write_captions, write_shard
 
 

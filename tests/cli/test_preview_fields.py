@@ -13,9 +13,8 @@ from hypothesis import given, strategies as st
 from PIL import Image
 from rich.console import Console
 
-from energon_cli.preview.fields import describe_part, describe_value
-from energon_cli.preview.picture import PictureError, array_picture, encoded_picture
-from energon_cli.preview.render import DrawingSpace, SampleView, fit_cells, half_blocks, render_sample
+from energon_cli.preview.render import DrawingSpace, fit_cells, half_blocks, render_sample
+from loader.inspect import PictureError, SampleView, array_picture, describe_part, describe_value, encoded_picture
 
 SPACE = DrawingSpace(columns=80, rows=24, pictures=True)
 

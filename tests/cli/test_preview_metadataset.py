@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from energon_cli.preview.order import MixOrder
 from loader.format.media.metadata import AVMetadata, ImageMetadata, encode_media_metadata
+from loader.inspect.selection import MixOrder
 from loader.metadataset.joins.prepare_join import prepare_join
 from loader.metadataset.plans.plan_leaves import plan_leaves
 from tests.cli.make_dataset import picture
@@ -218,7 +218,7 @@ def test_without_trust_the_members_are_shown_side_by_side(joined, energon):
     assert done.code == 0
     assert "  0 a: image    float32 (3, 16, 24)" in done.out
     assert "  1 b: caption  str, 16 characters" in done.out
-    assert "shown one beside the other, since --trust-code is not given" in done.out
+    assert "shown one after another, since --trust-code is not given" in done.out
     trusted = energon("preview", mix, "--trust-code")
     assert trusted.code == 1
     assert "no_such_module" in trusted.out
@@ -237,7 +237,7 @@ def test_a_member_without_a_key_is_said_to_have_none(joined, energon):
     members = [{"path": "a"}, {"path": "b", "split_part": "val", "nonmatch": "none"}]
     done = energon("preview", joined(JOINER, members), "--crude")
     assert done.code == 0
-    assert "  1 b        none has this key" in done.out
+    assert "  1 b        no sample has this key" in done.out
     done = energon("preview", joined({"__module__": __name__, "__class__": "Pair"}, members))
     assert "  second  none" in done.out
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from energon_cli.preview.fields import describe_part, describe_value
 from loader.av.av_decoder import AVDecoder
+from loader.inspect import describe_part, describe_value
 from tests.unit.av.encoded_media import encode
 
 pytest.importorskip("av")

@@ -22,7 +22,7 @@ from ..format.jsonl.index import open_jsonl_index
 from ..format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataReader
 from ..format.media.tables import read_media_filter
 from ..storage import Storage, open_storage
-from .metadataset_facts import metadataset_facts
+from .metadataset import metadataset_facts
 from .paths import is_media_folder, open_parent
 
 __all__ = ["dataset_facts", "jsonl_facts", "media_facts", "media_folder_facts", "path_facts"]

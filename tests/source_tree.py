@@ -32,8 +32,8 @@ LAYERS = (
     "loader.stores",
     "loader.pipeline",
     "loader.training",
-    "loader.integrations",
     "loader.inspect",
+    "loader.integrations",
     "energon_cli",
     ALIAS,
 )

@@ -44,6 +44,19 @@ def forbidden_imports(source: Source) -> Iterator[str]:
             yield f"line {imported.line}: {imported.target}"
 
 
+def imports_below_the_faces(source: Source) -> Iterator[str]:
+    """Yield imports of the commands from modules; they import names from packages: ``loader``, ``loader.samples`` …"""
+    if layer_of(source.module) != "energon_cli":
+        return
+    packages = {other.module for other in sources() if other.is_package}
+    modules = {other.module for other in sources()} - packages - {"loader.errors"}
+    for imported in source.imports():
+        if not imported.target.startswith("loader.") or imported.target in packages:
+            continue
+        if {imported.target, imported.target.rpartition(".")[0]} & modules:
+            yield f"line {imported.line}: {imported.target}; expected a name of a package, such as loader.inspect"
+
+
 def locking_properties(source: Source) -> Iterator[str]:
     if source.module == "loader.cached_property":
         return  # what type checkers are told there
@@ -114,6 +127,11 @@ def test_nothing_below_the_torch_line_imports_torch(source: Source) -> None:
     assert not list(forbidden_imports(source))
 
 
+def test_the_commands_import_from_the_faces_of_the_library_only() -> None:
+    offenders = [f"{source.module}, {fault}" for source in sources() for fault in imports_below_the_faces(source)]
+    assert not offenders, "\n".join(offenders)
+
+
 @by_module
 def test_nothing_holds_a_lock_for_a_lazy_attribute(source: Source) -> None:
     assert not list(locking_properties(source)), "a forked worker would wait for it for ever"
@@ -145,6 +163,8 @@ def test_what_only_reads_metadata_loads_nothing_heavy() -> None:
         ("loader.training.datasets.chain", "from megatron.energon import Sample", upward_imports),
         ("energon_cli.info.command", "def f():\n    import megatron.energon.cli.main", upward_imports),
         ("loader.training.datasets.chain", "from megatron.energon import Sample", absolute_imports_of_own_package),
+        ("energon_cli.info.command", "from loader.format.tar.scan import TarScan", imports_below_the_faces),
+        ("energon_cli.info.command", "def f():\n    import loader.format.tar.scan", imports_below_the_faces),
         ("loader.order.blend", "from functools import cached_property", locking_properties),
         ("loader.order.blend", "import functools\nclass A:\n    a = functools.cached_property(f)", locking_properties),
         ("loader.format.prepare.run", "def f(x):\n    assert x", asserts_and_prints),
@@ -171,6 +191,11 @@ def test_the_checks_of_this_file_see_a_fault(module: str, line: str, check: obje
         ("loader.samples.types", "import torch", forbidden_imports),
         ("energon_cli.info.command", "from loader.format import run_prepare", absolute_imports_of_own_package),
         (ALIAS, "from loader import __all__\nimport loader.errors", absolute_imports_of_own_package),
+        ("energon_cli.info.command", "from loader.inspect import path_facts", imports_below_the_faces),
+        ("energon_cli.info.command", "from loader.errors import ConfigError", imports_below_the_faces),
+        ("energon_cli.info.command", "from loader import __version__", imports_below_the_faces),
+        ("energon_cli.info.command", "from loader.format import jsonl", imports_below_the_faces),
+        ("loader.inspect.facts", "from loader.format.tar.scan import TarScan", imports_below_the_faces),
         (
             f"{ALIAS}.tools.info",
             "from energon_cli.info.command import info\nfrom loader.errors import E",

@@ -11,8 +11,8 @@ __all__ = ["info"]
 
 _EXAMPLES = (
     ("Describe a dataset", "energon info /data/coco"),
-    ("Show what a mix is made of, and how often each dataset's samples come", "energon info /data/mix.yaml"),
-    ("Give a script the number of samples", "energon info /data/coco --json | jq .samples"),
+    ("Show the datasets of a mix, their shares and repetitions", "energon info /data/mix.yaml"),
+    ("Pass the number of samples to a script", "energon info /data/coco --json | jq .samples"),
 )
 
 
@@ -20,21 +20,30 @@ _EXAMPLES = (
 @click.argument("path")
 @click.option("--json", "as_json", is_flag=True, help="Print the description as JSON.")
 @click.option(
-    "--dataset-config", metavar="NAME", default="dataset.yaml", show_default=True, help="Its name in .nv-meta."
+    "--dataset-config",
+    metavar="NAME",
+    default="dataset.yaml",
+    show_default=True,
+    help="Name of the dataset file in .nv-meta.",
 )
-@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Its name in .nv-meta.")
+@click.option(
+    "--split-config",
+    metavar="NAME",
+    default="split.yaml",
+    show_default=True,
+    help="Name of the split file in .nv-meta.",
+)
 def info(path: str, *, as_json: bool, dataset_config: str, split_config: str) -> None:
-    """Describe the dataset at PATH: samples, shards, split, parts, sample type, and whether its index is fresh.
+    """Describe the dataset at PATH: samples, shards, split, parts, sample type, and whether its index is up to date.
 
-    PATH may also be a .jsonl file, or a metadataset .yaml: its datasets are then shown as a tree, with the share of
-    each in the mix, and how often its samples come. Exits 1 if one of them is missing.
+    PATH may also be a .jsonl file, a folder of files after prepare-media, or a metadataset .yaml. The datasets of a
+    metadataset are shown as a tree, with their shares and repetitions; the exit code is 1 if one of them is missing.
 
-    No shard is read, so it takes as long for a million samples as for ten.
+    Shards are not read: the run time does not depend on the number of samples.
     """
     from loader.inspect import path_facts
 
     from ..console import output_console, print_json
-    from .report import show_facts
 
     check_path(path)
     facts = path_facts(
@@ -45,6 +54,8 @@ def info(path: str, *, as_json: bool, dataset_config: str, split_config: str) ->
     if as_json:
         print_json(facts)
     else:
+        from .report import show_facts
+
         show_facts(output_console(), facts)
     if facts.get("faults"):
         raise click.exceptions.Exit(1)

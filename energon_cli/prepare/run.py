@@ -30,10 +30,10 @@ from loader.inspect import (
     field_map_warnings,
     inspect_folder,
     open_choices,
-    open_parent,
     propose_choices,
     view_first_sample,
 )
+from loader.storage import open_parent
 
 from ..console import (
     error_console,

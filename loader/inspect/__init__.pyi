@@ -24,14 +24,10 @@ from .lint import (
     ExcludedSamples as ExcludedSamples,
     LintRequest as LintRequest,
     exclude_broken as exclude_broken,
+    is_only_media_folder as is_only_media_folder,
     run_lint as run_lint,
 )
 from .metadataset import metadataset_facts as metadataset_facts
-from .paths import (
-    is_media_folder as is_media_folder,
-    is_only_media_folder as is_only_media_folder,
-    open_parent as open_parent,
-)
 from .picture import (
     Picture as Picture,
     PictureError as PictureError,

@@ -18,12 +18,9 @@ from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.load_request import is_jsonl, is_metadataset
 from ..format.documents.split_config import SplitConfig
 from ..format.index.dataset_index import DatasetIndex
-from ..format.jsonl.index import open_jsonl_index
-from ..format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataReader
+from ..format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataReader, is_media_folder
 from ..format.media.tables import read_media_filter
-from ..storage import Storage, open_storage
-from .metadataset import metadataset_facts
-from .paths import is_media_folder, open_parent
+from ..storage import Storage, open_parent, open_storage
 
 __all__ = ["dataset_facts", "jsonl_facts", "media_facts", "media_folder_facts", "path_facts"]
 
@@ -46,6 +43,8 @@ def path_facts(path: str, *, split_config: str | None = None, dataset_config: st
         StorageError: The path does not exist, or is not prepared.
     """
     if is_metadataset(path):
+        from .metadataset import metadataset_facts  # imported late: only metadatasets need the planner
+
         return metadataset_facts(path, split_config=split_config, dataset_config=dataset_config)
     if is_jsonl(path):
         return jsonl_facts(*open_parent(path))
@@ -86,6 +85,8 @@ def dataset_facts(dataset: DatasetFolder) -> dict[str, Any]:
 
 def jsonl_facts(storage: Storage, name: str) -> dict[str, Any]:
     """Return the facts about an indexed JSONL file, under the same keys."""
+    from ..format.jsonl.index import open_jsonl_index
+
     index = open_jsonl_index(storage, name)
     size_bytes = storage.stat(name).size_bytes
     return {

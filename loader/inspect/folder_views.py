@@ -8,12 +8,10 @@ from typing import NamedTuple
 
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_folder import DatasetFolder
-from ..format.jsonl.index import JsonlReader
 from ..format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataReader
 from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
-from ..storage import Storage, open_storage
+from ..storage import Storage, open_parent, open_storage
 from .fields import FieldView, describe_part
-from .paths import open_parent
 from .sample_view import PreviewRequest, SampleView, make_build, place_of, view_of_line, view_of_sample
 from .selection import Selection
 from .text import av_text, format_bytes, format_count
@@ -82,6 +80,8 @@ def open_line_views(request: PreviewRequest) -> SampleViews:
         ConfigError: The key does not exist.
         FormatError: The file is not indexed.
     """
+    from ..format.jsonl.index import JsonlReader
+
     storage, name = open_parent(request.path)
     reader = JsonlReader(storage, name)
     if request.key is None:

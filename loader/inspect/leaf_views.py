@@ -16,9 +16,9 @@ from ..format.jsonl.index import JsonlReader
 from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
 from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
 from ..metadataset.joins.open_join import open_join
+from ..storage import open_parent
 from .fields import FieldView
 from .folder_views import line_number
-from .paths import open_parent
 from .sample_view import (
     Build,
     PreviewRequest,

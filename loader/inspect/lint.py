@@ -10,11 +10,11 @@ from pathlib import Path
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.load_request import is_jsonl, is_metadataset
 from ..format.lint.report import LintProgress, LintReport, SampleCheck
-from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
-from ..storage import open_storage
-from .paths import is_only_media_folder, open_parent
+from ..format.media.metadata import is_media_folder
+from ..format.nv_meta import DATASET_YAML, FOLDER, INDEX_UUID, SPLIT_YAML
+from ..storage import Storage, open_parent, open_storage
 
-__all__ = ["ExcludedSamples", "LintRequest", "exclude_broken", "run_lint"]
+__all__ = ["ExcludedSamples", "LintRequest", "exclude_broken", "is_only_media_folder", "run_lint"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +100,12 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
         make_sample_check=make_check,
     )
     return lint_dataset(plan, on_progress=on_progress)
+
+
+def is_only_media_folder(storage: Storage) -> bool:
+    """Return True for a media folder without remains of a dataset of shards, which lint would have to report."""
+    remains = (INDEX_UUID, f"{FOLDER}/{SPLIT_YAML}")
+    return is_media_folder(storage) and not any(map(storage.exists, remains))
 
 
 def exclude_broken(path: str, report: LintReport, *, split_config: str) -> ExcludedSamples:

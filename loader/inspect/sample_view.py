@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import EnergonError, TrustError
 from ..format.dataset_folder import DatasetFolder
-from ..format.jsonl.index import JsonlReader
 from ..format.nv_meta import FOLDER
 from .fields import FieldView, describe_part, describe_value
 from .text import format_count
+
+if TYPE_CHECKING:
+    from ..format.jsonl.index import JsonlReader
 
 __all__ = [
     "Build",

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
 from ..format.documents.load_request import is_jsonl, is_metadataset
-from ..metadataset.documents.leaf_plan import LeafPlan
-from ..metadataset.plans.plan_splits import plan_splits
+from ..format.media.metadata import is_media_folder
 from ..storage import open_storage
 from .folder_views import SampleViews, open_file_views, open_folder_views, open_line_views
-from .leaf_views import LeafViews, open_leaf_views
-from .paths import is_media_folder
 from .sample_view import PreviewRequest, SampleView, place_of
 from .selection import MixOrder
+
+if TYPE_CHECKING:
+    from ..metadataset.documents.leaf_plan import LeafPlan
+    from .leaf_views import LeafViews
 
 __all__ = ["open_views"]
 
@@ -38,6 +40,10 @@ def open_views(request: PreviewRequest) -> SampleViews:
 
 def _open_mix(request: PreviewRequest) -> SampleViews:
     """View the samples of a metadataset; without split parts, those of the split train, or of the first one."""
+    # Imported late: only metadatasets need the planner.
+    from ..metadataset.plans.plan_splits import plan_splits
+    from .leaf_views import open_leaf_views
+
     planned = plan_splits(
         request.path,
         split_parts=request.split_parts,

@@ -46,7 +46,7 @@ def test_the_json_has_its_keys(prepared, energon):
 
 def test_a_crude_dataset_without_dataset_yaml(captions, energon):
     energon("prepare", captions, "--yes", "--skip-dataset-yaml")
-    assert "crude (there is no dataset.yaml)" in energon("info", captions).out
+    assert "crude (no dataset.yaml)" in energon("info", captions).out
 
 
 @pytest.mark.parametrize("change", ["touched", "changed", "missing"])

@@ -4,4 +4,5 @@ from .kind import (
     MediaFilter as MediaFilter,
     parse_patterns as parse_patterns,
 )
+from .metadata import is_media_folder as is_media_folder
 from .tables import MediaReport as MediaReport

@@ -6,10 +6,8 @@ import os
 import subprocess
 import sys
 
-import numpy as np
 import pytest
 
-from loader.inspect import facts as info_facts
 from tests.source_tree import ROOT
 
 KEYS = {
@@ -129,24 +127,3 @@ def test_a_reader_that_leaves_early_is_no_error(prepared, flags):
     finally:
         os.close(write_end)
     assert (done.returncode, done.stderr) == (141, "")
-
-
-def test_the_median_of_many_lines_is_taken_from_runs_spread_evenly_over_them():
-    """Looking at every line would take as long as there are lines."""
-    rows_read = 0
-
-    class Watched(np.ndarray):
-        def __array_finalize__(self, base):
-            nonlocal rows_read
-            rows_read += len(self) if base is not None and self.ndim == 1 and len(self) < len(base) else 0
-
-    lines = 3 << 20
-    lengths = np.full(lines, 100)
-    lengths[: lines // 3] = 10
-    lengths[-lines // 4 :] = 1000
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.uint64)
-    assert info_facts._median_line(offsets.view(Watched)) == 100
-    assert 0 < rows_read < 4 << 18
-    assert info_facts._median_line(offsets[:1001]) == 10
-    assert info_facts._median_line(offsets[:1]) == 0
-    assert info_facts._median_line(offsets[-(2**18) :]) == 1000

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import pytest
 
 from loader.format.media.metadata import AVMetadata, ImageMetadata, encode_media_metadata
-from loader.inspect.selection import MixOrder
 from loader.metadataset.joins.prepare_join import prepare_join
 from loader.metadataset.plans.plan_leaves import plan_leaves
 from tests.cli.make_dataset import picture
@@ -107,19 +106,6 @@ def test_shuffled_samples_are_drawn_by_weight_and_seed(preview):
     assert [set(Counter(key for key, _ in found[some]).values()) for some in (slice(6), slice(6, 12))] == [{1}, {1}]
     assert found == preview("-n", 12, "--shuffle", **splits)
     assert found != preview("-n", 12, "--shuffle", "--seed", 1, **splits)
-
-
-@pytest.mark.parametrize("seed", [None, 0, 5])
-def test_an_order_gives_as_many_samples_as_there_are(seed):
-    order = MixOrder([4, 100, 1], [4.0, 100.0, 1.0], seed=seed)
-    drawn = [order[place] for place in range(len(order))]
-    assert len(drawn) == 105
-    assert all(0 <= index < (4, 100, 1)[which] for which, index in drawn)
-    assert [order[place] for place in range(104, -1, -1)] == drawn[::-1]
-    if seed is None:
-        assert len(set(drawn)) == 105
-    with pytest.raises(IndexError):
-        order[105]
 
 
 def test_repetitions_and_sizes_are_weights_where_there_are_no_others(preview):

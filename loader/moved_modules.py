@@ -25,7 +25,7 @@ _MOVED = {
     "format.media_filter": "format.media.kind",
     "format.media_folder": "format.prepare.media_folder",
     "format.media_metadata": "format.media.metadata",
-    "format.media_serialization": "integrations.media_serialization",
+    "format.media_serialization": "integrations.megatron_energon_names",
     "format.prepare_plan": "format.prepare.plan",
     "format.split_config": "format.documents.split_config",
     "format.split_plan": "format.prepare.split_plan",

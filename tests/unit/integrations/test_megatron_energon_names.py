@@ -7,7 +7,7 @@ from PIL import Image
 
 from loader import BaseWebdatasetFactory, ConfigError, DatasetFileStore, EPath, SystemFileStore
 from loader.format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataBase
-from loader.integrations.media_serialization import (
+from loader.integrations.megatron_energon_names import (
     MediaFilterConfig,
     MediaFilterStrategy,
     MediaMetadataType,

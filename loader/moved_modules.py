@@ -32,7 +32,7 @@ _MOVED = {
     "integrations.cyclic_iter": "integrations.energon_dataloader",
     "integrations.multi_epoch_resampler": "integrations.multi_epoch_dataset",
     "metadataset.dataset_subset": "training.datasets.dataset_subset",
-    "metadataset.dataset_type": "integrations.dataset_type",
+    "metadataset.dataset_type": "integrations.megatron_energon_names",
     "metadataset.leaf_plan": "metadataset.documents.leaf_plan",
     "metadataset.open_join": "metadataset.joins.open_join",
     "metadataset.plan_leaves": "metadataset.plans.plan_leaves",

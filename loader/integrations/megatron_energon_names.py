@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from enum import StrEnum
+from enum import Enum, StrEnum
 from pathlib import Path
 from typing import Self
 
-from ..errors import ConfigError
+from ..errors import ConfigError, StorageError
+from ..format.documents.load_request import is_metadataset
 from ..format.media.extraction import may_be_media
 from ..format.media.kind import MediaFilter, parse_patterns
 from ..format.media.metadata import (
@@ -18,14 +19,17 @@ from ..format.media.metadata import (
     decode_media_metadata,
     encode_media_metadata,
 )
+from ..format.nv_meta import INDEX_SQLITE, INFO_JSON, INFO_YAML
 from ..format.prepare.media_folder import prepare_media_folder
 from ..storage import open_storage
 
 __all__ = [
+    "EnergonDatasetType",
     "MediaFilterConfig",
     "MediaFilterStrategy",
     "MediaMetadataType",
     "deserialize_media_metadata",
+    "get_dataset_type",
     "prepare_filesystem_dataset",
     "serialize_media_metadata",
 ]
@@ -142,3 +146,38 @@ def prepare_filesystem_dataset(
     wanted = MediaFilter(strategy=media_filter.strategy, patterns=media_filter.patterns)
     workers = max(1, min(workers, os.cpu_count() or 1))
     return prepare_media_folder(open_storage(root_path), wanted, workers=workers).collected
+
+
+class EnergonDatasetType(Enum):
+    """The kinds of datasets."""
+
+    METADATASET = "metadataset"
+    WEBDATASET = "webdataset"
+    JSONL = "jsonl"
+    FILESYSTEM = "filesystem"
+    INVALID = "invalid"
+
+
+def get_dataset_type(path: str | os.PathLike[str]) -> EnergonDatasetType:
+    """Tell of which kind a dataset is, without opening it.
+
+    Returns:
+        ``FILESYSTEM`` for a folder that ``energon prepare-media`` was run on; ``INVALID`` where there is no prepared
+        dataset.
+
+    >>> get_dataset_type("/no/such/folder").value
+    'invalid'
+    """
+    text = os.fspath(path)
+    folder, name = os.path.split(text.rstrip("/"))
+    try:
+        if is_metadataset(text) or text.endswith(".jsonl"):
+            if not open_storage(folder or ".").exists(name):
+                return EnergonDatasetType.INVALID
+            return EnergonDatasetType.METADATASET if is_metadataset(text) else EnergonDatasetType.JSONL
+        exists = open_storage(text).exists
+        if exists(INFO_JSON) or exists(INFO_YAML):
+            return EnergonDatasetType.WEBDATASET
+        return EnergonDatasetType.FILESYSTEM if exists(INDEX_SQLITE) else EnergonDatasetType.INVALID
+    except StorageError:  # the URL of another machine
+        return EnergonDatasetType.INVALID

@@ -19,8 +19,8 @@ from ..storage import open_storage
 from .documents.leaf_plan import JoinMember, LeafPlan
 from .documents.paths import DatasetPaths
 from .leaf_samples import LeafCounter
-from .plans.plan_splits import PlannedSplits, plan_splits
-from .plans.repeated_leaves import find_repeated_leaves, find_shared_leaves
+from .plans.plan_leaves import PlannedSplits, plan_splits
+from .plans.plan_node import find_repeated_leaves, find_shared_leaves
 
 __all__ = ["MetadatasetLintPlan", "lint_metadataset"]
 

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from ...errors import ConfigError
 from ..documents.leaf_plan import JoinPlan
-from .files import JoinFiles, JoinRecord
-from .identity import MemberIdentity, identify_member, join_hash, open_member
+from .files import JoinFiles, JoinRecord, MemberIdentity, identify_member, join_hash, open_member
 
 __all__ = ["open_join"]
 

@@ -13,8 +13,7 @@ from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
 from ...format.tar.names import decode_name
 from ..documents.leaf_plan import JoinPlan, Nonmatch
-from .files import JoinFiles, JoinRecord
-from .identity import identify_member, join_hash, open_member
+from .files import JoinFiles, JoinRecord, identify_member, join_hash, open_member
 from .key_matcher import KeyMatcher
 from .keys import Keys, SampleKeys
 

@@ -8,11 +8,10 @@ from contextlib import ExitStack
 
 from ...errors import ConfigError, Fault, FormatError, StorageError
 from ...format.documents.load_request import LoadRequest, is_metadataset, resolve_path
-from ..documents.document_store import DocumentStore
 from ..documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
+from ..documents.parse import DocumentStore
 from ..plans.plan_leaves import plan_tree
-from .files import JoinFiles, JoinRecord
-from .identity import identify_member, join_hash, open_member
+from .files import JoinFiles, JoinRecord, identify_member, join_hash, open_member
 from .prepare_join import JoinReport, prepare_join
 
 __all__ = ["plan_joins", "prepare_metadataset"]

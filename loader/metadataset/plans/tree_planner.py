@@ -10,8 +10,8 @@ from ...errors import ConfigError, StorageError
 from ...format.documents.load_request import is_jsonl, is_metadataset, resolve_path
 from ...format.documents.messages import short_key, short_repr
 from ...format.documents.subset import SampleRange
-from ..documents.document_store import DocumentStore
 from ..documents.leaf_plan import JoinMember, JoinPlan
+from ..documents.parse import DocumentStore
 from ..documents.paths import DatasetPaths, display_path, resolve_aux
 from ..documents.spec import BlendKind, BlendSpec, JoinSpec, MemberSpec, ReferenceSpec, SplitSpec
 from .inherited import InheritedSettings

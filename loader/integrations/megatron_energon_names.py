@@ -1,4 +1,7 @@
-"""Media metadata and filters by the names and types that code written for megatron-energon has for them."""
+"""Functions and types that only code written for megatron-energon uses; ``megatron.energon`` re-exports them.
+
+They cover the kind of a dataset, media filters and media metadata. The rest of the library has its own types for these.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +39,14 @@ __all__ = [
 
 
 class MediaMetadataType(StrEnum):
-    """What media metadata is of."""
+    """Kinds of media with metadata."""
 
     AV = "av"
     IMAGE = "image"
 
 
 class MediaFilterStrategy(StrEnum):
-    """How media is told from other files; see :class:`~loader.format.media.kind.MediaFilter`."""
+    """Ways to recognise media files; see :class:`~loader.format.media.kind.MediaFilter`."""
 
     EXTENSION = "EXTENSION"
     HEADER = "HEADER"
@@ -51,11 +54,11 @@ class MediaFilterStrategy(StrEnum):
 
 
 class MediaFilterConfig(MediaFilter):
-    """What to look into for media metadata.
+    """Filter of the files whose media metadata is collected.
 
     Args:
-        strategy: How media is told from other files.
-        patterns: Those of ``GLOB``; none otherwise.
+        strategy: The way to recognise media files.
+        patterns: The patterns of ``GLOB``; empty otherwise.
 
     >>> MediaFilterConfig(MediaFilterStrategy.GLOB, ["*.jpg"]).should_consider_media("a/0001.jpg")
     True
@@ -68,15 +71,15 @@ class MediaFilterConfig(MediaFilter):
 
     @classmethod
     def parse(cls, glob: str | None, header: bool, extension: bool) -> Self:
-        """Make it of the three flags of ``energon prepare``.
+        """Build the filter from the three flags of ``energon prepare``.
 
         Args:
-            glob: Patterns with commas between them.
-            header: Files that start as media do.
-            extension: Names that end as media do.
+            glob: Comma-separated patterns.
+            header: Recognise media by the first bytes of a file.
+            extension: Recognise media by file extension.
 
         Raises:
-            ConfigError: Not exactly one of them is given.
+            ConfigError: None of them, or more than one, is given.
         """
         given = [glob is not None, header, extension]
         if sum(given) != 1:
@@ -86,20 +89,20 @@ class MediaFilterConfig(MediaFilter):
         return cls(MediaFilterStrategy.HEADER if header else MediaFilterStrategy.EXTENSION)
 
     def should_consider_all(self) -> bool:
-        """Tell whether files of all names are looked into."""
+        """Return True if files are read whatever their names."""
         return self.strategy == "HEADER"
 
     def should_consider_media(self, name: str) -> bool:
-        """Tell whether a file of this name may be media."""
+        """Return True if a file of this name may be media."""
         return may_be_media(name, self.plain())
 
     def plain(self) -> MediaFilter:
-        """Give it as the rest of the library has it."""
+        """Return the library's own filter with the same settings."""
         return MediaFilter(strategy=self.strategy, patterns=self.patterns)
 
 
 def serialize_media_metadata(metadata: MediaMetadata) -> tuple[MediaMetadataType, str]:
-    """Give the type and the JSON that ``index.sqlite`` holds; what is not known is left out.
+    """Return the type and the JSON of ``index.sqlite``; unknown values are omitted.
 
     >>> serialize_media_metadata(ImageMetadata(width=4, height=3, format="PNG", mode="L"))[0].value
     'image'
@@ -111,10 +114,10 @@ def serialize_media_metadata(metadata: MediaMetadata) -> tuple[MediaMetadataType
 def deserialize_media_metadata(
     metadata_type: str | MediaMetadataType, metadata_json: str
 ) -> ImageMetadata | AVMetadata:
-    """Undo :func:`serialize_media_metadata`; fields that it does not know are ignored.
+    """Parse the output of :func:`serialize_media_metadata`; unknown fields are ignored.
 
     Raises:
-        ValueError: The type is unknown, or the JSON is not what the type needs.
+        ValueError: The type is unknown, or the JSON does not match the type.
     """
     return decode_media_metadata(str(metadata_type), metadata_json)
 
@@ -131,25 +134,25 @@ def prepare_filesystem_dataset(
 
     Args:
         root_path: The folder.
-        media_filter: Which files to look into.
+        media_filter: The files to read.
         progress: Accepted for code written for megatron-energon; nothing is printed.
-        workers: The most processes that read.
-        index_sqlite_tmp_path: Accepted likewise.
+        workers: Maximum number of reading processes; limited to the number of CPUs.
+        index_sqlite_tmp_path: Accepted for code written for megatron-energon; ignored.
 
     Returns:
-        Of how many files there is metadata.
+        The number of files with metadata.
 
     Raises:
         ConfigError: The folder is a dataset, or a package is missing.
-        StorageError: No media was found, another run is at work here, or the disk is full.
+        StorageError: No media was found, another run is preparing this folder, or the disk is full.
     """
-    wanted = MediaFilter(strategy=media_filter.strategy, patterns=media_filter.patterns)
+    plain_filter = MediaFilter(strategy=media_filter.strategy, patterns=media_filter.patterns)
     workers = max(1, min(workers, os.cpu_count() or 1))
-    return prepare_media_folder(open_storage(root_path), wanted, workers=workers).collected
+    return prepare_media_folder(open_storage(root_path), plain_filter, workers=workers).collected
 
 
 class EnergonDatasetType(Enum):
-    """The kinds of datasets."""
+    """Kinds of datasets."""
 
     METADATASET = "metadataset"
     WEBDATASET = "webdataset"
@@ -159,10 +162,10 @@ class EnergonDatasetType(Enum):
 
 
 def get_dataset_type(path: str | os.PathLike[str]) -> EnergonDatasetType:
-    """Tell of which kind a dataset is, without opening it.
+    """Return the kind of a dataset, without opening it.
 
     Returns:
-        ``FILESYSTEM`` for a folder that ``energon prepare-media`` was run on; ``INVALID`` where there is no prepared
+        ``FILESYSTEM`` for a folder that ``energon prepare-media`` has prepared; ``INVALID`` if the path is no prepared
         dataset.
 
     >>> get_dataset_type("/no/such/folder").value
@@ -179,5 +182,5 @@ def get_dataset_type(path: str | os.PathLike[str]) -> EnergonDatasetType:
         if exists(INFO_JSON) or exists(INFO_YAML):
             return EnergonDatasetType.WEBDATASET
         return EnergonDatasetType.FILESYSTEM if exists(INDEX_SQLITE) else EnergonDatasetType.INVALID
-    except StorageError:  # the URL of another machine
+    except StorageError:  # a URL that this machine cannot read
         return EnergonDatasetType.INVALID

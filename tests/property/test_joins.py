@@ -108,10 +108,11 @@ def test_a_join_is_what_a_dict_gives(primary, members, at_once, hashes_collide):
             "0", *({"path": str(number), "nonmatch": kind} for number, (_, kind) in enumerate(members, start=1))
         )
         with (
-            patch.object(prepare_join, "_SAMPLES_AT_ONCE", (at_once, at_once)),
-            patch.object(key_matcher, "_SAMPLES_AT_ONCE", at_once),
-            patch.object(sample_keys, "_ROWS_AT_ONCE", at_once),
-            patch.object(packed_keys, "_HASHED_AT_ONCE", at_once),
+            patch.object(prepare_join, "_MIN_BATCH", at_once),
+            patch.object(prepare_join, "_MAX_BATCH", at_once),
+            patch.object(key_matcher, "_SAMPLES_PER_READ", at_once),
+            patch.object(sample_keys, "_ROWS_PER_READ", at_once),
+            patch.object(packed_keys, "_KEYS_PER_BATCH", at_once),
         ):
             expected = plain_join(primary, members)
             try:

@@ -1,4 +1,4 @@
-"""A metadataset, and those that it names, to the leaves that are to be loaded."""
+"""Plan which leaves a metadataset loads; the entry point of planning."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["PlannedSplits", "plan_leaves", "plan_request", "plan_splits", "plan_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedSplits:
-    """The splits of a metadataset.
+    """The planned splits of a metadataset.
 
     Attributes:
-        file: Its absolute path.
-        names: The splits that were asked for, in order.
-        trees: Those that could be planned, by name.
-        faults: What is wrong with the documents, each thing once.
+        file: Absolute path of the metadataset.
+        names: The requested splits, in order.
+        trees: The trees of the splits without faults, by name.
+        faults: The faults of the documents, each once.
     """
 
     file: str
@@ -46,23 +46,23 @@ def plan_leaves(
     dataset_config: str | None = None,
     epochs_together: int | None = 1,
 ) -> tuple[LeafPlan, ...]:
-    """Give the leaves of a metadataset, or the one that a dataset is; only metadataset files are read.
+    """Return the leaves of a metadataset, or the single leaf of a dataset; only metadataset files are read.
 
     Args:
         path: The folder of a prepared dataset, a ``.jsonl`` file, or a metadataset (``.yaml``, ``.yml``).
         split_part: The split of the metadataset, or the split part of the dataset.
-        training: Weights and repetitions count; else leaves follow one another, each once.
-        subflavors: Labels of all samples; they win over those of the documents.
-        split_config: The split file of every dataset, over what documents say.
-        dataset_config: The dataset file of every dataset, over what documents say.
+        training: Apply weights and repetitions; otherwise each leaf comes once, in order.
+        subflavors: Labels of all samples; they override those of the documents.
+        split_config: The split file of every dataset; overrides the documents.
+        dataset_config: The dataset file of every dataset; overrides the documents.
         epochs_together: The caller's ``shuffle_over_epochs_multiplier``.
 
     Raises:
-        ConfigError: Everything that is wrong in all documents, with its places.
+        ConfigError: The documents have faults; the error lists all of them with their places.
         StorageError: The metadataset cannot be read.
 
     Warns:
-        UserWarning: Samples of one dataset are reached at two places of the tree.
+        UserWarning: Two places of the tree share samples of a dataset.
     """
     request = LoadRequest.at(
         path,
@@ -93,13 +93,20 @@ def plan_tree(
     epochs_together: int | None = 1,
     check_paths: bool = True,
 ) -> PlanNode:
-    """Give a metadataset as a tree, with what each node comes to in the whole; see :func:`plan_leaves`.
+    """Return a metadataset as a tree, with the share of each node in the whole.
 
     Args:
-        check_paths: It is a fault where a dataset is not there.
+        path: See :func:`plan_leaves`.
+        split_part: See :func:`plan_leaves`.
+        training: See :func:`plan_leaves`.
+        subflavors: See :func:`plan_leaves`.
+        split_config: See :func:`plan_leaves`.
+        dataset_config: See :func:`plan_leaves`.
+        epochs_together: See :func:`plan_leaves`.
+        check_paths: Treat a missing dataset as a fault.
 
     Raises:
-        ConfigError: Everything that is wrong in all documents, with its places.
+        ConfigError: The documents have faults; the error lists all of them with their places.
         StorageError: The metadataset cannot be read.
     """
     request = LoadRequest.at(
@@ -120,20 +127,20 @@ def plan_splits(
     split_config: str | None = None,
     dataset_config: str | None = None,
 ) -> PlannedSplits:
-    """Plan splits of a metadataset; no dataset is looked at.
+    """Plan several splits of a metadataset, to describe or check it; no dataset is read.
 
-    A split is planned as training would read it. One that is not called ``train…`` may also be what only validation
-    reads, where amounts do not count.
+    Splits are planned for training. A split whose name does not begin with ``train`` is planned for validation, without
+    weights and repetitions, if planning it for training fails.
 
     Args:
         path: The metadataset.
-        split_parts: Which splits; None plans all.
-        split_config: The split file of every dataset, over what documents say.
-        dataset_config: The dataset file of every dataset, over what documents say.
+        split_parts: The splits to plan; None plans all.
+        split_config: The split file of every dataset; overrides the documents.
+        dataset_config: The dataset file of every dataset; overrides the documents.
 
     Raises:
-        ConfigError: It has no such splits.
-        StorageError: It cannot be read.
+        ConfigError: The metadataset does not have one of the splits.
+        StorageError: The metadataset cannot be read.
     """
     file = resolve_path(os.fspath(path), os.getcwd())
     spec = DocumentStore(file).open(file)
@@ -146,7 +153,7 @@ def plan_splits(
         _check_names(names, spec.names, file)
     if spec.names == ():
         faults[Fault(place="splits", message="this is empty; expected a split, such as train")] = None
-    for name in names if spec.names is not None else ("train",):  # any name tells what is wrong with the document
+    for name in names if spec.names is not None else ("train",):  # planning any split reports the document's faults
         kinds = (True,) if name.startswith("train") else (True, False)
         for training in kinds:
             try:
@@ -168,8 +175,8 @@ def plan_splits(
 def _check_names(names: Sequence[str], known: Sequence[str], file: str) -> None:
     unknown = [short_repr(name) for name in names if name not in known]
     if unknown:
-        there = ", ".join(known) or "none"
-        raise ConfigError(f"there is no split {', '.join(unknown)}; there are: {there}", file=file)
+        available = ", ".join(known) or "none"
+        raise ConfigError(f"there is no split {', '.join(unknown)}; there are: {available}", file=file)
 
 
 def _plan(request: LoadRequest, *, training: bool, check_paths: bool) -> PlanNode:

@@ -55,10 +55,10 @@ def test_steps_that_cannot_be_cut_into_micro_batches_are_refused(arguments, foun
         BatchRamp(**arguments)
 
 
-def test_the_functions_that_megatron_has_answer_from_what_was_said():
-    with pytest.raises(ConfigError, match="was not said"):
+def test_the_functions_of_megatron_return_the_values_set():
+    with pytest.raises(ConfigError, match="is not set"):
         ours.get_num_microbatches()
-    ours.update_num_microbatches(50, consistency_check=False)  # nobody asks
+    ours.update_num_microbatches(50, consistency_check=False)  # not in use any more
     ours.init_num_microbatches_calculator(0, [4, 4, 90], 16, 2, 1)
     assert (ours.get_num_microbatches(), ours.get_current_global_batch_size()) == (2, 4)
     ours.update_num_microbatches(consumed_samples=30, consistency_check=True, verbose=True)
@@ -81,7 +81,7 @@ def fake(monkeypatch, name, told, **attributes):
     monkeypatch.setitem(sys.modules, name, module)
 
 
-def test_megatron_is_told_before_apex_and_apex_before_ours(monkeypatch):
+def test_megatrons_calculator_is_updated_before_apex_and_ours(monkeypatch):
     told = []
     tell_consumed_samples(8)
     ours.init_num_microbatches_calculator(0, None, 16, 2, 1)

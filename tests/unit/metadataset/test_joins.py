@@ -72,7 +72,7 @@ def test_the_same_join_reached_twice_is_warned_of(files):
     assert len(files.plan_train({"blend": [join, other]})) == 2
 
 
-WHOLE = "; set it beside 'join'"
+WHOLE = "; set it next to 'join'"
 MISSING = "this is missing; expected {__module__: …, __class__: …} or {__module__: …, __function__: …}"
 
 
@@ -84,7 +84,7 @@ MISSING = "this is missing; expected {__module__: …, __class__: …} or {__mod
         ({"join": None}, ["join: expected a list of datasets, found None"]),
         (
             {"join": {"not-a-name": {"path": "a"}}},
-            ["join.not-a-name: expected a name that can be an argument's, found"],
+            ["join.not-a-name: expected a Python identifier, found"],
         ),
         (
             {"join": [{"path": "a"}, {"pth": "b"}]},
@@ -97,7 +97,7 @@ MISSING = "this is missing; expected {__module__: …, __class__: …} or {__mod
         ),
         (
             {"join": [{"path": "a", "subset": {"range": ["0%", "1%"]}}]},
-            ["join[0].subset: the samples of a join are chosen as a whole" + WHOLE],
+            ["join[0].subset: a subset selects rows of the whole join" + WHOLE],
         ),
         (
             {"join": [{"path": "a", "shuffle_over_epochs_multiplier": 2}]},

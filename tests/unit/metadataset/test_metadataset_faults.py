@@ -123,7 +123,7 @@ def test_repetitions_are_a_number_above_zero(files, repetitions):
         (
             {"path": "a", "aux": {"cache": "b", "primary": "c", "sample": "d"}},
             [
-                f"splits.train.aux.{name}: expected another name: cookers get something else as {name}="
+                f"splits.train.aux.{name}: expected another name: {name}= is another argument of cookers"
                 for name in ("cache", "primary", "sample")
             ],
         ),
@@ -194,7 +194,7 @@ def test_numbers_of_samples_choose_within_leaves_only(files):
     files.write("inner.yaml", {"train": {"path": "a"}})
     numbers = {"range": [0, 5]}
     train = {"blend": [{"path": "inner.yaml", "subset": numbers}, {"path": "b", "subset": numbers}], "subset": numbers}
-    said = "numbers of samples choose within one dataset; give percentages here, or set this at the datasets"
+    said = "numbers of samples select within one dataset; use percentages here, or set this at the datasets"
     assert files.faults_of_train(train) == [
         f"splits.train.subset.range: {said}",
         f"splits.train.blend[0].subset.range: {said}",
@@ -253,7 +253,7 @@ def test_circles_are_faults_that_show_the_way(files):
     files.write("mix.yaml", {"train": {"path": "one.yaml"}})
     (fault,) = files.faults()
     assert fault == (
-        "two.yaml: splits.train.path: these name each other in a circle: "
+        "two.yaml: splits.train.path: these reference each other in a circle: "
         "mix.yaml (train) → one.yaml (train) → two.yaml (train) → mix.yaml (train)"
     )
 

@@ -67,11 +67,11 @@ def stale(data: JoinedData, *members) -> str:
         ),
         (
             lambda data: data.set_split("p", PARTS, exclude=["s0.tar/a"]),
-            "what the split of member p excludes has changed",
+            "the exclusions in the split of member p have changed",
         ),
         (
             lambda data: data.set_split("q", PARTS, exclude=["s1.tar"]),
-            "what the split of member q excludes has changed",
+            "the exclusions in the split of member q have changed",
         ),
     ],
     ids=["member again", "primary again", "split", "order of the split", "exclude a sample", "exclude a shard"],
@@ -93,8 +93,8 @@ def test_what_the_metadataset_says_differently_is_named(data):
     other = {**skipping("q"), "split_config": "other.yaml"}
     assert stale(data, "p", other) == "the split of member q is other.yaml now, not split.yaml"
     part = {**skipping("q"), "split_part": "val"}
-    assert stale(data, "p", part) == "of member q, split part 'val' is joined now, not 'train'"
-    different = "this join is not prepared; those that are have other datasets, or the same in another order"
+    assert stale(data, "p", part) == "the split part of member q is 'val' now, not 'train'"
+    different = "this join is not prepared; the prepared ones have other datasets, or the same in another order"
     assert stale(data, "q", "p") == different
     assert stale(data, "p", skipping("q"), "q") == different
 

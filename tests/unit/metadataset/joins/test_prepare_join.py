@@ -188,9 +188,10 @@ def test_an_index_that_contradicts_itself_is_an_error(data, column, value, name)
 
 
 def test_progress_is_told_of_every_sample_in_small_steps(data, monkeypatch):
-    monkeypatch.setattr(prepare_join_module, "_SAMPLES_AT_ONCE", (2, 2))
-    monkeypatch.setattr(key_matcher, "_SAMPLES_AT_ONCE", 2)
-    monkeypatch.setattr(sample_keys, "_ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(prepare_join_module, "_MIN_BATCH", 2)
+    monkeypatch.setattr(prepare_join_module, "_MAX_BATCH", 2)
+    monkeypatch.setattr(key_matcher, "_SAMPLES_PER_READ", 2)
+    monkeypatch.setattr(sample_keys, "_ROWS_PER_READ", 2)
     data.set_split("p", {"train": ["p0", "p1"]}, exclude=["p0.tar"])
     steps: list[tuple[int, int]] = []
     plan = data.plan("p", filling("q"))

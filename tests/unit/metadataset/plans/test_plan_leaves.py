@@ -165,7 +165,7 @@ def test_huge_and_tiny_weights_still_make_shares(files):
 def test_repetitions_that_multiply_without_bound_are_a_fault(files):
     files.write("inner.yaml", {"train": {"blend_epochized": [{"path": "a", "repetitions": 1e200}]}})
     (fault,) = files.faults_of_train({"blend_epochized": [{"path": "inner.yaml", "repetitions": 1e200}]})
-    assert fault.startswith("inner.yaml: splits.train.blend_epochized[0]: the repetitions of all levels multiply to ")
+    assert fault.startswith("inner.yaml: splits.train.blend_epochized[0]: the product of the repetitions of all levels")
 
 
 def test_repetitions_multiply_down_the_tree(files):
@@ -343,7 +343,7 @@ def test_two_hundred_leaves_are_planned_in_a_moment(files):
 
 
 def test_metadatasets_that_multiply_beyond_bounds_are_refused_before_they_fill_the_memory(files, monkeypatch):
-    monkeypatch.setattr(tree_planner, "_MOST_PLACES", 1000)
+    monkeypatch.setattr(tree_planner, "_MAX_PLACES", 1000)
     files.write("0.yaml", {"train": {"path": "a"}})
     for level in range(1, 25):
         files.write(f"{level}.yaml", {"train": {"blend": [{"path": f"{level - 1}.yaml"}] * 2}})

@@ -1,7 +1,7 @@
 """Keep the module paths of version 0.1 importable.
 
-Documented modules, and those that define a public name, were moved into sub-packages. Importing an old path returns the
-module at its new place: ``loader.training.get_loader`` is ``loader.training.loaders.get_loader``.
+Documented modules, and modules that define a public name, have moved to sub-packages. Importing an old path returns the
+module at its new path: ``loader.training.get_loader`` is ``loader.training.loaders.get_loader``.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ _MOVED = {
 
 
 class _MovedModules(MetaPathFinder, Loader):
-    """Finds modules by their old paths, after all other finders have failed."""
+    """Finder of modules by their old paths. It is the last finder, so it is used only if all others have failed."""
 
     def find_spec(
         self,
@@ -113,10 +113,10 @@ class _MovedModules(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         new_name = _PACKAGE + _MOVED[module.__name__.removeprefix(_PACKAGE)]
-        sys.modules[module.__name__] = import_module(new_name)  # the import system returns what it finds here
+        sys.modules[module.__name__] = import_module(new_name)  # the import system returns this entry
 
 
 def install() -> None:
-    """Make the old paths importable, once in a process."""
+    """Install the finder, once in a process."""
     if not any(isinstance(finder, _MovedModules) for finder in sys.meta_path):
         sys.meta_path.append(_MovedModules())

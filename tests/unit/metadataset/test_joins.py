@@ -1,4 +1,4 @@
-"""What a metadataset says of joins; how they are joined is another matter."""
+"""Joins in metadataset documents: parsing and planning."""
 
 from __future__ import annotations
 
@@ -135,6 +135,6 @@ def test_faults_of_joins_have_their_place(files, join, faults):
         assert fault.startswith(f"splits.train.{start}")
 
 
-def test_one_epoch_shuffled_at_a_member_says_nothing_and_is_fine(files):
+def test_a_multiplier_of_one_at_a_member_is_accepted(files):
     members = [{"path": "a", "shuffle_over_epochs_multiplier": 1}, {"path": "b"}]
     assert len(files.plan_train({"join": members, "joiner": JOINER})) == 1

@@ -115,7 +115,7 @@ def test_the_methods_take_what_the_page_says() -> None:
 @both
 @pytest.mark.parametrize("calculator", [MEGATRON, APEX])
 def test_each_method_behaves_as_on_the_page(base: Any, calculator: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = install(monkeypatch, calculator)
+    updates = install(monkeypatch, calculator)
     module = base()
     assert module.init_global_step == 0
     module.data_sampler = CountingSampler()
@@ -132,7 +132,7 @@ def test_each_method_behaves_as_on_the_page(base: Any, calculator: str, monkeypa
         "prev_consumed_samples": 116,
         "if_first_step": 1,
     }
-    assert told == [{"consumed_samples": 116, "consistency_check": False}]
+    assert updates == [{"consumed_samples": 116, "consistency_check": False}]
 
 
 def test_ours_works_where_neither_megatron_nor_apex_is_installed() -> None:

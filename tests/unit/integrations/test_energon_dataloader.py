@@ -26,7 +26,7 @@ def test_iteration_continues_after_an_error():
 
     def hook(value):
         if fails and value == 2:
-            raise FatalSampleError("mend it")
+            raise FatalSampleError("fix it")
         return value
 
     wrapped = EnergonDataloader(loader_of(range(4), hook))

@@ -87,7 +87,7 @@ class Run:
         self._last: dict[int, int] = {}  # rank → the micro-batch that it delivered last
 
     def step(self) -> bool:
-        """Take a micro-batch of each rank; return False if all ranks have ended."""
+        """Fetch a micro-batch of each rank; return False if all ranks have ended."""
         ended = 0
         for rank, iterator in enumerate(self._iterators):
             batch = next(iterator, None)

@@ -90,7 +90,9 @@ def test_megatrons_calculator_is_updated_before_apex_and_ours(monkeypatch):
     assert ours._current.consumed_samples == 9
     fake(monkeypatch, "apex.transformer.pipeline_parallel.utils", updates)
     tell_consumed_samples(10)
-    fake(monkeypatch, "megatron.core.num_microbatches_calculator", updates, _GLOBAL_NUM_MICROBATCHES_CALCULATOR=object())
+    fake(
+        monkeypatch, "megatron.core.num_microbatches_calculator", updates, _GLOBAL_NUM_MICROBATCHES_CALCULATOR=object()
+    )
     tell_consumed_samples(11)
     assert updates == [("apex", 10, False), ("megatron", 11, False)]
     assert ours._current.consumed_samples == 9

@@ -9,8 +9,8 @@ from ..errors import ConfigError, EnergonError
 from ..metadataset.documents.leaf_plan import JoinMember, LeafPlan
 from ..metadataset.documents.paths import DatasetPaths
 from ..metadataset.leaf_samples import LeafCounter
+from ..metadataset.plans.plan_leaves import plan_splits
 from ..metadataset.plans.plan_node import PlanNode
-from ..metadataset.plans.plan_splits import plan_splits
 
 __all__ = ["metadataset_facts"]
 

@@ -41,7 +41,7 @@ def open_views(request: PreviewRequest) -> SampleViews:
 def _open_mix(request: PreviewRequest) -> SampleViews:
     """View the samples of a metadataset; without split parts, those of the split train, or of the first one."""
     # Imported late: only metadatasets need the planner.
-    from ..metadataset.plans.plan_splits import plan_splits
+    from ..metadataset.plans.plan_leaves import plan_splits
     from .leaf_views import open_leaf_views
 
     planned = plan_splits(

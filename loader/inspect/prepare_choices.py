@@ -186,7 +186,7 @@ def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: b
         faults = field_map_warnings(choice, first, meta_folder=folder.meta_folder, trust_code=trust_code)
         return SampleView(title=title, fields=describe_sample(sample), fault="\n".join(faults) or None)
     except EnergonError as error:
-        # The hint is left out: it is about datasets that are written already.
+        # The hint is omitted: it applies to a dataset.yaml that exists, not to a choice.
         return SampleView(title=title, fields=(), fault=error.message)
 
 

@@ -80,7 +80,7 @@ def av_bytes_text(extension: str, data: bytes) -> str:
     from ..format.media.metadata import AVMetadata
 
     try:
-        metadata = AVMetadata(**probe_av(data))  # type: ignore[arg-type] # counts are whole, as it says
+        metadata = AVMetadata(**probe_av(data))  # type: ignore[arg-type] # the values are typed as int | float; counts are int
     except (ImportError, ValueError):
         return f"{extension} media"
     return f"{extension}: {av_text(metadata)}"

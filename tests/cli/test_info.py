@@ -48,7 +48,7 @@ def test_a_crude_dataset_without_dataset_yaml(captions, energon):
 
 
 @pytest.mark.parametrize("change", ["touched", "changed", "missing"])
-def test_a_stale_index_is_told(prepared, energon, change):
+def test_a_stale_index_is_reported(prepared, energon, change):
     shard = prepared / "shard_002.tar"
     if change == "touched":
         os.utime(shard, (1, 1))
@@ -87,8 +87,8 @@ def test_subflavors_and_a_sample_loader_are_shown(prepared, energon):
         "sample_loader: sample_loader.py:sample_loader\npart_filter: [jpg, json]\nsubflavors: {source: coco}\n"
     )
     text = energon("info", prepared).out
-    for told in ("OCRSample", "sample_loader.py:sample_loader", "jpg, json", "source: coco"):
-        assert told in text
+    for fact in ("OCRSample", "sample_loader.py:sample_loader", "jpg, json", "source: coco"):
+        assert fact in text
 
 
 def test_what_is_not_there_exits_1_and_says_what_to_do(captions, energon, tmp_path):

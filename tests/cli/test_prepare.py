@@ -370,7 +370,7 @@ def test_a_sample_loader_to_fill_in_gets_every_part_that_was_seen(captions, ener
     energon("prepare", captions, "--sample-type", "Interleaved", "--non-interactive", "--split-ratio", "1")
     text = (captions / ".nv-meta/sample_loader.py").read_text()
     assert 'part_name in {"jpg", "json", "txt"}' in text
-    assert '"sequence": parts["jpg"],  # sequence: put in the right part' in text
+    assert '"sequence": parts["jpg"],  # sequence: replace by the right part' in text
 
 
 def test_compressed_shards_come_with_the_command_that_unpacks_them(tmp_path, energon):

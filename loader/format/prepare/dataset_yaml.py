@@ -14,20 +14,20 @@ __all__ = ["SAMPLE_LOADER", "DatasetYaml", "dataset_config_of", "files_to_write"
 SAMPLE_LOADER = "sample_loader.py"
 
 _TEMPLATE = '''\
-"""The fields of {type_name}, made from the parts of a sample.
+"""Fill the fields of {type_name} from the parts of a sample.
 
-Written by `energon prepare`; yours to edit. Training code runs it where it is allowed to (`trust_code=True`), and so
-do `energon preview --trust-code` and `energon lint --trust-code`.
+Written by `energon prepare` for you to edit. Training code runs it with `trust_code=True`; `energon preview` and
+`energon lint` run it with `--trust-code`.
 """
 
 
 def part_filter(part_name: str) -> bool:
-    """Tell which parts are needed; the others are neither read nor decoded."""
+    """Return True for parts that are needed; the others are neither read nor decoded."""
     return part_name in {part_names}
 
 
 def sample_loader(parts: dict) -> dict:
-    """Give the fields of one sample.
+    """Return the fields of one sample.
 
     Args:
         parts: The decoded parts by name; `parts["__key__"]` is the sample's key.
@@ -94,11 +94,11 @@ def sample_loader_text(spec: SampleTypeSpec, proposals: Mapping[str, str], part_
     used: list[str] = []
     for field in spec.fields:
         proposal = proposals.get(field.name)
-        remark = f"{field.kind.replace('_', ' ')}{'' if field.required else ', may be left out'}"
+        remark = f"{field.kind.replace('_', ' ')}{'' if field.required else ', optional'}"
         if proposal is None:
             prefix = "" if field.required else "# "
             part = part_names[0] if part_names else "jpg"
-            lines.append(f'        {prefix}"{field.name}": parts["{part}"],  # {remark}: put in the right part')
+            lines.append(f'        {prefix}"{field.name}": parts["{part}"],  # {remark}: replace by the right part')
             continue
         access = parse_field_expression(proposal)[0]
         used.append(access.part)

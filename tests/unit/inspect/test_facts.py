@@ -16,7 +16,7 @@ from tests.unit.inspect.prepared import prepare_captions
 
 
 def test_the_median_of_many_lines_is_taken_from_runs_spread_evenly_over_them():
-    """Looking at every line would take as long as there are lines."""
+    """Reading every offset would take time in proportion to the lines."""
     rows_read = 0
 
     class Watched(np.ndarray):

@@ -71,7 +71,7 @@ def npy(array):
         ("mp4", b"\0\0\0\x18ftyp" + bytes(100), "mp4 media, 108 B"),
         ("bin", b"\xfe\xff" * 20, "40 B, starts with fe ff"),
         ("bin", b"plain words", "text, 11 B"),
-        ("thing", encode(photograph(), "WEBP"), "WEBP 60×40 RGB, "),
+        ("unnamed", encode(photograph(), "WEBP"), "WEBP 60×40 RGB, "),
         ("wav", b"RIFF" + bytes(50), "wav audio"),
         ("wav", b"no wav", "wav media"),
     ],

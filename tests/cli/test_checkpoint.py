@@ -83,11 +83,11 @@ def test_the_screen_says_where_a_run_stands(two, texts, tmp_path, energon):
         f"{tmp_path}/run/dp1.pt",
         "  state of rank 1 of 2 at dataloader_state_dict",
         "",
-        "a run of 2 ranks, all of which are here",
+        "a run of 2 ranks, all present",
         "next        micro-batch 6 of the run",
-        "goes on     with 1, 2, 3, 4, 6 or 12 ranks",
-        "lanes       12, of which 6 have begun",
-        "kind        goes on without end",
+        "resumes on  1, 2, 3, 4, 6 or 12 ranks",
+        "lanes       12, 6 started",
+        "kind        endless",
         "seed        5",
         "stages      read → decode → batch (4)",
         f"data        {texts}, train: 157 samples, uuid {two[0]['dataset'][2][2][2]['uuid']}",
@@ -152,7 +152,7 @@ def test_ranks_that_are_not_there_are_named(two, tmp_path, energon):
     path = save(tmp_path / "dp1.pt", two[1])
     done = energon("checkpoint", "info", path)
     assert done.code == 0
-    assert "a run of 2 ranks; the states of ranks 0 are not among these files" in done.out
+    assert "a run of 2 ranks; missing ranks: 0" in done.out
 
 
 def test_counts_and_ends_are_told(texts, tmp_path, energon):
@@ -160,8 +160,8 @@ def test_counts_and_ends_are_told(texts, tmp_path, energon):
     for _ in range(3):
         steps_of(loader, 35)
     out = energon("checkpoint", "info", save(tmp_path / "state.pt", loader.save_state_rank())).out
-    assert "a pass that ends" in out
-    assert "passes      begun anew 2 times" in out
+    assert "finite pass" in out
+    assert "passes      restarted 2 times" in out
     assert "(virtual epochs, limits, repeats)" in out
 
 
@@ -259,7 +259,7 @@ NO_GOOD = {
     "of megatron-energon": r"this is a state of megatron-energon \(it holds megatron.energon.savable_loader",
     "empty": "found an empty file",
     "text": "found a file that starts with b'epoch: 3",
-    "unrelated": "this file holds no state of a loader",
+    "unrelated": "this file contains no state of a loader",
     "zip": "none that torch.save wrote",
     "bomb": "expected at most 1 MiB of plain data, found 3 MiB",
     "large json": "expected at most 1 MiB of plain data, found 1 MiB",
@@ -308,12 +308,12 @@ def test_in_a_folder_models_are_passed_over(two, tmp_path, energon):
     (tmp_path / "run/deeper").mkdir()
     save(tmp_path / "run/deeper/1.pt", two[1])
     done = energon("checkpoint", "info", tmp_path / "run")
-    assert (done.code, "no file in this folder holds a state" in done.out) == (1, True)
+    assert (done.code, "no file in this folder contains a state" in done.out) == (1, True)
     save(tmp_path / "run/0.pt", two[0])
     done = energon("checkpoint", "info", tmp_path / "run", "--json")
     assert [Path(file["path"]).name for file in done.json["files"]] == ["0.pt"]
     done = energon("checkpoint", "redist", tmp_path / "run", tmp_path / "out", "--place", "data")
-    assert (done.code, "no file in this folder holds a state of a loader at data" in done.err) == (1, True)
+    assert (done.code, "no file in this folder contains a state of a loader at data" in done.err) == (1, True)
     (tmp_path / "empty").mkdir()
     assert "no file in this folder ends with" in energon("checkpoint", "info", tmp_path / "empty").err
 
@@ -363,10 +363,9 @@ def test_what_is_written_is_told_to_people_and_scripts(two, tmp_path, energon):
         save(tmp_path / "in" / f"dp{rank}.json", {"step": 3, "data": {"seed": 1, "loader": state}})
     done = energon("checkpoint", "redist", tmp_path / "in", tmp_path / "out", "--new-world-size", 4)
     assert (
-        done.out
-        == f"4 ranks instead of 2 go on at micro-batch 6: wrote 4 files to {tmp_path}/out (dp0.json … dp3.json)\n"
+        done.out == f"converted 2 ranks to 4 at micro-batch 6: wrote 4 files to {tmp_path}/out (dp0.json … dp3.json)\n"
     )
-    assert done.err == "note: not written, since it lay beside the states: step, data.seed\n"
+    assert done.err == "note: not copied, since only states are written: step, data.seed\n"
     done = energon("checkpoint", "redist", tmp_path / "in", tmp_path / "one", "--new-world-size", 1, "--json")
     assert done.json == {
         "ranks_before": 2, "ranks": 1, "batch": 6, "folder": f"{tmp_path}/one", "files": ["dp0.json"],
@@ -437,7 +436,7 @@ def test_the_number_of_ranks_is_asked_for(two, tmp_path, energon):
     assert "New number of ranks (1, 2, 3, 4, 6, 12)" in done.err
     done = energon("checkpoint", "redist", path, tmp_path / "out")
     assert done.code == 2
-    assert "--new-world-size N; N is 1, 2, 3, 4, 6, 12" in done.err
+    assert "--new-world-size N; allowed: 1, 2, 3, 4, 6, 12" in done.err
 
 
 def test_states_of_several_loaders_or_of_some_ranks_are_refused(two, texts, tmp_path, energon):
@@ -462,14 +461,14 @@ def test_of_several_loaders_one_is_chosen_by_its_place(two, texts, tmp_path, ene
     place = "--place", "data.train"
     done = energon("checkpoint", "redist", tmp_path / "in", tmp_path / "out", "--new-world-size", 3, *place)
     assert done.code == 0
-    assert "not written, since it lay beside the states: data.val" in done.err
+    assert "not copied, since only states are written: data.val" in done.err
     assert json.loads((tmp_path / "out/dp2.json").read_text())["data"]["train"]["rank"] == 2
     done = energon("checkpoint", "redist", tmp_path / "in/dp0.json", tmp_path / "all", "--place", "data.val", "--json",
                    "--new-world-size", 2)  # fmt: skip
     assert done.json["files"] == ["dp0.json"]
     assert [state["rank"] for state in json.loads((tmp_path / "all/dp0.json").read_text())["data"]["val"]] == [0, 1]
     done = energon("checkpoint", "redist", tmp_path / "in/dp0.json", tmp_path / "no", "--place", "data.test")
-    assert (done.code, "holds no state of a loader at data.test" in done.err) == (1, True)
+    assert (done.code, "contains no state of a loader at data.test" in done.err) == (1, True)
 
 
 def test_usage_that_names_nothing_is_told(two, tmp_path, energon):

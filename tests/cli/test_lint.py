@@ -33,7 +33,7 @@ def broken(tmp_path, energon):
 def test_a_clean_dataset_exits_0(prepared, energon, level, workers):
     done = energon("lint", prepared, "--level", level, "--parallel", workers)
     assert (done.code, done.err) == (0, "")
-    assert f"nothing wrong: 12 samples in 4 shards, level {level}" in done.out
+    assert f"no findings: 12 samples in 4 shards, level {level}" in done.out
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -20,7 +20,7 @@ def files(tmp_path, energon):
 def test_a_sound_folder_exits_0(files, energon, level):
     done = energon("lint", files, "--level", level)
     assert (done.code, done.err) == (0, "")
-    assert f"nothing wrong: 3 files, level {level}" in done.out
+    assert f"no findings: 3 files, level {level}" in done.out
 
 
 def test_files_that_are_gone_changed_and_broken_are_found(files, energon):

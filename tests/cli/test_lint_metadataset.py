@@ -31,7 +31,7 @@ def test_a_sound_mix_exits_0_and_says_how_much_was_checked(datasets, energon):
     mix = write_mix(datasets, "sound.yaml", train=[{"path": "a"}, {"path": "texts.jsonl"}], val={"path": "a"})
     done = energon("lint", mix, "--parallel", 1)
     assert (done.code, done.err) == (0, "")
-    assert "nothing wrong: 11 samples in 4 shards of 2 datasets, level decode" in done.out
+    assert "no findings: 11 samples in 4 shards of 2 datasets, level decode" in done.out
 
 
 def test_what_is_wrong_in_a_dataset_is_found_with_its_path(datasets, energon):
@@ -39,7 +39,7 @@ def test_what_is_wrong_in_a_dataset_is_found_with_its_path(datasets, energon):
     done = energon("lint", mix, "--parallel", 1)
     assert done.code == 1
     assert f"error   E302  {datasets}/b/shard_001.tar/000004 [jpg] at byte " in done.out
-    assert f"to leave 1 sample out of training: energon lint {datasets}/b --fix" in done.out
+    assert f"to exclude 1 sample from training: energon lint {datasets}/b --fix" in done.out
     [finding] = energon("lint", mix, "--parallel", 1, "--json").json["findings"]
     assert (finding["dataset"], finding["shard"]) == (str(datasets / "b"), "shard_001.tar")
 

@@ -20,7 +20,7 @@ HEAVY = ("torch", "webdataset", "numpy", "PIL", "rich", "questionary", "yaml", "
 @pytest.fixture
 def failing(monkeypatch):
     monkeypatch.setitem(
-        cli.late,
+        cli.lazy_commands,
         "fail",
         LazyCommand(module="tests.cli.failing_command", attribute="fail", short_help="Fail in a given way."),
     )
@@ -39,7 +39,7 @@ def test_the_version_is_the_packages(capsys):
 def test_help_lists_every_command_with_a_sentence(capsys, flag):
     assert main([flag]) == 0
     lines = capsys.readouterr().out.splitlines()
-    for name, place in cli.late.items():
+    for name, place in cli.lazy_commands.items():
         assert any(line.split(maxsplit=1) == [name, place.short_help] for line in lines)
 
 
@@ -59,7 +59,7 @@ def test_the_short_help_in_the_list_is_that_of_the_command():
     import click
 
     context = click.Context(cli)
-    for name, place in cli.late.items():
+    for name, place in cli.lazy_commands.items():
         command = cli.get_command(context, name)
         assert command.name == name
         assert command.get_short_help_str(limit=200) == place.short_help

@@ -139,8 +139,8 @@ def test_a_file_that_vanishes_after_the_listing_is_left_out_with_a_warning(files
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ([], "Say which files"),
-        ([HEADER, EXTENSION], "exclude each other"),
+        ([], "Choose the files to read"),
+        ([HEADER, EXTENSION], "mutually exclusive"),
         ([GLOB, ","], "expected patterns"),
     ],
     ids=["none", "two", "empty"],

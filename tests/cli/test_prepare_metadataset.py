@@ -79,7 +79,7 @@ def test_a_dry_run_writes_nothing(data, energon):
 def test_without_joins_nothing_needs_preparing(data, energon):
     path = data.write("meta.yaml", {"train": {"path": "p"}})
     done = energon("prepare", path)
-    assert (done.code, done.out) == (0, f"{path} has no joins: nothing needs preparing; all its datasets are there\n")
+    assert (done.code, done.out) == (0, f"{path} has no joins: nothing to prepare; all its datasets exist\n")
     shutil.rmtree(data.folder / "p")
     done = energon("prepare", path)
     assert (done.code, done.out) == (1, "")
@@ -101,8 +101,8 @@ def test_flags_for_shards_are_refused_by_name(data, energon):
     path = data.write_join("p", skipping("q"))
     done = energon("prepare", path, "--split-ratio", "8,1,1", "--no-compat", "--exclude", "x")
     assert done.code == 2
-    assert "--split-ratio, --exclude, --compat are for folders of shards" in done.err
-    assert "--shuffle-tars is for folders of shards" in energon("prepare", path, "--shuffle-tars").err
+    assert "--split-ratio, --exclude, --compat are valid only for folders of shards" in done.err
+    assert "--shuffle-tars is valid only for folders of shards" in energon("prepare", path, "--shuffle-tars").err
     for flag in ("--non-interactive", "--yes", "--force-overwrite", "--no-progress", "--debug"):
         assert energon("prepare", path, flag).code == 0
 

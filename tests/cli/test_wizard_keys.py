@@ -14,8 +14,8 @@ from tests.cli.make_dataset import caption_parts, write_captions
 from tests.cli.terminal import CTRL_C, DOWN, ENTER, UP, TerminalRun
 from tests.cli.test_prepare import files_of
 
-SPLIT, TYPE, FROM, WRITE = "How are the shards split?", "What are the samples?", "come from?", "write this?"
-AGAIN = "This dataset is prepared already. What should change?"
+SPLIT, TYPE, FROM, WRITE = "How should the shards be split?", "What type are the samples?", "come from?", "write this?"
+AGAIN = "This dataset is already prepared. What should change?"
 
 
 def read_yaml(folder, name):
@@ -66,7 +66,7 @@ def test_a_map_that_cannot_make_a_sample_shows_why_and_asks_again(captions, wiza
     wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
     wizard.press(ENTER).wait_for("caption (text) from")
     assert "inside json: json[caption], json[id]" in wizard.text
-    wizard.press(*clear(3), *"json[title]", ENTER).wait_for("This sample cannot be made so.")
+    wizard.press(*clear(3), *"json[title]", ENTER).wait_for("The sample cannot be built with this field map.")
     assert "json has no 'title', only" in wizard.text
     assert "lint --fix" not in wizard.text, "nothing is written yet that could be fixed"
     wizard.press(ENTER).wait_for("image (image) from jpg").press(ENTER).wait_for("caption (text) from json[title]")
@@ -92,7 +92,7 @@ def test_patterns_that_match_nothing_are_told_and_asked_for_again(captions, wiza
     wizard.press(UP, ENTER).wait_for("Part and pattern")
     wizard.wait_for("train:shard_.*").press(*clear(len("shard_.*")), *"s_.*", ENTER).wait_for("matches no shard")
     wizard.press(*clear(len("s_.*")), *"shard_.*", ENTER).wait_for("train:shard_.*: 4 shards of 4")
-    wizard.wait_for("Part and pattern (empty ends)").press(ENTER).wait_for(TYPE).press(UP, ENTER).wait_for(WRITE)
+    wizard.wait_for("Part and pattern (empty to finish)").press(ENTER).wait_for(TYPE).press(UP, ENTER).wait_for(WRITE)
     assert wizard.press("y").finish() == 0
     assert read_yaml(captions, "split.yaml")["split_parts"] == {"train": ["shard_{000..003}.tar"]}
 
@@ -134,7 +134,7 @@ def test_a_split_that_names_suggest_comes_first(tmp_path):
     write_captions(tmp_path, shards=2, names="train_{:03d}.tar")
     write_captions(tmp_path, shards=1, names="val_{:03d}.tar", parts=lambda number: caption_parts(number + 50))
     with TerminalRun("prepare", tmp_path, "--skip-dataset-yaml", "--num-workers", 1) as run:
-        run.wait_for("as the names say: train (2 shards), val (1 shard)").press(ENTER).wait_for(WRITE)
+        run.wait_for("by shard names: train (2 shards), val (1 shard)").press(ENTER).wait_for(WRITE)
         assert run.press(ENTER).finish() == 0
     assert read_yaml(tmp_path, "split.yaml")["split_parts"] == {
         "train": ["train_{000..001}.tar"],

@@ -1,4 +1,4 @@
-"""What reaches the terminal: nothing raw from data, plain where it is piped."""
+"""Output on terminals and pipes: data is escaped, and piped text is plain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_no_control_character_survives(text):
 
 
 @given(st.text(alphabet=st.characters(categories=("L", "N", "P", "S", "Zs"))))
-def test_ordinary_text_stays_as_it_is(text):
+def test_ordinary_text_is_unchanged(text):
     assert escape_controls(text) == text
 
 

@@ -42,12 +42,16 @@ _EXAMPLES = (
     metavar="NAME",
     default="dataset.yaml",
     show_default=True,
-    help="Name of dataset.yaml in .nv-meta.",
+    help="Name of the dataset file in .nv-meta.",
 )
 @click.option(
-    "--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Name of split.yaml in .nv-meta."
+    "--split-config",
+    metavar="NAME",
+    default="split.yaml",
+    show_default=True,
+    help="Name of the split file in .nv-meta.",
 )
-@click.option("--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python code from the dataset.")
+@click.option("--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files of the dataset.")
 def lint(
     path: str,
     *,
@@ -64,8 +68,8 @@ def lint(
 ) -> None:
     """Check every byte of the dataset at PATH against its index, split and dataset.yaml.
 
-    PATH may also be a .jsonl file, a folder with media metadata, or a metadataset (.yaml), to check its references and
-    each of its datasets once.
+    PATH may also be a .jsonl file, a folder of files after prepare-media, or a metadataset .yaml, to check its
+    references and each of its datasets once.
 
     Findings name the shard, key, part and byte offset. Exits with 1 if there are errors or the check stopped early,
     and with 0 if there are only warnings or no findings.

@@ -100,7 +100,7 @@ def prepare(path: str, **flags: Any) -> None:
     command resumes. On a prepared dataset, only changed shards are scanned, and the split and dataset.yaml are kept
     unless flags replace them.
 
-    PATH may also be a .jsonl file, to index its lines, or a metadataset (.yaml), to prepare its joins.
+    PATH may also be a .jsonl file, to index its lines, or a metadataset .yaml, to prepare its joins.
     """
     from loader.format.documents import is_jsonl, is_metadataset
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.inspect import format_bytes, format_count, plural
-
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -21,11 +19,8 @@ __all__ = [
     "colour_wanted",
     "error_console",
     "escape_controls",
-    "format_bytes",
-    "format_count",
     "is_terminal",
     "output_console",
-    "plural",
     "print_json",
     "print_table",
     "show_progress",

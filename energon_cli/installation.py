@@ -118,7 +118,9 @@ def _faults_of_originals(alias: str | None, *, is_ours: bool) -> Iterator[Instal
     for original in find_originals():
         name = f"megatron-energon {original.version}"
         if original.shares_files:
-            message = f"{name} is installed over files of energon-toolkit, in the same folder"
+            message = (
+                f"{name} is installed in the same folder as energon-toolkit, and they overwrite each other's files"
+            )
             yield _fault(message, at=os.path.join(original.folder, _ALIAS_FOLDER), hint=_REPAIR, breaks=True)
         else:
             message = f"{name} is also installed; {_ALIAS} is {whose}: {alias}"

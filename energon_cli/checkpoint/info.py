@@ -135,7 +135,7 @@ def _headline(run: dict[str, Any]) -> str:
 
 
 def _lines(run: dict[str, Any]) -> list[tuple[str, str]]:
-    from ..console import plural
+    from loader.inspect import plural
 
     lines = []
     if run["fault"] and not run["missing_ranks"]:
@@ -172,7 +172,7 @@ def _stage(stage: dict[str, Any]) -> str:
 
 
 def _dataset(dataset: dict[str, Any]) -> str:
-    from ..console import plural
+    from loader.inspect import plural
 
     samples = dataset["samples"]
     text = str(dataset["path"]) + (f", {dataset['split_part']}" if dataset["split_part"] else "")

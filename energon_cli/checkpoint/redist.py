@@ -51,9 +51,10 @@ def redist(
     The new number must divide the number of lanes; energon checkpoint info lists the choices. Without --new-world-size,
     the command prompts for it. Only the states are written; other contents of INPUT_FILES are not copied.
     """
+    from loader.inspect import plural
     from loader.training.states import redistribute_files
 
-    from ..console import escape_controls, output_console, plural, print_json
+    from ..console import escape_controls, output_console, print_json
 
     if not output_path:
         raise click.UsageError("OUTPUT_PATH is empty. Check whether a shell variable is unset.")

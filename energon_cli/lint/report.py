@@ -50,7 +50,9 @@ def lint_document(path: str, level: str, report: LintReport, fixed: int | None) 
 
 def show_lint(console: Console, request: LintRequest, report: LintReport, fixed: ExcludedSamples | None) -> None:
     """Print the findings and a summary."""
-    from ..console import escape_controls, plural
+    from loader.inspect import plural
+
+    from ..console import escape_controls
 
     for finding, more in _grouped(report.findings):
         line = _line(finding)
@@ -87,7 +89,7 @@ def show_lint(console: Console, request: LintRequest, report: LintReport, fixed:
 
 
 def _amount(path: str, report: LintReport) -> str:
-    from ..console import plural
+    from loader.inspect import plural
 
     samples = plural(report.samples, "sample")
     if is_jsonl(path):

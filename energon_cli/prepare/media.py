@@ -103,9 +103,10 @@ def prepare_media(path: str, *, num_workers: int | None, progress: bool, as_json
         raise click.UsageError("PATH is empty. Check whether a shell variable is unset.")
     from loader.format import usable_cores
     from loader.format.prepare import prepare_media_folder
+    from loader.inspect import plural
     from loader.storage import open_storage
 
-    from ..console import escape_controls, output_console, plural, print_json, show_progress
+    from ..console import escape_controls, output_console, print_json, show_progress
     from ..progress import ProgressBar
     from .report import media_document, show_notes
 

@@ -10,9 +10,8 @@ from typing import Any
 from loader.errors import ConfigError
 from loader.format.documents import SampleTypeSpec
 from loader.format.prepare import SplitRequest, parse_ratio, parse_split_part, split_by_patterns
-from loader.inspect import FieldQuestion, check_field, field_hint
+from loader.inspect import FieldQuestion, check_field, field_hint, plural
 
-from ..console import plural
 from ..preview.render import discard_input
 
 __all__ = ["MenuQuestions", "ask_what_to_change", "confirm", "menu_label", "proposed_pattern"]

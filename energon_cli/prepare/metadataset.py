@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.inspect import plural
 from loader.metadataset import plan_joins, prepare_metadataset
 
-from ..console import escape_controls, output_console, plural, print_json
+from ..console import escape_controls, output_console, print_json
 from ..progress import ProgressBar
 
 if TYPE_CHECKING:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..console import escape_controls, format_bytes, format_count, plural, print_table
+from loader.inspect import format_bytes, format_count, plural
+
+from ..console import escape_controls, print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -138,7 +140,7 @@ def report_document(
 
 
 def media_document(report: MediaReport) -> dict[str, Any]:
-    """Give the report with stable keys."""
+    """Return the ``--json`` document of a media report; its keys are stable."""
     return {
         "strategy": report.media_filter.strategy,
         "patterns": list(report.media_filter.patterns),
@@ -149,7 +151,7 @@ def media_document(report: MediaReport) -> dict[str, Any]:
 
 
 def _media_line(report: MediaReport) -> str:
-    """Say it in one line."""
+    """Summarise a media report in one line."""
     kept = report.entries - report.collected
     unchanged = f", {kept:,} of them from before" if kept > 0 else ""
     return f"media metadata of {plural(report.entries, 'part')}{unchanged}"

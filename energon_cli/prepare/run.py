@@ -24,18 +24,13 @@ from loader.inspect import (
     choice_files,
     choice_notes,
     field_map_warnings,
+    format_bytes,
     inspect_folder,
+    plural,
 )
 from loader.storage import open_parent
 
-from ..console import (
-    error_console,
-    escape_controls,
-    format_bytes,
-    output_console,
-    plural,
-    print_json,
-)
+from ..console import error_console, escape_controls, output_console, print_json
 from ..progress import ProgressBar
 from .choices import resolve_choices
 from .flags import PrepareFlags, check_consent, check_flags

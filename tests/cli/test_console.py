@@ -9,7 +9,8 @@ import unicodedata
 import pytest
 from hypothesis import given, strategies as st
 
-from energon_cli.console import error_console, escape_controls, format_bytes, output_console, plural, print_json
+from energon_cli.console import error_console, escape_controls, output_console, print_json
+from loader.inspect import format_bytes, plural
 
 
 class Terminal(io.StringIO):

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from ...errors import SampleError
-from ..marks import library_hook
+from ..hooks import library_hook
 from .pad import UnlikeError, kind_of, pad_stack, stack
 
 __all__ = [

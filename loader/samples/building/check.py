@@ -19,7 +19,7 @@ from ...format.documents.sample_types import FieldKind
 from ..decoding.image_check import check_image_bytes
 from ..decoding.image_decode import IMAGE_FORMS
 from ..decoding.part_decode import decode_part
-from ..decoding.trust import is_trusted
+from ..trust import is_trusted
 
 __all__ = ["PICTURE", "DecodeCheck", "check_image_bytes", "kind_fault"]
 

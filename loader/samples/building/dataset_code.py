@@ -15,7 +15,7 @@ from typing import Any, Literal
 from ...errors import ConfigError
 from ...format.documents.dataset_config import is_own_module
 from ...format.documents.messages import did_you_mean
-from ..decoding.trust import is_trusted, refuse
+from ..trust import is_trusted, refuse
 
 __all__ = ["MetaFunction", "find_code"]
 

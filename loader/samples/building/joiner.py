@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import ConfigError
 from ...metadataset.documents.leaf_plan import Joiner
-from ..decoding.trust import is_trusted, refuse
+from ..trust import is_trusted, refuse
 from .dataset_code import find_code
 
 __all__ = ["load_joiner"]

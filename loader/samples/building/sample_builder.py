@@ -13,8 +13,8 @@ from ...errors import SampleError, SkipSample
 from ...format.documents.dataset_config import DatasetConfig
 from ...format.documents.field_map import FieldMap
 from ..decoding.decoder import PartDecoders, SampleDecoder
-from ..decoding.trust import is_trusted
 from ..source_info import SourceInfo
+from ..trust import is_trusted
 from ..types import CrudeSample, Sample
 from .dataset_code import MetaFunction
 from .described_dataset import DescribedDataset, described_dataset_of

@@ -9,10 +9,10 @@ from typing import Any
 
 from ...errors import ConfigError, EnergonError
 from ...format.documents.messages import did_you_mean
+from ..trust import is_trusted
 from .image_decode import IMAGE_FORMS
 from .media_decode import media_form
 from .part_decode import part_decoder, part_error
-from .trust import is_trusted
 
 __all__ = ["FileStoreDecoder", "PartDecoders", "SampleDecoder"]
 

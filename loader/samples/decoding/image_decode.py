@@ -16,7 +16,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from .trust import refuse
+from ..trust import refuse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -25,9 +25,9 @@ import numpy as np
 
 from ...errors import EnergonError, SampleError
 from ...format.documents.part_kinds import part_extension, part_kind
+from ..trust import refuse
 from .image_decode import ImageForm, decode_image, looks_like_image
 from .media_decode import MediaForm, media_decoder
-from .trust import refuse
 
 __all__ = ["MAX_DECOMPRESSED_BYTES", "decode_part", "part_decoder", "part_error"]
 

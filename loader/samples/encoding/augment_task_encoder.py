@@ -5,7 +5,7 @@ from __future__ import annotations
 from inspect import getattr_static
 from typing import TYPE_CHECKING, Any
 
-from ..marks import is_library_hook
+from ..hooks import is_library_hook
 from .task_encoder import TaskEncoder
 
 __all__ = ["AugmentTaskEncoder"]

@@ -9,9 +9,8 @@ from inspect import signature
 from typing import Any, TypeVar, overload
 
 from ...errors import ConfigError
-from ..marks import mark_of, marked
+from ..hooks import current_cache, mark_of, marked
 from ..source_info import SourceInfo
-from .hook_context import current_cache
 
 __all__ = ["Cooker", "basic_sample_keys", "cook", "cooker", "needs_cache", "needs_primary"]
 

@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 from ..batching.collate import generic_batch
 from ..batching.conversion import as_type
 from ..decoding.decoder import SampleDecoder
-from ..marks import alias_hook, library_hook, noop_hook, stateless
+from ..hooks import alias_hook, current_cache, hook_context, library_hook, noop_hook, stateless
 from .cooking import Cooker, cook
-from .hook_context import current_cache, hook_context
 
 __all__ = ["DefaultTaskEncoder", "TaskEncoder"]
 

@@ -12,7 +12,7 @@ from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...pipeline.stages.concat import ConcatDataset
 from ...pipeline.stages.repeat import RepeatDataset
-from ...samples.encoding.hook_context import set_hook_context
+from ...samples.hooks import set_hook_context
 from ..workers.lane_host import MICRO_BATCH, open_lane
 
 __all__ = ["restore_sample"]

@@ -10,8 +10,7 @@ import pytest
 
 from loader.errors import EnergonError
 from loader.samples import HookContext, failure_tolerance, is_stateless, restores_seeds, set_hook_context
-from loader.samples.encoding.hook_context import current_cache, hook_context
-from loader.samples.marks import stateless
+from loader.samples.hooks import current_cache, hook_context, stateless
 
 
 def plain(sample: Any) -> Any:

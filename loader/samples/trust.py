@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ...errors import TrustError
+from ..errors import TrustError
 
 __all__ = ["is_trusted", "refuse"]
 

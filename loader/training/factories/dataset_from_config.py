@@ -12,8 +12,8 @@ from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.documents.load_request import is_metadataset
 from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 from ...pipeline.contract.worker_config import WorkerConfig
+from ...samples.building.dataset_code import dataset_class_of
 from ...samples.building.described_dataset import arguments_of_config, made_of_class
-from ...samples.building.recipe import dataset_class_of
 from ...storage import EPath
 from ..datasets.dataset_factory import BaseCoreDatasetFactory
 from . import webdatasets

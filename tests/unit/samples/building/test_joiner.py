@@ -13,7 +13,7 @@ import pytest
 
 from loader.errors import ConfigError, TrustError
 from loader.metadataset.documents.leaf_plan import Joiner
-from loader.samples.building.joiner import load_joiner
+from loader.samples.building.dataset_code import load_joiner
 
 HERE = __name__
 
@@ -81,12 +81,12 @@ def test_a_joiner_travels_to_worker_processes(name, is_function):
     [
         ("Joind", False, rf"module {HERE} has no class 'Joind'; did you mean 'Joined'"),
         ("joined", True, rf"module {HERE} has no function 'joined'"),
-        ("join", False, "join is no class"),
+        ("join", False, "join is not a class"),
         ("Joined", True, "Joined is a class"),
-        ("NUMBER", True, "NUMBER is no function"),
-        ("NUMBER", False, "NUMBER is no class"),
+        ("NUMBER", True, "NUMBER is not a function"),
+        ("NUMBER", False, "NUMBER is not a class"),
         ("WithoutMethod", False, "WithoutMethod has no from_joined; expected a classmethod"),
-        ("WithPlainMethod", False, "WithPlainMethod is no classmethod"),
+        ("WithPlainMethod", False, "WithPlainMethod is not a classmethod"),
     ],
 )
 def test_what_cannot_join_is_refused_with_its_place(name, is_function, found):
@@ -126,11 +126,11 @@ def test_a_module_that_is_not_there_is_an_error():
 
 @pytest.mark.parametrize(("module", "name"), [("os", "system"), ("subprocess", "run"), ("builtins", "exec")])
 def test_pythons_own_functions_are_not_called_without_trust(module, name):
-    with pytest.raises(TrustError, match=f"asks to call {module}.{name}, which is Python's own"):
+    with pytest.raises(TrustError, match=f"asks to call {module}.{name} of Python's standard library"):
         load(name, module=module, is_function=True)
 
 
 def test_pythons_own_functions_are_known_under_other_names(monkeypatch):
     monkeypatch.setattr(sys.modules[HERE], "harmless", exec, raising=False)
-    with pytest.raises(TrustError, match="which is Python's own"):
+    with pytest.raises(TrustError, match="of Python's standard library"):
         load("harmless", is_function=True)

@@ -5,7 +5,9 @@ import io
 import json
 import os
 import pickle
+import subprocess
 import sys
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -131,6 +133,64 @@ def test_messagepack_is_what_webdataset_makes_of_it(value: Any) -> None:
     assert decoder({"mp": data, "msg": data}) == {"mp": value, "msg": value}
     if value is not None:  # webdataset gives bytes for it, as for json's null
         assert decoder({"mp": data}) == webdataset_decoder().decode({"mp": data})
+
+
+ARRAYS = {
+    "scalar": np.float64(2.5),
+    "empty": np.zeros((0, 3), np.int8),
+    "fortran order": np.asfortranarray(np.arange(6, dtype=np.uint16).reshape(2, 3)),
+    "big-endian": np.arange(3, dtype=">i4"),
+    "complex": np.array([1 + 2j, -1j], np.complex64),
+    "booleans": np.array([True, False]),
+    "text": np.array(["a", "bé"]),
+    "bytes": np.array([b"a", b"bc"]),
+    "dates": np.array(["2024-01-01", "1969-12-31"], "datetime64[D]"),
+    "records": np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
+    "objects": np.array([{"a": 1}, None], dtype=object),
+}
+
+
+def by_numpy(name: str, data: bytes) -> Any:
+    if name == "npy":
+        return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    zipfile.ZipFile(io.BytesIO(data))  # its errors come first: the sizes are checked before anything is decompressed
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def outcome_of(decode: Any, name: str, data: bytes) -> Any:
+    """Return a value, or the first line of its error."""
+    try:
+        return decode(name, data)
+    except SampleError as error:
+        return error.message
+    except Exception as error:  # noqa: BLE001 - a reference decoder raises of every kind
+        cause = str(error).partition("\n")[0] or type(error).__name__
+        return f"part {name!r} does not decode as {name}: {cause}" if data else f"part {name!r} is empty (0 bytes)"
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+@pytest.mark.parametrize("damage", [None, 0, 1, 5, 9, 40, -1, "flipped"])
+def test_arrays_and_their_errors_are_numpys(kind: str, damage: Any) -> None:
+    array = ARRAYS[kind]
+    for name, whole in (("npy", bytes_of(np.save, array)), ("npz", bytes_of(np.savez, x=array, y=array))):
+        flipped = whole[:20] + bytes([whole[20] ^ 0xFF]) + whole[21:]
+        data = flipped if damage == "flipped" else whole[:damage]
+        decode = SampleDecoder().decode_part
+        assert_equal(outcome_of(decode, name, data), outcome_of(by_numpy, name, data))
+
+
+def test_webdataset_is_imported_for_arrays_only() -> None:
+    code = """
+import sys
+from loader.samples import SampleDecoder
+decode = SampleDecoder().decode_part
+decode("txt", b"a"), decode("json", b"1"), decode("cls", b"1"), decode("mp", b"\\x01")
+assert "webdataset" not in sys.modules
+decode("npy", bytes.fromhex(sys.argv[1]))
+assert "webdataset" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code, PARTS["npy"].hex()], check=True)
 
 
 def test_cbor_is_decoded() -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ..batching.collate import generic_batch
-from ..batching.conversion import as_type
 from ..decoding.decoder import SampleDecoder
 from ..hooks import alias_hook, current_cache, hook_context, library_hook, noop_hook, stateless
+from ..sample_dataclass import as_type
 from .cooking import Cooker, cook
 
 __all__ = ["DefaultTaskEncoder", "TaskEncoder"]

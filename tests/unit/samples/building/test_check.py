@@ -280,7 +280,7 @@ def test_code_of_the_dataset_makes_the_sample_where_it_may(tmp_path: Path) -> No
     [(part, found)] = check({"txt": b"dog"}, trust_code=True, **options)
     assert (part, found) == (None, "cannot make a TextSample: field 'text' is missing")
     [(part, found)] = check({"txt": b"broken"}, trust_code=True, **options)
-    assert (part, found) == (None, "making the sample fails: ValueError: it is broken")
+    assert (part, found) == (None, "building the sample fails: ValueError: it is broken")
     assert check({"txt": b"dog"}, trust_code=False, **options) == []
 
 

@@ -1,4 +1,4 @@
-"""Which hooks of a task encoder do nothing, so that the pipeline leaves their stages out."""
+"""Hooks of task encoders: their marks, which the pipeline reads, and the context in which they run."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ _NOTHING_UNLESS = "__nothing_unless__"
 
 
 def library_hook(hook: F) -> F:
-    """Mark a method of the library's own encoders, which an encoder around another one may take for its own."""
+    """Mark a method of the library's task encoders, which ``AugmentTaskEncoder`` may rebind to the outer encoder."""
     setattr(hook, _LIBRARY, True)
     return hook
 
 
 def noop_hook(*, unless: str = "") -> Callable[[F], F]:
-    """Mark a method of the library's own encoders that returns its argument, or only says that it is not defined.
+    """Mark a method of the library's task encoders that has no effect, so that the pipeline builds no stage for it.
 
-    The mark is on the function, so a method that overrides it does not have it, whatever class it is in.
+    The mark is on the function, so overriding methods do not inherit it.
 
     Args:
-        unless: The attribute of the encoder that gives the hook something to do where it is not None.
+        unless: Attribute of the encoder; the hook has an effect if it is not None.
     """
 
     def mark(hook: F) -> F:
@@ -56,7 +56,7 @@ def noop_hook(*, unless: str = "") -> Callable[[F], F]:
 
 
 def is_default(hook: Callable[..., Any]) -> bool:
-    """Tell whether a bound hook is one that nobody defined.
+    """Return True if a bound hook is the library's own, without effect.
 
     >>> from loader.samples import TaskEncoder
     >>> class Encoder(TaskEncoder):
@@ -72,23 +72,23 @@ def is_default(hook: Callable[..., Any]) -> bool:
 
 
 def is_library_hook(attribute: object) -> bool:
-    """Tell whether an attribute of a class is a method of the library's own encoders."""
+    """Return True if an attribute of a class is a method of the library's task encoders."""
     return getattr(attribute, _LIBRARY, False) is True
 
 
 def alias_hook(other: str) -> Callable[[F], F]:
-    """Make a hook be another hook of the same encoder, until a subclass defines it.
+    """Replace a hook by another hook of the same encoder, until a subclass defines it.
 
-    So it has the marks of the other one, too, and costs no call of its own. What is decorated is only its description.
+    The alias has the marks of the other hook and adds no call. Only the docstring of the decorated method is used.
     """
 
     def replace(described: F) -> F:
-        return cast("F", _StandsFor(other, described))
+        return cast("F", _Alias(other, described))
 
     return replace
 
 
-class _StandsFor:
+class _Alias:
     __library_hook__ = True
 
     def __init__(self, other: str, described: Callable[..., Any]) -> None:
@@ -101,10 +101,9 @@ class _StandsFor:
 
 
 def marked(fn: Callable[..., Any], marks: Mapping[str, Any]) -> Callable[..., Any]:
-    """Put marks on a function. It is not wrapped: calling it costs what it did.
+    """Set marks on a function. The function is not wrapped, so calls cost no more.
 
-    What cannot take marks of its own, a bound method or a function written in C, is returned as a marked
-    ``functools.partial``.
+    Bound methods and functions written in C take no attributes: these are returned as a marked ``functools.partial``.
     """
     if not hasattr(fn, "__dict__") or hasattr(fn, "__self__"):
         fn = partial(fn)
@@ -114,7 +113,7 @@ def marked(fn: Callable[..., Any], marks: Mapping[str, Any]) -> Callable[..., An
 
 
 def mark_of(fn: Any, name: str, default: Any) -> Any:
-    """Get a mark of a function, a bound method, an object that can be called, or a ``functools.partial`` of these."""
+    """Return a mark of a function, a bound method, a callable object, or a ``functools.partial`` of these."""
     while True:
         found = getattr(fn, name, None)
         if found is None and callable(fn) and not hasattr(fn, "__code__") and not isinstance(fn, type):
@@ -123,7 +122,7 @@ def mark_of(fn: Any, name: str, default: Any) -> Any:
             return found
         if isinstance(fn, partial):
             fn = fn.func
-        elif isinstance(fn, staticmethod):  # as a name in a class body is before the class is made
+        elif isinstance(fn, staticmethod):  # a name in a class body, before the class exists
             fn = fn.__func__
         else:
             return default
@@ -149,13 +148,13 @@ def stateless(
 ) -> Any:
     """Mark a hook whose result depends on its arguments only, and, with ``restore_seeds``, on random numbers.
 
-    What waits in a buffer when a state is saved is made again from its samples when the state is restored.
+    A saved state then contains the ids of buffered items only: they are rebuilt from their samples on restore.
 
     Args:
-        fn: The function or method. It is marked, not wrapped: calling it costs what it did.
+        fn: The function or method. It is marked, not wrapped, so calls cost no more.
         restore_seeds: Seed Python's, numpy's and torch's generators for each sample, so that a hook that draws random
-            numbers gives the same result when it is called again.
-        failure_tolerance: How many failures in a row of this hook stop the run; None leaves the run's own number.
+            numbers returns the same result when it is called again.
+        failure_tolerance: Number of consecutive failures of this hook that stops the run; None uses the run's number.
 
     >>> @stateless(restore_seeds=True, failure_tolerance=50)
     ... def crop(sample): ...
@@ -169,28 +168,28 @@ def stateless(
 
 
 def is_stateless(fn: Callable[..., Any]) -> bool:
-    """Tell whether a function, a bound method or a ``functools.partial`` of one is marked."""
+    """Return True if a function, a bound method or a ``functools.partial`` of one is marked as stateless."""
     return bool(mark_of(fn, _STATELESS, False))
 
 
 def restores_seeds(fn: Callable[..., Any]) -> bool:
-    """Tell whether the generators are to be seeded for each call of ``fn``."""
+    """Return True if the random generators must be seeded for each call of ``fn``."""
     return bool(mark_of(fn, _RESTORES_SEEDS, False))
 
 
 def failure_tolerance(fn: Callable[..., Any], default: int | None = None) -> int:
-    """Get how many failures in a row of ``fn`` stop the run; where it does not say, ``default``, and 0 without one."""
+    """Return the number of consecutive failures of ``fn`` that stops the run: its mark, else ``default``, else 0."""
     return int(mark_of(fn, _FAILURE_TOLERANCE, default or 0))
 
 
 class HookContext:
-    """The position of what a hook is working on.
+    """Position in the run of the item that a hook processes.
 
     Args:
-        batch_index: The micro-batch being made, counted over the whole run; None where it is not known.
-        sample_index: The sample being made; None where it is not known.
-        cache: The cache pool of the run; None where there is none.
-        worker_config: How the run is spread; None where it is not known.
+        batch_index: Index of the current micro-batch in the whole run; None if unknown.
+        sample_index: Index of the current sample; None if unknown.
+        cache: The cache pool of the run, if any.
+        worker_config: The worker config of the run; None if unknown.
     """
 
     __slots__ = ("batch_index", "cache", "sample_index", "worker_config")
@@ -212,22 +211,22 @@ class HookContext:
         return f"HookContext(batch_index={self.batch_index}, sample_index={self.sample_index})"
 
 
-# One slot is enough: a process runs one lane's hooks at a time. The pipeline fills it before user code runs.
+# One slot is enough: a process runs the hooks of one lane at a time. The pipeline sets it before user code runs.
 _current: list[HookContext | None] = [None]
 
 
 def set_hook_context(context: HookContext | None) -> None:
-    """Make ``context`` the one that hooks see; None where no hook is running."""
+    """Set the context that hooks see; None means that no hook is running."""
     _current[0] = context
 
 
 def running_hook_context() -> HookContext | None:
-    """Get the context of the hook that is running; None where none is."""
+    """Return the context of the running hook; None if no hook is running."""
     return _current[0]
 
 
 def hook_context() -> HookContext:
-    """Get the context of the hook that is running.
+    """Return the context of the running hook.
 
     Raises:
         EnergonError: No hook is running.
@@ -241,13 +240,13 @@ def hook_context() -> HookContext:
     if context is None:
         raise EnergonError(
             "the current batch and sample are known only while a loader runs a hook, and none is running",
-            hint="ask inside a hook of a task encoder (encode_sample, batch, …) that a loader calls",
+            hint="read them inside a hook of a task encoder (encode_sample, batch, …) that a loader calls",
         )
     return context
 
 
 def current_cache() -> Any:
-    """Get the cache pool of the run.
+    """Return the cache pool of the run.
 
     Raises:
         EnergonError: No hook is running, or the run has no cache pool.

@@ -268,7 +268,7 @@ def test_what_a_dataset_of_a_mix_lacks_is_said_before_the_first_batch_and_with_i
 
 def test_a_primary_store_of_lines_is_refused(data: MixedData) -> None:
     path = data.write("kinds.yaml", {"train": {"path": "lines.jsonl", "subflavors": {"kind": "crude"}}})
-    with pytest.raises(ConfigError, match="asks for primary=, which is not there"):
+    with pytest.raises(ConfigError, match="needs primary=, which is not available"):
         read(path, 3, task_encoder=CookingOnly())
 
 

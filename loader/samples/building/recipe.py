@@ -225,7 +225,7 @@ class BasicSampleBuilder:
             faults += [f"field {name!r} is missing" for name in missing]
             if not faults:
                 raise  # the class's own code
-            raise SampleError(f"cannot make a {self._class.__name__}: {', '.join(faults)}") from error
+            raise SampleError(f"cannot build a {self._class.__name__}: {', '.join(faults)}") from error
 
 
 def name_sample(error: SampleError, key: str, sources: Sequence[SourceInfo]) -> SampleError:

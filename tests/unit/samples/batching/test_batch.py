@@ -90,12 +90,12 @@ def test_a_field_that_some_samples_lack_is_an_error_even_with_a_default() -> Non
 def test_samples_that_do_not_fit_are_named() -> None:
     first, second = samples()
     second.image = torch.ones(2)
-    with pytest.raises(SampleError, match=r"'s.tar/1' and 's.tar/4' don't fit into one batch: 'image' is a tensor"):
+    with pytest.raises(SampleError, match=r"'s.tar/1' and 's.tar/4' cannot be batched: 'image' is a tensor"):
         ImageBatch.from_samples([first, second])
 
 
 def test_a_batch_of_nothing_is_refused() -> None:
-    with pytest.raises(SampleError, match="the list is empty"):
+    with pytest.raises(SampleError, match="of an empty list"):
         ImageBatch.from_samples([])
 
 

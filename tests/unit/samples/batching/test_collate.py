@@ -331,8 +331,8 @@ def test_fields_that_a_class_fills_itself_are_left_to_it() -> None:
         (None, torch.ones(2), "'image' is None in the first, of type Tensor in the second"),
         ("a", torch.ones(2), "'image' is of type str in the first, of type Tensor in the second"),
         (torch.ones(2), torch.ones(2, 2), r"'image' is a tensor of shape \(2,\) in the first, one of shape \(2, 2\)"),
-        ({"a": 1}, {"b": 1}, "'image.a' is there in the first, missing in the second"),
-        ({"a": 1}, {"a": 1, "b": 1}, "'image.b' is missing in the first, there in the second"),
+        ({"a": 1}, {"b": 1}, "'image.a' is present in the first, missing in the second"),
+        ({"a": 1}, {"a": 1, "b": 1}, "'image.b' is missing in the first, present in the second"),
         ({"a": {3: torch.ones(1)}}, {"a": {3: 2}}, "'image.a.3' is of type Tensor in the first, of type int"),
         (Point(1, torch.ones(1)), Point(2, torch.ones(())), r"'image.at' is a tensor of shape \(1,\)"),
     ],
@@ -340,7 +340,7 @@ def test_fields_that_a_class_fills_itself_are_left_to_it() -> None:
 )
 def test_samples_that_do_not_fit_are_named_with_the_place(first: Any, second: Any, found: str) -> None:
     samples = [caption(0, first), caption(1, first), caption(2, second), caption(3, first)]
-    with pytest.raises(SampleError, match=f"'s.tar/0' and 's.tar/2' don't fit into one batch: {found}") as raised:
+    with pytest.raises(SampleError, match=f"'s.tar/0' and 's.tar/2' cannot be batched: {found}") as raised:
         generic_batch(samples)
     assert raised.value.key == "s.tar/2"
     assert "encode_sample" in (raised.value.hint or "")
@@ -354,9 +354,9 @@ def test_samples_of_two_classes_are_named() -> None:
 
 
 def test_dicts_that_do_not_fit_are_named_by_their_keys_and_other_values_by_their_numbers() -> None:
-    with pytest.raises(SampleError, match="'a' and 'b' don't fit"):
+    with pytest.raises(SampleError, match="'a' and 'b' cannot be batched"):
         generic_batch([{"__key__": "a", "x": torch.ones(1)}, {"__key__": "b", "x": 1}])
-    with pytest.raises(SampleError, match=r"number 0 and number 1 don't fit into one batch: a tensor of shape \(1,\)"):
+    with pytest.raises(SampleError, match=r"number 0 and number 1 cannot be batched: a tensor of shape \(1,\)"):
         batch_pad_stack([torch.ones(1), torch.ones(1, 1)])
     with pytest.raises(SampleError, match=r"a tensor of shape \(1,\) in the first, one of shape \(2,\)"):
         batch_stack([torch.ones(1), torch.ones(2)])
@@ -366,7 +366,7 @@ def test_dicts_that_do_not_fit_are_named_by_their_keys_and_other_values_by_their
 
 @pytest.mark.parametrize("make", [generic_batch, batch_pad_stack, batch_stack, concat_pad])
 def test_a_batch_of_nothing_is_refused(make: Any) -> None:
-    with pytest.raises(SampleError, match="the list is empty"):
+    with pytest.raises(SampleError, match="of an empty list"):
         make([])
 
 

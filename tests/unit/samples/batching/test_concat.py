@@ -144,22 +144,22 @@ def test_batches_of_several_types_need_a_mix_function_of_their_own() -> None:
     ],
 )
 def test_batches_that_do_not_fit_are_named_by_their_first_keys(field: str, value: Any, found: str) -> None:
-    with pytest.raises(SampleError, match=f"'s.tar/1' and 's.tar/2' don't fit into one batch: {found}"):
+    with pytest.raises(SampleError, match=f"'s.tar/1' and 's.tar/2' cannot be batched: {found}"):
         homogeneous_concat_mix([batch_of(1), batch_of(1), batch_of(2, **{field: value})])
 
 
 @pytest.mark.parametrize(
     ("first", "second", "found"),
     [
-        ({"a": [1], "b": [2]}, {"a": [1]}, "'b' is there in the first, missing in the second"),
-        ({"a": [1]}, {"a": [1], "b": [2]}, "'b' is missing in the first, there in the second"),
+        ({"a": [1], "b": [2]}, {"a": [1]}, "'b' is present in the first, missing in the second"),
+        ({"a": [1]}, {"a": [1], "b": [2]}, "'b' is missing in the first, present in the second"),
     ],
 )
 def test_dict_batches_with_other_names_do_not_fit(first: Any, second: Any, found: str) -> None:
-    with pytest.raises(SampleError, match=f"number 0 and number 1 don't fit into one batch: {found}"):
+    with pytest.raises(SampleError, match=f"number 0 and number 1 cannot be batched: {found}"):
         generic_concat([first, second])
 
 
 def test_nothing_cannot_be_joined() -> None:
-    with pytest.raises(SampleError, match="the list is empty"):
+    with pytest.raises(SampleError, match="of an empty list"):
         generic_concat([])

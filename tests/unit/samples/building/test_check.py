@@ -147,7 +147,7 @@ def test_a_picture_too_large_for_pillow_is_found(monkeypatch: pytest.MonkeyPatch
 def test_a_picture_that_is_a_program_is_not_run() -> None:
     found = check_image_bytes(encode(PHOTO, "EPS"), "jpg")
     assert found is not None
-    assert "EPS picture is a program" in found
+    assert "EPS image is a program" in found
 
 
 # -------------------------------------------------------------------------------------------------------- parts
@@ -278,7 +278,7 @@ def test_code_of_the_dataset_makes_the_sample_where_it_may(tmp_path: Path) -> No
     options: dict[str, Any] = {"text": LOADER, "folder": tmp_path}
     assert check({"txt": b"cat", "json": b"{}"}, trust_code=True, **options) == []
     [(part, found)] = check({"txt": b"dog"}, trust_code=True, **options)
-    assert (part, found) == (None, "cannot make a TextSample: field 'text' is missing")
+    assert (part, found) == (None, "cannot build a TextSample: field 'text' is missing")
     [(part, found)] = check({"txt": b"broken"}, trust_code=True, **options)
     assert (part, found) == (None, "building the sample fails: ValueError: it is broken")
     assert check({"txt": b"dog"}, trust_code=False, **options) == []

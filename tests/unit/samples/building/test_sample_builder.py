@@ -233,7 +233,7 @@ SHARED: dict[str, Any] = {"__restore_key__": (), "__subflavors__": {}, "__source
 def test_what_a_sample_loader_returns_is_checked(meta_folder: Path) -> None:
     text = "__class__: TextWebdataset\nsample_loader: sample_loader.py:"
     builder = builder_of(text + "wrong", meta_folder, trust_code=True)
-    with pytest.raises(SampleError, match="cannot make a TextSample: it has no field 'txt', field 'text' is missing"):
+    with pytest.raises(SampleError, match="cannot build a TextSample: it has no field 'txt', field 'text' is missing"):
         builder.build({"txt": b"cat"}, key="0")
     builder = builder_of(text + "nothing", meta_folder, trust_code=True)
     with pytest.raises(SampleError, match="returned NoneType; expected a dict of the fields of TextSample"):

@@ -146,7 +146,7 @@ def test_a_picture_that_is_a_program_is_run_only_with_trust(monkeypatch: pytest.
 
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", ghostscript)
     data = encode(Image.fromarray(pattern(4, 4)), "EPS")
-    with pytest.raises(TrustError, match="EPS picture is a program"):
+    with pytest.raises(TrustError, match="EPS image is a program"):
         decode_image(data, IMAGE_FORMS["rgb8"])
     assert not runs
     assert decode_image(data, IMAGE_FORMS["rgb8"], trusted=True).shape == (4, 4, 3)

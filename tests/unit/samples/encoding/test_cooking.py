@@ -117,8 +117,8 @@ def test_a_sample_for_no_cooker_is_an_error_that_names_what_there_is() -> None:
     with pytest.raises(ConfigError) as raised:
         encoder.cook_crude_sample(crude(__subflavors__={"type": "caption"}))
     assert str(raised.value).splitlines()[0] == (
-        "no cooker is for sample 's.tar/0' with subflavors {'type': 'caption'}: "
-        "cook_text wants {'type': 'ocr'}; cook_text wants {'lang': 'en'} and its condition"
+        "no cooker accepts sample 's.tar/0' with subflavors {'type': 'caption'}: "
+        "cook_text accepts {'type': 'ocr'}; cook_text accepts {'lang': 'en'} that pass its condition"
     )
 
 
@@ -180,7 +180,7 @@ def test_a_cooker_that_asks_for_primary_where_there_is_none_says_so() -> None:
     @cooker(need_primary=True)
     def cook_page(sample: dict[str, Any], primary: Any) -> None: ...
 
-    with pytest.raises(ConfigError, match="cook_page asks for primary=, which is not there"):
+    with pytest.raises(ConfigError, match="cook_page needs primary=, which is not available"):
         encoder_with(Cooker(cook_page)).cook_crude_sample(crude())
 
 
@@ -189,7 +189,7 @@ def test_a_cooker_that_takes_a_store_that_is_not_there_is_no_failed_sample() -> 
 
     with pytest.raises(ConfigError, match=r"cook_story missing a required argument: 'photos'; .* nothing else"):
         encoder_with(Cooker(cook_story)).cook_crude_sample(crude())
-    with pytest.raises(ConfigError, match=r"cook_story .*'photos'.* there is images="):
+    with pytest.raises(ConfigError, match=r"cook_story .*'photos'.* available besides .* images="):
         encoder_with(Cooker(cook_story)).cook_crude_sample(crude(), images="store")
 
 

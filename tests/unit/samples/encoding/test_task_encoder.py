@@ -214,7 +214,7 @@ def test_dicts_and_other_objects_are_converted_too() -> None:
 
 def test_a_field_that_the_type_must_have_and_the_sample_lacks_is_named() -> None:
     encoder = DefaultTaskEncoder(encoded_sample_type=VQASample)
-    with pytest.raises(SampleError, match="VQASample of a CaptioningSample: it has no field 'context'") as raised:
+    with pytest.raises(SampleError, match="a CaptioningSample to a VQASample: it has no field 'context'") as raised:
         encoder.encode_sample(caption())
     assert raised.value.key == "0"
 

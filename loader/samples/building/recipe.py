@@ -26,7 +26,7 @@ PartFilter = frozenset[str] | Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleRecipe:
-    """How the parts of a dataset's samples become samples.
+    """Recipe of a dataset's samples: how they are built from their parts.
 
     Attributes:
         sample_class: The class of the samples; a dict class for crude samples.

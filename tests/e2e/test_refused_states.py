@@ -1,4 +1,4 @@
-"""States that do not fit a run are refused, and what differs is named."""
+"""Refuse states that do not match a run, and name the difference."""
 
 from __future__ import annotations
 

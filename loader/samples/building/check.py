@@ -23,7 +23,7 @@ from ..decoding.image_decode import IMAGE_FORMS, open_image
 from ..decoding.part_decode import decode_part, part_error
 from ..trust import is_trusted
 
-__all__ = ["PICTURE", "DecodeCheck", "check_image_bytes", "kind_fault"]
+__all__ = ["CHECKED_IMAGE", "DecodeCheck", "check_image_bytes", "kind_fault"]
 
 
 _JPEG = b"\xff\xd8\xff"
@@ -102,7 +102,7 @@ class DecodeCheck:
             fault = check_image_bytes(data, name, trusted=self._trusted)
             if fault is not None:
                 raise SampleError(fault, part=name)
-            return PICTURE
+            return CHECKED_IMAGE
         if kind == "pickle" and not self._trusted:
             return data
         return decode_part(name, data, form=IMAGE_FORMS["rgb8"], trusted=self._trusted)
@@ -223,13 +223,13 @@ def _png_damage(data: bytes) -> str | None:
     return f"it ends at byte {len(data)}, before its last chunk"
 
 
-class _Picture:
+class _CheckedImage:
     """Placeholder for an image that was checked and dropped."""
 
     __slots__ = ()
 
 
-PICTURE: Final = _Picture()
+CHECKED_IMAGE: Final = _CheckedImage()
 """Placeholder for an image that was checked and dropped."""
 
 
@@ -245,15 +245,15 @@ def kind_fault(kind: FieldKind, value: object) -> str | None:
     fits, expected = check
     if fits(value):
         return None
-    if value is PICTURE:
+    if value is CHECKED_IMAGE:
         return f"expected {expected}, found an image"
     shown = "" if value is None else f": {value!r}"
     return f"expected {expected}, found {type(value).__name__}{shown[:60]}"
 
 
-def _is_picture(value: object) -> bool:
+def _is_image(value: object) -> bool:
     # Arrays (npy) and tensors of two or three dimensions may be images, too.
-    return value is PICTURE or getattr(value, "ndim", 0) in (2, 3)
+    return value is CHECKED_IMAGE or getattr(value, "ndim", 0) in (2, 3)
 
 
 def _is_list_of_text(value: object) -> bool:
@@ -274,7 +274,7 @@ def _is_media(value: object) -> bool:
 
 _CHECKS: Mapping[FieldKind, tuple[Callable[[Any], bool], str]] = {
     "audio": (_is_media, "audio"),
-    "image": (_is_picture, "an image"),
+    "image": (_is_image, "an image"),
     "images": (_is_list, "a list of images"),
     "label": (_is_number, "a whole number"),
     "label_name": (lambda value: isinstance(value, str), "text"),

@@ -23,7 +23,7 @@ __all__ = [
     "OfTheRun",
     "arguments_of_config",
     "described_dataset_of",
-    "made_of_class",
+    "instantiate",
 ]
 
 T_co = TypeVar("T_co", covariant=True)
@@ -178,16 +178,14 @@ def described_dataset_of(
         )
     if not (isinstance(dataset_class, type) and issubclass(dataset_class, DescribedDataset)):
         return None
-    dataset = made_of_class(dataset_class, meta_folder, arguments_of_config(config, trust_code=trust_code))
+    dataset = instantiate(dataset_class, meta_folder, arguments_of_config(config, trust_code=trust_code))
     if isinstance(dataset.decoder, OfTheRun):
         dataset.decoder = decoder
     dataset.trust_code = dataset.trust_code or trust_code
     return dataset
 
 
-def made_of_class(
-    dataset_class: Callable[..., T_dataset], meta_folder: Path, arguments: Mapping[str, Any]
-) -> T_dataset:
+def instantiate(dataset_class: Callable[..., T_dataset], meta_folder: Path, arguments: Mapping[str, Any]) -> T_dataset:
     """Create an object of a user's dataset class.
 
     Args:

@@ -18,7 +18,7 @@ from PIL import Image
 
 from loader.format.documents.dataset_config import DatasetConfig, parse_dataset_config
 from loader.samples import DecodeCheck, check_image_bytes
-from loader.samples.building.check import PICTURE, kind_fault
+from loader.samples.building.check import CHECKED_IMAGE, kind_fault
 from tests.source_tree import ROOT
 from tests.unit.samples.image_corpus import corpus, encode, pattern
 
@@ -232,10 +232,10 @@ def test_fields_of_the_wrong_kind_are_found() -> None:
     [
         ("any", None, ...),
         ("audio", b"ID3", "x"),
-        ("image", PICTURE, "x"),
+        ("image", CHECKED_IMAGE, "x"),
         ("image", np.zeros((3, 2, 2)), np.zeros(3)),
         ("images", np.zeros((2, 3, 4, 4)), "x"),
-        ("images", [1], PICTURE),
+        ("images", [1], CHECKED_IMAGE),
         ("label", 3, True),
         ("label", np.int64(3), 1.0),
         ("label_name", "cat", 3),
@@ -243,7 +243,7 @@ def test_fields_of_the_wrong_kind_are_found() -> None:
         ("tensor", [1, 2], "x"),
         ("tensor", np.zeros(3), 3),
         ("text", "cat", b"cat"),
-        ("text", "", PICTURE),
+        ("text", "", CHECKED_IMAGE),
         ("text_list", ["a", "b"], ["a", 3]),
         ("text_list", [], "a"),
         ("video", b"\0", "x"),

@@ -36,7 +36,7 @@ COVERING := tests/malformed tests/unit/av tests/unit/format tests/unit/order tes
 	$(addprefix tests/property/test_,dataset_index.py key_table.py permute.py tar_rename.py tar_scan.py) \
 	tests/unit/stores/test_dataset_file_store.py $(addprefix tests/cli/test_,info.py lint_files.py lint_jsonl.py)
 
-.PHONY: help setup fmt check test test-all demo bench bench-load bench-mixes bench-order bench-prepare docs ci clean
+.PHONY: help setup fmt check test test-all demo bench bench-load bench-mixes bench-order bench-prepare docs dist ci clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/\1\t/' | awk -F'\t' '{ printf "  make %-14s%s\n", $$1, $$2 }'
@@ -94,6 +94,11 @@ bench-order: $(INSTALLED)  ## the order of samples: how soon, how fast, how much
 
 docs: $(DOCS_INSTALLED)  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+dist: $(INSTALLED)  ## build the wheel and the source distribution, and check them
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
 
 ci:  ## what continuous integration runs
 	bash .ci/run

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.slow  # a minute of scripts
 PAGES = (
     "README.md",
     "docs/getting-started.md",
+    "docs/explanation/a-samples-journey.md",
     "docs/explanation/architecture.md",
     "docs/explanation/determinism-and-resume.md",
     "docs/how-to/change-the-number-of-ranks.md",

@@ -9,11 +9,11 @@ from ...errors import WorkerError
 from ...pipeline.contract.rng import preserve_rng_state
 from ..workers.bundles import StreamOptions, WorkerBundles
 from ..workers.lane_host import LaneHost, Message
-from ..workers.last_sample import LastSampleBoard
-from ..workers.packed_error import PackedError, raise_packed
 from ..workers.sample_place import sample_at
 from ..workers.watchdog import Watchdog
+from ..workers.worker_board import LastSampleBoard
 from ..workers.worker_death import worker_died_error
+from ..workers.worker_errors import PackedError, raise_packed
 
 __all__ = ["BatchStream"]
 

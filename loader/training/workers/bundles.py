@@ -26,9 +26,9 @@ from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.message import PackedMessage, pack_message, unpack_message
 from ...transport.segments import SegmentFlags, SegmentPool, forget_segments
 from .lane_host import LaneHost, Message
-from .last_sample import LastSampleBoard
-from .packed_error import PackedError, pack_error
 from .stack_dump import register_stack_dump
+from .worker_board import LastSampleBoard
+from .worker_errors import PackedError, pack_error
 
 __all__ = ["StreamOptions", "WorkerBundles"]
 

@@ -7,8 +7,8 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from .last_sample import LastSampleBoard
 from .stack_dump import take_stack_dump
+from .worker_board import LastSampleBoard
 
 __all__ = ["last_sample_of", "stack_of", "worker_name"]
 

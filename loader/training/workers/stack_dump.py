@@ -12,7 +12,7 @@ import signal
 import threading
 import time
 
-from .last_sample import LastSampleBoard
+from .worker_board import LastSampleBoard
 
 __all__ = ["WATCHDOG_SIGNAL", "crash_stack", "register_stack_dump", "take_stack_dump"]
 

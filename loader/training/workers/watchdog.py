@@ -14,9 +14,9 @@ from contextlib import suppress
 from types import TracebackType
 
 from ...errors import WorkerError
-from .last_sample import LastSampleBoard
 from .reports import last_sample_of, stack_of, worker_name
 from .thread_interrupt import ThreadInterrupt
+from .worker_board import LastSampleBoard
 
 __all__ = ["Watchdog"]
 
@@ -39,7 +39,7 @@ class Watchdog:
         board: Where the workers note what they do.
         describe: Says which sample a worker began last, in place of lane and position.
 
-    >>> from loader.training.workers.last_sample import LastSampleBoard
+    >>> from loader.training.workers.worker_board import LastSampleBoard
     >>> watchdog = Watchdog(60, None, board=LastSampleBoard(1))
     >>> with watchdog.waiting(0):
     ...     pass

@@ -11,8 +11,8 @@ from ...pipeline.contract.lane import Lane
 from ...pipeline.contract.stage import Running, SavableDataset, State
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.stages.pass_through import PassThroughDataset
-from .last_sample import LastSampleBoard
 from .watchdog import Watchdog
+from .worker_board import LastSampleBoard
 
 __all__ = ["WatchdogDataset"]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 
 from ...errors import WorkerError
-from .last_sample import LastSampleBoard
 from .reports import last_sample_of, worker_name
 from .stack_dump import crash_stack
+from .worker_board import LastSampleBoard
 
 __all__ = ["worker_died_error"]
 

@@ -12,8 +12,8 @@ import threading
 import time
 from contextlib import contextmanager
 
-from loader.training.workers.last_sample import LastSampleBoard
 from loader.training.workers.stack_dump import register_stack_dump
+from loader.training.workers.worker_board import LastSampleBoard
 
 
 def sleep_in_the_hook():

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from loader.training.workers import stack_dump
-from loader.training.workers.last_sample import LastSampleBoard
 from loader.training.workers.stack_dump import WATCHDOG_SIGNAL, crash_stack, take_stack_dump
+from loader.training.workers.worker_board import LastSampleBoard
 from tests.unit.training import real_workers as hooks
 from tests.unit.training.real_workers import workers
 

@@ -12,9 +12,9 @@ import pytest
 
 from loader.errors import WorkerError
 from loader.training.workers import stack_dump, watchdog
-from loader.training.workers.last_sample import LastSampleBoard
 from loader.training.workers.thread_interrupt import Interrupted, ThreadInterrupt
 from loader.training.workers.watchdog import Watchdog
+from loader.training.workers.worker_board import LastSampleBoard
 from tests.unit.training import real_workers as hooks
 from tests.unit.training.real_workers import workers
 

@@ -8,7 +8,7 @@ import pickle
 
 import pytest
 
-from loader.training.workers.last_sample import LastSampleBoard
+from loader.training.workers.worker_board import LastSampleBoard
 from tests.unit.training.real_workers import be_killed, end_well, workers
 
 

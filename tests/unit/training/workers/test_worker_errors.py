@@ -10,7 +10,7 @@ import traceback
 import pytest
 
 from loader.errors import ConfigError, Fault, FormatError, SampleError, WorkerError
-from loader.training.workers.packed_error import pack_error, raise_packed
+from loader.training.workers.worker_errors import pack_error, raise_packed
 
 
 class OfTwoArgumentsError(Exception):

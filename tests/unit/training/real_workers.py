@@ -12,8 +12,7 @@ import threading
 import time
 from contextlib import contextmanager
 
-from loader.training.workers.stack_dump import register_stack_dump
-from loader.training.workers.worker_board import LastSampleBoard
+from loader.training.workers.worker_board import WorkerBoard, register_stack_dump
 
 
 def sleep_in_the_hook():
@@ -84,7 +83,7 @@ class Workers:
 
     def __init__(self, *hooks, method, registers):
         context = multiprocessing.get_context(method)
-        self.board = LastSampleBoard(len(hooks))
+        self.board = WorkerBoard(len(hooks))
         self.processes = []
         self.connections = []
         for worker, hook in enumerate(hooks):

@@ -11,10 +11,9 @@ from contextlib import suppress
 import pytest
 
 from loader.errors import WorkerError
-from loader.training.workers import stack_dump, watchdog
-from loader.training.workers.thread_interrupt import Interrupted, ThreadInterrupt
-from loader.training.workers.watchdog import Watchdog
-from loader.training.workers.worker_board import LastSampleBoard
+from loader.training.workers import watchdog, worker_board
+from loader.training.workers.watchdog import Watchdog, _install_handler, _Interrupt
+from loader.training.workers.worker_board import WorkerBoard
 from tests.unit.training import real_workers as hooks
 from tests.unit.training.real_workers import workers
 
@@ -29,7 +28,7 @@ def made():
 
     def make(timeout_s=TIMEOUT_S, initial_timeout_s=TIMEOUT_S, *, board=None, **arguments):
         if board is None:
-            board = LastSampleBoard(1)
+            board = WorkerBoard(1)
             board.slot(0).note(3, 7)
         living.append(Watchdog(timeout_s, initial_timeout_s, board=board, **arguments))
         return living[-1]
@@ -100,14 +99,14 @@ def test_a_wait_that_does_not_end_with_its_worker_is_interrupted(made, monkeypat
 
 
 def test_a_worker_without_a_stack_is_reported_all_the_same(made, caplog, monkeypatch):
-    monkeypatch.setattr(stack_dump, "_WAIT_S", 0.1)
+    monkeypatch.setattr(worker_board, "_WAIT_S", 0.1)
     with workers(hooks.be_stopped) as started, made(board=started.board).waiting(0):
         hang_until_reported(caplog)
     assert "it gives no stack" in caplog.records[0].getMessage()
 
 
 def test_a_worker_that_has_not_begun_is_reported_and_ended_without_a_process_to_kill(made):
-    dog = made(board=LastSampleBoard(1), fail=True)
+    dog = made(board=WorkerBoard(1), fail=True)
     with pytest.raises(WorkerError, match="worker process 0 has made no micro-batch") as caught, dog.waiting(0):
         time.sleep(LONG_S)
     assert caught.value.at == "it had not begun a sample"
@@ -153,14 +152,14 @@ def test_a_hook_that_catches_even_the_interrupt_does_not_hide_the_hang(made):
     assert went_on.pop() is BaseException
 
 
-def test_a_wait_in_another_thread_is_interrupted_where_it_runs_python_code(made):
+def test_a_wait_in_another_thread_raises_the_error_when_it_ends(made, caplog):
     dog, errors = made(fail=True), []
 
     def wait():
         try:
             with dog.waiting():
-                while True:
-                    time.sleep(0.01)
+                hang_until_reported(caplog)
+                time.sleep(TIMEOUT_S)
         except WorkerError as error:
             errors.append(error)
 
@@ -182,12 +181,21 @@ def test_two_watchdogs_interrupt_their_own_waits(made):
 
 def test_an_interrupt_that_comes_too_late_is_not_raised():
     asked = []
-    interrupt = ThreadInterrupt()
-    interrupt.send(lambda: asked.append(True))
+    handler = _install_handler()
+    handler.interrupt(threading.get_ident(), lambda: asked.append(True))
     time.sleep(0)
     assert asked
-    with pytest.raises(Interrupted):
-        ThreadInterrupt().send(lambda: True)
+    with pytest.raises(_Interrupt):
+        handler.interrupt(threading.get_ident(), lambda: True)
+
+
+def test_an_error_that_comes_too_late_is_not_raised_by_the_next_wait(made):
+    dog = made(LONG_S, LONG_S, fail=True)
+    with dog.waiting():
+        pass
+    dog._error, dog._error_of = WorkerError("late"), dog._number
+    with dog.waiting():
+        pass
 
 
 def press_ctrl_c_when_ended(process):
@@ -215,7 +223,7 @@ def test_waits_within_their_time_raise_nothing_and_say_nothing(made, caplog):
 
 
 def test_the_first_wait_for_each_worker_has_a_limit_of_its_own(made, caplog):
-    dog = made(TIMEOUT_S, None, board=LastSampleBoard(2))
+    dog = made(TIMEOUT_S, None, board=WorkerBoard(2))
     for worker in range(2):
         with dog.waiting(worker):
             hang_in_the_hook(2 * TIMEOUT_S)
@@ -272,12 +280,12 @@ def test_the_thread_sleeps_no_longer_than_until_the_wait_is_overdue(made):
     dog = made(LONG_S, LONG_S)
     with dog.waiting():
         time.sleep(0.1)
-        assert dog.look() <= LONG_S - 0.1
-    assert dog.look() == LONG_S
+        assert dog.check() <= LONG_S - 0.1
+    assert dog.check() == LONG_S
 
 
 def test_the_thread_ends_when_nobody_has_the_watchdog_any_more():
-    dog = Watchdog(100 * LONG_S, 100 * LONG_S, board=LastSampleBoard(1))
+    dog = Watchdog(100 * LONG_S, 100 * LONG_S, board=WorkerBoard(1))
     with dog.waiting():
         pass
     thread, gone = dog._thread, weakref.ref(dog)
@@ -303,13 +311,13 @@ def test_a_describer_that_fails_does_not_hide_the_hang(made, caplog):
 
     with made(describe=describe).waiting():
         hang_until_reported(caplog)
-    assert "position 7 of lane 3 (of which no more can be said: the index is gone)" in caplog.text
+    assert "position 7 of lane 3 (no shard and key: the index is gone)" in caplog.text
 
 
 def test_an_owner_whose_method_describes_samples_is_freed_without_a_collection_of_garbage():
     class Owner:
         def __init__(self):
-            self.dog = Watchdog(LONG_S, LONG_S, board=LastSampleBoard(1), describe=self.describe)
+            self.dog = Watchdog(LONG_S, LONG_S, board=WorkerBoard(1), describe=self.describe)
 
         def describe(self, worker):
             return "a sample"

@@ -7,8 +7,10 @@ send bundles of messages. The rank sets their size to the number of messages tha
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import sys
+import threading
 import time
 import warnings
 import weakref
@@ -85,7 +87,7 @@ class _BundleDataset(IterableDataset[Any]):
         if self._collects:
             gc.enable()
         register_stack_dump(self._board, worker)
-        Finalize(None, _leave_if_orphaned, args=(os.getppid(),), exitpriority=100)
+        _end_with_the_rank()
         pool = SegmentPool(worker, self._flags) if self._flags is not None else None
         bundle: list[Message | PackedError | None] = []
         is_last = False
@@ -112,17 +114,35 @@ def _pack_bundle(worker: int, bundle: list[Any], is_last: bool, pool: SegmentPoo
         return pack_message((worker, [pack_error(error, worker=worker)], True))
 
 
-def _leave_if_orphaned(rank_pid: int) -> None:
-    """End this worker at once if its rank was killed.
+def _end_with_the_rank() -> None:
+    """Let this worker end within seconds if its rank is killed.
 
-    At its exit Python waits until all bundles are written to the pipe. The workers themselves hold its reading end, so
-    a full pipe without its rank would block them, and keep their memory, without end.
+    torch's loop in the worker ends when the parent process does. Python then waits until all bundles are written to the
+    pipe. Forked workers hold its reading end themselves, so a full pipe would block them without end.
     """
-    if os.getppid() != rank_pid:
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(Exception):
-                stream.flush()
-        os._exit(1)
+    parent = os.getppid()
+    Finalize(None, _exit_if_orphaned, args=(parent,), exitpriority=100)
+    rank = multiprocessing.parent_process()
+    if rank is not None and rank.pid != parent:
+        # The parent is a fork server, which its own workers keep alive: torch's loop would not end either.
+        threading.Thread(target=_exit_after, args=(rank,), name="loader rank sentinel", daemon=True).start()
+
+
+def _exit_if_orphaned(parent: int) -> None:
+    if os.getppid() != parent:
+        _exit_at_once()
+
+
+def _exit_after(rank: Any) -> None:
+    rank.join()
+    _exit_at_once()
+
+
+def _exit_at_once() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(1)
 
 
 class WorkerBundles:

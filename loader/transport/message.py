@@ -91,7 +91,7 @@ def _new_shared_tensor(size_bytes: int) -> torch.Tensor:
 
 
 class _Pickler(ForkingPickler):
-    """Keeps the contents of tensors out of the pickle, as numpy does for arrays.
+    """A pickler that passes the contents of tensors out of band, as numpy does for arrays.
 
     torch's own reducers would send a file for each tensor, which the reader requests from the worker. A message may be
     read after its worker has ended.

@@ -234,7 +234,7 @@ _END: Any = object()
 
 
 def _isolate_rng(messages: Iterator[Message | None]) -> Iterator[Message | None]:
-    """Make messages in the trainer's process; user code of the chain must not move the trainer's generators."""
+    """Yield messages made in the trainer's process, without a change to the trainer's random generators."""
     while True:
         with preserve_rng_state():
             message = next(messages, _END)

@@ -1,4 +1,4 @@
-"""Worker processes that get stuck or die, each in a way of its own, at position 7 of lane 3."""
+"""Worker processes that hang or die in different ways, at position 7 of lane 3."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def sleep_in_the_hook():
     time.sleep(1000)
 
 
-def sleep_beside_a_thread():
+def sleep_while_a_thread_runs():
     threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
     time.sleep(1000)
 
@@ -62,7 +62,7 @@ def end_well():
     pass
 
 
-def wait_for_a_word(connection):
+def wait_for_a_message(connection):
     connection.recv()
 
 
@@ -71,7 +71,7 @@ def work(board, worker, hook, connection, registers):
         register_stack_dump(board, worker)
     board.slot(worker).note(3, 7)
     connection.send("at work")
-    if hook is wait_for_a_word:
+    if hook is wait_for_a_message:
         hook(connection)
     else:
         hook()
@@ -79,7 +79,7 @@ def work(board, worker, hook, connection, registers):
 
 
 class Workers:
-    """Processes at work on their hooks, and a connection to each."""
+    """Processes that run their hooks, and a connection to each."""
 
     def __init__(self, *hooks, method, registers):
         context = multiprocessing.get_context(method)
@@ -106,7 +106,7 @@ class Workers:
 
 @contextmanager
 def workers(*hooks, method="fork", registers=True):
-    """Have processes, each in its hook, until the block is left."""
+    """Start a process for each hook, and kill all at the end of the block."""
     started = Workers(*hooks, method=method, registers=registers)
     try:
         yield started

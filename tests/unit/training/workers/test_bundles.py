@@ -33,7 +33,7 @@ def fill_tensor_and_array(value):
 
 @pytest.fixture(params=["memfd_create", "/proc"])
 def hidden(request, monkeypatch, tmp_path):
-    """Hide what only Linux has."""
+    """Hide a call or folder that only Linux has."""
     if request.param == "/proc":
         monkeypatch.setattr(segments, "_PROCESSES", tmp_path)
     else:
@@ -42,7 +42,7 @@ def hidden(request, monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("hidden")
 @pytest.mark.parametrize("method", START_METHODS)
-def test_without_the_calls_of_linux_batches_arrive_through_torch(method):
+def test_batches_arrive_without_linux_only_calls(method):
     assert not segments.has_segments()
     before = dict(segments._attached)
     batches = list(loader_of(fill_tensor_and_array, count=60, workers=2, method=method))
@@ -56,7 +56,7 @@ def test_without_the_calls_of_linux_batches_arrive_through_torch(method):
     assert not multiprocessing.active_children()
 
 
-def test_segments_are_used_where_linux_has_them():
+def test_segments_are_used_on_linux():
     assert segments.has_segments() == Path("/proc/self/fd").is_dir()
 
 

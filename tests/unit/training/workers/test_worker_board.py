@@ -20,15 +20,15 @@ from tests.unit.training.real_workers import workers
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_a_killed_worker_has_left_its_last_sample_and_its_process(method):
+def test_the_last_sample_and_process_of_a_killed_worker_can_be_read(method):
     with workers(hooks.end_well, hooks.be_killed, method=method) as started:
         started.processes[1].join()
-        noted = started.board.read(1)
-        assert (noted.lane, noted.position) == (3, 7)
+        recorded = started.board.read(1)
+        assert (recorded.lane, recorded.position) == (3, 7)
         assert started.board.pid(1) == started.processes[1].pid
 
 
-def test_nothing_is_noted_before_a_worker_begins():
+def test_the_board_is_empty_before_a_worker_begins():
     board = WorkerBoard(2)
     board.slot(0)
     assert (board.read(0), board.read(1), board.pid(1)) == (None, None, None)
@@ -39,7 +39,7 @@ def test_workers_do_not_write_to_each_others_slots():
     board = WorkerBoard(3)
     for worker in range(3):
         board.slot(worker).note(worker, 2**40 + worker)
-    assert [(noted.lane, noted.position) for noted in map(board.read, range(3))] == [
+    assert [(recorded.lane, recorded.position) for recorded in map(board.read, range(3))] == [
         (worker, 2**40 + worker) for worker in range(3)
     ]
 
@@ -70,7 +70,7 @@ def short_wait(monkeypatch):
 
 
 def stack_inside(hook, started, worker=0):
-    """The stack of a worker once it is in its hook."""
+    """Return the stack of a worker once it is in its hook."""
     stack = request_stack(started.board, worker)
     while f"in {hook.__name__}\n" not in stack:
         assert started.processes[worker].is_alive()
@@ -79,7 +79,7 @@ def stack_inside(hook, started, worker=0):
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("hook", [hooks.sleep_beside_a_thread, hooks.be_stuck_in_c_code])
+@pytest.mark.parametrize("hook", [hooks.sleep_while_a_thread_runs, hooks.be_stuck_in_c_code])
 def test_a_worker_that_hangs_writes_its_stack(method, hook):
     with workers(hook, method=method) as started:
         stack = stack_inside(hook, started)
@@ -93,10 +93,10 @@ def test_each_dump_is_read_once():
         assert request_stack(started.board, 0).count("in sleep_in_the_hook") == 1
 
 
-def test_the_stack_of_the_worker_that_is_asked_comes():
-    with workers(hooks.sleep_in_the_hook, hooks.wait_for_a_word) as started:
-        assert "sleep_in_the_hook" not in stack_inside(hooks.wait_for_a_word, started, 1)
-        assert "wait_for_a_word" not in stack_inside(hooks.sleep_in_the_hook, started, 0)
+def test_each_worker_writes_its_own_stack():
+    with workers(hooks.sleep_in_the_hook, hooks.wait_for_a_message) as started:
+        assert "sleep_in_the_hook" not in stack_inside(hooks.wait_for_a_message, started, 1)
+        assert "wait_for_a_message" not in stack_inside(hooks.sleep_in_the_hook, started, 0)
 
 
 def test_a_worker_that_is_stopped_gives_no_stack(short_wait):
@@ -118,7 +118,7 @@ def test_a_worker_that_has_ended_gives_no_stack():
     assert request_stack(WorkerBoard(1), 0) is None, "nor does one that has not begun"
 
 
-def test_a_crash_is_written_where_the_trainer_has_taken_the_handler_away():
+def test_a_crash_is_written_although_the_trainer_removed_the_handler():
     faulthandler.enable(file=sys.__stderr__)
     signal.signal(signal.SIGSEGV, signal.SIG_DFL)  # as Lightning does at the end of a training
     try:
@@ -153,7 +153,7 @@ def catches(pid, number):
 
 
 def test_the_signal_does_not_hide_how_a_worker_ended():
-    # At its end Python takes faulthandler's handlers away; a forked process leaves without that.
+    # Python removes faulthandler's handlers at its exit; a forked process exits without that.
     with workers(hooks.take_a_second_to_leave, method="spawn") as started:
         process = started.processes[0]
         assert catches(process.pid, WATCHDOG_SIGNAL)
@@ -164,5 +164,5 @@ def test_the_signal_does_not_hide_how_a_worker_ended():
         assert process.exitcode == 1
 
 
-def test_nobody_else_uses_the_signal():
+def test_the_signal_is_not_a_common_one():
     assert WATCHDOG_SIGNAL not in {signal.SIGUSR1, signal.SIGUSR2, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD}

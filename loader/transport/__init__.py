@@ -12,8 +12,8 @@ Invariants:
 2. *One owner at a time.* A segment belongs to its worker while its flag is 0, and to the rank while it is 1. Only the
    worker sets 1, before it sends. Only the rank's process sets 0, when no tensor, array or view refers to the segment.
    So neither side needs a lock, and a batch never changes under a reader.
-3. *No process waits for memory.* A worker has at most 16 segments. If all belong to the rank, the message gets a new piece
-   of torch's shared memory, which the system frees with its last reference.
+3. *No process waits for memory.* A worker has at most 16 segments. If all belong to the rank, the message gets a new
+   piece of torch's shared memory, which the system frees with its last reference.
 4. *A segment outlives its worker.* The rank opens it through ``/proc/<pid>/fd`` when it reads the message, while the
    worker still runs, and maps it once. A name with process id and generation keeps a later segment of the same number
    apart. :func:`.forget_segments` drops the mappings of workers that ended; tensors keep theirs.

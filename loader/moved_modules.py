@@ -92,7 +92,7 @@ _MOVED = {
     "training.random_access": "training.datasets.random_access",
     "training.train_dataset": "training.datasets.get_datasets",
     "training.val_dataset": "training.datasets.get_datasets",
-    "training.watchdog_dataset": "training.workers.watchdog_dataset",
+    "training.watchdog_dataset": "training.workers.watchdog",
     "training.webdataset_factory": "training.factories.webdataset_factory",
     "training.webdatasets": "training.factories.webdatasets",
 }

@@ -22,7 +22,7 @@ from loader.samples import (
     generic_batch,
 )
 from loader.samples.batching.pad import SMALL
-from loader.transport.batch_memory import LEAST_BYTES, ReusedMemory, new_array, place, set_batch_memory
+from loader.transport.batch_memory import MIN_BYTES, ReusedMemory, new_array, place, set_batch_memory
 
 LARGE = 420
 """Two images of (3, LARGE, LARGE) are more than what counts as small."""
@@ -93,7 +93,7 @@ SHAPES = [
     [(3, LARGE, LARGE - 7), (3, LARGE - 13, LARGE)],
     [(3, LARGE, LARGE), (3, LARGE, LARGE)],
     [(SMALL,), (3,)],
-    [(LEAST_BYTES,), (3,)],
+    [(MIN_BYTES,), (3,)],
     [(7, 300, 300), (2, 300, 300)],
 ]
 
@@ -130,7 +130,7 @@ def test_views_and_transposed_tensors_are_copied_by_value(shape: tuple[int, ...]
 @pytest.mark.parametrize(
     "dtype", [torch.uint8, torch.int64, torch.float16, torch.bfloat16, torch.float64, torch.bool, torch.complex64]
 )
-@pytest.mark.parametrize("size", [3, LEAST_BYTES])
+@pytest.mark.parametrize("size", [3, MIN_BYTES])
 @pytest.mark.usefixtures("memory")
 def test_batches_have_the_type_of_their_samples(dtype: torch.dtype, size: int) -> None:
     batch = batch_pad_stack([torch.ones(size, dtype=dtype), torch.ones(2, dtype=dtype)])
@@ -138,7 +138,7 @@ def test_batches_have_the_type_of_their_samples(dtype: torch.dtype, size: int) -
     assert batch.sum(dtype=torch.complex64) == size + 2
 
 
-@pytest.mark.parametrize("lengths", [(2, 2), (2, 3), (3, 2), (2, LEAST_BYTES), (LEAST_BYTES, LEAST_BYTES)])
+@pytest.mark.parametrize("lengths", [(2, 2), (2, 3), (3, 2), (2, MIN_BYTES), (MIN_BYTES, MIN_BYTES)])
 @pytest.mark.usefixtures("memory")
 def test_no_value_is_lost_where_dtypes_differ(lengths: tuple[int, int]) -> None:
     tensors = [torch.full((lengths[0],), 3), torch.full((lengths[1],), 0.5)]
@@ -168,7 +168,7 @@ def test_memory_is_reused_only_after_its_last_reference_is_gone() -> None:
 
 
 def test_free_memory_is_bounded() -> None:
-    make = ReusedMemory(most_free_bytes=3 << 20)
+    make = ReusedMemory(max_free_bytes=3 << 20)
     kept = [make((1 << 20,), torch.uint8) for _ in range(10)]
     addresses = {tensor.data_ptr() for tensor in kept}
     kept.clear()
@@ -188,12 +188,12 @@ def test_small_tensors_are_allocated_in_ordinary_memory() -> None:
 
     set_batch_memory(Noted())
     try:
-        new_array((LEAST_BYTES - 1,), np.uint8)
-        assert place((LEAST_BYTES - 1,), like=torch.zeros(1, dtype=torch.uint8)) is None
+        new_array((MIN_BYTES - 1,), np.uint8)
+        assert place((MIN_BYTES - 1,), like=torch.zeros(1, dtype=torch.uint8)) is None
         assert not asked
-        new_array((LEAST_BYTES,), np.uint8)
-        assert place((LEAST_BYTES,), like=torch.zeros(1, dtype=torch.uint8)) is not None
-        assert asked == [(LEAST_BYTES,)] * 2
+        new_array((MIN_BYTES,), np.uint8)
+        assert place((MIN_BYTES,), like=torch.zeros(1, dtype=torch.uint8)) is not None
+        assert asked == [(MIN_BYTES,)] * 2
     finally:
         set_batch_memory(None)
 

@@ -19,7 +19,7 @@ import tempfile
 import threading
 from collections import defaultdict
 from pathlib import Path
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType
 from typing import Any
 
 from demo import make_dataset
@@ -105,9 +105,9 @@ class CallLog:
         sys.setprofile(self._profile)
         return self
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type] # typeshed lacks None
+        threading.setprofile(None)
         os.close(self._file)
 
     def functions(self) -> dict[str, list[str]]:

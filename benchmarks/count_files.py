@@ -20,7 +20,7 @@ import threading
 from collections import defaultdict
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Self
 
 from demo import make_dataset
 
@@ -100,7 +100,7 @@ class CallLog:
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
         self._seen: set[CodeType] = set()
 
-    def __enter__(self) -> CallLog:
+    def __enter__(self) -> Self:
         threading.setprofile(self._profile)
         sys.setprofile(self._profile)
         return self

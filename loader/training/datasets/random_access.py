@@ -21,8 +21,7 @@ from ...pipeline.contract.lane import Lane
 from ...pipeline.contract.rng import preserve_rng_state, seed_sample
 from ...pipeline.contract.stage import Running
 from ...pipeline.contract.worker_config import WorkerConfig
-from ...pipeline.reading.excluded import excluded_positions, positions_without, replacements
-from ...pipeline.reading.pick import PickDataset
+from ...pipeline.reading.pick import PickDataset, excluded_positions, positions_without, replacements
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.map import makes_several
 from ...samples.encoding.hook_context import set_hook_context

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.reading.read import ReadDataset
-from ...pipeline.reading.source_table import SourceTable
+from ...pipeline.reading.read import ReadDataset, SourceTable
 
 __all__ = ["sample_at"]
 

@@ -16,8 +16,7 @@ from loader.format.documents.subset import SampleRange
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.order_plan import SequentialPlan
-from loader.pipeline.reading.read import ReadDataset
-from loader.pipeline.reading.source_table import SourceTable
+from loader.pipeline.reading.read import ReadDataset, SourceTable
 from loader.samples.decoding.decoder import SampleDecoder
 from loader.training.factories.webdataset_factory import BaseWebdatasetFactory
 from tests.unit.pipeline.stage_check import values
@@ -95,7 +94,7 @@ def test_a_part_of_which_every_sample_is_excluded_is_refused(tmp_path):
     leave_out(folder, "a.tar", "b.tar/000", "b.tar/001")
     with pytest.raises(ConfigError, match="all 4 samples of split part 'train' are excluded") as caught:
         DatasetSource(request=LoadRequest(path=str(folder), split_part="train")).samples  # noqa: B018
-    assert caught.value.hint == "take some out of 'exclude' in .nv-meta/split.yaml"
+    assert caught.value.hint == "remove some from 'exclude' in .nv-meta/split.yaml"
     assert DatasetSource(request=LoadRequest(path=str(folder), split_part="val")).samples == 9
 
 
@@ -191,7 +190,7 @@ def test_another_process_does_not_take_samples_of_a_dataset_prepared_anew_for_th
     source = used(tmp_path)
     BaseWebdatasetFactory.prepare_dataset(tmp_path, ["train_1.tar"], split_parts_ratio=[("train", 1.0)], workers=1)
     for sent in (pickle.dumps(source), pickle.dumps(pickle.loads(pickle.dumps(source)))):
-        with pytest.raises(FormatError, match="prepared anew since it was opened"):
+        with pytest.raises(FormatError, match="prepared again since it was opened"):
             numbers(pickle.loads(sent))
     assert (
         pickle.loads(pickle.dumps(DatasetSource(request=LoadRequest(path=str(tmp_path), split_part="train")))).samples

@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from loader.pipeline.reading.open_shards import OpenShards
+from loader.pipeline.reading.shard_reads import OpenShards
 
 
 class File:

@@ -15,11 +15,10 @@ from loader.format.index.sample_bytes import open_fresh_shard
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading import dataset_source as dataset_leaf, read
-from loader.pipeline.reading.joined_rows import JoinedRows
-from loader.pipeline.reading.open_shards import OpenShards
 from loader.pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
-from loader.pipeline.reading.read import ReadDataset
-from loader.pipeline.reading.source_table import SourceTable
+from loader.pipeline.reading.read import ReadDataset, SourceTable
+from loader.pipeline.reading.sample_chunk import ChunkReader
+from loader.pipeline.reading.shard_reads import OpenShards
 from tests.unit.pipeline.stage_check import check_resumes, lane, steps, values
 from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, open_source, raw_samples, texts, write_dataset
 
@@ -96,7 +95,7 @@ def test_a_restored_lane_goes_on_where_it_stopped_and_every_sample_can_be_read_a
 def test_the_sizes_of_chunks_change_nothing(small, other, monkeypatch, *, repeats, first, most, growth):
     dataset = reader(small, other, plan=shuffled(sources=2, repeats=repeats))
     expected = [steps(dataset, lane(number, 2), most=70) for number in range(2)]
-    for name, size in (("_FIRST_CHUNK", first), ("_MOST_CHUNK", most), ("_GROWTH", growth)):
+    for name, size in (("_FIRST_CHUNK", first), ("_MAX_CHUNK", most), ("_GROWTH", growth)):
         monkeypatch.setattr(read, name, size)
     for together in (1, 3):
         monkeypatch.setattr(read, "_CHUNKS_ORDERED", together)
@@ -201,7 +200,7 @@ def test_of_parts_that_are_kept_only_their_bytes_are_read(other, reads):
 def test_more_shards_than_may_be_open_are_read_all_the_same(tmp_path):
     folder = write_dataset(tmp_path / "x", {f"{n}.tar": texts(0, 4) for n in range(9)})
     dataset = reader(folder, plan=shuffled(repeats=True, buffer=100))
-    dataset.opened = SourceTable(dataset.sources), JoinedRows(dataset.sources, OpenShards(3))
+    dataset.opened = SourceTable(dataset.sources), ChunkReader(dataset.sources, OpenShards(3))
     running = dataset.open(lane(), {})
     expected = {sample[1]: sample for sample in raw_samples(folder)}
     most = 0

@@ -12,9 +12,9 @@ from loader.format.documents.load_request import LoadRequest
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.reading import sample_chunk
 from loader.pipeline.reading.dataset_source import DatasetSource
-from loader.pipeline.reading.open_shards import OpenShards
+from loader.pipeline.reading.read import SourceTable
 from loader.pipeline.reading.sample_chunk import SampleChunk
-from loader.pipeline.reading.source_table import SourceTable
+from loader.pipeline.reading.shard_reads import OpenShards
 from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, raw_samples, texts, write_dataset
 
 LARGE = 200_000  # bytes, more than lies between samples that are asked for together

@@ -10,11 +10,10 @@ import pytest
 
 from loader.errors import FormatError
 from loader.format.documents.load_request import LoadRequest
-from loader.pipeline.reading.coalesced_reads import read_coalesced
 from loader.pipeline.reading.dataset_source import DatasetSource
-from loader.pipeline.reading.open_shards import OpenShards
+from loader.pipeline.reading.read import SourceTable
 from loader.pipeline.reading.sample_chunk import SampleChunk
-from loader.pipeline.reading.source_table import SourceTable
+from loader.pipeline.reading.shard_reads import OpenShards, read_coalesced
 from loader.storage.local import LocalStorage
 from tests.unit.pipeline.tar_dataset import raw_samples, texts, write_dataset
 

@@ -16,8 +16,8 @@ from ...metadataset.plans.traverse import TraversedDatasetReference, traverse_me
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...storage import open_storage
-from ..datasets.arguments import DatasetArguments
 from ..datasets.dataset_factory import BaseCoreDatasetFactory
+from ..datasets.open_sources import DatasetArguments
 from ..datasets.run_datasets import LoadedDatasets
 from .dataset_from_config import get_dataset_from_config
 

@@ -17,8 +17,7 @@ from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.joined_source import JoinedSource
 from ...storage import EPath
 from ...stores.file_store import FileStore
-from ..datasets.dataset_factory import BaseCoreDatasetFactory
-from ..datasets.dataset_subset import DatasetSubset
+from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
 from .webdataset_factory import BaseWebdatasetFactory
 
 __all__ = ["JoinedWebdatasetFactory"]

@@ -18,8 +18,7 @@ from ...samples.decoding.decoder import SampleDecoder
 from ...samples.types import CrudeSample
 from ...storage import EPath, open_storage
 from ...stores.file_store import FileStore
-from ..datasets.dataset_factory import BaseCoreDatasetFactory
-from ..datasets.dataset_subset import DatasetSubset
+from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
 
 __all__ = ["CrudeJsonlDatasetFactory", "DefaultCrudeJsonlDatasetFactory"]
 

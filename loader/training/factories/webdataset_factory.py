@@ -21,8 +21,7 @@ from ...samples.decoding.decoder import SampleDecoder
 from ...storage import EPath
 from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.file_store import FileStore
-from ..datasets.dataset_factory import BaseCoreDatasetFactory
-from ..datasets.dataset_subset import DatasetSubset
+from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
 from .prepare_dataset import ProgressFunction, prepare_dataset
 
 __all__ = [

@@ -37,7 +37,7 @@ from loader import (
 )
 from loader.format.documents.sample_types import SAMPLE_TYPES
 from loader.format.documents.subset import SampleRange
-from loader.training.datasets.dataset_subset import DatasetSubset
+from loader.training.datasets.dataset_factory import DatasetSubset
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 
 ONE = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)

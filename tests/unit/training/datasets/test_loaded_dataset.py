@@ -169,7 +169,7 @@ def test_datasets_are_joined_by_their_keys(data):
     assert len(joined) == len(pairs)
     assert all(pair.text.split()[1] == pair.picture.split()[1].decode() for pair in pairs)
     assert joined.paths == [EPath(data.crude), EPath(data.pictures)]
-    with pytest.raises(EnergonError, match="in no store"):
+    with pytest.raises(EnergonError, match="not in a store"):
         joined.as_file_store()
 
 

@@ -246,7 +246,7 @@ def test_a_factory_is_of_the_class_that_is_named(written):
     assert [note.length for note in notes] == [6, 6, 6, 6]
     assert notes[0].__subflavors__ == {"a": 1}
     assert len(factory) == 5
-    with pytest.raises(ConfigError, match="is no dataset class"):
+    with pytest.raises(ConfigError, match="is not a dataset class"):
         get_dataset_from_config(written("NoDataset"))
 
 

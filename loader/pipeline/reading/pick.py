@@ -134,6 +134,6 @@ def replacements(excluded: IntArray, total: int) -> IntArray:
     """
     runs = np.cumsum(np.diff(excluded, prepend=-2) != 1) - 1  # number of the run of neighbours that each sample is in
     ends = np.flatnonzero(np.diff(excluded, append=total + 1) != 1)
-    behind = excluded[ends] + 1
-    behind[behind == total] = positions_without(excluded, np.zeros(1, dtype=np.int64))[0]
-    return np.asarray(behind[runs], dtype=np.int64)
+    following = excluded[ends] + 1
+    following[following == total] = positions_without(excluded, np.zeros(1, dtype=np.int64))[0]
+    return np.asarray(following[runs], dtype=np.int64)

@@ -38,7 +38,7 @@ class OpenShards:
         """Return the open file of a number, or None."""
 
     def add(self, name: int, file: ReadableFile) -> ReadableFile:
-        """Keep an open file, and return it."""
+        """Add an open file, and return it."""
         while len(self._files) >= self._most:
             self._files.pop(next(iter(self._files))).close()
         self._files[name] = file

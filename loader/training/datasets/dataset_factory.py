@@ -134,7 +134,7 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
         Raises:
             ConfigError: There is no such split part, or it has no samples.
             StorageError: The dataset is missing, or not prepared.
-            TrustError: It asks to run code, and the caller does not allow it.
+            TrustError: It needs to run code, and the caller does not allow it.
         """
         return DecodeDataset(ReadDataset((self.source,), self._plan(), worker_config=self.worker_config))
 

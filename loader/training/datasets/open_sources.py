@@ -146,7 +146,7 @@ def open_sources(request: LoadRequest, *, decoder: SampleDecoder | None, trainin
         StorageError: A path is missing, or a dataset is not prepared.
         ConfigError: A file of a dataset or a metadataset is wrong, there is no such split part, no sample is left, or a
             join is not prepared.
-        TrustError: A dataset asks to run code, and the caller does not allow it.
+        TrustError: A dataset needs to run code, and the caller does not allow it.
     """
     plans = plan_request(request, training=training) if is_metadataset(request.path) else (LeafPlan(request=request),)
     return [LoadedSource(plan=plan, source=_open_plan(plan, decoder)) for plan in plans]

@@ -129,6 +129,6 @@ class _Steps:
             self._taken += 1
 
     def finish(self) -> None:
-        """Take the remaining steps, so that the progress display ends."""
+        """Consume the remaining steps, so that the progress display ends."""
         for _ in self._steps or ():
             pass

@@ -31,7 +31,7 @@ _MOVED = {
     "format.split_plan": "format.prepare.split_plan",
     "integrations.cyclic_iter": "integrations.energon_dataloader",
     "integrations.multi_epoch_resampler": "integrations.multi_epoch_dataset",
-    "metadataset.dataset_subset": "training.datasets.dataset_subset",
+    "metadataset.dataset_subset": "training.datasets.dataset_factory",
     "metadataset.dataset_type": "integrations.megatron_energon_names",
     "metadataset.leaf_plan": "metadataset.documents.leaf_plan",
     "metadataset.open_join": "metadataset.joins.open_join",

@@ -161,7 +161,7 @@ def test_rows_that_name_samples_that_are_not_there_are_an_error(data, column, nu
         numbers = np.load(rows)
         numbers[3, column] = number
         np.save(rows, numbers)
-    with pytest.raises(FormatError, match=r"name samples that there are not(.|\n)*run: energon prepare"):
+    with pytest.raises(FormatError, match=r"name samples that do not exist(.|\n)*run: energon prepare"):
         samples(path)
 
 

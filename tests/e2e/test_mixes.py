@@ -104,14 +104,14 @@ def test_repetitions_without_end_come_in_proportion(data: MixedData) -> None:
 
 def test_a_blend_by_weight_has_no_pass(data: MixedData) -> None:
     path = data.write("weights.yaml", {"train": {"blend": [{"path": "texts"}, {"path": "more"}]}})
-    with pytest.raises(ConfigError, match="repeat=False cannot say when a pass is over") as caught:
+    with pytest.raises(ConfigError, match="a blend by weight has no end, and repeat=False requires one") as caught:
         train(path, repeat=False)
     assert "blend_epochized" in str(caught.value)
 
 
 def test_a_pass_without_a_sample_is_refused(data: MixedData) -> None:
     path = data.write("little.yaml", {"train": {"blend_epochized": [{"repetitions": 0.001, "path": "more"}]}})
-    with pytest.raises(ConfigError, match=r"a pass over these datasets has no sample: they come 0\.001 times"):
+    with pytest.raises(ConfigError, match=r"repetitions \[0\.001\] select no samples"):
         train(path, repeat=False)
     assert len(read(path, 3)) == 3
 

@@ -62,7 +62,7 @@ class Hook:
         self._context.sample_index = position * self._lanes + self._number
         if not self._isolates:
             return self._function(argument)
-        with preserve_rng_state(numpys_second=False):
+        with preserve_rng_state(numpy_gauss=False):
             seed_sample(self._seed, self._number, item_id)
             return self._function(argument)
 
@@ -74,7 +74,7 @@ class Hook:
         """
         if not self._isolates:
             return next(items)
-        with preserve_rng_state(numpys_second=False):
+        with preserve_rng_state(numpy_gauss=False):
             seed_sample(self._seed, self._number, item_id)
             return next(items)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from ...errors import ConfigError
 from .item import ItemId
 from .lane import Lane
+from .state_schema import NotRequired, Schema
 from .worker_config import WorkerConfig
 
 __all__ = ["SKIPPED", "Running", "SavableDataset", "State"]
@@ -78,6 +79,9 @@ class SavableDataset(ABC, Generic[T_co]):
         name: What the stage is called in a printed chain; by default the class's name.
     """
 
+    entry_schema: ClassVar[Schema] = None
+    """Schema of the value that :meth:`Running.state` saves under this stage's key; None if it saves none."""
+
     def __init__(
         self, *inputs: SavableDataset[Any], worker_config: WorkerConfig | None = None, name: str | None = None
     ) -> None:
@@ -104,6 +108,16 @@ class SavableDataset(ABC, Generic[T_co]):
     def key(self) -> str:
         """The name of this stage's entry in a state."""
         return f"{self.depth} {self.name}"
+
+    def state_schema(self) -> dict[str, Schema]:
+        """Return the schema of :meth:`Running.state`: the entries of this stage and of the stages below.
+
+        Stages that nest the states of their inputs override it.
+        """
+        schema = {key: entry for upstream in self.inputs for key, entry in upstream.state_schema().items()}
+        if self.entry_schema is not None:
+            schema[self.key] = NotRequired(self.entry_schema)
+        return schema
 
     @property
     def repeats(self) -> bool:

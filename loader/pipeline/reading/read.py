@@ -16,6 +16,7 @@ from ...order import LaneOrder
 from ..contract.item import ItemId, position_of
 from ..contract.lane import Lane
 from ..contract.stage import Running, SavableDataset, State
+from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
 from .joined_rows import JoinedRows
 from .open_shards import OpenShards
@@ -38,6 +39,8 @@ class ReadDataset(SavableDataset[Raw]):
         plan: The order.
         worker_config: How the run is spread.
     """
+
+    entry_schema = COUNT
 
     def __init__(
         self, sources: Sequence[Source], plan: OrderPlan, *, worker_config: WorkerConfig | None = None

@@ -12,6 +12,7 @@ from ..contract.hook import Hook
 from ..contract.item import ItemId, set_restore_key
 from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
 
 __all__ = ["BatchDataset"]
@@ -34,6 +35,8 @@ class BatchDataset(SavableDataset[T]):
             that was left out makes its batch smaller. Otherwise the next item takes its place.
         worker_config: By default the dataset's.
     """
+
+    entry_schema = COUNT
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from ...order import BlendOrder, quantise_weights
 from ..contract.item import ItemId
 from ..contract.lane import Lane
 from ..contract.stage import Running, SavableDataset, State
+from ..contract.state_schema import COUNT, Count, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
 
 __all__ = ["BlendDataset", "datasets_and_weights"]
@@ -46,6 +47,11 @@ class BlendDataset(SavableDataset[T]):
 
     def settings(self) -> dict[str, Any]:
         return {"weights": list(self.weights)}
+
+    def state_schema(self) -> dict[str, Schema]:
+        inner = {str(place): NotRequired(upstream.state_schema()) for place, upstream in enumerate(self.inputs)}
+        ended = NotRequired([Count(len(self.inputs))])
+        return {self.key: NotRequired({"next": COUNT, "ended": ended} | inner)}
 
     def open(self, lane: Lane, state: State) -> Running:
         return _BlendRunning(self, lane, state)

@@ -8,6 +8,7 @@ from ...errors import ConfigError
 from ..contract.item import ItemId
 from ..contract.lane import Lane
 from ..contract.stage import Running, SavableDataset, State
+from ..contract.state_schema import Count, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
 
 __all__ = ["ConcatDataset"]
@@ -60,6 +61,10 @@ class ConcatDataset(SavableDataset[T]):
         before = _sum([upstream.items for upstream in self.inputs[:place]])
         child.number = (lane.number - (before or 0)) % lane.count
         return child
+
+    def state_schema(self) -> dict[str, Schema]:
+        inner = {str(place): NotRequired(upstream.state_schema()) for place, upstream in enumerate(self.inputs)}
+        return {self.key: NotRequired({"next": Count(len(self.inputs))} | inner)}
 
     def open(self, lane: Lane, state: State) -> Running:
         return _ConcatRunning(self, lane, state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, SkipSample
 from ...samples.batching.collate import generic_batch
@@ -13,6 +13,7 @@ from ..contract.item import ItemId, set_restore_key
 from ..contract.lane import Lane
 from ..contract.rng import preserve_rng_state
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.state_schema import BUFFERED_ITEM, Schema
 from ..contract.worker_config import WorkerConfig
 
 __all__ = ["GroupBatchDataset"]
@@ -40,6 +41,8 @@ class GroupBatchDataset(SavableDataset[T]):
     Raises:
         ConfigError: The batch size is below 1, or (while running) a sample's batch has no size.
     """
+
+    entry_schema: ClassVar[Schema] = [[BUFFERED_ITEM]]
 
     def __init__(
         self,

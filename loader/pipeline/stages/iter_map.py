@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, SkipSample
 from ...samples.marks import restores_seeds
@@ -13,6 +13,7 @@ from ..contract.item import ItemId, position_of, set_restore_key
 from ..contract.lane import Lane
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.state_schema import BUFFERED_ITEM, COUNT, FLAG, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
 
 __all__ = ["IterMapDataset"]
@@ -49,6 +50,12 @@ class IterMapDataset(SavableDataset[T]):
     >>> def neighbours(items):
     ...     return zip(items, items)
     """
+
+    entry_schema: ClassVar[Schema] = {
+        "held": NotRequired([BUFFERED_ITEM]),
+        "given": NotRequired(COUNT),
+        "over": NotRequired(FLAG),
+    }
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from ..contract.item import ItemId, as_item_id, plain, set_restore_key
 from ..contract.lane import Lane
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.state_schema import COUNT, ITEM_ID, Nullable
 from ..contract.worker_config import WorkerConfig
 
 __all__ = ["MapDataset", "makes_several"]
@@ -32,6 +33,8 @@ class MapDataset(SavableDataset[T]):
         name: What a printed chain calls the stage.
         worker_config: By default the dataset's.
     """
+
+    entry_schema = (ITEM_ID, COUNT, Nullable(COUNT))
 
     def __init__(
         self,

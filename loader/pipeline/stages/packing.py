@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, SkipSample
 from ..contract.buffered import BufferedItem
@@ -12,6 +12,7 @@ from ..contract.hook import Hook
 from ..contract.item import ItemId, as_item_id, plain, set_restore_key
 from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.state_schema import COUNT, ITEM_ID, Nullable, Schema
 from ..contract.worker_config import WorkerConfig
 from .map import MapDataset
 
@@ -77,6 +78,8 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
         sample_encoder: Applied to each sample of a group when the group's turn comes.
         worker_config: By default the dataset's.
     """
+
+    entry_schema: ClassVar[Schema] = {"batch": Nullable(COUNT), "groups": [[ITEM_ID]]}
 
     def __init__(
         self,

@@ -10,6 +10,7 @@ from ..contract.item import ItemId
 from ..contract.lane import Lane
 from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_below
 from ..contract.stage import Running, SavableDataset, State
+from ..contract.state_schema import COUNT, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
 from .epochize import EpochizeDataset
 
@@ -90,6 +91,10 @@ class RepeatDataset(SavableDataset[T]):
         child = lane.child(number)
         child.number = (lane.number - number * (self.inputs[0].items or 0)) % lane.count
         return child
+
+    def state_schema(self) -> dict[str, Schema]:
+        inner = self.inputs[0].state_schema()
+        return {self.key: NotRequired({"next": COUNT, "taken": COUNT, "source": inner})}
 
     def open(self, lane: Lane, state: State) -> Running:
         return _RepeatRunning(self, lane, state)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ..contract.buffered import BufferedItem
 from ..contract.item import ItemId
 from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
 from ..contract.worker_config import WorkerConfig
 
 __all__ = ["ShuffleBufferDataset"]
@@ -37,6 +38,8 @@ class ShuffleBufferDataset(SavableDataset[T]):
     Raises:
         ConfigError: The buffer has no room for an item.
     """
+
+    entry_schema: ClassVar[Schema] = {"picked": COUNT, "buffer": [BUFFERED_ITEM]}
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ from loader.pipeline.contract.item import ItemId, as_item_id, plain
 from loader.pipeline.contract.lane import Lane
 from loader.pipeline.contract.rng import seed_batch
 from loader.pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
+from loader.pipeline.contract.state_schema import COUNT, check_value
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.samples.encoding.hook_context import set_hook_context
 
@@ -23,6 +24,8 @@ SEED = 7
 
 class Values(SavableDataset[Any]):
     """Deal the values of a list to the lanes: lane l of L gives values l, l + L, …; again and again if it repeats."""
+
+    entry_schema = COUNT
 
     def __init__(
         self,
@@ -96,11 +99,14 @@ def steps(dataset: SavableDataset[Any], lane: Lane, *, most: int, state: str = "
     context = lane.context
     set_hook_context(context)
     running = pickle.loads(pickle.dumps(dataset)).open(lane, json.loads(state))
+    schema = dataset.state_schema()
     given = []
     for number in range(made, made + most):
         context.batch_index = number * lane.count + lane.number
         seed_batch(lane.seed, lane.number, number)
         before = json.dumps(running.state())
+        check_value(json.loads(before), schema)
+        assert json.loads(before).keys() <= schema.keys()
         try:
             value, item_id = running.next()
         except StopIteration:

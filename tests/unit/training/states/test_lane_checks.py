@@ -59,7 +59,7 @@ def test_samples_that_wait_are_named_by_numbers(data: Data) -> None:
     state = saved_after(build, data, 3)
     (key,) = (key for key in state["lane"]["0"] if key not in ("made", "0 read"))
     for value in (-3, 0.5, 2**60):
-        with pytest.raises(StateError, match="lane 0: expected numbers that count something"):
+        with pytest.raises(StateError, match=r"lane 0: expected .* to hold integers in"):
             get_savable_loader(build(data, config())).restore_state_rank(with_entry(state, key, [[[value, 0]]]))
 
 
@@ -80,7 +80,7 @@ def test_no_pass_waits_for_a_lane_that_says_it_is_far_ahead(data: Data) -> None:
 def test_a_great_number_of_lanes_is_no_reason_to_count_them() -> None:
     run = RunState(lanes=1 << 32, ranks=1, rank=0, seed=0, batch=1 << 40, lane_states={0: {"made": 256}})
     with pytest.raises(StateError, match=f"lacks {(1 << 32) - 1} of {1 << 32} lanes that have begun, lane 1 first"):
-        check_lane_states(run, kind=ENDLESS)
+        check_lane_states(run, {}, kind=ENDLESS)
 
 
 def test_lanes_that_come_one_after_another_need_not_have_begun_where_the_last_dataset_repeats(data: Data) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...errors import SkipSample
-from .item import ItemId, as_item_id, plain
-from .lane import Lane
+from .lane import ItemId, Lane, as_item_id, plain_item_id
 from .rng import preserve_rng_state, seed_sample
 from .stage import SKIPPED, Running
 
@@ -39,7 +38,7 @@ class BufferedItem:
 
     def to_state(self) -> list[Any]:
         """Give what a state holds of it."""
-        return [plain(self.item_id), self.batch]
+        return [plain_item_id(self.item_id), self.batch]
 
     def value(self, source: Running, lane: Lane) -> Any:
         """Give the sample; :data:`SKIPPED` where it could not be made again and that is tolerated.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from ...errors import ConfigError, EnergonError, SampleError
+from ...errors import EnergonError, SampleError
 from .sample_name import joined_names, keys_of_sample, places_of_sample
 
 __all__ = [
@@ -21,7 +20,6 @@ __all__ = [
     "one_line",
     "report_to",
     "reraise_exception",
-    "three_argument_handler",
 ]
 
 _log = logging.getLogger("loader.pipeline.error_handlers")  # the documented name, which logging configurations use
@@ -127,34 +125,6 @@ def reraise_exception(exc: Exception, sample: Any, sources: Any = None) -> None:
     raise exc
 
 
-def three_argument_handler(handler: Callable[..., Any]) -> SampleErrorHandler:
-    """Give a handler that takes the error, the sample and its sources, made of one that may take ``(error, key)``.
-
-    Raises:
-        ConfigError: It can be called with neither.
-    """
-    count = _arguments(handler)
-    if count == 2:
-        return _KeyHandler(handler)
-    if count != 3:
-        raise ConfigError(
-            f"the error handler {getattr(handler, '__name__', handler)!r} takes other arguments than expected",
-            hint="let it take (exception, sample, sources)",
-        )
-    return handler
-
-
-@dataclass(frozen=True, slots=True)
-class _KeyHandler:
-    """A handler of the older kind, which is told the sample's key."""
-
-    handler: Callable[[Exception, str | None], Any]
-
-    def __call__(self, error: Exception, sample: Any, sources: Any) -> None:
-        del sources
-        self.handler(error, joined_names(keys_of_sample(sample)) or None)
-
-
 def one_line(error: BaseException) -> str:
     r"""Give an error's type and text, without line breaks and not longer than a line of a log may be.
 
@@ -198,22 +168,3 @@ def _worker() -> int | None:
 
     info = get_worker_info()
     return None if info is None else int(info.id)
-
-
-def _arguments(handler: Callable[..., Any]) -> int:
-    """Count the positional arguments to call a handler with; 0 where neither two nor three fit."""
-    try:
-        signature = inspect.signature(handler)
-    except (TypeError, ValueError):  # written in C, it does not tell
-        return 3
-    parameters = list(signature.parameters.values())
-    positional = [known for known in parameters if known.kind in (known.POSITIONAL_ONLY, known.POSITIONAL_OR_KEYWORD)]
-    if len(positional) > 2 and positional[2].default is not inspect.Parameter.empty and positional[2].name != "sources":
-        return 2  # what is optional here is the handler's own
-    for count in (3, 2):
-        try:
-            signature.bind(*range(count))
-        except TypeError:
-            continue
-        return count
-    return 0

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError, FatalSampleError, SampleError, TrustError
 from ...samples.marks import failure_tolerance
-from .error_handlers import Failure, SampleErrorHandler, report_to, three_argument_handler
-from .sample_name import keys_of_sample, places_of_sample
+from .error_handlers import Failure, SampleErrorHandler, report_to
+from .sample_name import joined_names, keys_of_sample, places_of_sample
 
-__all__ = ["EndlessSkips", "FailurePolicy"]
+__all__ = ["EndlessSkips", "FailurePolicy", "three_argument_handler"]
 
 _FIRST_CALLS = 10
 """A hook that fails in all of its first calls is broken, whatever the samples are."""
@@ -175,6 +177,53 @@ def _checked(tolerance: int) -> int:
             f"expected a failure tolerance of at least 0, found {tolerance}", hint="give 0 for failures without limit"
         )
     return tolerance
+
+
+def three_argument_handler(handler: Callable[..., Any]) -> SampleErrorHandler:
+    """Give a handler that takes the error, the sample and its sources, made of one that may take ``(error, key)``.
+
+    Raises:
+        ConfigError: It can be called with neither.
+    """
+    count = _arguments(handler)
+    if count == 2:
+        return _KeyHandler(handler)
+    if count != 3:
+        raise ConfigError(
+            f"the error handler {getattr(handler, '__name__', handler)!r} takes other arguments than expected",
+            hint="let it take (exception, sample, sources)",
+        )
+    return handler
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyHandler:
+    """A handler of the older kind, which is told the sample's key."""
+
+    handler: Callable[[Exception, str | None], Any]
+
+    def __call__(self, error: Exception, sample: Any, sources: Any) -> None:
+        del sources
+        self.handler(error, joined_names(keys_of_sample(sample)) or None)
+
+
+def _arguments(handler: Callable[..., Any]) -> int:
+    """Count the positional arguments to call a handler with; 0 where neither two nor three fit."""
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):  # written in C, it does not tell
+        return 3
+    parameters = list(signature.parameters.values())
+    positional = [known for known in parameters if known.kind in (known.POSITIONAL_ONLY, known.POSITIONAL_OR_KEYWORD)]
+    if len(positional) > 2 and positional[2].default is not inspect.Parameter.empty and positional[2].name != "sources":
+        return 2  # what is optional here is the handler's own
+    for count in (3, 2):
+        try:
+            signature.bind(*range(count))
+        except TypeError:
+            continue
+        return count
+    return 0
 
 
 _log = logging.getLogger(__name__)

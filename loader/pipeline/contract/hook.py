@@ -11,8 +11,7 @@ from ...errors import SkipSample
 from ...order import mix
 from ...samples.marks import restores_seeds
 from .failures import EndlessSkips
-from .item import ItemId, position_of
-from .lane import Lane
+from .lane import ItemId, Lane, position_of
 from .rng import preserve_rng_state, seed_sample
 from .stage import SKIPPED
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from ...order import extend_integer
-from .item import ItemId, integers_of
+from .lane import ItemId, integers_of
 
 __all__ = ["preserve_rng_state", "seed_batch", "seed_sample"]
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from ...errors import ConfigError
-from .item import ItemId
-from .lane import Lane
+from .lane import ItemId, Lane
 from .state_schema import NotRequired, Schema
 from .worker_config import WorkerConfig
 

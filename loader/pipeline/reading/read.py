@@ -13,8 +13,7 @@ from typing import Any
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...order import LaneOrder
-from ..contract.item import ItemId, position_of
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, position_of
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig

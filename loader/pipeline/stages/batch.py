@@ -9,8 +9,7 @@ from ...errors import ConfigError
 from ...samples.batching.collate import generic_batch
 from ...samples.marks import is_library_hook
 from ..contract.hook import Hook
-from ..contract.item import ItemId, set_restore_key
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig

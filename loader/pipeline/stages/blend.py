@@ -10,8 +10,7 @@ import numpy as np
 
 from ...errors import ConfigError
 from ...order import BlendOrder, quantise_weights
-from ..contract.item import ItemId
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.state_schema import COUNT, Count, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig

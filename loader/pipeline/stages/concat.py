@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ...errors import ConfigError
-from ..contract.item import ItemId
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.state_schema import Count, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 from ..contract.failures import EndlessSkips
 from ..contract.hook import Hook
-from ..contract.item import ItemId
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
 

@@ -6,8 +6,7 @@ import gc
 from typing import Any, TypeVar
 
 from ...errors import ConfigError
-from ..contract.item import ItemId
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
 from .pass_through import PassThroughDataset

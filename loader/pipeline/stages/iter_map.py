@@ -9,8 +9,7 @@ from typing import Any, ClassVar, TypeVar
 from ...errors import ConfigError, SkipSample
 from ...samples.marks import restores_seeds
 from ..contract.buffered import BufferedItem
-from ..contract.item import ItemId, position_of, set_restore_key
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, position_of, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, FLAG, NotRequired, Schema

@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from torch.utils.data import get_worker_info
 
-from ..contract.item import ItemId, plain
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, plain_item_id
 from ..contract.sample_name import keys_of_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
@@ -83,7 +82,7 @@ class _LogRunning:
             "lane": lane,
             "batch": batch,
             "keys": None if keys is None else list(keys),
-            "restore_key": [self._stage, lane, batch, plain(item_id)],
+            "restore_key": [self._stage, lane, batch, plain_item_id(item_id)],
         }
         # Opened for each line: files left open would be one for each lane, and those of the process forked from.
         with self._path.open("a", encoding="utf-8") as file:

@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 
 from ...errors import SkipSample
 from ..contract.hook import Hook
-from ..contract.item import ItemId, as_item_id, plain, set_restore_key
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, as_item_id, plain_item_id, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, ITEM_ID, Nullable
@@ -120,7 +119,7 @@ class _MapRunning:
     def state(self) -> State:
         state = self._upstream.state()
         if self._items is not None:
-            state[self._key] = [plain(self._input[1]), self._taken, self._batch]
+            state[self._key] = [plain_item_id(self._input[1]), self._taken, self._batch]
         return state
 
     def load(self, item_id: ItemId) -> Any:

@@ -9,8 +9,7 @@ from typing import Any, ClassVar, TypeVar
 from ...errors import ConfigError, SkipSample
 from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
-from ..contract.item import ItemId, as_item_id, plain, set_restore_key
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, as_item_id, plain_item_id, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, ITEM_ID, Nullable, Schema
 from ..contract.worker_config import WorkerConfig
@@ -191,7 +190,7 @@ class _SelectionRunning:
 
     def state(self) -> State:
         state = self._upstream.state()
-        groups = [[plain(sample.item_id) for sample in group] for group in self._groups]
+        groups = [[plain_item_id(sample.item_id) for sample in group] for group in self._groups]
         if groups:
             state[self._key] = {"batch": self._batch, "groups": groups}
         return state

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Self, TypeVar
 
 from ...errors import ConfigError
-from ..contract.item import ItemId
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane
 from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_below
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.state_schema import COUNT, NotRequired, Schema

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.messages import did_you_mean
-from ...pipeline.contract.error_handlers import three_argument_handler
+from ...pipeline.contract.failures import three_argument_handler
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...samples.decoding.decoder import SampleDecoder
 from .open_source import LoadedSource, open_sources

@@ -6,8 +6,7 @@ import os
 from typing import Any, TypeVar
 
 from ...errors import ConfigError
-from ...pipeline.contract.item import ItemId
-from ...pipeline.contract.lane import Lane
+from ...pipeline.contract.lane import ItemId, Lane
 from ...pipeline.contract.stage import Running, SavableDataset, State
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.stages.pass_through import PassThroughDataset

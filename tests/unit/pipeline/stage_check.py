@@ -11,8 +11,7 @@ from typing import Any
 
 from loader.pipeline.contract.error_handlers import log_exception
 from loader.pipeline.contract.failures import FailurePolicy
-from loader.pipeline.contract.item import ItemId, as_item_id, plain
-from loader.pipeline.contract.lane import Lane
+from loader.pipeline.contract.lane import ItemId, Lane, as_item_id, plain_item_id
 from loader.pipeline.contract.rng import seed_batch
 from loader.pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
 from loader.pipeline.contract.state_schema import COUNT, check_value
@@ -112,7 +111,7 @@ def steps(dataset: SavableDataset[Any], lane: Lane, *, most: int, state: str = "
         except StopIteration:
             _check_stays_over(running, dataset, lane, before)
             break
-        assert as_item_id(json.loads(json.dumps(plain(item_id)))) == item_id
+        assert as_item_id(json.loads(json.dumps(plain_item_id(item_id)))) == item_id
         given.append(Step(copy.deepcopy(value), item_id, before, context.batch_index))
     return given
 
@@ -161,4 +160,4 @@ def _check_loads(dataset: SavableDataset[Any], lane: Lane, whole: Sequence[Step]
     for step in reversed(whole):
         if step.value is not SKIPPED:
             lane.context.batch_index = step.batch
-            assert running.load(as_item_id(plain(step.item_id))) == step.value, step.item_id
+            assert running.load(as_item_id(plain_item_id(step.item_id))) == step.value, step.item_id

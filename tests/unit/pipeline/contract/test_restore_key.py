@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from loader.pipeline.contract.item import set_restore_key
+from loader.pipeline.contract.lane import set_restore_key
 from loader.pipeline.contract.stage import SKIPPED
 from loader.samples.types import TextSample
 from tests.unit.pipeline.stage_check import lane

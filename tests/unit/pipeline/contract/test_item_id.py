@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from loader.pipeline.contract.item import as_item_id, integers_of, plain, position_of
+from loader.pipeline.contract.lane import as_item_id, integers_of, plain_item_id, position_of
 
 positions = st.integers(0, 1 << 62)
 item_ids = st.recursive(
@@ -22,8 +22,8 @@ item_ids = st.recursive(
 
 @given(item_ids)
 def test_a_ref_comes_back_from_json_as_it_was(item_id):
-    assert as_item_id(json.loads(json.dumps(plain(item_id)))) == item_id
-    hash(as_item_id(plain(item_id)))
+    assert as_item_id(json.loads(json.dumps(plain_item_id(item_id)))) == item_id
+    hash(as_item_id(plain_item_id(item_id)))
 
 
 # What is compared by its numbers is of one stage: samples, what a generator made, or what was joined of either.

@@ -68,7 +68,7 @@ class _Cook:
             return self._task_encoder.cook_crude_sample(sample, **stores.aux, primary=primary)
         return self._task_encoder.cook_crude_sample(sample, **stores.aux)
 
-    def at_work_on(self, sample: Any) -> Callable[..., Any]:
+    def function_for(self, sample: Any) -> Callable[..., Any]:
         """Give the function that cooks a sample: failures are counted for each cooker by itself."""
         encoder = self._task_encoder
         if self._is_usual and isinstance(sample, CrudeSample):

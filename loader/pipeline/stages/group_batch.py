@@ -100,7 +100,7 @@ class _GroupBatchRunning:
         self._stage = lane.path + definition.key
         self._groups: dict[Hashable, _Group] = {}  # in the order in which they were begun
         # A key may be anything, which a state could not hold: it is asked for again once samples are needed.
-        self._restored = [[BufferedItem.of_state(one) for one in group] for group in state.get(self._key, [])]
+        self._restored = [[BufferedItem.from_state(one) for one in group] for group in state.get(self._key, [])]
 
     def next(self) -> tuple[Any, ItemId]:
         if self._restored:

@@ -93,7 +93,9 @@ class _IterMapRunning:
         self._key = definition.key
         self._stage = lane.path + definition.key
         own = state.get(self._key, {})
-        self._held = [BufferedItem.of_state(one) for one in own.get("held", [])]  # taken since the function began anew
+        self._held = [
+            BufferedItem.from_state(one) for one in own.get("held", [])
+        ]  # taken since the function began anew
         self._given: int = own.get("given", 0)  # items since then
         self._is_over: bool = own.get("over", False)
         self._replayed: deque[BufferedItem] = deque(self._held)

@@ -206,7 +206,7 @@ class _SelectionRunning:
         value = self._upstream.load(inner)
         if value is SKIPPED or self._encode is None:
             return value
-        item = self._encode.item_again(value, self._key, number, inner)
+        item = self._encode.rebuild_item(value, self._key, number, inner)
         self._stamp(item, item_id)
         return item
 

@@ -73,7 +73,7 @@ class _ShuffleRunning:
         self._key = definition.key
         own = state.get(self._key, {"picked": 0, "buffer": []})
         self._picked: int = own["picked"]
-        self._buffer = [BufferedItem.of_state(one) for one in own["buffer"]]
+        self._buffer = [BufferedItem.from_state(one) for one in own["buffer"]]
         self._words: list[int] = []  # random ones, for the picks from _first_word on
         self._first_word = self._picked
 

@@ -47,8 +47,8 @@ def small(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endless_skips, "_WARNED", 60)
-    monkeypatch.setattr(endless_skips, "_STOPPED", 200)
+    monkeypatch.setattr(endless_skips, "_WARN_AT", 60)
+    monkeypatch.setattr(endless_skips, "_STOP_AT", 200)
 
 
 def dataset(folder: Path, encoder: Any, **options: Any) -> Any:
@@ -61,16 +61,16 @@ def dataset(folder: Path, encoder: Any, **options: Any) -> Any:
 def test_a_hook_that_leaves_out_everything_is_warned_of_and_stopped(
     small: Path, encoder: type[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING), pytest.raises(SampleError, match="encode_sample has left out 200 samples"):
+    with caplog.at_level(logging.WARNING), pytest.raises(SampleError, match="encode_sample has skipped 200 samples"):
         next(iter(get_loader(dataset(small, encoder()))))
     assert [record.message for record in caplog.records] == [
-        "encode_sample has left out the last 60 samples of lane 0; is that wanted?"
+        "encode_sample has skipped the last 60 samples of lane 0; is that intended?"
     ]
 
 
 def test_a_filter_that_keeps_nothing_is_stopped(small: Path) -> None:
     kept = FilterDataset(dataset(small, TaskEncoder(), batch_size=None), lambda sample: False)
-    with pytest.raises(SampleError, match="FilterDataset has left out 200 samples"):
+    with pytest.raises(SampleError, match="FilterDataset has skipped 200 samples"):
         next(iter(get_loader(kept)))
 
 

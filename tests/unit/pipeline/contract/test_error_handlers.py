@@ -36,7 +36,7 @@ def test_a_line_of_the_log_says_what_failed_why_where_and_for_whom(caplog):
     fail_with(ValueError("no caption"))
     (record,) = caplog.records
     line = record.getMessage()
-    assert line.startswith("left out sample 'a.tar/0001': encode_sample raised ValueError: no caption · at ")
+    assert line.startswith("skipped sample 'a.tar/0001': encode_sample raised ValueError: no caption · at ")
     assert f"at {__file__}:" in line
     assert line.endswith("· in /ds/a.tar: 0001.jpg, 0001.txt · lane 3")
     assert record.levelname == "WARNING"
@@ -99,7 +99,7 @@ def test_the_text_of_an_error_is_not_longer_than_a_line(caplog):
 
 def test_a_batch_is_named_by_its_first_keys(caplog):
     fail_with(ValueError("batch"), sample=[{"__key__": f"k{number}"} for number in range(9)], hook="batch")
-    assert caplog.records[0].getMessage().startswith("left out samples k0, k1, k2 and 6 more:")
+    assert caplog.records[0].getMessage().startswith("skipped samples k0, k1, k2 and 6 more:")
 
 
 def test_a_users_handler_that_calls_the_logging_one_keeps_hook_and_lane(caplog):
@@ -118,7 +118,7 @@ def test_a_users_handler_that_calls_the_logging_one_keeps_hook_and_lane(caplog):
 def test_called_by_hand_it_says_what_it_knows(caplog):
     log_exception(ValueError("by hand"), SAMPLE)
     assert caplog.records[0].getMessage() == (
-        "left out sample 'a.tar/0001': a hook raised ValueError: by hand · in /ds/a.tar: 0001.jpg, 0001.txt"
+        "skipped sample 'a.tar/0001': a hook raised ValueError: by hand · in /ds/a.tar: 0001.jpg, 0001.txt"
     )
 
 

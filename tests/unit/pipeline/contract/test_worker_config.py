@@ -67,7 +67,7 @@ def test_outside_of_hooks_no_config_is_active():
     set_hook_context(None)  # other tests leave one
     config = WorkerConfig(rank=0, world_size=1, num_workers=0)
     assert WorkerConfig.active_worker_config is None
-    with pytest.raises(EnergonError, match="none of this run"):
+    with pytest.raises(EnergonError, match="no hook of this run"):
         config.assert_worker()
     with pytest.raises(EnergonError):
         _ = config.active_worker_sample_index

@@ -1,4 +1,4 @@
-"""A buffer from which items come in random order."""
+"""Shuffle items with a buffer."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ __all__ = ["ShuffleBufferDataset"]
 
 T = TypeVar("T")
 
-_PICK = 40  # what a random number is for; part of its name
+_PICK = 40  # separates these random numbers from others
 _CHUNK = 256
 
 
 class ShuffleBufferDataset(SavableDataset[T]):
-    """Shuffle items by a buffer: each comes from a random place of it, and the next one from below takes its room.
+    """Shuffle items with a buffer: yield a random item of the buffer, and refill it from below.
 
-    It is for chains composed by hand. The ``shuffle_buffer_size`` of
-    :func:`~loader.training.datasets.get_datasets.get_train_dataset` shuffles as well without holding samples: here the
-    memory and the time of a restore grow with ``size``, and a state names all items in the buffer.
+    This stage is for chains composed by hand. The ``shuffle_buffer_size`` of
+    :func:`~loader.training.datasets.get_datasets.get_train_dataset` shuffles without buffering samples. Here the memory
+    and the time of a restore grow with ``size``, and a state has the ids of all items in the buffer.
 
     Args:
-        dataset: What gives the items.
+        dataset: The stage below.
         size: Items of a full buffer.
         worker_config: By default the dataset's.
 
     Raises:
-        ConfigError: The buffer has no room for an item.
+        ConfigError: ``size`` is below 1.
     """
 
     entry_schema: ClassVar[Schema] = {"picked": COUNT, "buffer": [BUFFERED_ITEM]}
@@ -74,7 +74,7 @@ class _ShuffleRunning:
         own = state.get(self._key, {"picked": 0, "buffer": []})
         self._picked: int = own["picked"]
         self._buffer = [BufferedItem.from_state(one) for one in own["buffer"]]
-        self._words: list[int] = []  # random ones, for the picks from _first_word on
+        self._words: list[int] = []  # random integers of 64 bits, for the picks from _first_word on
         self._first_word = self._picked
 
     def next(self) -> tuple[Any, ItemId]:

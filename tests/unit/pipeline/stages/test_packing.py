@@ -181,7 +181,7 @@ def test_a_sample_may_be_in_several_groups():
 def test_a_selection_of_other_objects_is_an_error_that_says_what_is_expected():
     packed = PackingDataset(Values(["ab", "cd"]), 2, new_objects, list)
 
-    with pytest.raises(ConfigError, match=r"expected select_samples_to_pack to choose .* a str"):
+    with pytest.raises(ConfigError, match=r"expected select_samples_to_pack to select .* a str"):
         steps(packed, lane(), most=1)
 
 

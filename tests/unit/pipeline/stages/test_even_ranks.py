@@ -82,9 +82,7 @@ def test_one_rank_needs_nobody_to_agree_with():
 
 
 def test_without_a_process_group_ranks_that_have_to_agree_are_refused():
-    with pytest.raises(
-        ConfigError, match=r"even_ranks has to synchronise the 2 ranks.* is not initialised"
-    ):
+    with pytest.raises(ConfigError, match=r"even_ranks has to synchronise the 2 ranks.* is not initialised"):
         loader_of(lambda config: FilterDataset(Values(range(9), worker_config=config), is_even_or_small), 0, 2)
 
 

@@ -160,7 +160,7 @@ def test_lanes_that_come_one_after_another_allow_any_number_of_ranks(data: Data)
     assert before == expected
 
 
-# ------------------------------------------------------------------------------------------------- different moments
+# --------------------------------------------------------------------------------------------------- different steps
 
 
 def states_at(data: Data, *steps: int, **options: Any) -> list[RunState]:
@@ -177,13 +177,11 @@ def states_at(data: Data, *steps: int, **options: Any) -> list[RunState]:
 
 
 def test_ranks_saved_after_different_steps_are_told_so(data: Data) -> None:
-    with pytest.raises(StateError, match="of different moments: the next micro-batches are 4, 6"):
+    with pytest.raises(StateError, match="at different steps: the next micro-batches are 4, 6"):
         redistribute_states(states_at(data, 2, 3), 1)
     states = states_at(data, 2, 2)
     states[1] = replace(states[1], steps=[3])
-    with pytest.raises(
-        StateError, match=r"different moments: the counts of virtual epochs and limits are \[2\], \[3\]"
-    ):
+    with pytest.raises(StateError, match=r"different steps: the counts of virtual epochs and limits are \[2\], \[3\]"):
         redistribute_states(states, 1)
 
 
@@ -196,7 +194,7 @@ def test_in_a_pass_that_ends_the_furthest_rank_decides_how_much_of_a_limit_is_le
 
 def test_states_without_a_kind_must_be_of_one_moment(data: Data) -> None:
     states = [replace(state, kind=None) for state in states_at(data, 3, 2, build=partial(train, repeat=False))]
-    with pytest.raises(StateError, match="of different moments"):
+    with pytest.raises(StateError, match="at different steps"):
         redistribute_states(states, 1)
 
 

@@ -69,7 +69,7 @@ class Hook:
             return self._function(argument)
 
     def step(self, items: Iterator[Any], item_id: ItemId) -> Any:
-        """Take the next item from a generator that :meth:`call` returned.
+        """Return the next item of a generator that :meth:`call` returned.
 
         Args:
             items: The generator.

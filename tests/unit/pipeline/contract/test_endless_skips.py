@@ -58,7 +58,7 @@ def dataset(folder: Path, encoder: Any, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("encoder", [Skips, YieldsNothing])
-def test_a_hook_that_leaves_out_everything_is_warned_of_and_stopped(
+def test_a_hook_that_skips_everything_warns_and_ends_the_run(
     small: Path, encoder: type[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING), pytest.raises(SampleError, match="encode_sample has skipped 200 samples"):
@@ -68,13 +68,13 @@ def test_a_hook_that_leaves_out_everything_is_warned_of_and_stopped(
     ]
 
 
-def test_a_filter_that_keeps_nothing_is_stopped(small: Path) -> None:
+def test_a_filter_that_keeps_nothing_ends_the_run(small: Path) -> None:
     kept = FilterDataset(dataset(small, TaskEncoder(), batch_size=None), lambda sample: False)
     with pytest.raises(SampleError, match="FilterDataset has skipped 200 samples"):
         next(iter(get_loader(kept)))
 
 
-def test_a_hook_that_keeps_a_few_goes_on(small: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hook_that_keeps_a_few_continues(small: Path, caplog: pytest.LogCaptureFixture) -> None:
     batches = iter(get_loader(dataset(small, SkipsMost())))
     for _ in range(10):
         next(batches)

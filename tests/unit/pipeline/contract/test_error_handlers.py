@@ -32,7 +32,7 @@ def fail_with(error, *, handler=log_exception, sample=SAMPLE, times=1, hook="enc
             policy.failed(hook, caught, sample)
 
 
-def test_a_line_of_the_log_says_what_failed_why_where_and_for_whom(caplog):
+def test_a_log_line_names_hook_sample_error_code_file_lane_and_worker(caplog):
     fail_with(ValueError("no caption"))
     (record,) = caplog.records
     line = record.getMessage()
@@ -42,7 +42,7 @@ def test_a_line_of_the_log_says_what_failed_why_where_and_for_whom(caplog):
     assert record.levelname == "WARNING"
 
 
-def test_the_traceback_comes_once_for_a_cause_and_then_its_count(caplog):
+def test_the_traceback_is_logged_once_for_a_cause_then_its_count(caplog):
     fail_with(ValueError("first"), times=3)
     first, second, third = caplog.records
     assert "Traceback" in caplog.text
@@ -115,7 +115,7 @@ def test_a_users_handler_that_calls_the_logging_one_keeps_hook_and_lane(caplog):
     assert "lane 3" in caplog.text
 
 
-def test_called_by_hand_it_says_what_it_knows(caplog):
+def test_called_by_hand_it_logs_the_sample_and_its_sources(caplog):
     log_exception(ValueError("by hand"), SAMPLE)
     assert caplog.records[0].getMessage() == (
         "skipped sample 'a.tar/0001': a hook raised ValueError: by hand · in /ds/a.tar: 0001.jpg, 0001.txt"
@@ -125,7 +125,7 @@ def test_called_by_hand_it_says_what_it_knows(caplog):
 # ---------------------------------------------------------------------------------------------- raising again
 
 
-def test_the_error_is_raised_again_as_it_is_with_hook_and_sample_named():
+def test_the_same_error_is_raised_again_with_a_note_of_hook_and_sample():
     error = ValueError("no caption")
     for _ in range(2):
         with pytest.raises(ValueError, match="no caption") as caught:
@@ -136,7 +136,7 @@ def test_the_error_is_raised_again_as_it_is_with_hook_and_sample_named():
     assert printed.count(note) == 1
 
 
-def test_an_error_that_would_look_like_the_end_of_the_data_is_raised_as_another():
+def test_stop_iteration_is_raised_as_a_sample_error():
     error = StopIteration()
     with pytest.raises(SampleError, match=r"encode_sample raised StopIteration, .*sample 'a.tar/0001'") as caught:
         fail_with(error, handler=reraise_exception)
@@ -185,19 +185,19 @@ def test_a_handler_takes_the_sample_and_its_sources_or_only_the_key(method, told
     assert handler.told == told
 
 
-def test_a_handler_of_keys_gets_none_where_there_is_none():
+def test_a_handler_of_keys_gets_none_for_a_sample_without_a_key():
     told = []
     three_argument_handler(lambda error, key: told.append(key))(ERROR, b"no sample", None)
     assert told == [None]
 
 
-def test_handlers_written_in_c_are_called_with_all():
+def test_handlers_written_in_c_get_three_arguments():
     told = []
     three_argument_handler(functools.partial(print, file=type("Sink", (), {"write": told.append})))(1, 2, 3)
     assert "".join(map(str, told)) == "1 2 3\n"
 
 
 @pytest.mark.parametrize("handler", [lambda: None, lambda error: None, lambda a, b, c, d: None])
-def test_a_handler_of_other_arguments_is_refused_before_anything_fails(handler):
+def test_a_handler_of_other_arguments_is_refused_before_a_failure(handler):
     with pytest.raises(ConfigError, match="takes other arguments"):
         three_argument_handler(handler)

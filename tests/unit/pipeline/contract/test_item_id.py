@@ -21,7 +21,7 @@ item_ids = st.recursive(
 
 
 @given(item_ids)
-def test_a_ref_comes_back_from_json_as_it_was(item_id):
+def test_an_item_id_survives_json(item_id):
     assert as_item_id(json.loads(json.dumps(plain_item_id(item_id)))) == item_id
     hash(as_item_id(plain_item_id(item_id)))
 
@@ -39,7 +39,7 @@ of_one_stage = st.one_of([st.tuples(kind, kind) for kind in kinds])
 
 
 @given(of_one_stage)
-def test_two_items_of_a_stage_have_different_numbers(two):
+def test_two_items_of_a_stage_have_different_integers(two):
     one, other = two
     assert (list(integers_of(one)) == list(integers_of(other))) == (one == other)
 
@@ -47,7 +47,7 @@ def test_two_items_of_a_stage_have_different_numbers(two):
 @pytest.mark.parametrize(
     ("item_id", "numbers"), [(7, [7]), ((7, 8), [2, 7, 8]), (("2 a", 1, 7), [3, 1, 7]), (((7, 8), 9), [2, 2, 7, 8, 9])]
 )
-def test_the_numbers_of_an_item_are_the_same_for_ever(item_id, numbers):
+def test_the_integers_of_an_item_never_change(item_id, numbers):
     """The random numbers of runs that are going on depend on them."""
     assert list(integers_of(item_id)) == numbers
 

@@ -33,7 +33,7 @@ def texts(tmp_path_factory):
     return write_texts(tmp_path_factory.mktemp("texts"), train=(1,), val=(4,))
 
 
-def test_hooks_know_the_config_of_their_run_and_their_worker(texts, tmp_path):
+def test_hooks_see_the_config_of_their_run_and_their_worker(texts, tmp_path):
     config = WorkerConfig(
         rank=1, world_size=2, num_workers=2, worker_debug_path=tmp_path / "{rank}/{worker_id}.jsonl", worker_log_level=0
     )
@@ -74,7 +74,7 @@ def test_outside_of_hooks_no_config_is_active():
     assert config.config() == {"rank": 0, "world_size": 1, "num_workers": 0, "seed_offset": 0, "lanes": None}
 
 
-def test_one_of_several_ranks_without_a_process_group_is_warned_that_it_loads_everything(
+def test_one_of_several_ranks_without_a_process_group_warns_that_it_loads_all_data(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "4")

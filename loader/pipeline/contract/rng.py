@@ -1,7 +1,7 @@
 """Seed, save and restore the random generators of Python, numpy and torch (CPU) that hooks draw from.
 
 Before each micro-batch they are seeded from the seed of the run, the lane and the number of the micro-batch. Results
-therefore depend neither on the worker nor on what ran before. Code that runs between two draws of another caller is
+therefore depend neither on the worker nor on earlier draws. Code that runs between two draws of another caller is
 wrapped in :class:`preserve_rng_state`.
 """
 

@@ -58,7 +58,7 @@ class RepeatDataset(SavableDataset[T]):
         if repeats is not None and repeats % 1 and not self._length_is_known(dataset):
             raise ConfigError(
                 f"expected a whole number of repeats, found {repeats}: the length of a pass is not known in advance",
-                hint="pass a whole number, or None to repeat for ever",
+                hint="pass a whole number, or None to repeat without end",
             )
         self.times = repeats
 

@@ -23,7 +23,7 @@ _MAX_PLAIN_BYTES = 1 << 27
 
 _ZIP = b"PK\x03\x04"
 _OLD_TORCH = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # the first bytes of torch.save before version 1.6
-_HINT = "save the loader's state in a file of its own: torch.save(loader.save_state_rank(), path), or as JSON"
+_HINT = "save the loader's state in a separate file: torch.save(loader.save_state_rank(), path), or as JSON"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,15 +107,15 @@ def _not_loaded(error: Exception, path: str) -> StateError:
     if named is None and not isinstance(error, pickle.UnpicklingError):
         first = reason.splitlines()[0] if reason else type(error).__name__
         return StateError(f"torch cannot read this file: {first}", at=path, hint="was it written to its end?")
-    what = named[1] if named else "classes"
-    if what.startswith("megatron.energon."):
+    names = named[1] if named else "classes"
+    if names.startswith("megatron.energon."):
         return StateError(
-            f"this is a state of megatron-energon (it holds {what}), which cannot be restored here",
+            f"this is a state of megatron-energon (it holds {names}), which cannot be restored here",
             at=path,
             hint="start the data of the run from the beginning",
         )
     return StateError(
-        f"this file was not read: it holds objects of {what}, and reading such a pickle may run code",
+        f"this file was not read: it holds objects of {names}, and reading such a pickle may run code",
         at=path,
         hint=_HINT,
     )

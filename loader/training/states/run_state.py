@@ -47,7 +47,7 @@ LANE_BY_LANE = "lane by lane"
 _VERSION = 1
 _MAX_SHOWN = 8
 _MAX_LANES = 1 << 32
-_MAX_BATCHES = 1 << 53  # what every reader of JSON keeps exactly
+_MAX_BATCHES = 1 << 53  # every JSON reader keeps smaller integers exactly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,9 +241,9 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
     )
 
 
-def _different_steps(what: str, found: Sequence[Any]) -> StateError:
+def _different_steps(name: str, found: Sequence[Any]) -> StateError:
     return StateError(
-        f"the ranks were saved at different steps: the {what} are {', '.join(map(str, found))}",
+        f"the ranks were saved at different steps: the {name} are {', '.join(map(str, found))}",
         hint="save on all ranks after the same step",
     )
 

@@ -1,4 +1,4 @@
-"""Any stage driven through save and restore, on top of a reader that needs no files."""
+"""Drive any stage through save and restore, above a reader that needs no files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEED = 7
 
 
 class Values(SavableDataset[Any]):
-    """Deal the values of a list to the lanes: lane l of L gives values l, l + L, …; again and again if it repeats."""
+    """Deal the values of a list to the lanes: lane l of L yields values l, l + L, …, repeated if requested."""
 
     entry_schema = COUNT
 
@@ -38,7 +38,7 @@ class Values(SavableDataset[Any]):
         super().__init__(worker_config=worker_config or alone, name="values")
         self.values = list(values)
         self.again = repeats
-        self.skips = frozenset(skips)  # positions at which something was left out
+        self.skips = frozenset(skips)  # positions of skipped items
 
     @property
     def repeats(self) -> bool:
@@ -75,13 +75,13 @@ class _ValuesRunning:
         return {self._key: self._next}
 
     def load(self, item_id: ItemId) -> Any:
-        # A copy, as a reader makes it: what a stage does to a sample must not come back by a second load.
+        # A copy, as a reader makes it: changes that a stage makes to a sample must not show in a second load.
         return SKIPPED if item_id in self._skips else copy.deepcopy(self._values[item_id % len(self._values)])
 
 
 @dataclass
 class Step:
-    """What a chain gave, and its state before."""
+    """An item of a chain, and the state before it."""
 
     value: Any
     item_id: ItemId
@@ -117,7 +117,7 @@ def steps(dataset: SavableDataset[Any], lane: Lane, *, most: int, state: str = "
 
 
 def _check_stays_over(running: Running, dataset: SavableDataset[Any], lane: Lane, before: str) -> None:
-    """Ask again for what there is no more of, also after a restore right before and behind the end."""
+    """Check that an ended pass stays ended, also after a restore right before and after its end."""
     behind = json.dumps(running.state())
     again = [running, *(dataset.open(lane, json.loads(state)) for state in (before, behind))]
     for each in again:
@@ -129,19 +129,19 @@ def _check_stays_over(running: Running, dataset: SavableDataset[Any], lane: Lane
 
 
 def values(dataset: SavableDataset[Any], number: int = 0, count: int = 1, *, most: int = 100) -> list[Any]:
-    """Give what one lane gives, without what was left out."""
+    """Return the values of one lane without skipped ones."""
     return [step.value for step in steps(dataset, lane(number, count), most=most) if step.value is not SKIPPED]
 
 
 def check_resumes(dataset: SavableDataset[Any], *, count: int = 1, most: int = 60, loads: bool = True) -> None:
-    """Restore at every step of every lane, and make every item again by its ref.
+    """Restore at every step of every lane, and rebuild every item from its id.
 
     Args:
         dataset: The chain.
         count: Lanes.
         most: Steps of a lane.
-        loads: Items are the same when they are made again; those whose parts were made for different micro-batches
-            bear other restore keys.
+        loads: Rebuilt items are equal; pass False if their parts were made for different micro-batches, since
+            these have other restore keys.
     """
     for number in range(count):
         whole = steps(dataset, lane(number, count), most=most)

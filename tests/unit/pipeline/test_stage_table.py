@@ -1,4 +1,4 @@
-"""What each stage says about itself, which decides how many lanes a run has and what its length is."""
+"""Properties of the stages, which determine the lanes and the length of a run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def source():
 
 
 def stages(**named):
-    """Give each stage with whether samples wait in it, it calls users' functions, and how many items a pass has."""
+    """Return each stage with its ``waits``, ``runs_user_code`` and ``items``."""
     return [
         (BlendDataset((source(), 1), (source(), 2), **named), False, False, None),
         (ConcatDataset(source(), source(), **named), False, False, 24),

@@ -1,4 +1,4 @@
-"""Hooks that leave out every sample are told of, and then stopped."""
+"""Hooks that skip every sample cause a warning, then end the run."""
 
 from __future__ import annotations
 

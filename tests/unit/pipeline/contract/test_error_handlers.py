@@ -1,4 +1,4 @@
-"""What is logged or raised for a sample that failed, and which functions may be handlers."""
+"""Messages of the built-in error handlers, and the signatures that handlers may have."""
 
 from __future__ import annotations
 
@@ -148,29 +148,29 @@ def test_stop_iteration_is_raised_as_a_sample_error():
 
 class Handler:
     def __init__(self):
-        self.told = None
+        self.received = None
 
     def of_three(self, error, sample, sources):
-        self.told = (error, sample, sources)
+        self.received = (error, sample, sources)
 
     def of_three_or_two(self, error, sample, sources=None):
-        self.told = (error, sample, sources)
+        self.received = (error, sample, sources)
 
     def of_any(self, *arguments):
-        self.told = arguments
+        self.received = arguments
 
     def of_two(self, error, key):
-        self.told = (error, key)
+        self.received = (error, key)
 
     def of_two_and_its_own(self, error, key, verbose=False):
-        self.told = (error, key, verbose)
+        self.received = (error, key, verbose)
 
 
 ERROR = ValueError("x")
 
 
 @pytest.mark.parametrize(
-    ("method", "told"),
+    ("method", "received"),
     [
         ("of_three", (ERROR, SAMPLE, SOURCES)),
         ("of_three_or_two", (ERROR, SAMPLE, SOURCES)),
@@ -179,22 +179,22 @@ ERROR = ValueError("x")
         ("of_two_and_its_own", (ERROR, "a.tar/0001", False)),
     ],
 )
-def test_a_handler_takes_the_sample_and_its_sources_or_only_the_key(method, told):
+def test_a_handler_takes_the_sample_and_its_sources_or_only_the_key(method, received):
     handler = Handler()
     three_argument_handler(getattr(handler, method))(ERROR, SAMPLE, SOURCES)
-    assert handler.told == told
+    assert handler.received == received
 
 
 def test_a_handler_of_keys_gets_none_for_a_sample_without_a_key():
-    told = []
-    three_argument_handler(lambda error, key: told.append(key))(ERROR, b"no sample", None)
-    assert told == [None]
+    received = []
+    three_argument_handler(lambda error, key: received.append(key))(ERROR, b"no sample", None)
+    assert received == [None]
 
 
 def test_handlers_written_in_c_get_three_arguments():
-    told = []
-    three_argument_handler(functools.partial(print, file=type("Sink", (), {"write": told.append})))(1, 2, 3)
-    assert "".join(map(str, told)) == "1 2 3\n"
+    received = []
+    three_argument_handler(functools.partial(print, file=type("Sink", (), {"write": received.append})))(1, 2, 3)
+    assert "".join(map(str, received)) == "1 2 3\n"
 
 
 @pytest.mark.parametrize("handler", [lambda: None, lambda error: None, lambda a, b, c, d: None])

@@ -1,4 +1,4 @@
-"""Which failures leave a sample out, and which stop the run."""
+"""Failures that skip a sample, and failures that end the run."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ SAMPLE = {"__key__": "a.tar/0001", "txt": b"caption"}
 
 
 class PackedTexts:
-    """What packing makes of samples."""
+    """A packed sample."""
 
     def __init__(self, keys):
         self.__key__ = keys
 
 
 class NamedTexts(NamedTuple):
-    """A sample that is no list of samples."""
+    """A named tuple, which is a sample rather than a list of samples."""
 
     first: str
     second: str
 
 
 def skip_silently(error, sample, sources):
-    """A handler that leaves every failed sample out."""
+    """Skip every failed sample without a message."""
 
 
 def encode(sample):
@@ -59,11 +59,11 @@ def succeed(policy, hook=encode, times=1):
 
 
 def test_the_handler_gets_error_sample_and_sources():
-    told = []
-    policy = FailurePolicy(lambda *arguments: told.append(arguments), lane=0)
+    received = []
+    policy = FailurePolicy(lambda *arguments: received.append(arguments), lane=0)
     error, sources = ValueError("x"), (SourceInfo(dataset_path="/ds", index=1, shard_name="a.tar", file_names=()),)
     policy.failed(encode, error, SAMPLE, sources=sources)
-    assert told == [(error, SAMPLE, sources)]
+    assert received == [(error, SAMPLE, sources)]
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_the_handler_gets_error_sample_and_sources():
     ids=lambda error: type(error).__name__,
 )
 def test_a_fault_of_the_program_ends_the_run_and_names_hook_and_sample(error):
-    told = []
-    policy = FailurePolicy(lambda *arguments: told.append(arguments), lane=0, tolerance=0)
+    received = []
+    policy = FailurePolicy(lambda *arguments: received.append(arguments), lane=0, tolerance=0)
     succeed(policy, times=2000)
     with pytest.raises(type(error)) as caught:
         policy.failed(encode, error, SAMPLE)
     assert caught.value is error
     assert error.__notes__ == ["raised by encode for sample 'a.tar/0001'"]
-    assert not told
+    assert not received
 
 
 def test_a_hook_that_fails_in_all_of_its_first_ten_calls_stops_the_run():
@@ -150,7 +150,7 @@ def test_a_bound_method_is_the_same_hook_at_each_access():
 
 
 class Unhashable:
-    """An object that can be called, as a dataclass may be."""
+    """A callable without a hash, such as a dataclass."""
 
     __hash__ = None
 
@@ -234,7 +234,7 @@ def test_a_hook_with_unreported_successes_is_not_called_broken():
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 40) | st.integers(1, 1500)), max_size=12), st.integers(1, 120))
 def test_a_run_stops_at_the_first_ten_or_at_the_tolerance_and_at_no_other_call(runs, tolerance):
-    """It stops at the first call that ends either a row of ``tolerance`` failures or ten failing first calls."""
+    """End the run at the first call that completes ``tolerance`` consecutive failures, or ten failed first calls."""
     policy = made_policy(tolerance=tolerance)
     calls = row = 0
     for succeeds, length in runs:

@@ -1,4 +1,4 @@
-"""What names items: through JSON and back, one position each, and other random numbers for each."""
+"""Item ids: conversion to JSON and back, positions, and integers for random numbers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_an_item_id_survives_json(item_id):
     hash(as_item_id(plain_item_id(item_id)))
 
 
-# What is compared by its numbers is of one stage: samples, what a generator made, or what was joined of either.
+# Compared ids are of one stage: samples, items of a generator, or joins of either.
 of_generator = st.tuples(st.just("2 encode_sample"), st.integers(0, 9), positions)
 kinds = (
     positions,
@@ -48,7 +48,7 @@ def test_two_items_of_a_stage_have_different_integers(two):
     ("item_id", "numbers"), [(7, [7]), ((7, 8), [2, 7, 8]), (("2 a", 1, 7), [3, 1, 7]), (((7, 8), 9), [2, 2, 7, 8, 9])]
 )
 def test_the_integers_of_an_item_never_change(item_id, numbers):
-    """The random numbers of runs that are going on depend on them."""
+    """The random numbers of existing runs depend on these integers."""
     assert list(integers_of(item_id)) == numbers
 
 

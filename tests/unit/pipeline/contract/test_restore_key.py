@@ -1,4 +1,4 @@
-"""``__restore_key__`` is noted on whatever bears one, and on nothing else."""
+"""``set_restore_key`` changes only values that have a ``__restore_key__``."""
 
 from __future__ import annotations
 

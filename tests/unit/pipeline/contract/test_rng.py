@@ -1,4 +1,4 @@
-"""The generators that user code draws from: seeded by name, and put back."""
+"""Seed and restore the generators that user code draws from."""
 
 # ruff: noqa: NPY002 - numpy's global generator is what user code draws from
 
@@ -23,7 +23,7 @@ REFS = [0, 1, 7, (7,), (7, 8), (8, 7), ((7, 8), 9), (7, (8, 9)), ("2 a", 0, 7), 
 
 
 def draw() -> tuple:
-    """Draw from each generator, an odd number of normally distributed ones too: those are made two at a time."""
+    """Draw from each generator, also an odd number of normally distributed numbers, which are made two at a time."""
     return (
         random.random(),
         random.gauss(0, 1),

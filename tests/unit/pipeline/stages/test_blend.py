@@ -1,4 +1,4 @@
-"""Blending: the weights say whose turn it is, and each dataset goes its own way."""
+"""Blending by weight, which keeps the order within each dataset."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_when_a_dataset_ends_the_others_continue():
 
     assert sorted(items) == [*range(3), *range(100, 130), *range(200, 260)]
     assert all(item >= 200 for item in items[-25:])
-    # Of the two that are left, each has its turn as often as before.
+    # The other two datasets keep their ratio.
     assert Counter(item // 100 for item in items[3 : 3 + 40])[1] == pytest.approx(19, abs=4)
 
 

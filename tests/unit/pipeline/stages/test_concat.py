@@ -1,4 +1,4 @@
-"""One dataset after another."""
+"""Concatenation of datasets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def neighbours(samples):
 
 
 def dealt(dataset, count):
-    """Give what the lanes give when they are visited in turn."""
+    """Return the values of all lanes, visited in turn."""
     lanes = [values(dataset, number, count) for number in range(count)]
     return [lanes[number % count][number // count] for number in range(sum(map(len, lanes)))]
 

@@ -1,4 +1,4 @@
-"""Virtual epochs: a fixed number of micro-batches, whatever the passes below are."""
+"""Virtual epochs: a fixed number of micro-batches, for any passes below."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_restored_epoch_is_completed_and_a_complete_one_is_followed_by_the_nex
         left -= len(list(islice(running.batches(), left)))
 
     assert running.count == (saved_after - 1) % 4 + 1
-    first = list(epochs(4, source, running.count).batches())  # the source goes on, as restored lanes do
+    first = list(epochs(4, source, running.count).batches())  # the source continues, as restored lanes do
     assert first == [(saved_after + number) % of_pass for number in range(-saved_after % 4 or 4)]
 
 

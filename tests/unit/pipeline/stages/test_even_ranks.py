@@ -1,4 +1,4 @@
-"""Passes that end for all ranks together."""
+"""Passes that end on all ranks after the same number of micro-batches."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_the_length_is_unknown_if_the_ranks_have_to_agree():
 
 @pytest.fixture(scope="module")
 def got_by_ranks(tmp_path_factory):
-    """What two processes got that talked to each other."""
+    """Micro-batches of two ranks connected by a process group."""
     store = tmp_path_factory.mktemp("store") / "file"
     ranks = [
         subprocess.Popen(
@@ -124,7 +124,7 @@ def test_ranks_that_agree_stay_even_after_a_restore(got_by_ranks):
 
 
 def test_even_limits_continue_until_a_rank_has_no_more(got_by_ranks):
-    # Of nine items, rank 0 has five: its last is dropped, and both begin anew.
+    # Of nine items, rank 0 has five: its last is dropped, and both start over.
     assert [got["limited"] for got in got_by_ranks] == [
         [[0, 2], [4, 6], [], [0, 2]],
         [[1, 3], [5, 7], [], [1, 3]],

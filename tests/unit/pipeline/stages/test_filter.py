@@ -1,4 +1,4 @@
-"""Filtering: an item stays or is left out, at its place."""
+"""Filtering, which keeps the positions of items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Garbage collected at fixed steps."""
+"""Garbage collection after a fixed number of items."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def with_freeze_count(item):
 
 @pytest.fixture
 def collections(monkeypatch):
-    """Counts calls by name."""
+    """Count the calls of functions of ``gc`` by name."""
     counts = Counter()
     monkeypatch.setattr(gc, "collect", lambda *_: counts.update(["collect"]))
     monkeypatch.setattr(gc, "freeze", lambda: counts.update(["freeze"]))

@@ -1,4 +1,4 @@
-"""Grouping: micro-batches of one key, begun in any order and finished when they are full."""
+"""Grouping: micro-batches of samples with equal keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A function over the stream of items, restarted from what it took since it last began anew."""
+"""A function of the iterator of items, restored from the items taken since it last started over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits: the first micro-batches of an iteration, or of each pass."""
+"""Limits: the first micro-batches of an iteration or pass."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def limited(length, source, count=0, **options):
     [
         (2, [[0, 1], [0, 1], [0, 1], [0, 1]]),
         (6, [[0, 1, 2, 3], [4, 5], [0, 1, 2, 3], [4, 5]]),
-        (8, [[0, 1, 2, 3], [4, 5, 6, 7], [], [0, 1, 2, 3]]),  # nothing was left of the pass
+        (8, [[0, 1, 2, 3], [4, 5, 6, 7], [], [0, 1, 2, 3]]),  # the pass was complete
     ],
 )
 def test_an_iteration_ends_with_its_limit_or_the_pass_and_the_next_continues(of_pass, expected):

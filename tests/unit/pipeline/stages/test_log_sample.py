@@ -1,4 +1,4 @@
-"""The log of samples: where it is written, and what it says."""
+"""The log of samples: its path and its content."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ def test_the_path_may_contain_the_process_id(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == [str(os.getpid())]
 
 
-@pytest.mark.parametrize(("keys", "said"), [(numbers_of, ["0", "4"]), (no_keys, None)])
-def test_a_function_may_return_the_keys(tmp_path, keys, said):
+@pytest.mark.parametrize(("keys", "logged"), [(numbers_of, ["0", "4"]), (no_keys, None)])
+def test_a_function_may_return_the_keys(tmp_path, keys, logged):
     path = tmp_path / "log"
     list(SavableDataLoader(LogSampleDataset(BatchDataset(samples(path), 2, list), "train", get_keys_fn=keys)))
 
-    assert entries(path)[0]["keys"] == said
+    assert entries(path)[0]["keys"] == logged
 
 
 @pytest.mark.parametrize(("named", "level"), [(False, 2), (True, 0)])

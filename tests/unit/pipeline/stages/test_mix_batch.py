@@ -1,4 +1,4 @@
-"""Micro-batches mixed of several datasets."""
+"""Micro-batches that mix samples of several datasets."""
 
 from __future__ import annotations
 

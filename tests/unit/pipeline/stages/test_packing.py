@@ -1,4 +1,4 @@
-"""Packing: groups chosen from a buffer, which wait by name."""
+"""Packing: groups selected from a buffer, saved by the ids of their samples."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, 
 
 
 def pairs_from_both_ends(samples):
-    """The first with the last, and so on; the middle one of an odd number is in no group."""
+    """Pair the first with the last value, and so on; the middle one of an odd number is in no group."""
     return [[samples[place], samples[-1 - place]] for place in range(len(samples) // 2)]
 
 
 def all_by_parity(samples):
-    samples.sort(reverse=True)  # its list is its own
+    samples.sort(reverse=True)  # the argument is a copy
     return (group for group in ([one for one in samples if one % 2], [one for one in samples if not one % 2]))
 
 

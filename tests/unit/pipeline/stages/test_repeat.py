@@ -47,7 +47,7 @@ def negative(item):
 
 
 def dealt(dataset, count, total):
-    """Give what the lanes give when they are visited in turn."""
+    """Return the values of all lanes, visited in turn."""
     lanes = [values(dataset, number, count, most=-(-total // count)) for number in range(count)]
     return [lanes[number % count][number // count] for number in range(total)]
 
@@ -114,7 +114,7 @@ def test_a_lane_that_never_gets_an_item_ends():
 
 
 class OpenedPasses(FilterDataset):
-    """Counts how often it is opened, in the process."""
+    """Count how often the dataset is opened in this process."""
 
     passes = 0
 
@@ -159,13 +159,13 @@ def test_endlessly_repeated_validation_does_not_start_over():
 
 
 def without_end(count):
-    """Give values again and again; in one lane, since no lane of such a run is empty."""
+    """Return endlessly repeated values on one lane; an endless run has no empty lanes."""
     alone = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
     return Values(range(count), repeats=True, worker_config=alone)
 
 
 def rest_after(dataset, steps_done):
-    """Give what an iteration gives after a state was saved, and restored, behind some steps of it."""
+    """Return the rest of an iteration after its state was saved and restored at a step."""
     loader = SavableDataLoader(dataset)
     given = iter(loader)
     for _ in range(steps_done):

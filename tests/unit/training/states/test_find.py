@@ -1,4 +1,4 @@
-"""States are found in checkpoints of strangers, which may be made to take for ever."""
+"""Search untrusted checkpoints for states in bounded time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What frameworks find on a loader: ``state_dict()``, ``load_state_dict()``, and that it is true."""
+"""``state_dict()``, ``load_state_dict()`` and the truth value of a loader, as frameworks use them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_other_values_than_states_are_refused(state):
 
 @pytest.mark.parametrize(("rank", "ranks"), [(0, 1), (1, 2)])
 def test_a_state_with_a_missing_lane_is_refused(rank, ranks):
-    # As by what loads key by key into the state of a new loader, in which no lane has begun.
+    # As left by a tool that loads key by key into the state of a new loader, in which no lane has begun.
     loader = loader_of(rank, ranks)
     list(islice(loader, 2))
     state = loader.state_dict()

@@ -1,4 +1,4 @@
-"""Lane states that no loader saves are refused before anything is opened with them."""
+"""Damaged lane states are refused before a chain is opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States made for another number of ranks, each restored by its own rank."""
+"""States converted to another number of ranks, each restored by its own rank."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def redistributed(states: Sequence[Any], ranks: int) -> list[Any]:
 
 
 class OwnStates(Run):
-    """A run each of whose ranks has nothing but its own state."""
+    """A run in which each rank has only its own state."""
 
     def __init__(self, pipeline: Pipeline, states: Sequence[Any]) -> None:
         super().__init__(pipeline, Spread(len(states)))
@@ -164,7 +164,7 @@ def test_lanes_visited_one_by_one_allow_any_number_of_ranks(data: Data) -> None:
 
 
 def states_at(data: Data, *steps: int, **options: Any) -> list[RunState]:
-    """Give the states of ranks that have done some steps each."""
+    """Return the states of ranks after a number of steps each."""
     states = []
     for rank, count in enumerate(steps):
         build = options.get("build", partial(train, virtual_epoch_length=4))

@@ -149,15 +149,15 @@ def test_a_pass_that_ends_is_gone_through_once(texts: str, tmp_path: Path) -> No
 def test_a_checkpoint_of_a_loader_without_a_length_warns_that_lightning_holds_one_micro_batch(
     texts: str, expected: list[list[str]], tmp_path: Path
 ) -> None:
-    with pytest.warns(UserWarning, match="give get_train_dataset\\(\\) a virtual_epoch_length"):
+    with pytest.warns(UserWarning, match=r"pass virtual_epoch_length to get_train_dataset\(\)"):
         fit(tmp_path, 2, train_dataloaders=loader_of(texts))
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Lightning takes one micro-batch ahead")
+        warnings.filterwarnings("ignore", "Lightning prefetches one micro-batch")
         resumed = fit(tmp_path / "again", 4, train_dataloaders=loader_of(texts), checkpoint=tmp_path / "2.ckpt")
     assert resumed.seen == expected[3:5], "Lightning holds none any more: the warning may go"
 
 
-@pytest.mark.filterwarnings("ignore:Lightning takes one micro-batch ahead")
+@pytest.mark.filterwarnings("ignore:Lightning prefetches one micro-batch")
 def test_with_a_limit_of_the_trainer_a_loader_without_a_length_misses_nothing(
     texts: str, expected: list[list[str]], tmp_path: Path
 ) -> None:

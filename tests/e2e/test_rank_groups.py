@@ -250,16 +250,16 @@ def test_the_default_worker_config_knows_rank_and_ranks(ranks: RankProcesses) ->
 
 def test_a_group_of_another_size_than_the_worker_config_says_is_refused(data: Data, ranks: RankProcesses) -> None:
     for saving, restoring, ending in ranks.run(refusals_of_another_group, data):
-        assert "the process group has 4 ranks, the worker config says 3" in saving
-        assert "the process group has 4 ranks, the worker config says 3" in restoring
+        assert "the process group has 4 ranks, the worker config has world_size=3" in saving
+        assert "the process group has 4 ranks, the worker config has world_size=3" in restoring
         assert "expected a process group of world_size=3 ranks, found one of 4" in ending
 
 
 def test_states_go_to_and_come_from_ranks_that_are_there(data: Data, ranks: RankProcesses) -> None:
     for saving, restoring in ranks.run(refusals_of_a_rank_that_is_not_there, data):
-        assert "save_state_global() of 4 ranks, numbered from 0, is asked for rank 4" in saving
+        assert "expected save_state_global() to be called with a rank from 0 to 3, found 4" in saving
         assert "global_dst_rank= counts among all ranks" in saving
-        assert "restore_state_global() of 4 ranks, numbered from 0, is asked for rank -1" in restoring
+        assert "expected restore_state_global() to be called with a rank from 0 to 3, found -1" in restoring
 
 
 def test_without_a_process_group_several_ranks_are_told_what_works(data: Data) -> None:

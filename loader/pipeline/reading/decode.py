@@ -7,8 +7,7 @@ from typing import Any
 from ...errors import ConfigError, SkipSample, TrustError
 from ...samples.types import CrudeSample
 from ..contract.failures import EndlessSkips
-from ..contract.item import ItemId, set_restore_key
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from .joined_source import JoinedSource
 from .read import ReadDataset

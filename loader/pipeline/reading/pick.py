@@ -10,8 +10,7 @@ import numpy as np
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...order import SequentialPass
-from ..contract.item import ItemId, position_of
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, position_of
 from ..contract.stage import Running, State
 from ..contract.worker_config import WorkerConfig
 from .order_plan import SequentialPlan

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...order import LaneOrder
-from ..contract.item import ItemId, position_of
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, position_of
 from ..contract.stage import Running, SavableDataset, State
+from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
 from .joined_source import JoinedSource, RowReader
 from .order_plan import OrderPlan
@@ -41,6 +41,8 @@ class ReadDataset(SavableDataset[Raw]):
         plan: The order.
         worker_config: Ranks, workers and lanes of the run.
     """
+
+    entry_schema = COUNT
 
     def __init__(
         self, sources: Sequence[Source], plan: OrderPlan, *, worker_config: WorkerConfig | None = None

@@ -15,7 +15,7 @@ from ...format.documents.messages import did_you_mean
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
 from ...metadataset.joins.open_join import open_join
 from ...metadataset.plans.plan_leaves import plan_request
-from ...pipeline.contract.error_handlers import three_argument_handler
+from ...pipeline.contract.failures import three_argument_handler
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.joined_source import JoinedSource

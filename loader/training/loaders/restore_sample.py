@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import StateError
-from ...pipeline.contract.item import as_item_id, set_restore_key
-from ...pipeline.contract.lane import Lane
+from ...pipeline.contract.lane import Lane, as_item_id, set_restore_key
 from ...pipeline.contract.rng import preserve_rng_state, seed_batch
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.stages.blend import BlendDataset

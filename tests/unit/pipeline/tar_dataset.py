@@ -36,10 +36,10 @@ def write_dataset(
     """Write and prepare a dataset: shards whose names start with ``val`` are for validation.
 
     Args:
-        folder: Where to.
+        folder: The folder to write to.
         shards: Name → samples.
-        exclude: What the split leaves out.
-        config: What ``dataset.yaml`` says; None leaves it away, so that samples are crude.
+        exclude: Shards and samples to exclude.
+        config: Content of ``dataset.yaml``; None omits the file, so that samples are crude.
     """
     for name, samples in shards.items():
         write_shard(folder / name, samples)
@@ -75,6 +75,6 @@ def raw_samples(folder: Path, *, source: int = 0, parts: Sequence[str] = ("txt",
 
 
 def open_source(folder: Path, **options: Any) -> DatasetSource:
-    """Open the training part of a dataset; options are those of the request and of the source."""
+    """Open the training part of a dataset, with options of the request and of the source."""
     own = {name: options.pop(name) for name in ("decoder", "described") if name in options}
     return DatasetSource(request=LoadRequest(path=str(folder), **options), **own)

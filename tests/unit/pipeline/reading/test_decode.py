@@ -114,7 +114,7 @@ def test_code_of_the_dataset_that_fails_is_reported_with_the_sample(broken, capl
         given = steps(built(source(broken, decoder=None, trust_code=True)), lane(), most=3)
     assert [step.value for step in given] == [SKIPPED] * 3
     assert caplog.records[0].message.startswith(
-        "left out sample 'a.tar/0': decode raised ZeroDivisionError: division by zero · at "
+        "skipped sample 'a.tar/0': decode raised ZeroDivisionError: division by zero · at "
     )
     assert f" · in {broken}/a.tar: 0.json, 0.txt · lane 0" in caplog.records[0].message
 

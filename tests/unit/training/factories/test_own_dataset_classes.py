@@ -188,15 +188,15 @@ def test_methods_that_the_class_overrides_are_called(written, caplog):
 
 
 def test_a_class_that_skips_all_samples_warns_and_fails(written, monkeypatch, caplog):
-    monkeypatch.setattr(endless_skips, "_WARNED", 10)
-    monkeypatch.setattr(endless_skips, "_STOPPED", 20)
+    monkeypatch.setattr(endless_skips, "_WARN_AT", 10)
+    monkeypatch.setattr(endless_skips, "_STOP_AT", 20)
     monkeypatch.setattr(Lengths, "sample_filter", lambda self, key: False)
     dataset = get_train_dataset(
         written("Lengths"), worker_config=ONE, batch_size=1, shuffle_buffer_size=0, max_samples_per_sequence=1
     )
-    with pytest.raises(SampleError, match="has left out 20 samples in a row"):
+    with pytest.raises(SampleError, match="has skipped 20 samples in a row"):
         next(iter(get_loader(dataset)))
-    assert "is that wanted?" in caplog.text
+    assert "is that intended?" in caplog.text
 
 
 def test_a_state_restores_samples_of_an_own_class(written):

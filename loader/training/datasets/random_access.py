@@ -25,8 +25,8 @@ from ...pipeline.reading.excluded import excluded_positions, positions_without, 
 from ...pipeline.reading.pick import PickDataset
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.map import makes_several
-from ...samples.encoding.hook_context import set_hook_context
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
+from ...samples.hooks import set_hook_context
 from ..workers.lane_host import open_lane
 from .arguments import DatasetArguments
 from .chain import build_single_samples

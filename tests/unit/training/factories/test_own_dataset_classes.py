@@ -287,7 +287,7 @@ def test_a_sample_type_beside_the_class_is_handed_to_it(written):
 
 def test_what_has_no_place_in_the_order_of_samples_is_refused(written):
     for name in ("OwnChain", "OwnBuild"):
-        with pytest.raises(ConfigError, match=rf"{name} has a build\(\) of its own") as caught:
+        with pytest.raises(ConfigError, match=rf"{name} overrides build\(\)") as caught:
             samples(written(name))
         assert "override load_sample" in str(caught.value)
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.inspect import format_bytes, format_count, plural
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -142,37 +144,3 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_as_json(inner) for inner in value]
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
-
-
-def format_bytes(size_bytes: float) -> str:
-    """Give a size in the largest unit that keeps a digit before the point.
-
-    >>> format_bytes(1_536)
-    '1.5 kB'
-    """
-    if size_bytes < 1000:
-        return f"{size_bytes:.0f} B"
-    size = float(size_bytes)
-    for unit in ("kB", "MB", "GB", "TB"):
-        size /= 1000
-        if size < 999.95:
-            return f"{size:.1f} {unit}"
-    return f"{size / 1000:.1f} PB"
-
-
-def format_count(count: int) -> str:
-    """Give a count with thousands apart.
-
-    >>> format_count(1000000)
-    '1,000,000'
-    """
-    return f"{count:,}"
-
-
-def plural(count: int, noun: str) -> str:
-    """Give a count with its noun.
-
-    >>> plural(1, "shard"), plural(1200, "shard")
-    ('1 shard', '1,200 shards')
-    """
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

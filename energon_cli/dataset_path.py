@@ -1,34 +1,12 @@
-"""What kind of dataset a path names."""
+"""Check the path and the names of files that a command line gives."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from loader.storage import Storage
-
-__all__ = ["check_path", "given_name", "is_jsonl", "is_metadataset", "open_parent"]
-
-
-def is_jsonl(path: str) -> bool:
-    """Tell whether a path names a JSONL file.
-
-    >>> is_jsonl("/data/texts.jsonl"), is_jsonl("/data/texts.jsonl/")
-    (True, False)
-    """
-    return path.endswith(".jsonl")
-
-
-def is_metadataset(path: str) -> bool:
-    """Tell whether a path names a metadataset: a YAML file.
-
-    >>> is_metadataset("/data/mix.yaml"), is_metadataset("/data/coco")
-    (True, False)
-    """
-    return path.endswith((".yaml", ".yml"))  # as loader.metadataset tells it, which takes longer to import
+__all__ = ["check_path", "given_name"]
 
 
 def check_path(path: str) -> None:
@@ -41,6 +19,7 @@ def check_path(path: str) -> None:
         StorageError: The path names a JSONL or YAML file that does not exist.
     """
     from loader.errors import StorageError
+    from loader.format.documents import is_jsonl, is_metadataset
 
     if not path:
         raise click.UsageError("PATH is empty. Is a variable of the shell not set?")
@@ -57,14 +36,6 @@ def check_path(path: str) -> None:
         raise click.UsageError(
             f"{path}: this is a file; give the folder that holds it: {os.path.join(folder or '.', '')}"
         )
-
-
-def open_parent(path: str) -> tuple[Storage, str]:
-    """Open the folder of a file; give it with the file's name."""
-    from loader.storage import open_storage
-
-    folder, name = os.path.split(path)
-    return open_storage(folder or "."), name
 
 
 def given_name(parameter: str, value: str) -> str | None:

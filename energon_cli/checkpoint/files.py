@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from loader.errors import EnergonError
-    from loader.training.states.files import StateFile
+    from loader.training.states import StateFile
 
 __all__ = ["read_state_files"]
 
@@ -31,7 +31,7 @@ def read_state_files(
         StorageError: A folder cannot be read, or no file in it is of a kind that may hold states.
     """
     from loader.errors import EnergonError, StateError
-    from loader.training.states.files import list_state_files, read_state_file
+    from loader.training.states import list_state_files, read_state_file
 
     where = f" at {place}" if place else ""
     for path in paths:

@@ -12,7 +12,7 @@ from ..command import energon_command
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loader.training.states.run_state import RunState
+    from loader.training.states import RunState
 
 __all__ = ["info"]
 
@@ -68,7 +68,7 @@ def info(files: tuple[str, ...], *, as_json: bool) -> None:
 
 def _file_facts(path: str, found: Any) -> dict[str, Any]:
     from loader.errors import EnergonError
-    from loader.training.states.describe import describe_state
+    from loader.training.states import describe_state
 
     if isinstance(found, EnergonError):
         return {"path": path, "form": None, "fault": str(found), "states": []}
@@ -77,14 +77,14 @@ def _file_facts(path: str, found: Any) -> dict[str, Any]:
 
 
 def _place(place: Any) -> str:
-    from loader.training.states.find import place_text
+    from loader.training.states import place_text
 
     return place_text(place)
 
 
 def _add(runs: list[list[tuple[str, RunState]]], where: str, state: RunState) -> None:
     """Put a state to those of its run; a rank's state that is there already, and differs, is of another one."""
-    from loader.training.states.describe import is_same_run
+    from loader.training.states import is_same_run
 
     for run in runs:
         if not is_same_run(run[0][1], state):
@@ -98,7 +98,7 @@ def _add(runs: list[list[tuple[str, RunState]]], where: str, state: RunState) ->
 
 
 def _run_facts(run: Sequence[tuple[str, RunState]]) -> dict[str, Any]:
-    from loader.training.states.describe import describe_run
+    from loader.training.states import describe_run
 
     return {"states": [where for where, _ in run], **describe_run([state for _, state in run])}
 

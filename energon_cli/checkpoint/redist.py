@@ -10,7 +10,7 @@ import click
 from ..command import energon_command
 
 if TYPE_CHECKING:
-    from loader.training.states.files import Redistributed, StateFile
+    from loader.training.states import Redistributed, StateFile
 
 __all__ = ["redist"]
 
@@ -51,7 +51,7 @@ def redist(
     Any number will do that divides the number of lanes; energon checkpoint info lists them. Without --new-world-size it
     is asked for. Only the loader's states are written, nothing that lay beside them.
     """
-    from loader.training.states.files import redistribute_files
+    from loader.training.states import redistribute_files
 
     from ..console import escape_controls, output_console, plural, print_json
 
@@ -86,7 +86,7 @@ def _read(paths: tuple[str, ...], place: str | None) -> list[StateFile]:
 
 def _asked_for(files: list[StateFile]) -> int:
     """Ask for the number of ranks, on a terminal or in a line of standard input."""
-    from loader.training.states.split_state import ranks_of_run
+    from loader.training.states import ranks_of_run
 
     from ..console import is_terminal
 

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import click
 
 from ..command import energon_command
-from ..cores import usable_cores
-from ..dataset_path import check_path, given_name, is_jsonl, is_metadataset
-
-if TYPE_CHECKING:
-    from loader.format.lint.run import LintReport
-
-    from .report import ExcludedSamples
+from ..dataset_path import check_path, given_name
 
 __all__ = ["lint"]
 
@@ -71,23 +64,27 @@ def lint(
     Every finding names its shard, key, part and byte offset. Exits 1 if there is an error, or if it stopped
     early; 0 if there are only warnings or nothing at all.
     """
+    from loader.format.documents import is_jsonl, is_metadataset
+
     check_path(path)
     if fix and (is_jsonl(path) or is_metadataset(path)):
         raise click.BadParameter("only a dataset of shards has a split that excludes samples", param_hint="--fix")
     if is_jsonl(path) and split_parts is not None:
         raise click.BadParameter("a JSONL file has no split parts", param_hint="--split-parts")
     from loader.errors import ConfigError
+    from loader.format import usable_cores
+    from loader.inspect import LintRequest, exclude_broken, is_only_media_folder, run_lint
+    from loader.storage import open_storage
 
     from ..console import output_console, print_json
     from ..progress import ProgressBar
     from .report import lint_document, show_lint
-    from .run import LintFlags, is_folder_of_files, run_lint
 
-    is_files = os.path.isdir(path) and is_folder_of_files(path)
+    is_files = os.path.isdir(path) and is_only_media_folder(open_storage(path))
     if is_files and (fix or split_parts is not None):
         name = "--fix" if fix else "--split-parts"
         raise click.BadParameter("a folder of files has no split", param_hint=name)
-    flags = LintFlags(
+    request = LintRequest(
         path=path,
         level=level,
         workers=parallel or usable_cores(),
@@ -100,26 +97,13 @@ def lint(
     unit = "bytes" if is_jsonl(path) else "files" if is_files else "samples" if level == "decode" else "shards"
     with ProgressBar("Checking", unit=unit, enabled=progress) as bar:
         try:
-            report = run_lint(flags, lambda now: bar.update(now.done, now.total))
+            report = run_lint(request, lambda now: bar.update(now.done, now.total))
         except ConfigError as error:  # about the plan; what is wrong with the dataset is a finding
             raise click.UsageError(f"--split-parts: {error.message}.") from error
-    fixed = _fix(path, report, split_config) if fix else None
+    fixed = exclude_broken(path, report, split_config=split_config) if fix else None
     if as_json:
         print_json(lint_document(path, level, report, None if fixed is None else fixed.samples))
     else:
-        show_lint(output_console(), flags, report, fixed)
+        show_lint(output_console(), request, report, fixed)
     if report.errors or not report.complete:  # what was not looked at may be broken
         raise click.exceptions.Exit(1)
-
-
-def _fix(path: str, report: LintReport, split_config: str) -> ExcludedSamples:
-    from .report import ExcludedSamples
-
-    if not any(finding.is_sample for finding in report.findings):
-        return ExcludedSamples(samples=0, file=split_config)
-    from loader.format.dataset_folder import DatasetFolder
-    from loader.format.lint.run import exclude_broken_samples
-
-    dataset = DatasetFolder(path, split_config=split_config)
-    samples = exclude_broken_samples(dataset, report.findings)
-    return ExcludedSamples(samples=samples, file=dataset.split_file or split_config)

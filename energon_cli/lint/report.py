@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..dataset_path import is_jsonl, is_metadataset
-from .run import is_folder_of_files
+from loader.format.documents import is_jsonl, is_metadataset
+from loader.inspect import ExcludedSamples, LintRequest, is_only_media_folder
+from loader.storage import open_storage
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from loader.format.lint.report import Finding
-    from loader.format.lint.run import LintReport
+    from loader.format.lint import Finding, LintReport
 
-    from .run import LintFlags
-
-__all__ = ["ExcludedSamples", "lint_document", "show_lint"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExcludedSamples:
-    """How many samples were excluded, and in which file."""
-
-    samples: int
-    file: str
+__all__ = ["lint_document", "show_lint"]
 
 
 def lint_document(path: str, level: str, report: LintReport, fixed: int | None) -> dict[str, Any]:
@@ -59,7 +48,7 @@ def lint_document(path: str, level: str, report: LintReport, fixed: int | None) 
     }
 
 
-def show_lint(console: Console, flags: LintFlags, report: LintReport, fixed: ExcludedSamples | None) -> None:
+def show_lint(console: Console, request: LintRequest, report: LintReport, fixed: ExcludedSamples | None) -> None:
     """Print the findings and what they come to."""
     from ..console import escape_controls, plural
 
@@ -68,7 +57,7 @@ def show_lint(console: Console, flags: LintFlags, report: LintReport, fixed: Exc
         if more:
             line.append(f" (and {plural(more, 'shard')} more)")
         console.print(line, soft_wrap=True)
-    checked = f"{_amount(flags.path, report)}, level {flags.level}"
+    checked = f"{_amount(request.path, report)}, level {request.level}"
     if not report.findings:
         console.print(f"nothing wrong: {checked} ({report.seconds:.1f} s)", style="green", soft_wrap=True)
         return
@@ -76,7 +65,7 @@ def show_lint(console: Console, flags: LintFlags, report: LintReport, fixed: Exc
     style = "bold red" if report.errors else "yellow"
     console.print(f"{counts}: {checked} ({report.seconds:.1f} s)", style=style, soft_wrap=True)
     if not report.complete:
-        stopped = flags.max_findings is not None and len(report.findings) >= flags.max_findings
+        stopped = request.max_findings is not None and len(report.findings) >= request.max_findings
         what = "stopped at --max-findings" if stopped else "the errors kept some from being looked at"
         console.print(f"{what}: there may be more", soft_wrap=True)
     if fixed is not None:
@@ -89,7 +78,7 @@ def show_lint(console: Console, flags: LintFlags, report: LintReport, fixed: Exc
     broken: dict[str, set[tuple[str | None, str | None]]] = {}
     for finding in report.findings:
         if finding.is_sample:
-            broken.setdefault(finding.dataset or flags.path, set()).add((finding.shard, finding.key))
+            broken.setdefault(finding.dataset or request.path, set()).add((finding.shard, finding.key))
     for path, samples in broken.items():
         advice = (
             f"to leave {plural(len(samples), 'sample')} out of training: energon lint {escape_controls(path)} --fix"
@@ -103,7 +92,7 @@ def _amount(path: str, report: LintReport) -> str:
     samples = plural(report.samples, "sample")
     if is_jsonl(path):
         return samples
-    if is_folder_of_files(path):
+    if is_only_media_folder(open_storage(path)):
         return plural(report.samples, "file")
     where = f"{samples} in {plural(report.shards, 'shard')}"
     return f"{where} of {plural(report.datasets, 'dataset')}" if is_metadataset(path) else where

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from ..command import energon_command
-from ..dataset_path import check_path, is_jsonl, is_metadataset
-from .media_flags import media_filter_of, media_options
+from ..dataset_path import check_path
+from .media import media_filter_of, media_options
 
 __all__ = ["prepare"]
 
@@ -91,6 +91,8 @@ def prepare(path: str, **flags: Any) -> None:
     PATH may also be a .jsonl file, whose lines are then indexed, or a metadataset (.yaml), of whose joins the rows are
     then written beside it.
     """
+    from loader.format.documents import is_jsonl, is_metadataset
+
     from .flags import PrepareFlags
     from .run import prepare_dataset, prepare_jsonl
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from dataclasses import dataclass
@@ -10,12 +11,11 @@ from typing import Any
 import click
 
 from loader.errors import ConfigError
-from loader.format.media.kind import MediaFilter
-from loader.format.prepare.plan import SplitRequest
-from loader.format.prepare.split_plan import parse_ratio, parse_split_part
+from loader.format.documents import SampleTypeSpec, parse_field_expression, sample_type_of_name
+from loader.format.media import MediaFilter
+from loader.format.prepare import SplitRequest, parse_ratio, parse_split_part
 
 from ..console import is_terminal
-from .choices import parse_field_map_flag, parse_sample_type_flag
 
 __all__ = ["PrepareFlags", "check_consent", "check_flags", "split_of_flags", "type_of_flags"]
 
@@ -104,12 +104,44 @@ def type_of_flags(flags: PrepareFlags) -> dict[str, Any]:
     """Give ``spec`` and ``field_map`` as far as flags settle them."""
     if flags.sample_type is None:
         return {}
-    spec = parse_sample_type_flag(flags.sample_type)
+    spec = _parse_sample_type_flag(flags.sample_type)
     if flags.field_map is None:
         return {"spec": spec}
     if spec.crude:
         raise click.UsageError("--field-map: crude samples have no fields to fill.")
-    return {"spec": spec, "field_map": parse_field_map_flag(flags.field_map, spec)}
+    return {"spec": spec, "field_map": _parse_field_map_flag(flags.field_map, spec)}
+
+
+def _parse_sample_type_flag(text: str) -> SampleTypeSpec:
+    """Read ``--sample-type``; an unknown name is wrong usage."""
+    try:
+        return sample_type_of_name(text)
+    except ConfigError as error:
+        raise click.BadParameter(error.message, param_hint="--sample-type") from error
+
+
+def _parse_field_map_flag(text: str, spec: SampleTypeSpec) -> dict[str, str]:
+    """Read ``--field-map``: a JSON object of a sample type's fields; every fault in it is wrong usage, told at once."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"not JSON: {error}", param_hint="--field-map") from error
+    if not isinstance(document, dict):
+        raise click.BadParameter('expected an object such as {"image": "jpg"}', param_hint="--field-map")
+    known = {known.name for known in spec.fields}
+    faults = [f"{spec.name} has no field {name!r}; it has {', '.join(known)}" for name in document if name not in known]
+    faults += [f"{name!r} is required by {spec.name} and missing" for name in spec.required if name not in document]
+    for name, expression in document.items():
+        if not isinstance(expression, str):
+            faults.append(f"{name!r}: expected text such as 'jpg' or 'json[caption]', found {expression!r}")
+            continue
+        try:
+            parse_field_expression(expression)
+        except ValueError as error:
+            faults.append(f"{name!r}: {error}")
+    if faults:
+        raise click.BadParameter("; ".join(faults), param_hint="--field-map")
+    return {spec_field.name: document[spec_field.name] for spec_field in spec.fields if spec_field.name in document}
 
 
 def check_consent(flags: PrepareFlags, *, has_split: bool, has_dataset_yaml: bool) -> None:

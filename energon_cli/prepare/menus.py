@@ -8,13 +8,12 @@ from itertools import takewhile
 from typing import Any
 
 from loader.errors import ConfigError
-from loader.format.documents.sample_types import SampleTypeSpec
-from loader.format.prepare.plan import SplitRequest
-from loader.format.prepare.split_plan import parse_ratio, parse_split_part, split_by_patterns
+from loader.format.documents import SampleTypeSpec
+from loader.format.prepare import SplitRequest, parse_ratio, parse_split_part, split_by_patterns
+from loader.inspect import FieldQuestion, check_field, field_hint
 
 from ..console import plural
 from ..preview.render import discard_input
-from .wizard import FieldQuestion, check_field, field_hint
 
 __all__ = ["MenuQuestions", "ask_what_to_change", "confirm", "menu_label", "proposed_pattern"]
 

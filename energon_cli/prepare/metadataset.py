@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.metadataset.joins.prepare_metadataset import plan_joins, prepare_metadataset
+from loader.metadataset import plan_joins, prepare_metadataset
 
 from ..console import escape_controls, output_console, plural, print_json
 from ..progress import ProgressBar
 
 if TYPE_CHECKING:
-    from loader.metadataset.joins.prepare_join import JoinReport, MemberReport
+    from loader.metadataset import JoinReport, MemberReport
 
 __all__ = ["check_metadataset_flags", "prepare_joins"]
 

@@ -6,45 +6,47 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..console import escape_controls, format_bytes, format_count, plural, print_table
-from .media_report import media_document, media_line
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loader.format.prepare.plan import PrepareReport
-
-    from .look import Look
+    from loader.format.media import MediaReport
+    from loader.format.prepare import PrepareReport
+    from loader.inspect import FirstSamples
 
 __all__ = [
+    "media_document",
     "report_document",
     "show_done",
     "show_files",
+    "show_first_sample",
     "show_found",
-    "show_look",
     "show_notes",
     "show_split",
     "show_split_line",
 ]
 
 
-def show_found(console: Console, path: str, sizes: Mapping[str, int], look: Look) -> None:
+def show_found(console: Console, path: str, sizes: Mapping[str, int], first: FirstSamples) -> None:
     """Show shards and bytes, part names with their coverage, and the first sample."""
     console.print(f"{escape_controls(path)}: {plural(len(sizes), 'shard')}, {format_bytes(sum(sizes.values()))}")
-    if look.samples:
+    if first.samples:
         coverage = ", ".join(
-            f"{escape_controls(name)} {100 * look.part_counts[name] / look.samples:.0f} %" for name in look.part_names
+            f"{escape_controls(name)} {100 * first.part_counts[name] / first.samples:.0f} %"
+            for name in first.part_names
         )
-        console.print(f"parts, in the first {plural(look.samples, 'sample')}: {coverage}", soft_wrap=True)
+        console.print(f"parts, in the first {plural(first.samples, 'sample')}: {coverage}", soft_wrap=True)
 
 
-def show_look(console: Console, look: Look) -> None:
+def show_first_sample(console: Console, first: FirstSamples) -> None:
     """Show the first sample's parts."""
-    from ..preview.render import SampleView, render_sample, terminal_space
-    from ..preview.source import describe_parts
+    from loader.inspect import SampleView, describe_parts
 
-    if not look.samples:
+    from ..preview.render import render_sample, terminal_space
+
+    if not first.samples:
         return
-    view = SampleView(title=f"first sample: {look.key}", fields=describe_parts(look.parts))
+    view = SampleView(title=f"first sample: {first.key}", fields=describe_parts(first.parts))
     for line in render_sample(view, terminal_space(console, share=0.5)):
         console.print(line, soft_wrap=not console.is_terminal)
 
@@ -103,7 +105,7 @@ def show_done(console: Console, path: str, report: PrepareReport, files: Mapping
         split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in report.split.items())
         console.print(f"split: {split} samples", soft_wrap=True)
     if report.media:
-        console.print(media_line(report.media), soft_wrap=True)
+        console.print(_media_line(report.media), soft_wrap=True)
     if files:
         console.print(f"wrote .nv-meta/{', '.join(files)}", soft_wrap=True)
     show_notes(console, report.warnings, label="warning", style="yellow")
@@ -133,3 +135,21 @@ def report_document(
         "warnings": list(report.warnings),
         "notes": list(notes),
     }
+
+
+def media_document(report: MediaReport) -> dict[str, Any]:
+    """Give the report with stable keys."""
+    return {
+        "strategy": report.media_filter.strategy,
+        "patterns": list(report.media_filter.patterns),
+        "entries": report.entries,
+        "collected": report.collected,
+        "broken": report.broken,
+    }
+
+
+def _media_line(report: MediaReport) -> str:
+    """Say it in one line."""
+    kept = report.entries - report.collected
+    unchanged = f", {kept:,} of them from before" if kept > 0 else ""
+    return f"media metadata of {plural(report.entries, 'part')}{unchanged}"

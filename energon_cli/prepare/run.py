@@ -9,25 +9,61 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.format.prepare.plan import PreparePlan, PrepareProgress, PrepareReport
-from loader.format.prepare.proposals import propose_field_map
-from loader.format.prepare.run import run_prepare
-from loader.format.prepare.split import PlannedSplit, plan_split
+from loader.format import usable_cores
+from loader.format.documents import SampleTypeSpec
+from loader.format.prepare import (
+    DatasetYaml,
+    PlannedSplit,
+    PreparePlan,
+    PrepareProgress,
+    PrepareReport,
+    SplitRequest,
+    plan_split,
+    run_prepare,
+)
+from loader.inspect import (
+    Choices,
+    OpenChoices,
+    ShardFolder,
+    choice_files,
+    choice_notes,
+    field_map_warnings,
+    inspect_folder,
+    open_choices,
+    propose_choices,
+    view_first_sample,
+)
+from loader.storage import open_parent
 
-from ..console import error_console, escape_controls, format_bytes, output_console, plural, print_json
-from ..cores import usable_cores
-from ..dataset_path import open_parent
+from ..console import (
+    error_console,
+    escape_controls,
+    format_bytes,
+    output_console,
+    plural,
+    print_json,
+    show_progress,
+)
 from ..progress import ProgressBar
-from .choices import Choices
-from .flags import PrepareFlags, check_consent, check_flags
-from .report import report_document, show_done, show_files, show_notes, show_split, show_split_line
-from .resolve import Folder, decide, doubts, look_into_folder, remarks
-from .template import SAMPLE_LOADER, files_to_write
+from .flags import PrepareFlags, check_consent, check_flags, split_of_flags, type_of_flags
+from .questions import PipedQuestions, ask
+from .report import (
+    report_document,
+    show_done,
+    show_files,
+    show_first_sample,
+    show_found,
+    show_notes,
+    show_split,
+    show_split_line,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["prepare_dataset", "prepare_jsonl"]
+
+_SHUFFLE_SEED = 42  # arbitrary, but constant: --shuffle-tars must be reproducible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,55 +71,124 @@ class _Prospect:
     """All that is known before anything is written."""
 
     flags: PrepareFlags
-    folder: Folder
+    folder: ShardFolder
     choices: Choices
     files: Mapping[str, str]  # of .nv-meta, name → text
     notes: Sequence[str]
-    doubts: Sequence[str]  # why the first sample cannot be made as chosen
+    warnings: Sequence[str]  # of fields that the first samples cannot fill
 
 
 def prepare_dataset(flags: PrepareFlags) -> None:
     """Find out what there is, decide what to do, show it, do it, and tell."""
     check_flags(flags)
     console = error_console() if flags.as_json else output_console()
-    folder = look_into_folder(flags)
+    folder = inspect_folder(flags.path, exclude=flags.exclude, dataset_yaml_name=flags.dataset_yaml_name)
     check_consent(flags, has_split=folder.has_split, has_dataset_yaml=folder.has_dataset_yaml)
-    choices = decide(flags, folder, console)
+    choices = _resolve_choices(flags, folder, console)
     prospect = _Prospect(
         flags=flags,
         folder=folder,
         choices=choices,
-        files=_files(flags, folder, choices),
-        notes=remarks(flags, folder, choices),
-        doubts=doubts(flags, folder, choices),
+        files=choice_files(folder, choices, name=flags.dataset_yaml_name),
+        notes=[] if flags.tar_index_only else choice_notes(folder, choices),
+        warnings=_field_map_warnings(flags, folder, choices),
     )
     if flags.dry_run:
         _tell_prospect(prospect, console)
         return
     if not flags.as_json:
-        show_notes(console, prospect.doubts, label="warning", style="yellow")
+        show_notes(console, prospect.warnings, label="warning", style="yellow")
     if flags.asks_by_menus:
         _confirm(prospect, console)
     report = _run(_plan(prospect), progress=flags.progress)
     if flags.as_json:
-        report = replace(report, warnings=(*prospect.doubts, *report.warnings))
+        report = replace(report, warnings=(*prospect.warnings, *report.warnings))
         print_json(report_document(flags.path, report, files=prospect.files, notes=prospect.notes))
         return
     show_done(console, flags.path, report, prospect.files)
     show_notes(console, prospect.notes, label="note")
 
 
-def _files(flags: PrepareFlags, folder: Folder, choices: Choices) -> dict[str, str]:
-    """Give the files to write beside the index; a ``sample_loader.py`` that is there already is the user's."""
-    chosen = choices.dataset_yaml
-    if chosen is None:
-        return {}
-    look = folder.look
-    proposals = propose_field_map(chosen.spec, look.part_names, look.json_example)
-    files = files_to_write(chosen, name=flags.dataset_yaml_name, proposals=proposals, part_names=look.part_names)
-    if folder.storage.exists(f".nv-meta/{SAMPLE_LOADER}"):
-        files.pop(SAMPLE_LOADER, None)
-    return files
+def _resolve_choices(flags: PrepareFlags, folder: ShardFolder, console: Console) -> Choices:
+    """Settle the open choices: by flags alone, by proposals, by menus, or by lines from standard input."""
+    choices = _choices(flags, folder, console)
+    return choices if choices.split is None else replace(choices, split=_shuffled(flags, choices.split))
+
+
+def _shuffled(flags: PrepareFlags, request: SplitRequest) -> SplitRequest:
+    if flags.shuffle_tars and request.ratio is not None:
+        return replace(request, shuffle_seed=_SHUFFLE_SEED)
+    return request
+
+
+def _choices(flags: PrepareFlags, folder: ShardFolder, console: Console) -> Choices:
+    given = open_choices(
+        folder,
+        split=split_of_flags(flags),
+        ask_split=not folder.has_split,
+        # A prepared dataset without a dataset.yaml is meant to have none until a flag or a menu says otherwise.
+        ask_dataset_yaml=not flags.skip_dataset_yaml and (not folder.prepared or flags.sample_type is not None),
+        **type_of_flags(flags),
+    )
+    if flags.tar_index_only:
+        return Choices()
+    if flags.non_interactive:
+        if given.split is None and given.ask_split:
+            raise click.UsageError(
+                "--non-interactive needs the split: --split-ratio 8,1,1 or --split-parts NAME:PATTERN."
+            )
+        chosen = None if given.spec is None else DatasetYaml(spec=given.spec, field_map=given.field_map)
+        return Choices(split=given.split, dataset_yaml=chosen)
+    if flags.yes:
+        return propose_choices(given)
+    show_found(console, flags.path, folder.sizes, folder.first)
+    if flags.asks_by_menus:
+        return _ask_by_menus(flags, folder, given, console)
+    questions = PipedQuestions(given.proposed_ratio, show=lambda line: console.print(line, soft_wrap=True))
+    return ask(questions, given)
+
+
+def _ask_by_menus(flags: PrepareFlags, folder: ShardFolder, given: OpenChoices, console: Console) -> Choices:
+    from .menus import MenuQuestions, ask_what_to_change
+
+    if folder.prepared and given.split is None and given.spec is None:
+        split, dataset_yaml = ask_what_to_change(has_dataset_yaml=folder.has_dataset_yaml)
+        given = replace(given, ask_split=split or not folder.has_split, ask_dataset_yaml=dataset_yaml)
+    if given.ask_split or given.ask_dataset_yaml:
+        show_first_sample(console, folder.first)
+
+    def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
+        choice = DatasetYaml(spec=spec, field_map=field_map)
+        return _show_trial(folder, choice, console, trust_code=flags.trust_code)
+
+    def show_choice(choice: SplitRequest) -> None:
+        planned = plan_split(folder.storage, _shuffled(flags, choice), list(folder.sizes))
+        show_split(console, planned.parts, folder.sizes)
+        show_notes(console, planned.warnings, label="warning", style="yellow")
+
+    questions = MenuQuestions(list(folder.sizes), try_field_map=try_field_map, show_split=show_choice)
+    return ask(questions, given)
+
+
+def _show_trial(folder: ShardFolder, choice: DatasetYaml, console: Console, *, trust_code: bool) -> bool:
+    """Build the first sample as chosen, and show it or why it cannot be built."""
+    if not folder.first.parts:
+        return True
+    show_progress("decoding the first sample…")
+    from ..preview.render import render_sample, terminal_space
+
+    view = view_first_sample(folder, choice, trust_code=trust_code)
+    for line in render_sample(view, terminal_space(console, share=0.5)):
+        console.print(line)
+    return view.fault is None
+
+
+def _field_map_warnings(flags: PrepareFlags, folder: ShardFolder, choices: Choices) -> list[str]:
+    if choices.dataset_yaml is None:
+        return []
+    return field_map_warnings(
+        choices.dataset_yaml, folder.first, meta_folder=folder.meta_folder, trust_code=flags.trust_code
+    )
 
 
 def _plan(prospect: _Prospect) -> PreparePlan:
@@ -137,7 +242,7 @@ def _tell_prospect(prospect: _Prospect, console: Console) -> None:
     planned: PlannedSplit | None = None
     if prospect.choices.split is not None:
         planned = plan_split(folder.storage, prospect.choices.split, list(folder.sizes))
-    warnings = [*prospect.doubts, *(planned.warnings if planned is not None else ())]
+    warnings = [*prospect.warnings, *(planned.warnings if planned is not None else ())]
     size_bytes = sum(folder.sizes.values())
     if prospect.flags.as_json:
         document: dict[str, Any] = {
@@ -163,7 +268,7 @@ def _tell_prospect(prospect: _Prospect, console: Console) -> None:
 
 def prepare_jsonl(flags: PrepareFlags) -> None:
     """Index the lines of a JSONL file."""
-    from loader.format.jsonl import index as jsonl
+    from loader.format import jsonl
 
     check_flags(flags)
     if flags.media:

@@ -67,7 +67,7 @@ def test_patterns_split_by_name(captions, energon):
     )  # fmt: skip
     assert done.code == 0
     assert list(read_yaml(captions, "split.yaml")["split_parts"]) == ["train", "val"]
-    assert "note: no dataset.yaml was asked for" in done.out
+    assert "note: no dataset.yaml was requested" in done.out
     assert not (captions / ".nv-meta/dataset.yaml").exists()
 
 
@@ -77,7 +77,7 @@ def test_a_type_without_a_field_map_gets_a_sample_loader_that_works(captions, en
     )
     assert done.code == 0
     assert read_yaml(captions, "dataset.yaml")["sample_loader"] == "sample_loader.py:sample_loader"
-    assert "fill in .nv-meta/sample_loader.py" in done.out
+    assert "complete .nv-meta/sample_loader.py" in done.out
     shown = energon("preview", captions, "--trust-code")
     assert shown.code == 0
     assert "picture number 0" in shown.out
@@ -357,7 +357,7 @@ def test_one_shard_is_all_train_and_no_other_part_is_proposed(tmp_path, energon)
 
 def test_shares_that_are_far_from_the_ratio_are_told(captions, energon):
     done = energon("prepare", captions, "--yes")
-    assert "4 shards come to train 50 % (80 % asked for), val 25 % (10 % asked for)" in done.out
+    assert "4 shards come to train 50 % (80 % requested), val 25 % (10 % requested)" in done.out
 
 
 def test_one_is_singular(tmp_path, energon):
@@ -370,7 +370,7 @@ def test_a_sample_loader_to_fill_in_gets_every_part_that_was_seen(captions, ener
     energon("prepare", captions, "--sample-type", "Interleaved", "--non-interactive", "--split-ratio", "1")
     text = (captions / ".nv-meta/sample_loader.py").read_text()
     assert 'part_name in {"jpg", "json", "txt"}' in text
-    assert '"sequence": parts["jpg"],  # sequence: put in the right part' in text
+    assert '"sequence": parts["jpg"],  # sequence: replace by the right part' in text
 
 
 def test_compressed_shards_come_with_the_command_that_unpacks_them(tmp_path, energon):

@@ -311,10 +311,10 @@ def test_info_sums_up_the_media_of_a_dataset(energon, captions):
 
 
 def test_info_of_very_many_says_that_it_looked_at_the_first(energon, captions, monkeypatch):
-    from energon_cli.info import media as info_media
+    from loader.inspect import facts
 
     prepare(energon, captions, HEADER)
-    monkeypatch.setattr(info_media, "_MOST_ENTRIES", 5)
+    monkeypatch.setattr(facts, "_MAX_ENTRIES", 5)
     assert not energon("info", captions, "--json").json["media_metadata"]["complete"]
     assert "of the first 5 media files: 5 images" in energon("info", captions).out
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from energon_cli.preview.source import Selection
 from tests.cli.make_dataset import caption_parts, write_captions, write_shard
 
 
@@ -135,23 +134,6 @@ def test_the_same_part_name_is_not_needed_in_every_sample(tmp_path, energon):
     write_shard(tmp_path / "s.tar", {"a": {"txt": b"x"}, "b": {"cls": b"3"}})
     energon("prepare", tmp_path, "--yes", "--skip-dataset-yaml")
     assert "cls  text, 1 B" in energon("preview", tmp_path, "--index", 1).out
-
-
-@pytest.mark.parametrize("seed", [None, 0, 7])
-def test_a_selection_gives_every_sample_once(seed):
-    selection = Selection([range(5), range(5, 5), range(100, 120)], seed=seed)
-    expected = [*range(5), *range(100, 120)]
-    assert sorted(selection[place] for place in range(len(selection))) == expected
-    if seed is None:
-        assert [selection[place] for place in range(len(selection))] == expected
-    with pytest.raises(IndexError):
-        selection[25]
-
-
-def test_a_shuffled_selection_is_the_same_from_whatever_end_it_is_read():
-    forward = Selection([range(1000)], seed=3)
-    backward = Selection([range(1000)], seed=3)
-    assert [forward[place] for place in range(1000)] == [backward[place] for place in reversed(range(1000))][::-1]
 
 
 # ------------------------------------------------------------------------------------------------------------ JSONL

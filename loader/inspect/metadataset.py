@@ -1,37 +1,37 @@
-"""What ``energon info`` knows about a metadataset, as the plain data that ``--json`` prints."""
+"""Collect facts about a metadataset, as plain data with stable keys."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from loader.errors import ConfigError, EnergonError
-from loader.metadataset.documents.leaf_plan import JoinMember, LeafPlan
-from loader.metadataset.documents.paths import DatasetPaths
-from loader.metadataset.leaf_samples import LeafCounter
-from loader.metadataset.plans.plan_leaves import plan_splits
-from loader.metadataset.plans.plan_node import PlanNode
+from ..errors import ConfigError, EnergonError
+from ..metadataset.documents.leaf_plan import JoinMember, LeafPlan
+from ..metadataset.documents.paths import DatasetPaths
+from ..metadataset.leaf_samples import LeafCounter
+from ..metadataset.plans.plan_leaves import plan_splits
+from ..metadataset.plans.plan_node import PlanNode
 
 __all__ = ["metadataset_facts"]
 
 
 def metadataset_facts(path: str, *, split_config: str | None, dataset_config: str | None) -> dict[str, Any]:
-    """Collect everything about the splits of a metadataset; keys are stable.
+    """Return the facts about the splits of a metadataset.
 
     Args:
         path: The metadataset.
-        split_config: The split file of every dataset, over what documents say.
-        dataset_config: The dataset file of every dataset, over what documents say.
+        split_config: Split file of every dataset; overrides the documents.
+        dataset_config: Dataset file of every dataset; overrides the documents.
 
     Raises:
-        ConfigError: Everything that is wrong in all documents. What is wrong with a dataset is a fact.
+        ConfigError: Documents contain faults; all are listed. Faults of datasets are part of the facts instead.
         StorageError: The file cannot be read.
     """
     planned = plan_splits(path, split_config=split_config, dataset_config=dataset_config)
     if planned.faults:
         raise ConfigError(file=planned.file, faults=planned.faults)
-    looked_up = _Datasets()
-    splits = [_SplitFacts(tree, looked_up).facts(name) for name, tree in planned.trees.items()]
+    datasets = _Datasets()
+    splits = [_SplitFacts(tree, datasets).facts(name) for name, tree in planned.trees.items()]
     return {
         "path": planned.file,
         "type": "metadataset",
@@ -41,38 +41,38 @@ def metadataset_facts(path: str, *, split_config: str | None, dataset_config: st
 
 
 class _Datasets:
-    """Looks up what leaves name; each dataset once."""
+    """Cache of the datasets that leaves name: their faults and numbers of samples."""
 
     def __init__(self) -> None:
         self._paths = DatasetPaths()
         self._counter = LeafCounter()
 
     def fault(self, dataset: LeafPlan | JoinMember) -> str | None:
-        """Say what is wrong with the path of a dataset, or those of its auxiliary stores."""
+        """Return the fault of a dataset's path, or of the paths of its auxiliary stores; None if there is none."""
         try:
             found = self._paths.fault_of_dataset(dataset.path)
             for name, store in dataset.aux.items():
                 fault = self._paths.fault_of_aux(store)
                 found = found or (f"aux {name}: {fault}" if fault else None)
         except EnergonError as error:
-            return _in_one_line(error)
+            return _one_line(error)
         return found
 
     def count(self, leaf: LeafPlan) -> tuple[int | None, str | None]:
-        """Give the samples of a leaf, or why they cannot be told."""
+        """Return the number of samples of a leaf, and why it is unknown or the leaf cannot be loaded."""
         fault = None if leaf.join is not None else self.fault(leaf)
         try:
             return self._counter.count(leaf), fault
         except EnergonError as error:
-            return None, fault or _in_one_line(error, of_dataset=leaf.join is None)
+            return None, fault or _one_line(error, of_dataset=leaf.join is None)
 
 
 class _SplitFacts:
-    """One split: how its leaves come out of the mix.
+    """The shares and repetitions of the leaves of one split.
 
     Args:
         tree: The split's tree.
-        datasets: Looks up what leaves name.
+        datasets: Cache of the datasets that leaves name.
     """
 
     def __init__(self, tree: PlanNode, datasets: _Datasets) -> None:
@@ -82,11 +82,11 @@ class _SplitFacts:
         self._counts = {id(leaf): datasets.count(leaf) for leaf in leaves}
         self._weighted = any(leaf.weight is not None for leaf in leaves)
         self._total = _sum([self._counts[id(leaf)][0] for leaf in leaves])
-        self._pass = _sum([self._times(leaf) for leaf in leaves])
+        self._pass = _sum([self._pass_samples(leaf) for leaf in leaves])
         self._faults = 0
 
     def facts(self, name: str) -> dict[str, Any]:
-        """Give the facts of the split; ``epoch`` is how many samples a pass gives, with repetitions."""
+        """Return the facts of the split; ``epoch`` is the number of samples in a pass, with repetitions."""
         tree = self._node(self._tree)
         return {
             "name": name,
@@ -101,19 +101,19 @@ class _SplitFacts:
     def _is_epochized(self) -> bool:
         return any(leaf.repetitions is not None for leaf in self._tree.leaves())
 
-    def _times(self, leaf: LeafPlan) -> float | None:
-        """Give how many samples of a leaf come in a pass, where nothing is weighted."""
+    def _pass_samples(self, leaf: LeafPlan) -> float | None:
+        """Return the number of samples of a leaf in a pass, if no leaf is weighted."""
         samples = self._counts[id(leaf)][0]
         return None if samples is None else samples * (1.0 if leaf.repetitions is None else leaf.repetitions)
 
     def _share(self, leaf: LeafPlan) -> float | None:
         if leaf.weight is not None:
             return leaf.weight
-        times = self._times(leaf)
+        times = self._pass_samples(leaf)
         return times / self._pass if times is not None and self._pass else None
 
     def _expected_repetitions(self, leaf: LeafPlan) -> float | None:
-        """Give how often each sample comes while the mix gives as many samples as it has, or in a pass."""
+        """Return the repetitions of each sample in a pass, or in as many samples as the whole mix has."""
         samples = self._counts[id(leaf)][0]
         if leaf.weight is None:
             return 1.0 if leaf.repetitions is None else leaf.repetitions
@@ -185,7 +185,7 @@ class _SplitFacts:
         }
 
 
-def _in_one_line(error: EnergonError, *, of_dataset: bool = True) -> str:
+def _one_line(error: EnergonError, *, of_dataset: bool = True) -> str:
     found = error.message.replace("\n", "; ")
     if of_dataset and isinstance(error, ConfigError) and error.file:
         found = f"{error.file}: {found}"
@@ -193,5 +193,5 @@ def _in_one_line(error: EnergonError, *, of_dataset: bool = True) -> str:
 
 
 def _sum(numbers: Sequence[Any]) -> Any:
-    """Add numbers; None where one is not known."""
+    """Return the sum of numbers; None if one is unknown."""
     return None if any(number is None for number in numbers) else sum(numbers)

@@ -1,4 +1,4 @@
-"""Any image, whole, odd or enormous, becomes a small RGB picture for the terminal, or one sentence why not."""
+"""Reduce images of any kind and size to small RGB pictures."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _INDEXED_MODES = ("1", "P", "PA")
 
 
 class PictureError(Exception):
-    """Says why there is no picture."""
+    """An image cannot be drawn; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
     """An image of known size that is decoded only when it is drawn.
 
-    Args:
+    Attributes:
         width: Pixels.
         height: Pixels.
-        load: Gives the RGB image, no side longer than the given number of pixels; raises ``PictureError``.
+        load: Returns the RGB image, no side longer than the given number of pixels; raises ``PictureError``.
     """
 
     width: int
@@ -40,17 +40,17 @@ def image_facts(data: bytes) -> tuple[str, int, int, str]:
     """Read format, width, height and mode from an image file's header.
 
     Raises:
-        PictureError: It is no image that Pillow knows.
+        PictureError: Pillow cannot read the image.
     """
     with _open(data) as image:
         return image.format or "?", image.width, image.height, image.mode
 
 
 def encoded_picture(data: bytes) -> Picture:
-    """Make a picture of an image file's bytes; JPEGs are decoded at a fraction of their size.
+    """Return a picture of an image file's bytes; JPEGs are decoded at a fraction of their size.
 
     Raises:
-        PictureError: It is no image that Pillow knows.
+        PictureError: Pillow cannot read the image.
     """
     _format, width, height, _mode = image_facts(data)
 
@@ -65,10 +65,10 @@ def encoded_picture(data: bytes) -> Picture:
 
 
 def array_picture(array: Any) -> Picture | None:
-    """Make a picture of a decoded image: a numpy array or a tensor, (C, H, W), (H, W, C) or (H, W).
+    """Return a picture of a decoded image: a numpy array or a tensor, (C, H, W), (H, W, C) or (H, W).
 
     Returns:
-        None where the shape is no image's.
+        None if the array does not have the shape of an image.
     """
     shape = tuple(int(size) for size in array.shape)
     if 0 in shape:
@@ -100,8 +100,8 @@ def array_picture(array: Any) -> Picture | None:
 def _open(data: bytes) -> Image:
     from PIL import Image as PillowImage, UnidentifiedImageError
 
-    from loader.errors import TrustError
-    from loader.samples.decoding.image_decode import identify_image
+    from ..errors import TrustError
+    from ..samples.decoding.image_decode import identify_image
 
     try:
         with warnings.catch_warnings():
@@ -127,7 +127,7 @@ def _shrink(image: Image, longest: int) -> Image:
             image.load()
             return image
         if image.mode in _INDEXED_MODES or image.mode.startswith(("I", "F")):
-            # These know no interpolation between pixels; neighbours do.
+            # Pillow cannot interpolate these modes: nearest neighbours only.
             scale = longest / max(image.size)
             size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
             return image.resize(size, PillowImage.Resampling.NEAREST)
@@ -149,7 +149,7 @@ def _to_rgb(image: Image) -> Image:
 
 
 def _stretch(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Spread numbers of any range over 0–255; constant ones become mid-grey."""
+    """Scale numbers of any range to 0–255; constant ones become mid-grey."""
     import numpy as np
 
     numbers = np.nan_to_num(values.astype(np.float64))

@@ -1,17 +1,15 @@
-"""What ``preview`` says about each field of a sample, as plain data; drawing it is :mod:`.preview_render`'s work."""
+"""Describe each field or part of a sample: type, shape, size, text and pictures."""
 
 from __future__ import annotations
 
 import io
 import json
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..console import format_bytes, plural
-from .media import media_facts, probe_facts
 from .picture import Picture, PictureError, array_picture, encoded_picture, image_facts
+from .text import av_bytes_text, av_text, format_bytes, plural
 
 __all__ = ["FieldView", "describe_part", "describe_value"]
 
@@ -41,7 +39,7 @@ _MEDIA_EXTENSIONS = frozenset(
     ("aac", "avi", "flac", "m4a", "m4v", "mkv", "mov", "mp3", "mp4", "mpeg", "mpg", "oga", "ogg", "ogv", "opus", "wav")
 ) | {"webm"}
 _MAX_TEXT = 20_000  # characters kept; the renderer shows fewer
-_MAX_STATISTICS = 1_000_000  # elements looked at for a range
+_MAX_STATISTICS = 1_000_000  # elements that a range is computed from
 _MAX_PICTURES = 4  # of a list of images
 
 
@@ -49,12 +47,12 @@ _MAX_PICTURES = 4  # of a list of images
 class FieldView:
     """One field or part of a sample.
 
-    Args:
-        name: The field's or part's name.
-        facts: Type, shape, size and the like, on one line.
-        text: The content, where it is text.
-        pictures: The content, where it is one image or a few.
-        fault: What is wrong with it.
+    Attributes:
+        name: The name of the field or part.
+        facts: Type, shape, size and similar facts, in one line.
+        text: The content, if it is text.
+        pictures: The content, if it is one image or a few.
+        fault: Why the content cannot be shown.
     """
 
     name: str
@@ -65,7 +63,7 @@ class FieldView:
 
 
 def describe_part(name: str, data: bytes) -> FieldView:
-    """Describe the raw bytes of a part, judged by the part's name and, where that says nothing, by the bytes."""
+    """Describe the raw bytes of a part by its extension or, if that is unknown, by its first bytes."""
     extension = name.rsplit(".", 1)[-1].lower()
     size = format_bytes(len(data))
     if not data:
@@ -79,7 +77,7 @@ def describe_part(name: str, data: bytes) -> FieldView:
     if extension == "npy":
         return _describe_npy(name, data, size)
     if extension in _MEDIA_EXTENSIONS:
-        return FieldView(name=name, facts=f"{_media_facts(extension, data)}, {size}")
+        return FieldView(name=name, facts=f"{av_bytes_text(extension, data)}, {size}")
     try:
         image_facts(data)
     except PictureError:
@@ -96,7 +94,7 @@ def describe_part(name: str, data: bytes) -> FieldView:
 
 
 def describe_value(name: str, value: Any) -> FieldView:
-    """Describe a decoded value: a tensor or array, an image, text, a number, a list, a dict or anything else."""
+    """Describe a decoded value: a tensor, array, image, text, number, list, dict or any other object."""
     if value is None:
         return FieldView(name=name, facts="none")
     if isinstance(value, bytes):
@@ -113,7 +111,7 @@ def describe_value(name: str, value: Any) -> FieldView:
         return _describe_structure(name, value, f"dict, {plural(len(value), 'key')}")
     if isinstance(value, list | tuple):
         return _describe_list(name, value)
-    if type(value).__name__ == "AVDecoder":  # told by its name: its module imports torch
+    if type(value).__name__ == "AVDecoder":  # recognised by its name: importing its class would import torch
         return _describe_decoder(name, value)
     return FieldView(name=name, facts=type(value).__name__, text=_safe_repr(value))
 
@@ -207,7 +205,7 @@ def _flat(array: Any) -> Any:
 
 
 def _range_of(array: Any) -> str | None:
-    """Give ``low – high`` of an array's numbers (of every so many in a huge one)."""
+    """Format the range of an array's numbers as ``low – high``; of a large array, that of a sample."""
     try:
         some = _flat(array)
         return f"{_format_number(some.min().item())} – {_format_number(some.max().item())}"
@@ -242,41 +240,17 @@ def _describe_list(name: str, values: list[Any] | tuple[Any, ...]) -> FieldView:
     return FieldView(name=name, facts=facts, text=text or None, pictures=pictures)
 
 
-def _media_facts(extension: str, data: bytes) -> str:
-    if extension == "wav" and data[:4] == b"RIFF":
-        return _wav_facts(data)
-    found = probe_facts(data)
-    return f"{extension} media" if found is None else f"{extension}: {found}"
-
-
 def _describe_decoder(name: str, decoder: Any) -> FieldView:
-    """Describe audio or video that is decoded when training code asks for clips."""
+    """Describe audio or video that training code decodes clip by clip."""
     try:
-        facts = media_facts(decoder.get_metadata())
+        facts = av_text(decoder.get_metadata())
     except Exception as error:  # noqa: BLE001 - damaged media raise many kinds
         return FieldView(name=name, facts=type(decoder).__name__, fault=f"not audio or video: {error}")
     return FieldView(name=name, facts=f"{type(decoder).__name__}: {facts}")
 
 
-def _wav_facts(data: bytes) -> str:
-    """Read a WAV's format chunk: 16 bytes after ``fmt `` and its length."""
-    place = data.find(b"fmt ", 12, 4096)
-    if place < 0 or place + 24 > len(data):
-        return "wav audio"
-    _tag, channels, rate, bytes_per_s = struct.unpack_from("<HHII", data, place + 8)
-    start = data.find(b"data", place)
-    facts = f"wav audio, {rate:,} Hz, {plural(channels, 'channel')}"
-    if start < 0 or not bytes_per_s:
-        return facts
-    return f"{facts}, {min(len(data) - start - 8, _u32(data, start + 4)) / bytes_per_s:.2f} s"
-
-
-def _u32(data: bytes, offset: int) -> int:
-    return int.from_bytes(data[offset : offset + 4], "little")
-
-
 def _safe_repr(value: Any) -> str:
     try:
         return repr(value)[:_MAX_TEXT]
-    except Exception as error:  # noqa: BLE001 - a dataset's own class may do anything
+    except Exception as error:  # noqa: BLE001 - a dataset's own class may raise anything
         return f"<{type(value).__name__}, whose repr fails: {error}>"

@@ -1,34 +1,33 @@
-"""The text of the files that ``energon prepare`` leaves for the user: ``dataset.yaml`` and ``sample_loader.py``."""
+"""Write the text of ``dataset.yaml`` and of the ``sample_loader.py`` that a user completes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from loader.format.documents.dataset_config import DatasetConfig, format_dataset_config
-from loader.format.documents.field_map import parse_field_expression, parse_field_map
-from loader.format.documents.sample_types import SampleTypeSpec
+from ..documents.dataset_config import DatasetConfig, format_dataset_config
+from ..documents.field_map import parse_field_expression, parse_field_map
+from ..documents.sample_types import SampleTypeSpec
 
-from .choices import DatasetYaml
-
-__all__ = ["SAMPLE_LOADER", "dataset_config_of", "files_to_write", "sample_loader_text"]
+__all__ = ["SAMPLE_LOADER", "DatasetYaml", "dataset_config_of", "files_to_write", "sample_loader_text"]
 
 SAMPLE_LOADER = "sample_loader.py"
 
 _TEMPLATE = '''\
-"""The fields of {type_name}, made from the parts of a sample.
+"""Fill the fields of {type_name} from the parts of a sample.
 
-Written by `energon prepare`; yours to edit. Training code runs it where it is allowed to (`trust_code=True`), and so
-do `energon preview --trust-code` and `energon lint --trust-code`.
+Written by `energon prepare` for you to edit. Training code runs it with `trust_code=True`; `energon preview` and
+`energon lint` run it with `--trust-code`.
 """
 
 
 def part_filter(part_name: str) -> bool:
-    """Tell which parts are needed; the others are neither read nor decoded."""
+    """Return True for parts that are needed; the others are neither read nor decoded."""
     return part_name in {part_names}
 
 
 def sample_loader(parts: dict) -> dict:
-    """Give the fields of one sample.
+    """Return the fields of one sample.
 
     Args:
         parts: The decoded parts by name; `parts["__key__"]` is the sample's key.
@@ -39,8 +38,21 @@ def sample_loader(parts: dict) -> dict:
 '''
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetYaml:
+    """Content of a ``dataset.yaml`` to write.
+
+    Attributes:
+        spec: Sample type.
+        field_map: Expression of each field; None writes a ``sample_loader.py`` for the user to complete.
+    """
+
+    spec: SampleTypeSpec
+    field_map: Mapping[str, str] | None = None
+
+
 def dataset_config_of(choice: DatasetYaml) -> DatasetConfig:
-    """Give what the choice comes to, as the library knows it."""
+    """Return the dataset configuration of a choice."""
     if choice.spec.crude:
         return DatasetConfig(sample_type=choice.spec.name, crude=True)
     if choice.field_map is not None:
@@ -56,13 +68,13 @@ def dataset_config_of(choice: DatasetYaml) -> DatasetConfig:
 def files_to_write(
     choice: DatasetYaml, *, name: str, proposals: Mapping[str, str], part_names: Sequence[str]
 ) -> dict[str, str]:
-    """Give the files of ``.nv-meta`` that say what the samples are.
+    """Return the files of ``.nv-meta`` that describe the samples, name → text.
 
     Args:
-        choice: What was decided.
-        name: The name for ``dataset.yaml``.
-        proposals: Where fields may come from, to start a ``sample_loader.py`` with.
-        part_names: Part names seen.
+        choice: Sample type and field map.
+        name: File name for ``dataset.yaml``.
+        proposals: Proposed field-map expressions, field → expression, for ``sample_loader.py``.
+        part_names: Names of the parts of the first samples.
     """
     files = {name: format_dataset_config(dataset_config_of(choice))}
     if choice.field_map is None and not choice.spec.crude:
@@ -71,28 +83,28 @@ def files_to_write(
 
 
 def sample_loader_text(spec: SampleTypeSpec, proposals: Mapping[str, str], part_names: Sequence[str]) -> str:
-    """Write a ``sample_loader.py`` that runs where every required field has a proposal, else says what is missing.
+    """Return the text of a ``sample_loader.py``; it is complete if every required field has a proposal.
 
     Args:
-        spec: The sample type.
-        proposals: A field-map expression for each field where one suggests itself.
-        part_names: Part names seen.
+        spec: Sample type.
+        proposals: Proposed field-map expressions, field → expression.
+        part_names: Names of the parts of the first samples.
     """
     lines = []
     used: list[str] = []
     for field in spec.fields:
         proposal = proposals.get(field.name)
-        remark = f"{field.kind.replace('_', ' ')}{'' if field.required else ', may be left out'}"
+        remark = f"{field.kind.replace('_', ' ')}{'' if field.required else ', optional'}"
         if proposal is None:
             prefix = "" if field.required else "# "
             part = part_names[0] if part_names else "jpg"
-            lines.append(f'        {prefix}"{field.name}": parts["{part}"],  # {remark}: put in the right part')
+            lines.append(f'        {prefix}"{field.name}": parts["{part}"],  # {remark}: replace by the right part')
             continue
         access = parse_field_expression(proposal)[0]
         used.append(access.part)
         path = "".join(f"[{step!r}]" for step in (access.part, *access.path)).replace("'", '"')
         lines.append(f'        "{field.name}": parts{path},  # {remark}')
-    # Whoever puts in a part must not have to find out that part_filter left it out.
+    # An incomplete loader keeps all parts: a part that the user adds must not be dropped by part_filter.
     complete = all(name in proposals for name in spec.required)
     wanted = sorted(set(used) if complete and used else set(part_names))
     names = "{" + ", ".join(f'"{name}"' for name in wanted) + "}" if wanted else "set()"

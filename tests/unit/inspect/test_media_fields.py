@@ -1,4 +1,4 @@
-"""What ``preview`` says about audio and video."""
+"""Descriptions of audio and video."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from energon_cli.preview.fields import describe_part, describe_value
 from loader.av.av_decoder import AVDecoder
+from loader.inspect import describe_part, describe_value
 from tests.unit.av.encoded_media import encode
 
 pytest.importorskip("av")
@@ -26,13 +26,13 @@ def test_an_encoded_video_is_described_by_its_streams(video):
     assert found.fault is None
 
 
-def test_what_training_gets_of_a_video_is_described_likewise(video):
+def test_a_video_decoder_is_described_by_its_streams(video):
     found = describe_value("video", AVDecoder(io.BytesIO(video)))
     assert found.facts.startswith("AVDecoder: video ")
     assert ", 20 frames, 10 frames/s, 2.00 s" in found.facts
 
 
-def test_damaged_media_is_told_and_does_not_crash(video):
+def test_damaged_media_is_a_fault_and_does_not_crash(video):
     assert describe_part("mp4", b"\0\0\0\x18ftyp" + bytes(100)).facts == "mp4 media, 108 B"
     found = describe_value("video", AVDecoder(io.BytesIO(bytes(100))))
     assert found.facts == "AVDecoder"

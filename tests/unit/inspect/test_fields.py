@@ -1,4 +1,4 @@
-"""What is said of values and parts, and pictures of any image at all."""
+"""Descriptions of parts and values, and pictures of any image."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from hypothesis import given, strategies as st
 from PIL import Image
 from rich.console import Console
 
-from energon_cli.preview.fields import describe_part, describe_value
-from energon_cli.preview.picture import PictureError, array_picture, encoded_picture
-from energon_cli.preview.render import DrawingSpace, SampleView, fit_cells, half_blocks, render_sample
+from energon_cli.preview.render import DrawingSpace, render_sample
+from loader.inspect import PictureError, SampleView, array_picture, describe_part, describe_value, encoded_picture
 
 SPACE = DrawingSpace(columns=80, rows=24, pictures=True)
 
@@ -72,7 +71,7 @@ def npy(array):
         ("mp4", b"\0\0\0\x18ftyp" + bytes(100), "mp4 media, 108 B"),
         ("bin", b"\xfe\xff" * 20, "40 B, starts with fe ff"),
         ("bin", b"plain words", "text, 11 B"),
-        ("thing", encode(photograph(), "WEBP"), "WEBP 60×40 RGB, "),
+        ("unnamed", encode(photograph(), "WEBP"), "WEBP 60×40 RGB, "),
         ("wav", b"RIFF" + bytes(50), "wav audio"),
         ("wav", b"no wav", "wav media"),
     ],
@@ -167,19 +166,6 @@ def test_nested_tensors_are_described_where_they_stand():
     assert json.loads(describe_value("x", {"boxes": torch.zeros(2, 9)}).text) == {"boxes": "float32 (2, 9), 0 – 0"}
 
 
-def test_long_texts_are_cut_and_say_so():
-    text = draw(describe_value("caption", "word " * 2000), colour=False)
-    assert "(10,000 characters in all)" in text
-    assert len(text.splitlines()) <= 24
-
-
-def test_text_of_wide_characters_fits_the_screen():
-    from rich.cells import cell_len
-
-    text = draw(describe_value("caption", "漢字" * 100), colour=False)
-    assert all(cell_len(line) <= 80 for line in text.splitlines())
-
-
 # --------------------------------------------------------------------------------------------------------- pictures
 
 MODES = ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I", "F", "I;16", "YCbCr", "HSV", "LAB"]
@@ -259,42 +245,3 @@ def test_a_truncated_image_has_no_picture_but_a_reason():
     view = describe_part("jpg", encode(photograph(), "JPEG")[:-900])
     assert view.facts.startswith("JPEG 60×40 RGB")
     assert "no picture: " in draw(view)
-
-
-@given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 300), st.integers(1, 100))
-def test_a_picture_fits_its_box_and_takes_a_cell_at_least(width, height, columns, rows):
-    across, down = fit_cells(width, height, columns, rows)
-    assert 1 <= across <= columns
-    assert 1 <= down <= rows
-
-
-def test_half_blocks_have_the_size_asked_for():
-    segments = list(half_blocks(photograph(), 7, 3))
-    assert sum(segment.text == "▀" for segment in segments) == 21
-    assert sum(segment.text == "\n" for segment in segments) == 3
-
-
-def test_no_picture_where_none_is_wanted():
-    view = describe_part("jpg", encode(photograph(), "JPEG"))
-    assert "▀" not in draw(view, space=DrawingSpace(columns=80, rows=24, pictures=False))
-
-
-@pytest.mark.parametrize("name", ["SixelImage", "TGPImage", "UnicodeImage", "HalfcellImage"])
-@pytest.mark.parametrize("size", [(1, 1), (900, 1), (1, 900), (64, 48)])
-def test_every_way_of_drawing_can_draw_every_picture(monkeypatch, capsys, name, size):
-    from textual_image import renderable
-
-    import energon_cli.preview.render
-
-    monkeypatch.setattr(energon_cli.preview.render, "best_renderable", lambda *, colour: getattr(renderable, name))
-    draw(describe_part("png", encode(Image.new("L", size))))
-
-
-def test_a_failure_while_drawing_falls_back_to_half_blocks(monkeypatch):
-    import energon_cli.preview.render
-
-    def broken(*_, **__):
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(energon_cli.preview.render, "best_renderable", lambda *, colour: broken)
-    assert "▀" in draw(describe_part("png", encode(photograph())))

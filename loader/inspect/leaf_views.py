@@ -1,4 +1,4 @@
-"""One leaf of a metadataset as ``preview`` shows it: a dataset, a JSONL file, or the rows of a join."""
+"""View the samples of one leaf of a metadataset: a dataset, a JSONL file or the rows of a join."""
 
 from __future__ import annotations
 
@@ -9,22 +9,31 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from loader.errors import EnergonError, TrustError
-from loader.format.dataset_folder import DatasetFolder
-from loader.format.documents.subset import resolve_subset
-from loader.format.jsonl.index import JsonlReader
-from loader.format.nv_meta import DATASET_YAML, SPLIT_YAML
-from loader.metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
-from loader.metadataset.joins.open_join import open_join
-
-from ..dataset_path import open_parent
-from .build import make_build
+from ..errors import EnergonError, TrustError
+from ..format.dataset_folder import DatasetFolder
+from ..format.documents.subset import resolve_subset
+from ..format.jsonl.index import JsonlReader
+from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
+from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
+from ..metadataset.joins.open_join import open_join
+from ..storage import open_parent
 from .fields import FieldView
-from .render import SampleView
-from .source import Build, Selection, describe_sample, view_of_sample
-from .views import line_number, view_of_line
+from .folder_views import line_number
+from .sample_view import (
+    Build,
+    PreviewRequest,
+    SampleView,
+    describe_sample,
+    make_build,
+    untrusted_note,
+    view_of_line,
+    view_of_sample,
+)
+from .selection import Selection
 
 __all__ = ["LeafViews", "open_leaf_views"]
+
+_NOT_JOINED = "shown one after another"
 
 
 class LeafViews(Protocol):
@@ -33,25 +42,29 @@ class LeafViews(Protocol):
     def __len__(self) -> int: ...
 
     def find(self, key: str) -> Sequence[int]:
-        """Give the samples that have a key."""
+        """Return the numbers of the samples that have a key."""
 
     def view(self, index: int, title: str) -> SampleView:
-        """Read a sample and describe it; ``title`` says what is to stand behind its key."""
+        """Read a sample and describe it; ``title`` is shown after its key."""
 
 
-def open_leaf_views(leaf: LeafPlan, *, crude: bool, trust_code: bool) -> LeafViews:
+def open_leaf_views(leaf: LeafPlan, request: PreviewRequest) -> LeafViews:
     """Open a leaf.
 
+    Args:
+        leaf: The leaf.
+        request: Whether to view raw parts, and whether code of the dataset may run.
+
     Raises:
-        ConfigError: There is no such split part, a subset does not fit, or a join is not prepared.
+        ConfigError: The split part does not exist, a subset does not fit, or a join is not prepared.
         FormatError: A JSONL file is not indexed.
-        StorageError: A dataset is missing, or not prepared.
+        StorageError: A dataset is missing or not prepared.
     """
     if leaf.join is not None:
-        return _Rows(leaf, leaf.join, crude=crude, trust_code=trust_code)
+        return _Rows(leaf, leaf.join, request)
     if leaf.path.endswith(".jsonl"):
         return _Lines(leaf)
-    return _Samples(leaf, crude=crude, trust_code=trust_code)
+    return _Samples(leaf, request)
 
 
 def _open_folder(dataset: LeafPlan | JoinMember) -> DatasetFolder:
@@ -65,13 +78,13 @@ def _open_folder(dataset: LeafPlan | JoinMember) -> DatasetFolder:
 class _Samples:
     """A split part of a prepared dataset."""
 
-    def __init__(self, leaf: LeafPlan, *, crude: bool, trust_code: bool) -> None:
+    def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
         self._folder = _open_folder(leaf)
         ranges = self._folder.samples_of_part(leaf.split_part, excluded_shards=True)
         start, stop = resolve_subset(leaf.subset, sum(map(len, ranges)), at=leaf.path)
         self._ranges = _cut(ranges, start, stop)
         self._numbers = Selection(self._ranges)
-        self._build = None if crude else make_build(self._folder, trust_code=trust_code)
+        self._build = None if request.crude else make_build(self._folder, request)
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -111,22 +124,20 @@ class _Lines:
 
 
 class _Rows:
-    """Rows of a join: what its joiner makes of the members' samples, or these where it may not."""
+    """Rows of a join: the joined samples, or the members' samples if the joiner cannot run."""
 
-    def __init__(self, leaf: LeafPlan, join: JoinPlan, *, crude: bool, trust_code: bool) -> None:
+    def __init__(self, leaf: LeafPlan, join: JoinPlan, request: PreviewRequest) -> None:
         self._rows = open_join(join)
         self._start, self._stop = resolve_subset(leaf.subset, len(self._rows), at=f"{join.file}: {join.place}")
-        self._members = [
-            _Member(member, number, crude=crude, trust_code=trust_code) for number, member in enumerate(join.members)
-        ]
+        self._members = [_Member(member, number, request) for number, member in enumerate(join.members)]
         self._names = [member.name for member in join.members]
         self._joiner: Callable[..., Any] | None = None
         self._refused: EnergonError | None = None
-        if not crude and join.joiner is not None:
-            from loader.samples.building.dataset_code import load_joiner
+        if not request.crude and join.joiner is not None:
+            from ..samples.building.dataset_code import load_joiner
 
             try:
-                self._joiner = load_joiner(join.joiner, at=f"{join.file}: {join.place}", trust_code=trust_code)
+                self._joiner = load_joiner(join.joiner, at=f"{join.file}: {join.place}", trust_code=request.trust_code)
             except EnergonError as error:
                 self._refused = error
 
@@ -147,7 +158,7 @@ class _Rows:
             samples = [member.make(number) for member, number in zip(self._members, numbers, strict=True)]
             joined = self._join(self._joiner, samples)
         except TrustError as error:
-            return replace(self._separately(numbers, heading), note=_not_joined(error))
+            return replace(self._separately(numbers, heading), note=untrusted_note(_NOT_JOINED, error))
         except EnergonError as error:
             return replace(self._separately(numbers, heading), fault=str(error))
         except Exception as error:  # noqa: BLE001 - the joiner may raise anything
@@ -161,12 +172,12 @@ class _Rows:
         return joiner(**dict(zip(map(str, self._names), samples, strict=True)))
 
     def _separately(self, numbers: Sequence[int], heading: str) -> SampleView:
-        """Show the members' samples side by side."""
+        """Describe the members' samples one after another."""
         views = [member.view(number) for member, number in zip(self._members, numbers, strict=True)]
         faults = [view.fault for view in views if view.fault is not None]
         notes = [view.note for view in views if view.note is not None]
         if isinstance(self._refused, TrustError):
-            notes.append(_not_joined(self._refused))
+            notes.append(untrusted_note(_NOT_JOINED, self._refused))
         elif self._refused is not None:
             faults.append(str(self._refused))
         return SampleView(
@@ -180,39 +191,33 @@ class _Rows:
 class _Member:
     """One dataset of a join."""
 
-    def __init__(self, member: JoinMember, number: int, *, crude: bool, trust_code: bool) -> None:
+    def __init__(self, member: JoinMember, number: int, request: PreviewRequest) -> None:
         self.folder = _open_folder(member)
         self._label = member.name if member.name is not None else f"{number} {os.path.basename(member.path)}"
-        self._build = None if crude else make_build(self.folder, trust_code=trust_code)
-        self._trust_code = trust_code
+        self._build = None if request.crude else make_build(self.folder, request)
+        self._request = request
         self._for_joiner: Build | None = None
 
     def make(self, number: int) -> Any:
-        """Make the sample that the joiner is given; None where there is none."""
+        """Build the sample to pass to the joiner; None for a missing one (``number < 0``)."""
         if number < 0:
             return None
         if self._for_joiner is None:
-            self._for_joiner = make_build(self.folder, trust_code=self._trust_code, crude_too=True)
+            self._for_joiner = make_build(self.folder, self._request, crude_too=True)
         parts: Mapping[str, bytes] = self.folder.read_parts(number)
         return None if self._for_joiner is None else self._for_joiner(parts, self.folder.index.full_key(number))
 
     def view(self, number: int) -> SampleView:
-        """Describe the sample, each field under the member's name."""
+        """Describe the sample; the names of its fields are prefixed with the member's name."""
         if number < 0:
-            return SampleView(title="", fields=[FieldView(name=self._label, facts="none has this key")])
+            return SampleView(title="", fields=[FieldView(name=self._label, facts="no sample has this key")])
         view = view_of_sample(self.folder, number, title="", build=self._build)
         fields = [replace(field, name=f"{self._label}: {field.name}") for field in view.fields]
         return replace(view, fields=fields)
 
 
-def _not_joined(error: TrustError) -> str:
-    at = f"\n  at: {error.at}" if error.at else ""
-    hint = "\n  hint: read it; if you trust it, add --trust-code"
-    return f"shown one beside the other, since --trust-code is not given: {error.message}{at}{hint}"
-
-
 def _cut(ranges: Sequence[range], start: int, stop: int) -> list[range]:
-    """Cut ``[start, stop)`` out of ranges laid end to end.
+    """Return the elements ``[start, stop)`` of concatenated ranges, as ranges.
 
     >>> _cut([range(10, 15), range(30, 35)], 3, 7)
     [range(13, 15), range(30, 32)]

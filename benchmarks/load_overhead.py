@@ -21,11 +21,10 @@ from load_rows import PIPELINE
 from load_work import BATCH_SIZE, report
 
 import loader
-from loader.pipeline.reading.open_shards import OpenShards
-from loader.pipeline.reading.read import ReadDataset
+from loader.pipeline.reading.read import ReadDataset, SourceTable
 from loader.pipeline.reading.sample_chunk import SampleChunk
+from loader.pipeline.reading.shard_reads import OpenShards
 from loader.pipeline.reading.source import ShardSource
-from loader.pipeline.reading.source_table import SourceTable
 from loader.training.workers.lane_host import open_lane
 
 LANES = 48
@@ -57,9 +56,9 @@ def main() -> None:
     stages = list(stages_of(dataset))
     reader = stages[0]
     steps: dict[str, Callable[[], Step]] = {
-        "order of samples": partial(ordered, reader),
-        "byte ranges": partial(found, reader),
-        "reading bytes": partial(running, reader, 1),
+        "computing the order": partial(ordered, reader),
+        "locating the bytes": partial(found, reader),
+        "reading the bytes": partial(running, reader, 1),
         **{f"stage: {stage.name}": partial(running, stage, 1) for stage in stages[1:-1]},
         "stage: batch": partial(running, dataset, BATCH_SIZE),
         "the loader": partial(loaded, dataset),

@@ -60,8 +60,8 @@ def redist(
         raise click.UsageError("OUTPUT_PATH is empty. Check whether a shell variable is unset.")
     read = _read(files, place)
     done = redistribute_files(read, new_world_size or _prompt_for_ranks(read), output_path, overwrite=overwrite)
-    if done.left_out:
-        names = ", ".join(done.left_out[:8]) + " …" * (len(done.left_out) > 8)
+    if done.dropped:
+        names = ", ".join(done.dropped[:8]) + " …" * (len(done.dropped) > 8)
         click.echo(escape_controls(f"note: not copied, since only states are written: {names}"), err=True)
     if as_json:
         print_json(_document(done))
@@ -108,7 +108,7 @@ def _document(done: Redistributed) -> dict[str, object]:
         "batch": done.batch,
         "folder": done.folder,
         "files": list(done.files),
-        "left_out": list(done.left_out),
+        "left_out": list(done.dropped),
     }
 
 

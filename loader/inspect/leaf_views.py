@@ -134,7 +134,7 @@ class _Rows:
         self._joiner: Callable[..., Any] | None = None
         self._refused: EnergonError | None = None
         if not request.crude and join.joiner is not None:
-            from ..samples.building.joiner import load_joiner
+            from ..samples.building.dataset_code import load_joiner
 
             try:
                 self._joiner = load_joiner(join.joiner, at=f"{join.file}: {join.place}", trust_code=request.trust_code)

@@ -114,6 +114,7 @@ class _MixedLeaf:
 def _origin(leaf: LeafPlan, folder: str) -> str:
     """Format the leaf that a sample is from.
 
+    >>> from loader.metadataset.documents.leaf_plan import LeafPlan
     >>> from loader.format.documents.load_request import LoadRequest
     >>> request = LoadRequest(path="/data/a", split_part="val", subflavors={"kind": "art"})
     >>> _origin(LeafPlan(place="", request=request), "/data")

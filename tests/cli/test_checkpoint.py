@@ -170,8 +170,10 @@ def test_states_that_do_not_match_are_a_fault(texts, two, tmp_path, energon):
     files = [save(tmp_path / "0.pt", two[0]), save(tmp_path / "1.pt", later[1])]
     done = energon("checkpoint", "info", *files)
     assert done.code == 1
-    assert "of different moments: the next micro-batches are 6, 8" in done.out
-    assert energon("checkpoint", "info", *files, "--json").json["runs"][0]["fault"].startswith("the ranks' states are")
+    assert "at different steps: the next micro-batches are 6, 8" in done.out
+    assert (
+        energon("checkpoint", "info", *files, "--json").json["runs"][0]["fault"].startswith("the ranks were saved at")
+    )
 
 
 def test_duplicate_states_count_once(two, tmp_path, energon):
@@ -250,7 +252,7 @@ WRITE: dict[str, Callable[[Path, Any], object]] = {
     "list of itself": lambda path, state: torch_file(path, [list_of_itself(), {**state, "dataset": list_of_itself()}]),
 }
 NO_GOOD = {
-    "code": "holds objects of (posix|nt).system, and reading such a pickle may run code: it is not read",
+    "code": "not read: it holds objects of (posix|nt).system, and reading such a pickle may run code",
     "object": r"holds objects of \S*test_checkpoint.Options",
     "code, as torch saved before 1.6": "holds objects of (posix|nt).system",
     "plain pickle": "found another pickle, which may run code",
@@ -260,7 +262,7 @@ NO_GOOD = {
     "empty": "found an empty file",
     "text": "found a file that starts with b'epoch: 3",
     "unrelated": "this file contains no state of a loader",
-    "zip": "none that torch.save wrote",
+    "zip": "torch.save did not write this zip file",
     "bomb": "expected at most 1 MiB of plain data, found 3 MiB",
     "large json": "expected at most 1 MiB of plain data, found 1 MiB",
     "deep json": "this JSON cannot be read",
@@ -268,16 +270,16 @@ NO_GOOD = {
     "damaged state": "this state is damaged",
     "tensor in the state": "it holds a Tensor, and a state is plain data",
     "version": "expected a state of version 1, found version 77",
-    "a billion lists": "larger than any that a loader saves",
-    "list of itself": "larger than any that a loader saves",
+    "a billion lists": "larger than the states that loaders save",
+    "list of itself": "larger than the states that loaders save",
 }
 
 
 @pytest.mark.parametrize("kind", NO_GOOD)
 def test_an_invalid_file_is_reported_and_runs_no_code(kind, two, tmp_path, energon, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("loader.training.states.checkpoint_file._MOST_PLAIN_BYTES", 1 << 20)
-    monkeypatch.setattr("loader.training.states.find._MOST_VALUES", 50_000)
+    monkeypatch.setattr("loader.training.states.checkpoint_file._MAX_PLAIN_BYTES", 1 << 20)
+    monkeypatch.setattr("loader.training.states.find._MAX_VALUES", 50_000)
     path = tmp_path / "state.pt"
     WRITE[kind](path, two[0])
     done = energon("checkpoint", "info", path, "--json")
@@ -400,12 +402,12 @@ def test_files_are_overwritten_only_with_the_flag(two, tmp_path, energon):
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     done = energon("checkpoint", "redist", tmp_path, tmp_path, "--new-world-size", 3)
     assert done.code == 1
-    assert "2 are there already: dp0.json, dp1.json" in done.err
+    assert "2 of the files to write exist already: dp0.json, dp1.json" in done.err
     assert "--overwrite" in done.err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     done = energon("checkpoint", "redist", tmp_path, tmp_path, "--new-world-size", 1, "--overwrite")
     assert done.code == 1
-    assert "dp1.json of another number of ranks would stay among the new files" in done.err
+    assert "dp1.json of another number of ranks would remain among the new files" in done.err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert energon("checkpoint", "redist", tmp_path, tmp_path, "--new-world-size", 3, "--overwrite").code == 0
     assert energon("checkpoint", "info", tmp_path, "--json").json["runs"][0]["ranks"] == 3

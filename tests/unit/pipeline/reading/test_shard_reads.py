@@ -1,8 +1,9 @@
-"""Small samples near each other are read a range at a time: the same bytes by fewer reads, and no error sooner."""
+"""Open shards, and coalesced reads: the same bytes by fewer reads, and errors at the same sample."""
 
 from __future__ import annotations
 
 import os
+import resource
 from functools import partial
 
 import numpy as np
@@ -10,11 +11,10 @@ import pytest
 
 from loader.errors import FormatError
 from loader.format.documents.load_request import LoadRequest
-from loader.pipeline.reading.coalesced_reads import read_coalesced
 from loader.pipeline.reading.dataset_source import DatasetSource
-from loader.pipeline.reading.open_shards import OpenShards
+from loader.pipeline.reading.read import SourceTable
 from loader.pipeline.reading.sample_chunk import SampleChunk
-from loader.pipeline.reading.source_table import SourceTable
+from loader.pipeline.reading.shard_reads import OpenShards, read_coalesced
 from loader.storage.local import LocalStorage
 from tests.unit.pipeline.tar_dataset import raw_samples, texts, write_dataset
 
@@ -23,7 +23,7 @@ COUNT = 300
 
 
 class Files:
-    """Some files, and what is read of them."""
+    """Three files that log their reads."""
 
     def __init__(self, folder):
         self.storage, self.opened, self.reads, self.expected = LocalStorage(folder), {}, [], []
@@ -55,7 +55,7 @@ def files(tmp_path):
 
 
 def some_samples(*, most_bytes=300, seed=0, count=COUNT):
-    """Give samples in any order, some of them twice, some empty."""
+    """Draw ranges in any order, some of them twice, some empty."""
     random = np.random.default_rng(seed)
     size = random.integers(0, most_bytes, count)
     file, start = random.integers(0, 3, count), random.integers(0, BYTES - most_bytes, count)
@@ -79,7 +79,7 @@ def test_the_bytes_are_those_of_each_sample_and_the_reads_are_few(files, seed):
     assert began == ["begun"]
 
 
-def test_no_more_is_read_than_the_samples_and_the_gaps_between_neighbours(files):
+def test_only_samples_and_the_gaps_between_neighbours_are_read(files):
     start = np.concatenate([np.arange(40) * 1000, 100_000 + np.arange(40) * 1000])
     size = np.full(80, 150)
     found = read(files, (np.ones(80, np.int64), start, size))
@@ -98,13 +98,13 @@ def test_no_more_is_read_than_the_samples_and_the_gaps_between_neighbours(files)
     ],
     ids=["few", "none", "large", "far apart", "of parts far apart"],
 )
-def test_other_samples_are_left_to_be_read_one_by_one(files, samples):
+def test_other_samples_are_not_coalesced(files, samples):
     began = []
     assert read(files, samples, began) is None
     assert (files.reads, began) == ([], [])
 
 
-def test_where_a_file_is_missing_or_short_all_are_left_to_be_read_one_by_one(files, tmp_path):
+def test_samples_of_a_missing_or_short_file_are_not_coalesced(files, tmp_path):
     samples = some_samples()
     os.truncate(tmp_path / "1", 150_000)
     assert read(files, samples) is None
@@ -113,7 +113,7 @@ def test_where_a_file_is_missing_or_short_all_are_left_to_be_read_one_by_one(fil
     assert read(files, samples) is None
 
 
-# ------------------------------------------------------------------------------------------------- in a chunk
+# ----------------------------------------------------------------------------------------------------------- in a chunk
 
 
 def chunk_of(folder, numbers):
@@ -124,23 +124,23 @@ def chunk_of(folder, numbers):
 
 
 @pytest.mark.parametrize("parts", [("txt", "json"), ("json",)])
-def test_a_chunk_gives_the_same_samples_whether_they_are_read_together_or_not(tmp_path, parts):
+def test_coalesced_and_single_reads_yield_the_same_samples(tmp_path, parts):
     samples = {key: {part: some[part] for part in parts} for key, some in texts(0, 90).items()}
     folder = write_dataset(tmp_path / "x", {"a.tar": samples, "b.tar": samples})
     numbers = np.random.default_rng(1).permutation(180)
     expected, began = raw_samples(folder), []
     found = list(chunk_of(folder, numbers).read(range(7, 187), began.append))
     assert found == [(expected[number], position) for position, number in enumerate(numbers, 7)]
-    assert began == [7, *range(7, 187)]  # before all are read, and before each is worked on
+    assert began == [7, *range(7, 187)]  # before the coalesced read, and before each sample
     alone = [next(chunk_of(folder, [number]).read([position], bool)) for position, number in enumerate(numbers, 7)]
     assert alone == found
 
 
-def test_a_shard_that_is_cut_short_is_told_of_at_the_sample_that_it_cuts(tmp_path):
+def test_a_shard_cut_short_raises_at_the_sample_that_it_cuts(tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 100)})
     some = chunk_of(folder, range(100))
     opened = DatasetSource(request=LoadRequest(path=str(folder), split_part="train")).open_shard(0)
-    some._shards.add(0, opened)  # it was whole when it was opened
+    some._shards.add(0, opened)  # open it before it is cut
     os.truncate(folder / "a.tar", 70_000)
     found, samples = [], some.read(range(100), bool)
     with pytest.raises(FormatError, match="the shard ends after") as error:
@@ -149,3 +149,61 @@ def test_a_shard_that_is_cut_short_is_told_of_at_the_sample_that_it_cuts(tmp_pat
     assert 20 < len(whole) < 60
     assert whole == raw_samples(folder)[: len(whole)]
     assert "a.tar" in str(error.value)
+
+
+# ---------------------------------------------------------------------------------------------------------- open shards
+
+
+class File:
+    is_open = True
+
+    def close(self):
+        assert self.is_open
+        self.is_open = False
+
+
+def names_of(shards, files):
+    return [name for name in files if shards.find(name) is not None]
+
+
+def test_an_open_file_is_found_by_its_number():
+    shards = OpenShards(9)
+    one, two = File(), File()
+    assert shards.add(1, one) is one
+    shards.add(1 << 32, two)
+    assert (shards.find(1), shards.find(1 << 32), shards.find(0)) == (one, two, None)
+
+
+def test_the_file_opened_first_is_closed_when_there_are_too_many():
+    shards = OpenShards(3)
+    files = {number: File() for number in range(7)}
+    for number, (name, file) in enumerate(files.items()):
+        shards.add(name, file)
+        first = max(0, number - 2)
+        assert names_of(shards, files) == list(range(first, number + 1))
+    assert [file.is_open for file in files.values()] == [False] * 4 + [True] * 3
+
+
+def test_a_closed_file_can_be_opened_again():
+    shards = OpenShards(1)
+    for _ in range(3):
+        for name in (0, 1):
+            file = shards.add(name, File())
+            assert shards.find(name) is file
+
+
+def test_all_files_can_be_closed():
+    shards = OpenShards()
+    files = [shards.add(number, File()) for number in range(5)]
+    shards.close()
+    shards.close()
+    assert not any(file.is_open for file in files)
+    assert shards.find(0) is None
+
+
+@pytest.mark.parametrize(("may_open", "most"), [(20, 16), (1024, 256), (1 << 20, 4096)])
+def test_a_quarter_of_the_limit_on_open_files_is_used(may_open, most, monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (may_open, 1 << 20))
+    shards = OpenShards()
+    files = [shards.add(number, File()) for number in range(most + 3)]
+    assert sum(file.is_open for file in files) == most

@@ -1,4 +1,4 @@
-"""What names items: through JSON and back, one position each, and other random numbers for each."""
+"""Item ids: conversion to JSON and back, positions, and integers for random numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from loader.pipeline.contract.item import as_item_id, integers_of, plain, position_of
+from loader.pipeline.contract.lane import as_item_id, integers_of, plain_item_id, position_of
 
 positions = st.integers(0, 1 << 62)
 item_ids = st.recursive(
@@ -21,12 +21,12 @@ item_ids = st.recursive(
 
 
 @given(item_ids)
-def test_a_ref_comes_back_from_json_as_it_was(item_id):
-    assert as_item_id(json.loads(json.dumps(plain(item_id)))) == item_id
-    hash(as_item_id(plain(item_id)))
+def test_an_item_id_survives_json(item_id):
+    assert as_item_id(json.loads(json.dumps(plain_item_id(item_id)))) == item_id
+    hash(as_item_id(plain_item_id(item_id)))
 
 
-# What is compared by its numbers is of one stage: samples, what a generator made, or what was joined of either.
+# Compared ids are of one stage: samples, items of a generator, or joins of either.
 of_generator = st.tuples(st.just("2 encode_sample"), st.integers(0, 9), positions)
 kinds = (
     positions,
@@ -39,7 +39,7 @@ of_one_stage = st.one_of([st.tuples(kind, kind) for kind in kinds])
 
 
 @given(of_one_stage)
-def test_two_items_of_a_stage_have_different_numbers(two):
+def test_two_items_of_a_stage_have_different_integers(two):
     one, other = two
     assert (list(integers_of(one)) == list(integers_of(other))) == (one == other)
 
@@ -47,8 +47,8 @@ def test_two_items_of_a_stage_have_different_numbers(two):
 @pytest.mark.parametrize(
     ("item_id", "numbers"), [(7, [7]), ((7, 8), [2, 7, 8]), (("2 a", 1, 7), [3, 1, 7]), (((7, 8), 9), [2, 2, 7, 8, 9])]
 )
-def test_the_numbers_of_an_item_are_the_same_for_ever(item_id, numbers):
-    """The random numbers of runs that are going on depend on them."""
+def test_the_integers_of_an_item_never_change(item_id, numbers):
+    """The random numbers of existing runs depend on these integers."""
     assert list(integers_of(item_id)) == numbers
 
 

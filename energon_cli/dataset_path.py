@@ -1,4 +1,4 @@
-"""Check the path and the names of files that a command line gives."""
+"""Check the paths and file names on the command line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["check_path", "given_name"]
 
 
 def check_path(path: str) -> None:
-    """Stop at what is no folder, JSONL file or metadataset, and say what it is.
+    """Raise unless a path can name a folder, a JSONL file or a metadataset.
 
-    A folder that is missing is left to whoever opens it.
+    A missing folder passes: opening it raises with a better message.
 
     Raises:
         click.UsageError: The path is empty, or names another kind of file.
@@ -22,7 +22,7 @@ def check_path(path: str) -> None:
     from loader.format.documents import is_jsonl, is_metadataset
 
     if not path:
-        raise click.UsageError("PATH is empty. Is a variable of the shell not set?")
+        raise click.UsageError("PATH is empty. Check whether a shell variable is unset.")
     is_document = is_jsonl(path) or is_metadataset(path)
     if is_document and not os.path.lexists(path):
         raise StorageError("this file does not exist", path=path, hint="check the path")
@@ -31,17 +31,15 @@ def check_path(path: str) -> None:
     folder = os.path.dirname(path)
     if os.path.basename(folder) == ".nv-meta":
         dataset = os.path.join(os.path.dirname(folder) or ".", "")
-        raise click.UsageError(f"{path} is a file inside a dataset; give the dataset's folder: {dataset}")
+        raise click.UsageError(f"{path} is a file inside a dataset; pass the dataset's folder: {dataset}")
     if not is_metadataset(path):
-        raise click.UsageError(
-            f"{path}: this is a file; give the folder that holds it: {os.path.join(folder or '.', '')}"
-        )
+        raise click.UsageError(f"{path} is a file; pass the folder that contains it: {os.path.join(folder or '.', '')}")
 
 
 def given_name(parameter: str, value: str) -> str | None:
-    """Give the value of a flag that names a config; None where the command line does not have the flag.
+    """Return a flag's value if the command line sets it, or None if it is the default.
 
-    A metadataset says itself which configs of its datasets count, unless the user does.
+    A metadataset names the configs of its datasets itself, so only an explicit flag overrides them.
     """
     source = click.get_current_context().get_parameter_source(parameter)
     return None if source is click.core.ParameterSource.DEFAULT else value

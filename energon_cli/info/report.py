@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from ..console import escape_controls, format_bytes, format_count, plural, print_table
+from loader.inspect import format_bytes, format_count, plural
+
+from ..console import escape_controls, print_table
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""What ``energon lint`` prints: a line for each finding and a summary, or one JSON object."""
+"""Output of ``energon lint``: one line per finding and a summary, or one JSON object."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["lint_document", "show_lint"]
 
 
 def lint_document(path: str, level: str, report: LintReport, fixed: int | None) -> dict[str, Any]:
-    """Give what ``--json`` prints; keys are stable."""
+    """Return the ``--json`` document of a check; its keys are stable."""
     return {
         "path": path,
         "level": level,
@@ -49,8 +49,10 @@ def lint_document(path: str, level: str, report: LintReport, fixed: int | None) 
 
 
 def show_lint(console: Console, request: LintRequest, report: LintReport, fixed: ExcludedSamples | None) -> None:
-    """Print the findings and what they come to."""
-    from ..console import escape_controls, plural
+    """Print the findings and a summary."""
+    from loader.inspect import plural
+
+    from ..console import escape_controls
 
     for finding, more in _grouped(report.findings):
         line = _line(finding)
@@ -59,19 +61,19 @@ def show_lint(console: Console, request: LintRequest, report: LintReport, fixed:
         console.print(line, soft_wrap=True)
     checked = f"{_amount(request.path, report)}, level {request.level}"
     if not report.findings:
-        console.print(f"nothing wrong: {checked} ({report.seconds:.1f} s)", style="green", soft_wrap=True)
+        console.print(f"no findings: {checked} ({report.seconds:.1f} s)", style="green", soft_wrap=True)
         return
     counts = f"{plural(report.errors, 'error')}, {plural(len(report.findings) - report.errors, 'warning')}"
     style = "bold red" if report.errors else "yellow"
     console.print(f"{counts}: {checked} ({report.seconds:.1f} s)", style=style, soft_wrap=True)
     if not report.complete:
         stopped = request.max_findings is not None and len(report.findings) >= request.max_findings
-        what = "stopped at --max-findings" if stopped else "the errors kept some from being looked at"
-        console.print(f"{what}: there may be more", soft_wrap=True)
+        reason = "stopped at --max-findings" if stopped else "some samples were not checked because of errors"
+        console.print(f"{reason}; there may be more findings", soft_wrap=True)
     if fixed is not None:
         console.print(
             f"excluded {plural(fixed.samples, 'sample')} in {escape_controls(fixed.file)}; "
-            "lint again to see what is left",
+            "run lint again to list the remaining findings",
             soft_wrap=True,
         )
         return
@@ -81,13 +83,13 @@ def show_lint(console: Console, request: LintRequest, report: LintReport, fixed:
             broken.setdefault(finding.dataset or request.path, set()).add((finding.shard, finding.key))
     for path, samples in broken.items():
         advice = (
-            f"to leave {plural(len(samples), 'sample')} out of training: energon lint {escape_controls(path)} --fix"
+            f"to exclude {plural(len(samples), 'sample')} from training: energon lint {escape_controls(path)} --fix"
         )
         console.print(advice, soft_wrap=True)
 
 
 def _amount(path: str, report: LintReport) -> str:
-    from ..console import plural
+    from loader.inspect import plural
 
     samples = plural(report.samples, "sample")
     if is_jsonl(path):
@@ -99,22 +101,22 @@ def _amount(path: str, report: LintReport) -> str:
 
 
 def _grouped(findings: Sequence[Finding]) -> list[tuple[Finding, int]]:
-    """Say once what holds for many shards, such as changed times after copying; errors all keep their own line."""
+    """Merge warnings that repeat for many shards, such as changed times after copying; keep each error separate."""
     first: dict[tuple[str | None, str, str], int] = {}
     groups: list[tuple[Finding, int]] = []
     for finding in findings:
-        said = (finding.dataset, finding.code, finding.message)
-        if finding.severity == "warning" and finding.key is None and said in first:
-            shown, more = groups[first[said]]
-            groups[first[said]] = (shown, more + 1)
+        identity = (finding.dataset, finding.code, finding.message)
+        if finding.severity == "warning" and finding.key is None and identity in first:
+            shown, more = groups[first[identity]]
+            groups[first[identity]] = (shown, more + 1)
             continue
-        first.setdefault(said, len(groups))
+        first.setdefault(identity, len(groups))
         groups.append((finding, 0))
     return groups
 
 
 def _line(finding: Finding) -> Text:
-    """Give a finding in one line: severity, code, where, what."""
+    """Format a finding as one line: severity, code, location, message."""
     from rich.text import Text
 
     from ..console import escape_controls

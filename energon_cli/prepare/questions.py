@@ -1,4 +1,4 @@
-"""The questions of ``energon prepare``, in their order, and their answers from standard input."""
+"""The sequence of prompts of ``energon prepare``, and the reader of answers from standard input."""
 
 from __future__ import annotations
 
@@ -19,29 +19,28 @@ _NO = frozenset(("n", "no", "false"))
 
 
 class Questions(Protocol):
-    """Puts questions to a user, as menus or as lines."""
+    """Prompts for a user, as menus or as lines."""
 
     def split(self, detected: Mapping[str, tuple[str, ...]] | None) -> SplitRequest:
-        """Ask how the shards are split."""
+        """Prompt for the split."""
 
     def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:
-        """Ask for the sample type; None: write no ``dataset.yaml``."""
+        """Prompt for the sample type; None means no ``dataset.yaml``."""
 
     def use_field_map(self, spec: SampleTypeSpec) -> bool:
-        """Ask whether fields come straight from parts; else a ``sample_loader.py`` is written."""
+        """Prompt for the use of a field map; False means a ``sample_loader.py`` instead."""
 
     def field(self, question: FieldQuestion) -> str:
-        """Ask where a field comes from; empty skips an optional one."""
+        """Prompt for the source of a field; an empty answer skips an optional field."""
 
     def accept_field_map(self, spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
-        """Show a sample made by this map, or why it cannot be; False asks for the fields again."""
+        """Show a sample built with this map, or the error; False prompts for the fields again."""
 
 
 def ask(questions: Questions, given: OpenChoices) -> Choices:
-    """Ask what is not settled yet, in the order that scripts rely on.
+    """Prompt for all choices that flags leave open, in an order that scripts rely on.
 
-    The order: the split; whether there is to be a ``dataset.yaml``, and of which type; whether a field map will do;
-    one question for each field.
+    The order: the split; the sample type, or none for no ``dataset.yaml``; field map or code; each field.
     """
     split = given.split
     if split is None and given.ask_split:
@@ -81,12 +80,12 @@ def _ask_fields(questions: Questions, given: OpenChoices, spec: SampleTypeSpec) 
 
 
 class PipedQuestions:
-    """Reads one line an answer; an answer that cannot be understood ends the run, since nobody is there to ask again.
+    """Prompts that read one line per answer; an invalid answer raises, since a script cannot correct it.
 
     Args:
-        proposed_ratio: What an empty answer to the first question means, where names suggest no split.
-        show: Prints a question.
-        answers: Where the lines come from.
+        proposed_ratio: The ratio for an empty first answer, unless the shards' names suggest a split.
+        show: Prints a prompt.
+        answers: The stream of answers; standard input by default.
     """
 
     def __init__(
@@ -102,18 +101,18 @@ class PipedQuestions:
         self._asked = 0
 
     def split(self, detected: Mapping[str, tuple[str, ...]] | None) -> SplitRequest:
-        proposal = f"as the names say: {', '.join(detected)}" if detected else self._proposed_ratio
+        proposal = f"by shard names: {', '.join(detected)}" if detected else self._proposed_ratio
         answer = self._ask(f"Ratio of train, val and test, such as 8,1,1 (empty: {proposal})")
         if not answer:
             return SplitRequest(parts=detected) if detected else SplitRequest(ratio=parse_ratio(self._proposed_ratio))
-        return SplitRequest(ratio=self._understand(lambda: parse_ratio(answer)))
+        return SplitRequest(ratio=self._parse(lambda: parse_ratio(answer)))
 
     def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:
         answer = self._ask("Create a dataset.yaml? (yes, no, or a sample type)") or "yes"
-        agreed = yes_or_no(answer)
-        if agreed is False:
+        is_yes = yes_or_no(answer)
+        if is_yes is False:
             return None
-        if agreed is None:
+        if is_yes is None:
             return self._sample_type(answer, also="yes, no")
         for number, name in enumerate(sorted(SAMPLE_TYPES)):
             self._show(f"  {number:>2}  {name}")
@@ -121,15 +120,15 @@ class PipedQuestions:
         return self._sample_type(answer) if answer else likeliest_first[0]
 
     def use_field_map(self, spec: SampleTypeSpec) -> bool:
-        answer = self._ask(f"Take the fields of {spec.name} straight from parts (a field map)? (yes, no)") or "yes"
-        agreed = yes_or_no(answer)
-        if agreed is None:
+        answer = self._ask(f"Map parts to the fields of {spec.name} (a field map)? (yes, no)") or "yes"
+        is_yes = yes_or_no(answer)
+        if is_yes is None:
             raise self._wrong(answer, "expected yes or no")
-        return agreed
+        return is_yes
 
     def field(self, question: FieldQuestion) -> str:
         field = question.field
-        empty = "" if field.required else " (empty: leave it out)"
+        empty = "" if field.required else " (empty: skip)"
         answer = self._ask(f"Part for {field.name!r}{empty}; {field_hint(question)}")
         fault = check_field(question, answer)
         if fault is not None and not fault.startswith("no inspected sample"):  # later shards may have it
@@ -158,32 +157,32 @@ class PipedQuestions:
         line = self._answers.readline()
         if not line:
             raise ConfigError(
-                f"the answers ended where number {self._asked} was expected: {question}",
+                f"expected answer {self._asked}, found the end of the input: {question}",
                 at="standard input",
-                hint="pipe one line for each question, or use flags (--yes, or --non-interactive --split-ratio …)",
+                hint="pipe one line per prompt, or use flags (--yes, or --non-interactive --split-ratio …)",
             )
         answer = line.strip()
         self._show(f"> {answer}")
         return answer
 
-    def _understand(self, parse: Callable[[], dict[str, float]]) -> dict[str, float]:
+    def _parse(self, parse: Callable[[], dict[str, float]]) -> dict[str, float]:
         try:
             return parse()
         except ConfigError as error:
             raise ConfigError(error.message, at=f"answer {self._asked} on standard input", hint=error.hint) from error
 
     def _wrong(self, answer: str, why: str) -> EnergonError:
-        return ConfigError(f"{answer!r} is no answer here: {why}", at=f"answer {self._asked} on standard input")
+        return ConfigError(f"invalid answer {answer!r}: {why}", at=f"answer {self._asked} on standard input")
 
 
 def _sample_type_by_number(number: int) -> SampleTypeSpec | None:
-    """Give the sample type of that place in the alphabetical list, from 0; None if there is none."""
+    """Return the sample type at a 0-based index of the alphabetical list, or None if out of range."""
     names = sorted(SAMPLE_TYPES)
     return SAMPLE_TYPES[names[number]] if 0 <= number < len(names) else None
 
 
 def yes_or_no(text: str) -> bool | None:
-    """Understand an answer to a yes/no question; None where it is neither.
+    """Parse an answer to a yes/no prompt; return None if it is neither.
 
     >>> yes_or_no("Yes"), yes_or_no("n"), yes_or_no("CaptioningWebdataset")
     (True, False, None)

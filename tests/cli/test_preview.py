@@ -175,10 +175,10 @@ def test_a_path_that_is_no_dataset_says_what_it_is(prepared, energon, command):
     empty = energon(command, "")
     assert (empty.code, "PATH is empty" in empty.err) == (2, True)
     shard = energon(command, prepared / "shard_000.tar")
-    assert (shard.code, f"this is a file; give the folder that holds it: {prepared}/" in shard.err) == (2, True)
+    assert (shard.code, f"is a file; pass the folder that contains it: {prepared}/" in shard.err) == (2, True)
     inside = energon(command, prepared / ".nv-meta/dataset.yaml")
     assert (inside.code, "metadataset" in inside.err) == (2, False)
-    assert f"give the dataset's folder: {prepared}/" in inside.err
+    assert f"pass the dataset's folder: {prepared}/" in inside.err
     for name in ("gone.jsonl", "gone.yaml"):
         gone = energon(command, prepared / name)
         assert (gone.code, "this file does not exist" in gone.err) == (1, True)

@@ -243,7 +243,7 @@ def test_an_original_elsewhere_is_warned_of_with_the_one_that_is_in_force(
     own = environment.packages / "megatron/energon/__init__.py"
     done = environment.run("-c", USE, folder=project)
     assert done.stdout == "loader.errors\n"
-    told = f"megatron-energon 7.4.1 is installed, too; {ALIAS} is energon-toolkit's: {own}\n  at: {elsewhere}\n"
+    told = f"megatron-energon 7.4.1 is also installed; {ALIAS} is energon-toolkit's: {own}\n  at: {elsewhere}\n"
     assert f"<string>:1: RuntimeWarning: {told}" in done.stderr
     version = environment.energon("--version", folder=project)
     assert (version.returncode, version.stdout) == (0, VERSION)
@@ -259,7 +259,7 @@ def test_an_editable_install_says_that_the_original_wins(
     version = environment.energon("--version", folder=project)
     assert (version.returncode, version.stdout) == (0, VERSION)
     theirs = environment.packages / "megatron/energon/__init__.py"
-    assert f"{ALIAS} is that of megatron-energon: {theirs}\n" in version.stderr
+    assert f"{ALIAS} is megatron-energon's: {theirs}\n" in version.stderr
 
 
 def test_a_checkout_of_the_original_on_pythonpath_is_told_of(
@@ -271,7 +271,7 @@ def test_a_checkout_of_the_original_on_pythonpath_is_told_of(
     monkeypatch.setenv("PYTHONPATH", str(project))
     done = environment.energon("--version", folder=project)
     assert (done.returncode, done.stdout) == (0, VERSION)
-    assert done.stderr.startswith(f"warning: {ALIAS} is that of another package\n  at: {checkout}\n")
+    assert done.stderr.startswith(f"warning: {ALIAS} belongs to another package\n  at: {checkout}\n")
 
 
 def test_a_loader_in_an_archive_is_not_taken_for_the_users(wheels: tuple[Path, Path], project: Path) -> None:
@@ -292,12 +292,12 @@ def test_a_loader_of_the_users_is_named_and_not_run(environment: Environment, pr
     theirs.parent.mkdir(exist_ok=True)
     theirs.write_text("print('run')\n")
     (project / "train.py").write_text("import megatron.energon.task_encoder\n")
-    told = "the name 'loader' is taken by another file, which is found before the energon library in "
+    told = "another file shadows the energon library: the name 'loader' does not import "
     for command in (["train.py"], ["-m", "energon_cli", "--version"], ["-m", "energon_cli", "info", "."]):
         done = environment.run(*command, folder=project, check=False)
         assert (done.returncode, done.stdout) == (1, "")
         error = done.stderr[done.stderr.index("rror: ") :]
-        assert error.startswith(f"rror: {told}{environment.packages}/loader\n  at: {theirs}\n  hint: rename it: ")
+        assert error.startswith(f"rror: {told}{environment.packages}/loader\n  at: {theirs}\n  hint: rename it; ")
 
 
 def test_a_loader_on_pythonpath_is_named_by_the_program(

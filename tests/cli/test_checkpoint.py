@@ -261,7 +261,7 @@ NO_GOOD = {
     "of megatron-energon": r"this is a state of megatron-energon \(it holds megatron.energon.savable_loader",
     "empty": "found an empty file",
     "text": "found a file that starts with b'epoch: 3",
-    "unrelated": "this file holds no state of a loader",
+    "unrelated": "this file contains no state of a loader",
     "zip": "torch.save did not write this zip file",
     "bomb": "expected at most 1 MiB of plain data, found 3 MiB",
     "large json": "expected at most 1 MiB of plain data, found 1 MiB",

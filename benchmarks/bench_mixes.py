@@ -11,11 +11,8 @@ same with a hook that takes 100 µs a sample, as light decoding does.
 from __future__ import annotations
 
 import argparse
-import io
-import json
 import random
 import statistics
-import tarfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -25,6 +22,7 @@ from typing import Any
 import torch
 import yaml
 from report import machine_facts, print_table
+from webdataset import TarWriter
 
 import loader
 from loader.format.prepare.plan import PreparePlan, SplitRequest
@@ -97,12 +95,10 @@ def make_mix(folder: Path, sources: int, *, samples: int = SAMPLES) -> Path:
     for number in range(sources):
         dataset = folder / f"{number:03d}"
         dataset.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(dataset / "shard.tar", "w") as shard:
+        with TarWriter(str(dataset / "shard.tar"), mtime=0) as shard:
             for sample in range(samples // sources):
-                text = json.dumps({"id": sample, "leaf": number, "text": "some words " * 10}).encode()
-                entry = tarfile.TarInfo(f"{number:03d}_{sample:08d}.json")
-                entry.size = len(text)
-                shard.addfile(entry, io.BytesIO(text))
+                content = {"id": sample, "leaf": number, "text": "some words " * 10}
+                shard.write({"__key__": f"{number:03d}_{sample:08d}", "json": content})
         crude = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
         split = SplitRequest(ratio={"train": 1.0})
         run_prepare(PreparePlan(path=str(dataset), split=split, files={"dataset.yaml": crude}))

@@ -1,7 +1,7 @@
 """``functools.cached_property`` without the lock that it has before Python 3.12.
 
-That lock is shared by all objects of a class, and is held while a value is computed. If a process is forked while a
-thread computes one (a thread that opens the index of another dataset, for example), the child would deadlock.
+All objects of a class share that lock, which is held while a value is computed. A process forked while a thread
+computes a value (a thread that opens the index of another dataset, for example) would deadlock.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ if TYPE_CHECKING or sys.version_info >= (3, 12):
 else:
     import functools
 
-    class cached_property(functools.cached_property):  # noqa: N801 - it has the name of the original
-        """A value that is computed at its first use. Threads that compute it at once get one value."""
+    class cached_property(functools.cached_property):  # noqa: N801 - the name of the original
+        """Property that is computed at its first use. Threads that compute it concurrently get the same value."""
 
         def __get__(self, instance: Any, owner: type | None = None) -> Any:
             if instance is None:

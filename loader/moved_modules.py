@@ -1,7 +1,7 @@
 """Keep the module paths of version 0.1 importable.
 
-Documented modules, and those that define a public name, were moved into sub-packages. Importing an old path returns the
-module at its new place: ``loader.training.get_loader`` is ``loader.training.loaders.get_loader``.
+Documented modules, and modules that define a public name, have moved to sub-packages. Importing an old path returns the
+module at its new path: ``loader.training.get_loader`` is ``loader.training.loaders.get_loader``.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _MOVED = {
     "format.media_filter": "format.media.kind",
     "format.media_folder": "format.prepare.media_folder",
     "format.media_metadata": "format.media.metadata",
-    "format.media_serialization": "integrations.media_serialization",
+    "format.media_serialization": "integrations.megatron_energon_names",
     "format.prepare_plan": "format.prepare.plan",
     "format.split_config": "format.documents.split_config",
     "format.split_plan": "format.prepare.split_plan",
     "integrations.cyclic_iter": "integrations.energon_dataloader",
     "integrations.multi_epoch_resampler": "integrations.multi_epoch_dataset",
     "metadataset.dataset_subset": "training.datasets.dataset_factory",
-    "metadataset.dataset_type": "integrations.dataset_type",
+    "metadataset.dataset_type": "integrations.megatron_energon_names",
     "metadataset.leaf_plan": "metadataset.documents.leaf_plan",
     "metadataset.open_join": "metadataset.joins.open_join",
     "metadataset.plan_leaves": "metadataset.plans.plan_leaves",
@@ -68,13 +68,13 @@ _MOVED = {
     "samples.cooking": "samples.encoding.cooking",
     "samples.dataclass_mixins": "samples.sample_dataclass",
     "samples.decoder": "samples.decoding.decoder",
-    "samples.default_hook": "samples.marks",
+    "samples.default_hook": "samples.hooks",
     "samples.described_dataset": "samples.building.described_dataset",
     "samples.file_store_decoder": "samples.decoding.decoder",
-    "samples.hook_context": "samples.encoding.hook_context",
+    "samples.hook_context": "samples.hooks",
     "samples.keyword_dataclass": "samples.sample_dataclass",
     "samples.sample_builder": "samples.building.sample_builder",
-    "samples.stateless": "samples.marks",
+    "samples.stateless": "samples.hooks",
     "samples.task_encoder": "samples.encoding.task_encoder",
     "stores.lazy": "stores.cache_pool",
     "stores.missing_file": "stores.file_store",
@@ -92,14 +92,14 @@ _MOVED = {
     "training.random_access": "training.datasets.random_access",
     "training.train_dataset": "training.datasets.get_datasets",
     "training.val_dataset": "training.datasets.get_datasets",
-    "training.watchdog_dataset": "training.workers.watchdog_dataset",
+    "training.watchdog_dataset": "training.workers.watchdog",
     "training.webdataset_factory": "training.factories.webdataset_factory",
     "training.webdatasets": "training.factories.webdatasets",
 }
 
 
 class _MovedModules(MetaPathFinder, Loader):
-    """Finds modules by their old paths, after all other finders have failed."""
+    """Finder of modules by their old paths. It is the last finder, so it is used only if all others have failed."""
 
     def find_spec(
         self,
@@ -113,10 +113,10 @@ class _MovedModules(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         new_name = _PACKAGE + _MOVED[module.__name__.removeprefix(_PACKAGE)]
-        sys.modules[module.__name__] = import_module(new_name)  # the import system returns what it finds here
+        sys.modules[module.__name__] = import_module(new_name)  # the import system returns this entry
 
 
 def install() -> None:
-    """Make the old paths importable, once in a process."""
+    """Install the finder, once in a process."""
     if not any(isinstance(finder, _MovedModules) for finder in sys.meta_path):
         sys.meta_path.append(_MovedModules())

@@ -1,5 +1,5 @@
-"""The version of this library, for its build, its commands, and the datasets that it prepares."""
+"""Version of the library, used by the build, the commands, and the metadata of prepared datasets."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = ["__version__"]

@@ -1,4 +1,4 @@
-"""What holds for every test."""
+"""Settings and hooks for all tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Machines differ in speed, so no example fails for being slow; and a failure seen once is seen again.
+# No deadlines, since machines differ in speed; the same examples in each run, so failures are reproducible.
 settings.register_profile(
     "everywhere",
     deadline=None,
@@ -17,7 +17,7 @@ settings.register_profile(
 )
 settings.load_profile("everywhere")
 
-# A shell lets what it starts in the background ignore Ctrl-C, and so would every process that a test starts and stops.
+# Background jobs of a shell ignore SIGINT, and child processes inherit that; tests send SIGINT to child processes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -25,7 +25,7 @@ _INTEROP = Path(__file__).parent / "interop"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what lies in tests/interop, so that no file there can forget to."""
+    """Mark all tests in tests/interop as ``interop``."""
     for item in items:
         if item.path.is_relative_to(_INTEROP):
             item.add_marker(pytest.mark.interop)

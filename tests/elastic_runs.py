@@ -1,8 +1,8 @@
-"""Drive any pipeline: save at every step, go on under other numbers of ranks and workers, compare every byte.
+"""Test elastic resume of any pipeline: save at every step, restore on other ranks and workers, compare every byte.
 
-All ranks of a run live in this process and are stepped in turn, as real ranks are by their collective operations; each
-may have worker processes. A run is a dict of ``micro-batch of the run → its bytes``, so that what two runs deliver can
-be compared however many ranks they have: what is lost, what comes twice, and what differs.
+All ranks of a run are in this process and are stepped in turn, as collective operations step real ranks; each may have
+worker processes. A run is recorded as a dict of ``micro-batch of the run → its bytes``, so two runs can be compared
+whatever their numbers of ranks: lost, repeated and different micro-batches are found.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Build = Callable[[WorkerConfig], SavableDataset[Any]]
 Delivered = dict[int, bytes]  # micro-batch of the run → its bytes
 
 RANKS = (1, 2, 3, 4, 6, 8)
-"""The numbers of ranks of which a run goes on on all that divide its lanes."""
+"""Numbers of ranks on which a run is restored, as far as they divide its lanes."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How a run is spread."""
+    """Ranks of a run, and worker processes of each rank."""
 
     ranks: int = 1
     workers: int = 0
@@ -37,16 +37,15 @@ class Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """A pipeline to be driven.
+    """A pipeline under test.
 
     Args:
-        build: Makes the dataset of a rank. Its micro-batches must have a ``__restore_key__``.
-        batches: The first micro-batches of the run that are looked at, iterating again wherever an iteration ends;
-            None: one whole pass.
-        known_ahead: From where the run (re)started, micro-batches go to the ranks in turn. Otherwise only each lane's
-            own sequence is promised (a finite pass in which samples are dropped or regrouped).
-        lanes: L.
-        seed: Of the run.
+        build: Builds the dataset of a rank. Its micro-batches must have a ``__restore_key__``.
+        batches: Number of micro-batches to compare, in several iterations if necessary; None compares one whole pass.
+        known_ahead: Micro-batches go to the ranks in turn from the start or restore on. Otherwise only the sequence of
+            each lane is guaranteed (a finite pass in which samples are dropped or regrouped).
+        lanes: Number of lanes.
+        seed: Seed of the run.
     """
 
     build: Build
@@ -69,9 +68,9 @@ class Run:
     """The ranks of a run, one loader each.
 
     Args:
-        pipeline: What they run.
-        spread: How.
-        states: Go on from the states of all ranks of another run.
+        pipeline: The pipeline of all ranks.
+        spread: Ranks and workers.
+        states: States of all ranks of another run, to restore; None starts at the beginning.
     """
 
     def __init__(self, pipeline: Pipeline, spread: Spread, states: Sequence[Any] | None = None) -> None:
@@ -88,7 +87,7 @@ class Run:
         self._last: dict[int, int] = {}  # rank → the micro-batch that it delivered last
 
     def step(self) -> bool:
-        """Take a micro-batch of each rank; False where all ranks have ended."""
+        """Fetch a micro-batch of each rank; return False if all ranks have ended."""
         ended = 0
         for rank, iterator in enumerate(self._iterators):
             batch = next(iterator, None)
@@ -107,13 +106,13 @@ class Run:
             self.delivered[number] = fingerprint(batch)
         return ended < len(self.loaders)
 
-    def goes_on(self) -> bool:
-        """Say whether there is more to look at."""
+    def is_unfinished(self) -> bool:
+        """Return True while more micro-batches are to be compared."""
         wanted = self.pipeline.batches
         return wanted is None or len(self.delivered) < wanted
 
     def states(self) -> list[Any]:
-        """Give what ``save_state_global`` gathers."""
+        """Return the states of all ranks, as ``save_state_global`` gathers them."""
         return [loader.save_state_rank() for loader in self.loaders]
 
     def close(self) -> None:
@@ -123,7 +122,7 @@ class Run:
 
 @contextmanager
 def running(pipeline: Pipeline, spread: Spread, states: Sequence[Any] | None = None) -> Iterator[Run]:
-    """Give a run, and end its processes."""
+    """Open a run, and end its processes at the end of the context."""
     run = Run(pipeline, spread, states)
     try:
         yield run
@@ -132,9 +131,9 @@ def running(pipeline: Pipeline, spread: Spread, states: Sequence[Any] | None = N
 
 
 def uninterrupted(pipeline: Pipeline, spread: Spread = Spread()) -> Delivered:
-    """Give what a run delivers that nobody stops."""
+    """Return the micro-batches of an uninterrupted run."""
     with running(pipeline, spread) as run:
-        while run.goes_on() and run.step():
+        while run.is_unfinished() and run.step():
             pass
         return run.delivered
 
@@ -149,20 +148,20 @@ def check_every_save(
     targets: int = 1,
     between: Callable[[], None] = lambda: None,
 ) -> Delivered:
-    """Save a run at each step, and see that runs restored from these states deliver exactly what is left.
+    """Save a run at each step, and assert that runs restored from these states deliver exactly the remainder.
 
     Args:
         pipeline: The pipeline.
-        saved_by: How the run is spread that is saved.
-        restored_by: How those are spread that go on; they take turns. By default all of ``RANKS`` that divide the
-            lanes, without workers.
-        reference: What an uninterrupted run delivers; by default it is run here.
+        saved_by: Ranks and workers of the saved run.
+        restored_by: Ranks and workers of the restored runs, used in rotation. By default all of ``RANKS`` that divide
+            the lanes, without workers.
+        reference: Micro-batches of an uninterrupted run; by default it is run here.
         every: Save at each ``every``-th step only.
-        targets: How many runs go on from each state.
+        targets: Number of restored runs for each state.
         between: Called between saving and restoring.
 
     Returns:
-        What the uninterrupted run delivers.
+        The micro-batches of the uninterrupted run.
     """
     expected = uninterrupted(pipeline) if reference is None else reference
     assert expected, "the pipeline delivers nothing, so nothing would be compared"
@@ -170,7 +169,7 @@ def check_every_save(
     turns, forms = cycle(restored_by or able), cycle((through_json, through_torch))
     with running(pipeline, saved_by) as run:
         step, more = 0, True
-        while more and run.goes_on():
+        while more and run.is_unfinished():
             if step % every == 0:
                 states = next(forms)(run.states())
                 between()
@@ -191,7 +190,7 @@ def check_rest(
     *,
     at: str = "",
 ) -> None:
-    """See that a run restored from some states delivers what ``expected`` has and ``before`` has not."""
+    """Assert that a run restored from ``states`` delivers the micro-batches of ``expected`` that ``before`` lacks."""
     with running(pipeline, spread, states) as run:
         while before.keys() | run.delivered.keys() < expected.keys() and run.step():
             pass
@@ -203,11 +202,11 @@ def check_rest(
 
 
 def assert_same(found: Mapping[int, bytes], expected: Mapping[int, bytes], what: str) -> None:
-    """See that two runs delivered the same micro-batches, as far as both of them went."""
+    """Assert that two runs delivered the same micro-batches, as far as both went."""
     missing = sorted(expected.keys() - found.keys())
     assert not missing, f"{what}: micro-batches {missing} are lost"
     more = sorted(found.keys() - expected.keys())
-    # A run without end is stopped after a step of all ranks, which may be a little further than wanted.
+    # An endless run is stopped after a step of all ranks, which may exceed the wanted number.
     assert all(number > max(expected) for number in more), f"{what}: micro-batches {more} should not be there"
     for number in sorted(expected):
         assert found[number] == expected[number], f"{what}: micro-batch {number} differs"
@@ -230,14 +229,14 @@ def restore_key_of(batch: Any) -> tuple[Any, ...]:
 
 
 def number_of(batch: Any) -> int:
-    """Give which micro-batch of the run this is."""
+    """Return the number of a micro-batch within the run."""
     stage, _, number, _ = restore_key_of(batch)
     assert stage == "micro-batch"
     return int(number)
 
 
 def fingerprint(value: Any) -> bytes:
-    """Give all that a value is, as bytes: equal for equal values only."""
+    """Return bytes that are equal for equal values only, including types and shapes."""
     return b"".join(_pieces(value))
 
 

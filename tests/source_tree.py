@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 ALIAS = "megatron.energon"
-"""The name that training code written for megatron-energon imports: a package, though its folder lies in ``loader``."""
+"""The package that training code for megatron-energon imports. Its folder is inside ``loader``."""
 PACKAGES = {"energon_cli": "energon_cli", "loader": "loader", ALIAS: "loader/integrations/megatron_energon"}
 """The packages that are installed, and their folders."""
 
@@ -41,14 +41,22 @@ BELOW_TORCH = LAYERS[: LAYERS.index("loader.av")]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Import:
-    """One imported module or name: ``target`` is its full dotted name."""
+    """One imported module or name.
+
+    Attributes:
+        target: Full dotted name.
+        relative: The import is relative.
+        line: Line in the file, from 1.
+        type_checking: Only type checkers run the import.
+    """
 
     target: str
     relative: bool
     line: int
+    type_checking: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Source:
     """One module: its dotted name, whether it is a package's ``__init__``, and its tree."""
 
@@ -57,20 +65,38 @@ class Source:
     path: Path
     tree: ast.Module
 
-    def imports(self) -> Iterator[Import]:
-        """Yield everything that any import statement names, inside functions and under conditions, too."""
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    yield Import(target=alias.name, relative=False, line=node.lineno)
-            elif isinstance(node, ast.ImportFrom):
-                module = self._resolve(node)
-                for alias in node.names:
-                    yield Import(target=f"{module}.{alias.name}", relative=node.level > 0, line=node.lineno)
-            elif isinstance(node, ast.Call) and _called_name(node) in ("import_module", "__import__"):
-                name = node.args[0] if node.args else None
-                if isinstance(name, ast.Constant) and isinstance(name.value, str):
-                    yield Import(target=name.value, relative=False, line=node.lineno)
+    def imports(self) -> tuple[Import, ...]:
+        """Return every name that any import statement imports, also inside functions and under conditions."""
+        return self._imports
+
+    @cached_property
+    def _imports(self) -> tuple[Import, ...]:
+        unread = {
+            id(inner)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+            for statement in node.body
+            for inner in ast.walk(statement)
+        }
+        return tuple(
+            Import(target=target, relative=relative, line=node.lineno, type_checking=id(node) in unread)
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.Import | ast.ImportFrom | ast.Call)
+            for target, relative in self._targets(node)
+        )
+
+    def _targets(self, node: ast.AST) -> Iterator[tuple[str, bool]]:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, False
+        elif isinstance(node, ast.ImportFrom):
+            module = self._resolve(node)
+            for alias in node.names:
+                yield f"{module}.{alias.name}", node.level > 0
+        elif isinstance(node, ast.Call) and _called_name(node) in ("import_module", "__import__"):
+            name = node.args[0] if node.args else None
+            if isinstance(name, ast.Constant) and isinstance(name.value, str):
+                yield name.value, False
 
     def _resolve(self, node: ast.ImportFrom) -> str:
         if not node.level:
@@ -88,7 +114,7 @@ class Source:
         return None
 
     def grows_listed_names(self) -> bool:
-        """Say whether ``__all__`` is added to, which hides from a reader what is public."""
+        """Return True if the module extends ``__all__``, which hides from a reader what is public."""
         return any(
             isinstance(node, ast.AugAssign) and ast.unparse(node.target) == "__all__" for node in ast.walk(self.tree)
         )
@@ -128,7 +154,7 @@ def parse(text: str, *, module: str, is_package: bool = False) -> Source:
 
 
 def layer_of(name: str) -> str | None:
-    """Name the layer that a module, or a name in it, belongs to."""
+    """Return the layer of a module, or of a name in it; None if it is in no layer."""
     return next((layer for layer in LAYERS if name == layer or name.startswith(f"{layer}.")), None)
 
 
@@ -149,8 +175,58 @@ def sources() -> tuple[Source, ...]:
 
 
 def is_own(name: str) -> bool:
-    """Tell whether a module, or a name in one, is the project's."""
+    """Return True if a module, or a name in one, belongs to the project."""
     return any(name == package or name.startswith(f"{package}.") for package in PACKAGES)
+
+
+@cache
+def imports_between_files() -> dict[str, set[str]]:
+    """Return each module with the modules it imports; the alias aside, since it imports what it aliases.
+
+    A module inside a package runs the package's ``__init__`` whatever it imports, so that edge is omitted.
+    """
+    modules = {source.module: source for source in sources() if layer_of(source.module) != ALIAS}
+    graph: dict[str, set[str]] = {module: set() for module in modules}
+    for module, source in modules.items():
+        for imported in source.imports():
+            target = imported.target
+            while target and target not in modules:
+                target = target.rpartition(".")[0]
+            if target and target != module and not module.startswith(f"{target}."):
+                graph[module].add(target)
+    return graph
+
+
+def imports_between_siblings(package: str) -> dict[str, set[str]]:
+    """Return the modules and rooms directly inside a package, each with the siblings that it imports."""
+    prefix = f"{package}."
+    graph: dict[str, set[str]] = {}
+    for module, targets in imports_between_files().items():
+        if module.startswith(prefix):
+            own = module.removeprefix(prefix).partition(".")[0]
+            siblings = {
+                target.removeprefix(prefix).partition(".")[0] for target in targets if target.startswith(prefix)
+            }
+            graph.setdefault(own, set()).update(siblings - {own})
+    return graph
+
+
+def circles(graph: Mapping[str, set[str]]) -> list[list[str]]:
+    """Return the groups of two or more nodes that can all reach each other, sorted."""
+    reachable = {node: _reachable(graph, node) for node in graph}
+    groups = {tuple(sorted(other for other in reachable[node] if node in reachable[other])) for node in graph}
+    return sorted(list(group) for group in groups if len(group) > 1)
+
+
+def _reachable(graph: Mapping[str, set[str]], start: str) -> set[str]:
+    found = {start}
+    pending = [start]
+    while pending:
+        for node in graph.get(pending.pop(), ()):
+            if node in graph and node not in found:
+                found.add(node)
+                pending.append(node)
+    return found
 
 
 def _called_name(node: ast.Call) -> str:

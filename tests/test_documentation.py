@@ -1,20 +1,17 @@
-"""What the documentation tells a reader to type, click or open is there."""
+"""Commands, links and targets that the documentation names exist."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
-import pytest
 
 from tests.source_tree import ROOT
 
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-
-by_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
 def command_lines(text: str) -> Iterator[list[str]]:
@@ -49,29 +46,47 @@ def unknown_words(words: list[str], group: click.Group) -> Iterator[str]:
                 yield f"energon {command.name} {word}"
 
 
-@by_page
-def test_every_command_line_in_the_documentation_is_understood(page: Path) -> None:
+def offenders(check: Callable[[Path, str], Iterator[str]]) -> list[str]:
+    """Return every fault that a check finds in the pages, with the page."""
+    return [
+        f"{page.relative_to(ROOT)}: {fault}"
+        for page in PAGES
+        for fault in check(page, page.read_text(encoding="utf-8"))
+    ]
+
+
+def test_every_command_line_in_the_documentation_is_understood() -> None:
     from energon_cli.main import cli
 
-    unknown = [
-        unknown for words in command_lines(page.read_text(encoding="utf-8")) for unknown in unknown_words(words, cli)
-    ]
-    assert not unknown
+    assert not offenders(lambda _, text: (word for words in command_lines(text) for word in unknown_words(words, cli)))
 
 
-@by_page
-def test_every_link_in_the_documentation_leads_somewhere(page: Path) -> None:
-    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-    links = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
-    assert not [link for link in links if link and not (page.parent / link).exists()]
+def dead_links(page: Path, text: str) -> Iterator[str]:
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose):
+        path = link.partition("#")[0]
+        if "://" not in link and path and not (page.parent / path).exists():
+            yield link
 
 
-@by_page
-def test_every_make_target_in_the_documentation_exists(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
+def test_every_link_in_the_documentation_leads_somewhere() -> None:
+    assert not offenders(dead_links)
+
+
+def unknown_targets(page: Path, text: str) -> Iterator[str]:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
-    named = set(re.findall(r"`make ([a-z-]+)`|^\s*\$ make ([a-z-]+)", text, flags=re.MULTILINE))
-    assert {first or second for first, second in named} <= targets
+    named = re.findall(r"`make ([a-z-]+)`|^\s*\$ make ([a-z-]+)", text, flags=re.MULTILINE)
+    yield from sorted({first or second for first, second in named} - targets)
+
+
+def test_every_make_target_in_the_documentation_exists() -> None:
+    assert not offenders(unknown_targets)
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
+    assert not sorted(page for page in pages if f" {page}\n" not in navigation)
 
 
 def test_every_finding_of_lint_is_explained_in_the_words_that_the_code_has() -> None:

@@ -1,4 +1,4 @@
-"""For the reference pages: shows the `>>>` examples of docstrings as code, wherever in a docstring they stand."""
+"""Fence the `>>>` examples of docstrings, in any section, so that reference pages show them as code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import griffe
 
 
 class FenceExamples(griffe.Extension):
-    """Puts fences around each run of lines from a `>>>` to the next empty line."""
+    """Extension that fences each run of lines from a `>>>` to the next empty line."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:

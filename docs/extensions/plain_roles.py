@@ -1,4 +1,4 @@
-"""For the reference pages: shows a role of a docstring, such as :class:`~loader.errors.SkipSample`, as `SkipSample`."""
+"""Convert roles in docstrings to code on reference pages: :class:`~loader.errors.SkipSample` becomes `SkipSample`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROLE = re.compile(r":[a-z]+:`(~?)([\w.]+)`")
 
 
 class PlainRoles(griffe.Extension):
-    """Makes code of each role: its last name where a tilde says so, else the name as it is written."""
+    """Extension that replaces each role by code: the last name after a tilde, otherwise the full name."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:

@@ -1,6 +1,6 @@
-"""For pages that link to source files: the built site holds a copy of these files, and the links lead there.
+"""Copy source files to the site, and point the links of pages to the copies.
 
-In the repository such links are relative paths, and work as they are.
+In the repository, these links are relative paths and work unchanged.
 """
 
 from __future__ import annotations
@@ -30,4 +30,4 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
 
 
 def copy_of(source: str) -> str:
-    return f"source/{source}.txt"  # which every browser shows, rather than saves
+    return f"source/{source}.txt"  # browsers display .txt files; they download .py files

@@ -9,8 +9,8 @@ from loader.errors import ConfigError, EnergonError
 from loader.metadataset.documents.leaf_plan import JoinMember, LeafPlan
 from loader.metadataset.documents.paths import DatasetPaths
 from loader.metadataset.leaf_samples import LeafCounter
+from loader.metadataset.plans.plan_leaves import plan_splits
 from loader.metadataset.plans.plan_node import PlanNode
-from loader.metadataset.plans.plan_splits import plan_splits
 
 __all__ = ["metadataset_facts"]
 

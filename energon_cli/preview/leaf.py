@@ -123,7 +123,7 @@ class _Rows:
         self._joiner: Callable[..., Any] | None = None
         self._refused: EnergonError | None = None
         if not crude and join.joiner is not None:
-            from loader.samples.building.joiner import load_joiner
+            from loader.samples.building.dataset_code import load_joiner
 
             try:
                 self._joiner = load_joiner(join.joiner, at=f"{join.file}: {join.place}", trust_code=trust_code)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from loader.errors import ConfigError
 from loader.metadataset.documents.leaf_plan import LeafPlan
-from loader.metadataset.plans.plan_splits import plan_splits
+from loader.metadataset.plans.plan_leaves import plan_splits
 
 from .leaf import LeafViews, open_leaf_views
 from .order import MixOrder

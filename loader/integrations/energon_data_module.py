@@ -1,4 +1,4 @@
-"""``EnergonMultiModalDataModule`` of seed page 000: the data of a training with Megatron-LM or Megatron-Bridge."""
+"""``EnergonMultiModalDataModule`` (seed page 000): loaders for training with Megatron-LM or Megatron-Bridge."""
 
 from __future__ import annotations
 
@@ -20,42 +20,45 @@ __all__ = ["EnergonMultiModalDataModule"]
 
 logger = logging.getLogger(__name__)
 
-_ONLY_OF_TRAINING = ("repeat", "shuffle_over_epochs_multiplier", "virtual_epoch_length")
-_ONLY_OF_VALIDATION = ("limit",)
+_TRAINING_ONLY = ("repeat", "shuffle_over_epochs_multiplier", "virtual_epoch_length")
+_VALIDATION_ONLY = ("limit",)
 
 
 class EnergonMultiModalDataModule:
-    """Make the loaders for training and validation from one set of arguments.
+    """Data module that builds the loaders for training and validation from one set of arguments.
 
-    Derive from it to fill in what your model needs (a task encoder, say); nothing of Megatron need be installed.
+    Derive from it to set what your model needs, such as a task encoder. Megatron need not be installed.
 
     Args:
         path: The folder of a prepared dataset, or a metadataset.
-        tokenizer: Kept for task encoders and derived classes, as the next two are.
-        image_processor: See above.
-        seq_length: See above: the most tokens of a sequence.
+        tokenizer: Stored for task encoders and derived classes; not used here.
+        image_processor: Stored for task encoders and derived classes; not used here.
+        seq_length: Maximum tokens of a sequence. Stored for task encoders and derived classes; not used here.
         micro_batch_size: Samples of a micro-batch.
-        global_batch_size: Kept for derived classes: how many micro-batches make a step is for the training loop to say.
+        global_batch_size: Stored for derived classes; the training loop decides how many micro-batches make a step.
         num_workers: Worker processes of each rank for training.
-        num_val_workers: The same for validation; by default as many.
-        pin_memory: Put micro-batches that come from worker processes into pinned memory, where there is a GPU.
-        shuffle_buffer_size: Samples among which the order is as good as free.
-        max_samples_per_sequence: Neighbouring samples that are read one after another; None reads whole shards so.
-        multimodal_sample_config: Kept for task encoders and derived classes.
+        num_val_workers: Worker processes of each rank for validation; by default ``num_workers``.
+        pin_memory: Copy micro-batches from worker processes to pinned memory, if there is a GPU.
+        shuffle_buffer_size: Samples of a shuffling window.
+        max_samples_per_sequence: Maximum neighbouring samples of a slice, the unit of sequential reading; None reads
+            whole shards sequentially.
+        multimodal_sample_config: Stored for task encoders and derived classes; not used here.
         task_encoder: The hooks; by default samples are only batched.
-        decoder_seq_length: Kept for task encoders and derived classes.
-        packing_buffer_size: Samples among which ``select_samples_to_pack`` chooses; None does not pack.
-        validation_task_encoder: The hooks for validation; by default those for training.
-        pg_collection: Megatron's process groups; ``dp`` says which rank this is. By default what Megatron's
-            ``parallel_state`` says where it is initialised, and else ``torch.distributed``.
+        decoder_seq_length: Stored for task encoders and derived classes; not used here.
+        packing_buffer_size: Samples from which ``select_samples_to_pack`` chooses; None does not pack.
+        validation_task_encoder: The hooks for validation; by default ``task_encoder``.
+        pg_collection: Megatron's process groups, of which ``dp`` defines this process's rank. By default the group of
+            Megatron's ``parallel_state`` if that is initialised, otherwise that of ``torch.distributed``.
         **kwargs: Other arguments of :func:`~loader.training.datasets.get_datasets.get_train_dataset` and
-            :func:`~loader.training.datasets.get_datasets.get_val_dataset`: what both have goes to both. And
-            ``validation_as_training=True`` makes validation a shuffled stream without end, as the seed page does.
+            :func:`~loader.training.datasets.get_datasets.get_val_dataset`; arguments that both accept are passed to
+            both. In addition, ``validation_as_training=True`` makes validation an endless shuffled stream, as on the
+            seed page.
 
     Attributes:
-        init_global_step: The step with which this run began, for loops that count.
-        train_dataloader_object: The loader for training, once it was asked for. None makes a new one the next time.
-        val_dataloader_object: The same for validation: a loader that ends, and starts over at each ``iter()``.
+        init_global_step: The step at which this run began, for loops that count steps.
+        train_dataloader_object: The training loader, after its first use. Set to None to build a new one.
+        val_dataloader_object: The validation loader, after its first use. It ends after a pass, and starts over at
+            each ``iter()``.
     """
 
     def __init__(  # noqa: PLR0917 - as on the seed page
@@ -102,20 +105,20 @@ class EnergonMultiModalDataModule:
         self.train_dataloader_object: SavableDataLoader[Any] | None = None
         self.val_dataloader_object: SavableDataLoader[Any] | None = None
         self._endless: dict[str, EnergonDataloader[Any]] = {}
-        self._told_of_test = False
+        self._has_warned_of_test = False
 
     def _build_worker_config(self, num_workers: int, split: str = "train") -> WorkerConfig:
-        """Give how the run is spread.
+        """Return the rank, world size and workers of the run.
 
-        Ranks are those of the pure data-parallel group: context-parallel ranks work on parts of one sequence, so they
-        must be given the same micro-batch, as tensor-parallel ranks must.
+        Ranks are counted in the pure data-parallel group. Context-parallel ranks process parts of one sequence, so they
+        need the same micro-batch, as do tensor-parallel ranks.
 
         Args:
             num_workers: Worker processes of this rank.
-            split: What they load, for the log.
+            split: Part of the split that they load, for the log.
 
         Raises:
-            ConfigError: The process groups that were given have none for data parallelism.
+            ConfigError: ``pg_collection`` has no data-parallel group.
         """
         group = self._data_parallel_group()
         if group is None:
@@ -133,25 +136,25 @@ class EnergonMultiModalDataModule:
             if group is None:
                 raise ConfigError(
                     f"expected a process group in pg_collection.dp, found none in {type(self.pg_collection).__name__}",
-                    hint="set up the data-parallel group, or leave out pg_collection",
+                    hint="set up the data-parallel group, or omit pg_collection",
                 )
             return group
-        # Who has initialised Megatron's groups has imported this; importing it for nothing takes seconds.
+        # Initialised groups imply that this module is imported already; importing it here would take seconds.
         parallel_state = sys.modules.get("megatron.core.parallel_state")
         if parallel_state is None or not parallel_state.is_initialized():
             return None
         return parallel_state.get_data_parallel_group()
 
     def datasets_provider(self, worker_config: WorkerConfig, split: Literal["train", "val"] = "val") -> Any:
-        """Make the dataset of a part of the split.
+        """Build the dataset of a part of the split.
 
         Args:
-            worker_config: How the run is spread.
-            split: ``"train"``: shuffled and without end. ``"val"``: each sample once, in order, unless
-                ``validation_as_training`` was asked for.
+            worker_config: Rank, world size and workers of the run.
+            split: ``"train"``: shuffled and endless. ``"val"``: each sample once, in order, unless
+                ``validation_as_training`` is set.
 
         Raises:
-            ConfigError: There is no such part here.
+            ConfigError: ``split`` is neither of the two.
         """
         if split not in ("train", "val"):
             raise ConfigError(f"expected split to be 'train' or 'val', found {split!r}")
@@ -165,7 +168,7 @@ class EnergonMultiModalDataModule:
             batch_size=self.micro_batch_size,
             packing_buffer_size=self.packing_buffer_size,
             task_encoder=encoder,
-            **{name: value for name, value in self.kwargs.items() if name not in _ONLY_OF_TRAINING},
+            **{name: value for name, value in self.kwargs.items() if name not in _TRAINING_ONLY},
         )
 
     def _training_data(self, worker_config: WorkerConfig, split: str, encoder: Any) -> SavableDataset[Any]:
@@ -178,33 +181,33 @@ class EnergonMultiModalDataModule:
             shuffle_buffer_size=self.shuffle_buffer_size,
             max_samples_per_sequence=self.max_samples_per_sequence,
             task_encoder=encoder,
-            **{name: value for name, value in self.kwargs.items() if name not in _ONLY_OF_VALIDATION},
+            **{name: value for name, value in self.kwargs.items() if name not in _VALIDATION_ONLY},
         )
 
     def build(self) -> tuple[EnergonDataloader[Any], EnergonDataloader[Any]]:
-        """Give what :meth:`train_dataloader` and :meth:`val_dataloader` give."""
+        """Return :meth:`train_dataloader` and :meth:`val_dataloader`."""
         return self.train_dataloader(), self.val_dataloader()
 
     def train_dataloader(self) -> EnergonDataloader[Any]:
-        """Give the micro-batches for training, without end; the same object at each call."""
+        """Return an endless iterator over the training micro-batches; the same object at each call."""
         if self.train_dataloader_object is None:
             self.train_dataloader_object = self._loader("train", self.num_workers)
         return self._endless_of("train", self.train_dataloader_object)
 
     def val_dataloader(self) -> EnergonDataloader[Any]:
-        """Give the micro-batches for validation, pass after pass without end; the same object at each call.
+        """Return an endless iterator over passes of validation micro-batches; the same object at each call.
 
-        Evaluations of a few micro-batches each go on behind one another; ``reset()`` begins the pass anew.
+        Each evaluation continues where the previous one stopped; call ``reset()`` to restart the pass.
         """
         if self.val_dataloader_object is None:
             self.val_dataloader_object = self._loader("val", self.num_val_workers)
         return self._endless_of("val", self.val_dataloader_object)
 
     def test_dataloader(self) -> None:
-        """Give None: there is no data for tests here. The first call says so in the log."""
-        if not self._told_of_test:
-            self._told_of_test = True
-            logger.warning("%s has no data for tests: test_dataloader() gives None", type(self).__name__)
+        """Return None, since there is no test data. The first call logs a warning."""
+        if not self._has_warned_of_test:
+            self._has_warned_of_test = True
+            logger.warning("%s has no test data: test_dataloader() returns None", type(self).__name__)
 
     def _loader(self, split: Literal["train", "val"], num_workers: int) -> SavableDataLoader[Any]:
         dataset = self.datasets_provider(self._build_worker_config(num_workers, split), split)

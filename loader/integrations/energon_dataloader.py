@@ -1,4 +1,4 @@
-"""``EnergonDataloader`` of seed page 000: a loader in the shape that Megatron's training loop takes."""
+"""``EnergonDataloader`` (seed page 000): an endless loader with the interface of Megatron's training loop."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ T = TypeVar("T")
 
 
 class EnergonDataloader(Generic[T]):
-    """Give a loader's micro-batches without end: after the last one of a pass comes the first of the next.
+    """Iterator over a loader's micro-batches without end: after the last one of a pass comes the first of the next.
 
-    It is its own iterator, so that what ``iter()`` gives can be saved, too. Worker processes start with the first
+    ``iter()`` returns the object itself, so the iterator can be saved as well. Worker processes start at the first
     micro-batch.
 
     Args:
-        dataloader: What ``get_savable_loader`` gave. It stays usable by itself, but for one thing: only one iteration
-            of it is live at a time.
+        dataloader: A loader from ``get_savable_loader``. It can still be used directly, but only one iteration over it
+            can be active at a time.
     """
 
     def __init__(self, dataloader: SavableDataLoader[T]) -> None:
@@ -32,37 +32,38 @@ class EnergonDataloader(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        """Give the next micro-batch.
+        """Return the next micro-batch.
 
         Raises:
-            ConfigError: There is none for this rank.
+            ConfigError: Two passes in a row had no micro-batch for this rank.
         """
         try:
             return next(self._batches)
         except BaseException:
-            # A generator that raised is over, and would only say so from now on. The loader itself goes on.
+            # A generator that raised is exhausted, while the loader can continue: iterate it with a new generator.
             self._batches = cyclic_iter(self.dataloader)
             raise
 
     def reset(self) -> None:
-        """Begin a pass over validation data anew; a loader for training goes on where it is."""
+        """Restart the pass over validation data; a training loader continues at its position."""
         self._batches = cyclic_iter(self.dataloader)
 
     def save_state(self) -> dict[str, Any]:
-        """Give where this rank stands, behind the last micro-batch that it was given.
+        """Return the state of this rank after the last micro-batch that it received.
 
         Returns:
-            Plain data, as :meth:`.SavableDataLoader.save_state_rank` gives it. Ranks need
-            not call this together: Megatron calls it on one rank of each data-parallel rank.
+            Plain data from :meth:`.SavableDataLoader.save_state_rank`. Not a collective call: Megatron calls it on one
+            rank of each data-parallel group.
         """
         return self.dataloader.save_state_rank()
 
     def restore_state(self, state: dict[str, Any] | Sequence[dict[str, Any]] | None) -> None:
-        """Go on where a run stood.
+        """Restore a saved state, and continue behind it.
 
         Args:
-            state: What :meth:`save_state` gave on the same rank of as many ranks; or the list of what it gave on all
-                ranks, with which a run goes on on another number of them; None starts at the beginning.
+            state: The state that :meth:`save_state` returned on this rank, for a run with the same number of ranks. Or
+                the list of the states of all ranks, which restores on any number of ranks. None starts at the
+                beginning.
 
         Raises:
             StateError: The state is of other data, of another pipeline, or of other ranks.
@@ -75,29 +76,29 @@ class EnergonDataloader(Generic[T]):
 
 
 def cyclic_iter(iter: Iterable[T]) -> Iterator[T]:  # noqa: A002 - the name on the seed page
-    """Iterate something again and again, without end.
+    """Iterate over an iterable repeatedly, without end.
 
     Args:
-        iter: What can be iterated more than once: a loader, a list. Nothing of it is kept.
+        iter: An iterable that can be iterated more than once, such as a loader or a list. Items are not buffered.
 
     Yields:
-        Its items; after the last one those of the next pass.
+        The items of each pass in turn.
 
     Raises:
-        ConfigError: Two passes in a row gave nothing, so that the next one would not either.
+        ConfigError: Two passes in a row had no items.
 
     >>> from itertools import islice
     >>> list(islice(cyclic_iter([1, 2, 3]), 7))
     [1, 2, 3, 1, 2, 3, 1]
     """
-    empty_passes = 0  # one may be: a loader that was restored at the end of its pass has nothing left of that
+    empty_passes = 0  # one is allowed: a loader that was restored at the end of its pass has no items left in it
     while empty_passes < 2:
         empty_passes += 1
         for item in iter:
             empty_passes = 0
             yield item
     raise ConfigError(
-        "expected something that gives items each time it is iterated; found none, twice in a row",
-        hint="pass a loader or a list, not an iterator, which is used up after one pass; or see to it that there is at "
-        "least one micro-batch for each rank: smaller batches, fewer ranks, or a larger part of the split",
+        "expected an iterable that yields items in each pass, found two empty passes in a row",
+        hint="pass a loader or a list, not an iterator, which is exhausted after one pass; or provide at least one "
+        "micro-batch for each rank: use smaller batches, fewer ranks, or a larger part of the split",
     )

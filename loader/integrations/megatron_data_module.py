@@ -1,6 +1,6 @@
-"""``MegatronDataModule`` of seed page 003: a Lightning data module whose state is the number of consumed samples.
+"""``MegatronDataModule`` (seed page 003): a Lightning data module whose state is the number of consumed samples.
 
-Needs Lightning (``pip install 'energon-toolkit[lightning]'``) to be imported: the class derives from Lightning's.
+Importing this module needs Lightning (``pip install 'energon-toolkit[lightning]'``), from which the class derives.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _LIGHTNING = ("lightning.pytorch", "pytorch_lightning")
 
 
 def _lightning_data_module() -> Any:
-    """Give the class that this one derives from.
+    """Return the ``LightningDataModule`` of the Lightning package in use.
 
-    A trainer takes only data modules of its own package; where both are installed, that is the one in use already.
+    A trainer accepts only data modules of its own package. If both packages are installed, the imported one is chosen.
     """
     for name in sorted(_LIGHTNING, key=lambda name: name not in sys.modules):
         try:
             return import_module(name).LightningDataModule
         except ModuleNotFoundError as error:
             if error.name not in (name, name.partition(".")[0]):
-                raise  # it is there, and lacks something itself
+                raise  # the package is installed, but one of its own requirements is missing
     raise ImportError(
         "MegatronDataModule needs Lightning, and neither lightning nor pytorch_lightning is installed: "
         "pip install 'energon-toolkit[lightning]'",
@@ -37,21 +37,22 @@ def _lightning_data_module() -> Any:
 _LightningDataModule: Any = _lightning_data_module()
 
 
-class MegatronDataModule(_LightningDataModule):  # type: ignore[misc]  # which class that is, only running tells
-    """Save in a checkpoint how many samples a run has consumed, and go on behind them.
+class MegatronDataModule(_LightningDataModule):  # type: ignore[misc]  # the base class is chosen at run time
+    """Data module that saves the number of consumed samples in checkpoints, and continues behind them.
 
-    Derive from it, and set ``self.data_sampler`` to what counts them: a
+    Derive from it, and set ``self.data_sampler`` to the object that counts samples: a
     :class:`~loader.integrations.megatron_data_sampler.MegatronDataSampler`, or NeMo's. Call
-    :meth:`update_init_global_step` wherever a data loader for training is made.
+    :meth:`update_init_global_step` wherever a training data loader is built.
 
     Args:
-        args: For ``LightningDataModule``.
-        kwargs: Likewise.
+        args: Arguments of ``LightningDataModule``.
+        kwargs: Keyword arguments of ``LightningDataModule``.
 
     Attributes:
-        init_global_step: The step with which the present data loader began.
-        data_sampler: Has ``compute_consumed_samples(steps)``, and takes ``init_global_step``,
-            ``init_consumed_samples``, ``prev_consumed_samples`` and ``if_first_step``.
+        init_global_step: The step at which the current data loader began.
+        data_sampler: An object with the method ``compute_consumed_samples(steps)`` and the attributes
+            ``init_global_step``, ``init_consumed_samples``, ``prev_consumed_samples`` and ``if_first_step``, which are
+            set here.
     """
 
     data_sampler: Any
@@ -61,20 +62,20 @@ class MegatronDataModule(_LightningDataModule):  # type: ignore[misc]  # which c
         self.init_global_step = 0
 
     def update_init_global_step(self) -> None:
-        """Count from the trainer's present step on. Without this call, what is saved counts steps of before twice."""
+        """Count from the trainer's current step on. Without this call, a checkpoint counts earlier steps twice."""
         self.init_global_step = self.trainer.global_step
         self.data_sampler.init_global_step = self.init_global_step
 
     def state_dict(self) -> dict[str, Any]:
-        """Give what goes into a checkpoint: ``{"consumed_samples": …}``."""
+        """Return the state for a checkpoint: ``{"consumed_samples": …}``."""
         steps = self.trainer.global_step - self.init_global_step
         return {"consumed_samples": self.data_sampler.compute_consumed_samples(steps)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on behind the samples of a checkpoint, and tell what counts micro-batches: Megatron's, Apex's or ours.
+        """Continue behind the samples of a checkpoint, and update the calculator of micro-batches in use.
 
         Args:
-            state_dict: What :meth:`state_dict` gave.
+            state_dict: A state from :meth:`state_dict`.
         """
         consumed_samples = state_dict["consumed_samples"]
         self.data_sampler.init_consumed_samples = consumed_samples

@@ -1,4 +1,4 @@
-"""``MegatronDataSampler``: which samples a run has consumed, and which come next, for :class:`MegatronDataModule`."""
+"""``MegatronDataSampler``: counts consumed samples for :class:`MegatronDataModule`, and yields the next indices."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["ConsumedSamplesBatchSampler", "MegatronDataSampler"]
 
 
 class ConsumedSamplesBatchSampler(Sampler[list[int]]):
-    """Give the indices of one rank's micro-batches, in order, behind those that the run has consumed.
+    """Batch sampler that yields the indices of one rank's micro-batches in order, behind the consumed samples.
 
-    Shuffling is the dataset's part, as with ``MultiEpochDatasetResampler``; so a run may go on on another number of
-    ranks. Samples at the end that do not make a micro-batch for each rank are left out.
+    The dataset shuffles, as ``MultiEpochDatasetResampler`` does, so a run may continue on another number of ranks.
+    Samples at the end that do not fill a micro-batch for each rank are dropped.
 
     Args:
-        total_samples: Of the dataset.
-        consumed_samples: By the run before, on all ranks.
+        total_samples: Samples of the dataset.
+        consumed_samples: Samples that the run has consumed before, on all ranks.
         micro_batch_size: Samples of a micro-batch.
-        rank: This one, among those that get different data.
-        data_parallel_size: How many they are.
+        rank: Data-parallel rank of this process.
+        data_parallel_size: Number of data-parallel ranks.
 
     >>> list(ConsumedSamplesBatchSampler(10, consumed_samples=4, micro_batch_size=2))
     [[4, 5], [6, 7], [8, 9]]
@@ -51,44 +51,44 @@ class ConsumedSamplesBatchSampler(Sampler[list[int]]):
         self.data_parallel_size = data_parallel_size
 
     @property
-    def _at_once(self) -> int:
+    def _samples_per_round(self) -> int:
         return self.micro_batch_size * self.data_parallel_size
 
     def __iter__(self) -> Iterator[list[int]]:
         first = self.consumed_samples + self.rank * self.micro_batch_size
-        for start in range(first, first + self._left * self._at_once, self._at_once):
+        for start in range(first, first + self._remaining * self._samples_per_round, self._samples_per_round):
             yield list(range(start, start + self.micro_batch_size))
 
     @property
-    def _left(self) -> int:
-        return max(0, self.total_samples - self.consumed_samples) // self._at_once
+    def _remaining(self) -> int:
+        return max(0, self.total_samples - self.consumed_samples) // self._samples_per_round
 
     def __len__(self) -> int:
-        """Give the micro-batches of the whole dataset for this rank, consumed ones included.
+        """Return the number of micro-batches of the whole dataset for this rank, consumed ones included.
 
-        Lightning counts on from the micro-batches of the run before, and ends where it comes to this number.
+        Lightning continues the count of the previous run, and stops at this number.
         """
-        return self.consumed_samples // self._at_once + self._left
+        return self.consumed_samples // self._samples_per_round + self._remaining
 
 
 class MegatronDataSampler:
-    """Count the samples that a run has consumed, by the steps that it has taken.
+    """Counter of the samples that a run has consumed, computed from its steps.
 
     Args:
         global_batch_size: Samples of a step, on all ranks.
         micro_batch_size: Samples of a micro-batch.
-        data_parallel_size: Ranks that get different data.
-        rampup_batch_size: How the first steps grow: see
+        data_parallel_size: Number of data-parallel ranks.
+        rampup_batch_size: Growth of the first steps; see
             :class:`~loader.integrations.num_microbatches_calculator.BatchRamp`.
-        init_consumed_samples: Consumed by the run that this one goes on from.
-        init_global_step: The step with which this run begins.
+        init_consumed_samples: Samples consumed by the run that this one continues.
+        init_global_step: The step at which this run begins.
 
     Attributes:
-        prev_consumed_samples: What the state said that was loaded; for loops of Megatron's kind, that ask for it.
-        if_first_step: 1 once a state was loaded, likewise.
+        prev_consumed_samples: The count in the loaded state; read by training loops in the style of Megatron.
+        if_first_step: 1 after a state was loaded; read by training loops in the style of Megatron.
 
     Raises:
-        ConfigError: Steps cannot be cut into micro-batches for all ranks.
+        ConfigError: A step's samples do not divide into micro-batches for all ranks.
 
     >>> sampler = MegatronDataSampler(global_batch_size=8, micro_batch_size=2)
     >>> sampler.compute_consumed_samples(10)
@@ -117,15 +117,15 @@ class MegatronDataSampler:
         self.if_first_step = 0
 
     def compute_consumed_samples(self, steps_since_resume: int = 0) -> int:
-        """Give the samples that are consumed when so many steps were taken since the run began or went on."""
+        """Return the number of consumed samples after ``steps_since_resume`` steps of this run."""
         return self._ramp.consumed_after(steps_since_resume, consumed_samples=self.init_consumed_samples)
 
     def batches(self, total_samples: int, *, rank: int = 0) -> ConsumedSamplesBatchSampler:
-        """Give what a ``torch.utils.data.DataLoader`` takes as its ``batch_sampler``, to go on where the run stood.
+        """Return a ``batch_sampler`` for ``torch.utils.data.DataLoader`` that continues behind the consumed samples.
 
         Args:
-            total_samples: Of the dataset.
-            rank: This one, among those that get different data.
+            total_samples: Samples of the dataset.
+            rank: Data-parallel rank of this process.
         """
         return ConsumedSamplesBatchSampler(
             total_samples,

@@ -1,9 +1,9 @@
-"""Datasets of several epochs for loops that count samples from 0 and know of no epochs, as Megatron-LM's do.
+"""Datasets of several epochs for training loops that count samples from 0 and have no epochs, as Megatron-LM's.
 
-They are those of seed page 002 (``bionemo.core.data.multi_epoch_dataset``): a dataset with numbered samples, a wrapper
-that may change a sample from epoch to epoch, and above both the
-:class:`~loader.integrations.multi_epoch_dataset.MultiEpochDatasetResampler`, which turns one long sequence of
-numbers into epochs. :func:`loader.random_access` gives such a dataset of prepared data.
+The interface is that of seed page 002 (``bionemo.core.data.multi_epoch_dataset``): a map-style dataset, a wrapper that
+may change a sample from epoch to epoch, and the
+:class:`~loader.integrations.multi_epoch_dataset.MultiEpochDatasetResampler` above both, which divides one long sequence
+of numbers into epochs. :func:`loader.random_access` opens prepared data as a map-style dataset.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ U_co = TypeVar("U_co", covariant=True)
 
 
 class EpochIndex(NamedTuple):
-    """Which sample, and in which epoch.
+    """The number of a sample, and its epoch.
 
     >>> EpochIndex(epoch=2, idx=7)
     EpochIndex(epoch=2, idx=7)
@@ -47,36 +47,36 @@ class EpochIndex(NamedTuple):
 
 
 class SizedDataset(Protocol[T_co]):
-    """A dataset of a fixed length whose samples are numbered from 0; a list is one."""
+    """A dataset of a fixed length whose samples are numbered from 0, such as a list."""
 
     def __getitem__(self, index: int) -> T_co:
-        """Give a sample by its number."""
+        """Return a sample by its number."""
 
     def __len__(self) -> int:
-        """Give the number of samples."""
+        """Return the number of samples."""
 
 
 class MultiEpochDataset(Protocol[T_co]):
     """A dataset of a fixed length whose samples may differ from epoch to epoch.
 
-    The same index must always give exactly the same: ranks that share a model's parts load the same data each for
-    itself, and a run that goes on loads again what it had loaded ahead.
+    The same index must always return exactly the same sample: the ranks of a model-parallel group load the same data
+    separately, and a resumed run reloads the samples that were prefetched.
     """
 
     def __getitem__(self, index: EpochIndex) -> T_co:
-        """Give a sample as it is in an epoch."""
+        """Return a sample of an epoch."""
 
     def __len__(self) -> int:
-        """Give the number of samples of one epoch."""
+        """Return the number of samples of one epoch."""
 
 
 @dataclass
 class MultiEpochDatasetWrapper(Dataset[U_co], ABC, Generic[T, U_co]):
-    """Make a dataset of several epochs out of one that knows of none; derive from it, and define ``apply_transform``.
+    """Base class that turns a dataset without epochs into one of several; define ``apply_transform``.
 
-    What ``dataset`` gives for a number must always be the same. What is to differ from epoch to epoch, such as
-    augmentation, belongs into ``apply_transform``, which gets the epoch and the number: draw random numbers from a
-    generator that is seeded with both.
+    ``dataset`` must always return the same sample for a number. Apply changes from epoch to epoch, such as
+    augmentation, in ``apply_transform``, which gets the epoch and the number: draw random numbers from a generator that
+    is seeded with both.
 
     >>> class Numbered(MultiEpochDatasetWrapper):
     ...     def apply_transform(self, sample, index):
@@ -86,59 +86,58 @@ class MultiEpochDatasetWrapper(Dataset[U_co], ABC, Generic[T, U_co]):
     """
 
     dataset: SizedDataset[T]
-    """The dataset; its samples are taken by their numbers."""
+    """The map-style dataset that is wrapped."""
 
     @abstractmethod
     def apply_transform(self, sample: T, index: EpochIndex) -> U_co:
-        """Make what the epoch gives out of a sample; the same for the same arguments."""
+        """Transform a sample for its epoch; must return the same for the same arguments."""
 
     def __getitem__(self, index: EpochIndex) -> U_co:
-        """Give a sample as it is in an epoch."""
+        """Return a sample of an epoch."""
         return self.apply_transform(self.dataset[index.idx], index)
 
     def __getitems__(self, indices: Sequence[EpochIndex]) -> list[U_co]:
-        """Give several samples, as torch's loader asks for a batch; the dataset may find them together."""
-        together = getattr(self.dataset, "__getitems__", None)
-        if together is None or type(self).__getitem__ is not MultiEpochDatasetWrapper.__getitem__:
+        """Return several samples for torch's loader, by one call of the dataset's ``__getitems__`` if it has that."""
+        get_batch = getattr(self.dataset, "__getitems__", None)
+        if get_batch is None or type(self).__getitem__ is not MultiEpochDatasetWrapper.__getitem__:
             return [self[index] for index in indices]
-        samples = together([index.idx for index in indices])
+        samples = get_batch([index.idx for index in indices])
         return [self.apply_transform(sample, index) for sample, index in zip(samples, indices, strict=True)]
 
     def __len__(self) -> int:
-        """Give the number of samples of one epoch."""
+        """Return the number of samples of one epoch."""
         return len(self.dataset)
 
 
 class IdentityMultiEpochDatasetWrapper(MultiEpochDatasetWrapper[T, T]):
-    """Give every epoch the samples as they are.
+    """Wrapper that returns the dataset's samples unchanged in every epoch.
 
     >>> IdentityMultiEpochDatasetWrapper(["a", "b"])[EpochIndex(epoch=3, idx=1)]
     'b'
     """
 
     def apply_transform(self, sample: T, index: EpochIndex) -> T:  # noqa: ARG002 - it is the same in all epochs
-        """Give the sample as it is."""
+        """Return the sample unchanged."""
         return sample
 
 
 @dataclass
 class MultiEpochDatasetResampler(Dataset[T_co]):
-    """Give a dataset several times over, as one dataset of ``num_samples`` samples.
+    """Dataset that repeats another one, reshuffled in each epoch, up to ``num_samples`` samples.
 
     With n samples in ``dataset``, sample i of the resampled one is
     ``dataset[EpochIndex(epoch=i // n, idx=permute(i % n, n, epoch_seeds[i // n]))]``: each epoch has every sample once,
-    in an order of its own; the last one is cut short where ``num_samples`` says so. Which it is is computed from i
-    alone, so nothing has to be saved but how many samples a run has consumed.
+    in a different order, and the last epoch is truncated to ``num_samples``. The order is a function of i alone, so a
+    run saves only the number of consumed samples.
 
-    Of ``num_epochs`` and ``num_samples`` one may be given; without both there is one epoch. Afterwards both say what
-    they came to.
+    Pass ``num_epochs``, ``num_samples`` or neither, for one epoch. Both attributes are set to the resulting numbers.
 
-    Seed page 002 describes it. Where the page is silent or fails late: a dataset without samples is refused, and so are
-    counts below 1 and what is no integer; the length of ``dataset`` is asked for once, and one that changes later is an
-    error, since all epochs would move. Indices are those of a sampler: negative ones are out of range.
+    Seed page 002 describes this class. In addition, an empty dataset, counts below 1 and counts that are not integers
+    raise at once. The length of ``dataset`` is read once; a change raises, since it would shift all epochs. Negative
+    indices are out of range.
 
     Attributes:
-        epoch_seeds: The seed of each epoch's order; those of a longer run begin like those of a shorter one.
+        epoch_seeds: The seed of each epoch's order; a longer run's seeds begin with those of a shorter run.
 
     Raises:
         ValueError: Both counts are given, one is below 1, the dataset is empty, or the seed is negative.
@@ -150,19 +149,19 @@ class MultiEpochDatasetResampler(Dataset[T_co]):
     """
 
     dataset: MultiEpochDataset[T_co]
-    """The dataset, which takes an :class:`~loader.integrations.multi_epoch_dataset.EpochIndex`."""
+    """The dataset, indexed by :class:`~loader.integrations.multi_epoch_dataset.EpochIndex`."""
 
     num_epochs: int | None = None
-    """How many epochs, all of them whole."""
+    """Number of whole epochs."""
 
     num_samples: int | None = None
-    """How many samples, in as many epochs as that takes."""
+    """Number of samples; the number of epochs follows from it."""
 
     shuffle: bool = True
-    """Shuffle each epoch; else each has the dataset's own order."""
+    """Shuffle each epoch; otherwise each epoch has the dataset's order."""
 
     seed: int = 42
-    """Of the orders of all epochs."""
+    """Seed of the orders of all epochs."""
 
     def __post_init__(self) -> None:
         if self.num_epochs is not None and self.num_samples is not None:
@@ -185,27 +184,27 @@ class MultiEpochDatasetResampler(Dataset[T_co]):
         self.epoch_seeds = epoch_seeds(checked_integer(self.seed, "seed"), self.num_epochs)
 
     def __len__(self) -> int:
-        """Give the number of samples of all epochs."""
+        """Return the number of samples of all epochs."""
         return self._total
 
     def __getitem__(self, index: int) -> T_co:
-        """Give a sample.
+        """Return a sample.
 
         Raises:
-            IndexError: There is none of this number; negative ones are not counted from the end.
-            RuntimeError: The dataset has another length than when it was resampled.
+            IndexError: The index is out of range; negative indices are not counted from the end.
+            RuntimeError: The length of the dataset has changed.
         """
         return self.dataset[self._epoch_index(index)]
 
     def __getitems__(self, indices: Iterable[int]) -> list[T_co]:
-        """Give several samples, as torch's loader asks for a batch; a wrapped dataset may find them together."""
+        """Return several samples for torch's loader, by one call of a wrapper's ``__getitems__`` if possible."""
         if type(self).__getitem__ is not MultiEpochDatasetResampler.__getitem__:
             return [self[index] for index in indices]
-        wanted = [self._epoch_index(index) for index in indices]
-        # Of other datasets it is not known whether they take such indices there.
+        epoch_indices = [self._epoch_index(index) for index in indices]
+        # The `__getitems__` of other datasets may not accept an EpochIndex.
         if isinstance(self.dataset, MultiEpochDatasetWrapper):
-            return self.dataset.__getitems__(wanted)
-        return [self.dataset[index] for index in wanted]
+            return self.dataset.__getitems__(epoch_indices)
+        return [self.dataset[index] for index in epoch_indices]
 
     def _epoch_index(self, index: int) -> EpochIndex:
         place = operator.index(index)
@@ -213,8 +212,8 @@ class MultiEpochDatasetResampler(Dataset[T_co]):
             raise IndexError(f"Index {place} out of bounds for dataset of length {self._total}.")
         if len(self.dataset) != self._length:
             raise RuntimeError(
-                f"the dataset had {self._length} samples when it was resampled and now has {len(self.dataset)}: every "
-                "epoch would begin elsewhere"
+                f"the dataset had {self._length} samples when it was resampled and now has {len(self.dataset)}, which "
+                "would shift all epochs"
             )
         epoch, idx = divmod(place, self._length)
         if self.shuffle:

@@ -1,7 +1,7 @@
-"""How many micro-batches make a step, where neither megatron-core nor Apex is there to say.
+"""Number of micro-batches of a step, for runs without megatron-core and Apex.
 
-The names and meanings are those of ``megatron.core.num_microbatches_calculator``, so that code written for that runs
-with this one in its place. With ``rampup_batch_size`` the batch of a step grows with the samples that were consumed.
+The functions have the names and semantics of ``megatron.core.num_microbatches_calculator``, so that code written for
+that module runs with this one instead. With ``rampup_batch_size``, the batch of a step grows with the consumed samples.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ __all__ = [
     "update_num_microbatches",
 ]
 
-_OF_FRAMEWORKS = ("megatron.core.num_microbatches_calculator", "apex.transformer.pipeline_parallel.utils")
+_FRAMEWORK_CALCULATORS = ("megatron.core.num_microbatches_calculator", "apex.transformer.pipeline_parallel.utils")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRamp:
-    """The samples of a step, as a function of those consumed before it.
+    """The samples of a step, as a function of the samples consumed before it.
 
     Args:
-        global_batch_size: Samples of a step on all ranks, once it has grown.
+        global_batch_size: Samples of a step on all ranks, at the end of the ramp.
         micro_batch_size: Samples of a micro-batch.
-        data_parallel_size: Ranks that get different data.
-        rampup_batch_size: What it starts with, by how much it grows, and the samples over which it does.
+        data_parallel_size: Number of data-parallel ranks.
+        rampup_batch_size: (start, increment, samples): the first batch size, its increment, and the number of samples
+            over which it grows. None does not ramp.
 
     Raises:
-        ConfigError: Some batch on the way is no multiple of what all ranks take at once.
+        ConfigError: A batch on the ramp is not a multiple of ``micro_batch_size * data_parallel_size``.
 
     >>> ramp = BatchRamp(global_batch_size=32, micro_batch_size=2, data_parallel_size=4, rampup_batch_size=(8, 8, 300))
     >>> [ramp.batch_size(consumed) for consumed in (0, 99, 100, 200, 300)]
@@ -85,7 +86,7 @@ class BatchRamp:
         return int(start), int(increment), int(samples)
 
     def batch_size(self, consumed_samples: int) -> int:
-        """Give the samples of the step that follows so many consumed ones."""
+        """Return the samples of the step that follows ``consumed_samples``."""
         if self.rampup_batch_size is None:
             return self.global_batch_size
         start, increment, samples = self._ramp()
@@ -95,11 +96,11 @@ class BatchRamp:
         return start + consumed_samples * steps // samples * increment
 
     def num_microbatches(self, consumed_samples: int) -> int:
-        """Give the micro-batches that each rank takes in that step."""
+        """Return the micro-batches of each rank in the step that follows ``consumed_samples``."""
         return self.batch_size(consumed_samples) // (self.micro_batch_size * self.data_parallel_size)
 
     def consumed_after(self, steps: int, *, consumed_samples: int = 0) -> int:
-        """Give the samples that are consumed after so many more steps."""
+        """Return the number of consumed samples after ``steps`` more steps."""
         while steps and self.batch_size(consumed_samples) != self.global_batch_size:
             consumed_samples += self.batch_size(consumed_samples)
             steps -= 1
@@ -108,7 +109,7 @@ class BatchRamp:
 
 @dataclass(slots=True)
 class _Current:
-    """What the functions of this module answer from, as callers expect that know Megatron's by their names."""
+    """State of the module-level functions, which Megatron's module has as globals."""
 
     ramp: BatchRamp | None = None
     consumed_samples: int = 0
@@ -124,14 +125,17 @@ def init_num_microbatches_calculator(
     micro_batch_size: int,
     data_parallel_size: int,
 ) -> None:
-    """Say how large steps are, for this process.
+    """Set the batch sizes of this process.
 
     Args:
         rank: Not used.
-        rampup_batch_size: As in :class:`BatchRamp`, like all others.
+        rampup_batch_size: See :class:`BatchRamp`.
+        global_batch_size: See :class:`BatchRamp`.
+        micro_batch_size: See :class:`BatchRamp`.
+        data_parallel_size: See :class:`BatchRamp`.
 
     Raises:
-        ConfigError: As there.
+        ConfigError: A batch on the ramp is not a multiple of ``micro_batch_size * data_parallel_size``.
     """
     _current.ramp = BatchRamp(
         global_batch_size=global_batch_size,
@@ -143,7 +147,7 @@ def init_num_microbatches_calculator(
 
 
 def unset_num_microbatches_calculator() -> None:
-    """Forget what was said."""
+    """Remove the batch sizes and the count of this process."""
     _current.ramp = None
     _current.consumed_samples = 0
 
@@ -153,30 +157,30 @@ def update_num_microbatches(
     consistency_check: bool = True,  # noqa: ARG001 - every size on the ramp is checked when it is set up
     verbose: bool = False,  # noqa: ARG001
 ) -> None:
-    """Say how many samples the run has consumed.
+    """Set the number of samples that the run has consumed.
 
     Args:
-        consumed_samples: On all ranks.
-        consistency_check: Not used: all sizes were checked at the beginning.
+        consumed_samples: Consumed samples of all ranks.
+        consistency_check: Not used; :func:`init_num_microbatches_calculator` checks all sizes.
         verbose: Not used.
     """
     _current.consumed_samples = consumed_samples
 
 
 def get_num_microbatches() -> int:
-    """Give the micro-batches that each rank takes in the next step.
+    """Return the micro-batches of each rank in the next step.
 
     Raises:
-        ConfigError: Nobody has said how large steps are.
+        ConfigError: :func:`init_num_microbatches_calculator` was not called.
     """
     return _ramp().num_microbatches(_current.consumed_samples)
 
 
 def get_current_global_batch_size() -> int:
-    """Give the samples of the next step, on all ranks.
+    """Return the samples of the next step, on all ranks.
 
     Raises:
-        ConfigError: Nobody has said how large steps are.
+        ConfigError: :func:`init_num_microbatches_calculator` was not called.
     """
     return _ramp().batch_size(_current.consumed_samples)
 
@@ -184,7 +188,7 @@ def get_current_global_batch_size() -> int:
 def _ramp() -> BatchRamp:
     if _current.ramp is None:
         raise ConfigError(
-            "it was not said how many micro-batches make a step",
+            "the number of micro-batches of a step is not set",
             hint="call init_num_microbatches_calculator() first",
         )
     return _current.ramp
@@ -194,14 +198,14 @@ def tell_consumed_samples(consumed_samples: int) -> None:
     """Call ``update_num_microbatches`` of megatron-core if that can be imported, else of Apex, else of this module.
 
     Args:
-        consumed_samples: By the run, on all ranks.
+        consumed_samples: Consumed samples of all ranks.
     """
-    for name in _OF_FRAMEWORKS:
+    for name in _FRAMEWORK_CALCULATORS:
         try:
             module: Any = import_module(name)
         except ImportError:
             continue
-        # Where it is installed and not set up, nobody asks it, and telling it would fail.
+        # An installed but uninitialised calculator is not in use, and its update would fail.
         if getattr(module, "_GLOBAL_NUM_MICROBATCHES_CALCULATOR", module) is not None:
             module.update_num_microbatches(consumed_samples=consumed_samples, consistency_check=False)
         return

@@ -1,18 +1,13 @@
-"""Several datasets mixed: what metadataset files say, as plain data.
+"""Mix several datasets by metadataset files, as plain data.
 
-| file                    | what is in it                                                        |
-| ----------------------- | -------------------------------------------------------------------- |
-| `parse_metadataset.py`  | a document to what it says, with all faults; `parse_…` are its parts |
-| `mapping_reader.py`     | values of a document by type, each fault with its place              |
-| `metadataset_spec.py`   | what a document says: references, blends, joins                      |
-| `document_store.py`     | the documents of one tree, each read once                            |
-| `dataset_paths.py`      | what a document's paths mean, and whether something lies there       |
-| `plan_leaves.py`        | a metadataset to the leaves that are loaded: where to begin          |
-| `tree_planner.py`       | the walk over the tree behind it                                     |
-| `outer_levels.py`       | what outer levels say about inner ones: shares, labels, subsets      |
-| `leaf_plan.py`          | what is to be loaded of one leaf                                     |
-| `plan_node.py`          | the tree, for those who show it                                      |
-| `subset.py`             | which neighbouring samples of a leaf are used                        |
-| `repeated_leaves.py`    | warns of samples that are reached twice                              |
-| `traverse.py`           | which datasets a metadataset names                                   |
+| place               | contents                                                                      |
+| ------------------- | ----------------------------------------------------------------------------- |
+| `documents/`        | parse metadataset files: references, blends, joins, with the place of faults  |
+| `plans/`            | resolve a tree of metadatasets to its leaves, with weights and subsets        |
+| `joins/`            | prepare and open the rows of joined datasets                                  |
+| `leaf_samples.py`   | count the samples of leaves                                                   |
+| `lint.py`           | check a metadataset and every dataset in it                                   |
+
+Planning starts in `plans/plan_leaves.py`. Modules import downwards in this table: `plans` imports `documents`, `joins`
+imports both, and the modules below import all three.
 """

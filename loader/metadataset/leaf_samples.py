@@ -1,4 +1,4 @@
-"""How many samples the leaves of a metadataset have, without reading a shard."""
+"""Count the samples of a metadataset's leaves, without reading a shard."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ __all__ = ["LeafCounter"]
 
 
 class LeafCounter:
-    """Counts samples; each dataset is opened once, and its index only where a subset cuts through excluded samples."""
+    """Counter of samples. It opens each dataset once, and the index only if a subset divides excluded samples."""
 
     def __init__(self) -> None:
         self._folder = cache(_open_folder)
         self._lines = cache(_count_lines)
 
     def count(self, leaf: LeafPlan) -> int:
-        """Give the samples that a leaf has after its subset, without excluded ones.
+        """Return the number of samples in a leaf's subset, without excluded ones.
 
         Raises:
-            ConfigError: There are none, there is no such split part, or a join is not prepared.
-            FormatError: The index of a JSONL file is missing, or another file's.
+            ConfigError: The leaf has no samples, its split part does not exist, or its join is not prepared.
+            FormatError: The index of a JSONL file is missing, or belongs to another file.
             StorageError: The dataset is missing, or not prepared.
         """
         if leaf.join is not None:
@@ -48,10 +48,10 @@ class LeafCounter:
         return count
 
     def count_rows(self, join: JoinPlan) -> int:
-        """Give the rows of a join.
+        """Return the number of rows of a join.
 
         Raises:
-            ConfigError: It is not prepared, or its datasets changed since.
+            ConfigError: The join is not prepared, or its datasets have changed since.
         """
         return len(open_join(join))
 
@@ -66,7 +66,7 @@ def _count_lines(path: str) -> int:
 
 
 def _shards(folder: DatasetFolder, split_part: str) -> list[tuple[str, int]]:
-    """Give the shards of a split part with their samples, excluded ones included, as subsets count them."""
+    """Return the shards of a split part with their numbers of samples; excluded samples count, as in subsets."""
     parts = folder.split.split_parts if folder.split else {}
     if split_part not in parts:
         raise ConfigError(
@@ -78,7 +78,7 @@ def _shards(folder: DatasetFolder, split_part: str) -> list[tuple[str, int]]:
 
 
 def _count_excluded(folder: DatasetFolder, split_part: str, start: int, stop: int, whole: int) -> int:
-    """Count the excluded samples among those that a subset leaves."""
+    """Count the excluded samples within a subset: samples ``start`` to ``stop`` of ``whole``."""
     split = folder.split
     if split is None or not split.exclude:
         return 0

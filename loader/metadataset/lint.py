@@ -19,8 +19,8 @@ from ..storage import open_storage
 from .documents.leaf_plan import JoinMember, LeafPlan
 from .documents.paths import DatasetPaths
 from .leaf_samples import LeafCounter
-from .plans.plan_splits import PlannedSplits, plan_splits
-from .plans.repeated_leaves import find_repeated_leaves, find_shared_leaves
+from .plans.plan_leaves import PlannedSplits, plan_splits
+from .plans.plan_node import find_repeated_leaves, find_shared_leaves
 
 __all__ = ["MetadatasetLintPlan", "lint_metadataset"]
 
@@ -141,7 +141,7 @@ class _MetadatasetLint:
     # -------------------------------------------------------------------------------------------------------- leaves
 
     def _check_leaf(self, leaf: LeafPlan) -> Iterator[Finding]:
-        """Check that the datasets and stores of a leaf exist, and note the datasets to check."""
+        """Check that the datasets and stores of a leaf exist, and record the datasets to check."""
         datasets = leaf.join.members if leaf.join is not None else (leaf,)
         missing = [(dataset.path, self._missing(dataset)) for dataset in datasets]
         for path, fault in missing:
@@ -172,7 +172,7 @@ class _MetadatasetLint:
             pass  # found with the dataset
 
     def _missing(self, dataset: LeafPlan | JoinMember) -> Finding | None:
-        """Return the finding for a dataset that cannot be opened; note one that can as used."""
+        """Return the finding for a dataset that cannot be opened; record a dataset that can as used."""
         try:
             fault = self._paths.fault_of_dataset(dataset.path)
         except EnergonError as error:

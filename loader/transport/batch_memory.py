@@ -1,7 +1,7 @@
-"""Where the tensors of a batch are made: in ordinary memory, unless the process has a better place for them.
+"""Memory for the tensors of batches: ordinary memory, or memory of earlier batches that are gone.
 
-Memory that is new costs more than what is written to it, since the system clears and maps each page when it is first
-touched. Batches are large, much alike, and soon gone: so a loader makes them in memory that it used for earlier ones.
+The system clears and maps each new page when it is first written, which costs more than the write. Batches are large,
+similar in size and short-lived, so a loader reuses the memory of earlier ones.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["ReusedMemory", "new_array", "place", "set_batch_memory"]
+__all__ = ["MIN_BYTES", "ReusedMemory", "new_array", "place", "set_batch_memory"]
 
-LEAST_BYTES = 1 << 16
-"""Smaller tensors are made in ordinary memory, which serves them as well."""
+MIN_BYTES = 1 << 16
+"""Smaller tensors use ordinary memory, which is as fast for them."""
 
 
-# One slot is enough: it is for the whole process.
-_memory: list[ReusedMemory | None] = [None]
+_memory: list[ReusedMemory | None] = [None]  # one slot, for the whole process
 
 
 def set_batch_memory(memory: ReusedMemory | None) -> None:
-    """Have this process make the tensors of batches in ``memory``; None is ordinary memory.
+    """Use ``memory`` for the tensors of batches in this process; None is ordinary memory.
 
     >>> set_batch_memory(ReusedMemory())
     >>> place((64, 1024), like=torch.zeros(1)).shape, place((64,), like=torch.zeros(1))
@@ -40,67 +39,67 @@ def set_batch_memory(memory: ReusedMemory | None) -> None:
 
 
 def place(shape: Sequence[int], *, like: Tensor) -> Tensor | None:
-    """Make a tensor for part of a batch, with undefined values; None where ordinary memory is the place for it.
+    """Allocate a tensor for part of a batch, with undefined values; None if ordinary memory is right for it.
 
     Args:
         shape: Its shape.
-        like: Its type and device.
+        like: A tensor of its type and device.
     """
     memory = _memory[0]
-    if memory is None or not like.is_cpu or prod(shape) * like.element_size() < LEAST_BYTES:
+    if memory is None or not like.is_cpu or prod(shape) * like.element_size() < MIN_BYTES:
         return None
     return memory(shape, like.dtype)
 
 
 def new_array(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Make an array with undefined values, in memory of earlier ones where this process has such memory.
+    """Allocate an array with undefined values, in reused memory if this process has any.
 
-    For what becomes a tensor only when it is done: torch's functions, between others, take ten times as long as
-    numpy's to get started.
+    For values that are filled as an array and become a tensor at the end: a call of torch costs ten times as much as
+    one of numpy when other code runs in between.
     """
     memory = _memory[0]
-    if memory is None or prod(shape) * np.dtype(dtype).itemsize < LEAST_BYTES:
+    if memory is None or prod(shape) * np.dtype(dtype).itemsize < MIN_BYTES:
         return np.empty(shape, dtype)
     return memory.array(shape, dtype)
 
 
 class ReusedMemory:
-    """Makes tensors and arrays in memory of earlier ones that are gone; with undefined values.
+    """An allocator of tensors and arrays, with undefined values, in memory of earlier ones that are gone.
 
-    A piece of memory is free when nothing looks into it any more: neither the tensor, nor a view or an array of it.
+    A piece of memory is free when no object refers to it: neither the tensor, nor a view or an array of it.
 
     Args:
-        most_free_bytes: How much is kept while it is free.
+        max_free_bytes: The most free memory that is kept.
 
     >>> make = ReusedMemory()
-    >>> address = make((1024, 64), torch.float32).data_ptr()  # nobody keeps the tensor
+    >>> address = make((1024, 64), torch.float32).data_ptr()  # the tensor is freed at once
     >>> make((1000, 64), torch.float32).data_ptr() == address
     True
     """
 
-    def __init__(self, most_free_bytes: int = 256 << 20) -> None:
-        self._most_free_bytes = most_free_bytes
+    def __init__(self, max_free_bytes: int = 256 << 20) -> None:
+        self._max_free_bytes = max_free_bytes
         self._free: dict[int, list[mmap.mmap]] = {}  # by size
         self._free_bytes = 0
-        self._lent: dict[int, tuple[weakref.ref[Any], mmap.mmap]] = {}
+        self._used: dict[int, tuple[weakref.ref[Any], mmap.mmap]] = {}
 
     def __call__(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         contents = self.array((prod(shape) * dtype.itemsize,), np.uint8)
         return torch.from_numpy(contents).view(dtype).view(*shape)
 
     def array(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """Make an array in the same way."""
+        """Allocate an array in the same way."""
         count = prod(shape)
         try:
-            memory = self._taken(_piece_bytes(count * np.dtype(dtype).itemsize))
-        except OSError:  # the system maps only so many pieces
+            memory = self._take(_rounded_up(count * np.dtype(dtype).itemsize))
+        except OSError:  # the system limits the number of mappings
             return np.empty(shape, dtype)
         contents = np.frombuffer(memory, dtype, count)
-        gone = weakref.ref(contents, self._give_back)  # weakref.finalize takes four times as long
-        self._lent[id(gone)] = gone, memory
+        gone = weakref.ref(contents, self._reclaim)  # weakref.finalize takes four times as long
+        self._used[id(gone)] = gone, memory
         return contents.reshape(shape)
 
-    def _taken(self, size_bytes: int) -> mmap.mmap:
+    def _take(self, size_bytes: int) -> mmap.mmap:
         free = self._free.get(size_bytes)
         if free:
             self._free_bytes -= size_bytes
@@ -111,16 +110,16 @@ class ReusedMemory:
                 memory.madvise(mmap.MADV_HUGEPAGE)
         return memory
 
-    def _give_back(self, gone: weakref.ref[Any]) -> None:
-        _, memory = self._lent.pop(id(gone))
-        if self._free_bytes + len(memory) > self._most_free_bytes:
-            self._free.clear()  # sizes have changed; what is used goes on to be kept
+    def _reclaim(self, gone: weakref.ref[Any]) -> None:
+        _, memory = self._used.pop(id(gone))
+        if self._free_bytes + len(memory) > self._max_free_bytes:
+            self._free.clear()  # sizes have changed: drop all free pieces; those in use are kept later
             self._free_bytes = 0
         self._free.setdefault(len(memory), []).append(memory)
         self._free_bytes += len(memory)
 
 
-def _piece_bytes(size_bytes: int) -> int:
-    """Round up to one of eight sizes between powers of two, so that pieces fit tensors of about one size."""
+def _rounded_up(size_bytes: int) -> int:
+    """Round up to one of eight sizes between powers of two, so that a piece fits tensors of similar sizes."""
     step = max(mmap.PAGESIZE, 1 << max(0, size_bytes.bit_length() - 4))
     return -(-size_bytes // step) * step

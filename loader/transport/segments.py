@@ -1,8 +1,7 @@
-"""Shared memory that workers use again and again to send the contents of tensors and arrays.
+"""Shared memory that a worker reuses to send the contents of tensors and arrays.
 
-Memory that is new costs more than what is written to it: the system clears and maps each page when it is first touched,
-on both sides. So a worker keeps a few segments, the rank maps each of them once, and a segment is free again as soon as
-nothing in the rank's process looks into it any more.
+A worker keeps a few segments, the rank maps each of them once, and a segment is free again as soon as no object of the
+rank refers to it. The package's docstring lists the invariants.
 """
 
 from __future__ import annotations
@@ -13,51 +12,59 @@ import os
 import weakref
 from collections.abc import Sequence
 from multiprocessing import RawArray
+from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["SegmentFlags", "SegmentPool", "SentSegment", "forget_segments", "view_of_segment"]
+__all__ = ["SegmentFlags", "SegmentPool", "SentSegment", "forget_segments", "has_segments", "view_of_segment"]
 
-_SEGMENTS = 16  # of a worker; more batches than the rank is likely to hold at a time
-_SPARE = 1.25  # how much larger than asked for a segment is made, so that it fits the next message
+_MAX_SEGMENTS = 16  # of a worker; a rank rarely holds more batches at a time
+_SPARE = 1.25  # a new segment is larger than its message by this factor, so that it fits the next message, too
+
+_PROCESSES = Path("/proc")  # Linux gives access to the open files of other processes there
+
+
+def has_segments() -> bool:
+    """Report whether this system can share segments: it needs ``memfd_create`` and ``/proc``, which macOS lacks."""
+    return hasattr(os, "memfd_create") and (_PROCESSES / str(os.getpid()) / "fd").is_dir()
 
 
 class SegmentFlags:
-    """Which segments of which worker are in use: a byte for each, which worker and rank share.
+    """The owners of all segments: a byte for each, shared by workers and rank; 1 for the rank.
 
     Args:
-        workers: The rank's worker processes.
+        workers: The number of the rank's worker processes.
     """
 
     def __init__(self, workers: int) -> None:
-        self._flags: Any = RawArray(ctypes.c_ubyte, workers * _SEGMENTS)
+        self._flags: Any = RawArray(ctypes.c_ubyte, workers * _MAX_SEGMENTS)
 
     def is_free(self, worker: int, number: int) -> bool:
-        """Tell whether nobody looks into a segment."""
-        return not self._flags[worker * _SEGMENTS + number]
+        """Check that no object of the rank refers to a segment."""
+        return not self._flags[worker * _MAX_SEGMENTS + number]
 
     def take(self, worker: int, number: int) -> None:
-        """Note that a segment is on its way to the rank."""
-        self._flags[worker * _SEGMENTS + number] = 1
+        """Hand a segment over to the rank."""
+        self._flags[worker * _MAX_SEGMENTS + number] = 1
 
     def release(self, worker: int, number: int) -> None:
-        """Note that it may be used again."""
-        self._flags[worker * _SEGMENTS + number] = 0
+        """Hand a segment back to its worker."""
+        self._flags[worker * _MAX_SEGMENTS + number] = 0
 
 
 class _Name(NamedTuple):
-    """What tells a segment from others."""
+    """The identity of a segment among all that a rank sees."""
 
     pid: int  # of its worker process
     worker: int
-    number: int  # which of the worker's
-    generation: int  # how often the worker has replaced it by a larger one
+    number: int  # in [0, 16), among the worker's segments
+    generation: int  # the number of times that the worker replaced it by a larger one
 
 
 class SentSegment:
-    """A segment on its way to the rank, which opens it when it reads the message, while the worker is there.
+    """A segment on its way to the rank, which opens it when it reads the message, while the worker still runs.
 
     Args:
-        name: Which segment.
+        name: The identity of the segment.
         file: The worker's descriptor of it.
         size_bytes: Its size.
     """
@@ -74,20 +81,20 @@ class SentSegment:
 
 
 class _Attached(NamedTuple):
-    """A segment as the rank sees it."""
+    """A segment that the rank has mapped."""
 
     name: _Name
     memory: mmap.mmap
 
 
-_attached: dict[tuple[int, int], _Attached] = {}  # by process id and number: what this process has mapped
+_attached: dict[tuple[int, int], _Attached] = {}  # this process's mappings, by process id and number of the segment
 
 
 def _attach(name: _Name, file: int, size_bytes: int) -> _Attached:
     known = _attached.get((name.pid, name.number))
     if known is not None and known.name == name:
         return known
-    descriptor = os.open(f"/proc/{name.pid}/fd/{file}", os.O_RDWR | os.O_CLOEXEC)
+    descriptor = os.open(_PROCESSES / str(name.pid) / "fd" / str(file), os.O_RDWR | os.O_CLOEXEC)
     try:
         memory = mmap.mmap(descriptor, size_bytes)
     finally:
@@ -97,26 +104,26 @@ def _attach(name: _Name, file: int, size_bytes: int) -> _Attached:
 
 
 def forget_segments(pids: Sequence[int]) -> None:
-    """Unmap the segments of workers that have ended, once nothing looks into them."""
+    """Unmap the segments of workers that have ended; tensors that refer to them keep their mappings."""
     for key in [key for key in _attached if key[0] in pids]:
         del _attached[key]
 
 
 def view_of_segment(segment: _Attached, size_bytes: int, flags: SegmentFlags) -> memoryview:
-    """Look into a segment; it is free again when the view, and all that was made of it, are gone."""
+    """Return the first bytes of a segment; it is released with the last object that refers to the view."""
     exporter = (ctypes.c_ubyte * size_bytes).from_buffer(segment.memory)
     weakref.finalize(exporter, _release, flags, segment.name, os.getpid()).atexit = False
     return memoryview(exporter).cast("B")
 
 
 def _release(flags: SegmentFlags, name: _Name, pid: int) -> None:
-    # A process that was forked from the rank has copies of what the rank holds; that they are gone says nothing.
+    # A process forked from the rank frees copies of the rank's objects; the rank may still use its own.
     if os.getpid() == pid:
         flags.release(name.worker, name.number)
 
 
 class _Segment:
-    """A segment as its worker sees it."""
+    """A segment in its worker's process."""
 
     def __init__(self, generation: int, size_bytes: int) -> None:
         self.generation = generation
@@ -130,7 +137,7 @@ class _Segment:
             raise
 
     def close(self) -> None:
-        """Give the memory back, as far as the rank does not look into it."""
+        """Unmap the memory; mappings of the rank stay."""
         self.memory.close()
         os.close(self.file)
 
@@ -139,8 +146,8 @@ class SegmentPool:
     """The segments of a worker process.
 
     Args:
-        worker: Which worker.
-        flags: What it shares with its rank.
+        worker: The number of the worker.
+        flags: The owners of the segments, shared with the rank.
     """
 
     def __init__(self, worker: int, flags: SegmentFlags) -> None:
@@ -149,18 +156,18 @@ class SegmentPool:
         self._segments: list[_Segment] = []
 
     def take(self, size_bytes: int) -> tuple[SentSegment, mmap.mmap] | None:
-        """Give a free segment that holds so many bytes, to send and to write to; None where all are in use."""
+        """Return a free segment of at least ``size_bytes``, to send and to write to; None if all are in use."""
         free = [number for number in range(len(self._segments)) if self._flags.is_free(self._worker, number)]
         fits = [number for number in free if self._segments[number].size_bytes >= size_bytes]
         if fits:
             number = min(fits, key=lambda number: self._segments[number].size_bytes)
-        elif len(self._segments) < _SEGMENTS:
+        elif len(self._segments) < _MAX_SEGMENTS:
             number = len(self._segments)
-            self._segments.append(_Segment(0, _rounded(size_bytes)))
+            self._segments.append(_Segment(0, _rounded_up(size_bytes)))
         elif free:
             number = free[0]
             replaced = self._segments[number]
-            self._segments[number] = _Segment(replaced.generation + 1, _rounded(size_bytes))
+            self._segments[number] = _Segment(replaced.generation + 1, _rounded_up(size_bytes))
             replaced.close()
         else:
             return None
@@ -170,5 +177,5 @@ class SegmentPool:
         return SentSegment(name, segment.file, segment.size_bytes), segment.memory
 
 
-def _rounded(size_bytes: int) -> int:
+def _rounded_up(size_bytes: int) -> int:
     return -(-int(size_bytes * _SPARE) // mmap.PAGESIZE) * mmap.PAGESIZE

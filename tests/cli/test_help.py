@@ -12,7 +12,7 @@ import click
 import pytest
 
 from energon_cli.main import main
-from tests.test_architecture import commands
+from tests.cli.test_commands import commands
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "help"
 BY_NAME = dict(commands())

@@ -93,7 +93,7 @@ def test_keys_that_do_not_match_end_in_failure(data, energon):
     assert done.err == (
         f"error: {data.folder}/q lacks 1 of the keys of {data.folder}/p: 'c'\n"
         f"  at: {path}: splits.train\n"
-        "  hint: set nonmatch: skip at that dataset to leave these samples out, or nonmatch: none to have None\n"
+        "  hint: set nonmatch: skip at that dataset to skip these samples, or nonmatch: none to get None\n"
     )
 
 

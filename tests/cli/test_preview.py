@@ -232,4 +232,4 @@ def test_a_sample_loader_that_asks_for_a_part_that_its_filter_leaves_out_is_told
     file.write_text(file.read_text().replace('parts["txt"]', 'parts["json"]["caption"]'))
     done = energon("preview", captions, "--trust-code")
     assert done.code == 1
-    assert "sample_loader() asks for part 'json', which part_filter leaves out" in done.out
+    assert "sample_loader() reads part 'json', which part_filter excludes" in done.out

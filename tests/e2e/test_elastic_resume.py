@@ -1,4 +1,4 @@
-"""Runs go on exactly where they stopped, whatever the numbers of ranks and workers: pipeline by pipeline."""
+"""Runs continue exactly where they stopped, on any number of ranks and workers: one test for each pipeline."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_a_state_is_plain_data_and_no_larger_for_a_larger_shuffle_buffer(data: D
     ("build", "rest"),
     [
         (partial(train, virtual_epoch_length=3), [3, 2, 1, 3, 2, 1, 3]),
-        (partial(limited, length=3), [3, 2, 1, 0, 2, 1, 0]),  # after its last micro-batch, a loop is still to end
+        (partial(limited, length=3), [3, 2, 1, 0, 2, 1, 0]),  # after its last micro-batch, before the loop has ended
     ],
     ids=["virtual epoch", "limit"],
 )
@@ -345,7 +345,7 @@ def test_even_ranks_share_what_is_left_however_many_they_are(data: Data) -> None
 
 
 def keys_of_lanes(pipeline: Pipeline, spread: Spread, states: Any = None, steps: int = 20) -> dict[int, list[str]]:
-    """Give the keys of the samples that come, by lane."""
+    """Return the keys of the delivered samples by lane."""
     keys: dict[int, list[str]] = {}
     with running(pipeline, spread, states) as run:
         for loader in run.loaders:

@@ -1,4 +1,4 @@
-"""Joined datasets, from files on disk to micro-batches."""
+"""Load joined datasets, from files on disk to micro-batches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pair(text: TextSample, other: TextSample | None) -> Pair:
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JoinedData:
-    """``p`` with 40 keys, and ``q`` with every key but those that end in 7, in other shards and backwards."""
+    """Write ``p`` with 40 keys, and ``q`` with all keys but those that end in 7, in other shards and reverse order."""
     module = ModuleType(MODULE)
     module.Pair, module.pair = Pair, pair  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, MODULE, module)

@@ -1,4 +1,4 @@
-"""States that do not fit a run are refused, and what differs is named."""
+"""Refuse states that do not match a run, and name the difference."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_state_that_does_not_fit_is_refused_by_what_differs(data: Data, saved:
     assert "the states of all ranks, found a dict with the keys ['step', 'loader']" in refusal(
         states={"step": 3, "loader": saved}
     )
-    assert "restore_state_rank() takes what save_state_rank() gave" in refusal(states=saved[0])
+    assert "restore_state_rank() takes that of save_state_rank()" in refusal(states=saved[0])
 
 
 def test_a_rank_refuses_the_state_of_another(data: Data, saved: list[Any]) -> None:

@@ -1,4 +1,4 @@
-"""The wheel and an editable install: beside megatron-core, beside the original or over it, and shadowed."""
+"""Install the wheel and an editable checkout: with megatron-core, with or over the original, and shadowed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ VERSION = f"energon {loader.__version__}\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """A virtual environment with this project in it."""
+    """Virtual environment with this project installed."""
 
     python: Path
     packages: Path
@@ -55,7 +55,7 @@ class Environment:
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The wheel, and what an editable install unpacks."""
+    """Build the wheel, and the files of an editable install."""
     source = tmp_path_factory.mktemp("source")
     ignored = shutil.ignore_patterns("__pycache__")
     for name in ("energon_cli", "loader"):
@@ -86,7 +86,7 @@ def unpack(wheel: Path, environment: Environment) -> None:
 
 
 def install_original(folder: Path) -> None:
-    """Put the files of the original into a folder, as pip does: over any that are there."""
+    """Write the files of the original into a folder, as pip does: over existing ones."""
     for name, text in ORIGINAL.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,13 +108,13 @@ def environment(tmp_path: Path, wheels: tuple[Path, Path]) -> Environment:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The folder in which the user works."""
+    """Create the working folder of the user."""
     folder = tmp_path / "project"
     folder.mkdir()
     return folder
 
 
-# ------------------------------------------------------------------------------------------- what is installed
+# --------------------------------------------------------------------------------------------- installed files
 
 
 def test_the_wheel_has_each_module_once_and_leaves_megatron_to_others(wheels: tuple[Path, Path]) -> None:

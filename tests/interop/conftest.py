@@ -1,4 +1,4 @@
-"""The two tools as programs, each in an environment of its own."""
+"""Run energon-toolkit and megatron-energon ("the peer") as programs, each in its own virtual environment."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ WHOLE = ("--split-ratio", "1,0,0")  # everything is train
 
 @dataclass(frozen=True)
 class Program:
-    """A program that must succeed."""
+    """A program that is expected to succeed."""
 
     command: tuple[str, ...]
 
     def run(self, *arguments: object) -> str:
-        """Run it with arguments and give its standard output."""
+        """Run the program with arguments, and return its standard output."""
         command = [*self.command, *map(str, arguments)]
         result = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False
@@ -33,14 +33,14 @@ class Program:
         return result.stdout
 
     def prepare(self, folder: Path, *arguments: str) -> Path:
-        """Make a folder of shards a dataset, without asking anything."""
+        """Prepare a folder of shards without prompts."""
         self.run("prepare", "--non-interactive", "--num-workers", "2", "--no-progress", *arguments, folder)
         return folder
 
 
 @dataclass(frozen=True)
 class Peer(Program):
-    """megatron-energon, and what its library makes of a dataset."""
+    """megatron-energon: its program, and scripts that use its library."""
 
     python: str
 

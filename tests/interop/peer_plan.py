@@ -1,9 +1,9 @@
-"""What megatron-energon makes of metadatasets, as JSON: run by the *peer's* Python, in a process of its own.
+"""Print how megatron-energon resolves metadatasets, as JSON; run by the *peer's* Python.
 
 usage: python peer_plan.py SPLIT TRAINING METADATASET...
 
 For every metadataset, its datasets in order: path, weight, repetitions, subflavors, epochs shuffled together, and the
-range of samples. Imports nothing of ours: the peer lives in another virtual environment.
+range of samples. Imports no module of this project, since the peer is installed in another virtual environment.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
-"""What megatron-energon makes of a dataset, as JSON: run by the *peer's* Python, in a process of its own.
+"""Print what megatron-energon reads from a dataset, as JSON; run by the *peer's* Python.
 
 usage: python peer_read.py WHAT ARGUMENT...
 
-crude PATH SPLIT_PART [DATASET_CONFIG]   every sample's key and the sha256 of its parts
+crude PATH SPLIT_PART [DATASET_CONFIG]   the key of every sample, and the sha256 of its parts
 fields PATH SPLIT_PART                   every sample decoded through dataset.yaml
 lookup PATH NAME...                      a look-up of each ``key.part`` through index.sqlite
 media PATH NAME...                       the media metadata of each ``key.part``, or file of a folder
 all PATH SPLIT_PART DATASET_CONFIG       crude, and a look-up of every part it found
 join PATH PATH SPLIT_PART                two captioning datasets joined by key
-lookup-timed PATH COUNT                  the seconds that so many look-ups of parts drawn at random take
+lookup-timed PATH COUNT                  the seconds of COUNT look-ups of random parts
 
-Only the public names of ``megatron.energon`` are used. This file imports nothing of ours: the peer lives in another
-virtual environment.
+Uses only public names of ``megatron.energon``. Imports no module of this project, since the peer is installed in
+another virtual environment.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def digest(data: bytes) -> str:
 
 @edataclass
 class Parts(Sample):
-    """A sample as its parts' digests."""
+    """A sample with the digests of its parts."""
 
     parts: dict
 
@@ -65,7 +65,7 @@ def cook_parts(sample: dict) -> Parts:
 
 
 class PartsEncoder(DefaultTaskEncoder):
-    """Hand the raw parts on: no decoder, one sample a batch."""
+    """Task encoder that returns raw parts: no decoder, one sample for each batch."""
 
     decoder = None
     cookers = [Cooker(cook_parts)]
@@ -76,7 +76,7 @@ class PartsEncoder(DefaultTaskEncoder):
 
 
 class FieldsEncoder(DefaultTaskEncoder):
-    """Hand the typed samples on, one a batch."""
+    """Task encoder that returns typed samples, one for each batch."""
 
     @stateless
     def batch(self, samples: list) -> Any:
@@ -84,7 +84,7 @@ class FieldsEncoder(DefaultTaskEncoder):
 
 
 def one_pass(path: str, part: str, encoder: DefaultTaskEncoder, **options: Any) -> Any:
-    """All samples of a split part in their order, once."""
+    """Return all samples of a split part in order, once."""
     dataset = get_val_dataset(
         path, split_part=part, worker_config=WORKERS, batch_size=1, task_encoder=encoder, **options
     )
@@ -92,7 +92,7 @@ def one_pass(path: str, part: str, encoder: DefaultTaskEncoder, **options: Any) 
 
 
 def training_keys(path: str, part: str, **options: Any) -> list[str]:
-    """The keys of one shuffled epoch, sorted."""
+    """Return the keys of one shuffled epoch, sorted."""
     dataset = get_train_dataset(
         path,
         split_part=part,
@@ -134,7 +134,7 @@ def read_fields(path: str, part: str) -> dict:
 
 
 def with_store(path: str, work: Any) -> Any:
-    """Call ``work(store)`` with the peer's random-access store over a dataset, which cookers get as an ``aux``."""
+    """Call ``work(store)`` with the peer's random-access store of a dataset, which cookers receive as ``aux``."""
     results: list[Any] = []
 
     @stateless
@@ -146,7 +146,7 @@ def with_store(path: str, work: Any) -> Any:
     class StoreEncoder(PartsEncoder):
         cookers = [Cooker(cook)]
 
-    # The primary is a dataset of one sample made here; the dataset asked about is its auxiliary source.
+    # The primary is a dataset of one sample, created here; the given dataset is its auxiliary source.
     with tempfile.TemporaryDirectory() as folder:
         lines = Path(folder, "one.jsonl")
         lines.write_text('{"x": 1}\n')
@@ -167,7 +167,7 @@ def with_store(path: str, work: Any) -> Any:
 
 
 def content(found: Any) -> bytes:
-    # The store gives (bytes, where they came from).
+    # The store returns (bytes, source).
     return found[0] if isinstance(found, tuple) else found
 
 
@@ -216,7 +216,7 @@ def lookup_timed(path: str, count: str) -> dict:
 
 @edataclass
 class Pair(Sample):
-    """A sample joined of two captioned ones."""
+    """A sample joined from two captioned samples."""
 
     first: str
     second: str

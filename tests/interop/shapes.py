@@ -1,7 +1,7 @@
-"""Datasets in all shapes that archives take in the wild, written block by block.
+"""Datasets in all archive formats found in practice, written block by block.
 
-A shape is a mapping from a shard's path to its bytes. Everything here is what both tools agree on; where they differ
-on purpose, the test that says so makes its own.
+A shape is a mapping from a shard's path to its bytes. Both tools agree on every shape here; tests of intended
+differences build their own archives.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Shape = Mapping[str, bytes]
 def file(
     name: str, content: bytes = b"", *, form: int = tarfile.USTAR_FORMAT, pax: Mapping[str, str] | None = None
 ) -> bytes:
-    """Give a regular file: its header (and extension headers), its content and the padding."""
+    """Return a regular file: its header (and extension headers), content and padding."""
     member = tarfile.TarInfo(name)
     member.size = len(content)
     member.pax_headers = dict(pax or {})
@@ -33,7 +33,7 @@ def file(
 
 
 def other(name: str, kind: bytes, target: str = "") -> bytes:
-    """Give an entry without content: a folder, a link, a fifo."""
+    """Return an entry without content: a folder, a link, a fifo."""
     member = tarfile.TarInfo(name)
     member.type = kind
     member.linkname = target
@@ -41,7 +41,7 @@ def other(name: str, kind: bytes, target: str = "") -> bytes:
 
 
 def pax_header(kind: bytes, **records: str) -> bytes:
-    """Give a PAX extended header (``x``) for the next entry, or a global one (``g``)."""
+    """Return a PAX extended header (``x``) for the next entry, or a global one (``g``)."""
     lines = []
     for key, value in records.items():
         length = len(f" {key}={value}\n".encode())
@@ -64,7 +64,7 @@ def with_field(entry: bytes, offset: int, value: bytes) -> bytes:
 
 
 def pair(key: str, number: int, form: int = tarfile.USTAR_FORMAT) -> bytes:
-    """Give a sample of a json and a txt part."""
+    """Return a sample with a json and a txt part."""
     facts = json.dumps({"number": number, "filler": "x" * (number * 97 % 900)}).encode()
     return file(f"{key}.json", facts, form=form) + file(f"{key}.txt", f"text {number}".encode(), form=form)
 
@@ -111,9 +111,9 @@ def prefix() -> Shape:
 
 
 def pax_overrides() -> Shape:
-    """Let PAX records replace the header's name and size.
+    """Override the header's name and size by PAX records.
 
-    A global header stands only at the start: behind a sample, the peer's own loader dies of it.
+    A global header is only at the start: behind a sample, it crashes the peer's loader.
     """
     content = b"seven b"
     return {
@@ -129,7 +129,7 @@ def pax_overrides() -> Shape:
 
 
 def base_256() -> Shape:
-    """Write sizes the GNU way for huge files."""
+    """Write sizes in the GNU base-256 format of large files."""
     content = b"hello"
     size = b"\x80" + len(content).to_bytes(11, "big")
     return {"s0.tar": pair("a", 1) + with_field(file("b.txt", content), 124, size) + pair("c", 2) + END}
@@ -152,7 +152,7 @@ def folders() -> Shape:
 
 
 def ignored() -> Shape:
-    """Put in everything that is no part."""
+    """Add every kind of entry that is not a part."""
     return {
         "s0.tar": file("README", b"first")
         + file("__meta__/x.json", b"{}")
@@ -185,7 +185,7 @@ def odd_names() -> Shape:
 
 
 def old_types() -> Shape:
-    """Use the two other type flags that mean a regular file, and one that means nothing."""
+    """Use the two other type flags of regular files, and an unknown one."""
     return {
         "s0.tar": with_field(file("a.txt", b"1"), 156, b"\0")
         + with_field(file("b.txt", b"2"), 156, b"7")
@@ -214,7 +214,7 @@ def endings() -> Shape:
 
 
 def random_shards() -> Shape:
-    """Throw everything together, the same way every time."""
+    """Combine all kinds of entries pseudo-randomly, with a fixed seed."""
     return {f"{seed % 7}/s{seed}.tar": random_shard(random.Random(seed), seed) for seed in range(150)}
 
 
@@ -235,7 +235,7 @@ def random_shard(draw: random.Random, number: int) -> bytes:
     for sample in range(draw.randint(1, 12)):
         folder = draw.choice(["", "a/", "./", "deep/" * 20, "ordner-ü/" * 12, "x.y/"])
         key = f"{folder}{'k' * draw.choice([1, 1, 1, 60, 95, 140])}{number}_{sample}"
-        # USTAR has no room for long names: there, the header's writer would refuse.
+        # USTAR headers cannot store long names; writing them would raise.
         form = draw.choice(forms if len(key.encode()) < 80 else forms[1:])
         for part in range(draw.randint(1, 4)):
             pieces += [draw.choice(noise)() for _ in range(draw.choice([0, 0, 0, 1, 2]))]
@@ -274,10 +274,10 @@ def write(folder: Path, shape: Shape) -> Path:
 
 
 def contents(shape: Shape) -> dict[str, dict[str, str]]:
-    """Give what Python's tarfile finds: the sha256 of every part, by key and part name."""
+    """Return the parts that Python's tarfile finds: key → part name → sha256."""
     samples: dict[str, dict[str, str]] = {}
     for shard in shape.values():
-        # `tarfile` does not read an archive that ends without a zero block; the two more change nothing otherwise.
+        # `tarfile` cannot read an archive without a final zero block; two more blocks are harmless otherwise.
         with tarfile.open(fileobj=io.BytesIO(shard + END), encoding="utf-8") as archive:
             for member in archive:
                 match = PART.fullmatch(member.name, 0)

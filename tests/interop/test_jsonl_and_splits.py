@@ -1,4 +1,4 @@
-"""What we write of JSONL indices and splits is what megatron-energon writes, and it reads what it would not write."""
+"""JSONL indices and splits equal those of megatron-energon, which also reads those that only we write."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_the_index_of_a_jsonl_file_is_the_same_byte_for_byte(name, tmp_path: Pat
 
 
 def shards_in(folder: Path, names: list[str]) -> None:
-    """Write shards of one sample each, whose key is the shard's number."""
+    """Write shards of one sample each; the key is the shard's number."""
     write(folder, {name: file(f"{number}.txt", b"text") + END for number, name in enumerate(names)})
 
 
@@ -91,7 +91,7 @@ def test_names_with_braces_and_backslashes_are_escaped_so_that_the_peer_reads_th
     plain = [f"{number:02d}.tar" for number in range(len(awkward))]
     shards_in(tmp_path, plain)
     peer.prepare(tmp_path, "--split-ratio", "0,1,0", "--sample-type", "CrudeWebdataset")
-    # It cannot prepare files of such names, but reads a dataset that lists them.
+    # The peer cannot prepare files with such names, but reads a dataset that lists them.
     info = tmp_path / ".nv-meta/.info.json"
     info.write_text(json.dumps({**json.loads(info.read_text()), "shard_counts": dict.fromkeys(awkward, 1)}))
     for old, new in zip(plain, awkward, strict=True):

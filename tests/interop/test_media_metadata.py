@@ -1,4 +1,4 @@
-"""Media metadata that one tool collected is what the other finds, in shards and in folders of files."""
+"""Each tool reads the media metadata of the other, in shards and in folders of files."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_both_tools_write_the_same_and_read_each_others(tmp_path, ours, peer: Pe
     assert peer.read("media", by_us, *MEDIA) == expected
 
 
-def test_a_prepare_of_ours_goes_on_with_the_filter_of_the_peers(tmp_path, ours, peer: Peer):
+def test_our_prepare_continues_with_the_filter_of_the_peer(tmp_path, ours, peer: Peer):
     folder = prepare(peer, write_dataset(tmp_path / "peers"), "shards")
     write_shard(folder / "more.tar", {"more": {"jpg": image("JPEG"), "bin": image("PNG")}})
     ours.prepare(folder)

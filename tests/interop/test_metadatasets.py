@@ -1,4 +1,4 @@
-"""Metadatasets mean the same to both tools."""
+"""Both tools resolve metadatasets to the same leaves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `prepare` writes for other readers is what megatron-energon writes for the same shards."""
+"""The compatibility files of `prepare` equal those of megatron-energon for the same shards."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CRUDE = ("--sample-type", "CrudeWebdataset")
 
 @dataclass(frozen=True)
 class Twins:
-    """One shape, prepared by both."""
+    """One shape, prepared by both tools."""
 
     shape: Shape
     ours: Path
@@ -89,11 +89,11 @@ def test_shards_are_counted_alike_and_in_the_same_order(twins: Twins) -> None:
     assert shard_counts(twins.ours) == shard_counts(twins.peers)
 
 
-def test_split_yaml_means_the_same(twins: Twins) -> None:
+def test_split_yaml_has_the_same_meaning(twins: Twins) -> None:
     assert split(twins.ours) == split(twins.peers)
 
 
-def test_dataset_yaml_says_the_same(twins: Twins) -> None:
+def test_dataset_yaml_is_the_same(twins: Twins) -> None:
     ours, peers = (
         yaml.safe_load((folder / ".nv-meta/dataset.yaml").read_text()) for folder in (twins.ours, twins.peers)
     )
@@ -133,10 +133,8 @@ def test_patterns_split_alike(tmp_path: Path, ours: Program, peer: Peer) -> None
     assert shard_counts(mine) == shard_counts(other)
 
 
-def test_preparing_again_after_changes_gives_what_preparing_anew_gives(
-    tmp_path: Path, ours: Program, peer: Peer
-) -> None:
-    """Change a shard, remove one and add one, so that all shards behind them get other numbers."""
+def test_preparing_again_after_changes_equals_preparing_from_scratch(tmp_path: Path, ours: Program, peer: Peer) -> None:
+    """Change a shard, remove one and add one, which renumbers all later shards."""
     before = dict(flat())
     mine = ours.prepare(write(tmp_path / "ours", before), *WHOLE, *CRUDE, "--compat")
     after = dict(before)
@@ -155,11 +153,11 @@ def test_preparing_again_after_changes_gives_what_preparing_anew_gives(
 
 
 def test_hidden_files_in_folders_are_no_samples_of_ours(tmp_path: Path, ours: Program, peer: Peer) -> None:
-    """A difference on purpose: the peer makes a sample with the key ``d/`` of them."""
+    """Intended difference: the peer reads hidden files as a sample with the key ``d/``."""
     shape = {"s.tar": pair("d/a", 1) + file("d/.hidden", b"x") + pair("d/b", 2) + END}
     other = peer.prepare(write(tmp_path / "peers", shape), *WHOLE, *CRUDE)
     assert [row[1] for row in rows(other, "samples")] == ["d/a", "d/", "d/b"]
-    # The peer would read every byte up to the next sample, find the hidden file and die: so it gets no files of ours.
+    # No compatibility files are written: the peer would read up to the next sample, find the hidden file and crash.
     mine = ours.prepare(write(tmp_path / "ours", shape), *WHOLE, *CRUDE)
     assert shard_counts(mine) == [("s.tar", 2)]
     assert not (mine / ".nv-meta/index.sqlite").exists()

@@ -1,4 +1,4 @@
-"""A captioning dataset that one tool prepared works with the other's commands."""
+"""A captioning dataset prepared by one tool works with the commands of the other."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def jpeg(number: int) -> bytes:
 
 
 def captions() -> Shape:
-    """Spread captioned pictures over shards in two folders."""
+    """Write captioned images to shards in two folders."""
     per_shard = SAMPLES // SHARDS
     return {
         f"folder_{shard % 2}/s{shard}.tar": b"".join(
@@ -54,11 +54,11 @@ def of_peer(tmp_path_factory: pytest.TempPathFactory, peer: Peer) -> Path:
 
 @pytest.fixture
 def taken_over(of_peer: Path, tmp_path: Path) -> Path:
-    """A dataset of the peer's, to be changed."""
+    """Copy of the peer's dataset, for tests that change it."""
     return Path(shutil.copytree(of_peer, tmp_path / "dataset"))
 
 
-def test_the_peer_makes_the_same_samples_of_ours_and_its_own(of_ours: Path, of_peer: Path, peer: Peer) -> None:
+def test_the_peer_reads_the_same_samples_from_ours_and_its_own(of_ours: Path, of_peer: Path, peer: Peer) -> None:
     for part, count in (("train", 32), ("val", 4), ("test", 4)):
         samples = peer.read("fields", of_ours, part)["samples"]
         assert len(samples) == count
@@ -78,7 +78,7 @@ def test_the_peers_info_describes_ours_as_its_own(of_ours: Path, of_peer: Path, 
 @pytest.mark.parametrize("command", [("lint",), ("lint", "--parallel", "2"), ("preview",)])
 def test_the_peers_commands_accept_ours(of_ours: Path, peer: Peer, command: tuple[str, ...]) -> None:
     printed = peer.run(*command, of_ours)
-    # Its lint exits 0 whatever it finds; what it finds, it prints.
+    # The peer's lint always exits 0, and prints its findings.
     assert "Except" not in printed
 
 
@@ -96,7 +96,7 @@ def test_a_metadataset_of_the_peers_blends_ours_with_its_own(
 
 def test_the_peer_joins_ours_with_its_own(ours: Program, peer: Peer, tmp_path: Path) -> None:
     shape = captions()
-    # The same samples in other shards, so that a join by position would not do.
+    # The same samples in different shards, so that a join by position would fail.
     renamed = {f"s{SHARDS - number}.tar": content for number, content in enumerate(shape.values())}
     mine = ours.prepare(write(tmp_path / "ours", renamed), *WHOLE, *TYPED[2:], "--compat")
     other = peer.prepare(write(tmp_path / "peers", shape), *WHOLE, *TYPED[2:])
@@ -119,7 +119,7 @@ def test_our_lint_finds_nothing_wrong_in_the_peers(taken_over: Path, ours: Progr
     ours.run("lint", taken_over)
 
 
-def test_our_lint_finds_what_is_wrong_in_the_peers(taken_over: Path, ours: Program) -> None:
+def test_our_lint_finds_the_faults_of_the_peers(taken_over: Path, ours: Program) -> None:
     shard = taken_over / "folder_1/s3.tar"
     content = bytearray(shard.read_bytes())
     content[512 : 512 + 16] = b"<!DOCTYPE html> "
@@ -130,7 +130,7 @@ def test_our_lint_finds_what_is_wrong_in_the_peers(taken_over: Path, ours: Progr
 
 def test_our_lint_finds_the_samples_that_the_peers_prepare_lost(tmp_path: Path, ours: Program, peer: Peer) -> None:
     shape = dict(captions())
-    # A damaged header is the end of the archive to the peer, without a word.
+    # The peer silently treats a damaged header as the end of the archive.
     damaged = shape["folder_0/s4.tar"].replace(b"0018.jpg", b"0O18.jpg", 1)
     folder = peer.prepare(write(tmp_path / "peers", {**shape, "folder_0/s4.tar": damaged}), *TYPED)
     with pytest.raises(AssertionError, match=r"exited with 1\n[^$]*folder_0/s4.tar"):
@@ -158,7 +158,7 @@ def test_our_prepare_takes_over_the_peers_and_keeps_the_users_files(
 def test_the_peers_prepare_takes_over_ours(of_ours: Path, tmp_path: Path, ours: Program, peer: Peer) -> None:
     folder = Path(shutil.copytree(of_ours, tmp_path / "dataset"))
     peer.prepare(folder, *TYPED, "--force-overwrite")
-    # Its new index.uuid names no index of ours: ours is built again, and nothing stale is read.
+    # The peer's new index.uuid matches no index of ours, so ours is rebuilt instead of used while stale.
     assert json.loads(ours.run("info", "--json", folder))["samples"] == SAMPLES
     ours.run("lint", folder)
 

@@ -72,7 +72,7 @@ def postscript() -> bytes:
 
 
 def iptc_around(picture: bytes) -> bytes:
-    """Wrap a picture in an IPTC container, which Pillow opens in the picture's own format."""
+    """Wrap an image in an IPTC container, which Pillow opens in the format of the image."""
 
     def field(record: int, tag: int, data: bytes) -> bytes:
         return bytes((0x1C, record, tag)) + len(data).to_bytes(2, "big") + data

@@ -126,7 +126,7 @@ def test_an_index_gives_what_the_scans_of_its_shards_gave(tmp_path, some, tar_fo
 
 @settings(max_examples=30)
 @given(st.lists(shards, min_size=1, max_size=3), keys | st.text(max_size=5), st.sampled_from(["", *SHARDS, "no.tar"]))
-def test_what_is_not_there_is_not_found(tmp_path, some, key, shard):
+def test_missing_keys_are_not_found(tmp_path, some, key, shard):
     index, _ = write_index(tmp_path, some, tarfile.GNU_FORMAT)
     wanted = f"{shard}/{key}" if shard else key
     expected = [i for i in range(len(index)) if wanted in (index.key(i), index.full_key(i))]
@@ -244,7 +244,7 @@ def test_a_layout_reads_back_as_it_was_written(shard_fields, part_fields):
     assert decode_layout(encode_layout(layout), file="layout.json") == layout
 
 
-def test_a_layout_s_warnings_are_few_and_say_how_many_more(tmp_path):
+def test_warnings_of_a_layout_are_limited_and_counted(tmp_path):
     empty = ShardEntry(
         name="s.tar",
         size_bytes=0,

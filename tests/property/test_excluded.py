@@ -17,14 +17,14 @@ def exclusions(draw):
 
 
 @given(exclusions())
-def test_remaining_samples_are_numbered_in_their_order(given_samples):
+def test_included_samples_are_numbered_in_order(given_samples):
     total, excluded = given_samples
     left = [position for position in range(total) if position not in excluded]
     assert positions_without(excluded, np.arange(len(left))).tolist() == left
 
 
 @given(exclusions())
-def test_an_excluded_sample_is_replaced_by_the_next_remaining_one(given_samples):
+def test_an_excluded_sample_is_replaced_by_the_next_included_one(given_samples):
     total, excluded = given_samples
     left = set(range(total)) - set(excluded.tolist())
     behind = {one: next(n % total for n in range(one, one + total) if n % total in left) for one in excluded.tolist()}

@@ -1,4 +1,4 @@
-"""A join is what looking every key up in a plain dict gives."""
+"""A join equals a look-up of every key in a dict."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from loader.metadataset.joins import key_matcher, keys as packed_keys, keys as s
 from loader.metadataset.joins.open_join import open_join
 from tests.unit.metadataset.joined_data import JoinedData
 
-# Words of eight bytes are compared at once: keys shorter, as long and longer, which differ at their starts or ends.
+# Keys are compared in words of eight bytes: use shorter, equally long and longer keys that differ at either end.
 LONG = "a" * 15
 KEYS = ["a", "b", "c", "é", "d/a", "aaaaaaaa", "aaaaaaab", "baaaaaaa", "aaaaaaaaa", f"{LONG}a", f"{LONG}b", f"b{LONG}"]
 SHARDS = ("s0", "s1", "s2")
 MISSING = object()
-# A failing example is small as it is, and making it smaller takes minutes: each writes files.
+# No shrinking: failing examples are small already, and each attempt writes files, so shrinking takes minutes.
 QUICK = (Phase.explicit, Phase.reuse, Phase.generate)
 
 
 @st.composite
 def datasets(draw, *, unique: bool):
-    """Draw the keys of shards, which of them make the split part, and what is excluded.
+    """Draw the keys of shards, the shards of the split part, and the exclusions.
 
-    Where keys are unique, seldom one of them is not.
+    With ``unique``, an example in six still has one duplicate key.
     """
     keys = draw(st.lists(st.sampled_from(KEYS), unique=True, min_size=6))
     shards: dict[str, list[str]] = {shard: [] for shard in SHARDS}
@@ -44,24 +44,24 @@ def datasets(draw, *, unique: bool):
     return shards, part, exclude + draw(st.sampled_from([[], [], [], ["s1.tar"]]))
 
 
-def counted(dataset) -> list[tuple[str, str]]:
-    """Give the samples of a dataset that count, as key and full key, in order."""
+def included_samples(dataset) -> list[tuple[str, str]]:
+    """Return the included samples of a dataset in order, as key and full key."""
     shards, part, exclude = dataset
     samples = [(key, f"{shard}.tar/{key}") for shard in part if f"{shard}.tar" not in exclude for key in shards[shard]]
     return [(key, name) for key, name in samples if name not in exclude]
 
 
 def plain_join(primary, members):
-    """Give the rows of a join by dicts; None where it is an error."""
+    """Return the rows of a join by dicts; None if it is an error."""
     tables = []
-    wanted = {key for key, _ in counted(primary)}
+    wanted = {key for key, _ in included_samples(primary)}
     for dataset, _ in members:
-        names = counted(dataset)
+        names = included_samples(dataset)
         if any([key for key, _ in names].count(key) > 1 for key in wanted):
             return None
         tables.append(dict(names))
     rows = []
-    for key, name in counted(primary):
+    for key, name in included_samples(primary):
         found = [table.get(key, MISSING) for table in tables]
         kinds = {kind for value, (_, kind) in zip(found, members, strict=True) if value is MISSING}
         if "skip" in kinds:
@@ -73,7 +73,7 @@ def plain_join(primary, members):
 
 
 def few_hashes(_keys, lengths):
-    """Give many keys the same hash."""
+    """Hash many keys to the same value."""
     return lengths.astype(np.uint64) % np.uint64(2)
 
 
@@ -108,10 +108,11 @@ def test_a_join_is_what_a_dict_gives(primary, members, at_once, hashes_collide):
             "0", *({"path": str(number), "nonmatch": kind} for number, (_, kind) in enumerate(members, start=1))
         )
         with (
-            patch.object(prepare_join, "_SAMPLES_AT_ONCE", (at_once, at_once)),
-            patch.object(key_matcher, "_SAMPLES_AT_ONCE", at_once),
-            patch.object(sample_keys, "_ROWS_AT_ONCE", at_once),
-            patch.object(packed_keys, "_HASHED_AT_ONCE", at_once),
+            patch.object(prepare_join, "_MIN_BATCH", at_once),
+            patch.object(prepare_join, "_MAX_BATCH", at_once),
+            patch.object(key_matcher, "_SAMPLES_PER_READ", at_once),
+            patch.object(sample_keys, "_ROWS_PER_READ", at_once),
+            patch.object(packed_keys, "_KEYS_PER_BATCH", at_once),
         ):
             expected = plain_join(primary, members)
             try:
@@ -122,7 +123,7 @@ def test_a_join_is_what_a_dict_gives(primary, members, at_once, hashes_collide):
         assert data.keys(plan, open_join(plan)) == expected
         assert report.rows == len(expected)
         for (dataset, _), member in zip(members, report.members, strict=True):
-            wanted, own = [key for key, _ in counted(primary)], [key for key, _ in counted(dataset)]
+            wanted, own = [key for key, _ in included_samples(primary)], [key for key, _ in included_samples(dataset)]
             assert member.matched == sum(key in own for key in wanted)
             assert member.missing == len(wanted) - member.matched
             assert member.unused == sum(key not in wanted for key in own)

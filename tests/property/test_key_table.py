@@ -1,4 +1,4 @@
-"""The table of keys: merged runs equal a plain sort, in pieces of any size."""
+"""Merged runs of the key table equal a stable sort, in pieces of any size."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_a_missing_column_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("damage", [b"", b"x" * 300, b"<f8", b"|O", b"<u2"])
-def test_a_damaged_column_is_told_by_both_ways_to_read_it(tmp_path, damage):
+def test_a_damaged_column_raises_in_both_readers(tmp_path, damage):
     storage = LocalStorage(tmp_path)
     with create_column(storage, "c.npy", "<u8") as column:
         column.append(np.arange(3))
@@ -178,7 +178,7 @@ def test_a_damaged_column_is_told_by_both_ways_to_read_it(tmp_path, damage):
         ColumnReader(storage, "c.npy")
 
 
-def test_a_column_that_is_cut_off_is_told_and_closed(tmp_path, monkeypatch):
+def test_a_truncated_column_raises_and_is_closed(tmp_path, monkeypatch):
     storage = LocalStorage(tmp_path)
     with create_column(storage, "c.npy", "<u8") as column:
         column.append(np.arange(3))

@@ -1,4 +1,4 @@
-"""Splitting and hashing many names at once equals splitting and hashing each alone."""
+"""Vectorised splitting and hashing of names equals that of each name alone."""
 
 from __future__ import annotations
 

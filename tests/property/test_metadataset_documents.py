@@ -64,7 +64,7 @@ def places(value, place=()):
 
 
 def changed(value, place, new):
-    """Give a copy with another value at a place."""
+    """Return a copy with another value at a place."""
     if not place:
         return new
     key, *rest = place
@@ -88,8 +88,8 @@ def write(path, splits):
 
 @given(st.data())
 @settings(max_examples=60)
-def test_whatever_stands_at_any_place_planning_gives_leaves_or_faults(folder, data):
-    """A value of any kind at any place of any file: leaves, or a ConfigError with faults, and nothing else."""
+def test_planning_any_value_at_any_place_returns_leaves_or_faults(folder, data):
+    """Any value at any place of any file yields leaves or a ConfigError with faults, and no other exception."""
     documents = WHOLE
     for _ in range(data.draw(st.integers(1, 2))):
         place = data.draw(st.sampled_from(list(places(documents))[1:]))
@@ -124,7 +124,7 @@ trees = st.recursive(
 
 
 def spread(folder, tree, kind, amount):
-    """Write a tree of blends as one file for each; give the root's name."""
+    """Write a tree of blends with one file for each blend, and return the root's name."""
     names = iter(range(10_000))
 
     def path_of(node):
@@ -139,7 +139,7 @@ def spread(folder, tree, kind, amount):
 
 
 def amounts(tree, outer, share):
-    """Yield what each leaf comes to, by the definition."""
+    """Yield the amount of each leaf, computed by the definition."""
     if isinstance(tree, str):
         yield outer
         return

@@ -1,4 +1,4 @@
-"""Promises of the order of samples, for any sizes, lanes and settings."""
+"""Guarantees of the order of samples, for any sizes, lanes and settings."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_any_piece_of_a_blend_is_found_directly(counts, seed, data):
 
 
 @given(weights=st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=200))
-def test_quantised_weights_keep_their_proportions_and_leave_no_source_out(weights):
+def test_quantised_weights_keep_their_proportions_and_omit_no_source(weights):
     counts = quantise_weights(weights)
     exact = np.array(weights) / sum(weights) * 65536
     assert (counts >= 1).all()

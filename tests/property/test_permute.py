@@ -1,4 +1,4 @@
-"""Promises of ``permute``, for any length, seed and index."""
+"""Guarantees of ``permute``, for any length, seed and index."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def test_the_longest_permutations_stay_within_their_length_and_take_nothing_toge
 @given(seed=SEEDS, length=st.sampled_from([100, 1000]))
 def test_neighbours_do_not_stay_neighbours(seed, length):
     steps = np.diff(permute_array(np.arange(length), length, seed))
-    # Of a permutation drawn at random, two pairs are neighbours in the result on average, one in each direction.
+    # In a random permutation, two pairs of neighbours stay neighbours on average, one in each direction.
     assert (np.abs(steps) == 1).sum() <= 14
 
 
 @given(seed=st.integers(0, 2**64 - 2))
 def test_seeds_that_are_neighbours_give_orders_that_have_little_in_common(seed):
     one, other = (permute_array(np.arange(1000), 1000, number) for number in (seed, seed + 1))
-    assert (one == other).sum() <= 10  # one, on average
+    assert (one == other).sum() <= 10  # 1 on average
 
 
 def test_all_orders_of_a_few_samples_are_equally_likely():
@@ -62,7 +62,7 @@ def test_all_orders_of_a_few_samples_are_equally_likely():
     assert len(counts) == factorial(length)
     expected = draws / factorial(length)
     chi_squared = sum((count - expected) ** 2 / expected for count in counts.values())
-    assert chi_squared < 49.7  # one in a thousand is larger, with 23 degrees of freedom
+    assert chi_squared < 49.7  # p = 0.001 with 23 degrees of freedom
 
 
 @pytest.mark.parametrize("length", [10, 97])

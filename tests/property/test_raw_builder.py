@@ -1,4 +1,4 @@
-"""The quick path of plain crude samples builds what the general one builds."""
+"""The fast path of crude samples builds the same samples as the general path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splits by ratio assign every shard once, in the shares of the ratio."""
+"""Splits by ratio assign every shard once, in proportion to the ratio."""
 
 from __future__ import annotations
 

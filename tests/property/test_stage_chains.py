@@ -1,4 +1,4 @@
-"""Chains of stages, put together at random."""
+"""Random chains of stages resume at any step."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.pipeline.stages.repeat import RepeatDataset
 from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
-from loader.samples.encoding.hook_context import hook_context
-from loader.samples.marks import stateless
+from loader.samples.hooks import hook_context, stateless
 from tests.unit.pipeline.stage_check import Values, check_resumes
 
-# An item is a tuple whose last member is an integer: what the functions below decide by.
+# An item is a tuple. Its last element is an integer, which determines what the functions below do.
 
 
 def number_of(item):
@@ -128,5 +127,5 @@ def longer(chains):
 
 @settings(max_examples=30)
 @given(st.recursive(readers(), longer, max_leaves=4), st.integers(1, 3))
-def test_a_chain_restored_at_any_step_goes_on_as_if_nothing_had_happened(chain, count):
+def test_a_chain_restored_at_any_step_continues_unchanged(chain, count):
     check_resumes(chain, count=count, most=12, loads=False)

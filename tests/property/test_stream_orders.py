@@ -1,4 +1,4 @@
-"""Promises of whole orders, for any sources, lanes, ranks and workers."""
+"""Guarantees of whole orders, for any sources, lanes, ranks and workers."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def whole_pass(order: StreamOrder) -> list[Sample]:
 
 
 def samples_of_pass(order: FinitePass) -> list[Sample]:
-    """Count the samples of each epoch of a pass by hand."""
+    """Count the samples of each epoch of a pass by brute force."""
     expected = []
     for place, (source, times) in enumerate(zip(order.sources, order.repetitions, strict=True)):
         whole = int(times)
@@ -236,7 +236,7 @@ def test_a_position_far_away_is_reached_directly(order, start):
 @given(source=sources(most=1, epochs_together=st.sampled_from([None, 1, 2])), lanes=LANES, seed=SEEDS)
 def test_while_repeating_lanes_together_see_each_sample_once_an_epoch(source, lanes, seed):
     order = RepeatedOrder(source, (1.0,), lanes, seed)
-    # After twice their share, all lanes have finished the first epochs, and none has started the last one again.
+    # After twice their share, all lanes have finished the first epochs, and none has restarted the last one.
     share = 2 * -(-max(source[0].samples, 4 * lanes) * 2 // lanes)
     samples = Counter(sample for lane in range(lanes) for sample in stretch(order, lane, 0, share))
     assert set(samples.values()) == {1}
@@ -259,11 +259,11 @@ def test_a_blend_without_end_keeps_its_proportions_and_each_source_its_own_order
 
 
 def batches_of_rank(order: StreamOrder, batch_size: int, hosting: LaneHosting) -> Iterator[tuple[int, list[Sample]]]:
-    """Yield a rank's micro-batches as its worker processes make them: in turn, each worker stepping its own lanes."""
+    """Yield a rank's micro-batches as its worker processes produce them: in turn, each from its own lanes."""
     lanes = [order.lane(lane) for lane in range(order.lanes)]
 
     def work(worker: int) -> Iterator[tuple[int, list[Sample]] | None]:
-        # The position at which each lane resumes follows from the micro-batch at which the run was cut off.
+        # The position of each lane follows from the micro-batch at which the run was interrupted.
         done = {
             lane: len(range(lane, hosting.first_batch, order.lanes)) * batch_size
             for lane in hosting.lanes_of_worker(worker)
@@ -317,7 +317,7 @@ def test_a_run_cut_off_and_continued_elsewhere_gives_the_micro_batches_that_the_
     order, batch_size, before, after, data
 ):
     batch_size = getattr(order, "batch_size", batch_size)
-    # Numbers of ranks that divide the lanes, and among the batches of a pass those at which all ranks have as many.
+    # Numbers of ranks that divide the lanes, and batches of a pass at which all ranks have the same count.
     ranks = [max(count for count in range(1, most + 1) if order.lanes % count == 0) for most, _ in (before, after)]
     total = min(100, 100 if order.batches is None else order.batches)
     cut = data.draw(st.integers(0, total // ranks[0])) * ranks[0]
@@ -338,6 +338,6 @@ def test_the_smallest_datasets_fill_all_lanes_and_workers_while_they_repeat_and_
         assert [(number, len(batch)) for number, batch in made] == [(number, 4) for number in range(2 * lanes)]
     finite = PrebatchedPass(FinitePass(source, (1,), lanes, 0), 4)
     for workers, order in product((0, 1, 5, 64), (finite, PrebatchedPass(SequentialPass((samples,), lanes), 4))):
-        # One micro-batch more than the pass has is asked for, and does not come.
+        # One more micro-batch than the pass has is requested, and is not delivered.
         made = run_of(order, 4, 1, workers, batches=order.batches + 1)
         assert sorted(sample for _, batch in made for sample in batch) == [Sample(0, 0, n) for n in range(samples)]

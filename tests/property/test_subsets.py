@@ -14,7 +14,7 @@ shares = st.lists(cuts, min_size=2, max_size=2).map(sorted).map(lambda ends: Sha
 
 @st.composite
 def cases(draw):
-    """A number of samples, and subsets that fit them."""
+    """Draw a number of samples, and subsets that fit them."""
     count = draw(samples)
     ranges = draw(st.lists(shares, max_size=4))
     if draw(st.booleans()):
@@ -32,8 +32,8 @@ def test_a_subset_lies_within_the_samples(case):
 
 
 @given(cases(), st.lists(cuts, max_size=6))
-def test_percentages_that_meet_neither_share_a_sample_nor_leave_one_out(case, inner_cuts):
-    """Cutting what inner subsets leave at any percentages gives its samples once each, in order."""
+def test_adjacent_percentages_neither_share_nor_omit_a_sample(case, inner_cuts):
+    """Adjacent percentage ranges of an inner subset cover its samples once each, in order."""
     ranges, count = case
     ends = [Fraction(0), *sorted(inner_cuts), Fraction(1)]
     pieces = [resolve_subset([*ranges, ShareRange(start=a, stop=b)], count) for a, b in pairwise(ends)]
@@ -44,7 +44,7 @@ def test_percentages_that_meet_neither_share_a_sample_nor_leave_one_out(case, in
 
 @given(shares, shares, samples)
 def test_subsets_of_two_levels_compose_as_sets_do(inner, outer, count):
-    """Resolving both together differs from resolving one after the other by one sample at either end at most."""
+    """Resolving two levels at once differs from resolving them in turn by at most one sample at either end."""
     start, stop = resolve_subset([inner, outer], count)
     inner_start, inner_stop = resolve_subset([inner], count)
     outer_start, outer_stop = resolve_subset([outer], inner_stop - inner_start)
@@ -54,8 +54,8 @@ def test_subsets_of_two_levels_compose_as_sets_do(inner, outer, count):
 
 
 @given(cases(), st.lists(shares, max_size=3))
-def test_subsets_said_not_to_overlap_share_no_sample(case, others):
-    """not do_overlap(a, b) → the two ranges are disjoint, whatever the number of samples (where b is in percent)."""
+def test_subsets_that_do_not_overlap_share_no_sample(case, others):
+    """not do_overlap(a, b) → the two ranges are disjoint for any number of samples (if b is in percent)."""
     ranges, count = case
     if do_overlap(ranges, others) != do_overlap(others, ranges):
         raise AssertionError("one of them overlaps with the other, but not the other way round")

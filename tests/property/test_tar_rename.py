@@ -1,4 +1,4 @@
-"""Renamed headers hold the new name and the old contents, for any names."""
+"""Renamed headers contain the new name, and the contents do not change, for any names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 
 from loader.format.tar.rename import rename_headers
 
-# Names in archives have no NUL, and those of files do not end in a slash.
+# Names in archives contain no NUL, and names of files do not end in a slash.
 name = st.binary(min_size=1, max_size=130).filter(lambda text: b"\0" not in text and not text.endswith(b"/"))
 long_name = st.builds(lambda text, times: (text + b"/") * times + text, name, st.integers(0, 5))
 form = st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])

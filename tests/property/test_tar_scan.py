@@ -177,7 +177,7 @@ def described(index: ShardIndex) -> Samples:
     comment=st.sampled_from([None, "made by a test"]),
     sizes=boundaries,
 )
-def test_a_scan_says_what_tarfile_lists(tmp_path, some, tar_format, comment, sizes):
+def test_a_scan_equals_the_list_of_tarfile(tmp_path, some, tar_format, comment, sizes):
     path = tmp_path / "s.tar"
     write_archive(path, some, tar_format, comment)
     with sizes.in_force():

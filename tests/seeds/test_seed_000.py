@@ -1,7 +1,7 @@
-"""What seed page 000 says of ``EnergonMultiModalDataModule``, ``EnergonDataloader`` and ``cyclic_iter`` holds here.
+"""``EnergonMultiModalDataModule``, ``EnergonDataloader`` and ``cyclic_iter`` behave as described on seed page 000.
 
-The signatures are copied from the page, but for the indentation that its text form has lost and for the name of a class
-of megatron-core, which need not be installed.
+The signatures are copied from the page, except for the indentation, which its text form has lost, and the name of a
+class of megatron-core, which need not be installed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ VAL = [f"text {number}" for number in range(TRAIN, TRAIN + 61)]
 
 
 def parameters_on_page(text: str) -> list[tuple[str, Any, Any]]:
-    """Give the parameters of a signature as the page prints it: names, kinds and defaults, in order."""
+    """Return the parameters of a signature in the form of the page: names, kinds and defaults, in order."""
     variables: dict[str, Any] = {}
     exec(f"from __future__ import annotations\ndef found({text}): ...", variables)
     return parameters(variables["found"])
@@ -90,11 +90,11 @@ def texts(loader: Any, batches: int | None = None) -> list[str]:
     return [text for batch in islice(loader, batches) for text in batch.text]
 
 
-# ----------------------------------------------------------------------------------------------------- what is there
+# -------------------------------------------------------------------------------------------------------- signatures
 
 
 def test_the_constructor_takes_what_the_page_says() -> None:
-    # The only difference: derived classes leave the image processor out.
+    # The only difference: derived classes may omit the image processor.
     expected = [
         (name, kind, None if name == "image_processor" else default)
         for name, kind, default in parameters_on_page(CONSTRUCTOR)
@@ -135,18 +135,18 @@ def test_a_module_has_the_attributes_that_the_page_lists_and_keeps_its_arguments
     assert {name: getattr(module, name) for name in given} == given
 
 
-# ---------------------------------------------------------------------------------------------------- what it does
+# ------------------------------------------------------------------------------------------------------- behaviour
 
 
-def test_training_is_shuffled_and_goes_on_for_ever(path: str) -> None:
+def test_training_is_shuffled_and_endless(path: str) -> None:
     loader = module_of(path).train_dataloader()
-    epochs = texts(loader, 2 * TRAIN // 4 + 24)  # lanes go through an epoch side by side
+    epochs = texts(loader, 2 * TRAIN // 4 + 24)  # lanes run through an epoch in parallel
     assert epochs[:8] != sorted(epochs[:8])
     assert {*epochs} == {f"text {number}" for number in range(TRAIN)}
     assert len(epochs) > 2 * TRAIN
 
 
-def test_validation_gives_each_sample_once_in_order_and_then_again(path: str) -> None:
+def test_validation_repeats_each_sample_once_in_order(path: str) -> None:
     module = module_of(path)
     loader = module.val_dataloader()
     assert texts(loader, 20) == VAL + VAL[:16]
@@ -177,16 +177,16 @@ def test_build_gives_both_loaders_which_stay_the_same(path: str) -> None:
     assert train.dataloader is module.train_dataloader_object
 
 
-def test_there_is_no_test_loader_and_the_log_says_so_once(path: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_there_is_no_test_loader_and_it_is_logged_once(path: str, caplog: pytest.LogCaptureFixture) -> None:
     module = module_of(path)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             assert module.test_dataloader() is None
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "test_dataloader() gives None" in caplog.text
+    assert "test_dataloader() returns None" in caplog.text
 
 
-def test_the_provider_makes_validation_unless_it_is_asked_for_training(path: str) -> None:
+def test_the_provider_builds_validation_by_default(path: str) -> None:
     module = module_of(path)
     config = WorkerConfig(rank=0, world_size=1, num_workers=0)
     assert not module.datasets_provider(config).repeats
@@ -230,7 +230,7 @@ def test_ranks_are_those_of_the_pure_data_parallel_group(path: str) -> None:
     assert default == WorkerConfig.default_worker_config(3)
 
 
-def test_what_the_wrapper_saved_is_where_it_goes_on(path: str) -> None:
+def test_the_wrapper_continues_from_its_saved_state(path: str) -> None:
     loader = module_of(path, num_workers=2).train_dataloader()
     next(loader)
     state = loader.save_state()
@@ -243,7 +243,7 @@ def test_what_the_wrapper_saved_is_where_it_goes_on(path: str) -> None:
     assert texts(again, 5) == expected
 
 
-def test_a_run_of_two_ranks_goes_on_on_three(path: str) -> None:
+def test_a_run_of_two_ranks_continues_on_three(path: str) -> None:
     def loader_of(rank: int, ranks: int) -> EnergonDataloader[Any]:
         group = SimpleNamespace(rank=lambda: rank, size=lambda: ranks)
         return module_of(path, pg_collection=SimpleNamespace(dp=group)).train_dataloader()

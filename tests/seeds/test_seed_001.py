@@ -1,7 +1,7 @@
-"""The code blocks of seed page 001 (quickstart and tutorials) run as they are printed.
+"""The code blocks of seed page 001 (quickstart and tutorials) run unchanged.
 
-The blocks are copied from the page word for word, but for the indentation that its text form has lost. What a reader
-has to put in is put in here: the path of a real dataset, and the rank.
+The blocks are copied from the page, except for the indentation, which its text form has lost. The tests insert only
+what a reader has to insert: the path of a real dataset, and the rank.
 """
 
 from __future__ import annotations
@@ -192,13 +192,13 @@ _BLEND_FILE = _PATHS[-1]
 
 
 def answers_in(tutorial: str) -> list[str]:
-    """Give what is typed where tutorial 1 shows the questions of ``energon prepare``."""
+    """Return the answers to the prompts of ``energon prepare`` in tutorial 1."""
     return [line.partition("#")[0].partition(": ")[2].strip() for line in tutorial.splitlines() if ": " in line]
 
 
 @pytest.fixture(scope="module")
 def captions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset that was prepared as tutorial 1 says."""
+    """Dataset prepared as in tutorial 1."""
     folder = write_captions(tmp_path_factory.mktemp("seed") / "captions", shards=10, samples=6)
     ratio, sample_type, by_field_map, image, _, caption = answers_in(TUTORIAL_1)
     prepare(folder, [ratio, "yes", sample_type, by_field_map, image, caption])
@@ -207,7 +207,7 @@ def captions(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def prepare(folder: Path, answers: list[str]) -> None:
     """Run ``energon prepare ./`` in the folder, as tutorial 1 does."""
-    # The program itself may not be on the path of who runs the tests.
+    # The program may not be on PATH when the tests run.
     command = [sys.executable, "-m", "energon_cli", "prepare", "./"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run(command, cwd=folder, input="\n".join(answers), text=True, check=True, env=environment)
@@ -215,7 +215,7 @@ def prepare(folder: Path, answers: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def blend(captions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The metadataset of tutorial 3, beside the datasets that it names."""
+    """Metadataset of tutorial 3, next to the datasets that it references."""
     folder = tmp_path_factory.mktemp("blend")
     shutil.copytree(captions, folder / "coco")
     coyo = write_captions(folder / "coyo", shards=3, samples=5)
@@ -228,7 +228,7 @@ def blend(captions: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(block: str, captions: Path, variables: dict[str, Any]) -> str:
-    """Run a block; give what it printed."""
+    """Run a block, and return its output."""
     for path in _PATHS:
         block = block.replace(path, str(captions))
     printed = io.StringIO()
@@ -238,7 +238,7 @@ def run(block: str, captions: Path, variables: dict[str, Any]) -> str:
 
 
 def ended(variables: dict[str, Any]) -> bool:
-    """Forget the variables of a block, and say whether its four worker processes have ended with them."""
+    """Delete the variables of a block, and return True if its four worker processes have ended."""
     assert len(multiprocessing.active_children()) == 4
     variables.clear()
     return not multiprocessing.active_children()
@@ -263,7 +263,7 @@ def test_the_quickstart_loads_batches_until_it_is_interrupted(captions: Path) ->
     assert isinstance(batch, CaptioningSample)
     assert batch.image.shape == (1, 3, 16, 24)
     assert len(batch.caption) == len(batch.__key__) == 1
-    # The workers ended with the loop if the interrupt came while it waited for a batch.
+    # If the interrupt came while the loop waited for a batch, the workers have ended with the loop.
     variables.clear()
     gc.collect()  # the interrupt's traceback
     assert not multiprocessing.active_children()
@@ -314,7 +314,7 @@ def test_tutorial_3_blends_two_datasets(blend: Path) -> None:
     assert ended(variables)
 
 
-def test_tutorial_4_deals_the_batches_of_a_run_to_its_ranks(blend: Path) -> None:
+def test_tutorial_4_divides_the_batches_of_a_run_among_its_ranks(blend: Path) -> None:
     def first_batches(ranks: int, batches: int) -> list[list[str]]:
         found = []
         for rank in range(ranks):
@@ -332,7 +332,7 @@ def test_tutorial_4_deals_the_batches_of_a_run_to_its_ranks(blend: Path) -> None
 
 
 @pytest.mark.parametrize("path", ["captions", "blend"])
-def test_tutorial_5_goes_on_behind_what_it_printed(path: str, request: pytest.FixtureRequest) -> None:
+def test_tutorial_5_continues_behind_its_output(path: str, request: pytest.FixtureRequest) -> None:
     variables: dict[str, Any] = {}
     printed = run(TUTORIAL_5, request.getfixturevalue(path), variables)
     assert printed == f"{variables['batch']}\n"

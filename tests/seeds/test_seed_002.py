@@ -1,7 +1,6 @@
-"""The code blocks of seed page 002 (datasets of several epochs) run as they are printed, and ours do what they do.
+"""The code blocks of seed page 002 (datasets of several epochs) run unchanged, and our classes behave the same.
 
-The blocks are copied from the page word for word, but for the numbers of its lines. What they need from elsewhere is in
-:data:`PREAMBLE`; ``permute`` is ours.
+The blocks are copied from the page, without its line numbers. :data:`PREAMBLE` has their imports; ``permute`` is ours.
 """
 
 from __future__ import annotations
@@ -202,7 +201,7 @@ def page() -> Iterator[ModuleType]:
 
 
 def numbered(module: Any) -> type:
-    """Make a wrapper that shows epoch and number, of the page's class or of ours."""
+    """Return a wrapper class that returns epoch and number, derived from the page's class or from ours."""
 
     class Numbered(module.MultiEpochDatasetWrapper):  # type: ignore[misc, name-defined] # known at run time
         def apply_transform(self, sample: str, index: Any) -> tuple[str, int, int]:
@@ -211,8 +210,8 @@ def numbered(module: Any) -> type:
     return Numbered
 
 
-def said(module: Any, length: int, **options: Any) -> Any:
-    """Give all that a resampled dataset says, or the kind of error that making it raises."""
+def outcome(module: Any, length: int, **options: Any) -> Any:
+    """Return samples and attributes of a resampled dataset, or the class of the error that it raises."""
     try:
         dataset = module.MultiEpochDatasetResampler(numbered(module)([f"s{n}" for n in range(length)]), **options)
     except (ValueError, TypeError) as error:
@@ -228,8 +227,8 @@ OPTIONS = st.fixed_dictionaries(
 
 
 @given(length=st.integers(1, 40), options=OPTIONS)
-def test_ours_gives_what_the_page_gives(page: ModuleType, length: int, options: dict[str, Any]) -> None:
-    assert said(loader, length, **options) == said(page, length, **options)
+def test_ours_returns_the_same_as_the_page(page: ModuleType, length: int, options: dict[str, Any]) -> None:
+    assert outcome(loader, length, **options) == outcome(page, length, **options)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -269,10 +268,10 @@ def test_indices_that_are_out_of_bounds_are_the_same(page: ModuleType, index: in
 
 def test_where_ours_differs_the_page_fails_late_or_goes_wrong(page: ModuleType) -> None:
     with pytest.raises(ZeroDivisionError):
-        said(page, 0, num_samples=3)
-    assert said(page, 0, num_epochs=2)[:2] == ([], 0)  # a run without samples
+        outcome(page, 0, num_samples=3)
+    assert outcome(page, 0, num_epochs=2)[:2] == ([], 0)  # a run without samples
     for options in ({"num_samples": 3}, {"num_epochs": 2}):
-        assert said(loader, 0, **options) is ValueError
+        assert outcome(loader, 0, **options) is ValueError
 
     class Growing(list[str]):
         """A dataset that is still being written."""
@@ -285,7 +284,7 @@ def test_where_ours_differs_the_page_fails_late_or_goes_wrong(page: ModuleType) 
         before = list(dataset)
         letters.append("d")
         if error is None:
-            assert list(dataset)[3:] != before[3:]  # what was the second epoch's first sample now is another one
+            assert list(dataset)[3:] != before[3:]  # the first sample of the second epoch has changed
         else:
             with pytest.raises(error):
                 dataset[3]

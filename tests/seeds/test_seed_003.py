@@ -1,6 +1,6 @@
-"""The class on seed page 003 and ours do the same, with a real trainer and with calculators of micro-batches in place.
+"""The class on seed page 003 and ours behave the same, with a real trainer and fake calculators of micro-batches.
 
-The class is copied from the page, but for the numbers of its lines.
+The class is copied from the page, without its line numbers.
 """
 
 from __future__ import annotations
@@ -87,19 +87,19 @@ both = pytest.mark.parametrize("base", [ON_PAGE, MegatronDataModule], ids=["page
 
 
 def install(monkeypatch: pytest.MonkeyPatch, name: str) -> list[dict[str, Any]]:
-    """Put a module in place that counts micro-batches; give what it is told."""
-    told: list[dict[str, Any]] = []
+    """Install a fake calculator of micro-batches, and return the list of its updates."""
+    updates: list[dict[str, Any]] = []
     parts = name.split(".")
     for end in range(1, len(parts) + 1):
         module = ModuleType(".".join(parts[:end]))
         module.__path__ = []
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    module.update_num_microbatches = lambda **arguments: told.append(arguments)
-    return told
+    module.update_num_microbatches = lambda **arguments: updates.append(arguments)
+    return updates
 
 
 class CountingSampler:
-    """What a data sampler must have, and no more."""
+    """Data sampler with only the required method."""
 
     def compute_consumed_samples(self, steps_since_resume: int) -> int:
         return 100 + 8 * steps_since_resume
@@ -114,8 +114,8 @@ def test_the_methods_take_what_the_page_says() -> None:
 
 @both
 @pytest.mark.parametrize("calculator", [MEGATRON, APEX])
-def test_each_call_does_what_the_page_says(base: Any, calculator: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = install(monkeypatch, calculator)
+def test_each_method_behaves_as_on_the_page(base: Any, calculator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    updates = install(monkeypatch, calculator)
     module = base()
     assert module.init_global_step == 0
     module.data_sampler = CountingSampler()
@@ -132,7 +132,7 @@ def test_each_call_does_what_the_page_says(base: Any, calculator: str, monkeypat
         "prev_consumed_samples": 116,
         "if_first_step": 1,
     }
-    assert told == [{"consumed_samples": 116, "consistency_check": False}]
+    assert updates == [{"consumed_samples": 116, "consistency_check": False}]
 
 
 def test_ours_works_where_neither_megatron_nor_apex_is_installed() -> None:
@@ -143,7 +143,7 @@ def test_ours_works_where_neither_megatron_nor_apex_is_installed() -> None:
 
 
 class Recorder(pl.LightningModule):
-    """A model of one weight that notes what it is trained with, and saves a checkpoint after each step."""
+    """Model of one weight that records its training samples, and saves a checkpoint after each step."""
 
     def __init__(self, checkpoints: Path) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ def module_of(base: Any, samples: int) -> Any:
     "ignore:.*does not have many workers",
     "ignore:.*ended before the epoch ended",
 )
-def test_a_run_that_goes_on_sees_each_sample_once(base: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_run_gets_each_sample_once(base: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, MEGATRON)
 
     def train(steps: int, folder: Path, checkpoint: Path | None = None) -> tuple[list[int], Any]:

@@ -1,8 +1,8 @@
-"""The code blocks of seed page 004 (blending, mixing, sample weights) run as they are printed.
+"""The code blocks of seed page 004 (blending, mixing, sample weights) run unchanged.
 
-The blocks are copied from the page word for word, but for the indentation that its text form has lost. What a reader
-has to put in is put in by :data:`PREAMBLE` (task encoders, a tokenizer, a model) and by the paths of real datasets. The
-page itself is faulty in three places, where the smallest change is made, in :data:`MENDED`.
+The blocks are copied from the page, except for the indentation, which its text form has lost. :data:`PREAMBLE` (task
+encoders, a tokenizer, a model) and the paths of real datasets replace what a reader has to insert. The page has three
+errors, which :data:`FIXED` corrects with minimal changes.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ for sample in train_loader:
     optimizer.step()
 """
 
-MENDED = {
+FIXED = {
     "WeightedCaptioningTaskEncoder(sample_weight=": "WeightedCaptioningTaskEncoder(tokenizer, sample_weight=",
     "num_epochs=10": "length=10",  # a virtual epoch has a length
     "sample.image, sample.text": "sample.images, sample.text",  # the batch has `images`
@@ -329,7 +329,7 @@ def forward_and_compute_loss(images, text):
 
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The datasets of the page, by the paths that it prints."""
+    """Paths on the page → the datasets of this test."""
     folder = tmp_path_factory.mktemp("seed")
     image = "sample_type: {__module__: megatron.energon, __class__: ImageSample}\nfield_map: {image: jpg}\n"
     caption = (
@@ -347,7 +347,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture
 def variables() -> Iterator[dict[str, Any]]:
-    """The variables of a page whose classes pickle, since it is a module."""
+    """Variables of the page in a module, so that its classes can be pickled."""
     page = ModuleType("seed_004_page")
     sys.modules[page.__name__] = page
     yield vars(page)
@@ -378,9 +378,9 @@ def interrupted(variables: dict[str, Any], batches: int) -> Iterator[None]:
         thread.join()
 
 
-def mended(block: str) -> str:
-    """Mend the page's faults."""
-    for printed, right in MENDED.items():
+def fixed(block: str) -> str:
+    """Fix the errors of the page."""
+    for printed, right in FIXED.items():
         block = block.replace(printed, right)
     return block
 
@@ -404,7 +404,7 @@ def run_until_interrupted(
 
 
 def some(variables: dict[str, Any], count: int) -> list[Any]:
-    """Give the first batches of the training loader's dataset, from a loader of its own."""
+    """Return the first batches of the training loader's dataset, from a new loader."""
     loader = get_savable_loader(variables["train_loader"].dataset)
     try:
         return [batch for _, batch in zip(range(count), loader, strict=False)]
@@ -413,7 +413,7 @@ def some(variables: dict[str, Any], count: int) -> list[Any]:
 
 
 def check_restored(variables: dict[str, Any], keys_of: Any) -> None:
-    """See that a run of the training dataset goes on from a state."""
+    """Assert that a run over the training dataset continues from a state."""
     dataset = variables["train_loader"].dataset
     expected = [keys_of(batch) for batch in some(variables, 9)]
     first = get_savable_loader(dataset)
@@ -461,7 +461,7 @@ def test_mixing_of_two_kinds_gives_what_the_mixer_makes(paths: dict[str, str], v
 
 
 def test_sample_weights_reach_the_loss(paths: dict[str, str], variables: dict[str, Any]) -> None:
-    run_until_interrupted([PREAMBLE, WEIGHTED_ENCODER, MODEL, mended(WEIGHTED_BLEND)], paths, variables)
+    run_until_interrupted([PREAMBLE, WEIGHTED_ENCODER, MODEL, fixed(WEIGHTED_BLEND)], paths, variables)
     assert isinstance(variables["loss"], torch.Tensor)
     batches = some(variables, 40)
     assert {batch.weight for batch in batches} == {0.2, 0.8}
@@ -470,10 +470,8 @@ def test_sample_weights_reach_the_loss(paths: dict[str, str], variables: dict[st
 
 
 @pytest.mark.parametrize("line", ["EpochizeDataset(mix_dataset, num_epochs=10)", "MapDataset(mix_dataset, map_fn"])
-def test_what_the_page_leaves_commented_out_runs_too(
-    paths: dict[str, str], variables: dict[str, Any], line: str
-) -> None:
-    block = mended(MIXING.replace(f"#mix_dataset = {line}", f"mix_dataset = {line}"))
+def test_commented_code_of_the_page_runs(paths: dict[str, str], variables: dict[str, Any], line: str) -> None:
+    block = fixed(MIXING.replace(f"#mix_dataset = {line}", f"mix_dataset = {line}"))
     assert block != MIXING
     run(PREAMBLE, paths, variables)
     run(block.partition("# Iterating over")[0], paths, variables)

@@ -1,4 +1,4 @@
-"""Values that are computed once, in processes that have threads and fork."""
+"""``cached_property`` with threads and forked processes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Opened:
         return self._make()
 
 
-def test_a_value_is_made_once() -> None:
+def test_a_value_is_computed_once() -> None:
     made: list[int] = []
     opened = Opened(lambda: (made.append(1), len(made))[1])  # type: ignore[func-returns-value]
     assert (opened.value, opened.value, made) == (1, 1, [1])
 
 
-def test_threads_that_make_a_value_at_once_get_the_same_one() -> None:
+def test_threads_that_compute_a_value_concurrently_get_the_same_one() -> None:
     together = threading.Barrier(2)
     numbers = iter(range(2))
 
@@ -45,7 +45,7 @@ def test_threads_that_make_a_value_at_once_get_the_same_one() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # about forking with threads, as tested
-def test_a_process_forked_while_a_thread_makes_a_value_makes_those_of_other_objects() -> None:
+def test_a_process_forked_while_a_thread_computes_a_value_computes_others() -> None:
     is_making, may_end = threading.Event(), threading.Event()
 
     def make() -> int:

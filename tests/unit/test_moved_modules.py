@@ -57,6 +57,6 @@ def test_the_new_module_keeps_its_own_name() -> None:
     assert pickle.loads(pickle.dumps(module.get_loader)) is module.get_loader
 
 
-def test_a_path_that_never_was_is_not_found() -> None:
+def test_an_unknown_path_is_not_found() -> None:
     with pytest.raises(ModuleNotFoundError, match="get_trian"):
         import_module("loader.training.get_trian")

@@ -1,4 +1,4 @@
-"""Errors that training code raises about a sample."""
+"""Exceptions of user code that concern one sample."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_error_of_a_sample_names_it(kind):
     assert str(kind.from_sample_key("k")) == "sample 'k' failed"
 
 
-def test_a_sample_exception_leaves_the_sample_out_and_a_fatal_one_stops_the_run(tmp_path):
+def test_a_sample_exception_skips_the_sample_and_a_fatal_one_stops_the_run(tmp_path):
     class Refusing(DefaultTaskEncoder):
         kind = SampleException
 

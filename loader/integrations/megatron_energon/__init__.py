@@ -1,7 +1,7 @@
 """``megatron.energon``: this library under the name by which existing training code imports it.
 
-Every name and every submodule hands on the very objects of ``loader``, so that both names may be used side by side.
-Nothing lies in ``megatron`` itself, which is a namespace that megatron-core shares.
+Every name and every submodule re-exports the objects of ``loader``, so both packages can be imported in one program.
+``megatron`` itself has no files: it is a namespace package that megatron-core shares.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from energon_cli.installation import check_alias
 
 check_alias()
 
-from loader import __all__ as _NAMES  # noqa: E402, N812 - only now is it known whose it is
+from loader import __all__ as _NAMES  # noqa: E402, N812 - only after check_alias has found that `loader` is ours
 
-# Imported here so that the name stays the function, whoever imports the module of that name later.
+# Imported here so that `energon.edataclass` is the decorator: a later import of the submodule cannot replace it.
 from .edataclass import edataclass as edataclass  # noqa: E402
 
 if TYPE_CHECKING:
-    from loader import *  # noqa: F403 - the same names, whatever they are
+    from loader import *  # noqa: F403 - exactly the names of `loader`
 else:
-    # Without what needs Lightning: `import *` must not ask for it.
+    # Without the class that needs Lightning: `import *` must not import it.
     __all__ = [name for name in _NAMES if name != "MegatronDataModule"]
 
     _SUBMODULES = frozenset(
@@ -51,11 +51,11 @@ else:
     def __getattr__(name: str) -> Any:
         if name in _NAMES:
             value = getattr(import_module("loader"), name)
-        elif name in _SUBMODULES:  # code for megatron-energon finds them without importing them
+        elif name in _SUBMODULES:  # code for megatron-energon uses submodules without importing them
             value = import_module(f".{name}", __name__)
         else:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        globals()[name] = value  # the next use finds it without coming here
+        globals()[name] = value  # later uses do not call __getattr__
         return value
 
     def __dir__() -> list[str]:

@@ -1,5 +1,5 @@
 from loader.format.nv_meta import FOLDER as MAIN_FOLDER_NAME
-from loader.integrations.dataset_type import EnergonDatasetType, get_dataset_type
+from loader.integrations.megatron_energon_names import EnergonDatasetType, get_dataset_type
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.samples.encoding.task_encoder import T_sample
 from loader.samples.types import CrudeSample

@@ -1,16 +1,16 @@
-"""Names of megatron-energon that stand for nothing here, and what to use instead."""
+"""Names of megatron-energon that this library does not provide, and their alternatives."""
 
 from __future__ import annotations
 
 __all__ = ["not_served"]
 
 _PLAIN_STATES = (
-    "states are plain data here: save_state_rank() gives a dict, save_state_global() a list of them, and any such dict "
-    "or list restores; for annotations use 'dict[str, Any]'. A state that megatron-energon saved cannot be restored, "
-    "since the order of samples is another one: begin its run anew"
+    "states are plain data here: save_state_rank() returns a dict, save_state_global() a list of dicts, and each of "
+    "them restores; for annotations use 'dict[str, Any]'. A state that megatron-energon saved cannot be restored, "
+    "since the order of samples differs: start the run from the beginning"
 )
 _SEEDED_BATCHES = (
-    "Python's, numpy's and torch's generators are seeded for each micro-batch, so none of their states is kept; "
+    "Python's, numpy's and torch's generators are seeded for each micro-batch, so their states are not saved; "
     "draw from them in hooks as usual"
 )
 _REASONS = {
@@ -27,13 +27,13 @@ _REASONS = {
 
 
 def not_served(module: str, name: str) -> ImportError | AttributeError:
-    """Make the error for a name that a module of the alias does not have.
+    """Return the error for a name that a module of the alias does not have.
 
     Returns:
-        An ImportError that says why and what to do, for a name that megatron-energon has there: Python would put its
-        own words in the place of an AttributeError's where the name is imported. An AttributeError for any other name.
+        An ImportError with the reason and the alternative, for a name that megatron-energon has: Python would replace
+        the message of an AttributeError in an import statement. An AttributeError for any other name.
     """
     reason = _REASONS.get(name)
     if reason is None:
         return AttributeError(f"module {module!r} has no attribute {name!r}")
-    return ImportError(f"{module}.{name} is not there on purpose: {reason}", name=module)
+    return ImportError(f"{module}.{name} is not provided on purpose: {reason}", name=module)

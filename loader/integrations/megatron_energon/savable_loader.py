@@ -8,7 +8,7 @@ from loader.pipeline.stages.gc import GcDataset
 from loader.samples.sample_dataclass import edataclass
 from loader.stores.cache_pool import CachePool
 from loader.training.loaders.data_loader import SavableDataLoader
-from loader.training.workers.watchdog_dataset import WatchdogDataset
+from loader.training.workers.watchdog import WatchdogDataset
 
 from .not_served import not_served
 

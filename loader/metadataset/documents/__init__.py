@@ -1,1 +1,1 @@
-"""Parse metadataset YAML files; nothing is looked up."""
+"""Parse metadataset YAML files, without resolving paths or opening datasets."""

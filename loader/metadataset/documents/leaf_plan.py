@@ -1,4 +1,4 @@
-"""What is to be loaded of one leaf: all that a metadataset says about a dataset, from every level, as plain data."""
+"""Plans of leaves and joins: the settings of one dataset, combined over all levels of a metadataset, as plain data."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from ...format.documents.subset import SubsetRange
 __all__ = ["JoinMember", "JoinPlan", "Joiner", "LeafPlan", "Nonmatch"]
 
 Nonmatch = Literal["error", "skip", "none"]
-"""What becomes of a primary sample whose key a member of the join lacks."""
+"""Treatment of a primary sample whose key is missing in a member: raise, skip the sample, or pass None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joiner:
-    """The code that makes one sample of the members' samples; nothing is imported for it here.
+    """Reference to the code that joins the members' samples to one sample; not imported here.
 
     Attributes:
-        module: The module's name.
-        name: The class (whose ``from_joined`` is called) or function.
-        is_function: It is a function.
+        module: Name of the module.
+        name: Name of a function, or of a class whose ``from_joined`` is called.
+        is_function: True if ``name`` is a function.
     """
 
     module: str
@@ -96,13 +96,13 @@ class JoinMember(_OfRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinPlan:
-    """Datasets whose samples of one key become one sample.
+    """Plan of a join: samples of several datasets with the same key become one sample.
 
     Attributes:
-        file: The metadataset that holds the join, absolute.
-        place: Its place in that file.
-        members: The datasets; the first is the primary one, whose order and keys count.
-        joiner: What makes the sample; None where the file names nothing.
+        file: Absolute path of the metadataset that contains the join.
+        place: Place of the join in that file.
+        members: The datasets. The first is the primary one, which determines order and keys.
+        joiner: The code that builds the sample; None if the file names none.
     """
 
     file: str

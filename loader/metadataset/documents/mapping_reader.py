@@ -1,4 +1,4 @@
-"""Values of a document by their type, each fault noted with its place."""
+"""Read typed values of a YAML document, and collect faults with their places."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ...format.documents.messages import did_you_mean, short_key, short_repr
 
 __all__ = ["MappingReader"]
 
-_MOST_BITS = 1000  # what still is a float
+_MAX_BITS = 1000  # larger integers may not convert to a float
 
 
 class MappingReader:
-    """One mapping of a document. A getter whose value is wrong notes that, and gives its default.
+    """Reader of one mapping in a document. A getter adds a fault for an invalid value, and returns its default.
 
     Args:
-        mapping: The mapping as it was parsed.
-        place: Where it stands; empty for the whole document.
-        faults: Where to note what is wrong; shared by all mappings of a document.
+        mapping: The parsed mapping.
+        place: Its place in the document; empty for the whole document.
+        faults: List to which faults are added; shared by all mappings of a document.
     """
 
     def __init__(self, mapping: Mapping[Any, Any], place: str, faults: list[Fault]) -> None:
@@ -32,19 +32,19 @@ class MappingReader:
         return key in self.mapping
 
     def at(self, key: object) -> str:
-        """Give the place of a key."""
+        """Return the place of a key."""
         return f"{self.place}.{short_key(key)}" if self.place else short_key(key)
 
     def fault(self, key: str, message: str) -> None:
-        """Note what is wrong with a key, or with an empty key, the whole mapping."""
+        """Add a fault of a key, or of the whole mapping if the key is empty."""
         self.faults.append(Fault(place=self.at(key) if key else self.place, message=message))
 
     def expect_keys(self, known: Iterable[str], why_not: Mapping[str, str] | None = None) -> None:
-        """Note every key that is not known.
+        """Add a fault for every unknown key.
 
         Args:
-            known: The keys there are.
-            why_not: What to say of keys that are known elsewhere.
+            known: The known keys.
+            why_not: Messages for keys that are valid elsewhere: key → message.
         """
         names = list(known)
         for key in self.mapping:
@@ -54,7 +54,7 @@ class MappingReader:
                 self.faults.append(Fault(place=self.at(key), message=found))
 
     def text(self, key: str) -> str | None:
-        """Give a text that is not empty; None where there is none, or null."""
+        """Return a non-empty string; None if it is missing or null."""
         value = self.mapping.get(key)
         if value is None or (isinstance(value, str) and value and "\0" not in value):
             return value
@@ -63,7 +63,7 @@ class MappingReader:
         return None
 
     def positive(self, key: str, default: float) -> float:
-        """Give a number above 0."""
+        """Return a number above 0."""
         value = self.mapping.get(key, default)
         if _is_number(value) and isfinite(value) and value > 0:
             return float(value)
@@ -72,21 +72,21 @@ class MappingReader:
         return default
 
     def child(self, key: str) -> MappingReader | None:
-        """Give the mapping of a key; None where there is none, or null."""
+        """Return a reader for the mapping at a key; None if it is missing or null."""
         value = self.mapping.get(key)
         if value is None:
             return None
         return self.mapping_of(value, self.at(key))
 
     def mapping_of(self, value: object, place: str) -> MappingReader | None:
-        """Give a value of this mapping for reading; None where it is no mapping."""
+        """Return a reader for a value of this mapping; None if the value is not a mapping."""
         if isinstance(value, Mapping):
             return MappingReader(value, place, self.faults)
         self.faults.append(Fault(place=place, message=f"expected a mapping, found {short_repr(value)}"))
         return None
 
     def entries(self, key: str) -> list[MappingReader]:
-        """Give the mappings of a list that is not empty."""
+        """Return readers for the mappings in a non-empty list."""
         value = self.mapping.get(key)
         if not isinstance(value, list) or not value:
             found = "an empty list" if value == [] else short_repr(value)
@@ -97,7 +97,7 @@ class MappingReader:
 
 
 def _has_exponent(value: object) -> bool:
-    """Tell whether a value is such as 1e-3, which YAML takes for a text."""
+    """Return True for a number such as 1e-3, which YAML parses as a string."""
     try:
         return isinstance(value, str) and "e" in value.lower() and isfinite(float(value))
     except ValueError:
@@ -105,7 +105,7 @@ def _has_exponent(value: object) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    """Tell whether a value is a number, which true and false are not."""
+    """Return True for a number; true and false are not numbers."""
     if isinstance(value, bool):
         return False
-    return isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= _MOST_BITS)
+    return isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= _MAX_BITS)

@@ -1,7 +1,8 @@
-"""A metadataset file, of either version, to what it says."""
+"""Read and parse metadataset files of both versions."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -9,25 +10,71 @@ from ...errors import ConfigError, Fault
 from ...format.documents.dataset_config import is_own_module
 from ...format.documents.messages import did_you_mean, short_keys, short_repr
 from ...format.documents.yaml_document import parse_yaml
+from ...storage import open_storage
 from .mapping_reader import MappingReader
 from .parse_join import JOIN_KEYS, parse_join
 from .references import REFERENCE_KEYS, parse_reference, parse_subset
 from .spec import BlendEntry, BlendKind, BlendSpec, JoinSpec, MetadatasetSpec, ReferenceSpec, SplitSpec
 
-__all__ = ["parse_metadataset", "parse_v1_split", "parse_v2_split"]
+__all__ = ["DocumentStore", "parse_metadataset", "parse_v1_split", "parse_v2_split"]
 
 _V1, _V2 = "Metadataset", "MetadatasetV2"
 
 
+class DocumentStore:
+    """Reader of the metadataset files of one tree. It reads each file once, and collects the faults of all.
+
+    Args:
+        root: Absolute path of the root of the tree.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self._faults: dict[Fault, None] = {}
+        self._prefixes = {root: ""}
+        self._specs: dict[str, MetadatasetSpec] = {}
+
+    @property
+    def faults(self) -> list[Fault]:
+        """Faults of all files, in the order in which they were found."""
+        return list(self._faults)
+
+    def open(self, path: str) -> MetadatasetSpec:
+        """Read a file, and add its faults.
+
+        Raises:
+            StorageError: The file cannot be read.
+        """
+        if path not in self._specs:
+            folder, name = os.path.split(path)
+            text = open_storage(folder).read(name).decode("utf-8", "replace")
+            spec, faults = parse_metadataset(text, file=path)
+            for fault in faults:
+                self.fault(path, fault.place, fault.message)
+            self._specs[path] = spec
+        return self._specs[path]
+
+    def place(self, file: str, place: str) -> str:
+        """Return a place as messages show it, prefixed by the file unless it is the root."""
+        if file not in self._prefixes:
+            inside = os.path.relpath(file, os.path.dirname(self.root))
+            self._prefixes[file] = f"{file if inside.startswith('..') else inside}: "
+        return self._prefixes[file] + place
+
+    def fault(self, file: str, place: str, message: str) -> None:
+        """Add a fault at a place, once even if the file is referenced several times."""
+        self._faults[Fault(place=self.place(file, place).removesuffix(": "), message=message)] = None
+
+
 def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fault]]:
-    """Parse a metadataset, and note everything that is wrong with it.
+    """Parse a metadataset, and collect all faults.
 
     Args:
         text: The document, YAML or JSON.
         file: Its path.
 
     Returns:
-        What can be understood of it, and the faults, so that the files it names can be checked all the same.
+        The valid contents, and the faults. Files that the contents reference can be checked in spite of faults.
 
     >>> text = '''
     ... __module__: megatron.energon
@@ -71,13 +118,13 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
 
 
 def _is_v1(reader: MappingReader, splits: MappingReader) -> bool:
-    """Tell which version a document has; where it does not say so, by what is in it."""
+    """Return True for version 1, by the class of the document, or by its contents if there is no class."""
     looks_like_v1 = all(isinstance(split, Mapping) and "datasets" in split for split in splits.mapping.values())
     name, module = reader.text("__class__"), reader.text("__module__")
     if module is not None and not is_own_module(module):
         reader.fault("__module__", f"expected megatron.energon, found {short_repr(module)}")
     if name is None:
-        # The first version needed no class.
+        # Version 1 requires no class.
         if not looks_like_v1 and reader.mapping.get("__class__") is None:
             reader.fault("__class__", f"this is missing; expected {_V2}")
         return looks_like_v1
@@ -99,7 +146,7 @@ _WHY_NOT = {
 
 
 def parse_v1_split(reader: MappingReader) -> BlendSpec | None:
-    """Read a split, as the blend of the second version that it means; None where nothing can be read."""
+    """Read a split of version 1 as a blend of version 2; None if no dataset can be read."""
     reader.expect_keys(["datasets"], {**_WHY_NOT, "path": "expected a list of 'datasets'; paths stand there"})
     if "datasets" not in reader:
         reader.fault("datasets", "this is missing; expected a list of datasets")
@@ -139,7 +186,7 @@ _NOT_IN_A_JOIN = dict.fromkeys(
 
 
 def parse_v2_split(reader: MappingReader) -> ReferenceSpec | JoinSpec | BlendSpec | None:
-    """Read what a split is made of; None where that cannot be told."""
+    """Read a split of version 2; None if its kind is unclear or no dataset can be read."""
     heads = [key for key in _HEADS if key in reader]
     if len(heads) != 1:
         _fault_of_heads(reader, heads, _HEADS)
@@ -180,7 +227,7 @@ def _parse_source(
 
 
 def _fault_of_heads(reader: MappingReader, found: list[str], expected: tuple[str, ...], *more_keys: str) -> None:
-    """Say what is wrong where none of the keys is there by which a kind is told, or several."""
+    """Add a fault for an entry with none, or several, of the keys that define its kind."""
     known = {*REFERENCE_KEYS, *JOIN_KEYS, *expected, *more_keys}
     reader.expect_keys(sorted(known))
     names = ", ".join(map(repr, expected[:-1])) + f" or {expected[-1]!r}"

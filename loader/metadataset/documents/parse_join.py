@@ -1,4 +1,4 @@
-"""``join``: datasets whose samples of one key become one sample."""
+"""Parse ``join``: datasets whose samples with the same key become one sample."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["JOIN_KEYS", "parse_join"]
 JOIN_KEYS = ("join", "joiner", "split_part", "subflavors", "shuffle_over_epochs_multiplier", "subset")
 
 _NONMATCH: tuple[Nonmatch, ...] = ("error", "skip", "none")
-_OF_THE_WHOLE = {
-    "subset": "the samples of a join are chosen as a whole; set it beside 'join'",
-    "shuffle_over_epochs_multiplier": "a join is shuffled as a whole; set it beside 'join'",
+_JOIN_ONLY = {
+    "subset": "a subset selects rows of the whole join; set it next to 'join'",
+    "shuffle_over_epochs_multiplier": "a join is shuffled as a whole; set it next to 'join'",
 }
-_MEMBER_KEYS = (*(key for key in REFERENCE_KEYS if key not in _OF_THE_WHOLE), "nonmatch")
+_MEMBER_KEYS = (*(key for key in REFERENCE_KEYS if key not in _JOIN_ONLY), "nonmatch")
 
 
 def parse_join(reader: MappingReader) -> JoinSpec | None:
-    """Read a join; None where no dataset of it can be read. Keys that are not known are left to the caller."""
+    """Read a join; None if none of its datasets can be read. The caller checks for unknown keys."""
     join = JoinSpec(
         place=reader.place,
         members=tuple(_members(reader)),
@@ -40,17 +40,17 @@ def parse_join(reader: MappingReader) -> JoinSpec | None:
 
 def _members(reader: MappingReader) -> Iterator[MemberSpec]:
     for position, (name, entry) in enumerate(_named_entries(reader)):
-        # The peer takes 1, the default of the multiplier, at a member, too.
-        passed = {"shuffle_over_epochs_multiplier"} if entry.mapping.get("shuffle_over_epochs_multiplier") == 1 else ()
-        entry.expect_keys((*_MEMBER_KEYS, *passed), _OF_THE_WHOLE)
+        # megatron-energon accepts 1, the default of the multiplier, at a member as well.
+        allowed = {"shuffle_over_epochs_multiplier"} if entry.mapping.get("shuffle_over_epochs_multiplier") == 1 else ()
+        entry.expect_keys((*_MEMBER_KEYS, *allowed), _JOIN_ONLY)
         nonmatch = _nonmatch(entry, is_primary=position == 0)
-        reference = parse_reference(MappingReader(_without_whole(entry.mapping), entry.place, entry.faults))
+        reference = parse_reference(MappingReader(_without_join_only(entry.mapping), entry.place, entry.faults))
         if reference is not None:
             yield MemberSpec(reference=reference, name=name, nonmatch=nonmatch)
 
 
-def _without_whole(mapping: Mapping[Any, Any]) -> Mapping[Any, Any]:
-    return {key: value for key, value in mapping.items() if key not in _OF_THE_WHOLE}
+def _without_join_only(mapping: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    return {key: value for key, value in mapping.items() if key not in _JOIN_ONLY}
 
 
 def _named_entries(reader: MappingReader) -> list[tuple[str | None, MappingReader]]:
@@ -62,7 +62,7 @@ def _named_entries(reader: MappingReader) -> list[tuple[str | None, MappingReade
         place = f"{reader.at('join')}.{name}"
         if not isinstance(name, str) or not name.isidentifier():
             # The joiner gets the member's sample as a keyword argument of this name.
-            found = f"expected a name that can be an argument's, found {short_repr(name)}"
+            found = f"expected a Python identifier, found {short_repr(name)}"
             reader.faults.append(Fault(place=place, message=found))
             continue
         entry = reader.mapping_of(item, place)

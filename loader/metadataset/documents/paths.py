@@ -1,4 +1,4 @@
-"""What a metadataset's paths mean, and whether something lies there."""
+"""Resolve the paths in a metadataset, and check that datasets exist there."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .references import FILESYSTEM
 
 __all__ = ["DatasetPaths", "display_path", "resolve_aux"]
 
-_MOST_LETTERS = 1000
+_MAX_LETTERS = 1000
 
 
 def resolve_aux(store: str, folder: str) -> str:
-    """Give what an auxiliary store in a document means, likewise.
+    """Resolve the path of an auxiliary store relative to the folder of its document.
 
     >>> resolve_aux("filesystem://./files", "/data"), resolve_aux("./images", "/data")
     ('filesystem:///data/files', '/data/images')
@@ -28,16 +28,19 @@ def resolve_aux(store: str, folder: str) -> str:
 
 
 def display_path(path: str) -> str:
-    """Write a path in full, as paths in messages must be, unless it is none that a system takes.
+    """Return a path in full for a message, truncated only if it is longer than a file system allows.
 
     >>> display_path("/data/" + "x" * 200)[-3:], len(display_path("x" * 10_000))
     ("xx'", 1003)
     """
-    return repr(path if len(path) <= _MOST_LETTERS else f"{path[:_MOST_LETTERS]}…")
+    return repr(path if len(path) <= _MAX_LETTERS else f"{path[:_MAX_LETTERS]}…")
 
 
 class DatasetPaths:
-    """Looks up what lies at resolved paths, each once, and tells what is wrong with one; None where nothing is."""
+    """Cached checks of resolved paths.
+
+    ``fault_of_dataset(path)`` and ``fault_of_aux(store)`` return a message, or None if the dataset or store exists.
+    """
 
     def __init__(self) -> None:
         self.fault_of_dataset = cache(_fault_of_dataset)
@@ -46,7 +49,7 @@ class DatasetPaths:
 
 def _fault_of_dataset(path: str) -> str | None:
     if is_url(path):
-        return None  # opening it says whether that can be read
+        return None  # opening it raises if the URL cannot be read
     if is_jsonl(path):
         return None if _exists(path) else f"there is no such file: {display_path(path)}"
     if not _exists(path):

@@ -1,4 +1,4 @@
-"""The keys that references to datasets have in common, in either version of the document."""
+"""Parse the keys that all references to datasets have, in both versions of the document."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ REFERENCE_KEYS = (
 
 
 def parse_reference(reader: MappingReader) -> ReferenceSpec | None:
-    """Read a reference; None where it has no path. Keys that are not known are left to the caller."""
+    """Read a reference; None if it has no path. The caller checks for unknown keys."""
     path = reader.text("path")
     if path is None and reader.mapping.get("path") is None:
         reader.fault("path", "expected the path of a dataset, found nothing")
@@ -55,13 +55,13 @@ def parse_reference(reader: MappingReader) -> ReferenceSpec | None:
 
 
 def parse_subflavors(reader: MappingReader) -> Mapping[str, Any]:
-    """Read the key ``subflavors``; its keys become texts."""
+    """Read the key ``subflavors``, and convert the keys of its mapping to strings."""
     found = reader.child("subflavors")
     return {str(key): value for key, value in found.mapping.items()} if found else {}
 
 
 def parse_epochs_together(reader: MappingReader) -> int | None:
-    """Read the key ``shuffle_over_epochs_multiplier``; where it is missing, 1."""
+    """Read the key ``shuffle_over_epochs_multiplier``; 1 if it is missing."""
     value = reader.mapping.get("shuffle_over_epochs_multiplier", 1)
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and (value == -1 or value >= 1)):
         return value
@@ -80,18 +80,18 @@ def _file_in_nv_meta(reader: MappingReader, key: str) -> str | None:
 
 
 FILESYSTEM = "filesystem://"
-"""Marks a folder of files; without it, an auxiliary store is a prepared dataset."""
+"""Prefix of a folder of files; without it, an auxiliary store is a prepared dataset."""
 
 _EXPECTED_STORE = 'expected the path of a dataset, or "filesystem://" and the path of a folder'
-_TAKEN = ("cache", "primary", "sample")
-"""What cookers are given under these names is no auxiliary store."""
+_RESERVED_NAMES = ("cache", "primary", "sample")
+"""Names of other arguments of cookers."""
 _PREFIX_OF_KEY = {"path": "", "fs_path": FILESYSTEM}
 
 
 def parse_aux(owner: MappingReader) -> Mapping[str, str]:
-    """Read the key ``aux`` of a mapping: name → path or URL as it is written.
+    """Read the key ``aux`` of a mapping: name → path or URL as written in the document.
 
-    The longer forms ``{path: …}`` and ``{fs_path: …}`` come out as the short ones.
+    The long forms ``{path: …}`` and ``{fs_path: …}`` are converted to the short ones.
     """
     reader = owner.child("aux")
     stores: dict[str, str] = {}
@@ -101,8 +101,8 @@ def parse_aux(owner: MappingReader) -> Mapping[str, str]:
         if not isinstance(name, str):
             reader.faults.append(Fault(place=reader.at(name), message="expected a name; put it in quotes"))
             continue
-        if name in _TAKEN:
-            reader.fault(name, f"expected another name: cookers get something else as {name}=")
+        if name in _RESERVED_NAMES:
+            reader.fault(name, f"expected another name: {name}= is another argument of cookers")
             continue
         store = _store(reader, name)
         if store is not None:
@@ -134,7 +134,7 @@ _EXPECTED_RANGE = (
 
 
 def parse_subset(owner: MappingReader) -> SubsetRange | None:
-    """Read the key ``subset`` of a mapping; None where there is none, or where it is wrong."""
+    """Read the key ``subset`` of a mapping; None if it is missing or invalid."""
     reader = owner.child("subset")
     if reader is None:
         return None

@@ -1,4 +1,4 @@
-"""What one metadataset file says, checked, but with nothing looked up: no path is resolved, no other file read."""
+"""Contents of one metadataset file, with types checked. Paths are not resolved, and no other file is read."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = [
 ]
 
 BlendKind = Literal["blend", "blend_epochized"]
-"""Mixed by weights without end, or by repetitions in a pass."""
+"""``blend`` mixes by weights without end, ``blend_epochized`` by repetitions in a pass."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceSpec:
-    """A ``path`` and what is to be changed of what lies there; paths are as they are written."""
+    """A reference: a ``path`` and the settings for the dataset there; paths are as written in the file."""
 
     place: str
     path: str
@@ -41,7 +41,7 @@ class ReferenceSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSpec:
-    """One dataset of a join; ``name`` is its key where the join is a mapping."""
+    """One dataset of a join; ``name`` is its key if the join is a mapping."""
 
     reference: ReferenceSpec
     name: str | None = None
@@ -50,7 +50,7 @@ class MemberSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinSpec:
-    """Datasets whose samples of one key become one sample; the first is the primary one."""
+    """A join: samples of several datasets with the same key become one sample; the first dataset is the primary one."""
 
     place: str
     members: tuple[MemberSpec, ...]
@@ -71,7 +71,7 @@ class BlendEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlendSpec:
-    """Datasets mixed; ``place`` is that of the list."""
+    """A mix of datasets; ``place`` is the place of the list."""
 
     place: str
     kind: BlendKind
@@ -80,14 +80,14 @@ class BlendSpec:
 
 
 SplitSpec = ReferenceSpec | JoinSpec | BlendSpec
-"""What a split is made of."""
+"""Contents of a split."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadatasetSpec:
-    """A metadataset file: what each of its splits is made of.
+    """Contents of a metadataset file.
 
-    ``names`` has all splits, also those of which that is wrong; None where there is no telling.
+    ``names`` has all splits, invalid ones included; None if the document has no readable splits.
     """
 
     file: str

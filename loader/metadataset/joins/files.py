@@ -1,14 +1,16 @@
-"""The files beside a metadataset that hold the rows of its joins: ``meta.yaml.joins/<hash>.npy`` and ``.json``.
+"""Files next to a metadataset that hold the rows of its joins: ``meta.yaml.joins/<hash>.npy`` and ``.json``.
 
 The ``.npy`` file is an array of int64, shape (rows, members): the numbers of samples in the members' indexes, or -1.
-The ``.json`` file, which is written last, says what the rows were made of.
+The ``.json`` file, which is written last, records the identity of the members. The hash covers these identities, so
+rows of unchanged members are found by their name.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import BinaryIO
 
@@ -17,11 +19,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import StorageError
+from ...format.dataset_folder import DatasetFolder
+from ...format.nv_meta import SPLIT_YAML
+from ...format.tar.names import printable
 from ...storage import Storage, open_storage
-from .identity import MemberIdentity
+from ..documents.leaf_plan import JoinMember
 
-__all__ = ["JoinFiles", "JoinRecord", "RowWriter"]
+__all__ = ["JoinFiles", "JoinRecord", "MemberIdentity", "RowWriter", "identify_member", "join_hash", "open_member"]
 
+_VERSION = 1
+"""Version of the algorithm and format of rows; part of the hash, so another version does not use existing files."""
 _ROW_NUMBER = np.dtype("<i8")
 _HEADER = re.compile(
     rb"\x93NUMPY\x01\0(..)\{'descr': '<i8', 'fortran_order': False, 'shape': \((\d{1,18}), (\d{1,9})\), \} *\n",
@@ -31,12 +38,79 @@ _HEADER_BYTES = 256  # of which 128 are used
 _OWN = re.compile(r"([0-9a-f]{32})\.(?:npy|json)|\.[0-9a-f]{32}\.(?:npy|json)\..*\.partial")
 
 
-class JoinRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What rows were made of.
+class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """Properties of one dataset that determine the rows of a join.
 
     Attributes:
-        rows: How many there are.
-        members: The datasets, as they were then.
+        path: Path of the dataset; for messages only, since a moved dataset has the same rows.
+        uuid: The index that the rows' numbers refer to.
+        split_part: Part of its split.
+        split_config: Name of its split file.
+        shards: Hash of the shards of that part, in order.
+        exclude: Hash of the shards and samples that the split file excludes from that part, sorted.
+        nonmatch: Treatment of keys that the dataset lacks.
+    """
+
+    path: str
+    uuid: str
+    split_part: str
+    split_config: str
+    shards: str
+    exclude: str
+    nonmatch: str
+
+
+def open_member(member: JoinMember) -> DatasetFolder:
+    """Open a dataset of a join.
+
+    Raises:
+        StorageError: The dataset is missing, or not prepared.
+    """
+    return DatasetFolder(member.path, split_config=member.split_config or SPLIT_YAML)
+
+
+def identify_member(member: JoinMember, folder: DatasetFolder) -> MemberIdentity:
+    """Return the identity of a dataset in its current state; no sample is read.
+
+    Raises:
+        ConfigError: The split file is missing or invalid.
+    """
+    split = folder.split
+    if split is None or member.split_part not in split.split_parts:
+        folder.samples_of_part(member.split_part)  # raises, and lists the existing parts
+    shards = split.split_parts.get(member.split_part, ()) if split else ()
+    whole, keys = (split.excluded_shards(), split.excluded_samples()) if split else (frozenset[str](), {})
+    excluded = [[shard] if shard in whole else [shard, *sorted(keys.get(shard, ()))] for shard in sorted(shards)]
+    return MemberIdentity(
+        path=printable(member.path),
+        uuid=folder.index.uuid,
+        split_part=member.split_part,
+        split_config=member.split_config or SPLIT_YAML,
+        shards=_hash(shards),
+        exclude=_hash([[shard in whole, *names] for shard, *names in excluded if shard in whole or names]),
+        nonmatch=member.nonmatch,
+    )
+
+
+def join_hash(members: Sequence[MemberIdentity]) -> str:
+    """Return the name of the files that hold the rows of a join: 32 hexadecimal digits of a SHA-256 hash."""
+    return _hash([_VERSION, [[getattr(one, name) for name in _HASHED_FIELDS] for one in members]])
+
+
+_HASHED_FIELDS = tuple(name for name in MemberIdentity.__struct_fields__ if name != "path")
+
+
+def _hash(value: object) -> str:
+    # Names that are not valid UTF-8 contain lone surrogates, which JSON cannot encode.
+    return hashlib.sha256(repr(value).encode("utf-8", "surrogateescape")).hexdigest()[:32]
+
+
+class JoinRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Record of prepared rows.
+
+    Attributes:
+        rows: Number of rows.
+        members: Identities of the datasets at the time.
     """
 
     rows: int
@@ -44,11 +118,11 @@ class JoinRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RowWriter:
-    """Writes rows behind each other.
+    """Sequential writer of rows in the npy format.
 
     Args:
-        file: Where to.
-        members: How many numbers each row has.
+        file: The file to write.
+        members: Numbers in each row.
     """
 
     def __init__(self, file: BinaryIO, members: int) -> None:
@@ -58,12 +132,12 @@ class RowWriter:
         self._write_header()
 
     def append(self, rows: npt.NDArray[np.int64]) -> None:
-        """Write some rows, shape (n, members)."""
+        """Write rows, shape (n, members)."""
         self._file.write(np.ascontiguousarray(rows, dtype=_ROW_NUMBER).data)
         self.rows += len(rows)
 
     def finish(self) -> None:
-        """Write how many they are."""
+        """Write the final number of rows to the header."""
         self._file.seek(0)
         self._write_header()
 
@@ -74,10 +148,10 @@ class RowWriter:
 
 
 class JoinFiles:
-    """The prepared rows beside one metadataset.
+    """The prepared rows of one metadataset.
 
     Args:
-        file: The metadataset.
+        file: Path of the metadataset.
     """
 
     def __init__(self, file: str) -> None:
@@ -85,33 +159,33 @@ class JoinFiles:
         self._storage: Storage = open_storage(folder or ".")
         self._folder = f"{name}.joins"
         self.path = self._storage.path(self._folder)
-        """Where they are, for messages."""
+        """Path of the folder, for messages."""
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Let no other process prepare the joins of this metadataset meanwhile.
+        """Lock the joins of this metadataset against other preparing processes.
 
         Raises:
-            StorageError: Another one does.
+            StorageError: Another process holds the lock.
         """
         with self._storage.lock(f"{self._folder}/.lock"):
             yield
 
     @contextmanager
     def create_rows(self, name: str, members: int) -> Iterator[RowWriter]:
-        """Write the rows of a join, which appear whole at the end of the context, or not at all."""
+        """Write the rows of a join atomically: the file appears at the end of the context, or not at all."""
         with self._storage.create(f"{self._folder}/{name}.npy") as file:
             writer = RowWriter(file, members)
             yield writer
             writer.finish()
 
     def write_record(self, name: str, record: JoinRecord) -> None:
-        """Write what rows were made of, once they are there: from now on they count."""
+        """Write the record of rows, which makes them valid; call it after the rows are written."""
         with self._storage.create(f"{self._folder}/{name}.json") as file:
             file.write(msgspec.json.format(msgspec.json.encode(record), indent=2))
 
     def read_record(self, name: str) -> JoinRecord | None:
-        """Read what rows were made of; None where there are none, or the file is damaged."""
+        """Read the record of rows; None if the file is missing or damaged."""
         file = f"{self._folder}/{name}.json"
         if not self._storage.exists(file):
             return None
@@ -121,7 +195,7 @@ class JoinFiles:
             return None
 
     def map_rows(self, name: str, members: int) -> npt.NDArray[np.int64] | None:
-        """Map rows into memory, read-only, at one cost for any number; None where the file is damaged or missing."""
+        """Map rows into memory, read-only, in constant time; None if the file is damaged or missing."""
         file_name = f"{self._folder}/{name}.npy"
         try:
             with self._storage.open(file_name) as file:
@@ -133,32 +207,32 @@ class JoinFiles:
             if size_bytes != header.end() + shape[0] * members * _ROW_NUMBER.itemsize:
                 return None
             if not shape[0]:
-                return np.empty(shape, np.int64)  # no memory map is empty
+                return np.empty(shape, np.int64)  # a memory map cannot be empty
             path = self._storage.local_path(file_name)
             return np.asarray(np.memmap(path, _ROW_NUMBER, "r", header.end(), shape))
         except (StorageError, OSError):
             return None
 
     def names(self) -> list[str]:
-        """List the names of all rows that count."""
+        """Return the names of all rows with a record."""
         if not self._storage.exists(self._folder):
             return []
         found = [_OWN.fullmatch(os.path.basename(file.name)) for file in self._storage.list(self._folder)]
         return [match[1] for match in found if match and match[1] and match.string.endswith(".json")]
 
     def remove_others(self, kept: set[str]) -> None:
-        """Remove rows under other names, and what a prepare that was killed has left; hold the lock.
+        """Remove rows under other names, and partial files of killed runs; the caller holds the lock.
 
-        Files that nothing here has written are left alone, and all where the folder is a link: whoever made the
-        metadataset may have had it lead to the rows of another one.
+        Files that this class has not written are kept. If the folder is a symbolic link, nothing is removed: the author
+        of the metadataset may have pointed it at the rows of another metadataset.
         """
         if not self._storage.exists(self._folder) or self._storage.local_path(self._folder).is_symlink():
             return
-        doomed = []
+        to_remove = []
         for file in self._storage.list(self._folder):
             match = _OWN.fullmatch(file.name.removeprefix(f"{self._folder}/"))
             if match and match[1] not in kept:
-                doomed.append(file.name)
-        # The record goes before its rows, so that no record is ever without.
-        for name in sorted(doomed, key=lambda name: name.endswith(".npy")):
+                to_remove.append(file.name)
+        # Remove a record before its rows, so that a crash in between leaves no record without rows.
+        for name in sorted(to_remove, key=lambda name: name.endswith(".npy")):
             self._storage.remove(name)

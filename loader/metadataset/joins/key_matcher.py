@@ -1,4 +1,4 @@
-"""Which samples of one dataset have the keys of another's."""
+"""Find the samples of one dataset that have the keys of another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .keys import Keys, SampleKeys
 
 __all__ = ["KeyMatcher", "Matches"]
 
-_SAMPLES_AT_ONCE = 1 << 18
+_SAMPLES_PER_READ = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,76 +22,76 @@ class Matches:
     """The samples found for some keys.
 
     Attributes:
-        samples: Each key's sample, by its number in the index; -1 where there is none. Shape (keys,)
-        twice: A key that two samples have, and these; None where there is no such key.
+        samples: Shape (keys,): the number of each key's sample in the index; -1 if there is none.
+        duplicate: A key that two samples have, and the two samples; None if there is no such key.
     """
 
     samples: IntArray
-    twice: tuple[bytes, int, int] | None
+    duplicate: tuple[bytes, int, int] | None
 
 
 class KeyMatcher:
-    """Finds samples of one split part by their keys, many at once.
+    """Vectorised lookup of samples of one split part by key.
 
     Args:
         folder: The dataset.
         keys: Its keys.
-        split_part: Which part of its split.
+        split_part: Part of its split.
 
     Raises:
-        ConfigError: There is no such part.
+        ConfigError: The split has no such part.
     """
 
     def __init__(self, folder: DatasetFolder, keys: SampleKeys, split_part: str) -> None:
         self._keys = keys
         runs = sorted((run.start, run.stop) for run in folder.samples_of_part(split_part) if len(run))
-        self._starts, self._stops = (np.array(ends, np.int64) for ends in zip(*runs, strict=True)) if runs else _NONE
+        self._starts, self._stops = (np.array(ends, np.int64) for ends in zip(*runs, strict=True)) if runs else _EMPTY
         self._excluded = folder.excluded_samples()
         self._used = np.zeros((len(folder.index) + 7) // 8, np.uint8)  # a bit for each sample
         self.matched = 0
-        """How many keys were found."""
+        """Number of keys found."""
 
     @property
     def unused(self) -> int:
-        """How many samples no key was found for."""
-        left_out = int(self._is_in_part(self._excluded).sum())
-        return int((self._stops - self._starts).sum()) - left_out - int(np.unpackbits(self._used).sum(dtype=np.int64))
+        """Number of samples that no key has matched."""
+        excluded = int(self._is_in_part(self._excluded).sum())
+        return int((self._stops - self._starts).sum()) - excluded - int(np.unpackbits(self._used).sum(dtype=np.int64))
 
     def match(self, keys: Keys) -> Matches:
-        """Find the samples that have some keys.
+        """Find the samples with the given keys.
 
         Raises:
             FormatError: The index is damaged.
         """
-        wanted, sample = self._verified(keys, *self._candidates(keys.hashes()))
+        number, sample = self._verified(keys, *self._candidates(keys.hashes()))
         found = np.full(len(keys), -1, np.int64)
-        found[wanted] = sample
-        self._use(sample)
-        self.matched += len(wanted)
-        order = np.argsort(wanted, kind="stable")
-        again = np.flatnonzero(np.diff(wanted[order]) == 0)
-        twice = None
-        if len(again):
-            one, other = sorted(sample[order[again[0] : again[0] + 2]].tolist())
-            twice = keys.one(int(wanted[order[again[0]]])), one, other
-        return Matches(samples=found, twice=twice)
+        found[number] = sample
+        self._mark_used(sample)
+        self.matched += len(number)
+        order = np.argsort(number, kind="stable")
+        repeated = np.flatnonzero(np.diff(number[order]) == 0)
+        duplicate = None
+        if len(repeated):
+            one, other = sorted(sample[order[repeated[0] : repeated[0] + 2]].tolist())
+            duplicate = keys.one(int(number[order[repeated[0]]])), one, other
+        return Matches(samples=found, duplicate=duplicate)
 
     def _candidates(self, hashes: npt.NDArray[np.uint64]) -> tuple[IntArray, IntArray]:
-        """Give pairs of a number of a key and a sample of the same hash that counts."""
+        """Return pairs of a key's number and a sample with the same hash, in the part and not excluded."""
         order = np.argsort(hashes)
-        sought = hashes[order]
-        pairs: list[tuple[IntArray, IntArray]] = [(_NONE[0], _NONE[0])]
+        ascending = hashes[order]
+        pairs: list[tuple[IntArray, IntArray]] = [(_EMPTY[0], _EMPTY[0])]
         for table, samples in self._keys.table():
-            start = int(np.searchsorted(sought, table[0], side="left"))
-            some = slice(start, int(np.searchsorted(sought, table[-1], side="right")))
-            first = np.searchsorted(table, sought[some], side="left")
-            count = np.searchsorted(table, sought[some], side="right") - first
+            start = int(np.searchsorted(ascending, table[0], side="left"))
+            some = slice(start, int(np.searchsorted(ascending, table[-1], side="right")))
+            first = np.searchsorted(table, ascending[some], side="left")
+            count = np.searchsorted(table, ascending[some], side="right") - first
             number = np.repeat(order[some], count)
-            # The rows from each first one on, count of them.
+            # For each key, `count` rows from `first` on.
             row = np.arange(len(number)) + np.repeat(first - (np.cumsum(count) - count), count)
             sample = samples[row]
-            counts = self._is_in_part(sample) & ~np.isin(sample, self._excluded)
-            pairs.append((number[counts], sample[counts]))
+            included = self._is_in_part(sample) & ~np.isin(sample, self._excluded)
+            pairs.append((number[included], sample[included]))
         number, sample = (np.concatenate(column) for column in zip(*pairs, strict=True))
         return number, sample
 
@@ -102,30 +102,30 @@ class KeyMatcher:
         return (run >= 0) & (samples < self._stops[run])
 
     def _verified(self, keys: Keys, number: IntArray, sample: IntArray) -> tuple[IntArray, IntArray]:
-        """Give the pairs whose keys are the same: other keys may have the same hash."""
+        """Return the pairs with equal keys, since different keys may have the same hash."""
         order = np.argsort(sample)
         number, sample = number[order], sample[order]
         same = np.zeros(len(sample), np.bool_)
-        for pairs, samples in _neighbourhoods(sample):
+        for pairs, samples in _sample_ranges(sample):
             same[pairs] = keys.equal(number[pairs], self._keys.read(samples), sample[pairs] - samples.start)
         return number[same], sample[same]
 
-    def _use(self, samples: IntArray) -> None:
-        """Note that a key was found for some samples, ascending."""
+    def _mark_used(self, samples: IntArray) -> None:
+        """Set the bits of matched samples, which are ascending."""
         byte = samples >> 3
         first = np.flatnonzero(np.diff(byte, prepend=-1))
         if len(first):
             self._used[byte[first]] |= np.bitwise_or.reduceat((1 << (samples & 7)).astype(np.uint8), first)
 
 
-_NONE: Sequence[IntArray] = (np.empty(0, np.int64), np.empty(0, np.int64))
+_EMPTY: Sequence[IntArray] = (np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def _neighbourhoods(samples: IntArray) -> Iterator[tuple[slice, range]]:
-    """Cut ascending samples into runs, each with the range of samples to be read for it; long gaps are left out."""
+def _sample_ranges(samples: IntArray) -> Iterator[tuple[slice, range]]:
+    """Cut ascending samples into runs, each with the range of samples to read; long gaps are skipped."""
     start = 0
     while start < len(samples):
         first = int(samples[start])
-        stop = int(np.searchsorted(samples, first + _SAMPLES_AT_ONCE, side="left"))
+        stop = int(np.searchsorted(samples, first + _SAMPLES_PER_READ, side="left"))
         yield slice(start, stop), range(first, int(samples[stop - 1]) + 1)
         start = stop

@@ -1,4 +1,4 @@
-"""Many keys in one row of bytes, hashed and compared eight bytes of all of them at a time."""
+"""Keys packed in one byte array, hashed and compared by numpy, eight bytes of all keys at a time."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ from ...storage import open_storage
 
 __all__ = ["Keys", "SampleKeys"]
 
-_HASHED_AT_ONCE = 1 << 14
+_KEYS_PER_BATCH = 1 << 14
 _WORD = 8
 _WORD_MASKS = np.array([(1 << 8 * size) - 1 for size in range(_WORD)] + [(1 << 64) - 1], np.uint64)
 
 
 class Keys:
-    """Some keys, of which each lies somewhere in a row of bytes.
+    """Keys packed in one byte array.
 
     Args:
         key_bytes: The bytes.
-        starts: Where each key begins; shape (n,).
-        ends: Where each ends; shape (n,).
+        starts: Offset of the first byte of each key; shape (n,).
+        ends: Offset behind the last byte of each key; shape (n,).
     """
 
     def __init__(self, key_bytes: npt.NDArray[np.uint8], starts: IntArray, ends: IntArray) -> None:
         self.starts = starts
         self.sizes = ends - starts
-        padded = np.concatenate([key_bytes, np.zeros(_WORD, np.uint8)])  # room behind the last key
+        padded = np.concatenate([key_bytes, np.zeros(_WORD, np.uint8)])  # a word may begin at the last byte
         self.key_bytes = padded[: len(key_bytes)]
-        # Every eight bytes as one number, wherever they begin.
+        # Overlapping view: the eight bytes from each offset as one number.
         self._words = np.ndarray((len(key_bytes) + 1,), "<u8", padded, strides=(1,))
 
     @classmethod
     def concatenate(cls, some: Sequence[Keys]) -> Keys:
-        """Put keys behind each other."""
+        """Concatenate several sets of keys."""
         if len(some) == 1:
             return some[0]
         firsts = np.cumsum([0, *(len(keys.key_bytes) for keys in some)])
@@ -55,20 +55,23 @@ class Keys:
         return len(self.starts)
 
     def chosen(self, which: npt.NDArray[np.bool_]) -> Keys:
-        """Give some of them."""
+        """Return the keys selected by a mask, shape (n,)."""
         starts = self.starts[which]
         return Keys(self.key_bytes, starts, starts + self.sizes[which])
 
     def one(self, number: int) -> bytes:
-        """Give one of them."""
+        """Return one key."""
         start = int(self.starts[number])
         return self.key_bytes[start : start + int(self.sizes[number])].tobytes()
 
     def hashes(self) -> npt.NDArray[np.uint64]:
-        """Hash them as the index does, some thousands at a time since they are padded to the longest."""
+        """Return the hashes that the index has for these keys, shape (n,).
+
+        Keys are hashed in batches, since the keys of a batch are padded to the longest one.
+        """
         hashes = np.empty(len(self), np.uint64)
-        for start in range(0, len(self), _HASHED_AT_ONCE):
-            some = slice(start, start + _HASHED_AT_ONCE)
+        for start in range(0, len(self), _KEYS_PER_BATCH):
+            some = slice(start, start + _KEYS_PER_BATCH)
             sizes = self.sizes[some]
             words = np.empty((len(sizes), max(1, -(-int(sizes.max()) // _WORD))), "<u8")
             for column in range(words.shape[1]):
@@ -77,7 +80,7 @@ class Keys:
         return hashes
 
     def equal(self, own: IntArray, other: Keys, others: IntArray) -> npt.NDArray[np.bool_]:
-        """Compare pairs byte for byte: number ``own[i]`` of these keys with number ``others[i]`` of the other ones."""
+        """Compare pairs byte for byte: key ``own[i]`` of this object with key ``others[i]`` of ``other``."""
         starts, other_starts, sizes = self.starts[own], other.starts[others], self.sizes[own]
         equal: npt.NDArray[np.bool_] = sizes == other.sizes[others]
         left, offset = np.flatnonzero(equal), 0
@@ -89,25 +92,23 @@ class Keys:
         return equal
 
     def words_at(self, starts: IntArray, sizes: IntArray, offset: int) -> npt.NDArray[np.uint64]:
-        """Give eight bytes of keys from an offset in each, as numbers; behind a key's end they are zero.
+        """Return eight bytes of each key as a number; bytes behind a key's end are zero.
 
         Args:
-            starts: Where the keys begin.
-            sizes: Their bytes.
-            offset: From which of their bytes on.
+            starts: Offsets of the keys.
+            sizes: Sizes of the keys, in bytes.
+            offset: Offset within each key, in bytes.
         """
         mask = _WORD_MASKS[np.clip(sizes - offset, 0, _WORD)]
         word: npt.NDArray[np.uint64] = self._words[np.minimum(starts + offset, len(self._words) - 1)] & mask
         return word
 
 
-_ROWS_AT_ONCE = 1 << 18
+_ROWS_PER_READ = 1 << 18
 
 
 class SampleKeys:
-    """Reads keys and the table of their hashes.
-
-    Use as a context manager.
+    """Reader of a dataset's keys and of the table of their hashes; a context manager.
 
     Args:
         index: The dataset's index.
@@ -152,21 +153,21 @@ class SampleKeys:
         return Keys(self._key_bytes[first : first + (int(ends[-1]) if len(ends) else 0)], starts, ends)
 
     def table(self) -> Iterator[tuple[npt.NDArray[np.uint64], IntArray]]:
-        """Yield the hashes of all keys, ascending, and the sample of each, in pieces that do not overlap.
+        """Yield consecutive blocks of the hash table: ascending hashes of all keys, and the sample of each.
 
         Raises:
             FormatError: The columns contradict each other.
         """
         size = len(self.index)
-        for start in range(0, size, _ROWS_AT_ONCE):
-            rows = slice(start, start + _ROWS_AT_ONCE)
+        for start in range(0, size, _ROWS_PER_READ):
+            rows = slice(start, start + _ROWS_PER_READ)
             samples = self._key_sample[rows].astype(np.int64)
             if int(samples.max()) >= size or int(samples.min()) < 0:
-                raise self.contradiction("a key is said to be of a sample that there is not")
+                raise self.contradiction("a key refers to a sample that does not exist")
             yield self._key_hash[rows], samples
 
     def contradiction(self, message: str) -> FormatError:
-        """Make the error of an index that cannot be right."""
+        """Return the error for inconsistent columns of the index."""
         return FormatError(
             f"the columns of the index contradict each other ({message})",
             shard=self.index.path,

@@ -1,4 +1,4 @@
-"""The rows of a join that ``energon prepare meta.yaml`` has written, mapped into memory."""
+"""Open the rows of a join that ``energon prepare meta.yaml`` has written."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy.typing as npt
 
 from ...errors import ConfigError
 from ..documents.leaf_plan import JoinPlan
-from .files import JoinFiles, JoinRecord
-from .identity import MemberIdentity, identify_member, join_hash, open_member
+from .files import JoinFiles, JoinRecord, MemberIdentity, identify_member, join_hash, open_member
 
 __all__ = ["open_join"]
 
 
 def open_join(plan: JoinPlan) -> npt.NDArray[np.int64]:
-    """Open the rows of a join; costs the same for any number of them.
+    """Map the rows of a join into memory, in constant time.
 
     Returns:
         Shape (rows, members), read-only: the numbers of samples in the members' indexes
         (:class:`~loader.format.index.dataset_index.DatasetIndex`); -1 where a member has none.
 
     Raises:
-        ConfigError: They are not prepared, or a dataset or the join has changed since; the message says what.
+        ConfigError: The rows are not prepared, or a dataset or the join has changed since; the message names the
+            change.
         StorageError: A dataset is missing, or not prepared.
     """
     files = JoinFiles(plan.file)
@@ -36,19 +36,19 @@ def open_join(plan: JoinPlan) -> npt.NDArray[np.int64]:
     if record is not None:
         found = "the prepared rows of this join are damaged"
     else:
-        found = _whats_changed(members, [record for other in files.names() if (record := files.read_record(other))])
+        found = _describe_change(members, [record for other in files.names() if (record := files.read_record(other))])
     raise ConfigError(found, file=plan.file, at=f"{plan.file}: {plan.place}", hint=f"run: energon prepare {plan.file}")
 
 
-def _whats_changed(members: Sequence[MemberIdentity], records: Sequence[JoinRecord]) -> str:
-    """Say how the join differs from the one that was prepared which is most like it."""
+def _describe_change(members: Sequence[MemberIdentity], records: Sequence[JoinRecord]) -> str:
+    """Return a message with the differences between the join and the most similar prepared one."""
     paths = [member.path for member in members]
     same = [record.members for record in records if [member.path for member in record.members] == paths]
     if same:
         changes = min((_changes(members, then) for then in same), key=len)
         return f"the prepared rows of this join are stale: {'; '.join(changes) or 'another version prepared them'}"
     if any(member.path in paths for record in records for member in record.members):
-        return "this join is not prepared; those that are have other datasets, or the same in another order"
+        return "this join is not prepared; the prepared ones have other datasets, or the same in another order"
     return "this join is not prepared"
 
 
@@ -61,13 +61,13 @@ def _changes_of_member(now: MemberIdentity, then: MemberIdentity) -> list[str]:
     if now.uuid != then.uuid:
         changes.append(f"member {now.path} was prepared again")
     if now.split_part != then.split_part:
-        changes.append(f"of member {now.path}, split part {now.split_part!r} is joined now, not {then.split_part!r}")
+        changes.append(f"the split part of member {now.path} is {now.split_part!r} now, not {then.split_part!r}")
     elif now.split_config != then.split_config:
         changes.append(f"the split of member {now.path} is {now.split_config} now, not {then.split_config}")
     elif now.shards != then.shards:
         changes.append(f"the split of member {now.path} has changed")
     if now.exclude != then.exclude and now.split_part == then.split_part:
-        changes.append(f"what the split of member {now.path} excludes has changed")
+        changes.append(f"the exclusions in the split of member {now.path} have changed")
     if now.nonmatch != then.nonmatch:
         changes.append(f"nonmatch of member {now.path} is {now.nonmatch} now, not {then.nonmatch}")
     return changes

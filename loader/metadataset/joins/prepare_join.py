@@ -1,4 +1,4 @@
-"""Which samples make the rows of a join, found once and written beside the metadataset."""
+"""Find the rows of a join, and write them next to the metadataset."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
 from ...format.tar.names import decode_name
 from ..documents.leaf_plan import JoinPlan, Nonmatch
-from .files import JoinFiles, JoinRecord
-from .identity import identify_member, join_hash, open_member
+from .files import JoinFiles, JoinRecord, identify_member, join_hash, open_member
 from .key_matcher import KeyMatcher
 from .keys import Keys, SampleKeys
 
 __all__ = ["JoinReport", "MemberReport", "find_rows", "prepare_join"]
 
-_SAMPLES_AT_ONCE = 1 << 18, 1 << 20
-"""At the least and at the most: each time, the whole table of the other datasets' keys is read."""
+_MIN_BATCH, _MAX_BATCH = 1 << 18, 1 << 20
+"""Samples of the primary that are matched at a time; each batch reads the whole key tables of the other datasets."""
 
-_TIMES = 16
-_KEYS_SHOWN = 5
+_BATCHES = 16
+"""Number of batches, within the limits above."""
+
+_MAX_KEYS_SHOWN = 5
 
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberReport:
-    """How one dataset fits the primary one.
+    """Counts of the keys that one dataset shares with the primary one.
 
     Attributes:
-        path: The dataset.
-        nonmatch: What happens where it lacks a key.
+        path: Path of the dataset.
+        nonmatch: Treatment of keys that the dataset lacks.
         matched: Samples of the primary whose key it has.
         missing: Samples of the primary whose key it lacks.
         unused: Its own samples whose key the primary lacks.
@@ -50,14 +51,14 @@ class MemberReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinReport:
-    """What was prepared.
+    """Report on a prepared join.
 
     Attributes:
-        file: The metadataset.
-        place: Where in it the join stands.
-        name: The name of its files, without their endings.
-        rows: Samples that the join has.
-        skipped: Samples of the primary that are left out, since a dataset lacks their key.
+        file: Path of the metadataset.
+        place: Place of the join in that file.
+        name: Name of the join's files, without extension.
+        rows: Samples of the join.
+        skipped: Samples of the primary that are skipped, since a dataset lacks their key.
         members: The other datasets, in order.
     """
 
@@ -70,14 +71,14 @@ class JoinReport:
 
 
 def prepare_join(plan: JoinPlan, *, progress: Progress | None = None) -> JoinReport:
-    """Find the rows of a join and write them beside its metadataset, in memory that does not grow with them.
+    """Find the rows of a join, and write them next to its metadataset, in constant memory.
 
-    The samples of the primary's split part, in its order and without those that are left out, are looked for in the
-    split parts of the other datasets by their bare keys. Rows that are prepared already are written again.
+    The samples of the primary's split part, in its order and without excluded ones, are matched with the split parts of
+    the other datasets by key, without the shard. Existing rows are written again.
 
     Args:
         plan: The join.
-        progress: Is told how many keys were looked for, and of how many.
+        progress: Called with the number of keys matched so far, and their total number.
 
     Raises:
         ConfigError: A dataset with ``nonmatch: error`` lacks keys, or has a key of the primary twice. Nothing is
@@ -95,7 +96,7 @@ def prepare_join(plan: JoinPlan, *, progress: Progress | None = None) -> JoinRep
         excluded = folders[0].excluded_samples()
         done, total = 0, sum(map(len, runs))
         with files.create_rows(name, len(folders)) as writer:
-            for some in _gathered(runs):
+            for some in _batches(runs):
                 writer.append(join.rows(*_samples_of(keys[0], some, excluded)))
                 done += sum(map(len, some))
                 if progress is not None:
@@ -113,10 +114,10 @@ def prepare_join(plan: JoinPlan, *, progress: Progress | None = None) -> JoinRep
 
 
 def find_rows(plan: JoinPlan) -> IntArray:
-    """Find the rows of a join that no metadataset holds; they are in memory, 8 bytes a row and dataset.
+    """Find the rows of a join outside of a metadataset, in memory: 8 bytes for each row and dataset.
 
     Returns:
-        Shape (rows, members): the numbers of samples in the members' indexes; -1 where a member has none.
+        Shape (rows, members): the numbers of samples in the members' indexes; -1 if a member has none.
 
     Raises:
         ConfigError: A dataset with ``nonmatch: error`` lacks keys, or has a key of the primary twice.
@@ -129,19 +130,19 @@ def find_rows(plan: JoinPlan) -> IntArray:
     with ExitStack() as stack:
         keys = [stack.enter_context(SampleKeys(folder.index)) for folder in folders]
         join = _Join(plan, folders, _matchers(plan, folders, keys))
-        rows = [join.rows(*_samples_of(keys[0], some, excluded)) for some in _gathered(runs)]
+        rows = [join.rows(*_samples_of(keys[0], some, excluded)) for some in _batches(runs)]
         join.check_missing()
     return np.concatenate([np.empty((0, len(folders)), np.int64), *rows])
 
 
 def _matchers(plan: JoinPlan, folders: list[DatasetFolder], keys: list[SampleKeys]) -> list[KeyMatcher]:
-    """Give what looks for keys in each dataset but the primary."""
+    """Return the key matchers of all datasets except the primary."""
     members = zip(folders[1:], keys[1:], plan.members[1:], strict=True)
     return [KeyMatcher(folder, own, member.split_part) for folder, own, member in members]
 
 
 class _Join:
-    """Makes rows of samples of the primary, and counts what is missing."""
+    """Builder of rows that counts missing keys."""
 
     def __init__(self, plan: JoinPlan, folders: list[DatasetFolder], matchers: list[KeyMatcher]) -> None:
         self._plan = plan
@@ -155,28 +156,28 @@ class _Join:
         self._keys_lacking: list[list[str]] = [[] for _ in folders]
 
     def rows(self, samples: IntArray, keys: Keys) -> IntArray:
-        """Make the rows of some samples of the primary, shape (rows, members)."""
+        """Return the rows of some samples of the primary, shape (rows, members)."""
         rows = np.empty((len(samples), 1 + len(self._matchers)), np.int64)
         rows[:, 0] = samples
         for number, matcher in enumerate(self._matchers):
             matches = matcher.match(keys)
-            if matches.twice is not None:
-                raise self._twice(number + 1, *matches.twice)
+            if matches.duplicate is not None:
+                raise self._duplicate_error(number + 1, *matches.duplicate)
             rows[:, number + 1] = matches.samples
         missing = rows < 0
-        stays = ~missing[:, self._skips].any(axis=1)
+        kept = ~missing[:, self._skips].any(axis=1)
         self._missing += missing.sum(axis=0)
         for number in self._errs:
-            # What one dataset has left out, another one need not have.
-            lacks = np.flatnonzero(missing[:, number] & stays)
+            # A sample that one dataset skips may be missing in the others.
+            lacks = np.flatnonzero(missing[:, number] & kept)
             self._lacking[number] += len(lacks)
             shown = self._keys_lacking[number]
-            shown.extend(decode_name(keys.one(key)) for key in lacks[: _KEYS_SHOWN - len(shown)].tolist())
-        self.skipped += len(samples) - int(stays.sum())
-        return rows[stays]
+            shown.extend(decode_name(keys.one(key)) for key in lacks[: _MAX_KEYS_SHOWN - len(shown)].tolist())
+        self.skipped += len(samples) - int(kept.sum())
+        return rows[kept]
 
     def check_missing(self) -> None:
-        """Raise where a dataset lacks keys that it must have."""
+        """Raise if a dataset with ``nonmatch: error`` lacks keys."""
         faults = []
         for number in self._errs:
             lacking, keys = self._lacking[number], self._keys_lacking[number]
@@ -190,10 +191,10 @@ class _Join:
                 "\n".join(faults),
                 file=self._plan.file,
                 at=f"{self._plan.file}: {self._plan.place}",
-                hint="set nonmatch: skip at that dataset to leave these samples out, or nonmatch: none to have None",
+                hint="set nonmatch: skip at that dataset to skip these samples, or nonmatch: none to get None",
             )
 
-    def _twice(self, number: int, key: bytes, one: int, other: int) -> ConfigError:
+    def _duplicate_error(self, number: int, key: bytes, one: int, other: int) -> ConfigError:
         index, member = self._folders[number].index, self._plan.members[number]
         name = decode_name(key)
         shards = f"{index.shard_of(one).name} and {index.shard_of(other).name}"
@@ -217,25 +218,24 @@ class _Join:
 
 
 def _samples_of(keys: SampleKeys, runs: list[range], excluded: IntArray) -> tuple[IntArray, Keys]:
-    """Give the samples of some runs with their keys, without those that are left out."""
+    """Return the samples of some runs and their keys, without excluded samples."""
     samples = np.concatenate([np.arange(run.start, run.stop) for run in runs])
-    left = ~np.isin(samples, excluded)
-    return samples[left], Keys.concatenate([keys.read(run) for run in runs]).chosen(left)
+    included = ~np.isin(samples, excluded)
+    return samples[included], Keys.concatenate([keys.read(run) for run in runs]).chosen(included)
 
 
-def _gathered(runs: list[range]) -> Iterator[list[range]]:
-    """Cut long runs of samples and put short ones together, so that each list has about as many samples."""
-    least, most = _SAMPLES_AT_ONCE
-    at_once = min(max(least, sum(map(len, runs)) // _TIMES), most)
-    gathered: list[range] = []
-    room = at_once
+def _batches(runs: list[range]) -> Iterator[list[range]]:
+    """Split long runs of samples and group short ones, so that each batch has about the same number of samples."""
+    batch_size = min(max(_MIN_BATCH, sum(map(len, runs)) // _BATCHES), _MAX_BATCH)
+    batch: list[range] = []
+    room = batch_size
     for run in runs:
         rest = run
         while len(rest):
-            gathered.append(rest[:room])
-            rest, room = rest[room:], room - len(gathered[-1])
+            batch.append(rest[:room])
+            rest, room = rest[room:], room - len(batch[-1])
             if not room:
-                yield gathered
-                gathered, room = [], at_once
-    if gathered:
-        yield gathered
+                yield batch
+                batch, room = [], batch_size
+    if batch:
+        yield batch

@@ -1,4 +1,4 @@
-"""What the levels around a place in a tree of metadatasets say about everything below it."""
+"""Settings that a place in a tree of metadatasets inherits from the levels above it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["InheritedSettings", "combine_epochs_together"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InheritedSettings:
-    """Settings of the levels around a place, which hold for everything below it.
+    """Combined settings of the levels above a place, which apply to everything below it.
 
     Attributes:
-        request: What to load, as far as the levels so far say it. The caller's ``split_config`` and ``dataset_config``
-            win over the document's; outer ``subflavors`` win over inner ones.
-        weight: Share of all samples; None if nothing is weighted so far.
-        repetitions: Repetitions in a pass; None if nothing is repeated so far.
-        files: The metadatasets around, each with its split, from the root.
+        request: The request so far. The caller's ``split_config`` and ``dataset_config`` override the document's, and
+            outer ``subflavors`` override inner ones.
+        weight: Share of all samples; None if no level has weights.
+        repetitions: Repetitions in a pass; None if no level has repetitions.
+        files: The enclosing metadatasets, each with its split, from the root.
     """
 
     request: LoadRequest
@@ -34,7 +34,7 @@ class InheritedSettings:
 
     @property
     def split_part(self) -> str:
-        """The split that is loaded if a reference names none."""
+        """The split part of references that name none."""
         return self.request.split_part
 
     def within(self, spec: ReferenceSpec | JoinSpec) -> InheritedSettings:
@@ -50,7 +50,7 @@ class InheritedSettings:
         return replace(self, request=request)
 
     def shares(self, blend: BlendSpec, *, training: bool) -> Sequence[InheritedSettings]:
-        """Add what a blend says about each of its entries; where it is not for training, amounts do not count."""
+        """Return the settings for each entry of a blend; weights and repetitions are ignored unless ``training``."""
         inner = replace(self, request=replace(self.request, subset=_ranges(blend) + self.request.subset))
         amounts = [entry.amount for entry in blend.entries]
         if not training:
@@ -59,14 +59,14 @@ class InheritedSettings:
             outer = 1.0 if self.repetitions is None else self.repetitions
             return [replace(inner, repetitions=outer * amount) for amount in amounts]
         outer = 1.0 if self.weight is None else self.weight
-        largest = max(amounts)  # so that the sum of large weights is no infinity
+        largest = max(amounts)  # dividing by it first keeps the sum of large weights finite
         total = fsum(amount / largest for amount in amounts)
-        # Shares of shares may come out smaller than any float; even so they are shares, not nothing.
+        # Nested shares may underflow to 0, which would drop the entry.
         shares = [max(outer * (amount / largest / total), float_info.min) for amount in amounts]
         return [replace(inner, weight=share) for share in shares]
 
     def request_for(self, path: str, reference: ReferenceSpec, aux: Mapping[str, str]) -> LoadRequest:
-        """Return the request for a dataset of which :meth:`within` has added the settings."""
+        """Return the request for a dataset, after :meth:`within` has added its settings."""
         return replace(
             self.request,
             path=path,
@@ -85,7 +85,7 @@ def _ranges(spec: ReferenceSpec | JoinSpec | BlendSpec) -> tuple[SubsetRange, ..
 
 
 def combine_epochs_together(one: int | None, other: int | None) -> int | None:
-    """Combine two levels' ``shuffle_over_epochs_multiplier``: None wins, then -1, else they multiply.
+    """Combine ``shuffle_over_epochs_multiplier`` of two levels: None wins, then -1, otherwise they multiply.
 
     >>> combine_epochs_together(2, 3), combine_epochs_together(-1, 3), combine_epochs_together(-1, None)
     (6, -1, None)

@@ -1,4 +1,4 @@
-"""Which datasets a metadataset is made of, without looking at any of them."""
+"""List the datasets of a metadataset, without opening them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["TraversedDatasetReference", "traverse_metadataset"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraversedDatasetReference:
-    """One dataset that a metadataset names.
+    """One dataset that a metadataset references.
 
     Attributes:
-        path: Its resolved path, or its URL as it is written.
-        split_part: Which part of its split.
-        aux: Its auxiliary stores: name → resolved path or URL, of folders of files also.
-        subflavors: Labels of its samples, of all levels.
-        place: Where it is named; see :class:`.LeafPlan`.
+        path: The resolved path, or the URL as written.
+        split_part: Part of its split.
+        aux: Auxiliary stores, folders of files included: name → resolved path or URL.
+        subflavors: Labels of its samples, combined over all levels.
+        place: Place of the reference; see :class:`.LeafPlan`.
     """
 
     path: str
@@ -39,25 +39,25 @@ class TraversedDatasetReference:
 def traverse_metadataset(
     path: str | os.PathLike[str], *, split_part: str, **kwargs: Any
 ) -> list[TraversedDatasetReference]:
-    """List the datasets behind a split of a metadataset, in order; of a join, its members.
+    """List the datasets of a split of a metadataset, in order; a join is listed as its members.
 
-    The datasets need not be there.
+    The datasets need not exist.
 
     Args:
         path: The metadataset.
-        split_part: Which of its splits.
-        **kwargs: None is known; they are there for the signature's sake.
+        split_part: The split.
+        **kwargs: No other argument is known; accepted for compatibility of the signature.
 
     Raises:
-        ConfigError: The path names no metadataset, or a document says something wrong.
+        ConfigError: The path is no metadataset, or the documents have faults.
         StorageError: The file cannot be read.
-        TypeError: There is no such argument.
+        TypeError: An argument is unknown.
     """
     for name in kwargs:
         raise TypeError(f"traverse_metadataset() has no argument {name!r}{did_you_mean(name, ['path', 'split_part'])}")
     if not is_metadataset(path):
         found = "this is no metadataset; expected a file that ends in .yaml or .yml"
-        raise ConfigError(found, file=os.fspath(path), hint="give the path of a metadataset")
+        raise ConfigError(found, file=os.fspath(path), hint="pass the path of a metadataset")
     root = plan_tree(path, split_part=split_part, training=False, check_paths=False)
     return [_traversed(source) for leaf in root.leaves() for source in _sources(leaf)]
 

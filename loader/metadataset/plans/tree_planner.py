@@ -1,4 +1,4 @@
-"""One walk over a metadataset and those that it names; what is wrong is noted on the way, and raised at the end."""
+"""Walk a metadataset and the metadatasets in it once; faults are collected on the way, and raised at the end."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ...errors import ConfigError, StorageError
 from ...format.documents.load_request import is_jsonl, is_metadataset, resolve_path
 from ...format.documents.messages import short_key, short_repr
 from ...format.documents.subset import SampleRange
-from ..documents.document_store import DocumentStore
 from ..documents.leaf_plan import JoinMember, JoinPlan
+from ..documents.parse import DocumentStore
 from ..documents.paths import DatasetPaths, display_path, resolve_aux
 from ..documents.spec import BlendKind, BlendSpec, JoinSpec, MemberSpec, ReferenceSpec, SplitSpec
 from .inherited import InheritedSettings
@@ -19,37 +19,37 @@ from .plan_node import PlanNode
 
 __all__ = ["TreePlanner"]
 
-_MOST_LEVELS = 30
-_MOST_NAMED = 20  # splits, in a message
-_MOST_PLACES = 100_000
-"""A few files that name each other twice make more datasets than any memory holds."""
+_MAX_LEVELS = 30
+_MAX_NAMED = 20  # splits, in a message
+_MAX_PLACES = 100_000
+"""Limit of datasets: a few files that reference each other twice per level would expand beyond any memory."""
 
 
 class TreePlanner:
-    """Plans one split of a metadataset.
+    """Planner of one split of a metadataset.
 
     Args:
-        root: The absolute path of its file.
-        training: Amounts of blends count.
-        check_paths: It is a fault where a dataset is not there.
+        root: Absolute path of the metadataset.
+        training: Apply the weights and repetitions of blends.
+        check_paths: Treat a missing dataset as a fault.
     """
 
     def __init__(self, root: str, *, training: bool, check_paths: bool) -> None:
         self._documents = DocumentStore(root)
         self._training = training
         self._paths = DatasetPaths() if check_paths else None
-        self._places_left = _MOST_PLACES
+        self._places_left = _MAX_PLACES
         self._first_blend: dict[BlendKind, str] = {}
 
     def plan(self, outer: InheritedSettings) -> PlanNode:
-        """Plan the split that ``outer`` names.
+        """Plan the split named by ``outer``.
 
         Raises:
-            ConfigError: Everything that is wrong in all documents.
-            StorageError: The file cannot be read.
+            ConfigError: The documents have faults; the error lists all of them.
+            StorageError: The root file cannot be read.
         """
         root = self._documents.root
-        self._documents.open(root)  # that it cannot be read is an error of its own, no fault of a document
+        self._documents.open(root)  # an unreadable root raises StorageError instead of adding a fault
         node = self._metadataset(root, outer, place="", named_by=(root, "splits"))
         if self._training and len(self._first_blend) == 2:
             repeated = self._first_blend["blend_epochized"]
@@ -64,16 +64,18 @@ class TreePlanner:
     def _metadataset(
         self, file: str, outer: InheritedSettings, *, place: str, named_by: tuple[str, str]
     ) -> PlanNode | None:
-        """Plan one split of a file; ``named_by`` is the file and place that ask for it."""
+        """Plan one split of a file; ``named_by`` is the file and place of the reference."""
         key = (file, outer.split_part)
-        if key in outer.files or len(outer.files) == _MOST_LEVELS:
+        if key in outer.files or len(outer.files) == _MAX_LEVELS:
             is_circle = key in outer.files
             steps = outer.files[outer.files.index(key) :] if is_circle else outer.files[-3:]
-            way = " → ".join(f"{os.path.basename(name)} ({split})" for name, split in (*steps, key))
+            chain = " → ".join(f"{os.path.basename(name)} ({split})" for name, split in (*steps, key))
             found = (
-                "these name each other in a circle" if is_circle else f"more than {_MOST_LEVELS} levels of metadatasets"
+                "these reference each other in a circle"
+                if is_circle
+                else f"more than {_MAX_LEVELS} levels of metadatasets"
             )
-            self._documents.fault(*named_by, f"{found}: {way}")
+            self._documents.fault(*named_by, f"{found}: {chain}")
             return None
         try:
             spec = self._documents.open(file)
@@ -82,12 +84,12 @@ class TreePlanner:
             return None
         split = spec.splits.get(outer.split_part)
         if split is None:
-            if spec.names is not None and outer.split_part not in spec.names:  # else it has faults of its own
-                more = ["…"] if len(spec.names) > _MOST_NAMED else []
-                there = ", ".join([*map(short_key, spec.names[:_MOST_NAMED]), *more]) or "none"
+            if spec.names is not None and outer.split_part not in spec.names:  # otherwise the split has faults already
+                more = ["…"] if len(spec.names) > _MAX_NAMED else []
+                available = ", ".join([*map(short_key, spec.names[:_MAX_NAMED]), *more]) or "none"
                 self._documents.fault(
                     *named_by,
-                    f"there is no split {short_repr(outer.split_part)} in {display_path(file)}; there are: {there}",
+                    f"there is no split {short_repr(outer.split_part)} in {display_path(file)}; there are: {available}",
                 )
             return None
         child = self._split(file, split, replace(outer, files=(*outer.files, key)))
@@ -128,13 +130,11 @@ class TreePlanner:
 
     def _source(self, file: str, source: ReferenceSpec | JoinSpec, outer: InheritedSettings) -> PlanNode | None:
         if self._places_left <= 0:
-            self._documents.fault(self._documents.root, "", f"this expands to more than {_MOST_PLACES:,} datasets")
+            self._documents.fault(self._documents.root, "", f"this expands to more than {_MAX_PLACES:,} datasets")
             return None
         self._places_left -= 1
         if outer.repetitions == inf:
-            self._documents.fault(
-                file, source.place, "the repetitions of all levels multiply to more than can be counted"
-            )
+            self._documents.fault(file, source.place, "the product of the repetitions of all levels overflows")
         inner = outer.within(source)
         if isinstance(source, JoinSpec):
             return self._join(file, source, inner)
@@ -199,7 +199,7 @@ class TreePlanner:
                 request,
                 split_part=reference.split_part or request.split_part,
                 subflavors={**reference.subflavors, **request.subflavors},
-                epochs_together=1,  # that of the join counts, as does its subset
+                epochs_together=1,  # set at the join, as is the subset
                 subset=(),
             ),
             place=self._documents.place(file, reference.place),
@@ -223,5 +223,5 @@ class TreePlanner:
             self._documents.fault(file, f"{source.place}.path", found)
 
     def _fault_of_numbers(self, file: str, place: str) -> None:
-        found = "numbers of samples choose within one dataset; give percentages here, or set this at the datasets"
+        found = "numbers of samples select within one dataset; use percentages here, or set this at the datasets"
         self._documents.fault(file, f"{place}.subset.range", found)

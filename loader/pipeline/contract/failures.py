@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import ConfigError, FatalSampleError, SampleError, TrustError
-from ...samples.marks import failure_tolerance
+from ...samples.hooks import failure_tolerance
 from .error_handlers import Failure, SampleErrorHandler, report_to, three_argument_handler
 from .sample_name import keys_of_sample, places_of_sample
 

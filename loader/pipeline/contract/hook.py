@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import SkipSample
 from ...order import mix
-from ...samples.marks import restores_seeds
+from ...samples.hooks import restores_seeds
 from .failures import EndlessSkips
 from .item import ItemId, position_of
 from .lane import Lane

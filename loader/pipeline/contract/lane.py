@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...order import mix
-from ...samples.encoding.hook_context import HookContext
+from ...samples.hooks import HookContext
 from .error_handlers import reraise_exception
 from .failures import FailurePolicy
 

@@ -15,7 +15,7 @@ from torch.utils.data import get_worker_info
 
 from ...errors import ConfigError, EnergonError
 from ...order import mix
-from ...samples.encoding.hook_context import hook_context, running_hook_context
+from ...samples.hooks import hook_context, running_hook_context
 from .error_handlers import log_exception, reraise_exception
 
 __all__ = ["ErrorHandler", "WorkerConfig"]

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ...errors import ConfigError
 from ...samples.batching.collate import generic_batch
-from ...samples.marks import is_library_hook
+from ...samples.hooks import is_library_hook
 from ..contract.hook import Hook
 from ..contract.item import ItemId, set_restore_key
 from ..contract.lane import Lane

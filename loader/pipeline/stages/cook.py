@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...samples.encoding.cooking import cook, needs_primary
-from ...samples.marks import failure_tolerance, is_library_hook, restores_seeds, stateless
+from ...samples.hooks import failure_tolerance, is_library_hook, restores_seeds, stateless
 from ...samples.types import CrudeSample
 from ...stores.aux_store import PrimaryFileStore
 from ..contract.stage import SavableDataset

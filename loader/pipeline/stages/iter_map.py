@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from ...errors import ConfigError, SkipSample
-from ...samples.marks import restores_seeds
+from ...samples.hooks import restores_seeds
 from ..contract.buffered import BufferedItem
 from ..contract.item import ItemId, position_of, set_restore_key
 from ..contract.lane import Lane

@@ -22,7 +22,7 @@ from ...pipeline.stages.group_batch import GroupBatchDataset
 from ...pipeline.stages.map import MapDataset, makes_several
 from ...pipeline.stages.packing import PackingDataset
 from ...samples.encoding.task_encoder import TaskEncoder
-from ...samples.marks import is_default, is_library_hook
+from ...samples.hooks import is_default, is_library_hook
 
 __all__ = ["ChainOptions", "build_chain", "build_single_samples"]
 

@@ -21,7 +21,7 @@ from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.joined_source import JoinedSource
 from ...pipeline.reading.jsonl_source import JsonlSource
 from ...pipeline.reading.source import Source
-from ...samples.building.joiner import load_joiner
+from ...samples.building.dataset_code import load_joiner
 from ...samples.decoding.decoder import SampleDecoder
 
 __all__ = ["DatasetArguments", "LoadedSource", "open_sources"]

@@ -24,8 +24,8 @@ from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.pick import PickDataset, excluded_positions, positions_without, replacements
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.map import makes_several
-from ...samples.encoding.hook_context import set_hook_context
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
+from ...samples.hooks import set_hook_context
 from ..workers.lane_host import open_lane
 from .chain import build_single_samples
 from .open_sources import DatasetArguments

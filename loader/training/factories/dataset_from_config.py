@@ -12,8 +12,8 @@ from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.documents.load_request import is_metadataset
 from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 from ...pipeline.contract.worker_config import WorkerConfig
-from ...samples.building.described_dataset import arguments_of_config, made_of_class
-from ...samples.building.recipe import dataset_class_of
+from ...samples.building.dataset_code import dataset_class_of
+from ...samples.building.described_dataset import arguments_of_config, instantiate
 from ...storage import EPath
 from ..datasets.dataset_factory import BaseCoreDatasetFactory
 from . import webdatasets
@@ -80,7 +80,7 @@ def get_dataset_from_config(
             given.pop("sample_type", None)  # the class defines it
         made = dataset_class(EPath(path), **{**given, **common})
     else:
-        made = made_of_class(dataset_class, folder.storage.local_path(FOLDER), {**given, **common})
+        made = instantiate(dataset_class, folder.storage.local_path(FOLDER), {**given, **common})
     return _checked(made, made.source.builder.sample_class, sample_type, file=folder.storage.path(FOLDER))
 
 

@@ -1,4 +1,4 @@
-"""The loader of a training loop: what ``get_loader`` and ``get_savable_loader`` give."""
+"""The loader of a training loop, whose position can be saved and restored."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _END: Any = object()
 
 
 class SavableDataLoader(Generic[T_co]):
-    """Give the micro-batches of one rank; save where it stands, and go on there.
+    """Iterate the micro-batches of one rank; save and restore the position.
 
-    Iterating a loader for training again goes on after the last micro-batch that it delivered; one for validation
-    starts over. Only one iteration is live at a time.
+    A second iteration over a loader for training continues after the last micro-batch that it delivered. A loader for
+    validation starts over. Only one iteration is live at a time.
 
     Args:
         dataset: The chain.
-        options: How worker processes are used.
+        options: Options of the worker processes.
     """
 
     def __init__(self, dataset: SavableDataset[T_co], options: StreamOptions | None = None) -> None:
@@ -48,15 +48,15 @@ class SavableDataLoader(Generic[T_co]):
         self._chain, stages = cut_rank_stages(dataset)
         self._lanes = LaneBatches(self._chain, options or StreamOptions())
         self._steps = RankChain(stages, self._lanes)
-        self._goes_on = False  # the next iteration, although the loader is one that starts over
+        self._continues = False  # the next iteration continues, even if the loader is one that starts over
         self._iteration: object = None
 
     # ------------------------------------------------------------------------------------------ iterating
 
     def __iter__(self) -> Iterator[T_co]:
-        if self._chain.starts_over and not self._goes_on:
+        if self._chain.starts_over and not self._continues:
             self._steps.start_over()
-        self._goes_on = False
+        self._continues = False
         self._iteration = iteration = object()
         return self._iterate(iteration)
 
@@ -74,7 +74,7 @@ class SavableDataLoader(Generic[T_co]):
             yield batch
 
     def __len__(self) -> int:
-        """Give the number of micro-batches of an iteration on this rank.
+        """Return the number of micro-batches of an iteration on this rank.
 
         Raises:
             TypeError: The dataset repeats without end, or its stages drop or regroup samples.
@@ -82,7 +82,7 @@ class SavableDataLoader(Generic[T_co]):
         return len(self.dataset)
 
     def __bool__(self) -> bool:
-        return True  # Python would ask for the length, which not all have
+        return True  # Python would call __len__, which endless loaders do not support
 
     def close(self) -> None:
         """End the worker processes; the next iteration starts new ones where these stopped."""
@@ -91,7 +91,7 @@ class SavableDataLoader(Generic[T_co]):
     # --------------------------------------------------------------------------------- saving and restoring
 
     def save_state_rank(self) -> dict[str, Any]:
-        """Give where this rank stands, behind the last micro-batch that it delivered.
+        """Return the state of this rank, after the last micro-batch that it delivered.
 
         Returns:
             Plain data: dicts and lists of str, int, float, bool and None.
@@ -112,10 +112,10 @@ class SavableDataLoader(Generic[T_co]):
         ).to_plain()
 
     def restore_state_rank(self, state: dict[str, Any] | None) -> None:
-        """Go on where the same rank of a run with as many ranks stood.
+        """Continue from the state of the same rank of a run with the same number of ranks.
 
         Args:
-            state: What :meth:`save_state_rank` gave; None starts at the beginning.
+            state: The result of :meth:`save_state_rank`; None changes nothing.
 
         Raises:
             StateError: The state is of other data, another pipeline, or another rank or number of ranks.
@@ -129,19 +129,19 @@ class SavableDataLoader(Generic[T_co]):
                 f"this state is of rank {saved.rank} of {saved.ranks}; this is rank {config.rank} of "
                 f"{config.world_size}",
                 hint=(
-                    "give each rank the state that it saved itself"
+                    "pass each rank the state that it saved itself"
                     if saved.ranks == config.world_size
-                    else "to go on with another number of ranks, pass the states of all of them to "
-                    "restore_state_global(), or have their files rewritten by `energon checkpoint redist`"
+                    else "to continue with another number of ranks, pass the states of all ranks to "
+                    "restore_state_global(), or rewrite their files by `energon checkpoint redist`"
                 ),
             )
         self._restore(saved)
 
     def save_state_global(self, dst_rank: int | None = None, *, global_dst_rank: int | None = None) -> Any:
-        """Collect where all ranks stand; all of them must call it.
+        """Collect the states of all ranks; all of them must call it.
 
         Args:
-            dst_rank: The rank, within the data-parallel group, that gets the states.
+            dst_rank: The rank, within the data-parallel group, that receives the states.
             global_dst_rank: The same rank, counted among all ranks of the run.
 
         Returns:
@@ -156,15 +156,15 @@ class SavableDataLoader(Generic[T_co]):
         return gather_states(self.save_state_rank(), config, dst_rank)
 
     def restore_state_global(self, state: Sequence[dict[str, Any]] | None, *, src_rank: int | None = None) -> None:
-        """Go on where all ranks stood, also with another number of ranks and workers.
+        """Continue from the states of all ranks, also with another number of ranks and workers.
 
         Args:
-            state: What :meth:`save_state_global` gave.
-            src_rank: The rank that holds it and hands it round; None: every rank holds it.
+            state: The result of :meth:`save_state_global`.
+            src_rank: The rank that has the states and broadcasts them; None: every rank has them.
 
         Raises:
-            StateError: A rank's state is missing; the states are of other data, another pipeline or of different
-                moments; or the number of ranks does not divide the number of lanes.
+            StateError: A rank's state is missing; the states are of other data, another pipeline or different steps;
+                or the number of ranks does not divide the number of lanes.
         """
         if src_rank is not None:
             state = broadcast_states(state, self.worker_config, src_rank)
@@ -174,31 +174,31 @@ class SavableDataLoader(Generic[T_co]):
             what = f"a dict with the keys {[*state][:8]}" if isinstance(state, dict) else f"a {type(state).__name__}"
             raise StateError(
                 f"expected the list of the states of all ranks, found {what}",
-                hint="pass what save_state_global() gave; restore_state_rank() takes what save_state_rank() gave, and "
-                "load_state_dict() what state_dict() gave",
+                hint="pass the result of save_state_global(); restore_state_rank() takes that of save_state_rank(), "
+                "and load_state_dict() that of state_dict()",
             )
         config = self.worker_config
         self._restore(redistribute_states([RunState.from_plain(one) for one in state], config.world_size)[config.rank])
 
     def state_dict(self) -> dict[str, Any]:
-        """Give where the run stands, in the form that frameworks ask for by this name.
+        """Return the state of the run, under the name that frameworks call.
 
-        With several ranks in a process group, **all of them must call this**: each is given the states of all, since
-        most frameworks keep what one rank gave and restore all ranks from it. Otherwise it is what
-        :meth:`save_state_rank` gives.
+        With several ranks in a process group, **all of them must call this**: each receives the states of all, since
+        most frameworks save the result of one rank and restore all ranks from it. Otherwise the result is that of
+        :meth:`save_state_rank`.
 
         Returns:
             Plain data.
         """
-        warn_of_lookahead(self, sys._getframe(1))  # noqa: SLF001 - the frame of who asks
+        warn_of_lookahead(self, sys._getframe(1))  # noqa: SLF001 - the frame of the caller
         return framework_state(self)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where a run stood.
+        """Continue from the state of a run.
 
         Args:
-            state_dict: What :meth:`state_dict` gave: on this rank; or, with a process group, on any, also of another
-                number of them.
+            state_dict: The result of :meth:`state_dict` on this rank. With a process group, that of any rank of a run
+                with any number of ranks.
 
         Raises:
             StateError: The state is of other data, of another pipeline, or of other ranks.
@@ -229,14 +229,14 @@ class SavableDataLoader(Generic[T_co]):
             ended=saved.ended,
         )
         self._iteration = None
-        self._goes_on = True
+        self._continues = True
 
     def can_restore_sample(self) -> bool:
-        """Tell whether :meth:`restore_sample` can work: always, here."""
+        """Report whether :meth:`restore_sample` works: always, for this class."""
         return True
 
     def restore_sample(self, key: Any) -> Any:
-        """Make a sample or micro-batch again.
+        """Rebuild a sample or micro-batch.
 
         Args:
             key: Its ``__restore_key__``.

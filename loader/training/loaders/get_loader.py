@@ -1,4 +1,4 @@
-"""``get_loader`` and ``get_savable_loader``."""
+"""Build the loader of a training loop: ``get_loader`` and ``get_savable_loader``."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ def get_loader(
     multiprocessing_context: str | None = None,
     pin_memory: bool = True,
 ) -> SavableDataLoader[Any]:
-    """Give the loader that a training loop iterates.
+    """Build the loader that a training loop iterates.
 
     Args:
-        dataset: What :func:`get_train_dataset` and the like gave.
-        worker_config: Must be the dataset's, where it is given.
+        dataset: A dataset, such as :func:`get_train_dataset` returns.
+        worker_config: None, or the dataset's.
         prefetch_factor: Micro-batches that each worker makes ahead.
-        cache_pool: What cookers get as ``cache`` and hooks as ``self.cache``; by default one that fetches nothing
-            ahead.
-        watchdog_timeout_seconds: How long a micro-batch may take before one warning says what hangs; None: for ever.
-        watchdog_initial_timeout_seconds: The same for the first micro-batch; None: for ever.
-        fail_on_timeout: Raise a :class:`~loader.errors.WorkerError` then.
-        multiprocessing_context: How worker processes start: ``"fork"``, ``"spawn"`` or ``"forkserver"``; by default as
-            torch does.
-        pin_memory: Put micro-batches that come from worker processes into pinned memory, where there is a GPU.
+        cache_pool: The ``cache`` of cookers and the ``self.cache`` of hooks; the default fetches nothing ahead.
+        watchdog_timeout_seconds: Time for a micro-batch after which a warning reports the hang; None: no limit.
+        watchdog_initial_timeout_seconds: The same for the first micro-batch; None: no limit.
+        fail_on_timeout: Raise a :class:`~loader.errors.WorkerError` on a timeout, and end a worker that hangs. Without
+            workers, a hang is interrupted in the main thread only; elsewhere the error follows when the hang ends.
+        multiprocessing_context: The start method of worker processes: ``"fork"``, ``"spawn"`` or ``"forkserver"``; by
+            default torch's.
+        pin_memory: Copy micro-batches from worker processes to pinned memory, if there is a GPU.
 
     Raises:
-        ConfigError: The worker config is not the dataset's.
-        TypeError: What is given is no dataset, or no cache pool.
+        ConfigError: The worker config differs from the dataset's.
+        TypeError: ``dataset`` is no dataset, or ``cache_pool`` no cache pool.
     """
     if not isinstance(dataset, SavableDataset):
         raise _no_dataset(dataset)
@@ -53,7 +53,7 @@ def get_loader(
         )
     if worker_config is not None and worker_config != dataset.worker_config:
         raise ConfigError(
-            "the dataset was built with another worker_config than this loader is given",
+            "the worker_config differs from the one that the dataset was built with",
             hint="pass the same WorkerConfig to both, or none here",
         )
     options = StreamOptions(
@@ -76,13 +76,13 @@ def get_savable_loader(
     n_checkpoints: int | None = None,  # noqa: ARG001
     **options: Any,
 ) -> SavableDataLoader[Any]:
-    """Give the loader that a training loop iterates, saves and restores: the same as :func:`get_loader` gives.
+    """Build the loader that a training loop iterates, saves and restores: the same as :func:`get_loader`.
 
     Args:
-        dataset: What :func:`get_train_dataset` and the like gave.
-        checkpoint_every_sec: Accepted for code written for megatron-energon. A state is there after every micro-batch.
-        checkpoint_every_min_n_samples: Likewise.
-        n_checkpoints: Likewise.
+        dataset: A dataset, such as :func:`get_train_dataset` returns.
+        checkpoint_every_sec: Ignored; accepted for code written for megatron-energon. Every micro-batch has a state.
+        checkpoint_every_min_n_samples: Ignored, likewise.
+        n_checkpoints: Ignored, likewise.
         **options: As in :func:`get_loader`.
     """
     return get_loader(dataset, **options)
@@ -91,4 +91,4 @@ def get_savable_loader(
 def _no_dataset(given: Any) -> TypeError:
     found = type(given).__name__
     hint = f"; pass {found}(…).build()" if callable(getattr(given, "build", None)) else ""
-    return TypeError(f"get_loader() takes a dataset, such as get_train_dataset() gives; found {found}{hint}")
+    return TypeError(f"expected a dataset, such as get_train_dataset() returns, for get_loader(); found {found}{hint}")

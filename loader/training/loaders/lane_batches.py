@@ -1,35 +1,39 @@
-"""The micro-batches of a rank's lanes, and where they stand: what the stages that count on the rank take from."""
+"""The micro-batches of a rank's lanes: one run through them, and the position at which the next run starts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...errors import WorkerError
 from ...order import LaneHosting, default_lanes
+from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE
-from ..workers.bundles import StreamOptions
-from ..workers.lane_host import LaneHost, LanesInTurn, LanesOneByOne
-from .batch_stream import BatchStream
+from ..workers.bundles import StreamOptions, WorkerBundles
+from ..workers.lane_host import LaneHost, LanesInTurn, LanesOneByOne, Message
+from ..workers.watchdog import Watchdog
+from ..workers.worker_board import WorkerBoard
+from ..workers.worker_errors import PackedError, raise_packed, sample_at, worker_died_error
 
-__all__ = ["LaneBatches"]
+__all__ = ["BatchStream", "LaneBatches"]
 
 _LANES_ONE_AFTER_ANOTHER = 48
 
 
 class LaneBatches:
-    """One live run through the micro-batches of a rank's lanes at a time.
+    """The input of the stages that count on the rank: one live run through the lanes' micro-batches at a time.
 
     Args:
         chain: The stages of the lanes.
-        options: How worker processes are used.
+        options: Options of the worker processes.
 
     Attributes:
         lanes: L.
-        batch: The micro-batch of the run that comes next.
+        batch: The number, within the run, of the micro-batch that comes next.
         lane_states: The states of lanes that have begun, by number.
-        passes: How often the pass was begun anew.
-        ended: The pass is over; the next iteration begins it anew.
+        passes: The number of times that the pass was restarted.
+        ended: The pass is over; the next iteration restarts it.
     """
 
     def __init__(self, chain: SavableDataset[Any], options: StreamOptions) -> None:
@@ -37,13 +41,13 @@ class LaneBatches:
         self._options = options
         self._in_turn = not chain.starts_over or chain.items is not None
         self._stream: BatchStream | None = None
-        self.lanes = self._chosen_lanes()
+        self.lanes = self._choose_lanes()
         self.batch = 0
         self.lane_states: dict[int, State] = {}
         self.passes = 0
         self.ended = False
 
-    def _chosen_lanes(self) -> int:
+    def _choose_lanes(self) -> int:
         config = self.chain.worker_config
         if config.lanes is not None:
             return config.lanes
@@ -53,13 +57,13 @@ class LaneBatches:
 
     @property
     def kind(self) -> str:
-        """How lanes are visited, as a state says it."""
+        """The order in which lanes are visited, as states record it."""
         if not self._in_turn:
             return LANE_BY_LANE
         return ENDLESS if self.chain.repeats else FINITE
 
     def batches(self) -> Iterator[Any]:
-        """Yield micro-batches, from where the last iteration ended to the end of the pass."""
+        """Yield micro-batches, from the end of the last iteration to the end of the pass."""
         if self.ended:
             self.start_over()
         if self._stream is None:
@@ -73,13 +77,13 @@ class LaneBatches:
                 if batch is not SKIPPED:
                     yield batch
         except GeneratorExit:
-            raise  # the loop was left; the next one goes on with this stream
+            raise  # the loop was left; the next one continues with this stream
         except BaseException:
-            # A stream that failed has no more to give: the next iteration starts where this one stopped.
+            # A stream that failed yields nothing more: the next iteration starts where this one stopped.
             self.close()
             raise
         self.close()
-        # Where the pass ended is kept: other ranks may be about to deliver their last micro-batch, and save then.
+        # The end of the pass stays recorded: other ranks may still deliver their last micro-batch, and save then.
         self.ended = True
 
     def _host(self) -> LaneHost:
@@ -112,20 +116,20 @@ class LaneBatches:
         )
 
     def start_over(self) -> None:
-        """Let the next iteration begin with the first micro-batch."""
+        """Start the next iteration at the first micro-batch."""
         self.restore(lanes=self.lanes, batch=0, lane_states={}, passes=self.passes + 1, ended=False)
 
     def check_lanes(self, lanes: int) -> None:
-        """Refuse a number of lanes that the ranks cannot share.
+        """Check that the ranks can share a number of lanes.
 
         Raises:
-            StateError: The number of ranks does not divide it; the message says which do.
+            StateError: The number of ranks does not divide it; the message names the numbers that do.
         """
         if self._in_turn:
             self._hosting(lanes)
 
     def restore(self, *, lanes: int, batch: int, lane_states: Mapping[int, State], passes: int, ended: bool) -> None:
-        """Go on from such a place; the attributes say what they are."""
+        """Continue from a saved position, given by the attributes of this class."""
         self.close()
         self.lanes = lanes
         self.batch = batch
@@ -138,3 +142,102 @@ class LaneBatches:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+
+
+class BatchStream:
+    """One run through a rank's micro-batches, made in its worker processes or in its own process.
+
+    Args:
+        host: The work of the workers.
+        options: Options of the worker processes.
+    """
+
+    def __init__(self, host: LaneHost, options: StreamOptions) -> None:
+        self._host = host
+        self._board = WorkerBoard(max(1, host.workers))
+        self._watchdog = Watchdog(
+            options.timeout_s,
+            options.initial_timeout_s,
+            fail=options.fail_on_timeout,
+            board=self._board,
+            describe=self._describe_last_sample,
+        )
+        self._source = WorkerBundles(host, self._board, options) if host.workers else None
+        self._own_messages: Iterator[Message | None] = iter(())
+        if self._source is None:
+            messages = host.messages(0, self._board.slot(0))
+            self._own_messages = _isolate_rng(messages) if host.dataset.runs_user_code else messages
+
+    def __iter__(self) -> Iterator[Message]:
+        """Yield the rank's micro-batches with the states of their lanes; :data:`.SKIPPED` is one without samples.
+
+        Raises:
+            WorkerError: A worker process died, or exceeded the timeout with ``fail_on_timeout``.
+            Exception: The error that stopped the run in a worker.
+        """
+        return self._make_messages() if self._source is None else self._receive_messages(self._source)
+
+    def _make_messages(self) -> Iterator[Message]:
+        while True:
+            try:
+                with self._watchdog.waiting(0):
+                    message = next(self._own_messages, _END)
+            except WorkerError:
+                self.close()
+                raise
+            if message is _END:
+                return
+            if message is not None:
+                yield message
+
+    def _receive_messages(self, source: WorkerBundles) -> Iterator[Message]:
+        while (worker := source.worker_in_turn()) is not None:
+            self._wait_for(worker, source)
+            message = source.take(worker)
+            if isinstance(message, PackedError):
+                self.close()
+                raise_packed(message)
+            if message is not None:
+                yield message
+
+    def _wait_for(self, worker: int, source: WorkerBundles) -> None:
+        while not source.is_ready(worker):
+            try:
+                with self._watchdog.waiting(source.awaited_worker()):
+                    source.receive()
+            except WorkerError:  # the watchdog gave up one worker; the others must end, too
+                self.close()
+                raise
+            except RuntimeError as error:
+                died = worker_died_error(source.processes(), self._board, self._describe_last_sample)
+                if died is None:
+                    raise
+                self.close()
+                raise died from error
+
+    def _describe_last_sample(self, worker: int) -> str:
+        recorded = self._board.read(worker)
+        if recorded is None:
+            return "none"
+        name = sample_at(self._host.dataset, self._host.lanes, recorded.lane, recorded.position)
+        return str(recorded) if name is None else f"{name}, {recorded}"
+
+    def close(self) -> None:
+        """End the worker processes and the stream."""
+        self._watchdog.close()
+        self._own_messages = iter(())
+        if self._source is not None:
+            self._source.close()
+
+
+_END: Any = object()
+
+
+def _isolate_rng(messages: Iterator[Message | None]) -> Iterator[Message | None]:
+    """Yield messages made in the trainer's process, without a change to the trainer's random generators."""
+    while True:
+        with preserve_rng_state():
+            message = next(messages, _END)
+        if message is _END:
+            return
+        yield message

@@ -1,4 +1,4 @@
-"""The chain of a loader, cut in two: the stages of the lanes, and those that count on the rank."""
+"""The stages of a loader's chain that count on the rank, apart from the stages of the lanes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ __all__ = ["RankChain", "cut_rank_stages"]
 
 
 def cut_rank_stages(dataset: SavableDataset[Any]) -> tuple[SavableDataset[Any], list[RankStage]]:
-    """Cut a chain into the stages of the lanes and those of the rank, outermost first.
+    """Split a chain into the stages of the lanes and the stages of the rank, outermost first.
 
-    A stage that takes each item to one at its place may stand above one of the rank: it is moved below.
+    A stage that maps items one to one commutes with counting: above a stage of the rank, it moves below it.
     """
     above: list[SavableDataset[Any]] = []
     on_rank: list[RankStage] = []
@@ -45,11 +45,11 @@ def _has_rank_stage(dataset: SavableDataset[Any]) -> bool:
 
 
 class RankChain:
-    """The stages of the rank at work.
+    """The running stages of the rank.
 
     Args:
         stages: Their definitions, outermost first.
-        lanes: What the innermost of them takes micro-batches from.
+        lanes: The input of the innermost stage.
     """
 
     def __init__(self, stages: Sequence[RankStage], lanes: RankInput) -> None:
@@ -64,22 +64,22 @@ class RankChain:
         return self._outermost.batches()
 
     def start_over(self) -> None:
-        """Let the next iteration begin with the first micro-batch."""
+        """Start the next iteration at the first micro-batch."""
         self._outermost.start_over()
 
     def counts(self) -> list[int]:
-        """Give the stages' states, outermost first."""
+        """Return the stages' states, outermost first."""
         return [running.count for running in self._running]
 
     def restore(self, counts: Sequence[int], *, ranks: int) -> None:
-        """Go on from such states.
+        """Continue from saved states.
 
         Args:
-            counts: What :meth:`counts` gave.
-            ranks: The number of ranks of the run that gave it.
+            counts: The result of :meth:`counts`.
+            ranks: The number of ranks of the saved run.
 
         Raises:
-            StateError: They are of another number of stages.
+            StateError: The number of stages differs.
         """
         if len(counts) != len(self._stages):
             raise StateError(

@@ -1,4 +1,4 @@
-"""One sample or micro-batch made again, from its ``__restore_key__`` alone."""
+"""Rebuild one sample or micro-batch from its ``__restore_key__``."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...pipeline.stages.concat import ConcatDataset
 from ...pipeline.stages.repeat import RepeatDataset
-from ...samples.encoding.hook_context import set_hook_context
+from ...samples.hooks import set_hook_context
 from ..workers.lane_host import MICRO_BATCH, open_lane
 
 __all__ = ["restore_sample"]
 
 
 def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any:
-    """Make an item of a chain again.
+    """Rebuild an item of a chain.
 
-    Random numbers are those of the whole micro-batch for a micro-batch, provided that no other sample was tried for it.
+    A micro-batch gets the random numbers of its first build, provided that no sample was skipped for it.
 
     Args:
         dataset: The chain.
-        key: ``(stage, lane, micro-batch, ref)``; lists for tuples are fine.
+        key: ``(stage, lane, micro-batch, item id)``; lists instead of tuples are accepted.
         lanes: L of the run.
 
     Raises:
-        StateError: It is no such key, or there is no such stage or lane.
+        StateError: The key has another form, or the run has no such stage or lane.
     """
     key = as_item_id(key)
     if not (isinstance(key, tuple) and len(key) == 4 and isinstance(key[0], str) and isinstance(key[1], int)):
         raise StateError(
-            f"expected the __restore_key__ of a sample or batch that this loader gave, found {key!r}",
-            hint="pass batch.__restore_key__ as it is",
+            f"expected the __restore_key__ of a sample or batch of this loader, found {key!r}",
+            hint="pass batch.__restore_key__ unchanged",
         )
     stage, number, batch, item_id = key
     if not 0 <= number < lanes:
@@ -43,7 +43,7 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
     lane = open_lane(dataset, number, lanes)
     found = (dataset, lane) if stage == MICRO_BATCH else _stage(dataset, lane, stage)
     if found is None:
-        raise StateError(f"this dataset has no stage {stage!r}: the key is of another one")
+        raise StateError(f"this dataset has no stage {stage!r}: the key is of another dataset")
     lane.context.batch_index = batch
     with preserve_rng_state():
         set_hook_context(lane.context)
@@ -58,13 +58,13 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
 
 
 def _stage(dataset: SavableDataset[Any], lane: Lane, wanted: str) -> tuple[SavableDataset[Any], Lane] | None:
-    """Find a stage by the name that its items bear, and the lane as it sees it."""
+    """Find a stage by the name in its items' keys, and the lane for which it was opened."""
     while lane.path + dataset.key != wanted:
         if not dataset.inputs:
             return None
         place = 0
         if isinstance(dataset, BlendDataset | ConcatDataset | RepeatDataset):
-            # These open each source, or each pass, for a lane of its own, which its items name by their path.
+            # These open each source, or each pass, for a child lane; the key contains its path.
             number, slash, _ = wanted.removeprefix(lane.path).partition("/")
             if not slash or not number.isdecimal():
                 return None

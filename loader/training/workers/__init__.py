@@ -1,1 +1,1 @@
-"""Make micro-batches in worker processes and report the ones that hang or die."""
+"""Worker processes that make micro-batches, and reports of those that hang or die."""

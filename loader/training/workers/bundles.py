@@ -1,20 +1,25 @@
-"""Micro-batches on their way from a rank's worker processes: several at a time, where they come quickly.
+"""Bundles of micro-batches on their way from worker processes to their rank.
 
-Handing one object from process to process costs about as much as making a batch of a few small samples, so what is sent
-is a bundle of messages. How many is for the rank to say: so many as it uses up in a few milliseconds.
+To send one object from process to process costs about as much as to make a batch of a few small samples. So workers
+send bundles of messages. The rank sets their size to the number of messages that it uses in a few milliseconds.
 """
 
 from __future__ import annotations
 
 import gc
+import multiprocessing
+import os
+import sys
+import threading
 import time
 import warnings
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawValue
+from multiprocessing.util import Finalize
 from typing import Any
 
 import torch
@@ -24,31 +29,30 @@ from torch.utils.data._utils.pin_memory import pin_memory
 from ...errors import ConfigError
 from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.message import PackedMessage, pack_message, unpack_message
-from ...transport.segments import SegmentFlags, SegmentPool, forget_segments
+from ...transport.segments import SegmentFlags, SegmentPool, forget_segments, has_segments
 from .lane_host import LaneHost, Message
-from .last_sample import LastSampleBoard
-from .packed_error import PackedError, pack_error
-from .stack_dump import register_stack_dump
+from .worker_board import WorkerBoard, register_stack_dump
+from .worker_errors import PackedError, pack_error
 
 __all__ = ["StreamOptions", "WorkerBundles"]
 
-_MOST_MESSAGES = 32  # in a bundle
-_BUNDLE_S = 0.002  # how long the rank is busy with a bundle
-_MEASURED = 16  # messages after which the size of bundles is set anew
+_MAX_MESSAGES = 32  # in a bundle
+_BUNDLE_S = 0.002  # the time in which the rank uses up a bundle
+_MEASURED = 16  # messages between two settings of the size of bundles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """How a rank gets its micro-batches.
+    """Options of the worker processes of a rank.
 
     Attributes:
-        prefetch_factor: Micro-batches that each worker makes ahead; bundles of them, where they come quickly.
-        timeout_s: How long a micro-batch may take before a hang is reported; None never.
-        initial_timeout_s: The same for the first one.
-        fail_on_timeout: Raise, rather than only warn.
+        prefetch_factor: Micro-batches that each worker makes ahead; bundles of them, if they come quickly.
+        timeout_s: The time for a micro-batch after which a hang is reported; None: never.
+        initial_timeout_s: The same for the first micro-batch.
+        fail_on_timeout: Raise an error, rather than only log a warning.
         start_method: ``"fork"``, ``"spawn"`` or ``"forkserver"``; None is torch's default.
-        cache_pool: What hooks get as their cache.
-        pin_memory: Put micro-batches that come from worker processes into pinned memory, where there is a GPU.
+        cache_pool: The cache of hooks.
+        pin_memory: Copy micro-batches from worker processes to pinned memory, if there is a GPU.
     """
 
     prefetch_factor: int = 2
@@ -64,10 +68,10 @@ class StreamOptions:
             raise ConfigError(f"expected a prefetch_factor of at least 1, found {self.prefetch_factor}")
 
 
-class _LaneMessages(IterableDataset[Any]):
-    """What torch's DataLoader iterates in each worker process: packed bundles."""
+class _BundleDataset(IterableDataset[Any]):
+    """The dataset that torch's DataLoader iterates in each worker process: packed bundles."""
 
-    def __init__(self, host: LaneHost, board: LastSampleBoard, flags: SegmentFlags, size: Any) -> None:
+    def __init__(self, host: LaneHost, board: WorkerBoard, flags: SegmentFlags | None, size: Any) -> None:
         self._host = host
         self._board = board
         self._flags = flags
@@ -77,13 +81,14 @@ class _LaneMessages(IterableDataset[Any]):
     def __iter__(self) -> Iterator[PackedMessage]:
         info = get_worker_info()
         worker = 0 if info is None else info.id
-        # What a fork has inherited is never collected here: finalizers of the trainer's garbage (other loaders, say)
-        # would end what is not this process's to end, or wait for locks that some thread held at the fork.
+        # Inherited garbage of a fork is never collected here. Finalizers of the trainer's objects, such as other
+        # loaders, would end processes of the trainer, or wait for locks that its threads held at the fork.
         gc.freeze()
         if self._collects:
             gc.enable()
         register_stack_dump(self._board, worker)
-        pool = SegmentPool(worker, self._flags)
+        _end_with_the_rank()
+        pool = SegmentPool(worker, self._flags) if self._flags is not None else None
         bundle: list[Message | PackedError | None] = []
         is_last = False
         messages = self._host.messages(worker, self._board.slot(worker))
@@ -93,60 +98,93 @@ class _LaneMessages(IterableDataset[Any]):
             except StopIteration:
                 is_last = True
             except Exception as error:
-                # torch would make another exception of its type and text, and lose what else it holds.
+                # torch would rebuild the exception from type and text, and lose its fields.
                 bundle.append(pack_error(error, worker=worker))
                 is_last = True
             if is_last or len(bundle) >= self._size.value:
-                yield _packed(worker, bundle, is_last, pool)
+                yield _pack_bundle(worker, bundle, is_last, pool)
                 bundle = []
 
 
-def _packed(worker: int, bundle: list[Any], is_last: bool, pool: SegmentPool) -> PackedMessage:
+def _pack_bundle(worker: int, bundle: list[Any], is_last: bool, pool: SegmentPool | None) -> PackedMessage:
     try:
         return pack_message((worker, bundle, is_last), pool)
     except Exception as error:
-        # A batch that does not pickle; those before it in the bundle are lost with it, but so is the run.
+        # A batch that does not pickle; the earlier ones of its bundle are lost with it, but the run ends anyway.
         return pack_message((worker, [pack_error(error, worker=worker)], True))
 
 
+def _end_with_the_rank() -> None:
+    """Let this worker end within seconds if its rank is killed.
+
+    torch's loop in the worker ends when the parent process does. Python then waits until all bundles are written to the
+    pipe. Forked workers hold its reading end themselves, so a full pipe would block them without end.
+    """
+    parent = os.getppid()
+    Finalize(None, _exit_if_orphaned, args=(parent,), exitpriority=100)
+    rank = multiprocessing.parent_process()
+    if rank is not None and rank.pid != parent:
+        # The parent is a fork server, which its own workers keep alive: torch's loop would not end either.
+        threading.Thread(target=_exit_after, args=(rank,), name="loader rank sentinel", daemon=True).start()
+
+
+def _exit_if_orphaned(parent: int) -> None:
+    if os.getppid() != parent:
+        _exit_at_once()
+
+
+def _exit_after(rank: Any) -> None:
+    rank.join()
+    _exit_at_once()
+
+
+def _exit_at_once() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(Exception):
+            stream.flush()
+    os._exit(1)
+
+
 class WorkerBundles:
-    """The messages of all workers, kept apart, since each may be ahead of the others.
+    """The messages of all workers, a queue for each, since each may be ahead of the others.
 
     Args:
-        host: What the workers do.
-        board: Where they note what they are working on.
-        options: How many start, and how.
+        host: The work of the workers.
+        board: Their breadcrumbs.
+        options: How they start, and how far they work ahead.
     """
 
-    def __init__(self, host: LaneHost, board: LastSampleBoard, options: StreamOptions) -> None:
-        self._flags = SegmentFlags(host.workers)
+    def __init__(self, host: LaneHost, board: WorkerBoard, options: StreamOptions) -> None:
+        self._flags = SegmentFlags(host.workers) if has_segments() else None
         self._size = RawValue("i", 1)
         self._messages: list[deque[Message | PackedError | None]] = [deque() for _ in range(host.workers)]
         self._is_done = [False] * host.workers
         self._turn = 0
         self._measured_from = time.perf_counter()
         self._pins = options.pin_memory and torch.cuda.is_available()
-        messages = _LaneMessages(host, board, self._flags, self._size)
-        with warnings.catch_warnings(), _collector_off():
-            # How many workers a machine can take is not for its number of processors alone to say: some wait for disks.
+        dataset = _BundleDataset(host, board, self._flags, self._size)
+        with warnings.catch_warnings(), _disabled_collector():
+            # More workers than processors are fine: workers also wait for disks.
             warnings.filterwarnings("ignore", message="This DataLoader will create")
             self._bundles: Any = iter(
                 DataLoader(
-                    messages,
+                    dataset,
                     batch_size=None,
                     num_workers=host.workers,
                     prefetch_factor=options.prefetch_factor,
-                    collate_fn=_as_it_is,
+                    collate_fn=_identity,
                     generator=torch.Generator(),  # torch draws a seed; the trainer's own generator must not move
                     multiprocessing_context=options.start_method,
                 )
             )
-        # Also where nobody closes it. Were it left to the garbage collector, that would end torch's queues before torch
-        # tells the workers to end, and wait for each of them in vain.
+        # Also ends workers that no code closes. The garbage collector would end torch's queues first; torch could then
+        # not stop the workers, and would wait for each of them in vain.
         self._end = weakref.finalize(self, _end_workers, self._bundles)
+        for worker, process in enumerate(self.processes()):
+            board.set_pid(worker, process.pid)
 
     def worker_in_turn(self) -> int | None:
-        """Give the worker whose message comes next; None where all have ended."""
+        """Return the worker whose message comes next; None if all have ended."""
         workers = len(self._messages)
         for _ in range(workers):
             worker = self._turn % workers
@@ -155,33 +193,33 @@ class WorkerBundles:
             self._turn += 1
         return None
 
-    def has_of(self, worker: int) -> bool:
-        """Tell whether a message of a worker is there, or none will come."""
+    def is_ready(self, worker: int) -> bool:
+        """Report whether a message of a worker has arrived, or none will."""
         return bool(self._messages[worker]) or self._is_done[worker]
 
     def awaited_worker(self) -> int:
-        """Give the worker whose bundle comes next: torch takes them strictly in turn."""
+        """Return the worker whose bundle comes next: torch takes them strictly in turn."""
         bundles = self._bundles
-        task = bundles._task_info.get(bundles._rcvd_idx)  # noqa: SLF001 - torch has no other way to know
+        task = bundles._task_info.get(bundles._rcvd_idx)  # noqa: SLF001 - torch has no public way
         return 0 if task is None else int(task[0])
 
     def receive(self) -> None:
         """Wait for a bundle of any worker.
 
         Raises:
-            RuntimeError: What torch raises where a worker died.
+            RuntimeError: torch's error for a worker that died.
         """
         worker, bundle, is_last = unpack_message(next(self._bundles), self._flags)
         self._messages[worker].extend(bundle)
         self._is_done[worker] = is_last
 
     def take(self, worker: int) -> Message | PackedError | None:
-        """Give the next message of a worker; None where its turn is empty."""
+        """Return the next message of a worker; None if its turn is empty."""
         self._turn += 1
         if self._turn % _MEASURED == 0:
             now = time.perf_counter()
-            a_message_s = (now - self._measured_from) / _MEASURED
-            self._size.value = max(1, min(_MOST_MESSAGES, int(_BUNDLE_S / max(a_message_s, 1e-6))))
+            message_s = (now - self._measured_from) / _MEASURED
+            self._size.value = max(1, min(_MAX_MESSAGES, int(_BUNDLE_S / max(message_s, 1e-6))))
             self._measured_from = now
         messages = self._messages[worker]
         if not messages:
@@ -193,7 +231,7 @@ class WorkerBundles:
         return message
 
     def processes(self) -> list[Any]:
-        """Give the worker processes; torch has no other way to them."""
+        """Return the worker processes; torch has no public way."""
         processes: list[Any] = self._bundles._workers  # noqa: SLF001
         return processes
 
@@ -206,8 +244,8 @@ class WorkerBundles:
 
 
 @contextmanager
-def _collector_off() -> Iterator[None]:
-    """Let no garbage be collected, so that a process that is forked meanwhile can see to that itself."""
+def _disabled_collector() -> Iterator[None]:
+    """Disable the garbage collector during a fork; the forked process freezes inherited garbage first."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -219,8 +257,8 @@ def _collector_off() -> Iterator[None]:
 
 def _end_workers(bundles: Any) -> None:
     forget_segments([process.pid for process in bundles._workers])  # noqa: SLF001
-    bundles._shutdown_workers()  # noqa: SLF001 - torch has no other way
+    bundles._shutdown_workers()  # noqa: SLF001 - torch has no public way
 
 
-def _as_it_is(bundle: Any) -> Any:
+def _identity(bundle: Any) -> Any:
     return bundle

@@ -1,4 +1,4 @@
-"""The lanes that one worker process hosts, visited in turn: what runs inside a worker."""
+"""The work of a worker process: it makes the micro-batches of its lanes."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from ...pipeline.contract.item import set_restore_key
 from ...pipeline.contract.lane import Lane, LastSample
 from ...pipeline.contract.rng import seed_batch
 from ...pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
-from ...samples.encoding.hook_context import HookContext, set_hook_context
+from ...samples.hooks import HookContext, set_hook_context
 from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.batch_memory import ReusedMemory, set_batch_memory
 
 __all__ = ["MICRO_BATCH", "LaneHost", "LanesInTurn", "LanesOneByOne", "Message", "open_lane"]
 
 MICRO_BATCH = "micro-batch"
-"""The stage of a ``__restore_key__`` that names what a loader gave."""
+"""The stage in the ``__restore_key__`` of a micro-batch, as opposed to a sample of an inner stage."""
 
 
 class Message(NamedTuple):
     """A micro-batch on its way from a worker to its rank.
 
     Attributes:
-        number: m, which micro-batch of the run it is.
+        number: m, the number of the micro-batch within the run.
         lane: The lane that made it.
         state: The lane's state after it.
-        batch: The batch itself; :data:`SKIPPED` where all its samples were left out.
+        batch: The batch itself; :data:`SKIPPED` if all its samples were skipped.
     """
 
     number: int
@@ -39,7 +39,7 @@ class Message(NamedTuple):
 
 
 class LaneHost(Protocol):
-    """What a rank's worker processes do: they make the micro-batches of its lanes."""
+    """The lanes of a rank and the order in which its worker processes visit them."""
 
     @property
     def dataset(self) -> SavableDataset[Any]:
@@ -59,26 +59,26 @@ class LaneHost(Protocol):
 
     @property
     def cache_pool(self) -> CachePool | None:
-        """What hooks get as their cache; None: one that fetches nothing ahead."""
+        """The cache of hooks; None: one that fetches nothing ahead."""
 
     def messages(self, worker: int, last_sample: LastSample | None = None) -> Iterator[Message | None]:
         """Yield the micro-batches of a worker's lanes; None for a turn that has none.
 
         Args:
-            worker: Which of the rank's workers this is.
-            last_sample: Where to note what is being worked on.
+            worker: The number of the worker, in [0, workers).
+            last_sample: Records the sample that is started last.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanesInTurn:
-    """Visits lanes in turn, a micro-batch each.
+    """Lanes visited in turn, a micro-batch each.
 
     Attributes:
         dataset: The chain.
         hosting: The lanes of the rank.
         states: The states of lanes that have begun, by number.
-        cache_pool: What hooks get as their cache.
+        cache_pool: The cache of hooks.
     """
 
     dataset: SavableDataset[Any]
@@ -115,16 +115,16 @@ class LanesInTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanesOneByOne:
-    """Visits lanes one after another, each to its end, so that only one holds samples.
+    """Lanes visited one after another, each to its end, so that only one holds samples in buffers.
 
     Attributes:
         dataset: The chain.
         lanes: L.
-        rank: This rank, which gets every ``ranks``-th lane.
+        rank: This rank, which has every ``ranks``-th lane.
         ranks: R.
-        workers: Worker processes, among which these lanes are dealt.
+        workers: The number of worker processes; each has every ``workers``-th of these lanes.
         states: The states of lanes that have begun, by number.
-        cache_pool: What hooks get as their cache.
+        cache_pool: The cache of hooks.
     """
 
     dataset: SavableDataset[Any]
@@ -144,11 +144,11 @@ class LanesOneByOne:
 
 
 _ENDED: Any = object()
-_MADE = "made"  # the entry of a lane's state that counts its micro-batches
+_MADE = "made"  # the key of a lane's state for the number of its micro-batches
 
 
 class _RunningLane:
-    """One lane at work, and how many micro-batches it has made."""
+    """The iterator over one lane's micro-batches."""
 
     def __init__(self, host: LaneHost, number: int, memory: ReusedMemory, last_sample: LastSample | None) -> None:
         dataset, state = host.dataset, host.states.get(number)
@@ -162,10 +162,10 @@ class _RunningLane:
         self._made: int = self._state.get(_MADE, 0)
         self._skips_turns = dataset.items is not None
         self._seeds = dataset.runs_user_code
-        self._running: Running | None = None  # opened at its first turn, so that the first micro-batch comes soon
+        self._running: Running | None = None  # opened at its first turn, so that other lanes do not delay it
 
     def micro_batch(self, number: int | None = None) -> Any:
-        """Make micro-batch ``number`` of the run (None: this lane's next); None where the lane has made it already."""
+        """Return micro-batch ``number`` of the run (None: the lane's next); None if the lane has made it already."""
         lane = self._lane
         if number is None:
             number = self._made * lane.count + lane.number
@@ -202,7 +202,7 @@ def open_lane(
     *,
     resumed: bool = False,
 ) -> Lane:
-    """Give the lane that a chain is opened for, with the run's own ways of dealing with failures."""
+    """Build the lane for which a chain is opened, with the error handlers of the run."""
     config = dataset.worker_config
     return Lane(
         number,

@@ -1,4 +1,9 @@
-"""Notice a wait for a micro-batch that lasts too long, report it, and end it if that is wanted."""
+"""Detect a wait for a micro-batch that takes too long, log it, and end it on request.
+
+A daemon thread checks the wait in progress. It logs one warning per wait, with the worker's last sample and its stack.
+With ``fail`` it also kills the worker, so that torch's DataLoader ends the wait. If the main thread still waits then, a
+signal ends the wait; as for Ctrl-C, its handler runs in the main thread itself.
+"""
 
 from __future__ import annotations
 
@@ -11,36 +16,42 @@ import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
+from types import FrameType, TracebackType
+from typing import Any, TypeVar
 
-from ...errors import WorkerError
-from .last_sample import LastSampleBoard
-from .reports import last_sample_of, stack_of, worker_name
-from .thread_interrupt import ThreadInterrupt
+from ...errors import ConfigError, WorkerError
+from ...pipeline.contract.item import ItemId
+from ...pipeline.contract.lane import Lane
+from ...pipeline.contract.stage import Running, SavableDataset, State
+from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.stages.pass_through import PassThroughDataset
+from .worker_board import WATCHDOG_SIGNAL, WorkerBoard
+from .worker_errors import describe_last_sample, describe_stack, name_worker
 
-__all__ = ["Watchdog"]
+__all__ = ["Watchdog", "WatchdogDataset"]
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 _GRACE_S = 10.0
-"""How long the wait for a worker may go on after it was killed; torch looks for dead workers every 5 s."""
+"""The longest wait for a worker after it was killed; torch checks for dead workers every 5 s."""
 
 
 class Watchdog:
-    """Report a wait for a micro-batch that lasts too long: once, with the worker's last sample and its stack.
+    """Report a wait for a micro-batch that takes too long: once, with the worker's last sample and its stack.
 
-    A thread looks after it, which sleeps but for a moment per timeout; a wait costs about 1 µs. Only one wait is
-    on at a time, and all are those of one thread.
+    The thread wakes up once per timeout; a wait costs about 1 µs. Waits do not overlap, and all are in one thread.
 
     Args:
-        timeout_s: How long a wait may last; None for ever.
-        initial_timeout_s: The same for the first micro-batch of each worker.
-        fail: End the wait with a :class:`~loader.errors.WorkerError`, and kill the worker; otherwise only log it.
-        board: Where the workers note what they do.
-        describe: Says which sample a worker began last, in place of lane and position.
+        timeout_s: The limit of a wait; None: no limit.
+        initial_timeout_s: The limit for the first micro-batch of each worker; None: no limit.
+        fail: Raise a :class:`~loader.errors.WorkerError`, and kill the worker; otherwise only log a warning. Outside
+            the main thread, a wait for the own process is not interrupted: it raises the error when it ends.
+        board: Where the workers record their last samples.
+        describe: Names the last sample of a worker; by default lane and position do.
 
-    >>> from loader.training.workers.last_sample import LastSampleBoard
-    >>> watchdog = Watchdog(60, None, board=LastSampleBoard(1))
+    >>> watchdog = Watchdog(60, None, board=WorkerBoard(1))
     >>> with watchdog.waiting(0):
     ...     pass
     >>> watchdog.close()
@@ -52,42 +63,43 @@ class Watchdog:
         initial_timeout_s: float | None,
         *,
         fail: bool = False,
-        board: LastSampleBoard,
+        board: WorkerBoard,
         describe: Callable[[int], str] | None = None,
     ) -> None:
         self._timeout_s = timeout_s
         self._initial_timeout_s = initial_timeout_s
         self._fail = fail
         self._board = board
-        # Whose method it is most likely holds the watchdog. Neither may wait for the other to be collected as garbage:
-        # that might happen in a forked process, for which the workers of this one are no children.
+        # The method's object usually owns the watchdog. A cycle of references would leave both to the garbage
+        # collector, which may run in a forked process; the workers of this process are no children of that one.
         self._describe = weakref.WeakMethod(describe) if inspect.ismethod(describe) else lambda: describe
         self._shortest_s = min((limit for limit in (timeout_s, initial_timeout_s) if limit is not None), default=None)
-        self._served: set[int] = set()  # workers that have given a micro-batch
+        self._served: set[int] = set()  # workers that have delivered a micro-batch
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
-        self._interrupt: ThreadInterrupt | None = None
+        self._handler: _SignalHandler | None = None
         self._waiting_thread = 0
-        # Of the wait that is on; written by the thread that waits, read by ours.
+        # The wait in progress; written by the thread that waits, read by the watchdog's thread.
         self._worker = 0
         self._limit_s: float | None = None
         self._since: float | None = None
         self._number = 0
-        # Written by ours.
+        # Written by the watchdog's thread.
         self._reported = 0
         self._error: WorkerError | None = None
+        self._error_of: int | None = None  # the only wait that may raise the error; None: any, the worker is dead
 
     def waiting(self, worker: int = 0) -> Watchdog:
-        """Give the context manager of one wait for a micro-batch of ``worker``.
+        """Return the context manager of one wait for a micro-batch of ``worker``.
 
-        On leaving it raises a ``WorkerError`` where the wait was given up, whatever its body raised.
+        It raises a ``WorkerError`` on exit if the watchdog gave up the wait, whatever its body raised.
         """
         self._worker = worker
         self._limit_s = self._timeout_s if worker in self._served else self._initial_timeout_s
         return self
 
     def close(self) -> None:
-        """End the thread; what is waited for from now on is not watched."""
+        """End the thread; later waits are not checked."""
         self._closed.set()
 
     def __enter__(self) -> None:
@@ -102,21 +114,23 @@ class Watchdog:
         self._since = None
         if self._error is not None and kind is not KeyboardInterrupt:
             given_up, self._error = self._error, None
-            raise given_up from None
+            if self._error_of in (None, self._number):
+                raise given_up from None
         if kind is None:
             self._served.add(self._worker)
 
     def _start(self) -> None:
-        # Only now, for the workers have been forked: a fork copies the locks that other threads hold.
+        # Started at the first wait, after the workers were forked: a fork copies the locks that other threads hold.
         self._waiting_thread = threading.get_ident()
-        self._interrupt = ThreadInterrupt() if self._fail else None
+        if self._fail and threading.current_thread() is threading.main_thread():
+            self._handler = _install_handler()
         weakref.finalize(self, self._closed.set)
         target = (weakref.ref(self), self._closed)
         self._thread = threading.Thread(target=_watch, args=target, name="loader watchdog", daemon=True)
         self._thread.start()
 
-    def look(self) -> float:
-        """Report the wait that is on, if it is overdue; return the seconds until another can be."""
+    def check(self) -> float:
+        """Report the wait in progress if it is overdue; return the seconds until the next check."""
         shortest_s = self._shortest_s or 0.0
         number, since, limit_s = self._number, self._since, self._limit_s
         if since is None or limit_s is None or number == self._reported:
@@ -130,52 +144,152 @@ class Watchdog:
 
     def _report(self, number: int, limit_s: float) -> None:
         worker = self._worker
-        name = worker_name(worker, self._board.pid(worker))
-        found = f"{name} has made no micro-batch for {limit_s:g} s"
-        at = last_sample_of(self._board, worker, self._describe())
-        stack = stack_of(self._board, worker, thread=self._waiting_thread)
-        if not self._is_on(number):
+        name = name_worker(worker, self._board.pid(worker))
+        message = f"{name} has made no micro-batch for {limit_s:g} s"
+        at = describe_last_sample(self._board, worker, self._describe())
+        stack = describe_stack(self._board, worker, thread=self._waiting_thread)
+        if not self._is_waiting(number):
             return
-        _log.warning("%s\n  at: %s\n%s", found, at, stack)
+        _log.warning("%s\n  at: %s\n%s", message, at, stack)
         if self._fail:
-            hint = (
-                "see the stack for what it is doing; where a micro-batch may take longer, raise the watchdog's timeout"
-            )
-            error = WorkerError(found, at=at, hint=hint)
+            hint = "see the stack for the call that hangs; if a micro-batch may take longer, raise the timeout"
+            error = WorkerError(message, at=at, hint=hint)
             error.add_note(stack)
             self._give_up(number, worker, error)
 
     def _give_up(self, number: int, worker: int, error: WorkerError) -> None:
-        def wanted() -> bool:
-            if self._is_on(number):
-                self._error = error
-            return self._error is error
-
         pid = self._board.pid(worker)
         if pid is not None and pid != os.getpid():
-            self._error = error
-            _kill(pid)
+            self._error, self._error_of = error, None
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
             deadline = time.monotonic() + _GRACE_S
-            while self._is_on(number) and time.monotonic() < deadline:
+            while self._is_waiting(number) and time.monotonic() < deadline:
                 time.sleep(0.05)
-        if self._interrupt is not None and self._is_on(number):
-            self._interrupt.send(wanted)
+        if self._is_waiting(number):
+            # The wait may end before these lines; the number keeps the error out of the next wait.
+            if self._error is not error:
+                self._error_of = number
+                self._error = error
+            if self._handler is not None:
+                self._handler.interrupt(self._waiting_thread, lambda: self._is_waiting(number))
 
-    def _is_on(self, number: int) -> bool:
+    def _is_waiting(self, number: int) -> bool:
         return self._number == number and self._since is not None
 
 
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
 def _watch(reference: weakref.ref[Watchdog], closed: threading.Event) -> None:
-    """Look after a watchdog until it is closed, or nobody has it any more."""
+    """Check a watchdog's wait until the watchdog is closed or freed."""
     pause_s = 0.0
     while not closed.wait(pause_s):
         watchdog = reference()
         if watchdog is None:
             return
-        pause_s = watchdog.look()
-        del watchdog  # lest it live because of us
+        pause_s = watchdog.check()
+        del watchdog  # the reference would keep it alive during the next pause
+
+
+class _Interrupt(BaseException):
+    """Ends a wait. It is no ``Exception``, since a hook or its failure handling would catch that."""
+
+
+class _SignalHandler:
+    """The process's handler of the signal. All watchdogs share it; it stays installed, since the default is to exit."""
+
+    def __init__(self) -> None:
+        self._is_wanted: Callable[[], bool] | None = None
+
+    def interrupt(self, thread: int, is_wanted: Callable[[], bool]) -> None:
+        """Wake up the main thread, also from ``time.sleep`` and system calls, and raise there if still wanted."""
+        self._is_wanted = is_wanted
+        signal.pthread_kill(thread, WATCHDOG_SIGNAL)
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        is_wanted, self._is_wanted = self._is_wanted, None
+        if is_wanted is not None and is_wanted():
+            raise _Interrupt
+
+
+def _install_handler() -> _SignalHandler:
+    handler = signal.getsignal(WATCHDOG_SIGNAL)
+    if not isinstance(handler, _SignalHandler):
+        handler = _SignalHandler()
+        signal.signal(WATCHDOG_SIGNAL, handler)
+    return handler
+
+
+class WatchdogDataset(PassThroughDataset[T]):
+    """Report an item that takes too long: once, with the stack.
+
+    A loader watches whole micro-batches without this stage. The stage finds the part of a chain that hangs.
+
+    Args:
+        dataset: The source of the items.
+        worker_config: By default the dataset's.
+        timeout_seconds: The limit for an item; None: no limit.
+        initial_timeout_seconds: The limit for the first item of each process; None: no limit.
+        fail_on_timeout: Raise a :class:`~loader.errors.WorkerError` on a timeout. Outside the main thread it is raised
+            when the item arrives.
+
+    Raises:
+        ConfigError: A timeout is not above 0.
+    """
+
+    def __init__(
+        self,
+        dataset: SavableDataset[T],
+        worker_config: WorkerConfig | None = None,
+        timeout_seconds: float | None = 60,
+        initial_timeout_seconds: float | None = None,
+        fail_on_timeout: bool = False,
+    ) -> None:
+        super().__init__(dataset, worker_config=worker_config, name="watchdog")
+        for name, limit in (("timeout", timeout_seconds), ("initial_timeout", initial_timeout_seconds)):
+            if limit is not None and limit <= 0:
+                raise ConfigError(f"expected {name}_seconds above 0, or None, found {limit:g}")
+        self.timeout_seconds = timeout_seconds
+        self.initial_timeout_seconds = initial_timeout_seconds
+        self.fail_on_timeout = fail_on_timeout
+        self._watchdogs: dict[int, tuple[Watchdog, WorkerBoard]] = {}  # by process: a fork copies the parent's
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_watchdogs": {}}
+
+    def settings(self) -> dict[str, Any]:
+        return {"timeout_seconds": self.timeout_seconds}
+
+    def watchdog(self) -> tuple[Watchdog, WorkerBoard]:
+        """Return the watchdog of this process, and its board."""
+        found = self._watchdogs.get(os.getpid())
+        if found is None:
+            board = WorkerBoard(1)
+            watchdog = Watchdog(
+                self.timeout_seconds, self.initial_timeout_seconds, fail=self.fail_on_timeout, board=board
+            )
+            found = self._watchdogs[os.getpid()] = watchdog, board
+        return found
+
+    def open(self, lane: Lane, state: State) -> Running:
+        return _WatchdogRunning(self, lane, state)
+
+
+class _WatchdogRunning:
+    def __init__(self, definition: WatchdogDataset[Any], lane: Lane, state: State) -> None:
+        self._upstream = definition.inputs[0].open(lane, state)
+        self._watchdog, board = definition.watchdog()
+        self._slot = board.slot(0)
+        self._lane = lane.number
+        self._count = 0
+
+    def next(self) -> tuple[Any, ItemId]:
+        self._slot.note(self._lane, self._count)
+        with self._watchdog.waiting():
+            item = self._upstream.next()
+        self._count += 1
+        return item
+
+    def state(self) -> State:
+        return self._upstream.state()
+
+    def load(self, item_id: ItemId) -> Any:
+        return self._upstream.load(item_id)

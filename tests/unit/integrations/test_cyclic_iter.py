@@ -8,7 +8,7 @@ from loader import ConfigError, cyclic_iter
 
 
 class Passes:
-    """Gives other items at each pass."""
+    """Iterable with different items in each pass."""
 
     def __init__(self, *passes: str) -> None:
         self.left = list(passes)
@@ -32,6 +32,6 @@ def test_it_does_not_iterate_before_it_is_asked_for_an_item():
 
 
 @pytest.mark.parametrize("given", [[], iter("ab")], ids=["empty", "an iterator"])
-def test_what_has_nothing_more_to_give_is_an_error_rather_than_a_hang(given):
-    with pytest.raises(ConfigError, match="found none, twice in a row"):
+def test_two_empty_passes_raise(given):
+    with pytest.raises(ConfigError, match="found two empty passes in a row"):
         list(cyclic_iter(given))

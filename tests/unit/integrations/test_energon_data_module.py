@@ -20,13 +20,13 @@ def parallel_state(*, initialized):
 
 
 @pytest.mark.parametrize(("initialized", "expected"), [(True, (1, 3)), (False, (0, 1))])
-def test_megatrons_own_groups_are_asked_where_they_are_set_up(initialized, expected, monkeypatch):
+def test_megatrons_groups_are_used_if_initialised(initialized, expected, monkeypatch):
     monkeypatch.setitem(sys.modules, "megatron.core.parallel_state", parallel_state(initialized=initialized))
     config = module_of()._build_worker_config(2)
     assert (config.rank, config.world_size) == expected
 
 
-def test_the_groups_that_are_given_win_over_megatrons_own(monkeypatch):
+def test_given_groups_override_megatrons(monkeypatch):
     monkeypatch.setitem(sys.modules, "megatron.core.parallel_state", parallel_state(initialized=True))
     groups = SimpleNamespace(dp=SimpleNamespace(rank=lambda: 0, size=lambda: 2))
     assert module_of(pg_collection=groups)._build_worker_config(2).world_size == 2
@@ -43,7 +43,7 @@ def test_an_unknown_part_of_the_split_is_refused():
 
 
 @pytest.mark.parametrize("pin_memory", [True, False])
-def test_whether_memory_is_pinned_reaches_the_loader(pin_memory, monkeypatch):
+def test_pin_memory_is_passed_to_the_loader(pin_memory, monkeypatch):
     asked = {}
     monkeypatch.setattr(
         "loader.integrations.energon_data_module.get_savable_loader", lambda dataset, **options: asked.update(options)
@@ -54,7 +54,7 @@ def test_whether_memory_is_pinned_reaches_the_loader(pin_memory, monkeypatch):
     assert asked == {"pin_memory": pin_memory}
 
 
-def test_a_loader_that_was_put_in_place_is_the_one_that_is_used():
+def test_an_assigned_loader_is_used():
     module = module_of()
     module.train_dataloader_object = ["a loader"]
     assert next(module.train_dataloader()) == "a loader"

@@ -21,12 +21,12 @@ def test_it_is_its_own_iterator_so_that_what_iter_gives_can_be_saved():
     assert iterator.save_state() == wrapped.dataloader.save_state_rank()
 
 
-def test_after_an_error_it_can_go_on():
+def test_iteration_continues_after_an_error():
     fails = True
 
     def hook(value):
         if fails and value == 2:
-            raise FatalSampleError("mend it")
+            raise FatalSampleError("fix it")
         return value
 
     wrapped = EnergonDataloader(loader_of(range(4), hook))
@@ -37,7 +37,7 @@ def test_after_an_error_it_can_go_on():
     assert list(islice(wrapped, 3)) == [2, 3, 0]
 
 
-def test_where_the_loader_is_iterated_by_someone_else_it_says_so_and_goes_on():
+def test_a_second_iteration_of_the_loader_raises_and_iteration_continues():
     wrapped = EnergonDataloader(loader_of(range(6)))
     assert next(wrapped) == 0
     assert next(iter(wrapped.dataloader)) == 1

@@ -1,4 +1,4 @@
-"""Which Lightning the data module derives from."""
+"""The choice of the Lightning package that the data module derives from."""
 
 from __future__ import annotations
 
@@ -53,12 +53,12 @@ def test_all_else_works_without_lightning_also_where_everything_is_imported():
     assert done.stderr.splitlines()[-1].startswith("ImportError: MegatronDataModule needs Lightning")
 
 
-def test_where_only_pytorch_lightning_is_installed_that_is_used(no_lightning, monkeypatch):
+def test_pytorch_lightning_is_used_if_alone(no_lightning, monkeypatch):
     its = fake(monkeypatch, "pytorch_lightning")
     assert importlib.import_module(MODULE).MegatronDataModule.__bases__ == (its,)
 
 
-def test_where_both_are_in_use_it_is_lightning(no_lightning, monkeypatch):
+def test_lightning_wins_if_both_are_imported(no_lightning, monkeypatch):
     fake(monkeypatch, "lightning")
     its = fake(monkeypatch, "lightning.pytorch")
     fake(monkeypatch, "pytorch_lightning")
@@ -79,7 +79,7 @@ def test_where_pytorch_lightning_is_in_use_lightning_is_not_imported(no_lightnin
     assert importlib.import_module(MODULE).MegatronDataModule.__bases__ == (its,)
 
 
-def test_what_a_broken_lightning_lacks_is_not_hidden(no_lightning, monkeypatch, tmp_path):
+def test_a_broken_lightning_raises_its_own_error(no_lightning, monkeypatch, tmp_path):
     install_lightning(monkeypatch, tmp_path, "import what_it_lacks")
     with pytest.raises(ModuleNotFoundError, match="what_it_lacks"):
         importlib.import_module(MODULE)

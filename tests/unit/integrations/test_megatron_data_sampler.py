@@ -17,13 +17,13 @@ def test_ranks_share_the_samples_behind_those_consumed(ranks):
     assert {len(sampler) for sampler in samplers} == {30 // 2 // ranks}
 
 
-def test_what_does_not_fill_a_micro_batch_for_each_rank_is_left_out():
+def test_an_incomplete_last_round_is_dropped():
     sampler = ConsumedSamplesBatchSampler(11, micro_batch_size=2, rank=1, data_parallel_size=2)
     assert list(sampler) == [[2, 3], [6, 7]]
     assert list(ConsumedSamplesBatchSampler(11, consumed_samples=20)) == []
 
 
-def test_a_sampler_goes_on_behind_what_was_consumed_with_another_number_of_ranks():
+def test_a_sampler_continues_on_another_number_of_ranks():
     first = MegatronDataSampler(global_batch_size=8, micro_batch_size=2, data_parallel_size=2)
     consumed = first.compute_consumed_samples(3)
     assert consumed == 24

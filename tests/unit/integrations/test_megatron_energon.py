@@ -1,4 +1,4 @@
-"""Code that imports ``megatron.energon`` gets this library: the same objects, from the modules that it looks in."""
+"""``megatron.energon`` re-exports this library: the same objects, in the modules that existing code imports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.e2e.dataset_tree import prepare
 from tests.source_tree import ALIAS, PACKAGES, ROOT, sources
 
 MODULES = [source.module for source in sources() if source.module.startswith(f"{ALIAS}.")]
-# What training code is known to import, beside the names of the face.
+# Names that training code is known to import from submodules.
 IMPORTED = {
     "av": "AVDecoder AVData get_clips_uniform get_single_frames_uniform",
     "cache": "CachePool DecodeFileStore FileStore FileStoreCachePool Lazy NoCachePool SystemFileStore",
@@ -77,7 +77,7 @@ NOT_SERVED = [
 
 
 def run(code: str, *arguments: str, folder: Path) -> str:
-    """Run code in a Python of its own; give what it prints."""
+    """Run code in a new interpreter, and return its output."""
     command = [sys.executable, "-W", "error", "-c", code, *arguments]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
@@ -87,7 +87,7 @@ def run(code: str, *arguments: str, folder: Path) -> str:
 # -------------------------------------------------------------------------------------------------- the names
 
 
-def test_every_name_of_the_face_is_the_very_object_of_loader() -> None:
+def test_every_name_of_the_package_is_the_object_of_loader() -> None:
     for name in loader.__all__:
         assert getattr(megatron.energon, name) is getattr(loader, name), name
     assert {*loader.__all__} <= {*dir(megatron.energon)}
@@ -100,7 +100,7 @@ def test_importing_all_names_asks_for_no_package_of_an_extra() -> None:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_every_submodule_hands_on_the_objects_of_loader(module: str) -> None:
+def test_every_submodule_reexports_the_objects_of_loader(module: str) -> None:
     found = importlib.import_module(module)
     for name in {*getattr(found, "__all__", ())} & {*loader.__all__}:
         assert getattr(found, name) is getattr(loader, name), name
@@ -119,7 +119,7 @@ def test_training_code_finds_what_it_imports(module: str) -> None:
         assert getattr(found, name) is not None
 
 
-def test_a_name_that_nobody_has_is_an_attribute_error() -> None:
+def test_an_unknown_name_is_an_attribute_error() -> None:
     for module in ("", ".state", ".savable_loader"):
         found = importlib.import_module(f"{ALIAS}{module}")
         with pytest.raises(AttributeError, match="has no attribute 'get_trian_dataset'"):
@@ -128,17 +128,19 @@ def test_a_name_that_nobody_has_is_an_attribute_error() -> None:
 
 @pytest.mark.parametrize(("module", "name"), NOT_SERVED)
 def test_states_are_refused_with_the_reason(module: str, name: str) -> None:
-    with pytest.raises(ImportError, match=rf"{module}\.{name} is not there on purpose: .*(plain data|seeded for each)"):
+    with pytest.raises(
+        ImportError, match=rf"{module}\.{name} is not provided on purpose: .*(plain data|seeded for each)"
+    ):
         exec(f"from {ALIAS}.{module} import {name}", {})
 
 
-def test_a_checkpoint_of_megatron_energon_says_why_it_cannot_be_restored() -> None:
+def test_unpickling_a_state_of_megatron_energon_raises_with_the_reason() -> None:
     saved = b"cmegatron.energon.savable_loader\nSavableDataLoaderState\n)\x81."
     with pytest.raises(ImportError, match="A state that megatron-energon saved cannot be restored"):
         pickle.loads(saved)
 
 
-def test_a_module_does_not_take_the_place_of_the_decorator_with_its_name() -> None:
+def test_a_submodule_does_not_replace_the_decorator_of_its_name() -> None:
     module = importlib.import_module(f"{ALIAS}.edataclass")
     assert module.edataclass is megatron.energon.edataclass is loader.edataclass
 
@@ -148,7 +150,7 @@ def test_importing_it_imports_nothing_heavy(tmp_path: Path) -> None:
     assert run(code, folder=tmp_path) == "[]\n"
 
 
-def test_every_submodule_can_be_reached_from_the_face() -> None:
+def test_every_submodule_is_an_attribute_of_the_package() -> None:
     folder = ROOT / PACKAGES[ALIAS]
     found = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
     assert found - {"__init__", "not_served", "edataclass"} == megatron.energon._SUBMODULES
@@ -166,7 +168,7 @@ def test_the_packages_of_the_wheel_are_those_on_disk() -> None:
 
 @pytest.fixture(scope="module")
 def captions(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset whose file names a class of a submodule."""
+    """Dataset whose ``dataset.yaml`` names a class of a submodule."""
     folder = write_captions(tmp_path_factory.mktemp("alias") / "captions", shards=3, samples=8)
     config = (
         "sample_type: {__module__: megatron.energon.flavors.captioning, __class__: CaptioningSample}\n"
@@ -227,7 +229,7 @@ def main() -> None:
     sample = Counted(__key__="k", __restore_key__=(), image=None, caption="c", letters=1)
     print(pickle.loads(pickle.dumps(sample)) == sample)
 
-    # Submodules need no import of their own, and the one that is called `loader` is not this library.
+    # Submodules can be used without importing them, and the submodule `loader` is not the package `loader`.
     import loader
 
     print(energon.task_encoder.base.WorkerConfig is energon.worker.WorkerConfig is WorkerConfig is loader.WorkerConfig)

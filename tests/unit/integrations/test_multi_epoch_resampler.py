@@ -1,4 +1,4 @@
-"""One long sequence of numbers turned into epochs."""
+"""``MultiEpochDatasetResampler`` divides one sequence of numbers into epochs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from loader import (
 
 
 class Indices:
-    """Gives the very index that it is asked for."""
+    """Dataset that returns the index itself."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -101,7 +101,7 @@ def test_the_classes_are_datasets_of_torch_with_the_fields_of_the_page():
         MultiEpochDatasetWrapper(["a"])
 
 
-def test_a_transform_knows_the_epoch():
+def test_a_transform_gets_the_epoch():
     dataset = MultiEpochDatasetResampler(Numbered(["a", "b"]), num_epochs=2, shuffle=False)
     assert list(dataset) == ["a0", "b0", "a1", "b1"]
 
@@ -121,7 +121,7 @@ def test_a_transform_knows_the_epoch():
         (0, {"num_epochs": 5}, "an empty one"),
     ],
 )
-def test_what_names_no_samples_is_refused(length, options, message):
+def test_arguments_without_samples_are_refused(length, options, message):
     with pytest.raises(ValueError, match=message):
         resampled(length, **options)
 
@@ -160,7 +160,7 @@ def test_it_pickles_and_gives_the_same():
 
 
 class ConsumedSamples:
-    """Batches of one rank, from a number of samples that the run has consumed: as Megatron-LM's sampler."""
+    """Return the batches of one rank behind the consumed samples, as Megatron-LM's sampler does."""
 
     def __init__(self, total: int, consumed: int, batch: int, rank: int, ranks: int) -> None:
         self.total, self.consumed, self.batch, self.rank, self.ranks = total, consumed, batch, rank, ranks
@@ -198,7 +198,7 @@ def test_a_distributed_sampler_deals_each_sample_to_one_rank():
 
 
 class Together(list[str]):
-    """A dataset that gives several samples at once, and counts how often it is asked."""
+    """Dataset with ``__getitems__`` that counts its calls."""
 
     calls = 0
 
@@ -208,13 +208,13 @@ class Together(list[str]):
 
 
 class Upper(IdentityMultiEpochDatasetWrapper[str]):
-    """Takes samples in a way of its own."""
+    """Wrapper that overrides ``__getitem__``."""
 
     def __getitem__(self, index: EpochIndex) -> str:
         return super().__getitem__(index).upper()
 
 
-def test_a_batch_is_asked_for_at_once_where_the_dataset_can_give_it_so():
+def test_a_batch_is_one_call_of_getitems():
     letters = Together("abcdef")
     dataset = MultiEpochDatasetResampler(Numbered(letters), num_epochs=2)
     batches = list(DataLoader(dataset, batch_size=4, collate_fn=list))
@@ -224,7 +224,7 @@ def test_a_batch_is_asked_for_at_once_where_the_dataset_can_give_it_so():
         dataset.__getitems__([0, 12])
 
 
-def test_a_way_of_ones_own_to_take_samples_is_kept_for_batches():
+def test_an_overridden_getitem_is_used_for_batches():
     letters = Together("abc")
     dataset = MultiEpochDatasetResampler(Upper(letters), shuffle=False)
     assert dataset.__getitems__([0, 2]) == ["A", "C"]

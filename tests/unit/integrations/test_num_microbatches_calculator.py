@@ -55,17 +55,17 @@ def test_steps_that_cannot_be_cut_into_micro_batches_are_refused(arguments, foun
         BatchRamp(**arguments)
 
 
-def test_the_functions_that_megatron_has_answer_from_what_was_said():
-    with pytest.raises(ConfigError, match="was not said"):
+def test_the_functions_of_megatron_return_the_values_set():
+    with pytest.raises(ConfigError, match="is not set"):
         ours.get_num_microbatches()
-    ours.update_num_microbatches(50, consistency_check=False)  # nobody asks
+    ours.update_num_microbatches(50, consistency_check=False)  # not in use any more
     ours.init_num_microbatches_calculator(0, [4, 4, 90], 16, 2, 1)
     assert (ours.get_num_microbatches(), ours.get_current_global_batch_size()) == (2, 4)
     ours.update_num_microbatches(consumed_samples=30, consistency_check=True, verbose=True)
     assert (ours.get_num_microbatches(), ours.get_current_global_batch_size()) == (4, 8)
 
 
-def fake(monkeypatch, name, told, **attributes):
+def fake(monkeypatch, name, updates, **attributes):
     parts = name.split(".")
     for end in range(1, len(parts)):
         if ".".join(parts[:end]) not in sys.modules:
@@ -73,7 +73,7 @@ def fake(monkeypatch, name, told, **attributes):
             package.__path__ = []
             monkeypatch.setitem(sys.modules, package.__name__, package)
     module = ModuleType(name)
-    module.update_num_microbatches = lambda consumed_samples, consistency_check: told.append(
+    module.update_num_microbatches = lambda consumed_samples, consistency_check: updates.append(
         (parts[0], consumed_samples, consistency_check)
     )
     for attribute, value in attributes.items():
@@ -81,23 +81,25 @@ def fake(monkeypatch, name, told, **attributes):
     monkeypatch.setitem(sys.modules, name, module)
 
 
-def test_megatron_is_told_before_apex_and_apex_before_ours(monkeypatch):
-    told = []
+def test_megatrons_calculator_is_updated_before_apex_and_ours(monkeypatch):
+    updates = []
     tell_consumed_samples(8)
     ours.init_num_microbatches_calculator(0, None, 16, 2, 1)
     assert ours._current.consumed_samples == 0
     tell_consumed_samples(9)
     assert ours._current.consumed_samples == 9
-    fake(monkeypatch, "apex.transformer.pipeline_parallel.utils", told)
+    fake(monkeypatch, "apex.transformer.pipeline_parallel.utils", updates)
     tell_consumed_samples(10)
-    fake(monkeypatch, "megatron.core.num_microbatches_calculator", told, _GLOBAL_NUM_MICROBATCHES_CALCULATOR=object())
+    fake(
+        monkeypatch, "megatron.core.num_microbatches_calculator", updates, _GLOBAL_NUM_MICROBATCHES_CALCULATOR=object()
+    )
     tell_consumed_samples(11)
-    assert told == [("apex", 10, False), ("megatron", 11, False)]
+    assert updates == [("apex", 10, False), ("megatron", 11, False)]
     assert ours._current.consumed_samples == 9
 
 
 def test_a_calculator_that_is_installed_and_not_set_up_is_left_alone(monkeypatch):
-    told = []
-    fake(monkeypatch, "megatron.core.num_microbatches_calculator", told, _GLOBAL_NUM_MICROBATCHES_CALCULATOR=None)
+    updates = []
+    fake(monkeypatch, "megatron.core.num_microbatches_calculator", updates, _GLOBAL_NUM_MICROBATCHES_CALCULATOR=None)
     tell_consumed_samples(11)
-    assert told == []
+    assert updates == []

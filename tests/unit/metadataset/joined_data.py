@@ -89,7 +89,7 @@ class JoinedData:
         return leaf.join
 
     def keys(self, plan: JoinPlan, rows: Any) -> list[list[str | None]]:
-        """Give the rows of a join as ``shard/key`` of their samples."""
+        """Return the rows of a join as ``shard/key`` of their samples."""
         indexes = [DatasetFolder(member.path).index for member in plan.members]
         return [
             [index.full_key(sample) if sample >= 0 else None for index, sample in zip(indexes, row, strict=True)]
@@ -97,13 +97,13 @@ class JoinedData:
         ]
 
     def files(self, name: str = "meta.yaml") -> list[str]:
-        """List what lies beside a metadataset for its joins, the lock aside."""
+        """List the files of a metadataset's joins, without the lock."""
         folder = self.folder / f"{name}.joins"
         return sorted(path.name for path in folder.iterdir() if path.name != ".lock") if folder.exists() else []
 
 
 def join_of(*members: Any, joiner: Any = None) -> dict[str, Any]:
-    """Give a join as documents have it."""
+    """Return a join in the form of documents."""
     listed = [{"path": member} if isinstance(member, str) else member for member in members]
     return {"join": listed, "joiner": joiner or JOINER}
 

@@ -1,4 +1,4 @@
-"""Folders of datasets as planning sees them, and metadatasets over them."""
+"""Minimal folders of datasets for tests of planning, and metadatasets over them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from loader.metadataset.plans.plan_leaves import plan_leaves
 
 
 class MetadatasetFiles:
-    """Files of one folder; planning only looks whether a dataset has been prepared."""
+    """Files of one folder; planning only checks whether a dataset has been prepared."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -38,12 +38,12 @@ class MetadatasetFiles:
         return plan_leaves(self.folder / name, training=training, **{"split_part": "train", **arguments})
 
     def plan_train(self, train: object, **arguments: Any) -> tuple[LeafPlan, ...]:
-        """Plan a metadataset whose training split this is."""
+        """Plan a metadataset with this training split."""
         self.write("mix.yaml", {"train": train})
         return self.plan(**arguments)
 
     def faults(self, name: str = "mix.yaml", **arguments: Any) -> list[str]:
-        """Plan what is wrong, and give its faults."""
+        """Plan an invalid metadataset, and return its faults."""
         with pytest.raises(ConfigError) as caught:
             self.plan(name, **arguments)
         assert caught.value.file == str(self.folder / name)
@@ -54,5 +54,5 @@ class MetadatasetFiles:
         return self.faults(**arguments)
 
     def name(self, leaf: LeafPlan) -> str:
-        """Give a leaf's path as it is written."""
+        """Return a leaf's path as written in the document."""
         return str(Path(leaf.path).relative_to(self.folder))

@@ -1,4 +1,4 @@
-"""The metadatasets in the documentation are ones that are understood."""
+"""The metadatasets in the documentation are valid."""
 
 from __future__ import annotations
 

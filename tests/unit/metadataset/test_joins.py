@@ -1,4 +1,4 @@
-"""What a metadataset says of joins; how they are joined is another matter."""
+"""Joins in metadataset documents: parsing and planning."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_same_join_reached_twice_is_warned_of(files):
     assert len(files.plan_train({"blend": [join, other]})) == 2
 
 
-WHOLE = "; set it beside 'join'"
+WHOLE = "; set it next to 'join'"
 MISSING = "this is missing; expected {__module__: …, __class__: …} or {__module__: …, __function__: …}"
 
 
@@ -84,7 +84,7 @@ MISSING = "this is missing; expected {__module__: …, __class__: …} or {__mod
         ({"join": None}, ["join: expected a list of datasets, found None"]),
         (
             {"join": {"not-a-name": {"path": "a"}}},
-            ["join.not-a-name: expected a name that can be an argument's, found"],
+            ["join.not-a-name: expected a Python identifier, found"],
         ),
         (
             {"join": [{"path": "a"}, {"pth": "b"}]},
@@ -97,7 +97,7 @@ MISSING = "this is missing; expected {__module__: …, __class__: …} or {__mod
         ),
         (
             {"join": [{"path": "a", "subset": {"range": ["0%", "1%"]}}]},
-            ["join[0].subset: the samples of a join are chosen as a whole" + WHOLE],
+            ["join[0].subset: a subset selects rows of the whole join" + WHOLE],
         ),
         (
             {"join": [{"path": "a", "shuffle_over_epochs_multiplier": 2}]},
@@ -135,6 +135,6 @@ def test_faults_of_joins_have_their_place(files, join, faults):
         assert fault.startswith(f"splits.train.{start}")
 
 
-def test_one_epoch_shuffled_at_a_member_says_nothing_and_is_fine(files):
+def test_a_multiplier_of_one_at_a_member_is_accepted(files):
     members = [{"path": "a", "shuffle_over_epochs_multiplier": 1}, {"path": "b"}]
     assert len(files.plan_train({"join": members, "joiner": JOINER})) == 1

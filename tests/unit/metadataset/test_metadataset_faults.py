@@ -1,4 +1,4 @@
-"""What is wrong in a metadataset is said with its place, all at once."""
+"""An invalid metadataset raises all faults at once, each with its place."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_all_faults_of_all_files_come_at_once(files):
     ]
 
 
-def test_a_number_that_yaml_takes_for_a_text_is_told_how_to_write(files):
+def test_a_number_that_yaml_parses_as_a_text_has_a_hint(files):
     blend_text = "[{weight: 1e-3, path: a}, {weight: 1.0e-3, path: b}]"
     text = f"__module__: megatron.energon\n__class__: MetadatasetV2\nsplits: {{train: {{blend: {blend_text}}}}}\n"
     (files.folder / "mix.yaml").write_text(text)
@@ -123,7 +123,7 @@ def test_repetitions_are_a_number_above_zero(files, repetitions):
         (
             {"path": "a", "aux": {"cache": "b", "primary": "c", "sample": "d"}},
             [
-                f"splits.train.aux.{name}: expected another name: cookers get something else as {name}="
+                f"splits.train.aux.{name}: expected another name: {name}= is another argument of cookers"
                 for name in ("cache", "primary", "sample")
             ],
         ),
@@ -194,17 +194,17 @@ def test_numbers_of_samples_choose_within_leaves_only(files):
     files.write("inner.yaml", {"train": {"path": "a"}})
     numbers = {"range": [0, 5]}
     train = {"blend": [{"path": "inner.yaml", "subset": numbers}, {"path": "b", "subset": numbers}], "subset": numbers}
-    said = "numbers of samples choose within one dataset; give percentages here, or set this at the datasets"
+    said = "numbers of samples select within one dataset; use percentages here, or set this at the datasets"
     assert files.faults_of_train(train) == [
         f"splits.train.subset.range: {said}",
         f"splits.train.blend[0].subset.range: {said}",
     ]
 
 
-# --------------------------------------------------------------------------------------------------- what is there
+# --------------------------------------------------------------------------------------------- paths and splits
 
 
-def test_a_path_that_does_not_exist_is_said_as_it_was_resolved(files):
+def test_a_missing_path_is_shown_as_resolved(files):
     files.write("mixes/inner.yaml", {"train": {"path": "../gone", "aux": {"x": "gone_too", "f": "filesystem://no"}}})
     assert files.faults_of_train({"path": "mixes/inner.yaml"}) == [
         f"mixes/inner.yaml: splits.train.path: there is no such folder: '{files.folder}/gone'",
@@ -213,14 +213,14 @@ def test_a_path_that_does_not_exist_is_said_as_it_was_resolved(files):
     ]
 
 
-def test_long_paths_are_said_in_full(files):
+def test_long_paths_are_shown_in_full(files):
     long = "/".join(["a_folder_of_a_shared_disk"] * 20)
     assert files.faults_of_train({"path": long}) == [
         f"splits.train.path: there is no such folder: '{files.folder}/{long}'"
     ]
 
 
-def test_a_folder_that_is_not_prepared_is_said_to_be_none(files):
+def test_a_folder_that_is_not_prepared_is_a_fault(files):
     (files.folder / "raw").mkdir()
     (fault,) = files.faults_of_train({"path": "raw"})
     assert fault.endswith(f"has no .nv-meta/.info.json; run: energon prepare '{files.folder}/raw'")
@@ -234,26 +234,26 @@ def test_datasets_of_other_splits_need_not_be_there(files):
     assert len(files.plan()) == 1
 
 
-def test_a_split_that_is_missing_is_told_from_those_there(files):
+def test_a_missing_split_is_shown_with_the_existing_ones(files):
     files.write("mix.yaml", {"training": {"path": "a"}, "val": {"path": "a"}})
     assert files.faults() == [
         f"splits: there is no split 'train' in '{files.folder}/mix.yaml'; there are: training, val"
     ]
 
 
-def test_of_many_splits_only_the_first_are_told_lest_each_fault_grows_with_the_document(files):
+def test_faults_list_only_the_first_of_many_splits(files):
     files.write("mix.yaml", {f"part{number}": {"path": "a"} for number in range(1000)})
     (fault,) = files.faults()
     assert fault.endswith("part18, part19, …")
 
 
-def test_circles_are_faults_that_show_the_way(files):
+def test_circles_are_faults_that_show_the_chain(files):
     files.write("one.yaml", {"train": {"path": "two.yaml"}})
     files.write("two.yaml", {"train": {"path": "mix.yaml"}, "val": {"path": "mix.yaml", "split_part": "train"}})
     files.write("mix.yaml", {"train": {"path": "one.yaml"}})
     (fault,) = files.faults()
     assert fault == (
-        "two.yaml: splits.train.path: these name each other in a circle: "
+        "two.yaml: splits.train.path: these reference each other in a circle: "
         "mix.yaml (train) → one.yaml (train) → two.yaml (train) → mix.yaml (train)"
     )
 

@@ -16,7 +16,7 @@ from loader.pipeline.contract.lane import Lane
 from loader.pipeline.contract.rng import seed_batch
 from loader.pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
 from loader.pipeline.contract.worker_config import WorkerConfig
-from loader.samples.encoding.hook_context import set_hook_context
+from loader.samples.hooks import set_hook_context
 
 SEED = 7
 

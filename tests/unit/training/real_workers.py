@@ -1,4 +1,4 @@
-"""Worker processes that get stuck or die, each in a way of its own, at position 7 of lane 3."""
+"""Worker processes that hang or die in different ways, at position 7 of lane 3."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ import threading
 import time
 from contextlib import contextmanager
 
-from loader.training.workers.last_sample import LastSampleBoard
-from loader.training.workers.stack_dump import register_stack_dump
+from loader.training.workers.worker_board import WorkerBoard, register_stack_dump
 
 
 def sleep_in_the_hook():
     time.sleep(1000)
 
 
-def sleep_beside_a_thread():
+def sleep_while_a_thread_runs():
     threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
     time.sleep(1000)
 
@@ -63,7 +62,7 @@ def end_well():
     pass
 
 
-def wait_for_a_word(connection):
+def wait_for_a_message(connection):
     connection.recv()
 
 
@@ -72,7 +71,7 @@ def work(board, worker, hook, connection, registers):
         register_stack_dump(board, worker)
     board.slot(worker).note(3, 7)
     connection.send("at work")
-    if hook is wait_for_a_word:
+    if hook is wait_for_a_message:
         hook(connection)
     else:
         hook()
@@ -80,11 +79,11 @@ def work(board, worker, hook, connection, registers):
 
 
 class Workers:
-    """Processes at work on their hooks, and a connection to each."""
+    """Processes that run their hooks, and a connection to each."""
 
     def __init__(self, *hooks, method, registers):
         context = multiprocessing.get_context(method)
-        self.board = LastSampleBoard(len(hooks))
+        self.board = WorkerBoard(len(hooks))
         self.processes = []
         self.connections = []
         for worker, hook in enumerate(hooks):
@@ -107,7 +106,7 @@ class Workers:
 
 @contextmanager
 def workers(*hooks, method="fork", registers=True):
-    """Have processes, each in its hook, until the block is left."""
+    """Start a process for each hook, and kill all at the end of the block."""
     started = Workers(*hooks, method=method, registers=registers)
     try:
         yield started

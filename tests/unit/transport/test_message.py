@@ -1,4 +1,4 @@
-"""Tensors and arrays of every kind arrive as they were sent, also when the sender has ended."""
+"""Tensors and arrays of every kind arrive unchanged, also when the sender has ended."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ DTYPES = [
     kind
     for name, kind in sorted(vars(torch).items())
     if isinstance(kind, torch.dtype) and name == str(kind).removeprefix("torch.")  # each under one name
-    # Those of less than a byte are only names yet, and those of quantized tensors are on their way out.
+    # Those of less than a byte have no operations yet, and those of quantized tensors are deprecated.
     if not re.fullmatch(r"u?int[1-7]|qu?int.*|bits.*", name)
 ]
 
@@ -85,7 +85,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_tensors_arrive_however_they_lie_in_memory(name):
+def test_tensors_of_every_layout_arrive(name):
     check_tensor(sent(LAYOUTS[name]), LAYOUTS[name])
 
 
@@ -94,7 +94,7 @@ def test_tensors_without_gaps_keep_their_strides(name):
     assert sent(LAYOUTS[name]).stride() == LAYOUTS[name].stride()
 
 
-def test_of_a_crop_only_its_elements_are_sent():
+def test_only_the_elements_of_a_crop_are_sent():
     crop = counted(1000, 1000)[10:50, 5:75]
     _, _, ranges = pack_message(crop)
     assert ranges == [(0, 40 * 70 * 4)]
@@ -110,7 +110,7 @@ def labelled(label):
     return tensor
 
 
-def test_tensors_of_a_users_own_class_keep_what_they_bear():
+def test_tensors_of_a_users_own_class_keep_their_attributes():
     found = sent(labelled("box"))
     check_tensor(found, labelled("box"))
     assert found.label == "box"
@@ -133,10 +133,10 @@ def test_unusual_tensors_arrive(tensor):
     check_tensor(sent(tensor), tensor)
 
 
-def test_sparse_and_quantized_tensors_and_those_without_contents_arrive():
+def test_sparse_quantized_and_meta_tensors_arrive():
     dense = counted(100, 60) * (counted(100, 60) % 7 == 0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns that both are new, or on their way out
+        warnings.simplefilter("ignore")  # torch warns that both are in beta, or deprecated
         for sparse in (dense.to_sparse(), dense.to_sparse_csr()):
             found = sent(sparse)
             assert found.layout is sparse.layout
@@ -149,7 +149,7 @@ def test_sparse_and_quantized_tensors_and_those_without_contents_arrive():
     assert (found.device.type, found.shape) == ("meta", (MANY,))
 
 
-def test_a_tensor_with_a_history_is_refused_with_what_to_do():
+def test_a_tensor_with_a_history_is_refused_with_a_hint():
     with pytest.raises(RuntimeError, match=r"non-leaf tensor which requires_grad(.|\n)*detach\(\)"):
         pack_message(counted(MANY).requires_grad_() * 2)
 
@@ -187,7 +187,7 @@ def test_arrays_of_every_kind_arrive(name):
 
 
 @pytest.mark.parametrize("count", [10, MANY])
-def test_arrays_that_cannot_be_changed_cannot_be_changed_after(count):
+def test_read_only_arrays_stay_read_only(count):
     array = np.arange(count)
     array.flags.writeable = False
     found = sent(array)
@@ -210,7 +210,11 @@ def test_a_message_is_packed_in_one_piece_and_small_contents_stay_in_the_pickle(
     pickled, shared, ranges = pack_message(message)
 
     assert isinstance(shared, torch.Tensor)
-    assert [stop - start for start, stop in ranges] == [4 * MANY, 8 * MANY, 3001]  # what comes twice is sent once
+    assert [stop - start for start, stop in ranges] == [
+        4 * MANY,
+        8 * MANY,
+        3001,
+    ]  # a value that comes twice is sent once
     assert all(start % 64 == 0 for start, _ in ranges)
     assert all(stop <= start for (_, stop), (start, _) in itertools.pairwise(ranges))
     assert len(pickled) < 12_000
@@ -233,7 +237,7 @@ def test_a_message_without_large_contents_needs_no_shared_memory(message):
 
 
 @pytest.mark.parametrize("count", [3, MANY])
-def test_what_is_sent_and_what_arrives_do_not_change_each_other(count):
+def test_the_sent_and_the_received_values_share_no_memory(count):
     tensor, array = counted(count), np.arange(count)
     packed = pack_message([tensor, array])
     tensor += 1
@@ -245,7 +249,7 @@ def test_what_is_sent_and_what_arrives_do_not_change_each_other(count):
     assert (tensor[1].item(), array[1], found[0][1].item(), found[1][1]) == (2, 2, 6, 6)
 
 
-def test_what_does_not_pickle_is_refused_by_name():
+def test_a_value_that_does_not_pickle_is_refused_by_name():
     with pytest.raises(Exception, match=r"local object|Can't pickle|pickle.*lambda"):
         pack_message([counted(MANY), lambda: None])
 

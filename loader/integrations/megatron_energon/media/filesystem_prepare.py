@@ -1,4 +1,4 @@
-from loader.integrations.media_serialization import (
+from loader.integrations.megatron_energon_names import (
     MediaFilterConfig,
     prepare_filesystem_dataset,
     serialize_media_metadata,

@@ -1,5 +1,5 @@
 from loader.format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataBase
-from loader.integrations.media_serialization import (
+from loader.integrations.megatron_energon_names import (
     MediaMetadataType,
     deserialize_media_metadata,
     serialize_media_metadata,

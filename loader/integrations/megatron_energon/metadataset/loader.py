@@ -1,4 +1,4 @@
-from loader.integrations.dataset_type import EnergonDatasetType, get_dataset_type
+from loader.integrations.megatron_energon_names import EnergonDatasetType, get_dataset_type
 from loader.metadataset.joins.prepare_metadataset import prepare_metadataset
 from loader.metadataset.plans.traverse import TraversedDatasetReference, traverse_metadataset
 from loader.storage.epath import EPath

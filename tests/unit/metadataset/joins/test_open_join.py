@@ -1,4 +1,4 @@
-"""Rows of a join are opened as long as nothing that they depend on has changed."""
+"""Rows of a join are opened only while their datasets are unchanged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_rows_are_mapped_read_only(data):
     assert np.load(data.folder / f"meta.yaml.joins/{report.name}.npy", mmap_mode="r").tolist() == rows.tolist()
 
 
-def test_a_join_that_is_not_prepared_says_what_to_run(data):
+def test_a_join_that_is_not_prepared_raises_with_the_command(data):
     with pytest.raises(ConfigError) as caught:
         open_join(data.plan("p", "q"))
     path = data.folder / "meta.yaml"
@@ -67,16 +67,16 @@ def stale(data: JoinedData, *members) -> str:
         ),
         (
             lambda data: data.set_split("p", PARTS, exclude=["s0.tar/a"]),
-            "what the split of member p excludes has changed",
+            "the exclusions in the split of member p have changed",
         ),
         (
             lambda data: data.set_split("q", PARTS, exclude=["s1.tar"]),
-            "what the split of member q excludes has changed",
+            "the exclusions in the split of member q have changed",
         ),
     ],
     ids=["member again", "primary again", "split", "order of the split", "exclude a sample", "exclude a shard"],
 )
-def test_what_has_changed_is_named(data, change: Callable[[JoinedData], None], found):
+def test_changes_of_datasets_are_named(data, change: Callable[[JoinedData], None], found):
     plan = data.plan("p", filling("q"))
     prepare_join(plan)
     change(data)
@@ -85,7 +85,7 @@ def test_what_has_changed_is_named(data, change: Callable[[JoinedData], None], f
     assert len(open_join(plan)) >= 1
 
 
-def test_what_the_metadataset_says_differently_is_named(data):
+def test_changes_of_the_metadataset_are_named(data):
     data.set_split("q", PARTS, file="other.yaml")
     prepare_join(data.plan("p", skipping("q")))
     assert stale(data, "p", "q") == "nonmatch of member q is error now, not skip"
@@ -93,8 +93,8 @@ def test_what_the_metadataset_says_differently_is_named(data):
     other = {**skipping("q"), "split_config": "other.yaml"}
     assert stale(data, "p", other) == "the split of member q is other.yaml now, not split.yaml"
     part = {**skipping("q"), "split_part": "val"}
-    assert stale(data, "p", part) == "of member q, split part 'val' is joined now, not 'train'"
-    different = "this join is not prepared; those that are have other datasets, or the same in another order"
+    assert stale(data, "p", part) == "the split part of member q is 'val' now, not 'train'"
+    different = "this join is not prepared; the prepared ones have other datasets, or the same in another order"
     assert stale(data, "q", "p") == different
     assert stale(data, "p", skipping("q"), "q") == different
 
@@ -150,7 +150,7 @@ def test_rows_without_a_readable_record_do_not_count(data, text):
         open_join(plan)
 
 
-def test_a_record_that_promises_other_rows_is_no_record_of_these(data):
+def test_a_record_with_another_number_of_rows_is_not_used(data):
     plan = data.plan("p", "q")
     report = prepare_join(plan)
     path = data.folder / f"meta.yaml.joins/{report.name}.json"
@@ -159,7 +159,7 @@ def test_a_record_that_promises_other_rows_is_no_record_of_these(data):
         open_join(plan)
 
 
-def test_what_is_wrong_with_a_dataset_is_said_as_anywhere_else(data):
+def test_a_faulty_dataset_raises_its_own_error(data):
     plan = data.plan("p", "q")
     prepare_join(plan)
     data.set_split("q", {"val": ["s0"]})

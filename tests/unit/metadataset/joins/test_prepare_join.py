@@ -1,4 +1,4 @@
-"""Which samples make the rows of a join."""
+"""``prepare_join`` matches the samples of the primary with those of the other datasets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.unit.metadataset.joined_data import JoinedData, filling, skipping
 
 @pytest.fixture
 def data(tmp_path: Path) -> JoinedData:
-    """Primary ``p`` with the keys a to f; ``q`` has all but c and f, and x, in other shards and another order."""
+    """Primary ``p`` with the keys a to f; ``q`` with all but c and f, and x, in different shards and order."""
     data = JoinedData(tmp_path)
     data.add_dataset("p", {"p0": ["a", "b", "c"], "p1": ["d", "e", "f"]})
     data.add_dataset("q", {"q0": ["e", "x"], "q1": ["d", "b", "a"]})
@@ -101,7 +101,7 @@ def test_what_one_dataset_skips_another_may_lack(data, order):
     assert [row[0] for row in rows] == ["p0.tar/a", "p0.tar/b", "p1.tar/d", "p1.tar/e"]
 
 
-def test_what_splits_exclude_is_not_there(data):
+def test_excluded_samples_have_no_rows(data):
     data.set_split("p", {"train": ["p0", "p1"]}, exclude=["p1.tar", "p0.tar/b"])
     data.set_split("q", {"train": ["q0", "q1"]}, exclude=["q1.tar/a"])
     assert joined(data, "p", filling("q")) == [["p0.tar/a", None], ["p0.tar/c", None]]
@@ -129,7 +129,7 @@ def test_a_key_that_a_member_has_twice_is_an_error_unless_one_is_excluded(data):
     assert caught.value.hint == "exclude one of them: add 's1.tar/a' to 'exclude' in its split file"
     assert data.files() == []
     data.set_split("twice", {"train": list(shards)}, exclude=["s1.tar/a"])
-    # That x is there twice does not matter: nothing asks for it.
+    # The duplicate of x does not matter: the primary has no such key.
     assert [row[1] for row in joined(data, "p", skipping("twice"))] == ["s0.tar/a", "s1.tar/b"]
 
 
@@ -145,7 +145,7 @@ def test_a_key_that_the_primary_has_twice_makes_two_rows(data):
     assert (report.members[0].matched, report.members[0].unused) == (3, 3)
 
 
-def test_keys_of_one_hash_are_told_apart(data, monkeypatch):
+def test_keys_with_equal_hashes_are_distinguished(data, monkeypatch):
     for name in ("p", "q"):
         (path,) = (data.folder / name / ".nv-meta/index").glob("*/key_hash.npy")
         np.save(path, np.zeros_like(np.load(path)))
@@ -187,10 +187,11 @@ def test_an_index_that_contradicts_itself_is_an_error(data, column, value, name)
     assert data.files() == []
 
 
-def test_progress_is_told_of_every_sample_in_small_steps(data, monkeypatch):
-    monkeypatch.setattr(prepare_join_module, "_SAMPLES_AT_ONCE", (2, 2))
-    monkeypatch.setattr(key_matcher, "_SAMPLES_AT_ONCE", 2)
-    monkeypatch.setattr(sample_keys, "_ROWS_AT_ONCE", 2)
+def test_progress_counts_every_sample_in_small_steps(data, monkeypatch):
+    monkeypatch.setattr(prepare_join_module, "_MIN_BATCH", 2)
+    monkeypatch.setattr(prepare_join_module, "_MAX_BATCH", 2)
+    monkeypatch.setattr(key_matcher, "_SAMPLES_PER_READ", 2)
+    monkeypatch.setattr(sample_keys, "_ROWS_PER_READ", 2)
     data.set_split("p", {"train": ["p0", "p1"]}, exclude=["p0.tar"])
     steps: list[tuple[int, int]] = []
     plan = data.plan("p", filling("q"))

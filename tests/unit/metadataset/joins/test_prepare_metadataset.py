@@ -1,4 +1,4 @@
-"""All joins of a metadataset are prepared, and what nothing needs any more goes."""
+"""``prepare_metadataset`` prepares all joins of a metadataset, and removes unused rows."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_metadataset_without_joins_needs_nothing_and_leaves_nothing(data):
     assert not (data.folder / "meta.yaml.joins").exists()
 
 
-def test_joins_of_nested_metadatasets_lie_beside_their_own_files(data):
+def test_joins_of_nested_metadatasets_are_next_to_their_own_files(data):
     data.write("inner/meta.yaml", {"train": join_of("../p", "../q"), "val": join_of("../q", "../p")})
     outer = data.write("outer.yaml", {"train": {"blend": [{"path": "inner/meta.yaml"}, join_of("q", "p")]}})
     reports = prepare_metadataset(outer)
@@ -49,7 +49,7 @@ def test_joins_of_nested_metadatasets_lie_beside_their_own_files(data):
     assert (len(data.files("inner/meta.yaml")), len(data.files("outer.yaml"))) == (2, 2)
 
 
-def test_rows_that_nothing_needs_any_more_are_removed(data):
+def test_unused_rows_are_removed(data):
     data.write_join("p", "q")
     path = data.folder / "meta.yaml"
     (first,) = prepare_metadataset(path)
@@ -74,7 +74,7 @@ def test_rows_that_another_split_of_an_inner_metadataset_needs_stay(data):
     assert len(open_join(data.plan_of(outer))) == 2
 
 
-def test_files_of_others_and_of_megatron_energon_are_left_alone(data):
+def test_other_files_are_kept(data):
     path = data.write_join("p", "q")
     others = [data.folder / "meta.yaml.joins/notes.txt", data.folder / "meta.yaml.cache/join_index_0.bin"]
     for other in others:
@@ -87,7 +87,7 @@ def test_files_of_others_and_of_megatron_energon_are_left_alone(data):
     assert not left.exists()
 
 
-def test_behind_a_link_nothing_is_removed(data):
+def test_nothing_is_removed_behind_a_symbolic_link(data):
     path = data.write_join("p", "q")
     others = data.folder / "other.yaml.joins"
     others.mkdir()
@@ -141,7 +141,7 @@ def test_what_is_no_metadataset_is_refused(data, name):
         prepare_metadataset(data.folder / name)
 
 
-def test_a_document_that_says_nothing_right_is_refused(data):
+def test_a_document_without_valid_contents_is_refused(data):
     with pytest.raises(ConfigError, match="splits"):
         prepare_metadataset(data.write("meta.yaml", {}))
     with pytest.raises(StorageError):
@@ -158,7 +158,7 @@ def test_two_prepares_of_one_metadataset_do_not_mix(data):
 
 
 def die_at(path: Path, step: int) -> None:
-    """Prepare, and be gone in the middle: before the file number ``step`` takes its name or is removed."""
+    """Prepare, and exit in the middle: before the ``step``-th rename or removal of a file."""
     left = iter(range(step))
 
     def dying(function):
@@ -186,7 +186,7 @@ def test_a_prepare_that_is_killed_leaves_the_old_rows_or_the_new_ones(data):
         process.start()
         process.join()
         codes.append(process.exitcode)
-        is_new = step > 1  # the rows have their name, and their record too
+        is_new = step > 1  # both the rows and their record have been renamed
         if is_new:
             assert open_join(data.plan_of(path)).tolist() == [[2, 2], [3, 3], [0, 0], [1, 1]]
         else:
@@ -194,6 +194,6 @@ def test_a_prepare_that_is_killed_leaves_the_old_rows_or_the_new_ones(data):
                 open_join(data.plan_of(path))
             data.set_split("p", {"train": ["s0", "s1"]})
             assert open_join(data.plan_of(path)).tolist() == [[0, 0], [1, 1], [2, 2], [3, 3]]
-    assert codes == [9, 9, 9, 9, 0, 0]  # two files are named, two of the old ones removed
+    assert codes == [9, 9, 9, 9, 0, 0]  # two files are renamed, two old ones removed
     prepare_metadataset(path)
     assert len(data.files()) == 2

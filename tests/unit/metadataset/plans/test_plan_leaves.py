@@ -18,10 +18,10 @@ def share(start: str, stop: str) -> ShareRange:
     return ShareRange(start=Fraction(start), stop=Fraction(stop))
 
 
-# ------------------------------------------------------------------------------------------- what a leaf is told
+# --------------------------------------------------------------------------------------------- settings of leaves
 
 
-def test_a_folder_is_one_leaf_with_what_the_caller_says(files):
+def test_a_folder_is_one_leaf_with_the_settings_of_the_caller(files):
     (leaf,) = plan_leaves(
         files.folder / "a",
         split_part="val",
@@ -44,7 +44,7 @@ def test_a_folder_is_one_leaf_with_what_the_caller_says(files):
     )
 
 
-def test_a_dataset_that_is_missing_is_left_to_whoever_opens_it(files):
+def test_a_missing_dataset_raises_when_opened(files):
     (leaf,) = plan_leaves(files.folder / "nowhere", split_part="train", training=True)
     assert leaf.path == str(files.folder / "nowhere")
 
@@ -77,7 +77,7 @@ def test_a_jsonl_file_is_a_leaf(files):
     assert files.name(files.plan_train({"path": "x.jsonl"})[0]) == "x.jsonl"
 
 
-def test_a_reference_says_all_that_a_leaf_is_told(files):
+def test_a_reference_sets_all_settings_of_a_leaf(files):
     (leaf,) = files.plan_train(
         {
             "path": "a",
@@ -131,7 +131,7 @@ def test_the_callers_files_of_nv_meta_win(files):
     assert (leaf.split_config, leaf.dataset_config) == ("outer.yaml", "outer.yaml")
 
 
-# ------------------------------------------------------------------------------------------------- amounts
+# --------------------------------------------------------------------------------- weights and repetitions
 
 
 def test_weights_become_shares_of_one(files):
@@ -165,7 +165,7 @@ def test_huge_and_tiny_weights_still_make_shares(files):
 def test_repetitions_that_multiply_without_bound_are_a_fault(files):
     files.write("inner.yaml", {"train": {"blend_epochized": [{"path": "a", "repetitions": 1e200}]}})
     (fault,) = files.faults_of_train({"blend_epochized": [{"path": "inner.yaml", "repetitions": 1e200}]})
-    assert fault.startswith("inner.yaml: splits.train.blend_epochized[0]: the repetitions of all levels multiply to ")
+    assert fault.startswith("inner.yaml: splits.train.blend_epochized[0]: the product of the repetitions of all levels")
 
 
 def test_repetitions_multiply_down_the_tree(files):
@@ -206,7 +206,7 @@ def test_weights_and_repetitions_in_one_tree_are_a_fault_in_training_only(files)
 # ------------------------------------------------------------------------------------------------- levels
 
 
-def test_the_split_asked_for_goes_down_where_a_level_names_none(files):
+def test_the_requested_split_is_inherited_if_a_level_names_none(files):
     files.write("inner.yaml", {"test": {"path": "a"}, "val": {"path": "b", "split_part": "train"}})
     files.write("mix.yaml", {"x": {"path": "inner.yaml", "split_part": "test"}, "val": {"path": "inner.yaml"}})
     (leaf,) = files.plan(split_part="x")
@@ -339,11 +339,11 @@ def test_two_hundred_leaves_are_planned_in_a_moment(files):
         start = time.process_time()
         assert len(files.plan()) == 200
         seconds.append(time.process_time() - start)
-    assert min(seconds) < 0.5  # 0.05 where nothing else runs; parsing the YAML takes most of it
+    assert min(seconds) < 0.5  # 0.05 s on an idle machine, most of it to parse the YAML
 
 
 def test_metadatasets_that_multiply_beyond_bounds_are_refused_before_they_fill_the_memory(files, monkeypatch):
-    monkeypatch.setattr(tree_planner, "_MOST_PLACES", 1000)
+    monkeypatch.setattr(tree_planner, "_MAX_PLACES", 1000)
     files.write("0.yaml", {"train": {"path": "a"}})
     for level in range(1, 25):
         files.write(f"{level}.yaml", {"train": {"blend": [{"path": f"{level - 1}.yaml"}] * 2}})

@@ -6,7 +6,7 @@ from loader.errors import ConfigError
 from loader.metadataset.plans.traverse import TraversedDatasetReference, traverse_metadataset
 
 
-def test_all_datasets_are_listed_though_none_is_there(tmp_path, files):
+def test_all_datasets_are_listed_even_if_none_exists(tmp_path, files):
     files.write("inner.yaml", {"train": {"path": "no/where", "aux": {"x": "filesystem://f", "y": "msc://p/b"}}})
     joiner = {"__module__": "m", "__class__": "J"}
     mix = files.write(

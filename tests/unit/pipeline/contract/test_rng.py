@@ -16,7 +16,7 @@ import torch
 
 from loader.pipeline.contract.hook import Hook
 from loader.pipeline.contract.rng import preserve_rng_state, seed_batch, seed_sample
-from loader.samples.marks import stateless
+from loader.samples.hooks import stateless
 from tests.unit.pipeline.stage_check import lane
 
 REFS = [0, 1, 7, (7,), (7, 8), (8, 7), ((7, 8), 9), (7, (8, 9)), ("2 a", 0, 7), ("2 a", 1, 7), ("2 a", 7, 0)]

@@ -10,8 +10,7 @@ from loader.errors import ConfigError, SkipSample
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.stages.group_batch import GroupBatchDataset
 from loader.pipeline.stages.map import MapDataset
-from loader.samples.encoding.hook_context import hook_context
-from loader.samples.marks import stateless
+from loader.samples.hooks import hook_context, stateless
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
 
 

@@ -11,8 +11,7 @@ import pytest
 from loader.errors import ConfigError
 from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
-from loader.samples.encoding.hook_context import hook_context
-from loader.samples.marks import stateless
+from loader.samples.hooks import hook_context, stateless
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
 
 

@@ -27,7 +27,7 @@ from loader import (
     get_val_dataset,
     load_dataset,
 )
-from loader.integrations.dataset_type import EnergonDatasetType, get_dataset_type
+from loader.integrations.megatron_energon_names import EnergonDatasetType, get_dataset_type
 from loader.training.datasets.run_datasets import DatasetBlendMode, LoadedDataset
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 

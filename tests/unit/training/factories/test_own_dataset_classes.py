@@ -287,7 +287,7 @@ def test_a_sample_type_next_to_the_class_is_passed_to_it(written):
 
 def test_overrides_that_would_change_the_order_are_refused(written):
     for name in ("OwnChain", "OwnBuild"):
-        with pytest.raises(ConfigError, match=rf"{name} has a build\(\) of its own") as caught:
+        with pytest.raises(ConfigError, match=rf"{name} overrides build\(\)") as caught:
             samples(written(name))
         assert "override load_sample" in str(caught.value)
 

@@ -1,4 +1,4 @@
-"""The micro-batches of a rank's lanes go on where they stood, whatever ended the iteration before."""
+"""Iterations over a rank's lanes continue where the last one ended, for whatever reason it ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.pipeline.stage_check import Values
 
 
 class Failing:
-    """Stops the run at one value while a file is there."""
+    """Raises an error at one value while a file exists."""
 
     def __init__(self, at: int, file: Path, error: type[BaseException]) -> None:
         self.at = at
@@ -25,7 +25,7 @@ class Failing:
 
     def __call__(self, value: int) -> int:
         if value == self.at and self.file.exists():
-            raise self.error("mend it")
+            raise self.error("fix it")
         return value
 
 
@@ -38,26 +38,26 @@ def batches_of(dataset, *, workers=0, lanes=3):
 @pytest.mark.parametrize(
     ("workers", "error"), [(0, FatalSampleError), (2, FatalSampleError), (0, KeyboardInterrupt)]
 )  # an interrupt ends worker processes as a signal, not as an error
-def test_after_an_error_it_goes_on_behind_what_it_gave_and_ends_no_pass(workers, error, tmp_path):
+def test_an_iteration_after_an_error_continues_at_the_next_batch_of_the_same_pass(workers, error, tmp_path):
     file = tmp_path / "broken"
     file.touch()
     lanes = batches_of(
         lambda config: MapDataset(Values(range(20), worker_config=config), Failing(11, file, error)), workers=workers
     )
-    given = []
-    for _ in range(2):  # it does not get better by itself
+    found = []
+    for _ in range(2):  # a second attempt fails, too
         with pytest.raises(error):
-            given.extend(lanes.batches())
+            found.extend(lanes.batches())
         assert not lanes.ended
-        assert lanes.batch == len(given)
+        assert lanes.batch == len(found)
     file.unlink()
-    given += list(lanes.batches())
-    assert given == list(range(20))
+    found += list(lanes.batches())
+    assert found == list(range(20))
     assert lanes.ended
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_iteration_that_was_left_goes_on_and_a_pass_that_ended_begins_anew(workers):
+def test_an_interrupted_iteration_continues_and_an_ended_pass_restarts(workers):
     lanes = batches_of(lambda config: Values(range(10), worker_config=config), workers=workers)
     assert list(islice(lanes.batches(), 4)) == [0, 1, 2, 3]
     assert (lanes.batch, lanes.passes, lanes.ended) == (4, 0, False)

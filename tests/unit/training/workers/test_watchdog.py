@@ -1,4 +1,4 @@
-"""Waits that last too long are reported once, and ended where that is wanted."""
+"""Waits that take too long are reported once, and ended on request."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from contextlib import suppress
 import pytest
 
 from loader.errors import WorkerError
-from loader.training.workers import stack_dump, watchdog
-from loader.training.workers.last_sample import LastSampleBoard
-from loader.training.workers.thread_interrupt import Interrupted, ThreadInterrupt
-from loader.training.workers.watchdog import Watchdog
+from loader.training.workers import watchdog, worker_board
+from loader.training.workers.watchdog import Watchdog, _install_handler, _Interrupt
+from loader.training.workers.worker_board import WorkerBoard
 from tests.unit.training import real_workers as hooks
 from tests.unit.training.real_workers import workers
 
@@ -24,12 +23,12 @@ LONG_S = 60  # never waited for
 
 @pytest.fixture
 def made():
-    """Make watchdogs that are closed when the test ends."""
+    """Build watchdogs that are closed when the test ends."""
     living = []
 
     def make(timeout_s=TIMEOUT_S, initial_timeout_s=TIMEOUT_S, *, board=None, **arguments):
         if board is None:
-            board = LastSampleBoard(1)
+            board = WorkerBoard(1)
             board.slot(0).note(3, 7)
         living.append(Watchdog(timeout_s, initial_timeout_s, board=board, **arguments))
         return living[-1]
@@ -58,7 +57,7 @@ def thread_of(name="loader watchdog"):
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_a_hang_is_reported_once_with_the_last_sample_and_the_stack(method, made, caplog):
-    with workers(hooks.wait_for_a_word, hooks.sleep_in_the_hook, method=method) as started:
+    with workers(hooks.wait_for_a_message, hooks.sleep_in_the_hook, method=method) as started:
         dog = made(board=started.board)
         with dog.waiting(1):
             hang_until_reported(caplog)
@@ -79,8 +78,8 @@ def test_another_hang_is_reported_again(made, caplog):
     assert len(caplog.records) == 2
 
 
-def test_where_it_is_to_fail_only_the_worker_that_hangs_is_killed_and_the_wait_ends_with_an_error(made):
-    with workers(hooks.wait_for_a_word, hooks.sleep_in_the_hook) as started:
+def test_fail_kills_only_the_worker_that_hangs_and_ends_the_wait_with_an_error(made):
+    with workers(hooks.wait_for_a_message, hooks.sleep_in_the_hook) as started:
         dog = made(board=started.board, fail=True)
         with pytest.raises(WorkerError) as caught, dog.waiting(1):
             started.connections[1].recv()
@@ -99,18 +98,28 @@ def test_a_wait_that_does_not_end_with_its_worker_is_interrupted(made, monkeypat
             time.sleep(LONG_S)
 
 
-def test_a_worker_without_a_stack_is_reported_all_the_same(made, caplog, monkeypatch):
-    monkeypatch.setattr(stack_dump, "_WAIT_S", 0.1)
+def test_a_worker_without_a_stack_is_reported(made, caplog, monkeypatch):
+    monkeypatch.setattr(worker_board, "_WAIT_S", 0.1)
     with workers(hooks.be_stopped) as started, made(board=started.board).waiting(0):
         hang_until_reported(caplog)
     assert "it gives no stack" in caplog.records[0].getMessage()
 
 
 def test_a_worker_that_has_not_begun_is_reported_and_ended_without_a_process_to_kill(made):
-    dog = made(board=LastSampleBoard(1), fail=True)
+    dog = made(board=WorkerBoard(1), fail=True)
     with pytest.raises(WorkerError, match="worker process 0 has made no micro-batch") as caught, dog.waiting(0):
         time.sleep(LONG_S)
     assert caught.value.at == "it had not begun a sample"
+
+
+def test_a_worker_that_has_not_begun_is_killed_if_its_process_is_known(made):
+    with workers(hooks.sleep_in_the_hook) as started:
+        board = WorkerBoard(1)
+        board.set_pid(0, started.processes[0].pid)
+        with pytest.raises(WorkerError, match="worker process 0"), made(board=board, fail=True).waiting(0):
+            started.connections[0].recv()
+        started.processes[0].join()
+        assert started.processes[0].exitcode == -9
 
 
 # ------------------------------------------------------------------------------------------- in this process
@@ -132,35 +141,35 @@ def test_without_workers_the_wait_is_interrupted(made):
 
 
 def hang_and_catch(caught):
-    """Say whether the hook went on."""
+    """Hang, catch an error, and record that the hook continued."""
     with suppress(caught):
         hang_in_the_hook(LONG_S)
-    went_on.append(caught)
+    continued.append(caught)
 
 
-went_on = []
+continued = []
 
 
-def test_a_hook_that_catches_its_errors_is_interrupted_all_the_same(made):
+def test_a_hook_that_catches_every_exception_is_interrupted(made):
     with pytest.raises(WorkerError), made(fail=True).waiting():
         hang_and_catch(Exception)
-    assert not went_on
+    assert not continued
 
 
 def test_a_hook_that_catches_even_the_interrupt_does_not_hide_the_hang(made):
     with pytest.raises(WorkerError), made(fail=True).waiting():
         hang_and_catch(BaseException)
-    assert went_on.pop() is BaseException
+    assert continued.pop() is BaseException
 
 
-def test_a_wait_in_another_thread_is_interrupted_where_it_runs_python_code(made):
+def test_a_wait_in_another_thread_raises_the_error_when_it_ends(made, caplog):
     dog, errors = made(fail=True), []
 
     def wait():
         try:
             with dog.waiting():
-                while True:
-                    time.sleep(0.01)
+                hang_until_reported(caplog)
+                time.sleep(TIMEOUT_S)
         except WorkerError as error:
             errors.append(error)
 
@@ -182,12 +191,21 @@ def test_two_watchdogs_interrupt_their_own_waits(made):
 
 def test_an_interrupt_that_comes_too_late_is_not_raised():
     asked = []
-    interrupt = ThreadInterrupt()
-    interrupt.send(lambda: asked.append(True))
+    handler = _install_handler()
+    handler.interrupt(threading.get_ident(), lambda: asked.append(True))
     time.sleep(0)
     assert asked
-    with pytest.raises(Interrupted):
-        ThreadInterrupt().send(lambda: True)
+    with pytest.raises(_Interrupt):
+        handler.interrupt(threading.get_ident(), lambda: True)
+
+
+def test_an_error_that_comes_too_late_is_not_raised_by_the_next_wait(made):
+    dog = made(LONG_S, LONG_S, fail=True)
+    with dog.waiting():
+        pass
+    dog._error, dog._error_of = WorkerError("late"), dog._number
+    with dog.waiting():
+        pass
 
 
 def press_ctrl_c_when_ended(process):
@@ -195,7 +213,7 @@ def press_ctrl_c_when_ended(process):
     raise KeyboardInterrupt
 
 
-def test_ctrl_c_during_a_hang_is_what_is_raised(made, monkeypatch):
+def test_ctrl_c_during_a_hang_raises_keyboard_interrupt(made, monkeypatch):
     monkeypatch.setattr(watchdog, "_GRACE_S", LONG_S)
     with workers(hooks.sleep_in_the_hook) as started:
         dog = made(board=started.board, fail=True)
@@ -206,7 +224,7 @@ def test_ctrl_c_during_a_hang_is_what_is_raised(made, monkeypatch):
 # ------------------------------------------------------------------------------------------------------ the limits
 
 
-def test_waits_within_their_time_raise_nothing_and_say_nothing(made, caplog):
+def test_waits_within_the_limit_raise_and_log_nothing(made, caplog):
     dog = made(1, 1, fail=True)
     for _ in range(8):
         with dog.waiting():
@@ -214,8 +232,8 @@ def test_waits_within_their_time_raise_nothing_and_say_nothing(made, caplog):
     assert not caplog.records
 
 
-def test_the_first_wait_for_each_worker_has_a_limit_of_its_own(made, caplog):
-    dog = made(TIMEOUT_S, None, board=LastSampleBoard(2))
+def test_the_first_wait_for_each_worker_has_its_own_limit(made, caplog):
+    dog = made(TIMEOUT_S, None, board=WorkerBoard(2))
     for worker in range(2):
         with dog.waiting(worker):
             hang_in_the_hook(2 * TIMEOUT_S)
@@ -225,7 +243,7 @@ def test_the_first_wait_for_each_worker_has_a_limit_of_its_own(made, caplog):
     assert len(caplog.records) == 1
 
 
-def test_a_first_wait_that_fails_is_no_first_micro_batch(made, caplog):
+def test_a_first_wait_that_fails_does_not_count_as_a_micro_batch(made, caplog):
     dog = made(TIMEOUT_S, None)
     with pytest.raises(ValueError, match="in the hook"), dog.waiting():
         raise ValueError("in the hook")
@@ -244,7 +262,7 @@ def test_only_the_first_wait_may_be_limited(made, caplog):
     assert len(caplog.records) == 1
 
 
-def test_what_the_body_raises_is_raised(made):
+def test_an_error_of_the_body_is_raised(made):
     with pytest.raises(StopIteration), made(fail=True).waiting():
         next(iter(()))
 
@@ -272,12 +290,12 @@ def test_the_thread_sleeps_no_longer_than_until_the_wait_is_overdue(made):
     dog = made(LONG_S, LONG_S)
     with dog.waiting():
         time.sleep(0.1)
-        assert dog.look() <= LONG_S - 0.1
-    assert dog.look() == LONG_S
+        assert dog.check() <= LONG_S - 0.1
+    assert dog.check() == LONG_S
 
 
-def test_the_thread_ends_when_nobody_has_the_watchdog_any_more():
-    dog = Watchdog(100 * LONG_S, 100 * LONG_S, board=LastSampleBoard(1))
+def test_the_thread_ends_when_the_watchdog_is_freed():
+    dog = Watchdog(100 * LONG_S, 100 * LONG_S, board=WorkerBoard(1))
     with dog.waiting():
         pass
     thread, gone = dog._thread, weakref.ref(dog)
@@ -288,28 +306,28 @@ def test_the_thread_ends_when_nobody_has_the_watchdog_any_more():
     assert not thread.is_alive()
 
 
-# ------------------------------------------------------------------------------------------------- what is said
+# ------------------------------------------------------------------------------------------------- what is reported
 
 
-def test_the_last_sample_is_said_in_the_words_of_its_describer(made, caplog):
+def test_describe_names_the_last_sample(made, caplog):
     with made(describe=lambda worker: f"'a.tar/0001' of worker {worker}").waiting():
         hang_until_reported(caplog)
     assert "the last sample it began is 'a.tar/0001' of worker 0" in caplog.text
 
 
-def test_a_describer_that_fails_does_not_hide_the_hang(made, caplog):
+def test_an_error_in_describe_does_not_hide_the_hang(made, caplog):
     def describe(worker):
         raise OSError("the index is gone")
 
     with made(describe=describe).waiting():
         hang_until_reported(caplog)
-    assert "position 7 of lane 3 (of which no more can be said: the index is gone)" in caplog.text
+    assert "position 7 of lane 3 (no shard and key: the index is gone)" in caplog.text
 
 
-def test_an_owner_whose_method_describes_samples_is_freed_without_a_collection_of_garbage():
+def test_the_owner_of_describe_is_freed_without_garbage_collection():
     class Owner:
         def __init__(self):
-            self.dog = Watchdog(LONG_S, LONG_S, board=LastSampleBoard(1), describe=self.describe)
+            self.dog = Watchdog(LONG_S, LONG_S, board=WorkerBoard(1), describe=self.describe)
 
         def describe(self, worker):
             return "a sample"
@@ -323,7 +341,7 @@ def test_an_owner_whose_method_describes_samples_is_freed_without_a_collection_o
         del owner
         deadline = time.monotonic() + LONG_S
         while gone() is not None and time.monotonic() < deadline:
-            time.sleep(0.01)  # the thread may have it for a moment
+            time.sleep(0.01)  # the thread may hold a reference for a moment
         assert gone() is None
     finally:
         gc.enable()

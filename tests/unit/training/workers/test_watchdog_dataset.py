@@ -1,4 +1,4 @@
-"""A watchdog over a part of a chain."""
+"""The stage that watches a part of a chain."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_an_item_that_takes_too_long_is_reported_once_with_the_stack(caplog):
     assert "in slow" in text
 
 
-def test_it_is_ended_where_that_is_wanted():
+def test_fail_on_timeout_ends_the_wait():
     with pytest.raises(WorkerError, match=r"no micro-batch for 0\.3 s"):
         list(get_loader(chain(fail_on_timeout=True)))
 
@@ -44,19 +44,19 @@ def test_nothing_is_reported_without_a_limit(caplog):
     assert not caplog.records
 
 
-def test_a_definition_that_is_at_work_can_be_pickled():
+def test_a_definition_in_use_can_be_pickled():
     dataset = chain(timeout_seconds=60, initial_timeout_seconds=None)
     list(get_loader(dataset))
     assert sorted(get_loader(pickle.loads(pickle.dumps(dataset)))) == [0, 1, 2, 3]
 
 
-def test_the_stage_hands_on_what_it_gets():
+def test_the_stage_passes_items_and_skips_through():
     dataset = WatchdogDataset(Values(range(5), skips=[1]), timeout_seconds=60)
     check_resumes(dataset, count=2)
     assert len(dataset) == 5
     assert dataset.identity() == dataset.inputs[0].identity()
 
 
-def test_a_limit_of_nothing_is_refused():
+def test_a_timeout_of_zero_is_refused():
     with pytest.raises(ConfigError, match="timeout_seconds above 0"):
         chain(timeout_seconds=0)

@@ -1,3 +1,3 @@
-from loader.integrations.dataset_type import EnergonDatasetType, get_dataset_type
+from loader.integrations.megatron_energon_names import EnergonDatasetType, get_dataset_type
 
 __all__ = ["EnergonDatasetType", "get_dataset_type"]

@@ -1,4 +1,4 @@
-"""Media metadata by the names that code written for megatron-energon has for it."""
+"""Functions and types under the names of megatron-energon."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from PIL import Image
 
 from loader import BaseWebdatasetFactory, ConfigError, DatasetFileStore, EPath, SystemFileStore
 from loader.format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataBase
-from loader.integrations.media_serialization import (
+from loader.integrations.megatron_energon_names import (
     MediaFilterConfig,
     MediaFilterStrategy,
     MediaMetadataType,
@@ -33,7 +33,7 @@ def test_metadata_are_written_with_a_type_and_read_by_it_or_its_text():
         deserialize_media_metadata("text", "{}")
 
 
-def test_a_filter_is_made_of_the_commands_flags():
+def test_a_filter_is_parsed_from_flags():
     assert MediaFilterConfig.parse("*.jpg, *.png", False, False).patterns == ("*.jpg", "*.png")
     assert MediaFilterConfig.parse(None, True, False).should_consider_all()
     extension = MediaFilterConfig.parse(None, False, True)
@@ -53,14 +53,14 @@ def picture(tmp_path):
     return path
 
 
-def test_the_files_of_a_folder_are_looked_into(picture):
+def test_the_files_of_a_folder_are_read(picture):
     folder = picture.parent.parent
     media = MediaFilterConfig(MediaFilterStrategy.HEADER)
     assert prepare_filesystem_dataset(EPath(folder), media, progress=False, workers=1) == 1
     assert SystemFileStore(folder).get_media_metadata("sub/a.png") == PICTURE
 
 
-def test_the_parts_of_a_dataset_are_looked_into_then_or_later(picture, tmp_path):
+def test_the_parts_of_a_dataset_are_read_then_or_later(picture, tmp_path):
     write_shard(tmp_path / "ds/s.tar", {"0": {"png": picture.read_bytes(), "txt": b"a cat"}})
     prepared = {"split_parts_ratio": [("train", 1.0)], "workers": 1}
     BaseWebdatasetFactory.prepare_dataset(tmp_path / "ds", ["s.tar"], **prepared)

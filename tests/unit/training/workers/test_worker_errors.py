@@ -1,4 +1,4 @@
-"""Errors that travel from a worker process arrive whole."""
+"""Errors of workers arrive whole, and a dead worker is named with its last sample."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import traceback
 import pytest
 
 from loader.errors import ConfigError, Fault, FormatError, SampleError, WorkerError
-from loader.training.workers.packed_error import pack_error, raise_packed
+from loader.training.workers.worker_errors import pack_error, raise_packed, worker_died_error
+from tests.unit.training import real_workers as hooks
+from tests.unit.training.real_workers import workers
 
 
 class OfTwoArgumentsError(Exception):
@@ -30,7 +32,7 @@ class OfItsOwnTextError(Exception):
 
 
 class AddsToItsTextError(Exception):
-    """Its ``__init__`` takes its ``args``, but does not give back what they were made by."""
+    """An exception whose ``__init__`` accepts its ``args``, but changes the text."""
 
     def __init__(self, key):
         super().__init__(f"bad {key}")
@@ -42,7 +44,7 @@ class HasNoTextError(Exception):
 
 
 def sent(error, worker=1):
-    """What arrives in another process; every packed error must pickle."""
+    """Return the error that arrives in another process; every packed error must pickle."""
     packed = pickle.loads(pickle.dumps(pack_error(error, worker=worker)))
     try:
         raise_packed(packed)
@@ -76,7 +78,7 @@ def test_type_text_and_fields_arrive(error):
     assert fields == {name: value for name, value in vars(error).items() if name != "__notes__"}
 
 
-def test_what_c_code_keeps_of_an_error_arrives():
+def test_fields_that_c_code_stores_arrive():
     arrived = sent(FileNotFoundError(2, "No such file", "/ds/a.tar"))
     assert (arrived.errno, arrived.filename) == (2, "/ds/a.tar")
 
@@ -113,14 +115,14 @@ def test_causes_arrive_with_their_types_and_fields():
     assert arrived.__cause__.__cause__.__cause__ is None
 
 
-def test_what_an_error_hides_stays_hidden():
+def test_a_suppressed_context_stays_hidden():
     error = ValueError("x")
     error.__context__ = KeyError("hidden")
     error.__suppress_context__ = True
     assert sent(error).__cause__ is None
 
 
-def test_causes_that_go_round_in_a_circle_arrive_once():
+def test_circular_causes_arrive_once():
     one, other = ValueError("one"), ValueError("other")
     one.__context__, other.__context__ = other, one
     arrived = sent(one)
@@ -138,7 +140,7 @@ def test_an_error_that_does_not_pickle_arrives_as_text():
     assert "LocalError: no caption" in str(arrived)
 
 
-def test_an_error_that_holds_what_does_not_pickle_arrives_as_text_and_its_cause_whole():
+def test_an_error_with_a_field_that_does_not_pickle_arrives_as_text_and_its_cause_whole():
     error = ValueError("x")
     error.lock = threading.Lock()
     error.__cause__ = KeyError("txt")
@@ -183,3 +185,54 @@ def test_an_error_arrives_from_a_real_process(method):
     with pytest.raises(ValueError, match="in the hook") as caught:
         raise_packed(packed)
     assert "in users_hook" in caught.value.__notes__[0]
+
+
+# ------------------------------------------------------------------------------------------ workers that die
+
+
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("hook", "how", "hint"),
+    [
+        (hooks.be_killed, "was killed by SIGKILL", "memory runs out"),
+        (hooks.crash_in_c_code, "was killed by SIGSEGV", "library written in C"),
+        (hooks.be_ended_by_a_nameless_signal, "was killed by signal ", "see what the process printed"),
+        (hooks.leave, "ended with exit code 4 ", "see what the process printed"),
+    ],
+)
+def test_the_error_names_the_worker_the_signal_and_the_last_sample(method, hook, how, hint):
+    with workers(hooks.wait_for_a_message, hook, method=method) as started:
+        started.processes[1].join()
+        error = worker_died_error(started.processes, started.board)
+    assert isinstance(error, WorkerError)
+    assert error.message.startswith(f"worker process 1 (pid {started.processes[1].pid}) {how}")
+    assert error.at == "the last sample it began is the sample at position 7 of lane 3"
+    assert hint in error.hint
+
+
+def test_the_stack_of_a_crash_comes_with_it():
+    with workers(hooks.crash_in_c_code) as started:
+        started.processes[0].join()
+        error = worker_died_error(started.processes, started.board)
+    assert "in crash_in_c_code" in error.__notes__[0]
+
+
+def test_there_is_no_error_while_all_workers_are_alive():
+    with workers(hooks.wait_for_a_message) as started:
+        assert worker_died_error(started.processes, started.board) is None
+
+
+def test_a_worker_that_failed_is_named_rather_than_one_that_exited_with_0():
+    with workers(hooks.end_well, hooks.be_killed) as started:
+        for process in started.processes:
+            process.join()
+        error = worker_died_error(started.processes, started.board, lambda worker: f"'a.tar/{worker}'")
+    assert error.message.endswith("was killed by SIGKILL; 1 more ended, too")
+    assert error.at == "the last sample it began is 'a.tar/1'"
+
+
+def test_a_worker_that_exited_with_0_too_early_is_named():
+    with workers(hooks.end_well) as started:
+        started.processes[0].join()
+        error = worker_died_error(started.processes, started.board)
+    assert error.message.endswith("ended with exit code 0 in the middle of its work")

@@ -1,4 +1,4 @@
-"""The marks on hooks: stateless, default, and what runs around them."""
+"""Marks of hooks, and the context in which hooks run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 
 from loader.errors import EnergonError
 from loader.samples import HookContext, failure_tolerance, is_stateless, restores_seeds, set_hook_context
-from loader.samples.encoding.hook_context import current_cache, hook_context
-from loader.samples.marks import stateless
+from loader.samples.hooks import current_cache, hook_context, stateless
 
 
 def plain(sample: Any) -> Any:
@@ -46,7 +45,7 @@ def marks(fn: Any) -> tuple[bool, bool, int]:
     return is_stateless(fn), restores_seeds(fn), failure_tolerance(fn, 100)
 
 
-def test_a_mark_is_seen_on_functions_bound_methods_partials_lambdas_and_callable_objects() -> None:
+def test_marks_are_read_from_every_kind_of_callable() -> None:
     assert marks(plain) == (False, False, 100)
     assert marks(Hooks.random) == (True, True, 50)
     assert marks(Hooks().random) == (True, True, 50)
@@ -60,11 +59,11 @@ def test_a_mark_is_seen_on_functions_bound_methods_partials_lambdas_and_callable
     assert marks(partial(len)) == (False, False, 100)
 
 
-def test_a_method_that_overrides_a_marked_one_is_not_marked() -> None:
+def test_an_overriding_method_does_not_inherit_marks() -> None:
     assert marks(Overriding().marked) == (False, False, 100)
 
 
-def test_marking_wraps_nothing() -> None:
+def test_marking_does_not_wrap() -> None:
     def hook(sample: Any) -> Any:
         return sample
 
@@ -72,7 +71,7 @@ def test_marking_wraps_nothing() -> None:
     assert stateless(restore_seeds=True)(hook) is hook
 
 
-def test_what_takes_no_mark_of_its_own_is_marked_without_marking_anything_else() -> None:
+def test_callables_without_attributes_are_marked_by_a_partial() -> None:
     encoder = Hooks()
     marked = stateless(encoder.unmarked)
     assert marks(marked) == (True, False, 100)
@@ -83,7 +82,7 @@ def test_what_takes_no_mark_of_its_own_is_marked_without_marking_anything_else()
     assert size("ab") == 2
 
 
-def test_a_decorator_that_keeps_a_functions_attributes_keeps_its_marks() -> None:
+def test_decorators_that_copy_attributes_copy_marks() -> None:
     @wraps(Hooks.random)
     def wrapper(*args: Any) -> Any:
         return Hooks.random(*args)
@@ -95,7 +94,7 @@ def test_a_tolerance_of_zero_is_a_tolerance() -> None:
     assert failure_tolerance(stateless(failure_tolerance=0)(lambda: None), 100) == 0
 
 
-def test_a_hook_sees_the_context_that_was_set_last() -> None:
+def test_a_hook_sees_the_current_context() -> None:
     context = HookContext(batch_index=3, sample_index=None)
     set_hook_context(context)
     try:
@@ -106,13 +105,13 @@ def test_a_hook_sees_the_context_that_was_set_last() -> None:
         set_hook_context(None)
 
 
-def test_there_is_no_context_where_no_hook_runs() -> None:
+def test_reading_the_context_outside_a_hook_is_an_error() -> None:
     with pytest.raises(EnergonError, match="only while a loader runs a hook") as raised:
         hook_context()
     assert "inside a hook" in (raised.value.hint or "")
 
 
-def test_the_cache_is_that_of_the_run() -> None:
+def test_cache_is_the_pool_of_the_run() -> None:
     pool = object()
     set_hook_context(HookContext(cache=pool))
     try:

@@ -1,0 +1,97 @@
+"""Draw the terminal picture of the README: `energon prepare` and `energon preview` of a small dataset of photographs.
+
+usage: python benchmarks/readme_picture.py FILE.svg
+
+Runs both commands in a real terminal of 80 columns, reads what a terminal emulator shows, and exports it with rich.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+import pexpect
+import pyte
+from demo import make_dataset
+from pyte.screens import Char
+from rich.console import Console
+from rich.style import Style
+from rich.text import Text
+
+COLUMNS, MAX_LINES = 80, 30
+COMMANDS = (
+    "energon prepare photos --yes --split-ratio 2,1,1",
+    "energon preview photos -n 1 --key shards/shard_000.tar/000002",
+)
+_KITTY_QUERY = re.compile("\x1b_.*?\x1b\\\\", flags=re.DOTALL)  # pyte does not know it
+_CURSOR_QUERY = "\x1b[6n"
+_HEX = re.compile(r"[0-9a-f]{6}")
+
+
+def main(target: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        with contextlib.redirect_stdout(io.StringIO()):
+            make_dataset(Path("photos"))
+        console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="truecolor")
+        for command in COMMANDS:
+            console.print(Text.assemble(("$ ", "bold green"), command), soft_wrap=True)
+            for line in screen_of(command):
+                console.print(line, soft_wrap=True)
+            console.print()
+    target.write_text(console.export_svg(title="energon"), encoding="utf-8")
+
+
+def screen_of(command: str) -> list[Text]:
+    """Run a command in a terminal and return the lines that the terminal shows."""
+    program, *arguments = shlex.split(command)
+    child = pexpect.spawn(
+        str(Path(sys.executable).with_name(program)),
+        arguments,
+        dimensions=(MAX_LINES, COLUMNS),
+        env=os.environ | {"TERM": "xterm-256color", "COLORTERM": "truecolor"},
+        encoding="utf-8",
+    )
+    screen = pyte.Screen(COLUMNS, MAX_LINES)
+    stream = pyte.Stream(screen)
+    while True:
+        try:
+            shown = child.read_nonblocking(65536, timeout=60)
+        except pexpect.EOF:
+            break
+        stream.feed(_KITTY_QUERY.sub("", shown))
+        if _CURSOR_QUERY in shown:
+            child.send(f"\x1b[{screen.cursor.y + 1};{screen.cursor.x + 1}R")
+    child.close()
+    if child.exitstatus:
+        raise SystemExit(f"{command} exited with {child.exitstatus}:\n" + "\n".join(screen.display).rstrip())
+    lines = [styled([screen.buffer[row][column] for column in range(COLUMNS)]) for row in range(MAX_LINES)]
+    while lines and not lines[-1].plain.strip():
+        lines.pop()
+    return lines
+
+
+def styled(cells: list[Char]) -> Text:
+    text = Text(end="")
+    for cell in cells:
+        text.append(cell.data, Style(color=colour(cell.fg), bgcolor=colour(cell.bg), bold=cell.bold))
+    text.rstrip()
+    return text
+
+
+def colour(name: str) -> str | None:
+    """Return rich's name of a colour of the emulator; None for the default one."""
+    if name == "default":
+        return None
+    return f"#{name}" if _HEX.fullmatch(name) else {"brown": "yellow"}.get(name, name)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        raise SystemExit(__doc__)
+    main(Path(sys.argv[1]).absolute())

@@ -1,0 +1,186 @@
+"""Functions and types that only code written for megatron-energon uses; ``megatron.energon`` re-exports them.
+
+They cover the kind of a dataset, media filters and media metadata. The rest of the library has its own types for these.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from enum import Enum, StrEnum
+from pathlib import Path
+from typing import Self
+
+from ..errors import ConfigError, StorageError
+from ..format.documents.load_request import is_metadataset
+from ..format.media.extraction import may_be_media
+from ..format.media.kind import MediaFilter, parse_patterns
+from ..format.media.metadata import (
+    AVMetadata,
+    ImageMetadata,
+    MediaMetadata,
+    decode_media_metadata,
+    encode_media_metadata,
+)
+from ..format.nv_meta import INDEX_SQLITE, INFO_JSON, INFO_YAML
+from ..format.prepare.media_folder import prepare_media_folder
+from ..storage import open_storage
+
+__all__ = [
+    "EnergonDatasetType",
+    "MediaFilterConfig",
+    "MediaFilterStrategy",
+    "MediaMetadataType",
+    "deserialize_media_metadata",
+    "get_dataset_type",
+    "prepare_filesystem_dataset",
+    "serialize_media_metadata",
+]
+
+
+class MediaMetadataType(StrEnum):
+    """Kinds of media with metadata."""
+
+    AV = "av"
+    IMAGE = "image"
+
+
+class MediaFilterStrategy(StrEnum):
+    """Ways to recognise media files; see :class:`~loader.format.media.kind.MediaFilter`."""
+
+    EXTENSION = "EXTENSION"
+    HEADER = "HEADER"
+    GLOB = "GLOB"
+
+
+class MediaFilterConfig(MediaFilter):
+    """Filter of the files whose media metadata is collected.
+
+    Args:
+        strategy: The way to recognise media files.
+        patterns: The patterns of ``GLOB``; empty otherwise.
+
+    >>> MediaFilterConfig(MediaFilterStrategy.GLOB, ["*.jpg"]).should_consider_media("a/0001.jpg")
+    True
+    """
+
+    __slots__ = ()
+
+    def __init__(self, strategy: MediaFilterStrategy, patterns: Sequence[str] = ()) -> None:
+        super().__init__(strategy=MediaFilterStrategy(strategy).value, patterns=tuple(patterns))
+
+    @classmethod
+    def parse(cls, glob: str | None, header: bool, extension: bool) -> Self:
+        """Build the filter from the three flags of ``energon prepare``.
+
+        Args:
+            glob: Comma-separated patterns.
+            header: Recognise media by the first bytes of a file.
+            extension: Recognise media by file extension.
+
+        Raises:
+            ConfigError: None of them, or more than one, is given.
+        """
+        given = [glob is not None, header, extension]
+        if sum(given) != 1:
+            raise ConfigError(f"expected one of glob, header and extension, found {sum(given)}")
+        if glob is not None:
+            return cls(MediaFilterStrategy.GLOB, parse_patterns(glob))
+        return cls(MediaFilterStrategy.HEADER if header else MediaFilterStrategy.EXTENSION)
+
+    def should_consider_all(self) -> bool:
+        """Return True if files are read whatever their names."""
+        return self.strategy == "HEADER"
+
+    def should_consider_media(self, name: str) -> bool:
+        """Return True if a file of this name may be media."""
+        return may_be_media(name, self.plain())
+
+    def plain(self) -> MediaFilter:
+        """Return the library's own filter with the same settings."""
+        return MediaFilter(strategy=self.strategy, patterns=self.patterns)
+
+
+def serialize_media_metadata(metadata: MediaMetadata) -> tuple[MediaMetadataType, str]:
+    """Return the type and the JSON of ``index.sqlite``; unknown values are omitted.
+
+    >>> serialize_media_metadata(ImageMetadata(width=4, height=3, format="PNG", mode="L"))[0].value
+    'image'
+    """
+    kind, text = encode_media_metadata(metadata)
+    return MediaMetadataType(kind), text
+
+
+def deserialize_media_metadata(
+    metadata_type: str | MediaMetadataType, metadata_json: str
+) -> ImageMetadata | AVMetadata:
+    """Parse the output of :func:`serialize_media_metadata`; unknown fields are ignored.
+
+    Raises:
+        ValueError: The type is unknown, or the JSON does not match the type.
+    """
+    return decode_media_metadata(str(metadata_type), metadata_json)
+
+
+def prepare_filesystem_dataset(
+    root_path: str | os.PathLike[str],
+    media_filter: MediaFilter,
+    *,
+    progress: bool = False,  # noqa: ARG001 - the library prints nothing
+    workers: int = 16,
+    index_sqlite_tmp_path: str | Path | None = None,  # noqa: ARG001 - nothing is written in place
+) -> int:
+    """Collect the media metadata of a folder's files, as ``energon prepare-media`` does.
+
+    Args:
+        root_path: The folder.
+        media_filter: The files to read.
+        progress: Accepted for code written for megatron-energon; nothing is printed.
+        workers: Maximum number of reading processes; limited to the number of CPUs.
+        index_sqlite_tmp_path: Accepted for code written for megatron-energon; ignored.
+
+    Returns:
+        The number of files with metadata.
+
+    Raises:
+        ConfigError: The folder is a dataset, or a package is missing.
+        StorageError: No media was found, another run is preparing this folder, or the disk is full.
+    """
+    plain_filter = MediaFilter(strategy=media_filter.strategy, patterns=media_filter.patterns)
+    workers = max(1, min(workers, os.cpu_count() or 1))
+    return prepare_media_folder(open_storage(root_path), plain_filter, workers=workers).collected
+
+
+class EnergonDatasetType(Enum):
+    """Kinds of datasets."""
+
+    METADATASET = "metadataset"
+    WEBDATASET = "webdataset"
+    JSONL = "jsonl"
+    FILESYSTEM = "filesystem"
+    INVALID = "invalid"
+
+
+def get_dataset_type(path: str | os.PathLike[str]) -> EnergonDatasetType:
+    """Return the kind of a dataset, without opening it.
+
+    Returns:
+        ``FILESYSTEM`` for a folder that ``energon prepare-media`` has prepared; ``INVALID`` if the path is no prepared
+        dataset.
+
+    >>> get_dataset_type("/no/such/folder").value
+    'invalid'
+    """
+    text = os.fspath(path)
+    folder, name = os.path.split(text.rstrip("/"))
+    try:
+        if is_metadataset(text) or text.endswith(".jsonl"):
+            if not open_storage(folder or ".").exists(name):
+                return EnergonDatasetType.INVALID
+            return EnergonDatasetType.METADATASET if is_metadataset(text) else EnergonDatasetType.JSONL
+        exists = open_storage(text).exists
+        if exists(INFO_JSON) or exists(INFO_YAML):
+            return EnergonDatasetType.WEBDATASET
+        return EnergonDatasetType.FILESYSTEM if exists(INDEX_SQLITE) else EnergonDatasetType.INVALID
+    except StorageError:  # a URL that this machine cannot read
+        return EnergonDatasetType.INVALID

@@ -1,0 +1,216 @@
+"""Breadcrumbs of worker processes: the last sample and the stack of each, for reports of crashes and hangs.
+
+Each worker records its lane and position in shared memory, which its rank reads when the worker no longer answers.
+``faulthandler`` writes the stack from a signal handler in C. So the stack also arrives when the worker is stuck in a
+library that never returns to Python.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import signal
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import RawArray, reduction
+from multiprocessing.context import assert_spawning
+from typing import Any
+
+__all__ = [
+    "WATCHDOG_SIGNAL",
+    "RecordedSample",
+    "WorkerBoard",
+    "WorkerSlot",
+    "read_crash_stack",
+    "register_stack_dump",
+    "request_stack",
+]
+
+WATCHDOG_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
+"""A signal with few other users: trainers, schedulers and the Java machine take SIGUSR1 and SIGUSR2."""
+
+_PID, _DUMPS_STACKS, _LANE, _POSITION = range(4)
+_CELLS = 8  # of 8 bytes: a slot fills a cache line, so that workers do not slow each other down
+
+_WAIT_S = 2.0
+_QUIET_S = 0.1  # faulthandler writes a dump in many small pieces
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSample:
+    """The ``position`` in the stream of its ``lane`` of the sample that a worker started last."""
+
+    lane: int
+    position: int
+
+    def __str__(self) -> str:
+        return f"the sample at position {self.position} of lane {self.lane}"
+
+
+class WorkerSlot:
+    """The part of the board that one worker writes."""
+
+    __slots__ = ("_cells", "note_position")
+
+    def __init__(self, cells: memoryview) -> None:
+        self._cells = cells
+        self.note_position: Callable[[int], None] = partial(cells.__setitem__, _POSITION)
+        """Record the sample that the lane starts, by its position in the lane's stream."""
+
+    def note_lane(self, lane: int) -> None:
+        """Record the lane that runs from now on."""
+        self._cells[_POSITION] = -1
+        self._cells[_LANE] = lane
+
+    def note(self, lane: int, position: int) -> None:
+        """Record lane and position."""
+        self.note_lane(lane)
+        self.note_position(position)
+
+
+class WorkerBoard:
+    """Shared memory for the last sample of each worker, and a file for each worker's stack.
+
+    Worker processes get the board as an argument, whether they are forked or spawned. The files have no names, so
+    nothing stays on disk, even when the processes are killed.
+
+    Args:
+        workers: The number of processes that write to the board.
+
+    >>> board = WorkerBoard(2)
+    >>> board.slot(1).note(3, 1000)
+    >>> print(board.read(0), board.read(1), sep="; ")
+    None; the sample at position 1000 of lane 3
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._shared: Any = RawArray("q", workers * _CELLS)
+        for worker in range(workers):
+            self._cells(worker)[_POSITION] = -1
+        self._own_stack_files([_open_unnamed_file() for _ in range(workers)])
+
+    def slot(self, worker: int) -> WorkerSlot:
+        """Return a worker's slot, and record this process as its owner; call it in the worker's own process."""
+        self.set_pid(worker, os.getpid())
+        return WorkerSlot(self._cells(worker))
+
+    def read(self, worker: int) -> RecordedSample | None:
+        """Return what a worker recorded last, None if nothing."""
+        cells = self._cells(worker)
+        lane, position = cells[_LANE], cells[_POSITION]
+        return None if position < 0 else RecordedSample(lane=lane, position=position)
+
+    def pid(self, worker: int) -> int | None:
+        """Return the process of a worker, None if it is not recorded yet."""
+        return self._cells(worker)[_PID] or None
+
+    def set_pid(self, worker: int, pid: int) -> None:
+        """Record the process of a worker, so that it can be killed even if it hangs before it takes its slot."""
+        self._cells(worker)[_PID] = pid
+
+    def stack_file(self, worker: int) -> int:
+        """Return the descriptor of the file for a worker's stack; it is open as long as the board lives."""
+        return self._stack_files[worker]
+
+    def dumps_stacks(self, worker: int) -> bool:
+        """Report whether a worker handles :data:`WATCHDOG_SIGNAL`; the signal would end one that does not."""
+        return bool(self._cells(worker)[_DUMPS_STACKS])
+
+    def set_dumps_stacks(self, worker: int) -> None:
+        """Record, in a worker's process, that it handles the signal."""
+        self._cells(worker)[_DUMPS_STACKS] = 1
+
+    def _cells(self, worker: int) -> memoryview:
+        if not 0 <= worker < self.workers:
+            raise IndexError(f"expected a worker of [0, {self.workers}), found {worker}")
+        return memoryview(self._shared).cast("B").cast("q")[worker * _CELLS : (worker + 1) * _CELLS]
+
+    def _own_stack_files(self, descriptors: list[int]) -> None:
+        self._stack_files = descriptors
+        weakref.finalize(self, _close, descriptors)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        assert_spawning(self)
+        return self.workers, self._shared, [reduction.DupFd(file) for file in self._stack_files]
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.workers, self._shared, files = state
+        self._own_stack_files([file.detach() for file in files])
+
+
+def register_stack_dump(board: WorkerBoard, worker: int) -> None:
+    """Let this worker process write its stack on a crash, and when its rank sends :data:`WATCHDOG_SIGNAL`.
+
+    Args:
+        board: Has the file for the stack.
+        worker: The number of this worker.
+    """
+    # The handlers keep the number of the descriptor. A duplicate is never closed, so its number is never reused.
+    file = os.dup(board.stack_file(worker))
+    if threading.current_thread() is threading.main_thread():
+        # Python removes faulthandler's handler when it exits. With the default action the signal would then kill a
+        # process that is about to exit, and so hide its exit code.
+        signal.signal(WATCHDOG_SIGNAL, signal.SIG_IGN)
+    faulthandler.register(WATCHDOG_SIGNAL, file=file, all_threads=True)
+    # If faulthandler was enabled before the fork, enable() would only change the file. Its handlers may be gone by
+    # then: Lightning restores all handlers at the end of a training, and this one to the system's.
+    faulthandler.disable()
+    faulthandler.enable(file=file, all_threads=True)
+    board.set_dumps_stacks(worker)
+
+
+def request_stack(board: WorkerBoard, worker: int) -> str | None:
+    """Return the stacks of a worker's threads; None if the worker writes none within 2 s.
+
+    Args:
+        board: The board that the worker registered with.
+        worker: The number of the worker.
+    """
+    pid = board.pid(worker)
+    if pid is None or not board.dumps_stacks(worker):
+        return None
+    file = board.stack_file(worker)
+    start = size = os.fstat(file).st_size
+    try:
+        os.kill(pid, WATCHDOG_SIGNAL)
+    except ProcessLookupError:
+        return None
+    deadline = time.monotonic() + _WAIT_S
+    grown_at = deadline
+    while (now := time.monotonic()) < min(deadline, grown_at + _QUIET_S):
+        time.sleep(0.01)
+        if (found := os.fstat(file).st_size) > size:
+            size, grown_at = found, now
+    return _read_stack(file, start, size)
+
+
+def read_crash_stack(board: WorkerBoard, worker: int) -> str | None:
+    """Return the stack that a worker wrote on a crash, such as a fault in a library; None if it wrote none."""
+    file = board.stack_file(worker)
+    text = _read_stack(file, 0, os.fstat(file).st_size) or ""
+    start = text.find("Fatal Python error")
+    return None if start < 0 else text[start:]
+
+
+def _read_stack(file: int, start: int, end: int) -> str | None:
+    """Read the dump in bytes [start, end), the running thread before those that it started."""
+    text = os.pread(file, end - start, start).decode(errors="replace").strip()
+    blocks = [block for block in text.split("\n\n") if not block.startswith("Extension modules: ")]
+    blocks.sort(key=lambda block: block.startswith("Thread "))
+    return "\n\n".join(blocks) or None
+
+
+def _open_unnamed_file() -> int:
+    with tempfile.TemporaryFile(prefix="energon-stack-", buffering=0) as file:
+        return os.dup(file.fileno())
+
+
+def _close(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

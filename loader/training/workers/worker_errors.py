@@ -1,0 +1,257 @@
+"""Errors and reports about worker processes.
+
+An exception of a worker reaches the rank as a :class:`PackedError`: its type, fields, notes and chain of causes, with
+the worker's traceback as a note. torch's DataLoader would rebuild it from type and text, which drops fields and causes.
+
+A worker that died or hangs cannot send anything. Its rank reports the number of the worker, its last sample and its
+stack from the :class:`.WorkerBoard`.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from multiprocessing.process import BaseProcess
+from typing import Any, NoReturn
+
+from ...errors import WorkerError
+from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.reading.read import ReadDataset, SourceTable
+from .worker_board import WorkerBoard, read_crash_stack, request_stack
+
+__all__ = [
+    "PackedError",
+    "describe_last_sample",
+    "describe_stack",
+    "name_worker",
+    "pack_error",
+    "raise_packed",
+    "sample_at",
+    "worker_died_error",
+]
+
+# ------------------------------------------------------------------------------- errors that a worker sends
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedError:
+    """An exception and its chain of causes, as a picklable value.
+
+    Attributes:
+        links: The pickled exceptions, each followed by its cause; None for one that does not pickle.
+        texts: Type and message of each, for those that do not pickle.
+        trace: The traceback as the worker would have printed it.
+        worker: The number of the worker process, None without worker processes.
+    """
+
+    links: tuple[bytes | None, ...]
+    texts: tuple[str, ...]
+    trace: str
+    worker: int | None = None
+
+
+def pack_error(error: BaseException, *, worker: int | None = None) -> PackedError:
+    """Pack an exception for another process; never raises."""
+    chain = _chain_of_causes(error)
+    return PackedError(
+        links=tuple(_pickle_error(link) for link in chain),
+        texts=tuple(_text(link) for link in chain),
+        trace="".join(traceback.format_exception(error)).rstrip(),
+        worker=worker,
+    )
+
+
+def raise_packed(packed: PackedError) -> NoReturn:
+    """Raise an exception that was packed in another process, with a note of its traceback there.
+
+    Raises:
+        BaseException: The exception, with its causes.
+        WorkerError: The exception does not pickle, or would end a loop unnoticed (``StopIteration``). The text names
+            it.
+    """
+    error = _unpack_error(packed)
+    indented = "\n".join(f"  {line}" for line in packed.trace.splitlines())
+    where = "in the worker process" if packed.worker is None else f"in worker process {packed.worker}"
+    error.add_note(f"{where}:\n{indented}")
+    raise error
+
+
+def _unpack_error(packed: PackedError) -> BaseException:
+    chain = [_unpickle_error(link, text) for link, text in zip(packed.links, packed.texts, strict=True)]
+    if isinstance(chain[0], StopIteration | StopAsyncIteration | GeneratorExit):
+        chain[0] = _substitute(packed.texts[0])
+    for link, cause in zip(chain, [*chain[1:], None], strict=True):
+        link.__cause__ = cause
+    return chain[0]
+
+
+def _chain_of_causes(error: BaseException) -> list[BaseException]:
+    """Return an exception, its cause, the cause's cause, and so on: all that a traceback prints."""
+    chain: list[BaseException] = []
+    link: BaseException | None = error
+    while link is not None and all(link is not earlier for earlier in chain):
+        chain.append(link)
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+    return chain
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return "".join(traceback.format_exception_only(error)).strip()
+    except Exception:
+        return type(error).__qualname__
+
+
+def _pickle_error(error: BaseException) -> bytes | None:
+    """Pickle an exception, if unpickling restores its type and text; otherwise return None."""
+    for picklable in (error, _WithoutInit(error)):
+        try:
+            data = pickle.dumps(picklable)
+            found = pickle.loads(data)  # noqa: S301 - our own bytes
+            if type(found) is type(error) and str(found) == str(error):
+                return data
+        except Exception:  # noqa: S112 - users' classes may raise any error here; the next form is tried
+            continue
+    return None
+
+
+class _WithoutInit:
+    """Pickles an exception whose ``__init__`` does not take its ``args``, as with most that add fields."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _build_without_init, (type(self._error), self._error.args, self._error.__dict__)
+
+
+def _build_without_init(kind: type[BaseException], args: tuple[Any, ...], fields: dict[str, Any]) -> BaseException:
+    error = kind.__new__(kind)
+    error.args = args
+    error.__dict__.update(fields)
+    return error
+
+
+def _unpickle_error(link: bytes | None, text: str) -> BaseException:
+    try:
+        found: Any = None if link is None else pickle.loads(link)  # noqa: S301 - written by our own worker
+    except Exception:
+        found = None
+    return found if isinstance(found, BaseException) else _substitute(text)
+
+
+def _substitute(text: str) -> WorkerError:
+    return WorkerError(f"a worker process raised {text}")
+
+
+# ------------------------------------------------------------------------------- workers that died or hang
+
+_HINTS = {  # by the signal that ended the process
+    "SIGKILL": "the system kills processes when memory runs out (see dmesg): try fewer workers or a smaller "
+    "prefetch_factor, or ask for more memory where a scheduler limits it",
+    "SIGBUS": "shared memory is probably full (see df): give it more room (docker run --shm-size=8g, or --ipc=host)",
+    "SIGSEGV": "a library written in C crashed; see the stack below for the call",
+    "SIGTERM": "a scheduler or a script ended the process; see its log",
+}
+
+
+def worker_died_error(
+    processes: Sequence[BaseProcess], board: WorkerBoard, describe: Callable[[int], str] | None = None
+) -> WorkerError | None:
+    """Build the error for the worker that died; None if all are alive, so that the cause is a different one.
+
+    Args:
+        processes: The workers, in the order of their numbers.
+        board: Their breadcrumbs.
+        describe: Names the last sample of a worker; by default lane and position do.
+    """
+    dead = [worker for worker, process in enumerate(processes) if process.exitcode is not None]
+    if not dead:
+        return None
+    # A worker whose lanes have ended exits with 0, so one that failed is the cause.
+    worker = next((worker for worker in dead if processes[worker].exitcode), dead[0])
+    process = processes[worker]
+    code = process.exitcode or 0
+    name = _signal_name(-code) if code < 0 else ""
+    how = f"was killed by {name}" if name else f"ended with exit code {code} in the middle of its work"
+    others = len(dead) - 1
+    error = WorkerError(
+        f"{name_worker(worker, process.pid)} {how}" + (f"; {others} more ended, too" if others else ""),
+        at=describe_last_sample(board, worker, describe),
+        hint=_HINTS.get(name, "see what the process printed before it ended"),
+    )
+    stack = read_crash_stack(board, worker)
+    if stack is not None:
+        error.add_note(stack)
+    return error
+
+
+def name_worker(worker: int, pid: int | None) -> str:
+    """Return the name of a worker in messages: its number and process, or ``this process`` without workers."""
+    if pid == os.getpid():
+        return "this process"
+    return f"worker process {worker}" + ("" if pid is None else f" (pid {pid})")
+
+
+def describe_last_sample(board: WorkerBoard, worker: int, describe: Callable[[int], str] | None = None) -> str:
+    """Describe the sample that a worker started last: with ``describe``, if given, else by lane and position."""
+    recorded = board.read(worker)
+    if recorded is None:
+        return "it had not begun a sample"
+    text = str(recorded)
+    if describe is not None:
+        try:
+            text = describe(worker)
+        except Exception as error:
+            text += f" (no shard and key: {error})"
+    return f"the last sample it began is {text}"
+
+
+def describe_stack(board: WorkerBoard, worker: int, *, thread: int) -> str:
+    """Return the stack of a worker, or the reason why there is none; takes up to 2 s.
+
+    Args:
+        board: The board that the worker writes to.
+        worker: The number of the worker.
+        thread: The thread of this process whose stack to return when there are no worker processes.
+    """
+    if board.pid(worker) == os.getpid():
+        frame = sys._current_frames().get(thread)  # noqa: SLF001 - documented, and the only way
+        text = "".join(traceback.format_stack(frame)).rstrip() if frame is not None else None
+    else:
+        text = request_stack(board, worker)
+    return text or "it gives no stack: it has not started, has ended, or waits for a disk or the network"
+
+
+def sample_at(dataset: SavableDataset[Any], lanes: int, lane: int, position: int) -> str | None:
+    """Return ``<shard>/<key>`` of a sample; None if the chain reads from several places, or has no fixed order.
+
+    Args:
+        dataset: The chain.
+        lanes: L of the run.
+        lane: The lane.
+        position: The position in the lane's stream.
+    """
+    while dataset.inputs:
+        if len(dataset.inputs) > 1:
+            return None
+        dataset = dataset.inputs[0]
+    if not isinstance(dataset, ReadDataset):
+        return None
+    samples = [source.samples for source in dataset.sources]
+    order = dataset.plan.order(samples, lanes=lanes, seed=dataset.worker_config.seed_offset).lane(lane)
+    source, _, sample = order.locate(position, position + 1)
+    index = SourceTable(dataset.sources).index_numbers(source, sample)
+    return dataset.sources[int(source[0])].place_of(int(index[0]))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"

@@ -1,0 +1,76 @@
+"""Public names: each module lists its own in ``__all__``, and the face of the package provides all that it lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.source_tree import ALIAS, ROOT, Source, parse, sources
+
+
+def faults_of_all(source: Source) -> Iterator[str]:
+    listed = source.listed_names()
+    expected = source.public_definitions() | (source.public_reexports() if source.is_package else set())
+    if listed is None:
+        if "__all__" in source.bound_names():  # imported: checked in the module that defines it
+            expected = source.public_definitions()
+        if expected:
+            yield f"has public names but no __all__: {sorted(expected)}"
+        return
+    if source.grows_listed_names():
+        yield "extends __all__; expected one list"
+    if listed != sorted(listed, key=sort_key):
+        yield f"is not sorted; expected {sorted(listed, key=sort_key)}"
+    if len(set(listed)) < len(listed):
+        yield "lists a name twice"
+    if unlisted := expected - set(listed):
+        yield f"lacks {sorted(unlisted)}"
+    if unknown := set(listed) - source.bound_names():
+        yield f"lists names that the module does not have: {sorted(unknown)}"
+
+
+def sort_key(name: str) -> tuple[int, str]:
+    """Sort as ruff's RUF022 does: CONSTANTS, then Classes, then functions."""
+    return (0 if name.isupper() and len(name) > 1 else 1 if name[:1].isupper() else 2, name)
+
+
+def test_every_module_lists_its_public_names() -> None:
+    assert not [f"{source.path.relative_to(ROOT)} {fault}" for source in sources() for fault in faults_of_all(source)]
+
+
+@pytest.mark.parametrize(
+    ("module", "text"),
+    [
+        ("loader.errors", "class Public: ..."),
+        (ALIAS, "from loader import __all__\nclass Public: ..."),
+        ("loader.errors", "__all__ = ['b', 'a']\na = b = 1"),
+        ("loader.errors", "__all__ = ['a', 'a']\na = 1"),
+        ("loader.errors", "__all__ = []\ndef public(): ..."),
+        ("loader.errors", "__all__ = ['gone']"),
+        ("loader.errors", "__all__ = ['a']\na = 1\n__all__ += []"),
+    ],
+)
+def test_a_fault_of_a_list_is_found(module: str, text: str) -> None:
+    assert list(faults_of_all(parse(text, module=module)))
+
+
+def test_a_sorted_list_passes() -> None:
+    text = "__all__ = ['LIMIT', 'Error', 'run']\nLIMIT = Error = run = 1"
+    assert not list(faults_of_all(parse(text, module="loader.errors")))
+
+
+def test_the_face_provides_every_name_it_lists() -> None:
+    import loader
+
+    for name in loader.__all__:
+        value = getattr(loader, name)
+        assert getattr(value, "__name__", name) == name
+    assert set(loader.__all__) <= set(dir(loader))
+
+
+def test_the_face_invents_no_names() -> None:
+    import loader
+
+    with pytest.raises(AttributeError, match="attribute get_trian_dataset"):
+        loader.get_trian_dataset  # noqa: B018

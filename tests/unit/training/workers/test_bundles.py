@@ -1,0 +1,102 @@
+"""Worker processes send bundles of micro-batches, on any system, and end with their rank."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data._utils import worker as torch_worker
+
+from loader import MapDataset, WorkerConfig, get_loader
+from loader.transport import segments
+from tests.unit.pipeline.stage_check import Values
+
+START_METHODS = ["fork", pytest.param("spawn", marks=pytest.mark.slow)]
+
+
+def loader_of(hook, *, count, workers, method):
+    config = WorkerConfig(rank=0, world_size=1, num_workers=workers, lanes=workers)
+    return get_loader(MapDataset(Values(range(count), worker_config=config), hook), multiprocessing_context=method)
+
+
+# ------------------------------------------------------------------------------------- systems other than Linux
+
+
+def fill_tensor_and_array(value):
+    return {"tensor": torch.full((20, 500), float(value)), "array": np.full(5000, value), "number": value}
+
+
+@pytest.fixture(params=["memfd_create", "/proc"])
+def hidden(request, monkeypatch, tmp_path):
+    """Hide a call or folder that only Linux has."""
+    if request.param == "/proc":
+        monkeypatch.setattr(segments, "_PROCESSES", tmp_path)
+    else:
+        monkeypatch.delattr(os, "memfd_create")
+
+
+@pytest.mark.usefixtures("hidden")
+@pytest.mark.parametrize("method", START_METHODS)
+def test_batches_arrive_without_linux_only_calls(method):
+    assert not segments.has_segments()
+    before = dict(segments._attached)
+    batches = list(loader_of(fill_tensor_and_array, count=60, workers=2, method=method))
+    assert segments._attached == before
+    assert [batch["number"] for batch in batches] == list(range(60))
+    for batch in batches:
+        assert torch.equal(batch["tensor"], torch.full((20, 500), float(batch["number"])))
+        assert np.array_equal(batch["array"], np.full(5000, batch["number"]))
+        batch["tensor"] += 1  # writable
+        batch["array"] += 1
+    assert not multiprocessing.active_children()
+
+
+def test_segments_are_used_on_linux():
+    assert segments.has_segments() == Path("/proc/self/fd").is_dir()
+
+
+# -------------------------------------------------------------------------------------------- a rank that is killed
+
+
+def make_large_bytes(value):
+    return b"%d" % value * (1 << 20)  # bytes travel through the pipe, which holds 64 KiB
+
+
+def be_a_rank(method, connection):
+    torch_worker.MP_STATUS_CHECK_INTERVAL = 0.2  # forked workers check for their parent more often than every 5 s
+    loader = loader_of(make_large_bytes, count=1000, workers=2, method=method)
+    batches = iter(loader)
+    next(batches)
+    connection.send([process.pid for process in multiprocessing.active_children()])
+    time.sleep(1000)
+
+
+def is_running(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+@pytest.mark.parametrize("method", [*START_METHODS, pytest.param("forkserver", marks=pytest.mark.slow)])
+def test_workers_that_wait_to_send_end_with_their_killed_rank(method):
+    context = multiprocessing.get_context("fork" if method == "fork" else "spawn")  # a fork server serves no forks
+    ours, theirs = context.Pipe()
+    rank = context.Process(target=be_a_rank, args=(method, theirs))
+    rank.start()
+    theirs.close()
+    workers = ours.recv()
+    assert len(workers) == 2
+    time.sleep(0.5)  # the workers fill the pipe
+    rank.kill()
+    rank.join()
+    deadline = time.monotonic() + 20
+    while any(map(is_running, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(is_running, workers))

@@ -71,7 +71,7 @@ def test_shuffled_order_depends_on_the_seed_only(prepared, energon):
 @pytest.mark.parametrize(
     ("flags", "code", "told"),
     [
-        (["--key", "nobody"], 1, "no sample has the key 'nobody'"),
+        (["--key", "missing"], 1, "no sample has the key 'missing'"),
         (["--split-parts", "vla"], 1, "there are: train, val, test"),
         (["--index", "12"], 2, "there are 12 samples, counted from 0"),
         (["-n", "0"], 2, "Invalid value for '-n'"),

@@ -83,8 +83,8 @@ class Case:
 
 def mix(data: Data, config: WorkerConfig, *, name: str, **options: Any) -> SavableDataset[Any]:
     """Build a run over a metadataset in the folder of the datasets."""
-    beside = Data(texts=data.texts.parent / name, more=data.more, crude=data.crude)
-    return train(beside, config, **options)
+    mixed = Data(texts=data.texts.parent / name, more=data.more, crude=data.crude)
+    return train(mixed, config, **options)
 
 
 CASES = {

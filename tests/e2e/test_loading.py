@@ -419,5 +419,5 @@ def test_small_datasets_give_every_sample_and_never_hang(samples: int, data: Dat
 
 def test_a_loader_refuses_the_worker_config_of_another_dataset(data: Data) -> None:
     dataset = train(data, WorkerConfig(rank=0, world_size=1, num_workers=0))
-    with pytest.raises(ConfigError, match="another worker_config"):
+    with pytest.raises(ConfigError, match="the worker_config differs"):
         get_loader(dataset, worker_config=WorkerConfig(rank=0, world_size=1, num_workers=2))

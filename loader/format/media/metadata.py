@@ -123,7 +123,7 @@ def decode_media_metadata(metadata_type: str, metadata_json: str) -> MediaMetada
 
 
 class MediaMetadataReader:
-    """Looks up media metadata of a dataset or of a folder of files.
+    """Look up media metadata of a dataset or of a folder of files.
 
     Threads and forked processes may share a reader, and a pickled copy opens the file again. A reader keeps reading the
     file that it opened at its first use, even if another prepare replaces the file.

@@ -119,7 +119,7 @@ class JoinedSource:
 
     @property
     def excluded(self) -> IntArray:
-        """No rows: a prepared join has no excluded samples."""
+        """No rows: excluded samples of members were dropped when the join was prepared."""
         return np.empty(0, np.int64)
 
     def build(self, raw: RawRow, restore_key: tuple[Any, ...]) -> Any:

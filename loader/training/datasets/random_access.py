@@ -175,7 +175,7 @@ class RandomAccessDataset(Dataset[T_co]):
 
     @contextmanager
     def _seeded(self, position: int) -> Iterator[None]:
-        """Set the hooks' context and seed their random numbers, which depend on nothing but the seed and the sample."""
+        """Set the hooks' context and seed their random numbers, which depend only on the seed and the sample."""
         if not self._chain.runs_user_code:
             yield
             return

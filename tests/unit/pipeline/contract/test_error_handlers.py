@@ -79,7 +79,7 @@ def test_another_line_or_another_type_is_another_cause(caplog):
         (KeyError("txt"), "raised KeyError: 'txt' ·"),
         (TimeoutError(), "raised TimeoutError ·"),
         (
-            FormatError("a header is damaged", shard="a.tar", offset=512, hint="mend it"),
+            FormatError("a header is damaged", shard="a.tar", offset=512, hint="fix it"),
             "FormatError: a header is damaged ·",
         ),
     ],

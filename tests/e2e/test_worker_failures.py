@@ -161,7 +161,7 @@ def leave_out(error, sample, sources):
 def test_each_failure_is_one_line_of_the_log_and_each_cause_one_traceback(texts, capfd):
     texts_of(loader_of(texts, Failing(), workers=2, method="spawn"))
     log = capfd.readouterr().err
-    lines = [line for line in log.splitlines() if line.startswith("left out ")]
+    lines = [line for line in log.splitlines() if line.startswith("skipped ")]
     assert len(lines) == 16
     for line in lines:
         assert re.search(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, strategies as st
 
-from loader.pipeline.reading.excluded import positions_without, replacements
+from loader.pipeline.reading.pick import positions_without, replacements
 
 
 @st.composite

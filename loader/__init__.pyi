@@ -143,5 +143,3 @@ from .training.loaders.data_loader import SavableDataLoader as SavableDataLoader
 from .training.loaders.get_loader import get_loader as get_loader, get_savable_loader as get_savable_loader
 from .training.workers.watchdog import WatchdogDataset as WatchdogDataset
 from .version import __version__ as __version__
-
-__all__: list[str]  # noqa: PYI035 - computed: see __init__.py

@@ -56,7 +56,7 @@ DAMAGED: list[tuple[Schema, Any, str]] = [
     ({"next": COUNT}, [], "'x' to be a dict"),
     ({"next": COUNT}, {}, "'x' to have the key 'next'"),
     ({"next": NotRequired(COUNT)}, {"next": None}, "'next' to be an integer"),
-    ({"next": COUNT}, {"next": 0, "other": "text"}, "'other' to hold integers"),
+    ({"next": COUNT}, {"next": 0, "other": b""}, "'other' to hold integers"),
     ({"0": {"0 read": COUNT}}, {"0": {"0 read": -5}}, "'0 read' to be an integer"),
 ]
 

@@ -49,6 +49,7 @@ def test_enter_accepts_every_proposal(captions, wizard):
     assert read_yaml(captions, "dataset.yaml")["field_map"] == {"image": "jpg", "caption": "txt"}
 
 
+@pytest.mark.slow
 def test_arrow_keys_choose_and_texts_can_be_edited(captions, wizard):
     wizard.press(DOWN, DOWN, ENTER).wait_for(TYPE)  # all train
     wizard.press(DOWN, UP, ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
@@ -62,6 +63,7 @@ def test_arrow_keys_choose_and_texts_can_be_edited(captions, wizard):
     assert read_yaml(captions, "dataset.yaml")["field_map"]["caption"] == "json[caption]"
 
 
+@pytest.mark.slow
 def test_a_failing_field_map_shows_the_error_and_prompts_again(captions, wizard):
     wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
     wizard.press(ENTER).wait_for("caption (text) from")
@@ -104,6 +106,7 @@ def test_fields_from_own_code(captions, wizard):
     assert (captions / ".nv-meta/sample_loader.py").exists()
 
 
+@pytest.mark.slow
 def test_keys_typed_before_a_prompt_are_ignored(captions, wizard):
     wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
     wizard.press(ENTER).wait_for("caption (text) from").press(ENTER).wait_for("decoding the first sample…")
@@ -142,6 +145,7 @@ def test_a_split_by_shard_names_comes_first(tmp_path):
     }
 
 
+@pytest.mark.slow
 def test_a_menu_selects_the_changes_of_a_prepared_dataset(prepared):
     split = read_yaml(prepared, "split.yaml")
     with TerminalRun("prepare", prepared, "--num-workers", 1) as run:

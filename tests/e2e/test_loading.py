@@ -375,7 +375,7 @@ def test_another_seed_gives_another_order_and_other_random_numbers(data: Data) -
 # ---------------------------------------------------------------------------------------------------- worker processes
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_processes_give_the_same_however_they_start(method: str, data: Data) -> None:
     expected = [fingerprint(batch) for batch in first(loader_of(train, data), 9)]
     loader = loader_of(train, data, workers=2, multiprocessing_context=method)

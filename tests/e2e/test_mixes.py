@@ -228,7 +228,7 @@ def test_cookers_get_what_lies_beside_the_samples_and_sources_say_so(data: Mixed
     assert line.__sources__[0].dataset_path == str(data.lines)
 
 
-@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+@pytest.mark.parametrize("start_method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_worker_processes_open_stores_and_pools_of_their_own(
     data: MixedData, tmp_path: Path, start_method: str
 ) -> None:

@@ -33,8 +33,8 @@ from tests.e2e.dataset_tree import (
 CHANGING_CALLS = ("replace", "unlink", "rmdir", "mkdir", "fsync")
 """Functions of os that make all changes on disk, except writes to files that no reader sees yet."""
 
-every_call = pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
-"""The calls before which a process is killed: every fifth one, and each one among the slow tests."""
+every_call = pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+"""The calls before which a process is killed: every ninth one, and each one among the slow tests."""
 
 
 def in_child(action: Callable[[], object]) -> int:

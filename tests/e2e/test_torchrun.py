@@ -23,6 +23,8 @@ from tests.source_tree import ROOT
 SCRIPT = Path(__file__).with_name("torchrun_training.py")
 LANES = 48  # what each number of ranks here has by default
 
+pytestmark = pytest.mark.slow  # starts ranks with torchrun
+
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -158,6 +158,7 @@ def leave_out(error, sample, sources):
     """Ignore a failed sample."""
 
 
+@pytest.mark.slow
 def test_each_failure_is_one_line_of_the_log_and_each_cause_one_traceback(texts, capfd):
     texts_of(loader_of(texts, Failing(), workers=2, method="spawn"))
     log = capfd.readouterr().err
@@ -219,7 +220,7 @@ def test_an_error_that_stops_the_run_comes_whole_with_the_sample_and_the_place_i
     ("workers", "method", "encoder", "how"),
     [
         (2, "fork", Dying, "was killed by SIGKILL"),
-        (2, "spawn", Dying, "was killed by SIGKILL"),
+        pytest.param(2, "spawn", Dying, "was killed by SIGKILL", marks=pytest.mark.slow),
         (3, "fork", Leaving, "ended with exit code 3"),
     ],
 )
@@ -295,6 +296,7 @@ for batch in get_loader(dataset):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 def test_a_run_that_is_ended_leaves_no_processes(texts, number):
     command = [sys.executable, "-c", TRAINING_LOOP, str(texts)]

@@ -14,6 +14,8 @@ from tests.source_tree import ROOT
 
 MOVED = {f"loader.{old}": f"loader.{new}" for old, new in moved_modules._MOVED.items()}
 
+slow = pytest.mark.slow  # each imports torch in a process
+
 
 def test_every_old_path_is_the_module_at_its_new_place() -> None:
     for old, new in MOVED.items():
@@ -39,9 +41,9 @@ def test_modules_that_became_packages_still_have_their_names() -> None:
     "line",
     [
         "from loader.training.get_loader import get_loader as it",
-        "import loader.training.get_loader; it = loader.training.get_loader.get_loader",
-        "import loader.training.get_loader as module; it = module.get_loader",
-        "from loader.training import get_loader as module; it = module.get_loader",
+        pytest.param("import loader.training.get_loader; it = loader.training.get_loader.get_loader", marks=slow),
+        pytest.param("import loader.training.get_loader as module; it = module.get_loader", marks=slow),
+        pytest.param("from loader.training import get_loader as module; it = module.get_loader", marks=slow),
         "import pickle; it = pickle.loads(b'cloader.training.get_loader\\nget_loader\\n.')",
     ],
 )

@@ -242,6 +242,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_training_script_works_with_spawned_workers(captions: Path, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(TRAINING)

@@ -165,7 +165,7 @@ def read_and_send(source: DatasetSource, connection) -> None:
     connection.send((values(ReadDataset((source,), SequentialPlan(), worker_config=alone)), source.identity()))
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_a_used_source_reads_the_same_in_another_process(whole, method):
     source = used(whole)
     context = multiprocessing.get_context(method)

@@ -114,6 +114,7 @@ def got_by_ranks(tmp_path_factory):
             rank.wait()
 
 
+@pytest.mark.slow
 def test_without_a_known_length_the_ranks_agree_when_to_end(got_by_ranks):
     assert [got["two passes"] for got in got_by_ranks] == [2 * [[0, 2, 4, 6]], 2 * [[1, 3, 5, 7]]]
 

@@ -278,6 +278,7 @@ def refusal_in_a_worker() -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_hint_in_a_spawned_worker_names_where_to_import() -> None:
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as workers:
         said = workers.submit(refusal_in_a_worker).result(timeout=60)

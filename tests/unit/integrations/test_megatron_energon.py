@@ -245,7 +245,7 @@ if __name__ == "__main__":
 def test_a_training_script_works_with_spawned_workers(captions: Path, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(TRAINING)
-    command = [sys.executable, "-W", "error", script, captions]
+    command = [sys.executable, "-W", "error", str(script), str(captions)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"__main__ CountedBatch 3\nTrue\nTrue\n{ALIAS}.loader loader True\n"

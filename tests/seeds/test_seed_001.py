@@ -248,7 +248,7 @@ def test_the_quickstart_loads_batches_until_it_is_interrupted(captions: Path) ->
     variables: dict[str, Any] = {}
 
     def interrupt_after_some() -> None:
-        seen = set()
+        seen: set[int] = set()
         while len(seen) < 5:
             seen.add(id(variables.get("batch")))
             time.sleep(0.001)

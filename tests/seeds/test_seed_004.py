@@ -360,7 +360,7 @@ def interrupted(variables: dict[str, Any], batches: int) -> Iterator[None]:
     over = threading.Event()
 
     def watch() -> None:
-        seen = set()
+        seen: set[int] = set()
         while len(seen) < batches and not over.is_set():
             if variables.get("sample") is not None:
                 seen.add(id(variables["sample"]))

@@ -73,4 +73,4 @@ def test_the_face_invents_no_names() -> None:
     import loader
 
     with pytest.raises(AttributeError, match="attribute get_trian_dataset"):
-        loader.get_trian_dataset  # noqa: B018
+        loader.get_trian_dataset  # type: ignore[attr-defined] # noqa: B018

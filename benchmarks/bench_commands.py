@@ -1,4 +1,4 @@
-"""The commands that the benchmarks run, ours and megatron-energon's, each from the same state of the same files."""
+"""Run our commands and those of megatron-energon, each from the same state of the same files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TYPES = {
 }
 CHANGED_SHARD = 12
 
-# Only the opening is timed, not the imports: a training script pays those anyway.
+# Times only the opening, not the imports, which every training script needs.
 OPEN_INDEX = """
 import sys, time
 from loader.format.dataset_folder import DatasetFolder
@@ -47,19 +47,19 @@ class Bench:
     """The datasets and the two programs.
 
     Args:
-        folder: Where the datasets are made.
-        peer_bin: The ``bin`` folder of the environment that has megatron-energon.
-        quick: Use a twentieth of the samples.
+        folder: The folder for the datasets.
+        peer_bin: The ``bin`` folder of the environment with megatron-energon.
+        quick: True uses a twentieth of the samples.
     """
 
     folder: Path
     peer_bin: Path
     quick: bool = False
-    _state: dict[str, str] = field(default_factory=dict)  # who prepared a dataset last, and how
+    _state: dict[str, str] = field(default_factory=dict)  # kind → the last prepare command of that dataset
 
     def __post_init__(self) -> None:
         if not self.peer.exists():
-            raise SystemExit(f"no megatron-energon at {self.peer}; expected it from: make bench-prepare")
+            raise SystemExit(f"no megatron-energon at {self.peer}; run: make bench-prepare")
 
     @property
     def own(self) -> Path:
@@ -78,10 +78,10 @@ class Bench:
         return self._prepare(kind, variant, with_memory=True)
 
     def time_prepare_again(self) -> Mapping[str, float]:
-        """Prepare a prepared dataset in which one shard was written anew, with other contents and a sample less."""
+        """Prepare a dataset again after one shard changed: other contents, and one sample less."""
         folder = self._prepared("tiny", "ours, compat")
         recipe = self._recipe("tiny")
-        make_shard(folder, replace(recipe, salt=1), CHANGED_SHARD, leave_out=1)
+        make_shard(folder, replace(recipe, salt=1), CHANGED_SHARD, omit=1)
         self._state.pop("tiny")
         try:
             os.sync()
@@ -113,7 +113,7 @@ class Bench:
         return replace(recipe, samples=recipe.samples // 20) if self.quick else recipe
 
     def _unprepared(self, kind: str) -> Path:
-        """Give the dataset as if no one had ever prepared it, its files in the page cache."""
+        """Return the dataset without prepared files, and with its shards in the page cache."""
         folder = self.folder / (f"{kind}-quick" if self.quick else kind)
         recipe = self._recipe(kind)
         first_use = kind not in self._state
@@ -127,11 +127,11 @@ class Bench:
                 with path.open("rb") as file:
                     while file.read(1 << 24):
                         pass
-        os.sync()  # what the run before has left to write is not this one's work
+        os.sync()  # pending writes of the previous run must not slow this one
         return folder
 
     def _prepared(self, kind: str, variant: str) -> Path:
-        """Give the dataset as one of the tools prepared it."""
+        """Return the dataset as prepared by one variant of the command."""
         if self._state.get(kind) != variant:
             self._prepare(kind, variant, with_memory=False)
         return self.folder / (f"{kind}-quick" if self.quick else kind)
@@ -160,10 +160,10 @@ class Bench:
 
 
 def check_count(folder: Path, samples: int) -> None:
-    """Make sure that a prepared dataset holds all its samples.
+    """Check that a prepared dataset contains all its samples.
 
     Raises:
-        CommandFailedError: It does not, so the time that preparing took means nothing.
+        CommandFailedError: Samples are missing, so the time is meaningless.
     """
     counts = json.loads((folder / ".nv-meta" / ".info.json").read_text())["shard_counts"]
     if sum(counts.values()) != samples:
@@ -172,11 +172,11 @@ def check_count(folder: Path, samples: int) -> None:
 
 @contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
-    """Keep a second benchmark from working on the same files at the same time."""
+    """Hold a lock on a folder, so that no second benchmark uses the same files."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise SystemExit(f"another benchmark is at work in {folder}; expected it free: --work-folder") from None
+            raise SystemExit(f"another benchmark uses {folder}; pass another --work-folder") from None
         yield

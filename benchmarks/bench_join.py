@@ -1,10 +1,10 @@
-"""Measure the preparing of a join against megatron-energon, and print a table.
+"""Measure the preparation of a join against megatron-energon, and print a table.
 
 usage: python benchmarks/bench_join.py [--peer-bin FOLDER] [--work-folder FOLDER] [--rounds N] [--quick]
 
-Two datasets of a million samples each, with the same keys in different shards, are joined by both tools in turn, as
-whole processes, on the same files with a warm cache; what counts is the median of the rounds. Each result is checked to
-have all rows. The datasets need 4 GB of disk. Memory is measured in a round of its own.
+Both tools join two datasets of a million samples each, with the same keys in different shards. They run in turn, as
+whole processes, on the same files with a warm cache. Figures are the median of the rounds; memory is measured in a
+separate round. Each result is checked for all rows. The datasets need 4 GB of disk.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Bench:
         return self.folder / "meta.yaml"
 
     def make(self) -> None:
-        """Make and prepare both datasets, once, and write the metadataset anew."""
+        """Write and prepare both datasets, unless an earlier run did, and write the metadataset."""
         recipes = {"one": self.recipe, "other": replace(self.recipe, shards=self.recipe.shards * 2 // 3, salt=1)}
         for name, recipe in recipes.items():
             folder = self.folder / name
@@ -64,10 +64,10 @@ class Bench:
         self.metadataset.write_text(METADATASET)
 
     def measure_own(self, *, with_memory: bool = False) -> float:
-        """Give the seconds that our prepare takes, or its peak of memory in bytes."""
+        """Return the time of our prepare in seconds, or its peak memory in bytes."""
         joins = Path(f"{self.metadataset}.joins")
         shutil.rmtree(joins, ignore_errors=True)
-        os.sync()  # what the run before has left to write is not this one's work
+        os.sync()  # pending writes of the previous run must not slow this one
         result = run([self.own, "prepare", "--no-progress", self.metadataset], with_memory=with_memory)
         (rows,) = (np.load(path, mmap_mode="r") for path in joins.glob("*.npy"))
         if rows.shape != (self.recipe.samples, 2) or not (rows == np.arange(self.recipe.samples)[:, None]).all():
@@ -75,7 +75,7 @@ class Bench:
         return result.peak_bytes if with_memory else result.seconds
 
     def measure_peer(self, *, with_memory: bool = False) -> float:
-        """Give the same of megatron-energon's."""
+        """Return the time or the peak memory of megatron-energon's prepare."""
         shutil.rmtree(f"{self.metadataset}.cache", ignore_errors=True)
         os.sync()
         result = run([self.peer, "prepare", self.metadataset], with_memory=with_memory)
@@ -85,12 +85,14 @@ class Bench:
 
 
 def main() -> int:
-    """Measure, print, and give the exit code: whether the target is met."""
+    """Measure and print; return 0 if the target is met."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-bin", type=Path, default=Path(os.environ.get("ENERGON_PEER_BIN", ".venv-peer/bin")))
     parser.add_argument("--work-folder", type=Path, default=Path("build/bench"))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="a twentieth of the samples: tries the benchmark itself")
+    parser.add_argument(
+        "--quick", action="store_true", help="use a twentieth of the samples, to test the benchmark itself"
+    )
     parser.add_argument("--json", type=Path, help="write the figures to this file")
     arguments = parser.parse_args()
     samples = DEFAULTS["tiny"].samples // (20 if arguments.quick else 1)
@@ -101,7 +103,7 @@ def main() -> int:
         recipe=replace(DEFAULTS["tiny"], samples=samples),
     )
     if not bench.peer.exists():
-        raise SystemExit(f"no megatron-energon at {bench.peer}; expected it in --peer-bin")
+        raise SystemExit(f"no megatron-energon at {bench.peer}; pass its folder as --peer-bin")
     with alone_in(arguments.work_folder):
         bench.make()
         rounds = [(bench.measure_own(), bench.measure_peer()) for _ in range(arguments.rounds)]
@@ -113,7 +115,7 @@ def main() -> int:
     print(" · ".join(f"{name}: {value}" for name, value in facts.items()))
     print_table(
         [
-            ["what", "ours", "megatron-energon", "ratio", "target", ""],
+            ["work", "ours", "megatron-energon", "ratio", "target", ""],
             [
                 work,
                 f"{own_s:.2f} s",
@@ -122,7 +124,7 @@ def main() -> int:
                 f"≥ {TARGET:g}×",
                 "yes" if ratio >= TARGET else "no",
             ],
-            ["peak of memory", f"{own_bytes / MIB:.0f} MiB", f"{peer_bytes / MIB:.0f} MiB", "", "", ""],
+            ["peak memory", f"{own_bytes / MIB:.0f} MiB", f"{peer_bytes / MIB:.0f} MiB", "", "", ""],
         ]
     )
     if arguments.json:

@@ -3,11 +3,11 @@
 usage: python benchmarks/bench_load.py [--peer-bin FOLDER] [--other-bin FOLDER] [--work-folder FOLDER]
            [--only ROW]… [--library NAME]… [--rounds N] [--json FILE]
 
-Every measurement is a process of its own, on the same samples with a warm cache; the libraries take turns, and what
-counts is the median of three rounds. Each process makes sure that it got full batches of real samples. A library that
-does not offer what a row asks for has no figure there; a process that fails says what it printed.
+Each measurement runs in a separate process, on the same samples with a warm cache. The libraries take turns, and
+figures are the median of three rounds. Each process checks that it received full batches of real samples. A library
+without the feature of a row has no figure there. If a process fails, its output is printed.
 
-It needs 2 GB of disk, and 4 GiB of memory for the buffers of the others.
+The benchmark needs 2 GB of disk, and 4 GiB of memory for the buffers of the other libraries.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ SCRIPTS = {
     "mosaicml-streaming": ("load_streaming.py",),
     "litdata": ("load_litdata.py",),
 }
-CONVERTING = ("mosaicml-streaming", "litdata")  # they load nothing but their own formats
+CONVERTING = ("mosaicml-streaming", "litdata")  # these load only their own formats
 
 
 @dataclass(slots=True, kw_only=True)
 class Bench:
-    """Where things are.
+    """The folders of the datasets and the environments.
 
     Args:
-        folder: Where the datasets are made.
-        peer_bin: The ``bin`` folder of the environment that has megatron-energon.
-        other_bin: The one of the environment that has the others.
+        folder: The folder for the datasets.
+        peer_bin: The ``bin`` folder of the environment with megatron-energon.
+        other_bin: The ``bin`` folder of the environment with the other libraries.
     """
 
     folder: Path
@@ -81,7 +81,7 @@ class Bench:
 
 @dataclass(slots=True, kw_only=True)
 class Results:
-    """All figures of all rounds, and what failed."""
+    """The figures of all rounds, and the failures."""
 
     figures: dict[Job, list[Figures]] = field(default_factory=dict)
     failures: dict[Job, str] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class Results:
 
 
 def measure(bench: Bench, rows: Iterable[Row], libraries: Iterable[str], rounds: int) -> Results:
-    """Run what the rows need, all once a round; what fails is not tried again."""
+    """Run the jobs of the rows once per round; skip a job after a failure."""
     results = Results()
     wanted = dict.fromkeys(job for row in rows for job in row.jobs if job.library in {*libraries, OVERHEAD})
     for number in range(rounds):
@@ -114,7 +114,7 @@ def measure(bench: Bench, rows: Iterable[Row], libraries: Iterable[str], rounds:
 
 
 def table(rows: Iterable[Row], results: Results) -> list[list[str]]:
-    """Give the table's cells, the headings first."""
+    """Return the cells of the table, with the headings first."""
     cells = [["work", *LIBRARIES, "result", "to reach", "reached"]]
     medians = results.medians()
     for row in rows:
@@ -126,7 +126,7 @@ def table(rows: Iterable[Row], results: Results) -> list[list[str]]:
 
 
 def overhead_table(medians: Mapping[Job, Figures]) -> list[list[str]]:
-    """Give the cells of the table that says where the time of a sample goes."""
+    """Return the cells of the table with the time of a sample in each stage."""
     for job, figures in medians.items():
         if job.library == OVERHEAD:
             return [["step", "µs a sample"], *([step, f"{value:.2f}"] for step, value in figures.items())]
@@ -138,13 +138,13 @@ def main() -> int:
     parser.add_argument("--peer-bin", type=Path, default=Path(".venv-peer/bin"))
     parser.add_argument("--other-bin", type=Path, default=Path(".venv-loaders/bin"))
     parser.add_argument("--work-folder", type=Path, default=Path("build/bench"))
-    parser.add_argument("--only", action="append", choices=ROWS, help="this row; may be given several times")
-    parser.add_argument("--library", action="append", choices=LIBRARIES, help="this library; likewise")
+    parser.add_argument("--only", action="append", choices=ROWS, help="only this row; repeatable")
+    parser.add_argument("--library", action="append", choices=LIBRARIES, help="only this library; repeatable")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path, help="write all figures of all rounds to this file")
+    parser.add_argument("--json", type=Path, help="write the figures of all rounds to this file")
     arguments = parser.parse_args()
 
-    # Programs that are installed have their modules compiled; without this, each start would compile ours anew.
+    # Installed programs have compiled modules. With this variable, ours would be recompiled at each start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     folder = arguments.work_folder.absolute() / "loading"
     with alone_in(folder):
@@ -156,7 +156,7 @@ def main() -> int:
 
 
 def compare(bench: Bench, rows: list[Row], arguments: argparse.Namespace) -> int:
-    """Measure what is asked for and print it; the exit code says whether all processes succeeded."""
+    """Measure and print the requested rows; return 0 if all processes succeeded."""
     libraries = arguments.library or list(LIBRARIES)
     bench.make_data(libraries)
     facts = machine_facts(Path(sys.executable).with_name("energon"))

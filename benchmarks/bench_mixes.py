@@ -1,21 +1,18 @@
-"""Measure what mixing costs: blends against a single dataset, opening many datasets, finding a key among a million.
+"""Measure the cost of mixing: blends, opening many datasets, and finding a key among a million.
 
 usage: python benchmarks/bench_mixes.py --work-folder build/bench [--rounds N]
 
-The same samples are spread over 1, 2 and 200 datasets, and loaded in this process in turn, a few batches of each, so
-that what else the machine does hits all alike. Processor time; the least of many stretches, since other programs can
-only add to it. Two works: crude samples of 150 bytes of json, where there is nothing but the loader's own work, and the
-same with a hook that takes 100 µs a sample, as light decoding does.
+The same samples are spread over 1, 2 and 200 datasets. This process loads a few batches of each in turn, so that other
+load on the machine affects all equally. Figures are CPU time, the minimum of many stretches, since other programs can
+only add to it. There are two workloads: crude samples of 150 bytes of json, which measure only the loader, and the same
+with a hook of 100 µs per sample, similar to light decoding.
 """
 
 from __future__ import annotations
 
 import argparse
-import io
-import json
 import random
 import statistics
-import tarfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -25,6 +22,7 @@ from typing import Any
 import torch
 import yaml
 from report import machine_facts, print_table
+from webdataset import TarWriter
 
 import loader
 from loader.format.prepare.plan import PreparePlan, SplitRequest
@@ -40,15 +38,15 @@ KEYS = 1_000_000
 LOOK_UPS = 2_000
 
 
-class AsTheyAre(loader.DefaultTaskEncoder[Any, Any, Any, Any]):
+class Decoded(loader.DefaultTaskEncoder[Any, Any, Any, Any]):
     """Batches of decoded samples."""
 
     def batch(self, samples: list[Any]) -> list[Any]:
         return samples
 
 
-class Working(AsTheyAre):
-    """The same, with 100 µs of work a sample."""
+class Working(Decoded):
+    """Batches of decoded samples, with 100 µs of work per sample."""
 
     def encode_sample(self, sample: Any) -> Any:
         end = time.thread_time() + 1e-4
@@ -69,14 +67,14 @@ def main() -> None:
     rows = [
         ["µs a sample", *(f"{sources} leaves" for sources in LEAVES), *(f"{sources}: ratio" for sources in LEAVES[1:])]
     ]
-    for name, encoder in (("json alone", AsTheyAre), ("with 100 µs of work", Working)):
+    for name, encoder in (("json alone", Decoded), ("with 100 µs of work", Working)):
         found = blend_costs(mixes, encoder, arguments.rounds)
         costs = [f"{found[sources]:.2f}" for sources in LEAVES]
         rows.append([name, *costs, *(f"{found[sources] / found[1]:.2f}×" for sources in LEAVES[1:])])
     print_table(rows)
     print()
     one_million = make_mix(arguments.work_folder / "keys", 1, samples=KEYS).parent / "000"
-    opening = [seconds(partial(train_dataset, mixes[200], AsTheyAre)) for _ in range(5)]
+    opening = [seconds(partial(train_dataset, mixes[200], Decoded)) for _ in range(5)]
     print_table(
         [
             ["other", "measured"],
@@ -90,19 +88,17 @@ def main() -> None:
 
 
 def make_mix(folder: Path, sources: int, *, samples: int = SAMPLES) -> Path:
-    """Write datasets and the metadataset that blends them, unless that was done before."""
+    """Write datasets and a metadataset that blends them, unless an earlier run did."""
     mix = folder / "mix.yaml"
     if mix.exists():
         return mix
     for number in range(sources):
         dataset = folder / f"{number:03d}"
         dataset.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(dataset / "shard.tar", "w") as shard:
+        with TarWriter(str(dataset / "shard.tar"), mtime=0) as shard:
             for sample in range(samples // sources):
-                text = json.dumps({"id": sample, "leaf": number, "text": "some words " * 10}).encode()
-                entry = tarfile.TarInfo(f"{number:03d}_{sample:08d}.json")
-                entry.size = len(text)
-                shard.addfile(entry, io.BytesIO(text))
+                content = {"id": sample, "leaf": number, "text": "some words " * 10}
+                shard.write({"__key__": f"{number:03d}_{sample:08d}", "json": content})
         crude = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
         split = SplitRequest(ratio={"train": 1.0})
         run_prepare(PreparePlan(path=str(dataset), split=split, files={"dataset.yaml": crude}))
@@ -124,10 +120,10 @@ def train_dataset(mix: Path, encoder: type[Any]) -> Any:
 
 
 def blend_costs(mixes: dict[int, Path], encoder: type[Any], rounds: int) -> dict[int, float]:
-    """Give the microseconds a sample of each mix."""
+    """Return the microseconds per sample of each mix."""
     batches = {sources: iter(loader.get_loader(train_dataset(mix, encoder))) for sources, mix in mixes.items()}
     for some in batches.values():
-        for _ in range(LANES * 70):  # past the small first chunks, and with every shard open
+        for _ in range(LANES * 70):  # past the small first chunks, with all shards open
             next(some)
     least = dict.fromkeys(mixes, float("inf"))
     for _ in range(rounds):
@@ -144,7 +140,7 @@ def stretch(batches: Iterator[Any]) -> float:
 
 
 def key_costs(dataset: Path) -> dict[str, float]:
-    """Give the microseconds of a look-up, and of one with reading the part: medians of several rounds."""
+    """Return the microseconds of a look-up, without and with reading the part, as medians of several rounds."""
     store = DatasetFileStore(dataset)
     index = loader.load_dataset(dataset).get_datasets(training=True).sources[0].folder.index  # type: ignore[attr-defined]
     names = [f"000_{number:08d}" for number in random.Random(0).sample(range(KEYS), LOOK_UPS)]

@@ -1,10 +1,10 @@
-"""Measure the order of samples: how soon it is there, what a position costs, what it holds in memory.
+"""Measure the order of samples: start-up time, cost per position, and memory.
 
 usage: python benchmarks/bench_order.py
 
-Two tables. The first is about a single leaf of a billion samples in 64 lanes, in a process of its own that has only
-imported the package. The second gives microseconds a position, the best of many stretches, since other programs can
-only add to it.
+Prints two tables. The first measures a single source of a billion samples in 64 lanes, in a new process that has only
+imported the package. The second shows microseconds per position, the minimum of many stretches, since other programs
+can only add to it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from loader.order import FinitePass, RepeatedOrder, SourceOrder
 LANES = 64
 CHUNKS = (1, 16, 64, 256, 1024, 4096)
 STRETCHES = 200
-FAR = 10**12  # random positions of an endless order lie below this
+FAR = 10**12  # upper limit of random positions of an endless order
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only-billion", action="store_true", help="in the child process: measure, print json")
+    parser.add_argument("--only-billion", action="store_true", help="internal: measure in this process and print json")
     if parser.parse_args().only_billion:
         print(json.dumps(measure_billion()))
         return

@@ -2,9 +2,9 @@
 
 usage: python benchmarks/bench_prepare.py [--peer-bin FOLDER] [--work-folder FOLDER] [--only ROW]… [--quick]
 
-Both tools run in turn, as whole processes, on the same files with a warm cache; what counts is the median of three
-rounds. Every prepared dataset is checked to hold all its samples. A row whose command fails says what it printed.
-The 10M rows need 13 GB of disk, and memory to keep them cached.
+Both tools run in turn, as whole processes, on the same files with a warm cache. Figures are the median of three rounds.
+Each prepared dataset is checked for all its samples. If a command fails, its output is printed.
+The 10M rows need 13 GB of disk, and memory to cache the files.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from bench_commands import Bench, CommandFailedError, alone_in
 from report import machine_facts, print_table
 
 MIB = 1024 * 1024
-Figures = Mapping[str, float]  # what one run of a measurement gave, by name
+Figures = Mapping[str, float]  # the results of one run, by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Something that is run once a round."""
+    """A measurement that runs once per round."""
 
     measure: Callable[[Bench], Figures]
-    rounds: int | None = None  # None: as many as asked for
+    rounds: int | None = None  # None: all requested rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A line of the table: what is measured for it, and what it has to reach."""
+    """A row of the table: its measurements and its target."""
 
     work: str
     target: str
@@ -45,7 +45,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the medians say about a row."""
+    """The result of a row, computed from the medians."""
 
     ours: str
     peer: str = "–"
@@ -53,7 +53,7 @@ class Verdict:
     met: bool
 
 
-# In the order of a round; those of one dataset are neighbours, so that its files stay cached.
+# In the order of a round. Measurements of one dataset are adjacent, so that its files stay cached.
 MEASUREMENTS = {
     "compat, ours": Measurement(measure=lambda bench: bench.time_prepare("tiny", "ours, compat")),
     "again, ours": Measurement(measure=lambda bench: bench.time_prepare_again()),
@@ -83,7 +83,7 @@ MEASUREMENTS = {
 
 
 def times_faster(ours: str, peer: str, factor: float) -> Callable[[Mapping[str, Figures]], Verdict]:
-    """Ask for a ratio of two durations."""
+    """Return a judge that requires a ratio of two durations."""
 
     def judge(medians: Mapping[str, Figures]) -> Verdict:
         mine, other = medians[ours]["seconds"], medians[peer]["seconds"]
@@ -95,7 +95,7 @@ def times_faster(ours: str, peer: str, factor: float) -> Callable[[Mapping[str, 
 
 
 def at_most(ours: str, peer: str, limit_s: float) -> Callable[[Mapping[str, Figures]], Verdict]:
-    """Ask for a duration."""
+    """Return a judge that requires a maximum duration."""
 
     def judge(medians: Mapping[str, Figures]) -> Verdict:
         mine, other = medians[ours]["seconds"], medians[peer]["seconds"]
@@ -209,7 +209,7 @@ ROWS = {
 
 @dataclass(slots=True, kw_only=True)
 class Results:
-    """All figures of all rounds, and what failed."""
+    """The figures of all rounds, and the failures."""
 
     figures: dict[str, list[Figures]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
@@ -222,7 +222,7 @@ class Results:
 
 
 def measure(bench: Bench, names: Iterable[str], rounds: int) -> Results:
-    """Run measurements, all once a round; one that fails is not tried again."""
+    """Run all measurements once per round; skip a measurement after a failure."""
     results = Results()
     wanted = [name for name in MEASUREMENTS if name in set(names)]
     for number in range(rounds):
@@ -243,7 +243,7 @@ def measure(bench: Bench, names: Iterable[str], rounds: int) -> Results:
 
 
 def table(rows: Mapping[str, Row], results: Results) -> list[list[str]]:
-    """Give the table's cells, the headings first."""
+    """Return the cells of the table, with the headings first."""
     cells = [["work", "energon-toolkit", "megatron-energon", "result", "to reach", "reached"]]
     medians = results.medians()
     for row in rows.values():
@@ -261,13 +261,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer-bin", type=Path, default=Path(os.environ.get("ENERGON_PEER_BIN", ".venv-peer/bin")))
     parser.add_argument("--work-folder", type=Path, default=Path("build/bench"))
-    parser.add_argument("--only", action="append", choices=ROWS, help="this row; may be given several times")
+    parser.add_argument("--only", action="append", choices=ROWS, help="only this row; repeatable")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--quick", action="store_true", help="a twentieth of the samples: tries the benchmark itself")
-    parser.add_argument("--json", type=Path, help="write all figures of all rounds to this file")
+    parser.add_argument(
+        "--quick", action="store_true", help="use a twentieth of the samples, to test the benchmark itself"
+    )
+    parser.add_argument("--json", type=Path, help="write the figures of all rounds to this file")
     arguments = parser.parse_args()
 
-    # Programs that are installed have their modules compiled; without this, each start would compile ours anew.
+    # Installed programs have compiled modules. With this variable, ours would be recompiled at each start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     bench = Bench(folder=arguments.work_folder, peer_bin=arguments.peer_bin, quick=arguments.quick)
     with alone_in(arguments.work_folder):
@@ -275,14 +277,14 @@ def main() -> int:
 
 
 def compare(bench: Bench, arguments: argparse.Namespace) -> int:
-    """Measure what is asked for and print it; the exit code says whether all commands succeeded."""
+    """Measure and print the requested rows; return 0 if all commands succeeded."""
     rows = {name: row for name, row in ROWS.items() if not arguments.only or name in arguments.only}
     facts = machine_facts(bench.own, bench.peer)
     results = measure(bench, {name for row in rows.values() for name in row.needs}, arguments.rounds)
     cells = table(rows, results)
     print(" · ".join(f"{name}: {value}" for name, value in facts.items()))
     if arguments.quick:
-        print("quick: a twentieth of the samples, the figures mean nothing")
+        print("quick: a twentieth of the samples, so the figures are meaningless")
     print_table(cells)
     for failure in dict.fromkeys(results.failures.values()):
         print("", *(name for name, other in results.failures.items() if other == failure), failure, sep="\n")

@@ -1,11 +1,11 @@
-"""Measure how well samples are shuffled, against a shuffle buffer of 10,000 samples and against chance.
+"""Measure the quality of shuffling against a shuffle buffer of 10,000 samples and a random permutation.
 
 usage: python benchmarks/bench_shuffle.py
 
-A million samples, numbered as they lie in the shards, are put in order for two epochs in each of several ways; no data
-is read. Some ways have several streams that give a batch in turn: our lanes, or workers with a buffer each. A buffer
-gets slices of the data in random order, dealt to the streams anew in each epoch: the best that it can get; but for one,
-which gets the data as it lies. What the columns mean: docs/explanation/shuffling.md.
+The script orders a million samples, numbered in shard order, for two epochs in several ways, without reading data.
+Some ways have several streams that yield a batch in turn: our lanes, or workers with a buffer each. Buffers receive
+slices of the data in random order, assigned to the streams again in each epoch, which is their best case. One buffer
+receives the data in shard order. docs/explanation/shuffling.md explains the columns.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ SAMPLES = 1_000_000
 BUFFER = 10_000
 BATCH = 16
 LANES = 48
-SECTIONS = 100  # of the data, equally long
-STRETCH = 1_000  # samples that are trained on one after another
-TOGETHER = 256  # samples of a global batch
-PAIRS = 4_000_000  # pairs of samples that are looked at
+SECTIONS = 100  # of equal length, of the data
+STRETCH = 1_000  # consecutive samples of training
+TOGETHER = 256  # samples in a global batch
+PAIRS = 4_000_000  # inspected pairs of samples
 
 Order = npt.NDArray[np.int64]
-"""Shape (SAMPLES,): the samples of an epoch in the order in which they are trained on."""
+"""Shape (SAMPLES,): the samples of an epoch in training order."""
 
 HEAD = [
     "order",
@@ -64,7 +64,7 @@ def buffered(epoch: int, *, length: int, streams: int, shuffle_slices: bool = Tr
 
 
 def through_buffer(starts: list[int], length: int, rng: random.Random) -> Iterator[int]:
-    """Pass samples through a buffer: each that comes in takes the place of one drawn from it."""
+    """Pass samples through a shuffle buffer: each new sample replaces a random one, which is yielded."""
     held: list[int] = []
     for start in starts:
         for sample in range(start, min(start + length, SAMPLES)):
@@ -84,14 +84,14 @@ def ours(epoch: int, *, length: int, streams: int, buffer: int = BUFFER) -> Orde
     columns = []
     for number in range(streams):
         size = SAMPLES * (number + 1) // streams - SAMPLES * number // streams
-        # An epoch of a lane is about as long as any other: what falls into another is left out.
+        # The epochs of a lane differ slightly in length; samples of another epoch are dropped.
         _, epochs, sample = order.lane(number).locate(epoch * size, (epoch + 1) * size)
         columns.append(sample[epochs == epoch])
     return in_turn(columns)
 
 
 def in_turn(streams: list[Order]) -> Order:
-    """Take a micro-batch of each stream in turn."""
+    """Concatenate micro-batches of the streams in turn."""
     batches = [[stream[start : start + BATCH] for start in range(0, len(stream), BATCH)] for stream in streams]
     rounds = max(map(len, batches))
     return np.concatenate([some[number] for number in range(rounds) for some in batches if number < len(some)])
@@ -131,7 +131,7 @@ def row(name: str, order: Callable[[int], Order]) -> list[str]:
 
 
 def sections_met(order: Order) -> tuple[float, float]:
-    """Look at samples in a row: how many sections they come from, and how the counts of these vary, over chance."""
+    """Return the mean number of sections in a stretch, and the variance of their counts relative to chance."""
     whole = len(order) // STRETCH * STRETCH
     section = order[:whole].reshape(-1, STRETCH) * SECTIONS // SAMPLES
     counts = np.stack([np.bincount(stretch, minlength=SECTIONS) for stretch in section])
@@ -146,7 +146,7 @@ def neighbours_in_a_batch(order: Order) -> float:
 
 
 def meeting_again(first: Order, second: Order) -> float:
-    """Say how much more often than by chance two samples of a batch are in one batch again."""
+    """Return how often two samples of a batch share a batch again, relative to chance."""
     rng = np.random.default_rng(0)
     batch = rng.integers(0, len(first) // TOGETHER, PAIRS) * TOGETHER
     one, other = rng.integers(0, TOGETHER, PAIRS), rng.integers(1, TOGETHER, PAIRS)
@@ -157,7 +157,7 @@ def meeting_again(first: Order, second: Order) -> float:
 
 
 def places(order: Order) -> Order:
-    """Give each sample's place in the order."""
+    """Return the position of each sample in the order."""
     place = np.empty(SAMPLES, dtype=np.int64)
     place[order] = np.arange(len(order))
     return place

@@ -1,8 +1,8 @@
-"""Make a small captioning dataset of photographs, run every command on it and load it, as `make demo` does.
+"""Write a small captioning dataset of photographs, run every command on it and load it (`make demo`).
 
 usage: python benchmarks/demo.py FOLDER
 
-The photographs ship with scikit-image and scikit-learn; each sample is a crop of one, with a caption that says which.
+The photographs ship with scikit-image and scikit-learn. Each sample is a crop of one, with a caption.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from PIL import Image
 
 SAMPLES = 60
 SHARDS = 4
-CROP = 224  # pixels, both ways
+CROP = 224  # pixels, width and height
 
-# package, file, what is on it
+# package, file, caption
 PHOTOGRAPHS = (
     ("skimage", "data/astronaut.png", "an astronaut in an orange suit before a flag"),
     ("skimage", "data/camera.png", "a photographer with a camera on a tripod"),
@@ -57,14 +57,14 @@ def main(folder: Path) -> int:
 
 
 def load(path: str) -> bool:
-    """Show the training script and run it."""
+    """Print the training script and run it; return True if it succeeded."""
     script = os.path.relpath(TRAINING)
     print(f"\n$ cat {script}\n{TRAINING.read_text(encoding='utf-8').rstrip()}")
     return run(["python", script, path])
 
 
 def make_dataset(folder: Path) -> None:
-    """Write `SAMPLES` samples into `SHARDS` shards, the same bytes every time."""
+    """Write `SAMPLES` samples into `SHARDS` shards, with the same bytes every time."""
     from webdataset import ShardWriter
 
     shutil.rmtree(folder, ignore_errors=True)
@@ -80,7 +80,7 @@ def make_dataset(folder: Path) -> None:
 
 
 def captioned_crops() -> Iterator[tuple[Image.Image, str]]:
-    """Yield crops of all the photographs in turn, each from a random column and one of three heights."""
+    """Yield crops of the photographs in turn, each at a random column and one of three heights."""
     random_numbers = random.Random(0)
     photographs = [(open_photograph(package, name), caption) for package, name, caption in PHOTOGRAPHS]
     for index in range(SAMPLES):
@@ -92,15 +92,15 @@ def captioned_crops() -> Iterator[tuple[Image.Image, str]]:
 
 
 def open_photograph(package: str, name: str) -> Image.Image:
-    """Open a picture that lies inside an installed package, without importing the package."""
+    """Open a picture of an installed package without importing the package."""
     spec = find_spec(package)
     if spec is None or spec.origin is None:
-        raise SystemExit(f"{package} is not installed; expected it from: make setup")
+        raise SystemExit(f"{package} is not installed; run: make setup")
     return Image.open(Path(spec.origin).parent / name).convert("RGB")
 
 
 def run(command: list[str]) -> bool:
-    """Show a command line, run it, and say whether it succeeded."""
+    """Print a command line and run it; return True if it succeeded."""
     print(f"\n$ {shlex.join(command)}", flush=True)
     program = Path(sys.executable).with_name(command[0])
     code = subprocess.run([program, *command[1:]], check=False).returncode

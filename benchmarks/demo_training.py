@@ -1,4 +1,4 @@
-"""Load a dataset of captioned pictures as a training script does, stop in the middle, and go on there.
+"""Load a dataset of captioned pictures like a training script, save the state, and resume from it.
 
 usage: python benchmarks/demo_training.py FOLDER
 """
@@ -34,10 +34,10 @@ def main(folder: str) -> None:
     loader = make_loader(folder, num_workers=2)
     train(loader, range(3))
     saved = json.dumps(loader.save_state_rank())
-    print(f"-- saved {len(saved)} bytes; the run goes on")
+    print(f"-- saved {len(saved)} bytes; the run continues")
     train(loader, range(3, 6))
 
-    print("-- another run, without worker processes, goes on from what was saved")
+    print("-- another run, without worker processes, resumes from the saved state")
     loader = make_loader(folder, num_workers=0)
     loader.restore_state_rank(json.loads(saved))
     train(loader, range(3, 6))

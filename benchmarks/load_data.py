@@ -1,10 +1,10 @@
-"""Make and prepare the datasets that the loaders are compared on, and give their samples to those that convert them.
+"""Write and prepare the datasets for the comparison of loaders, and read their samples for conversion.
 
-json      one part a sample, about 150 bytes of json: nothing to measure but the work per sample
-captions  jpg, txt and json, as `make_data.py images` makes them
+json      one part per sample, about 150 bytes of json: measures only the work per sample
+captions  jpg, txt and json, as written by `make_data.py images`
 
-The scripts of the peers import this too, in environments that have neither numpy's newest release nor our packages:
-what only the making needs is imported there.
+The scripts of the other libraries import this module in environments without our packages and with an older numpy, so
+the functions that write import their dependencies themselves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 __all__ = ["SIZES", "Size", "make_loading_dataset", "read_samples"]
 
-SENTENCES = 4096  # different texts of the json samples
+SENTENCES = 4096  # distinct texts of the json samples
 FIELDS = {
     "json": ("--sample-type", "CrudeWebdataset"),
     "captions": ("--sample-type", "CaptioningSample", "--field-map", '{"image": "jpg", "caption": "txt"}'),
@@ -28,7 +28,7 @@ FIELDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How many samples a dataset has, in how many shards."""
+    """The number of samples and shards of a dataset."""
 
     samples: int
     shards: int
@@ -38,7 +38,7 @@ SIZES = {"json": Size(samples=400_000, shards=10), "captions": Size(samples=20_0
 
 
 def make_loading_dataset(kind: str, folder: Path, energon: Path) -> None:
-    """Write the shards and prepare them with our tool for both energons, unless that was done before."""
+    """Write the shards and prepare them with our tool for both energons, unless an earlier run did."""
     size = SIZES[kind]
     note = folder / "loading.json"
     content = json.dumps({"kind": kind, "samples": size.samples, "shards": size.shards, "version": 1})
@@ -79,7 +79,7 @@ def write_json_shards(folder: Path, size: Size) -> None:
 
 
 def read_samples(folder: Path) -> Iterator[dict[str, bytes]]:
-    """Yield the samples of all shards in order: part name to bytes."""
+    """Yield the samples of all shards in order, as dicts from part name to bytes."""
     for path in sorted(folder.glob("*.tar")):
         parts: dict[str, bytes] = {}
         last_key = None

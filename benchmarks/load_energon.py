@@ -1,12 +1,12 @@
-"""Load with this toolkit or with megatron-energon: the same training code, but for the import.
+"""Load with this toolkit or with megatron-energon: the same training code except for the import.
 
 usage: python benchmarks/load_energon.py TASK KIND FOLDER --library loader|megatron.energon …
 
-throughput   the time of a sample, once batches flow
-first        from no dataset to the first batch, imports apart
-save         the size of the state after some samples, which goes to a file
-restore      from no dataset to the first batch after that state
-memory       the private memory of a worker after some samples
+throughput   time per sample in steady state
+first        time from opening the dataset to the first batch, without imports
+save         size of the state after some samples; writes it to a file
+restore      time from opening the dataset to the first batch after that state
+memory       private memory of a worker after some samples
 """
 
 from __future__ import annotations
@@ -44,16 +44,18 @@ def main() -> None:
 
 
 def task_encoder(energon: Any, arguments: Namespace) -> Any:
-    """Give the user's code: as little as the task allows."""
+    """Return the task encoder: as little user code as the task allows."""
 
-    class Listed(energon.DefaultTaskEncoder):
+    class Listed(energon.DefaultTaskEncoder):  # type: ignore[misc]  # either of two libraries
         def batch(self, samples: list[Any]) -> list[Any]:
             return samples
 
     class Crude(Listed):
         cookers = (energon.Cooker(energon.stateless(lambda sample: sample)),)
 
-    class Captions(energon.DefaultTaskEncoder if arguments.padded else Listed):
+    base: Any = energon.DefaultTaskEncoder if arguments.padded else Listed
+
+    class Captions(base):  # type: ignore[misc]  # as above
         def encode_sample(self, sample: Any) -> Any:
             sample.image = sample.image.contiguous()
             return sample
@@ -62,7 +64,7 @@ def task_encoder(energon: Any, arguments: Namespace) -> Any:
 
 
 def dataset(energon: Any, arguments: Namespace, encoder: Any) -> tuple[Any]:
-    """Give the dataset as the only argument of a loader."""
+    """Open the dataset; return it as the arguments of a loader."""
     return (
         energon.get_train_dataset(
             arguments.folder,
@@ -87,7 +89,7 @@ def padded_contents(batch: Any) -> list[tuple[str, torch.Tensor | None]]:
 
 
 def first_batch(energon: Any, arguments: Namespace, encoder: Any) -> None:
-    """Time the way to the first batch, of a fresh run or of one that goes on."""
+    """Time the first batch of a new or a resumed run."""
     state = torch.load(arguments.state, weights_only=False) if arguments.task == "restore" else None
     start = time.perf_counter()
     loader = energon.get_savable_loader(*dataset(energon, arguments, encoder))
@@ -101,7 +103,7 @@ def first_batch(energon: Any, arguments: Namespace, encoder: Any) -> None:
 
 
 def save(energon: Any, arguments: Namespace, encoder: Any) -> None:
-    """Write the state after some samples to a file."""
+    """Save the state after some samples to a file, and report its size."""
     loader = energon.get_savable_loader(*dataset(energon, arguments, encoder))
     iterator = iter(loader)
     for _ in range(arguments.samples // BATCH_SIZE):
@@ -115,9 +117,9 @@ def save(energon: Any, arguments: Namespace, encoder: Any) -> None:
 
 
 def memory(energon: Any, arguments: Namespace, encoder: Any) -> None:
-    """Report what a worker holds once samples flow: the least of some readings, since batches come and go.
+    """Report the memory of a worker in steady state: the minimum of several readings, since batches come and go.
 
-    Shared memory is left out: batches on their way are in it, more or fewer of them, and nothing else.
+    Shared memory is excluded: it contains only a varying number of batches in transit.
     """
     loader = energon.get_loader(*dataset(energon, arguments, encoder))
     iterator = iter(loader)

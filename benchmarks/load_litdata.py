@@ -1,9 +1,9 @@
-"""Load with litdata, from a copy of the samples in its own format.
+"""Load a copy of the samples in its own format with litdata.
 
 usage: python benchmarks/load_litdata.py convert|throughput|first KIND FOLDER …
 
-The copy lies in ``FOLDER-litdata``. Texts are kept as texts, so that there is no json left to decode; pictures are kept
-as JPEG and decoded with Pillow, since there is no torchvision for a torch without CUDA.
+The copy is in ``FOLDER-litdata``. It stores texts as plain strings, without json to decode, and pictures as JPEG.
+Pillow decodes them, since no torchvision exists for a torch without CUDA.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def main() -> None:
 
 
 def loader(arguments: Namespace, copy: Path) -> Any:
-    class Captions(StreamingDataset):
+    class Captions(StreamingDataset):  # type: ignore[misc]  # untyped
         def __getitem__(self, index: Any) -> dict[str, Any]:
-            sample = super().__getitem__(index)
+            sample: dict[str, Any] = super().__getitem__(index)
             sample["image"] = picture_tensor(sample["image"])
             return sample
 
@@ -53,10 +53,10 @@ def contents(batch: Any) -> list[tuple[str, torch.Tensor | None]]:
 
 
 def convert(kind: str, folder: Path, copy: Path) -> None:
-    """Write the samples in litdata's format, unless that was done before."""
+    """Write the samples in litdata's format, unless an earlier run did."""
     if (copy / "index.json").exists():
         return
-    # Unless told otherwise it empties folders called data and chunks in the folder for temporary files.
+    # By default it empties folders called data and chunks in the folder for temporary files.
     scratch = copy.with_name(copy.name + "-scratch")
     os.environ["DATA_OPTIMIZER_CACHE_FOLDER"] = str(scratch / "chunks")
     os.environ["DATA_OPTIMIZER_DATA_CACHE_FOLDER"] = str(scratch / "data")

@@ -1,9 +1,9 @@
-"""Say where the time of a sample goes in our own pipeline, without worker processes and without user code.
+"""Measure the time of a sample in each stage of our pipeline, without worker processes and user code.
 
 usage: python benchmarks/load_overhead.py FOLDER
 
-The chain is opened up to each of its stages in turn; what a stage costs is what is added by it. Crude samples, their
-json left as bytes, in batches of 16 from all lanes in turn. Processor time, the median of three passes.
+The chain is run up to each of its stages in turn; the cost of a stage is the time that it adds. Samples are crude, with
+undecoded json, in batches of 16 from all lanes in turn. Figures are CPU time, the median of three passes.
 """
 
 from __future__ import annotations
@@ -11,38 +11,38 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from load_rows import PIPELINE
 from load_work import BATCH_SIZE, report
 
 import loader
-from loader.pipeline.reading.open_shards import OpenShards
-from loader.pipeline.reading.read import ReadDataset
+from loader.pipeline.reading.read import ReadDataset, SourceTable
 from loader.pipeline.reading.sample_chunk import SampleChunk
-from loader.pipeline.reading.source_table import SourceTable
+from loader.pipeline.reading.shard_reads import OpenShards
+from loader.pipeline.reading.source import ShardSource
 from loader.training.workers.lane_host import open_lane
 
 LANES = 48
-CHUNK = 1024  # positions whose bytes the reader finds together
-ORDERED = 4 * CHUNK  # positions that the order gives together
+CHUNK = 1024  # positions that the reader locates in one call
+ORDERED = 4 * CHUNK  # positions that the order computes in one call
 PASS = LANES * ORDERED  # samples
 PASSES = 3
-Step = Iterator[int]  # does some work at each step, and says for how many samples
+Step = Iterator[int]  # does some work in each step, and yields its number of samples
 
 
-class AsTheyAre(loader.DefaultTaskEncoder[Any, Any, Any, Any]):
+class Undecoded(loader.DefaultTaskEncoder[Any, Any, Any, Any]):
     """Batches of undecoded samples."""
 
-    decoder = None
-    batch = staticmethod(loader.batch_list)
+    decoder: Any = None
+    batch: Any = staticmethod(loader.batch_list)
 
 
-class Decoded(AsTheyAre):
+class Decoded(Undecoded):
     """Batches of samples with their json decoded."""
 
     decoder = loader.SampleDecoder()
@@ -52,13 +52,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    dataset = train_dataset(folder, AsTheyAre())
+    dataset = train_dataset(folder, Undecoded())
     stages = list(stages_of(dataset))
     reader = stages[0]
     steps: dict[str, Callable[[], Step]] = {
-        "which samples come next": partial(ordered, reader),
-        "where their bytes lie": partial(found, reader),
-        "their bytes": partial(running, reader, 1),
+        "computing the order": partial(ordered, reader),
+        "locating the bytes": partial(found, reader),
+        "reading the bytes": partial(running, reader, 1),
         **{f"stage: {stage.name}": partial(running, stage, 1) for stage in stages[1:-1]},
         "stage: batch": partial(running, dataset, BATCH_SIZE),
         "the loader": partial(loaded, dataset),
@@ -89,7 +89,7 @@ def stages_of(dataset: Any) -> Iterator[Any]:
 
 
 def microseconds(step: Callable[[], Step]) -> float:
-    """Time passes of something; the first, in which files are opened and chunks grow, does not count."""
+    """Return the median time of several passes, without the first, in which files are opened and chunks grow."""
     work = step()
     times = []
     for _ in range(1 + PASSES):
@@ -101,7 +101,7 @@ def microseconds(step: Callable[[], Step]) -> float:
 
 
 def positions(reader: ReadDataset) -> Iterator[tuple[Any, Any]]:
-    """Yield the leaves and sample numbers of a chunk of each lane in turn."""
+    """Yield the sources and sample numbers of a chunk of each lane in turn."""
     order = reader.plan.order([source.samples for source in reader.sources], lanes=LANES, seed=0)
     lanes = [order.lane(number) for number in range(LANES)]
     start = 0
@@ -120,13 +120,14 @@ def ordered(reader: ReadDataset) -> Step:
 
 def found(reader: ReadDataset) -> Step:
     shards, table = OpenShards(), SourceTable(reader.sources)
+    sources = cast("Sequence[ShardSource]", reader.sources)  # a split part of a dataset
     for source, sample in positions(reader):
-        SampleChunk(reader.sources, shards, source, table.index_numbers(source, sample))
+        SampleChunk(sources, shards, source, table.index_numbers(source, sample))
         yield len(source)
 
 
 def running(stage: Any, samples: int) -> Step:
-    """Take a batch of each lane of a chain in turn, where each item is of so many samples."""
+    """Run a chain for a batch of each lane in turn; each item consists of ``samples`` samples."""
     lanes = [stage.open(open_lane(stage, number, LANES), {}) for number in range(LANES)]
     while True:
         for lane in lanes:

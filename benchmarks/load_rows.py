@@ -1,4 +1,4 @@
-"""The rows of the table on loading: what each library runs for them, and what has to be reached."""
+"""The rows of the table on loading: the jobs of each library, and the targets."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ __all__ = ["LIBRARIES", "OURS", "OVERHEAD", "PEER", "ROWS", "Figures", "Job", "R
 OURS = "energon-toolkit"
 PEER = "megatron-energon"
 LIBRARIES = (OURS, PEER, "webdataset", "mosaicml-streaming", "litdata")
-OVERHEAD = "overhead"  # no library: our own pipeline, taken apart
+OVERHEAD = "overhead"  # not a library: the stages of our pipeline
 
 SAMPLES = {"json": "48000", "captions": "1920"}
 KIB, MIB = 1024, 1024 * 1024
-Figures = dict[str, float]  # what one process reported, by name
+Figures = dict[str, float]  # the report of one process, by name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """A process that is run once a round."""
+    """A process that runs once per round."""
 
     library: str
     task: str
     kind: str
     options: tuple[str, ...] = ()
-    state: str = ""  # the name of the file that it writes or reads
+    state: str = ""  # name of the state file that it writes or reads
 
     def __str__(self) -> str:
         return " ".join([self.library, self.task, self.kind, *self.options])
@@ -36,16 +36,16 @@ Medians = Mapping[Job, Figures]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What the medians say about a row."""
+    """The result of a row, computed from the medians."""
 
     figures: Mapping[str, str]  # by library
     result: str = "–"
-    met: bool | None = None  # None: something that it takes was not measured
+    met: bool | None = None  # None: a required figure is missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A line of the table."""
+    """A row of the table."""
 
     work: str
     target: str
@@ -56,15 +56,15 @@ class Row:
 def times_faster(
     work: str, factor: float, jobs: tuple[Job, ...], figure: str, show: Callable[[float], str], *, alone: bool
 ) -> Row:
-    """Ask for a ratio to megatron-energon.
+    """Build a row that requires a ratio to megatron-energon.
 
     Args:
-        work: What is done.
-        factor: The ratio.
-        jobs: One per library.
-        figure: Its name in what they report.
-        show: Writes it.
-        alone: No other library may be faster.
+        work: A description of the work.
+        factor: The required ratio.
+        jobs: One job per library.
+        figure: The name of the figure in their reports.
+        show: Formats the figure.
+        alone: True requires that no other library is faster.
     """
 
     def judge(medians: Medians) -> Verdict:
@@ -83,14 +83,14 @@ def times_faster(
 
 
 def throughput(work: str, kind: str, workers: int, factor: float) -> Row:
-    """Ask for a ratio of times per sample, of all libraries."""
+    """Build a row on the time per sample, for all libraries."""
     options = ("--samples", SAMPLES[kind], "--workers", str(workers))
     jobs = tuple(Job(library=library, task="throughput", kind=kind, options=options) for library in LIBRARIES)
     return times_faster(work, factor, jobs, "microseconds", microseconds, alone=True)
 
 
 def padded_throughput(work: str, workers: int, factor: float) -> Row:
-    """Ask the same of the default batch, which only the energons pad."""
+    """Build a row on the time per sample with padded batches, which only the energons have."""
     options = ("--samples", SAMPLES["captions"], "--workers", str(workers), "--padded")
     jobs = tuple(Job(library=library, task="throughput", kind="captions", options=options) for library in (OURS, PEER))
     return times_faster(work, factor, jobs, "microseconds", microseconds, alone=True)
@@ -105,7 +105,7 @@ def milliseconds(value: float) -> str:
 
 
 # -------------------------------------------------------------------------------------------------------------- state
-# On the json samples: of captions, ten thousand decoded pictures for each worker would not fit into 24 GiB.
+# These rows use json samples: ten thousand decoded pictures per worker would not fit into 24 GiB.
 
 
 def state_job(library: str, task: str, buffer: int) -> Job:
@@ -131,12 +131,12 @@ def judge_state(medians: Medians) -> Verdict:
     large, small = medians.get(SAVED[OURS]), medians.get(SAVED_WITH_100[OURS])
     if not large or not small:
         return Verdict(figures=shown)
-    # The setting itself is in the state: 10000 has two digits more than 100.
+    # The state contains the setting itself: 10000 has two digits more than 100.
     difference = large["bytes as json"] - small["bytes as json"] - len("10000") + len("100")
-    said = "as with buffer 100" if difference == 0 else f"{difference:+.0f} bytes to buffer 100"
+    comparison = "as with buffer 100" if difference == 0 else f"{difference:+.0f} bytes to buffer 100"
     return Verdict(
         figures=shown,
-        result=f"{large['bytes as json'] / KIB:.1f} KiB as JSON, {said}",
+        result=f"{large['bytes as json'] / KIB:.1f} KiB as JSON, {comparison}",
         met=large["bytes"] <= 8 * KIB and difference == 0,
     )
 
@@ -183,12 +183,12 @@ def judge_memory(medians: Medians) -> Verdict:
 
 # ----------------------------------------------------------------------------------------------------------- overhead
 
-TAKEN_APART = Job(library=OVERHEAD, task="overhead", kind="json")
+OVERHEAD_JOB = Job(library=OVERHEAD, task="overhead", kind="json")
 PIPELINE = "the pipeline itself"
 
 
 def judge_overhead(medians: Medians) -> Verdict:
-    figures = medians.get(TAKEN_APART)
+    figures = medians.get(OVERHEAD_JOB)
     if not figures:
         return Verdict(figures={})
     return Verdict(figures={OURS: f"{figures[PIPELINE]:.1f} µs"}, met=figures[PIPELINE] <= 8)
@@ -232,7 +232,7 @@ ROWS = {
     "overhead": Row(
         work="our pipeline's own time per sample, without user code",
         target="≤ 8 µs",
-        jobs=(TAKEN_APART,),
+        jobs=(OVERHEAD_JOB,),
         judge=judge_overhead,
     ),
 }

@@ -1,9 +1,9 @@
-"""Load with mosaicml-streaming, from a copy of the samples in its own format.
+"""Load a copy of the samples in its own format with mosaicml-streaming.
 
 usage: python benchmarks/load_streaming.py convert|throughput|first KIND FOLDER …
 
-The copy lies in ``FOLDER-streaming``. Texts are kept as texts, so that there is no json left to decode; pictures are
-kept as JPEG and decoded with Pillow, since there is no torchvision for a torch without CUDA.
+The copy is in ``FOLDER-streaming``. It stores texts as plain strings, without json to decode, and pictures as JPEG.
+Pillow decodes them, since no torchvision exists for a torch without CUDA.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from load_data import read_samples
 from load_work import BATCH_SIZE, arguments_of_script, picture_tensor, report, throughput
 
 COLUMNS = {"json": {"id": "str", "text": "str"}, "captions": {"image": "bytes", "text": "str"}}
-SHARD_BYTES = 1 << 26  # its default
+SHARD_BYTES = 1 << 26  # the default
 
 
 def main() -> None:
@@ -41,14 +41,14 @@ def main() -> None:
 
 
 def import_without_torchvision() -> None:
-    """Let streaming find the names it imports of torchvision: only its readers of known datasets use them."""
-    # What streaming imports of transformers looks whether there is a torchvision, and is to find none.
+    """Import streaming with stubs for torchvision, which only its readers of public datasets use."""
+    # transformers, which streaming imports, checks for torchvision; import it before the stubs exist.
     import transformers.feature_extraction_utils  # noqa: F401
 
     names = ("torchvision", "torchvision.transforms", "torchvision.transforms.functional", "torchvision.datasets")
     sys.modules |= {name: ModuleType(name) for name in names}
-    sys.modules["torchvision.datasets"].VisionDataset = object
-    sys.modules["torchvision.transforms.functional"].to_tensor = None
+    vars(sys.modules["torchvision.datasets"])["VisionDataset"] = object
+    vars(sys.modules["torchvision.transforms.functional"])["to_tensor"] = None
     import streaming  # noqa: F401
 
     for name in names:
@@ -59,9 +59,9 @@ def loader(arguments: Namespace, copy: Path) -> Any:
     from streaming import StreamingDataLoader, StreamingDataset
     from streaming.base.util import clean_stale_shared_memory
 
-    class Captions(StreamingDataset):
+    class Captions(StreamingDataset):  # type: ignore[misc]  # untyped
         def __getitem__(self, index: Any) -> dict[str, Any]:
-            sample = super().__getitem__(index)
+            sample: dict[str, Any] = super().__getitem__(index)
             sample["image"] = picture_tensor(sample["image"])
             return sample
 
@@ -77,7 +77,7 @@ def contents(batch: Any) -> list[tuple[str, torch.Tensor | None]]:
 
 
 def convert(kind: str, folder: Path, copy: Path) -> None:
-    """Write the samples in its format, unless that was done before."""
+    """Write the samples in its format, unless an earlier run did."""
     from streaming import MDSWriter
 
     if (copy / "index.json").exists():

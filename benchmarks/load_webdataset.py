@@ -1,4 +1,4 @@
-"""Load with webdataset, from the same shards.
+"""Load the same shards with webdataset.
 
 usage: python benchmarks/load_webdataset.py throughput|first KIND FOLDER …
 """
@@ -29,7 +29,7 @@ def main() -> None:
 
 def loader(arguments: Namespace) -> Any:
     shards = sorted(str(path) for path in arguments.folder.glob("*.tar"))
-    # Slices of shards, as the other libraries shuffle them, are not to be had; it shuffles whole shards and a buffer.
+    # webdataset shuffles whole shards and a buffer; it has no slices of shards as the other libraries.
     dataset = webdataset.WebDataset(
         shards, shardshuffle=len(shards), nodesplitter=None, seed=0, select_files=WANTED[arguments.kind]
     ).shuffle(arguments.buffer)

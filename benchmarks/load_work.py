@@ -1,6 +1,6 @@
-"""What every loader is asked to do, and how it is timed: one script per library calls this in a process of its own.
+"""The work of every loader and its timing; one script per library runs it in a separate process.
 
-Samples are counted in the timed loop; what is in them is looked at before the clock starts and after it stops.
+The timed loop only counts samples. Their content is checked before and after it.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ WARM_UP_BATCHES = {"json": 1000, "captions": 40}
 
 
 def arguments_of_script(tasks: Sequence[str]) -> argparse.Namespace:
-    """Parse the arguments that bench_load.py gives to each library's script."""
+    """Parse the arguments that bench_load.py passes to each library's script."""
     parser = argparse.ArgumentParser()
     parser.add_argument("task", choices=tasks)
     parser.add_argument("kind", choices=("json", "captions"))
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--library", help="the module to import, where a script serves more than one")
+    parser.add_argument("--library", help="the module to import, for a script of several libraries")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--samples", type=int, default=2000)
     parser.add_argument("--buffer", type=int, default=100)
     parser.add_argument("--padded", action="store_true", help="stack padded pictures instead of listing samples")
     parser.add_argument("--state", type=Path)
-    # Worker processes have one thread each anyway. With one here as well, 0 workers use one core with any library.
+    # Worker processes have one thread each. With one thread here, 0 workers use one core with every library.
     torch.set_num_threads(1)
     return parser.parse_args()
 
@@ -42,45 +42,47 @@ def arguments_of_script(tasks: Sequence[str]) -> argparse.Namespace:
 def throughput(
     batches: Iterable[Any], arguments: argparse.Namespace, sample_lists: Callable[[Any], Sequence[Any]]
 ) -> None:
-    """Time going through batches, once they flow, and report the microseconds of a sample.
+    """Time an iteration over batches after a warm-up, and report the microseconds per sample.
 
     Args:
-        batches: At least as many as are asked for; of 16 samples each.
-        arguments: Of the script: what samples, and how many to time.
-        sample_lists: Gives ``(text, picture or None)`` of each sample of a batch; not timed.
+        batches: At least the requested number of batches, of 16 samples each.
+        arguments: The arguments of the script: the kind and number of samples.
+        sample_lists: Returns ``(text, picture or None)`` of each sample of a batch; not timed.
     """
     iterator = iter(batches)
-    for _ in range(WARM_UP_BATCHES[arguments.kind]):
+    first = next(iterator)
+    for _ in range(WARM_UP_BATCHES[arguments.kind] - 1):
         first = next(iterator)
     check(sample_lists(first))
     before = fingerprint(sample_lists(first))
     number = arguments.samples // BATCH_SIZE
+    batch = first
     processor_start, start = processor_seconds(), time.perf_counter()
     for _ in range(number):
         batch = next(iterator)
     seconds, processor = time.perf_counter() - start, processor_seconds() - processor_start
     check(sample_lists(batch))
     if fingerprint(sample_lists(first)) != before:
-        raise SystemExit("a batch changed after it was given: its memory was used again")
+        raise SystemExit("a batch changed after it was returned: its memory was reused")
     count = number * BATCH_SIZE
     report({"microseconds": seconds / count * 1e6, "processor": processor / count * 1e6, "samples": count})
 
 
 def processor_seconds() -> float:
-    """Give the processor time of this process and its workers so far: on a busy machine it varies less than time."""
+    """Return the CPU time of this process and its workers; on a busy machine it varies less than wall time."""
     total = time.process_time()
     for pid in process_tree(os.getpid()):
         if pid != os.getpid():
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # in user code, and in the kernel
+            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # user and kernel time
     return total
 
 
-def check(samples: Sequence[tuple[str, torch.Tensor | None]]) -> None:
-    """Make sure that a batch holds what it was asked to.
+def check(samples: Sequence[tuple[Any, torch.Tensor | None]]) -> None:
+    """Check the content of a batch.
 
     Raises:
-        SystemExit: It does not, so its time means nothing.
+        SystemExit: The content is wrong, so the time is meaningless.
     """
     if len(samples) != BATCH_SIZE or len({id(text) for text, _ in samples}) != BATCH_SIZE:
         raise SystemExit(f"expected {BATCH_SIZE} samples in a batch, found {len(samples)}")
@@ -96,7 +98,7 @@ def fingerprint(samples: Sequence[tuple[str, torch.Tensor | None]]) -> list[tupl
 
 
 def is_picture(picture: torch.Tensor) -> bool:
-    """Tell whether this is a contiguous float picture with values in [0, 1] that differ."""
+    """Check for a contiguous float picture with more than one value, all in [0, 1]."""
     return (
         picture.dtype == torch.float32
         and picture.ndim == 3
@@ -108,7 +110,7 @@ def is_picture(picture: torch.Tensor) -> bool:
 
 
 def picture_tensor(jpeg: bytes) -> torch.Tensor:
-    """Decode a JPEG with Pillow for the libraries that leave it to torchvision: float32 (3, H, W) in [0, 1]."""
+    """Decode a JPEG with Pillow to float32 (3, H, W) in [0, 1], for libraries that rely on torchvision."""
     import io
 
     import numpy as np
@@ -119,5 +121,5 @@ def picture_tensor(jpeg: bytes) -> torch.Tensor:
 
 
 def report(figures: dict[str, float]) -> None:
-    """Print figures as the last line of a script, where bench_load.py reads them."""
+    """Print figures as the last line of a script, for bench_load.py to read."""
     print(json.dumps(figures), flush=True)

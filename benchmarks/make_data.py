@@ -1,14 +1,14 @@
-"""Make the datasets that the benchmarks work on.
+"""Write the datasets for the benchmarks.
 
 usage: python benchmarks/make_data.py KIND FOLDER [--samples N] [--shards N]
 
-tiny     two parts a sample, json and txt, of a hundred bytes each (default: 1,000,000 samples in 25 shards, 2 GB)
-hollow   two empty parts a sample: what a header scan sees of a huge dataset (default: 10,000,000 in 250 shards, 10 GB)
-images   jpg, txt and json; the pictures are crops of real photographs, so that decoding them costs what decoding
-         costs (default: 20,000 samples in 10 shards, about 600 MB)
+tiny     two parts per sample, json and txt, of a hundred bytes each (default: 1,000,000 samples in 25 shards, 2 GB)
+hollow   two empty parts per sample, like a huge dataset for a header scan (default: 10,000,000 in 250 shards, 10 GB)
+images   jpg, txt and json; the pictures are crops of real photographs, for realistic decoding times
+         (default: 20,000 samples in 10 shards, about 600 MB)
 
-Keys are unique within a dataset. The same arguments write the same bytes. Tiny and hollow samples all have the same
-layout, so whole shards are put together as arrays: a million samples take seconds.
+Keys are unique within a dataset. The same arguments write the same bytes. All tiny and hollow samples have the same
+layout, so whole shards are built as arrays: a million samples take seconds.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ import numpy as np
 from demo import PHOTOGRAPHS, open_photograph
 from PIL import Image
 
-BLOCK = 512  # bytes; a tar file is made of blocks
+BLOCK = 512  # bytes; a tar file consists of blocks
 END_OF_ARCHIVE = bytes(2 * BLOCK)
 KEY_DIGITS = 9
-SENTENCES = 4096  # different texts of the tiny samples
-PICTURES = 1500  # different pictures of the image samples
+SENTENCES = 4096  # distinct texts of the tiny samples
+PICTURES = 1500  # distinct pictures of the image samples
 WORDS = (
     "a",
     "the",
@@ -51,17 +51,17 @@ WORDS = (
     "on",
     "with",
 )
-COMPLETE = "complete.json"  # written last: what the folder holds
+COMPLETE = "complete.json"  # written last, with the recipe of the folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """What a dataset holds."""
+    """The kind and size of a dataset."""
 
     kind: str
     samples: int
     shards: int
-    salt: int = 0  # another salt, other contents under the same keys
+    salt: int = 0  # changes the contents, but not the keys
 
     def first_sample(self, shard: int) -> int:
         return self.samples * shard // self.shards
@@ -75,7 +75,7 @@ DEFAULTS = {
 
 
 def make_dataset(folder: Path, recipe: Recipe) -> None:
-    """Write the shards into a folder, unless they are there already."""
+    """Write the shards into a folder, unless an earlier run did."""
     note = folder / COMPLETE
     content = json.dumps({"kind": recipe.kind, "samples": recipe.samples, "shards": recipe.shards, "version": 1})
     if note.exists() and note.read_text() == content:
@@ -87,9 +87,9 @@ def make_dataset(folder: Path, recipe: Recipe) -> None:
     note.write_text(content)
 
 
-def make_shard(folder: Path, recipe: Recipe, shard: int, *, leave_out: int = 0) -> Path:
-    """Write one shard, without its last ``leave_out`` samples."""
-    samples = range(recipe.first_sample(shard), recipe.first_sample(shard + 1) - leave_out)
+def make_shard(folder: Path, recipe: Recipe, shard: int, *, omit: int = 0) -> Path:
+    """Write one shard, without its last ``omit`` samples."""
+    samples = range(recipe.first_sample(shard), recipe.first_sample(shard + 1) - omit)
     path = folder / f"shard_{shard:05d}.tar"
     with path.open("wb") as file:
         file.write(WRITERS[recipe.kind](samples, recipe.salt))
@@ -101,7 +101,7 @@ def make_shard(folder: Path, recipe: Recipe, shard: int, *, leave_out: int = 0) 
 
 
 def tiny_shard(samples: range, salt: int) -> memoryview:
-    """Put a shard of json + txt samples together: each is two headers and two blocks of contents."""
+    """Build a shard of json + txt samples: each consists of two headers and two content blocks."""
     texts = sentences()
     chosen = np.random.default_rng((salt, samples.start)).integers(0, len(texts), len(samples))
     lines = [json.dumps({"id": "0" * KEY_DIGITS, "text": text}).encode() for text in texts]
@@ -117,8 +117,8 @@ def tiny_shard(samples: range, salt: int) -> memoryview:
 
 
 def hollow_shard(samples: range, salt: int) -> memoryview:
-    """Put a shard of samples with two empty parts together."""
-    del salt  # there is nothing to vary
+    """Build a shard of samples with two empty parts."""
+    del salt  # no content varies
     blocks = np.empty((len(samples), 2, BLOCK), np.uint8)
     blocks[:, 0] = headers("json", [b""])[0]
     blocks[:, 1] = headers("txt", [b""])[0]
@@ -133,23 +133,23 @@ def sentences() -> list[str]:
 
 
 def headers(part_name: str, contents: list[bytes]) -> np.ndarray:
-    """Give one header per content, under the key 000000000."""
+    """Return one header per content, with the key 000000000."""
     return padded([header("0" * KEY_DIGITS + "." + part_name, len(content)) for content in contents])
 
 
 def padded(pieces: list[bytes]) -> np.ndarray:
-    """Stack pieces of at most a block as rows, filled up with zeros."""
+    """Stack pieces of at most one block as rows, padded with zeros."""
     return np.frombuffer(b"".join(piece.ljust(BLOCK, b"\0") for piece in pieces), np.uint8).reshape(-1, BLOCK)
 
 
 def digits(samples: range) -> np.ndarray:
-    """Give the samples' keys as rows of ASCII digits."""
+    """Return the keys of the samples as rows of ASCII digits."""
     powers = 10 ** np.arange(KEY_DIGITS - 1, -1, -1)
     return (np.arange(samples.start, samples.stop)[:, None] // powers % 10 + ord("0")).astype(np.uint8)
 
 
 def write_keys(blocks: np.ndarray, samples: range, *, rows: tuple[int, ...]) -> None:
-    """Replace the key 000000000 in each sample's headers, which are the given rows, and correct their checksums."""
+    """Replace the key 000000000 in the header rows of each sample, and correct the checksums."""
     keys = digits(samples)
     added = (keys - ord("0")).sum(axis=1, dtype=np.int64)
     octal = 8 ** np.arange(5, -1, -1)
@@ -170,7 +170,7 @@ def header(name: str, size_bytes: int) -> bytes:
 
 
 def image_shard(samples: range, salt: int) -> bytes:
-    """Put a shard of jpg + txt + json samples together."""
+    """Build a shard of jpg + txt + json samples."""
     random_numbers = random.Random(f"{salt}, {samples.start}")
     pictures = jpeg_pictures()
     pieces: list[bytes] = []
@@ -190,7 +190,7 @@ def member(name: str, content: bytes) -> tuple[bytes, bytes, bytes]:
 
 @cache
 def jpeg_pictures() -> list[bytes]:
-    """Make JPEG files of random crops of photographs, 224 to 512 pixels wide and high."""
+    """Return JPEG files of random crops of photographs, 224 to 512 pixels in width and height."""
     random_numbers = random.Random(0)
     photographs = [open_photograph(package, name) for package, name, _ in PHOTOGRAPHS]
     pictures = []

@@ -1,4 +1,4 @@
-"""Whole processes: how long one runs, and how much memory it and its children hold at their peak."""
+"""Measure whole processes: run time, and peak memory including child processes."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ SAMPLING_S = 0.02
 
 
 class CommandFailedError(Exception):
-    """A command that was to be measured did not succeed; the text says what it printed."""
+    """A measured command failed; the message contains its output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of a command that succeeded."""
+    """One successful run of a command."""
 
     seconds: float
     stdout: str
-    peak_bytes: int = 0  # proportional set size of all processes together
-    peak_private_bytes: int = 0  # the same without pages of files, which the kernel may drop at any time
+    peak_bytes: int = 0  # sum of the proportional set sizes of all processes
+    peak_private_bytes: int = 0  # the same, without file pages, which the kernel can drop
 
 
 def run(command: Sequence[str | Path], *, with_memory: bool = False) -> Run:
-    """Run a command to its end.
+    """Run a command and wait for its end.
 
     Args:
-        command: The program and its arguments. It reads nothing and its output is kept.
-        with_memory: Sample its memory; the sampling takes time from the command, so don't use both figures of a run.
+        command: The program and its arguments. Its standard input is empty.
+        with_memory: Sample its memory. Sampling slows the command, so do not use the time of such a run.
 
     Raises:
-        CommandFailedError: It exited with another code than 0.
+        CommandFailedError: The exit code is not 0.
     """
     arguments = [os.fspath(argument) for argument in command]
     start = time.perf_counter()
@@ -58,12 +58,12 @@ def run(command: Sequence[str | Path], *, with_memory: bool = False) -> Run:
 
 
 def describe_failure(arguments: Sequence[str], code: int, stdout: str, stderr: str) -> str:
-    said = (stderr.strip() or stdout.strip()).splitlines()[-12:]
-    return "\n".join([f"exit code {code}: {' '.join(arguments)}", *(f"  | {line[:300]}" for line in said)])
+    output = (stderr.strip() or stdout.strip()).splitlines()[-12:]
+    return "\n".join([f"exit code {code}: {' '.join(arguments)}", *(f"  | {line[:300]}" for line in output)])
 
 
 class MemorySampler:
-    """Sum up the memory of a process and all below it, some fifty times a second, until stopped."""
+    """Samples the total memory of a process tree about fifty times a second until stopped."""
 
     def __init__(self, pid: int) -> None:
         self.peak_bytes = 0
@@ -85,22 +85,22 @@ class MemorySampler:
 
 
 def process_tree(pid: int) -> Iterator[int]:
-    """Yield a process and everything below it."""
+    """Yield a process id and those of all its descendants."""
     yield pid
     try:
         threads = os.listdir(f"/proc/{pid}/task")
         children = [Path(f"/proc/{pid}/task/{thread}/children").read_text() for thread in threads]
-    except OSError:  # it ended meanwhile
+    except OSError:  # the process has ended
         return
     for child in " ".join(children).split():
         yield from process_tree(int(child))
 
 
 def proportional_set_size(pid: int) -> tuple[int, int]:
-    """Give the bytes of a process, with shared pages divided among those that share them: all, and without files."""
+    """Return the proportional set size of a process in bytes, in total and without file pages."""
     try:
         text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except OSError:  # it ended meanwhile
+    except OSError:  # the process has ended
         return 0, 0
     sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in text.splitlines()[1:]}
     return sizes.get("Pss", 0), sizes.get("Pss_Anon", 0) + sizes.get("Pss_Shmem", 0)

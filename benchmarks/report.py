@@ -1,4 +1,4 @@
-"""Tables, and what the figures in them were measured on."""
+"""Print tables, and describe the machine that the figures were measured on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def print_table(cells: list[list[str]]) -> None:
 
 
 def machine_facts(*programs: Path) -> dict[str, str | int]:
-    """Say what the figures were measured on."""
+    """Describe the machine and the programs that the figures were measured with."""
     processor = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     return {
         "date": time.strftime("%Y-%m-%d"),

@@ -1,1 +1,1 @@
-"""The `energon` command: parse the arguments, call `loader`, show what it says."""
+"""The `energon` command: parses arguments, calls `loader`, and shows the results."""

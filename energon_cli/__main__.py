@@ -1,4 +1,4 @@
-"""``python -m energon_cli`` is ``energon``."""
+"""Run ``energon`` as ``python -m energon_cli``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of click command used here: a group that imports its commands late, and a command with examples."""
+"""Click commands and groups of ``energon``: lazy imports, examples in ``--help``, and options that commands share."""
 
 from __future__ import annotations
 
@@ -9,14 +9,27 @@ from typing import Any
 
 import click
 
-__all__ = ["CONTEXT_SETTINGS", "ExampleCommand", "LazyCommand", "LazyGroup", "debug_option", "energon_command"]
+__all__ = [
+    "CONTEXT_SETTINGS",
+    "ExampleCommand",
+    "LazyCommand",
+    "LazyGroup",
+    "debug_option",
+    "energon_command",
+]
 
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LazyCommand:
-    """Where a command lies, and the sentence that stands for it in the group's help."""
+    """A command that is imported on first use.
+
+    Args:
+        module: The module that defines it.
+        attribute: Its name in that module.
+        short_help: Its line in the group's help.
+    """
 
     module: str
     attribute: str
@@ -24,48 +37,52 @@ class LazyCommand:
 
 
 class LazyGroup(click.Group):
-    """A group whose commands' modules are imported when one is used, not to list them.
+    """A group that lists its commands without importing their modules.
 
     Args:
-        late: The commands, by name.
-        examples: Pairs of what a line does and the line.
+        lazy_commands: The commands, by name.
+        examples: Pairs of a description and a command line, shown at the end of the help.
     """
 
     def __init__(
-        self, *args: Any, late: Mapping[str, LazyCommand], examples: Sequence[tuple[str, str]] = (), **kwargs: Any
+        self,
+        *args: Any,
+        lazy_commands: Mapping[str, LazyCommand],
+        examples: Sequence[tuple[str, str]] = (),
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.late = dict(late)
+        self.lazy_commands = dict(lazy_commands)
         self.examples = tuple(examples)
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        # Click makes the help option once, with the names of whatever context asks first.
+        # Click caches the help option with the names of the first context that requests it.
         return ["-h", "--help"]
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return list(self.late)
+        return list(self.lazy_commands)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        place = self.late.get(cmd_name)
-        if place is None:
+        lazy = self.lazy_commands.get(cmd_name)
+        if lazy is None:
             return None
-        command: click.Command = getattr(importlib.import_module(place.module), place.attribute)
+        command: click.Command = getattr(importlib.import_module(lazy.module), lazy.attribute)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.late and args[0][:1] != "-":
+        if args and args[0] not in self.lazy_commands and args[0][:1] != "-":
             from difflib import get_close_matches
 
-            near = get_close_matches(args[0], self.late, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"Commands: {', '.join(self.late)}."
+            near = get_close_matches(args[0], self.lazy_commands, n=1)
+            hint = f"Did you mean {near[0]!r}?" if near else f"Commands: {', '.join(self.lazy_commands)}."
             raise click.UsageError(f"No such command {args[0]!r}. {hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
-            formatter.write_dl([(name, place.short_help) for name, place in self.late.items()])
+            formatter.write_dl([(name, lazy.short_help) for name, lazy in self.lazy_commands.items()])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         if self.examples:
@@ -76,7 +93,7 @@ class ExampleCommand(click.Command):
     """A command whose help ends with examples.
 
     Args:
-        examples: Pairs of what a line does and the line.
+        examples: Pairs of a description and a command line.
     """
 
     def __init__(self, *args: Any, examples: Sequence[tuple[str, str]] = (), **kwargs: Any) -> None:
@@ -84,7 +101,7 @@ class ExampleCommand(click.Command):
         self.examples = tuple(examples)
 
     def get_help_option_names(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        # Click makes the help option once, with the names of whatever context asks first.
+        # Click caches the help option with the names of the first context that requests it.
         return ["-h", "--help"]
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -93,15 +110,15 @@ class ExampleCommand(click.Command):
 
 def _write_examples(formatter: click.HelpFormatter, examples: Sequence[tuple[str, str]]) -> None:
     with formatter.section("Examples"):
-        for number, (what, line) in enumerate(examples):
+        for number, (description, line) in enumerate(examples):
             if number:
                 formatter.write_paragraph()
-            formatter.write_text(f"{what}:")
+            formatter.write_text(f"{description}:")
             formatter.write(f"{'':>{formatter.current_indent + 2}}{line}\n")
 
 
 def debug_option() -> click.Option:
-    """Make ``--debug``, which is accepted before and behind a command's name."""
+    """Create ``--debug``, which is accepted before and after a command's name."""
 
     def remember(ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
         if value:
@@ -115,7 +132,7 @@ def debug_option() -> click.Option:
 def energon_command(
     name: str, *, examples: Sequence[tuple[str, str]], short_help: str
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """Make a command with ``--help`` under both names, ``--debug`` and examples."""
+    """Return a decorator that turns a function into a command with ``-h``, ``--help``, ``--debug`` and examples."""
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         command: click.Command = click.command(

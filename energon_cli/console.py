@@ -1,4 +1,4 @@
-"""Where commands print: plain when piped, coloured on a terminal, and never raw control characters from data."""
+"""Output of commands: plain text when piped, colours on a terminal, control characters from data always escaped."""
 
 from __future__ import annotations
 
@@ -19,30 +19,27 @@ __all__ = [
     "colour_wanted",
     "error_console",
     "escape_controls",
-    "format_bytes",
-    "format_count",
     "is_terminal",
     "output_console",
-    "plural",
     "print_json",
     "print_table",
     "show_progress",
 ]
 
 _PIPED_WIDTH = 120
-_COLOURFUL = ("alacritty", "foot", "rxvt", "screen", "tmux", "vte", "wezterm", "xterm")
+_TRUECOLOR_TERMS = ("alacritty", "foot", "rxvt", "screen", "tmux", "vte", "wezterm", "xterm")
 
-# Control characters, line separators, and marks that reorder text could rewrite what the terminal shows;
-# lone surrogates stand for bytes that are not UTF-8 and cannot be printed at all.
+# Control characters, line separators and bidirectional marks could rewrite the terminal's contents.
+# Lone surrogates represent bytes that are not UTF-8; no encoding can print them.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 
 
 def escape_controls(text: str, *, keep: str = "") -> str:
-    r"""Replace characters that could command or confuse a terminal by escapes.
+    r"""Escape characters that a terminal would interpret instead of print.
 
     Args:
-        text: Text from a dataset: a key, a caption, a message that quotes one.
-        keep: Characters to leave alone, such as a newline.
+        text: Text from a dataset: a key, a caption, or a message that quotes one.
+        keep: Characters to leave as they are, such as a newline.
 
     >>> escape_controls("red: \x1b[31m")
     'red: \\x1b[31m'
@@ -54,7 +51,7 @@ def escape_controls(text: str, *, keep: str = "") -> str:
             return character
         code = ord(character)
         if 0xDC80 <= code <= 0xDCFF:
-            code -= 0xDC00  # surrogateescape: the byte itself
+            code -= 0xDC00  # a byte decoded with surrogateescape
         named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
         return named or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
 
@@ -62,28 +59,28 @@ def escape_controls(text: str, *, keep: str = "") -> str:
 
 
 def colour_wanted(stream: Any) -> bool:
-    """Tell whether a stream is a terminal whose user wants colours."""
+    """Check whether a stream is a terminal and ``NO_COLOR`` is not set."""
     return "NO_COLOR" not in os.environ and is_terminal(stream)
 
 
 def is_terminal(stream: Any) -> bool:
-    """Tell whether a stream is there (a parent may have closed it) and leads to a terminal."""
+    """Check whether a stream exists (a parent process may have closed it) and is a terminal."""
     return stream is not None and bool(stream.isatty())
 
 
 def show_progress(text: str) -> None:
-    """Say on a terminal what takes a moment; standard output stays as it is."""
+    """Print a status line to standard error, if that is a terminal."""
     if is_terminal(sys.stderr):
         click.secho(text, err=True, dim="NO_COLOR" not in os.environ)
 
 
 def output_console() -> Console:
-    """Make the console for what was asked for: standard output."""
+    """Create a console for results, on standard output."""
     return _console(sys.stdout)
 
 
 def error_console() -> Console:
-    """Make the console for what goes beside it: standard error."""
+    """Create a console for messages and prompts, on standard error."""
     return _console(sys.stderr)
 
 
@@ -91,7 +88,7 @@ def _console(stream: Any) -> Console:
     from rich.console import Console
 
     class PlainConsole(Console):
-        """Leaves a reader that hung up to :func:`energon_cli.main.main`; rich would exit on its own."""
+        """A console that raises on a broken pipe, for :func:`energon_cli.main.main` to handle; rich would exit."""
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
@@ -101,7 +98,7 @@ def _console(stream: Any) -> Console:
         file=stream,
         force_terminal=terminal,
         no_color=not colour_wanted(stream),
-        color_system="truecolor" if terminal and _knows_all_colours() else "auto",
+        color_system="truecolor" if terminal and _supports_truecolor() else "auto",
         width=None if terminal else _PIPED_WIDTH,
         markup=False,
         highlight=False,
@@ -109,17 +106,17 @@ def _console(stream: Any) -> Console:
     )
 
 
-def _knows_all_colours() -> bool:
-    """Tell whether pictures may use 24-bit colours, also where ``COLORTERM`` does not say so.
+def _supports_truecolor() -> bool:
+    """Check whether pictures may use 24-bit colours, without relying on ``COLORTERM``.
 
-    Many terminals that have them call themselves just ``xterm``; Apple's is the one in wide use that has not.
+    Many terminals with 24-bit colours set ``TERM=xterm`` and no ``COLORTERM``. Apple's Terminal lacks them.
     """
     terminal = os.environ.get("TERM", "")
-    return terminal.startswith(_COLOURFUL) and os.environ.get("TERM_PROGRAM") != "Apple_Terminal"
+    return terminal.startswith(_TRUECOLOR_TERMS) and os.environ.get("TERM_PROGRAM") != "Apple_Terminal"
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table, without the blanks that fill its last column where it is piped."""
+    """Print a table; when piped, strip the spaces that pad its last column."""
     if console.is_terminal:
         console.print(table)
         return
@@ -131,48 +128,14 @@ def print_table(console: Console, table: Table) -> None:
 
 def print_json(document: Any) -> None:
     """Print a report as JSON on standard output."""
-    # Escapes keep lone surrogates (keys that are not UTF-8) printable everywhere.
+    # ASCII escapes keep lone surrogates (from keys that are not UTF-8) printable in every encoding.
     click.echo(json.dumps(_as_json(document), indent=2, ensure_ascii=True))
 
 
 def _as_json(value: Any) -> Any:
-    """Write what YAML knows and JSON does not, such as dates and keys that are no text, as text."""
+    """Convert values that only YAML has, such as dates and non-string keys, to strings."""
     if isinstance(value, Mapping):
         return {str(key): _as_json(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_as_json(inner) for inner in value]
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
-
-
-def format_bytes(size_bytes: float) -> str:
-    """Give a size in the largest unit that keeps a digit before the point.
-
-    >>> format_bytes(1_536)
-    '1.5 kB'
-    """
-    if size_bytes < 1000:
-        return f"{size_bytes:.0f} B"
-    size = float(size_bytes)
-    for unit in ("kB", "MB", "GB", "TB"):
-        size /= 1000
-        if size < 999.95:
-            return f"{size:.1f} {unit}"
-    return f"{size / 1000:.1f} PB"
-
-
-def format_count(count: int) -> str:
-    """Give a count with thousands apart.
-
-    >>> format_count(1000000)
-    '1,000,000'
-    """
-    return f"{count:,}"
-
-
-def plural(count: int, noun: str) -> str:
-    """Give a count with its noun.
-
-    >>> plural(1, "shard"), plural(1200, "shard")
-    ('1 shard', '1,200 shards')
-    """
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

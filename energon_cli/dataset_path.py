@@ -1,49 +1,28 @@
-"""What kind of dataset a path names."""
+"""Check the paths and file names on the command line."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import click
 
-if TYPE_CHECKING:
-    from loader.storage import Storage
-
-__all__ = ["check_path", "given_name", "is_jsonl", "is_metadataset", "open_parent"]
-
-
-def is_jsonl(path: str) -> bool:
-    """Tell whether a path names a JSONL file.
-
-    >>> is_jsonl("/data/texts.jsonl"), is_jsonl("/data/texts.jsonl/")
-    (True, False)
-    """
-    return path.endswith(".jsonl")
-
-
-def is_metadataset(path: str) -> bool:
-    """Tell whether a path names a metadataset: a YAML file.
-
-    >>> is_metadataset("/data/mix.yaml"), is_metadataset("/data/coco")
-    (True, False)
-    """
-    return path.endswith((".yaml", ".yml"))  # as loader.metadataset tells it, which takes longer to import
+__all__ = ["check_path", "given_name"]
 
 
 def check_path(path: str) -> None:
-    """Stop at what is no folder, JSONL file or metadataset, and say what it is.
+    """Raise unless a path can name a folder, a JSONL file or a metadataset.
 
-    A folder that is missing is left to whoever opens it.
+    A missing folder passes: opening it raises with a better message.
 
     Raises:
         click.UsageError: The path is empty, or names another kind of file.
         StorageError: The path names a JSONL or YAML file that does not exist.
     """
     from loader.errors import StorageError
+    from loader.format.documents import is_jsonl, is_metadataset
 
     if not path:
-        raise click.UsageError("PATH is empty. Is a variable of the shell not set?")
+        raise click.UsageError("PATH is empty. Check whether a shell variable is unset.")
     is_document = is_jsonl(path) or is_metadataset(path)
     if is_document and not os.path.lexists(path):
         raise StorageError("this file does not exist", path=path, hint="check the path")
@@ -52,25 +31,15 @@ def check_path(path: str) -> None:
     folder = os.path.dirname(path)
     if os.path.basename(folder) == ".nv-meta":
         dataset = os.path.join(os.path.dirname(folder) or ".", "")
-        raise click.UsageError(f"{path} is a file inside a dataset; give the dataset's folder: {dataset}")
+        raise click.UsageError(f"{path} is a file inside a dataset; pass the dataset's folder: {dataset}")
     if not is_metadataset(path):
-        raise click.UsageError(
-            f"{path}: this is a file; give the folder that holds it: {os.path.join(folder or '.', '')}"
-        )
-
-
-def open_parent(path: str) -> tuple[Storage, str]:
-    """Open the folder of a file; give it with the file's name."""
-    from loader.storage import open_storage
-
-    folder, name = os.path.split(path)
-    return open_storage(folder or "."), name
+        raise click.UsageError(f"{path} is a file; pass the folder that contains it: {os.path.join(folder or '.', '')}")
 
 
 def given_name(parameter: str, value: str) -> str | None:
-    """Give the value of a flag that names a config; None where the command line does not have the flag.
+    """Return a flag's value if the command line sets it, or None if it is the default.
 
-    A metadataset says itself which configs of its datasets count, unless the user does.
+    A metadataset names the configs of its datasets itself, so only an explicit flag overrides them.
     """
     source = click.get_current_context().get_parameter_source(parameter)
     return None if source is click.core.ParameterSource.DEFAULT else value

@@ -1,6 +1,6 @@
-"""Whether ``loader`` and ``megatron.energon`` are this library, where other files of these names may be found first.
+"""Check that the names ``loader`` and ``megatron.energon`` import this library and not other files.
 
-Nothing of ``loader`` is imported here: it may be a file of the user's.
+This module imports nothing from ``loader``, since that name may belong to a user's file.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ __all__ = [
 ]
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-"""Where ``loader`` and ``energon_cli`` lie; in an installed wheel ``megatron`` too."""
+"""The folder that contains ``loader`` and ``energon_cli``, and in an installed wheel also ``megatron``."""
 
 _ALIAS = "megatron.energon"
 _ALIAS_FOLDER = os.path.join("megatron", "energon")
-_MARK = b"from energon_cli.installation import"
-"""What our ``megatron/energon/__init__.py`` has in it, wherever it lies, and no other one."""
+_MARKER = b"from energon_cli.installation import"
+"""A line that only our ``megatron/energon/__init__.py`` contains."""
 
 _REINSTALL = "pip install --force-reinstall --no-deps energon-toolkit"
-_MEND = f"run 'pip uninstall megatron-energon', then '{_REINSTALL}', since uninstalling removes files that both have"
+_REPAIR = f"run 'pip uninstall megatron-energon', then '{_REINSTALL}', because uninstalling removes shared files"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OriginalDistribution:
-    """An installed ``megatron-energon``, whose modules have the names of our alias.
+    """An installed ``megatron-energon``, whose module names clash with our alias.
 
     Args:
         version: Its version.
         folder: The entry of ``sys.path`` that it is installed in.
-        shares_files: Its files lie where ours do.
+        shares_files: True if it is installed over our files.
     """
 
     version: str
@@ -50,11 +50,11 @@ class OriginalDistribution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallationFault:
-    """What is wrong with the installation.
+    """A fault of the installation.
 
     Args:
-        message: What was found, where, and what to do.
-        breaks: ``megatron.energon`` cannot be used before it is mended.
+        message: The fault, its location and a hint.
+        breaks: True if ``megatron.energon`` is unusable until it is fixed.
     """
 
     message: str
@@ -62,19 +62,19 @@ class InstallationFault:
 
 
 def shadowed_loader() -> str | None:
-    """Say which file or folder is imported as ``loader`` instead of this library.
+    """Find a file or folder that is imported as ``loader`` instead of this library.
 
     Returns:
-        What was found, where, and what to do; None where ``loader`` is ours.
+        A message with its location and a hint; None if ``loader`` is this library.
     """
     try:
         spec = find_spec("loader")
-    except ValueError:  # a module that was put into sys.modules by hand
+    except ValueError:  # a module without a spec, inserted into sys.modules
         spec = None
         if "loader" in sys.modules:
             return _shadow_message(repr(sys.modules["loader"]))
     if spec is None:
-        return None  # not installed: what imports it says so
+        return None  # not installed: importing it raises
     # A folder without __init__.py has no origin.
     found = spec.origin or next(iter(spec.submodule_search_locations or ()), spec.name)
     own = os.path.join(_OWN_FOLDER, "loader")
@@ -82,10 +82,10 @@ def shadowed_loader() -> str | None:
 
 
 def check_alias() -> None:
-    """Check what ``megatron.energon`` needs, when it is imported.
+    """Check the installation when ``megatron.energon`` is imported.
 
     Raises:
-        ImportError: ``loader`` is a file of the user's, or another distribution has put its files among ours.
+        ImportError: ``loader`` is a user's file, or another distribution is installed over our files.
 
     Warns:
         RuntimeWarning: Another distribution has a ``megatron.energon`` elsewhere on ``sys.path``.
@@ -93,37 +93,39 @@ def check_alias() -> None:
     message = shadowed_loader()
     if message is not None:
         raise ImportError(message, name=_ALIAS)
-    for fault in _faults_of_originals(_alias_in_force(), is_ours=True):
+    for fault in _faults_of_originals(_alias_origin(), is_ours=True):
         if fault.breaks:
             raise ImportError(fault.message, name=_ALIAS)
         warnings.warn(fault.message, RuntimeWarning, stacklevel=3)
 
 
 def installation_faults() -> Iterator[InstallationFault]:
-    """Yield what keeps ``megatron.energon`` from being this library, or might."""
-    alias = _alias_in_force()
+    """Yield the faults that keep ``megatron.energon`` from importing this library, and possible ones as warnings."""
+    alias = _alias_origin()
     is_ours = alias is not None and _is_ours(alias)
     if alias is None and os.path.isdir(os.path.join(_OWN_FOLDER, _ALIAS_FOLDER)):
-        found = f"{_ALIAS} has lost files, as when megatron-energon was uninstalled after it"
-        yield _fault(found, at=os.path.join(_OWN_FOLDER, _ALIAS_FOLDER), hint=f"run '{_REINSTALL}'", breaks=True)
+        message = f"{_ALIAS} has lost files, probably because megatron-energon was uninstalled after it"
+        yield _fault(message, at=os.path.join(_OWN_FOLDER, _ALIAS_FOLDER), hint=f"run '{_REINSTALL}'", breaks=True)
     faults = list(_faults_of_originals(alias, is_ours=is_ours))
     yield from faults
     if alias is not None and not is_ours and not faults:
-        found = f"{_ALIAS} is that of another package"
-        yield _fault(found, at=alias, hint="take it off PYTHONPATH, or import 'loader'", breaks=False)
+        message = f"{_ALIAS} belongs to another package"
+        yield _fault(message, at=alias, hint="remove it from PYTHONPATH, or import 'loader'", breaks=False)
 
 
 def _faults_of_originals(alias: str | None, *, is_ours: bool) -> Iterator[InstallationFault]:
-    whose = "energon-toolkit's" if is_ours else "that of megatron-energon"
+    whose = "energon-toolkit's" if is_ours else "megatron-energon's"
     for original in find_originals():
         name = f"megatron-energon {original.version}"
         if original.shares_files:
-            found = f"{name} is installed in the same folder as energon-toolkit, and some files of one are the other's"
-            yield _fault(found, at=os.path.join(original.folder, _ALIAS_FOLDER), hint=_MEND, breaks=True)
+            message = (
+                f"{name} is installed in the same folder as energon-toolkit, and they overwrite each other's files"
+            )
+            yield _fault(message, at=os.path.join(original.folder, _ALIAS_FOLDER), hint=_REPAIR, breaks=True)
         else:
-            found = f"{name} is installed, too; {_ALIAS} is {whose}: {alias}"
-            hint = "use an environment with one of the two, or import 'loader', which is energon-toolkit's in any case"
-            yield _fault(found, at=original.folder, hint=hint, breaks=False)
+            message = f"{name} is also installed; {_ALIAS} is {whose}: {alias}"
+            hint = "install only one of them, or import 'loader', which is always energon-toolkit's"
+            yield _fault(message, at=original.folder, hint=hint, breaks=False)
 
 
 def find_originals() -> Iterator[OriginalDistribution]:
@@ -132,12 +134,12 @@ def find_originals() -> Iterator[OriginalDistribution]:
         try:
             names = os.listdir(folder)
         except OSError:
-            continue  # a zip file, or an entry that is not there
+            continue  # a zip file, or a missing entry
         for name in sorted(names):
             stem, extension = os.path.splitext(name.lower())
             if extension != ".dist-info" or not stem.startswith("megatron_energon-"):
                 continue
-            if os.path.exists(os.path.join(folder, name, "METADATA")):  # else it is what an uninstall left
+            if os.path.exists(os.path.join(folder, name, "METADATA")):  # absent after an incomplete uninstall
                 yield OriginalDistribution(
                     version=stem.partition("-")[2],
                     folder=folder,
@@ -146,7 +148,7 @@ def find_originals() -> Iterator[OriginalDistribution]:
 
 
 def _lists_modules(record: str) -> bool:
-    """Tell whether a distribution's list of files has modules in it; that of an editable one has none."""
+    """Check whether a distribution's RECORD lists modules; an editable installation lists none."""
     try:
         with open(record, encoding="utf-8", errors="replace") as lines:
             return any(line.startswith("megatron/energon/") for line in lines)
@@ -154,7 +156,7 @@ def _lists_modules(record: str) -> bool:
         return os.path.isdir(os.path.join(os.path.dirname(os.path.dirname(record)), _ALIAS_FOLDER))
 
 
-def _alias_in_force() -> str | None:
+def _alias_origin() -> str | None:
     """Find the file that is imported as ``megatron.energon``, without importing it."""
     module = sys.modules.get(_ALIAS)
     if module is not None:
@@ -169,14 +171,14 @@ def _alias_in_force() -> str | None:
 def _is_ours(alias: str) -> bool:
     try:
         with open(alias, "rb") as file:
-            return _MARK in file.read()
+            return _MARKER in file.read()
     except OSError:
         return False
 
 
 def _same(path: str, other: str) -> bool:
     if os.path.abspath(path) == other:
-        return True  # also in an archive, where there is no file to ask
+        return True  # also inside an archive, where samefile() raises
     try:
         return os.path.samefile(path, other)
     except OSError:
@@ -190,7 +192,7 @@ def _fault(message: str, *, at: str, hint: str, breaks: bool) -> InstallationFau
 def _shadow_message(found: str) -> str:
     own = os.path.join(_OWN_FOLDER, "loader")
     return (
-        f"the name 'loader' is taken by another file, which is found before the energon library in {own}\n"
+        f"another file shadows the energon library: the name 'loader' does not import {own}\n"
         f"  at: {found}\n"
-        f"  hint: rename it: it lies beside the script that runs, in the current folder, or on PYTHONPATH"
+        f"  hint: rename it; it is next to the running script, in the current folder, or on PYTHONPATH"
     )

@@ -1,35 +1,35 @@
-"""The ``energon`` program: finds the command, runs it, and turns what went wrong into one message and an exit code."""
+"""The ``energon`` program: runs a command and turns errors into one message and an exit code."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import click
 
 from .command import CONTEXT_SETTINGS, LazyCommand, LazyGroup, debug_option
 from .installation import installation_faults, shadowed_loader
-from .log_lines import log_lines
 
 __all__ = ["COMMANDS", "EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_READER_GONE", "cli", "main"]
 
 EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells count
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 EXIT_READER_GONE = 141  # 128 + SIGPIPE
 
 COMMANDS = {
     "prepare": LazyCommand(
         module="energon_cli.prepare.command",
         attribute="prepare",
-        short_help="Make a folder of tar shards an energon dataset.",
+        short_help="Index and split a folder of tar shards.",
     ),
     "prepare-media": LazyCommand(
         module="energon_cli.prepare.media",
         attribute="prepare_media",
-        short_help="Collect the sizes and durations of a folder's media files.",
+        short_help="Collect sizes and durations of media files in a folder.",
     ),
     "info": LazyCommand(
         module="energon_cli.info.command",
@@ -39,7 +39,7 @@ COMMANDS = {
     "lint": LazyCommand(
         module="energon_cli.lint.command",
         attribute="lint",
-        short_help="Check a dataset and report everything wrong with it.",
+        short_help="Check a dataset and list all its faults.",
     ),
     "preview": LazyCommand(
         module="energon_cli.preview.command",
@@ -49,7 +49,7 @@ COMMANDS = {
     "checkpoint": LazyCommand(
         module="energon_cli.checkpoint.command",
         attribute="checkpoint",
-        short_help="Look into saved states, and write them for other ranks.",
+        short_help="Inspect and redistribute saved states.",
     ),
 }
 
@@ -61,12 +61,12 @@ def _show_version(ctx: click.Context, _parameter: click.Parameter, value: bool) 
         click.echo(f"energon {__version__}")
         faults = list(installation_faults())
         for fault in faults:
-            _complain(fault.message, label="error" if fault.breaks else "warning")
+            _print_message(fault.message, label="error" if fault.breaks else "warning")
         ctx.exit(EXIT_FAILED if any(fault.breaks for fault in faults) else 0)
 
 
 class _Program(LazyGroup):
-    """The group of all commands; called by itself, it is the program with its messages and exit codes."""
+    """The top-level group; calling it runs :func:`main`, with its messages and exit codes."""
 
     def main(
         self,
@@ -81,7 +81,7 @@ class _Program(LazyGroup):
         return super().main(args, prog_name, complete_var, standalone_mode=standalone_mode, **extra)
 
 
-@click.group(cls=_Program, late=COMMANDS, context_settings=CONTEXT_SETTINGS, no_args_is_help=True)
+@click.group(cls=_Program, lazy_commands=COMMANDS, context_settings=CONTEXT_SETTINGS, no_args_is_help=True)
 @click.option(
     "--version",
     is_flag=True,
@@ -91,9 +91,9 @@ class _Program(LazyGroup):
     help="Show the version and exit.",
 )
 def cli() -> None:
-    """Prepare, describe, check and look at datasets of tar shards.
+    """Prepare, inspect, check and preview datasets of tar shards.
 
-    Exit codes: 0 done and nothing wrong, 1 findings or a failed run, 2 wrong usage, 130 stopped by Ctrl-C.
+    Exit codes: 0 success, 1 errors found or a failed run, 2 invalid usage, 130 interrupted by Ctrl-C.
     """
 
 
@@ -101,25 +101,25 @@ cli.params.append(debug_option())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program and give its exit code."""
-    _never_fail_to_encode()
+    """Run the program and return its exit code."""
+    _escape_unencodable()
     shadow = shadowed_loader()
     if shadow is not None:
-        _complain(shadow)
+        _print_message(shadow)
         return EXIT_FAILED
     if "_ENERGON_COMPLETE" in os.environ:
-        cli.main(prog_name="energon")  # a shell asks for completions; click answers and exits
+        cli.main(prog_name="energon")  # shell completion: click prints candidates and exits
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = [False]
     try:
-        with log_lines():
+        with _print_logs():
             code = _run(arguments, debug)
         sys.stdout.flush()
     except BrokenPipeError:
         _discard_output()
         return EXIT_READER_GONE
     except KeyboardInterrupt:
-        _complain("interrupted", label=None)
+        _print_message("interrupted", label=None)
         return EXIT_INTERRUPTED
     return code
 
@@ -141,26 +141,53 @@ def _run(arguments: list[str], debug: list[bool]) -> int:
 
                 click.echo(traceback.format_exc(), err=True)
             raise
-    except click.exceptions.Exit as wanted:
-        return wanted.exit_code
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except click.Abort:
         return EXIT_FAILED
     except EnergonError as error:
-        _complain(str(error))
+        _print_message(str(error))
         return EXIT_FAILED
     except BrokenPipeError:
         raise
-    except Exception as error:  # noqa: BLE001 - the last line of defence: one line instead of a traceback
-        _complain(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+    except Exception as error:  # noqa: BLE001 - any other error becomes one line instead of a traceback
+        _print_message(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
         if not debug[0]:
-            _complain("  this is a bug or an unforeseen state of the machine; run again with --debug", label=None)
+            _print_message(
+                "  this is a bug or an unexpected state of the machine; run again with --debug",
+                label=None,
+            )
         return EXIT_FAILED
 
 
-def _complain(message: str, *, label: Literal["error", "warning"] | None = "error") -> None:
+class _LogPrinter(logging.Handler):
+    """Prints log records as single lines, with control characters of shard names, keys and paths escaped."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from .console import escape_controls
+
+        try:
+            click.echo(escape_controls(record.getMessage()), err=True)
+        except Exception:  # noqa: BLE001 - like the logging module: a failed message never stops a command
+            self.handleError(record)
+
+
+@contextlib.contextmanager
+def _print_logs() -> Iterator[None]:
+    """Print warnings and errors that the library logs on standard error, inside this context."""
+    handler = _LogPrinter(logging.WARNING)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+
+
+def _print_message(message: str, *, label: Literal["error", "warning"] | None = "error") -> None:
     from .console import escape_controls
 
     text = escape_controls(message, keep="\n\t")
@@ -171,11 +198,11 @@ def _complain(message: str, *, label: Literal["error", "warning"] | None = "erro
             text = (f"{label}: " if plain else click.style(f"{label}: ", fg=colour, bold=True)) + text
         click.echo(text, err=True)
     except OSError:
-        pass  # nobody reads standard error; the exit code says it all
+        pass  # standard error is closed; the exit code remains
 
 
-def _never_fail_to_encode() -> None:
-    """Let a terminal that knows only ASCII get escapes instead of an exception."""
+def _escape_unencodable() -> None:
+    """Print escapes for characters that an ASCII terminal cannot encode, instead of raising."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -183,6 +210,6 @@ def _never_fail_to_encode() -> None:
 
 
 def _discard_output() -> None:
-    """Keep the interpreter from complaining about the closed pipe when it flushes at exit."""
-    with contextlib.suppress(OSError, ValueError):  # stdout is no file (in tests); nothing is flushed then
+    """Redirect standard output, so that the flush at exit does not fail on the closed pipe."""
+    with contextlib.suppress(OSError, ValueError):  # stdout is not a file (in tests), so nothing is flushed
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""A progress bar that appears only on a terminal, and only when work lasts."""
+"""A progress bar that appears only on a terminal, and only for work longer than a second."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 __all__ = ["ProgressBar"]
 
-_QUIET_S = 1.0
+_MIN_DELAY_S = 1.0
 
 
 class ProgressBar:
-    """Shows how far a piece of work is, on standard error, with its rate and the time left.
+    """A bar on standard error with the progress of a task, its rate and the time left.
 
-    Nothing is shown for the first second, and nothing at all where standard error is no terminal.
+    It appears after one second, and only if standard error is a terminal.
 
     Args:
-        what: The work, for the start of the line.
-        unit: What is counted; ``"bytes"`` prints as kB, MB …
-        enabled: False turns it off (``--no-progress``).
-        clock: Seconds that only grow.
+        what: A description of the task, printed before the bar.
+        unit: The unit of the counts; ``"bytes"`` prints as kB, MB …
+        enabled: False disables the bar (``--no-progress``).
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(
@@ -40,11 +40,11 @@ class ProgressBar:
         self._task: TaskID | None = None
 
     def update(self, done: float, total: float | None) -> None:
-        """Say how much is done, and of how much where that is known."""
+        """Set the amount done, and the total if it is known."""
         if not self._enabled:
             return
         if self._progress is None:
-            if self._clock() - self._start_s < _QUIET_S:
+            if self._clock() - self._start_s < _MIN_DELAY_S:
                 return
             self._progress = _make_progress(self._unit, self._clock)
             self._task = self._progress.add_task(self._what, total=total)
@@ -81,7 +81,7 @@ def _make_progress(unit: str, clock: Callable[[], float]) -> Progress:
     from .console import error_console
 
     class RateColumn(ProgressColumn):
-        """Things a second."""
+        """Items per second."""
 
         def render(self, task: Task) -> Text:
             speed = task.finished_speed or task.speed

@@ -64,7 +64,7 @@ from .samples.decoding.decoder import FileStoreDecoder as FileStoreDecoder, Samp
 from .samples.encoding.augment_task_encoder import AugmentTaskEncoder as AugmentTaskEncoder
 from .samples.encoding.cooking import Cooker as Cooker, basic_sample_keys as basic_sample_keys, cooker as cooker
 from .samples.encoding.task_encoder import DefaultTaskEncoder as DefaultTaskEncoder, TaskEncoder as TaskEncoder
-from .samples.marks import stateless as stateless
+from .samples.hooks import stateless as stateless
 from .samples.sample_dataclass import edataclass as edataclass
 from .samples.source_info import SourceInfo as SourceInfo
 from .samples.types import (
@@ -143,5 +143,3 @@ from .training.loaders.data_loader import SavableDataLoader as SavableDataLoader
 from .training.loaders.get_loader import get_loader as get_loader, get_savable_loader as get_savable_loader
 from .training.workers.watchdog import WatchdogDataset as WatchdogDataset
 from .version import __version__ as __version__
-
-__all__: list[str]  # noqa: PYI035 - computed: see __init__.py

@@ -32,6 +32,7 @@ LAYERS = (
     "loader.stores",
     "loader.pipeline",
     "loader.training",
+    "loader.inspect",
     "loader.integrations",
     "energon_cli",
     ALIAS,

@@ -107,7 +107,7 @@ def test_the_code_on_a_page_prints_what_the_page_says(page: str, folder: Path, t
 
 @pytest.fixture
 def stories(tmp_path: Path) -> Path:
-    """The datasets of the page on auxiliary stores: stories, the photos that they name, and files beside them."""
+    """The datasets of the page on auxiliary stores: stories, the photos that they name, and files next to them."""
     crude = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
     photos = {f"{number:03d}": {"jpg": picture(number)} for number in range(40)}
     texts = {
@@ -159,5 +159,5 @@ def test_the_page_on_the_demo_shows_its_output(tmp_path: Path) -> None:
 
 
 def without_numbers(text: str) -> str:
-    """Leave out what depends on the day, the machine and the libraries that make the pictures."""
+    """Remove what depends on the day, the machine and the libraries that make the pictures."""
     return re.sub(r"[0-9]+([-.:TZ][0-9]+)*", "#", text)

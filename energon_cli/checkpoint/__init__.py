@@ -1,1 +1,1 @@
-"""``energon checkpoint``."""
+"""``energon checkpoint``: inspect and redistribute saved states."""

@@ -1,4 +1,4 @@
-"""``energon checkpoint``: the commands for states that loaders saved."""
+"""``energon checkpoint``: the group of commands for saved states."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _COMMANDS = {
     "info": LazyCommand(
         module="energon_cli.checkpoint.info",
         attribute="info",
-        short_help="Say where a run stands, and on how many ranks it can go on.",
+        short_help="Show the progress of a run, and the ranks it can resume on.",
     ),
     "redist": LazyCommand(
         module="energon_cli.checkpoint.redist",
         attribute="redist",
-        short_help="Write the states of all ranks for another number of ranks.",
+        short_help="Convert the states of all ranks to another number of ranks.",
     ),
 }
 _EXAMPLES = (
-    ("See where a run stands", "energon checkpoint info /data/run/step_1000"),
+    ("Show the progress of a run", "energon checkpoint info /data/run/step_1000"),
     (
-        "Let a run of any number of ranks go on with 16",
+        "Convert the states of a run to 16 ranks",
         "energon checkpoint redist /data/run/step_1000/*.pt /data/run/for_16_ranks --new-world-size 16",
     ),
 )
@@ -32,17 +32,17 @@ _EXAMPLES = (
 @click.group(
     "checkpoint",
     cls=LazyGroup,
-    late=_COMMANDS,
+    lazy_commands=_COMMANDS,
     examples=_EXAMPLES,
     context_settings=CONTEXT_SETTINGS,
     no_args_is_help=True,
-    short_help="Look into saved states, and write them for other ranks.",
+    short_help="Inspect and redistribute saved states.",
 )
 def checkpoint() -> None:
-    """Look into states that loaders saved, and make them fit another number of ranks.
+    """Inspect states that loaders saved, and convert them to another number of ranks.
 
-    A state may lie in a file of its own, or within whatever a training script saved beside it: in JSON, or in a file of
-    torch.save. Nothing in a file is run, and no tensor is loaded.
+    A state may be anywhere in a JSON file or a torch.save file, next to models and other data. No code in a file is
+    run, and no tensor is loaded.
     """
 
 

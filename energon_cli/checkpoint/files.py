@@ -1,4 +1,4 @@
-"""The files that the commands for saved states are given."""
+"""Read the state files named on the command line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from loader.errors import EnergonError
-    from loader.training.states.files import StateFile
+    from loader.training.states import StateFile
 
 __all__ = ["read_state_files"]
 
@@ -18,25 +18,25 @@ __all__ = ["read_state_files"]
 def read_state_files(
     paths: Sequence[str], *, place: str | None = None
 ) -> Iterator[tuple[str, StateFile | EnergonError]]:
-    """Read files, and those directly in folders; yield each path with what it holds, or why that is not known.
+    """Read files, and the files directly in folders; yield each path with its contents or an error.
 
-    A file in a folder that holds no state is passed over: models lie there, too.
+    Files without a state are skipped in folders, since folders of checkpoints also contain models.
 
     Args:
         paths: The files and folders.
-        place: Where in the files the states are that count; None: anywhere.
+        place: The place of the states within each file; None accepts any place.
 
     Raises:
         click.UsageError: A path is empty.
-        StorageError: A folder cannot be read, or no file in it is of a kind that may hold states.
+        StorageError: A folder cannot be read, or contains no file of a kind that can hold states.
     """
     from loader.errors import EnergonError, StateError
-    from loader.training.states.files import list_state_files, read_state_file
+    from loader.training.states import list_state_files, read_state_file
 
     where = f" at {place}" if place else ""
     for path in paths:
         if not path:
-            raise click.UsageError("A path is empty. Is a variable of the shell not set?")
+            raise click.UsageError("A path is empty. Check whether a shell variable is unset.")
         is_folder = os.path.isdir(path)
         states = 0
         for name in list_state_files(path) if is_folder else [path]:
@@ -52,11 +52,11 @@ def read_state_files(
                 yield (
                     name,
                     StateError(
-                        f"this file holds no state of a loader{where}",
+                        f"this file contains no state of a loader{where}",
                         at=name,
-                        hint="save one: torch.save({'loader': loader.save_state_rank(), …}, path)",
+                        hint="save one with torch.save({'loader': loader.save_state_rank(), …}, path)",
                     ),
                 )
             states += len(file.states)
         if is_folder and not states:
-            yield path, StateError(f"no file in this folder holds a state of a loader{where}", at=path)
+            yield path, StateError(f"no file in this folder contains a state of a loader{where}", at=path)

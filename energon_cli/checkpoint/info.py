@@ -1,4 +1,4 @@
-"""``energon checkpoint info``: what saved states say."""
+"""``energon checkpoint info``: describe saved states."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from ..command import energon_command
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loader.training.states.run_state import RunState
+    from loader.training.states import RunState
 
 __all__ = ["info"]
 
 _EXAMPLES = (
-    ("See where a run stands, by the files of its ranks", "energon checkpoint info /data/run/step_1000"),
-    ("Look into a checkpoint that holds much else", "energon checkpoint info /data/run/model_and_loader.pt"),
+    ("Show the progress of a run, from the files of its ranks", "energon checkpoint info /data/run/step_1000"),
+    ("Inspect a checkpoint that also contains a model", "energon checkpoint info /data/run/model_and_loader.pt"),
     (
-        "Give a script the next micro-batch",
+        "Print the number of the next micro-batch",
         "energon checkpoint info /data/run/step_1000 --json | jq '.runs[0].batch'",
     ),
 )
 _KINDS = {
-    "endless": "goes on without end",
-    "finite": "a pass that ends",
-    "lane by lane": "a pass that ends, lane by lane",
+    "endless": "endless",
+    "finite": "finite pass",
+    "lane by lane": "finite pass, lane by lane",
 }
 
 
-@energon_command("info", examples=_EXAMPLES, short_help="Say where a run stands, and on how many ranks it can go on.")
+@energon_command("info", examples=_EXAMPLES, short_help="Show the progress of a run, and the ranks it can resume on.")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print the description as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def info(files: tuple[str, ...], *, as_json: bool) -> None:
-    """Describe the states in each FILE: JSON, or what torch.save wrote, with the states anywhere in it.
+    """Describe the states in each FILE, which is JSON or written by torch.save.
 
     A FILE may be a folder: its .json, .pt, .pth and .ckpt files are read, and Accelerate's custom_checkpoint_*.pkl.
-    States of ranks of one run are described together: whether all ranks are there, which micro-batch comes next, how
-    many samples wait in buffers, which data it is, and on how many ranks the run can go on.
+    States of one run are described together: missing ranks, the next micro-batch, the samples waiting in buffers, the
+    datasets, and the numbers of ranks that the run can resume on.
 
-    Plain data and tensors are read, and nothing else: a file that names classes or functions is refused. Exits 1 if a
-    file cannot be read or holds no state, or if states do not fit together.
+    Only plain data is read; a file that references classes or functions is refused. Exits with 1 if a file cannot be
+    read or contains no state, or if the states of a run do not match.
     """
     from loader.errors import EnergonError
 
@@ -68,7 +68,7 @@ def info(files: tuple[str, ...], *, as_json: bool) -> None:
 
 def _file_facts(path: str, found: Any) -> dict[str, Any]:
     from loader.errors import EnergonError
-    from loader.training.states.describe import describe_state
+    from loader.training.states import describe_state
 
     if isinstance(found, EnergonError):
         return {"path": path, "form": None, "fault": str(found), "states": []}
@@ -77,14 +77,14 @@ def _file_facts(path: str, found: Any) -> dict[str, Any]:
 
 
 def _place(place: Any) -> str:
-    from loader.training.states.find import place_text
+    from loader.training.states import place_text
 
     return place_text(place)
 
 
 def _add(runs: list[list[tuple[str, RunState]]], where: str, state: RunState) -> None:
-    """Put a state to those of its run; a rank's state that is there already, and differs, is of another one."""
-    from loader.training.states.describe import is_same_run
+    """Add a state to its run; start a new run if the same rank already has another state."""
+    from loader.training.states import is_same_run
 
     for run in runs:
         if not is_same_run(run[0][1], state):
@@ -98,12 +98,12 @@ def _add(runs: list[list[tuple[str, RunState]]], where: str, state: RunState) ->
 
 
 def _run_facts(run: Sequence[tuple[str, RunState]]) -> dict[str, Any]:
-    from loader.training.states.describe import describe_run
+    from loader.training.states import describe_run
 
     return {"states": [where for where, _ in run], **describe_run([state for _, state in run])}
 
 
-# ------------------------------------------------------------------------------------------------------- the screen
+# -------------------------------------------------------------------------------------------------------- output
 
 
 def _show(console: Console, facts: dict[str, Any]) -> None:
@@ -130,27 +130,27 @@ def _headline(run: dict[str, Any]) -> str:
     ranks = "a run of 1 rank" if run["ranks"] == 1 else f"a run of {run['ranks']:,} ranks"
     if run["missing_ranks"]:
         missing = ", ".join(map(str, run["missing_ranks"][:10])) + ", …" * (len(run["missing_ranks"]) > 10)
-        return f"{ranks}; the states of ranks {missing} are not among these files"
-    return f"{ranks}, all of which are here"
+        return f"{ranks}; missing ranks: {missing}"
+    return f"{ranks}, all present"
 
 
 def _lines(run: dict[str, Any]) -> list[tuple[str, str]]:
-    from ..console import plural
+    from loader.inspect import plural
 
     lines = []
     if run["fault"] and not run["missing_ranks"]:
         lines.append(("error", run["fault"]))
     lines += [
-        ("next", f"micro-batch {run['batch']:,} of the run" + (", whose pass is over" if run["ended"] else "")),
-        ("goes on", f"with {_possible(run['possible_ranks'])} ranks"),
-        ("lanes", f"{run['lanes']:,}, of which {run['lanes_begun']:,} have begun"),
-        ("kind", _KINDS.get(run["kind"], "not known")),
+        ("next", f"micro-batch {run['batch']:,} of the run" + (", after the end of the pass" if run["ended"] else "")),
+        ("resumes on", f"{_possible(run['possible_ranks'])} ranks"),
+        ("lanes", f"{run['lanes']:,}, {run['lanes_begun']:,} started"),
+        ("kind", _KINDS.get(run["kind"], "unknown")),
         ("seed", str(run["seed"])),
     ]
     if run["steps"]:
         lines.append(("counted", f"{', '.join(map(str, run['steps']))} (virtual epochs, limits, repeats)"))
     if run["passes"]:
-        lines.append(("passes", f"begun anew {plural(run['passes'], 'time')}"))
+        lines.append(("passes", f"restarted {plural(run['passes'], 'time')}"))
     if run["samples_waiting"]:
         lines.append(("waiting", f"{plural(run['samples_waiting'], 'sample')} in buffers"))
     lines.append(("stages", " → ".join(_stage(stage) for stage in reversed(run["stages"]))))
@@ -172,7 +172,7 @@ def _stage(stage: dict[str, Any]) -> str:
 
 
 def _dataset(dataset: dict[str, Any]) -> str:
-    from ..console import plural
+    from loader.inspect import plural
 
     samples = dataset["samples"]
     text = str(dataset["path"]) + (f", {dataset['split_part']}" if dataset["split_part"] else "")

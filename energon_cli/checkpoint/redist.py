@@ -1,4 +1,4 @@
-"""``energon checkpoint redist``: the states of all ranks of a run made into those of another number of ranks."""
+"""``energon checkpoint redist``: convert the states of a run to another number of ranks."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import click
 from ..command import energon_command
 
 if TYPE_CHECKING:
-    from loader.training.states.files import Redistributed, StateFile
+    from loader.training.states import Redistributed, StateFile
 
 __all__ = ["redist"]
 
 _EXAMPLES = (
     (
-        "Let a run go on with 16 ranks",
+        "Convert the states of a run to 16 ranks",
         "energon checkpoint redist /data/run/step_1000/*.pt /data/run/for_16_ranks --new-world-size 16",
     ),
     (
-        "Do so with all files of a folder",
+        "Convert all files of a folder",
         "energon checkpoint redist /data/run/step_1000 /data/run/for_4_ranks --new-world-size 4",
     ),
 )
 
 
-@energon_command("redist", examples=_EXAMPLES, short_help="Write the states of all ranks for another number of ranks.")
+@energon_command("redist", examples=_EXAMPLES, short_help="Convert the states of all ranks to another number of ranks.")
 @click.argument("files", metavar="INPUT_FILES...", nargs=-1, required=True)
 @click.argument("output_path", metavar="OUTPUT_PATH")
-@click.option("--new-world-size", metavar="N", type=click.IntRange(min=1), help="How many ranks there will be.")
-@click.option("--place", metavar="PLACE", help="Where the states lie, in files with those of several loaders.")
-@click.option("--overwrite", is_flag=True, help="Replace files that are in OUTPUT_PATH already.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@click.option("--new-world-size", metavar="N", type=click.IntRange(min=1), help="New number of ranks.")
+@click.option("--place", metavar="PLACE", help="Place of the states, in files with states of several loaders.")
+@click.option("--overwrite", is_flag=True, help="Replace existing files in OUTPUT_PATH.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def redist(
     files: tuple[str, ...],
     output_path: str,
@@ -42,31 +42,31 @@ def redist(
     overwrite: bool,
     as_json: bool,
 ) -> None:
-    """Make the states of all ranks of a run, in INPUT_FILES, into those of another number of ranks.
+    """Convert the states of all ranks of a run, in INPUT_FILES, to another number of ranks.
 
-    Files with a state each become files with a state each in the folder OUTPUT_PATH, named alike, which the new ranks
-    restore each for itself: loader.restore_state_rank(). A list of all states in one file becomes such a list. The new
-    ranks together get exactly the batches that would have come.
+    One file per rank becomes one file per new rank in the folder OUTPUT_PATH, with similar names; each rank restores
+    its own with loader.restore_state_rank(). A single file with a list of all states becomes a single file. Together,
+    the new ranks continue with exactly the same batches.
 
-    Any number will do that divides the number of lanes; energon checkpoint info lists them. Without --new-world-size it
-    is asked for. Only the loader's states are written, nothing that lay beside them.
+    The new number must divide the number of lanes; energon checkpoint info lists the choices. Without --new-world-size,
+    the command prompts for it. Only the states are written; other contents of INPUT_FILES are not copied.
     """
-    from loader.training.states.files import redistribute_files
+    from loader.inspect import plural
+    from loader.training.states import redistribute_files
 
-    from ..console import escape_controls, output_console, plural, print_json
+    from ..console import escape_controls, output_console, print_json
 
     if not output_path:
-        raise click.UsageError("OUTPUT_PATH is empty. Is a variable of the shell not set?")
+        raise click.UsageError("OUTPUT_PATH is empty. Check whether a shell variable is unset.")
     read = _read(files, place)
-    done = redistribute_files(read, new_world_size or _asked_for(read), output_path, overwrite=overwrite)
-    if done.left_out:
-        names = ", ".join(done.left_out[:8]) + " …" * (len(done.left_out) > 8)
-        click.echo(escape_controls(f"note: not written, since it lay beside the states: {names}"), err=True)
+    done = redistribute_files(read, new_world_size or _prompt_for_ranks(read), output_path, overwrite=overwrite)
+    if done.dropped:
+        names = ", ".join(done.dropped[:8]) + " …" * (len(done.dropped) > 8)
+        click.echo(escape_controls(f"note: not copied, since only states are written: {names}"), err=True)
     if as_json:
         print_json(_document(done))
         return
-    goes = "goes" if done.ranks == 1 else "go"
-    text = f"{plural(done.ranks, 'rank')} instead of {done.ranks_before:,} {goes} on at micro-batch {done.batch:,}: "
+    text = f"converted {plural(done.ranks_before, 'rank')} to {done.ranks:,} at micro-batch {done.batch:,}: "
     text += f"wrote {plural(len(done.files), 'file')} to {done.folder} ({_listed(done)})"
     output_console().print(escape_controls(text), soft_wrap=True, style="green")
 
@@ -84,9 +84,9 @@ def _read(paths: tuple[str, ...], place: str | None) -> list[StateFile]:
     return files
 
 
-def _asked_for(files: list[StateFile]) -> int:
-    """Ask for the number of ranks, on a terminal or in a line of standard input."""
-    from loader.training.states.split_state import ranks_of_run
+def _prompt_for_ranks(files: list[StateFile]) -> int:
+    """Prompt for the number of ranks, on a terminal or from a line of standard input."""
+    from loader.training.states import ranks_of_run
 
     from ..console import is_terminal
 
@@ -96,8 +96,8 @@ def _asked_for(files: list[StateFile]) -> int:
         asked: int = click.prompt(f"New number of ranks ({allowed})", type=click.IntRange(min=1), err=True)
     except click.Abort:
         if is_terminal(sys.stdin):
-            raise KeyboardInterrupt from None  # which click takes for the same as the end of the input
-        raise click.UsageError(f"Say how many ranks there will be: --new-world-size N; N is {allowed}.") from None
+            raise KeyboardInterrupt from None  # click raises Abort for Ctrl-C and for the end of the input
+        raise click.UsageError(f"Pass --new-world-size N; allowed: {allowed}.") from None
     return asked
 
 
@@ -108,7 +108,7 @@ def _document(done: Redistributed) -> dict[str, object]:
         "batch": done.batch,
         "folder": done.folder,
         "files": list(done.files),
-        "left_out": list(done.left_out),
+        "left_out": list(done.dropped),
     }
 
 

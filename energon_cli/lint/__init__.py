@@ -1,1 +1,1 @@
-"""``energon lint``."""
+"""``energon lint``: check a dataset and report findings."""

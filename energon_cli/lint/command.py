@@ -1,54 +1,57 @@
-"""``energon lint``: everything that is wrong with a dataset, and an exit code that tells."""
+"""``energon lint``: check a dataset, list its faults, and exit with 1 on errors."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import click
 
 from ..command import energon_command
-from ..cores import usable_cores
-from ..dataset_path import check_path, given_name, is_jsonl, is_metadataset
-
-if TYPE_CHECKING:
-    from loader.format.lint.run import LintReport
-
-    from .report import ExcludedSamples
+from ..dataset_path import check_path, given_name
 
 __all__ = ["lint"]
 
 _EXAMPLES = (
-    ("Check everything, decoding every sample", "energon lint /data/coco"),
-    ("Check headers and the index only, in seconds", "energon lint /data/coco --level headers"),
-    ("Leave broken samples out of training", "energon lint /data/coco --fix"),
-    ("Check a mix, and every dataset behind it once", "energon lint /data/mix.yaml"),
-    ("For a script", "energon lint /data/coco --json --max-findings 100"),
+    ("Check everything, and decode every sample", "energon lint /data/coco"),
+    ("Check only headers and the index, in seconds", "energon lint /data/coco --level headers"),
+    ("Exclude broken samples from training", "energon lint /data/coco --fix"),
+    ("Check a metadataset and all its datasets", "energon lint /data/mix.yaml"),
+    ("Print the first 100 findings as JSON", "energon lint /data/coco --json --max-findings 100"),
 )
 
 
-@energon_command("lint", examples=_EXAMPLES, short_help="Check a dataset and report everything wrong with it.")
+@energon_command("lint", examples=_EXAMPLES, short_help="Check a dataset and list all its faults.")
 @click.argument("path")
 @click.option(
     "--level",
     type=click.Choice(["headers", "bytes", "decode"]),
     default="decode",
     show_default=True,
-    help="Read headers only, or every byte, or decode every part too.",
+    help="Read only headers, read every byte, or also decode every part.",
 )
-@click.option("--parallel", metavar="N", type=click.IntRange(min=1), help="Worker processes (one per core).")
-@click.option("--split-parts", metavar="A,B", help="Only these split parts, or splits of a metadataset.")
-@click.option("--fix", is_flag=True, help="Add broken and incomplete samples to 'exclude' of the split.")
-@click.option("--max-findings", metavar="N", type=click.IntRange(min=1), help="Stop at this many findings.")
+@click.option(
+    "--parallel", metavar="N", type=click.IntRange(min=1), help="Number of worker processes.  [default: one per core]"
+)
+@click.option("--split-parts", metavar="A,B", help="Check only these split parts, or these splits of a metadataset.")
+@click.option("--fix", is_flag=True, help="Add broken and incomplete samples to 'exclude' in the split file.")
+@click.option("--max-findings", metavar="N", type=click.IntRange(min=1), help="Stop after this many findings.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
 @click.option("--progress/--no-progress", default=True, help="Show a progress bar on a terminal.")
 @click.option(
-    "--dataset-config", metavar="NAME", default="dataset.yaml", show_default=True, help="Its name in .nv-meta."
+    "--dataset-config",
+    metavar="NAME",
+    default="dataset.yaml",
+    show_default=True,
+    help="Name of the dataset file in .nv-meta.",
 )
-@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Its name in .nv-meta.")
 @click.option(
-    "--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files that the dataset brings along."
+    "--split-config",
+    metavar="NAME",
+    default="split.yaml",
+    show_default=True,
+    help="Name of the split file in .nv-meta.",
 )
+@click.option("--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files of the dataset.")
 def lint(
     path: str,
     *,
@@ -63,31 +66,35 @@ def lint(
     split_config: str,
     trust_code: bool,
 ) -> None:
-    """Check the dataset at PATH against its index, its split and its dataset.yaml, to the last byte.
+    """Check every byte of the dataset at PATH against its index, split and dataset.yaml.
 
-    PATH may also be a .jsonl file, a folder of files after prepare-media, or a metadataset .yaml: then all that it
-    names is checked, and every dataset behind it once.
+    PATH may also be a .jsonl file, a folder of files after prepare-media, or a metadataset .yaml, to check its
+    references and each of its datasets once.
 
-    Every finding names its shard, key, part and byte offset. Exits 1 if there is an error, or if it stopped
-    early; 0 if there are only warnings or nothing at all.
+    Findings name the shard, key, part and byte offset. Exits with 1 if there are errors or the check stopped early,
+    and with 0 if there are only warnings or no findings.
     """
+    from loader.format.documents import is_jsonl, is_metadataset
+
     check_path(path)
     if fix and (is_jsonl(path) or is_metadataset(path)):
-        raise click.BadParameter("only a dataset of shards has a split that excludes samples", param_hint="--fix")
+        raise click.BadParameter("only a dataset of shards can exclude samples", param_hint="--fix")
     if is_jsonl(path) and split_parts is not None:
         raise click.BadParameter("a JSONL file has no split parts", param_hint="--split-parts")
     from loader.errors import ConfigError
+    from loader.format import usable_cores
+    from loader.inspect import LintRequest, exclude_broken, is_only_media_folder, run_lint
+    from loader.storage import open_storage
 
     from ..console import output_console, print_json
     from ..progress import ProgressBar
     from .report import lint_document, show_lint
-    from .run import LintFlags, is_folder_of_files, run_lint
 
-    is_files = os.path.isdir(path) and is_folder_of_files(path)
+    is_files = os.path.isdir(path) and is_only_media_folder(open_storage(path))
     if is_files and (fix or split_parts is not None):
         name = "--fix" if fix else "--split-parts"
         raise click.BadParameter("a folder of files has no split", param_hint=name)
-    flags = LintFlags(
+    request = LintRequest(
         path=path,
         level=level,
         workers=parallel or usable_cores(),
@@ -100,26 +107,13 @@ def lint(
     unit = "bytes" if is_jsonl(path) else "files" if is_files else "samples" if level == "decode" else "shards"
     with ProgressBar("Checking", unit=unit, enabled=progress) as bar:
         try:
-            report = run_lint(flags, lambda now: bar.update(now.done, now.total))
-        except ConfigError as error:  # about the plan; what is wrong with the dataset is a finding
+            report = run_lint(request, lambda now: bar.update(now.done, now.total))
+        except ConfigError as error:  # about the flags; faults of the dataset are findings
             raise click.UsageError(f"--split-parts: {error.message}.") from error
-    fixed = _fix(path, report, split_config) if fix else None
+    fixed = exclude_broken(path, report, split_config=split_config) if fix else None
     if as_json:
         print_json(lint_document(path, level, report, None if fixed is None else fixed.samples))
     else:
-        show_lint(output_console(), flags, report, fixed)
-    if report.errors or not report.complete:  # what was not looked at may be broken
+        show_lint(output_console(), request, report, fixed)
+    if report.errors or not report.complete:  # unchecked samples may be broken
         raise click.exceptions.Exit(1)
-
-
-def _fix(path: str, report: LintReport, split_config: str) -> ExcludedSamples:
-    from .report import ExcludedSamples
-
-    if not any(finding.is_sample for finding in report.findings):
-        return ExcludedSamples(samples=0, file=split_config)
-    from loader.format.dataset_folder import DatasetFolder
-    from loader.format.lint.run import exclude_broken_samples
-
-    dataset = DatasetFolder(path, split_config=split_config)
-    samples = exclude_broken_samples(dataset, report.findings)
-    return ExcludedSamples(samples=samples, file=dataset.split_file or split_config)

@@ -1,37 +1,26 @@
-"""What ``energon lint`` prints: a line for each finding and a summary, or one JSON object."""
+"""Output of ``energon lint``: one line per finding and a summary, or one JSON object."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..dataset_path import is_jsonl, is_metadataset
-from .run import is_folder_of_files
+from loader.format.documents import is_jsonl, is_metadataset
+from loader.inspect import ExcludedSamples, LintRequest, is_only_media_folder
+from loader.storage import open_storage
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from loader.format.lint.report import Finding
-    from loader.format.lint.run import LintReport
+    from loader.format.lint import Finding, LintReport
 
-    from .run import LintFlags
-
-__all__ = ["ExcludedSamples", "lint_document", "show_lint"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExcludedSamples:
-    """How many samples were excluded, and in which file."""
-
-    samples: int
-    file: str
+__all__ = ["lint_document", "show_lint"]
 
 
 def lint_document(path: str, level: str, report: LintReport, fixed: int | None) -> dict[str, Any]:
-    """Give what ``--json`` prints; keys are stable."""
+    """Return the ``--json`` document of a check; its keys are stable."""
     return {
         "path": path,
         "level": level,
@@ -59,73 +48,75 @@ def lint_document(path: str, level: str, report: LintReport, fixed: int | None) 
     }
 
 
-def show_lint(console: Console, flags: LintFlags, report: LintReport, fixed: ExcludedSamples | None) -> None:
-    """Print the findings and what they come to."""
-    from ..console import escape_controls, plural
+def show_lint(console: Console, request: LintRequest, report: LintReport, fixed: ExcludedSamples | None) -> None:
+    """Print the findings and a summary."""
+    from loader.inspect import plural
+
+    from ..console import escape_controls
 
     for finding, more in _grouped(report.findings):
         line = _line(finding)
         if more:
             line.append(f" (and {plural(more, 'shard')} more)")
         console.print(line, soft_wrap=True)
-    checked = f"{_amount(flags.path, report)}, level {flags.level}"
+    checked = f"{_amount(request.path, report)}, level {request.level}"
     if not report.findings:
-        console.print(f"nothing wrong: {checked} ({report.seconds:.1f} s)", style="green", soft_wrap=True)
+        console.print(f"no findings: {checked} ({report.seconds:.1f} s)", style="green", soft_wrap=True)
         return
     counts = f"{plural(report.errors, 'error')}, {plural(len(report.findings) - report.errors, 'warning')}"
     style = "bold red" if report.errors else "yellow"
     console.print(f"{counts}: {checked} ({report.seconds:.1f} s)", style=style, soft_wrap=True)
     if not report.complete:
-        stopped = flags.max_findings is not None and len(report.findings) >= flags.max_findings
-        what = "stopped at --max-findings" if stopped else "the errors kept some from being looked at"
-        console.print(f"{what}: there may be more", soft_wrap=True)
+        stopped = request.max_findings is not None and len(report.findings) >= request.max_findings
+        reason = "stopped at --max-findings" if stopped else "some samples were not checked because of errors"
+        console.print(f"{reason}; there may be more findings", soft_wrap=True)
     if fixed is not None:
         console.print(
             f"excluded {plural(fixed.samples, 'sample')} in {escape_controls(fixed.file)}; "
-            "lint again to see what is left",
+            "run lint again to list the remaining findings",
             soft_wrap=True,
         )
         return
     broken: dict[str, set[tuple[str | None, str | None]]] = {}
     for finding in report.findings:
         if finding.is_sample:
-            broken.setdefault(finding.dataset or flags.path, set()).add((finding.shard, finding.key))
+            broken.setdefault(finding.dataset or request.path, set()).add((finding.shard, finding.key))
     for path, samples in broken.items():
         advice = (
-            f"to leave {plural(len(samples), 'sample')} out of training: energon lint {escape_controls(path)} --fix"
+            f"to exclude {plural(len(samples), 'sample')} from training: energon lint {escape_controls(path)} --fix"
         )
         console.print(advice, soft_wrap=True)
 
 
 def _amount(path: str, report: LintReport) -> str:
-    from ..console import plural
+    from loader.inspect import plural
 
     samples = plural(report.samples, "sample")
     if is_jsonl(path):
         return samples
-    if is_folder_of_files(path):
+    if is_only_media_folder(open_storage(path)):
         return plural(report.samples, "file")
     where = f"{samples} in {plural(report.shards, 'shard')}"
     return f"{where} of {plural(report.datasets, 'dataset')}" if is_metadataset(path) else where
 
 
 def _grouped(findings: Sequence[Finding]) -> list[tuple[Finding, int]]:
-    """Say once what holds for many shards, such as changed times after copying; errors all keep their own line."""
+    """Merge warnings that repeat for many shards, such as changed times after copying; keep each error separate."""
     first: dict[tuple[str | None, str, str], int] = {}
     groups: list[tuple[Finding, int]] = []
     for finding in findings:
-        said = (finding.dataset, finding.code, finding.message)
-        if finding.severity == "warning" and finding.key is None and said in first:
-            shown, more = groups[first[said]]
-            groups[first[said]] = (shown, more + 1)
+        identity = (finding.dataset, finding.code, finding.message)
+        if finding.severity == "warning" and finding.key is None and identity in first:
+            shown, more = groups[first[identity]]
+            groups[first[identity]] = (shown, more + 1)
             continue
-        first.setdefault(said, len(groups))
+        first.setdefault(identity, len(groups))
         groups.append((finding, 0))
     return groups
 
 
 def _line(finding: Finding) -> Text:
-    """Give a finding in one line: severity, code, where, what."""
+    """Format a finding as one line: severity, code, location, message."""
     from rich.text import Text
 
     from ..console import escape_controls

@@ -1,1 +1,1 @@
-"""``energon prepare`` and ``energon prepare-media``."""
+"""``energon prepare`` and ``energon prepare-media``: flags, prompts and reports."""

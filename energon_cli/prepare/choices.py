@@ -1,84 +1,99 @@
-"""What a user may decide about a dataset, as plain data: from flags, from questions, or from proposals."""
+"""Resolve the choices of ``energon prepare`` from flags, proposals, menus or lines of standard input."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
-from loader.errors import ConfigError
-from loader.format.documents.field_map import parse_field_expression
-from loader.format.documents.sample_types import SampleTypeSpec, sample_type_of_name
-from loader.format.prepare.plan import SplitRequest
+from loader.format.documents import SampleTypeSpec
+from loader.format.prepare import DatasetYaml, SplitRequest, plan_split
+from loader.inspect import Choices, OpenChoices, ShardFolder, open_choices, propose_choices, view_first_sample
 
-__all__ = ["Choices", "DatasetYaml", "parse_field_map_flag", "parse_sample_type_flag", "yes_or_no"]
+from ..console import show_progress
+from .flags import PrepareFlags, split_of_flags, type_of_flags
+from .questions import PipedQuestions, ask
+from .report import show_first_sample, show_found, show_notes, show_split
 
-_YES = frozenset(("y", "yes", "true", "ok"))
-_NO = frozenset(("n", "no", "false"))
+if TYPE_CHECKING:
+    from rich.console import Console
 
+__all__ = ["resolve_choices"]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatasetYaml:
-    """What ``dataset.yaml`` is to say.
-
-    Args:
-        spec: The sample type.
-        field_map: An expression for each field; None has a ``sample_loader.py`` written for the user to fill in.
-    """
-
-    spec: SampleTypeSpec
-    field_map: Mapping[str, str] | None = None
+_SHUFFLE_SEED = 42  # arbitrary, but constant: --shuffle-tars must be reproducible
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Choices:
-    """Everything that is decided before a prepare runs; None keeps what the dataset has."""
-
-    split: SplitRequest | None = None
-    dataset_yaml: DatasetYaml | None = None
+def resolve_choices(flags: PrepareFlags, folder: ShardFolder, console: Console) -> Choices:
+    """Resolve the open choices from flags, proposals, menus or lines of standard input."""
+    choices = _unshuffled_choices(flags, folder, console)
+    return choices if choices.split is None else replace(choices, split=_shuffled(flags, choices.split))
 
 
-def yes_or_no(text: str) -> bool | None:
-    """Understand an answer to a yes/no question; None where it is neither.
+def _shuffled(flags: PrepareFlags, request: SplitRequest) -> SplitRequest:
+    if flags.shuffle_tars and request.ratio is not None:
+        return replace(request, shuffle_seed=_SHUFFLE_SEED)
+    return request
 
-    >>> yes_or_no("Yes"), yes_or_no("n"), yes_or_no("CaptioningWebdataset")
-    (True, False, None)
-    """
-    word = text.strip().lower()
-    if word in _YES:
+
+def _unshuffled_choices(flags: PrepareFlags, folder: ShardFolder, console: Console) -> Choices:
+    given = open_choices(
+        folder,
+        split=split_of_flags(flags),
+        ask_split=not folder.has_split,
+        # A prepared dataset without a dataset.yaml stays without one, unless a flag or a menu requests it.
+        ask_dataset_yaml=not flags.skip_dataset_yaml and (not folder.prepared or flags.sample_type is not None),
+        **type_of_flags(flags),
+    )
+    if flags.tar_index_only:
+        return Choices()
+    if flags.non_interactive:
+        if given.split is None and given.ask_split:
+            raise click.UsageError(
+                "--non-interactive requires a split: --split-ratio 8,1,1 or --split-parts NAME:PATTERN."
+            )
+        chosen = None if given.spec is None else DatasetYaml(spec=given.spec, field_map=given.field_map)
+        return Choices(split=given.split, dataset_yaml=chosen)
+    if flags.yes:
+        return propose_choices(given)
+    show_found(console, flags.path, folder.sizes, folder.first)
+    if flags.asks_by_menus:
+        return _ask_by_menus(flags, folder, given, console)
+    questions = PipedQuestions(given.proposed_ratio, show=lambda line: console.print(line, soft_wrap=True))
+    return ask(questions, given)
+
+
+def _ask_by_menus(flags: PrepareFlags, folder: ShardFolder, given: OpenChoices, console: Console) -> Choices:
+    from .menus import MenuQuestions, ask_what_to_change
+
+    if folder.prepared and given.split is None and given.spec is None:
+        split, dataset_yaml = ask_what_to_change(has_dataset_yaml=folder.has_dataset_yaml)
+        given = replace(given, ask_split=split or not folder.has_split, ask_dataset_yaml=dataset_yaml)
+    if given.ask_split or given.ask_dataset_yaml:
+        show_first_sample(console, folder.first)
+
+    def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
+        choice = DatasetYaml(spec=spec, field_map=field_map)
+        return _show_trial(folder, choice, console, trust_code=flags.trust_code)
+
+    def show_choice(choice: SplitRequest) -> None:
+        planned = plan_split(folder.storage, _shuffled(flags, choice), list(folder.sizes))
+        show_split(console, planned.parts, folder.sizes)
+        show_notes(console, planned.warnings, label="warning", style="yellow")
+
+    questions = MenuQuestions(list(folder.sizes), try_field_map=try_field_map, show_split=show_choice)
+    return ask(questions, given)
+
+
+def _show_trial(folder: ShardFolder, choice: DatasetYaml, console: Console, *, trust_code: bool) -> bool:
+    """Build the first sample with the chosen field map, and print it or the error."""
+    if not folder.first.parts:
         return True
-    return False if word in _NO else None
+    show_progress("decoding the first sample…")
+    from ..preview.render import render_sample, terminal_space
 
-
-def parse_sample_type_flag(text: str) -> SampleTypeSpec:
-    """Read ``--sample-type``; an unknown name is wrong usage."""
-    try:
-        return sample_type_of_name(text)
-    except ConfigError as error:
-        raise click.BadParameter(error.message, param_hint="--sample-type") from error
-
-
-def parse_field_map_flag(text: str, spec: SampleTypeSpec) -> dict[str, str]:
-    """Read ``--field-map``: a JSON object of a sample type's fields; every fault in it is wrong usage, told at once."""
-    try:
-        document = json.loads(text)
-    except ValueError as error:
-        raise click.BadParameter(f"not JSON: {error}", param_hint="--field-map") from error
-    if not isinstance(document, dict):
-        raise click.BadParameter('expected an object such as {"image": "jpg"}', param_hint="--field-map")
-    known = {known.name for known in spec.fields}
-    faults = [f"{spec.name} has no field {name!r}; it has {', '.join(known)}" for name in document if name not in known]
-    faults += [f"{name!r} is required by {spec.name} and missing" for name in spec.required if name not in document]
-    for name, expression in document.items():
-        if not isinstance(expression, str):
-            faults.append(f"{name!r}: expected text such as 'jpg' or 'json[caption]', found {expression!r}")
-            continue
-        try:
-            parse_field_expression(expression)
-        except ValueError as error:
-            faults.append(f"{name!r}: {error}")
-    if faults:
-        raise click.BadParameter("; ".join(faults), param_hint="--field-map")
-    return {spec_field.name: document[spec_field.name] for spec_field in spec.fields if spec_field.name in document}
+    view = view_first_sample(folder, choice, trust_code=trust_code)
+    for line in render_sample(view, terminal_space(console, share=0.5)):
+        console.print(line)
+    return view.fault is None

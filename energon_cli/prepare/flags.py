@@ -1,7 +1,8 @@
-"""The command line of ``energon prepare``: read and checked, before anything is looked at."""
+"""The flags of ``energon prepare``: parse and check them before reading any data."""
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from dataclasses import dataclass
@@ -10,19 +11,18 @@ from typing import Any
 import click
 
 from loader.errors import ConfigError
-from loader.format.media.kind import MediaFilter
-from loader.format.prepare.plan import SplitRequest
-from loader.format.prepare.split_plan import parse_ratio, parse_split_part
+from loader.format.documents import SampleTypeSpec, parse_field_expression, sample_type_of_name
+from loader.format.media import MediaFilter
+from loader.format.prepare import SplitRequest, parse_ratio, parse_split_part
 
 from ..console import is_terminal
-from .choices import parse_field_map_flag, parse_sample_type_flag
 
 __all__ = ["PrepareFlags", "check_consent", "check_flags", "split_of_flags", "type_of_flags"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareFlags:
-    """What the command line said; the options' help says what each means."""
+    """The parsed command line; ``energon prepare --help`` describes each flag."""
 
     path: str
     split_ratio: str | None
@@ -49,16 +49,16 @@ class PrepareFlags:
 
     @property
     def asks_by_menus(self) -> bool:
-        """Whether there is a terminal to ask on, and something to ask."""
+        """True if prompts are wanted, and there is a terminal for menus."""
         asks = not (self.yes or self.non_interactive or self.tar_index_only)
         return asks and is_terminal(sys.stdin) and is_terminal(sys.stderr if self.as_json else sys.stdout)
 
 
 def check_flags(flags: PrepareFlags) -> None:
-    """Refuse flags that contradict each other or cannot be read.
+    """Reject flags that are invalid or contradict each other.
 
     Raises:
-        click.UsageError: Says which, and why.
+        click.UsageError: Flags are invalid; the message names them and the reason.
     """
     if flags.exclude is not None:
         try:
@@ -66,27 +66,25 @@ def check_flags(flags: PrepareFlags) -> None:
         except re.error as error:
             raise click.BadParameter(f"not a regex: {error}", param_hint="--exclude") from error
     if flags.skip_dataset_yaml and (flags.sample_type or flags.field_map):
-        raise click.UsageError(
-            "--skip-dataset-yaml contradicts --sample-type and --field-map, which say what to write."
-        )
+        raise click.UsageError("--skip-dataset-yaml conflicts with --sample-type and --field-map.")
     if flags.field_map and not flags.sample_type:
-        raise click.UsageError("--field-map needs --sample-type, whose fields it fills.")
+        raise click.UsageError("--field-map requires --sample-type.")
     if "/" in flags.dataset_yaml_name or not flags.dataset_yaml_name.endswith((".yaml", ".yml")):
         raise click.BadParameter("expected a file name such as 'dataset.yaml'", param_hint="--dataset-yaml-name")
     if flags.tar_index_only and flags.media:
-        raise click.UsageError(f"--tar-index-only only indexes; {flags.media.flag} needs a run without it.")
+        raise click.UsageError(f"--tar-index-only conflicts with {flags.media.flag}.")
     if flags.tar_index_only and (flags.split_ratio or flags.split_parts or flags.sample_type):
-        raise click.UsageError("--tar-index-only writes neither a split nor a dataset.yaml.")
+        raise click.UsageError("--tar-index-only conflicts with --split-ratio, --split-parts and --sample-type.")
     if flags.media and flags.compat is False:
-        raise click.UsageError(f"{flags.media.flag} writes into index.sqlite, which --no-compat leaves out.")
+        raise click.UsageError(f"{flags.media.flag} writes to index.sqlite, so it conflicts with --no-compat.")
     if flags.yes and flags.non_interactive:
-        raise click.UsageError("--yes takes proposals, --non-interactive only what flags say: give one of them.")
+        raise click.UsageError("--yes conflicts with --non-interactive: pass one of them.")
     split_of_flags(flags)
     type_of_flags(flags)
 
 
 def split_of_flags(flags: PrepareFlags) -> SplitRequest | None:
-    """Give the split that flags settle, if they do."""
+    """Return the split that the flags define; None without a flag for it."""
     try:
         if flags.split_parts:
             return SplitRequest(patterns=tuple(parse_split_part(text) for text in flags.split_parts))
@@ -101,33 +99,73 @@ def split_of_flags(flags: PrepareFlags) -> SplitRequest | None:
 
 
 def type_of_flags(flags: PrepareFlags) -> dict[str, Any]:
-    """Give ``spec`` and ``field_map`` as far as flags settle them."""
+    """Return ``spec`` and ``field_map``, each only if a flag defines it."""
     if flags.sample_type is None:
         return {}
-    spec = parse_sample_type_flag(flags.sample_type)
+    spec = _parse_sample_type_flag(flags.sample_type)
     if flags.field_map is None:
         return {"spec": spec}
     if spec.crude:
-        raise click.UsageError("--field-map: crude samples have no fields to fill.")
-    return {"spec": spec, "field_map": parse_field_map_flag(flags.field_map, spec)}
+        raise click.UsageError("--field-map: crude samples have no fields.")
+    return {"spec": spec, "field_map": _parse_field_map_flag(flags.field_map, spec)}
+
+
+def _parse_sample_type_flag(text: str) -> SampleTypeSpec:
+    """Parse ``--sample-type``.
+
+    Raises:
+        click.BadParameter: The name is unknown.
+    """
+    try:
+        return sample_type_of_name(text)
+    except ConfigError as error:
+        raise click.BadParameter(error.message, param_hint="--sample-type") from error
+
+
+def _parse_field_map_flag(text: str, spec: SampleTypeSpec) -> dict[str, str]:
+    """Parse ``--field-map``, a JSON object with an expression for each field of a sample type.
+
+    Raises:
+        click.BadParameter: The value is invalid; the message lists all faults.
+    """
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise click.BadParameter(f"not JSON: {error}", param_hint="--field-map") from error
+    if not isinstance(document, dict):
+        raise click.BadParameter('expected an object such as {"image": "jpg"}', param_hint="--field-map")
+    known = {known.name for known in spec.fields}
+    faults = [f"{spec.name} has no field {name!r}; it has {', '.join(known)}" for name in document if name not in known]
+    faults += [f"{name!r} is required by {spec.name} and missing" for name in spec.required if name not in document]
+    for name, expression in document.items():
+        if not isinstance(expression, str):
+            faults.append(f"{name!r}: expected text such as 'jpg' or 'json[caption]', found {expression!r}")
+            continue
+        try:
+            parse_field_expression(expression)
+        except ValueError as error:
+            faults.append(f"{name!r}: {error}")
+    if faults:
+        raise click.BadParameter("; ".join(faults), param_hint="--field-map")
+    return {spec_field.name: document[spec_field.name] for spec_field in spec.fields if spec_field.name in document}
 
 
 def check_consent(flags: PrepareFlags, *, has_split: bool, has_dataset_yaml: bool) -> None:
-    """Ask for ``--force-overwrite`` where flags would replace what the user may have edited, and nobody is asked.
+    """Require ``--force-overwrite`` if flags would replace edited files and no prompt confirms it.
 
     Raises:
-        click.UsageError: Names what would be replaced.
+        click.UsageError: The flag is missing; the message names the files.
     """
     replaced = [
-        what
-        for what, there, wanted in (
+        name
+        for name, exists, requested in (
             ("the split", has_split, flags.split_ratio or flags.split_parts),
             (flags.dataset_yaml_name, has_dataset_yaml, flags.sample_type),
         )
-        if there and wanted
+        if exists and requested
     ]
     if replaced and not (flags.force_overwrite or flags.yes or flags.dry_run or flags.asks_by_menus):
         raise click.UsageError(
-            f"The dataset is prepared already, and these flags would replace {' and '.join(replaced)}:"
-            " add --force-overwrite to allow that, or leave the flags out to keep what is there."
+            f"The dataset is already prepared, and these flags would replace {' and '.join(replaced)}:"
+            " add --force-overwrite to allow it, or omit the flags to keep the current content."
         )

@@ -1,58 +1,114 @@
-"""``energon prepare-media``: what the media files of a folder are, for training code that looks it up."""
+"""``energon prepare-media``: collect metadata of a folder's media files; and the media flags of ``prepare``."""
 
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..command import energon_command
-from .media_flags import media_filter_of, media_options
 
-__all__ = ["prepare_media"]
+if TYPE_CHECKING:
+    from loader.format.media import MediaFilter
 
+__all__ = ["media_filter_of", "media_options", "prepare_media"]
+
+_FLAGS = "--media-metadata-by-glob, --media-metadata-by-header and --media-metadata-by-extension"
 _EXAMPLES = (
     (
-        "Find images, audio and video by their first bytes",
+        "Detect images, audio and video by their first bytes",
         "energon prepare-media --media-metadata-by-header /data/files",
     ),
-    ("Only look into some files", "energon prepare-media --media-metadata-by-glob '*.jpg,*.png' /data/files"),
+    (
+        "Read only files that match a pattern",
+        "energon prepare-media --media-metadata-by-glob '*.jpg,*.png' /data/files",
+    ),
 )
+
+
+def media_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the three media flags to a command, as parameters of the same names."""
+    for option in (
+        click.option(
+            "--media-metadata-by-extension",
+            is_flag=True,
+            help="Collect metadata of files with an image, audio or video extension.",
+        ),
+        click.option(
+            "--media-metadata-by-header",
+            is_flag=True,
+            help="Collect metadata of files whose first bytes are image, audio or video.",
+        ),
+        click.option(
+            "--media-metadata-by-glob",
+            metavar="PATTERNS",
+            help="Collect metadata (width, height, duration, …) of files that match: '*.jpg,*.png'.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def media_filter_of(flags: dict[str, Any]) -> MediaFilter | None:
+    """Pop the three media flags from a command's parameters, and return their filter; None without a flag.
+
+    Raises:
+        click.UsageError: More than one flag is set, or the glob is empty.
+    """
+    from loader.format.media import MediaFilter, parse_patterns
+
+    glob: str | None = flags.pop("media_metadata_by_glob")
+    header: bool = flags.pop("media_metadata_by_header")
+    extension: bool = flags.pop("media_metadata_by_extension")
+    if (glob is not None) + header + extension > 1:
+        raise click.UsageError(f"{_FLAGS} are mutually exclusive: pass one of them.")
+    if glob is not None:
+        patterns = parse_patterns(glob)
+        if not patterns:
+            raise click.BadParameter("expected patterns such as '*.jpg,*.png'", param_hint="--media-metadata-by-glob")
+        return MediaFilter(strategy="GLOB", patterns=patterns)
+    return MediaFilter(strategy="HEADER") if header else MediaFilter(strategy="EXTENSION") if extension else None
 
 
 @energon_command(
-    "prepare-media", examples=_EXAMPLES, short_help="Collect the sizes and durations of a folder's media files."
+    "prepare-media", examples=_EXAMPLES, short_help="Collect sizes and durations of media files in a folder."
 )
 @click.argument("path")
 @media_options
-@click.option("--num-workers", metavar="N", type=click.IntRange(min=0), help="Worker processes (one per core).")
-@click.option("--tmp-path", metavar="DIR", help="Accepted for megatron-energon's sake; nothing is needed there.")
+@click.option(
+    "--num-workers",
+    metavar="N",
+    type=click.IntRange(min=0),
+    help="Number of worker processes.  [default: one per core]",
+)
+@click.option("--tmp-path", metavar="DIR", help="Ignored; accepted for compatibility with megatron-energon.")
 @click.option("--progress/--no-progress", default=True, help="Show a progress bar on a terminal.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def prepare_media(path: str, *, num_workers: int | None, progress: bool, as_json: bool, **flags: Any) -> None:
-    """Collect the metadata of the media files below PATH, a folder of files that is no dataset of shards.
+    """Collect metadata of the images, audio and video in PATH, a folder of plain files.
 
-    Width, height and format of images, durations, frames and rates of audio and video: read from headers, nothing is
-    decoded. They go into PATH/.nv-meta/index.sqlite, which replaces the one of an earlier run when it is whole. Hidden
-    files and folders are left out. A file that is damaged or cannot be read is left out with a warning.
+    Reads the width, height and format of images, and the duration, frames and rates of audio and video, from file
+    headers, without decoding. The result is PATH/.nv-meta/index.sqlite, which replaces an earlier one once it is
+    complete. Hidden files and folders are skipped. Damaged and unreadable files are skipped with a warning.
     """
     media_filter = media_filter_of(flags)
     if media_filter is None:
         raise click.UsageError(
-            "Say which files to look into: --media-metadata-by-header, --media-metadata-by-extension"
+            "Choose the files to read with --media-metadata-by-header, --media-metadata-by-extension"
             " or --media-metadata-by-glob '*.jpg,*.png'."
         )
     if not path:
-        raise click.UsageError("PATH is empty. Is a variable of the shell not set?")
-    from loader.format.prepare.media_folder import prepare_media_folder
+        raise click.UsageError("PATH is empty. Check whether a shell variable is unset.")
+    from loader.format import usable_cores
+    from loader.format.prepare import prepare_media_folder
+    from loader.inspect import plural
     from loader.storage import open_storage
 
-    from ..console import escape_controls, output_console, plural, print_json, show_progress
-    from ..cores import usable_cores
+    from ..console import escape_controls, output_console, print_json, show_progress
     from ..progress import ProgressBar
-    from .media_report import media_document
-    from .report import show_notes
+    from .report import media_document, show_notes
 
     started = time.perf_counter()
     show_progress("listing files …")

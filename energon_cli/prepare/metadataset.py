@@ -1,4 +1,4 @@
-"""``energon prepare meta.yaml``: the joins of a metadataset become rows on disk."""
+"""``energon prepare meta.yaml``: write the rows of a metadataset's joins to disk."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.metadataset.joins.prepare_metadataset import plan_joins, prepare_metadataset
+from loader.inspect import plural
+from loader.metadataset import plan_joins, prepare_metadataset
 
-from ..console import escape_controls, output_console, plural, print_json
+from ..console import escape_controls, output_console, print_json
 from ..progress import ProgressBar
 
 if TYPE_CHECKING:
-    from loader.metadataset.joins.prepare_join import JoinReport, MemberReport
+    from loader.metadataset import JoinReport, MemberReport
 
 __all__ = ["check_metadataset_flags", "prepare_joins"]
 
-# What says how to work, not what to make of shards; the last ones come from scripts that prepare everything alike.
-_MEANT = {
+# Flags that are valid for a metadataset. The last five have no effect; scripts pass them for all kinds of datasets.
+_VALID_FLAGS = {
     "path",
     "progress",
     "as_json",
@@ -33,28 +34,28 @@ _ALWAYS = {"help", "debug"}
 
 
 def check_metadataset_flags(context: click.Context) -> None:
-    """Refuse flags that say how to make a dataset of shards.
+    """Reject flags that apply only to folders of shards.
 
     Raises:
-        click.UsageError: Names all of them.
+        click.UsageError: Such flags are set; the message names all of them.
     """
     given = [
         parameter.opts[0]
         for parameter in context.command.params
-        if parameter.name not in _MEANT | _ALWAYS
+        if parameter.name not in _VALID_FLAGS | _ALWAYS
         and context.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE
     ]
     if given:
         verb = "is" if len(given) == 1 else "are"
         raise click.UsageError(
-            f"{', '.join(given)} {verb} for folders of shards; of a metadataset only the joins are prepared."
+            f"{', '.join(given)} {verb} valid only for folders of shards; for a metadataset, only joins are prepared."
         )
 
 
 def prepare_joins(path: str, *, progress: bool, as_json: bool, dry_run: bool) -> None:
-    """Prepare the joins of a metadataset and tell what came of them."""
+    """Prepare the joins of a metadataset and print a report."""
     if dry_run:
-        _tell_plan(path, as_json=as_json)
+        _print_plan(path, as_json=as_json)
         return
     with ProgressBar("Joining", unit="samples", enabled=progress) as bar:
         reports = prepare_metadataset(path, progress=bar.update)
@@ -63,12 +64,12 @@ def prepare_joins(path: str, *, progress: bool, as_json: bool, dry_run: bool) ->
         print_json({"path": path, "dry_run": False, "joins": joins})
         return
     if not reports:
-        _print(f"{path} has no joins: nothing needs preparing; all its datasets are there")
+        _print(f"{path} has no joins: nothing to prepare; all its datasets exist")
     for report in reports:
         _print(_line(path, report))
 
 
-def _tell_plan(path: str, *, as_json: bool) -> None:
+def _print_plan(path: str, *, as_json: bool) -> None:
     plans = plan_joins(path)
     if as_json:
         joins = [
@@ -79,29 +80,29 @@ def _tell_plan(path: str, *, as_json: bool) -> None:
         return
     for plan in plans:
         datasets = " with ".join(member.path for member in plan.members)
-        _print(f"would join {_where(path, plan.file, plan.place)}: {datasets}")
+        _print(f"would join {_location(path, plan.file, plan.place)}: {datasets}")
     if not plans:
-        _print(f"{path} has no joins: nothing needs preparing; all its datasets are there")
+        _print(f"{path} has no joins: nothing to prepare; all its datasets exist")
 
 
 def _print(line: str) -> None:
     output_console().print(escape_controls(line), soft_wrap=True)
 
 
-def _where(path: str, file: str, place: str) -> str:
-    """Give the place of a join, with the file in front where another one holds it."""
+def _location(path: str, file: str, place: str) -> str:
+    """Format the location of a join: the file that contains it, and the place within."""
     return f"{path}: {place}" if os.path.abspath(path) == file else f"{file}: {place}"
 
 
 def _line(path: str, report: JoinReport) -> str:
     skipped = f", {report.skipped:,} skipped" if report.skipped else ""
     folder = os.path.dirname(report.file)
-    members = "; ".join(_member_words(member, folder) for member in report.members)
-    where = _where(path, report.file, report.place)
+    members = "; ".join(_member_summary(member, folder) for member in report.members)
+    where = _location(path, report.file, report.place)
     return f"joined {where}: {plural(report.rows, 'row')}{skipped}" + (f" ({members})" if members else "")
 
 
-def _member_words(member: MemberReport, folder: str) -> str:
+def _member_summary(member: MemberReport, folder: str) -> str:
     missing = f", {member.missing:,} missing" if member.missing else ""
     unused = f", {member.unused:,} unused" if member.unused else ""
     return f"{os.path.relpath(member.path, folder)}: {member.matched:,} matched{missing}{unused}"

@@ -1,56 +1,60 @@
-"""What ``energon prepare`` shows: what it found, what it is about to write, what it did."""
+"""Output of ``energon prepare``: the folder found, the planned files and the final report."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..console import escape_controls, format_bytes, format_count, plural, print_table
-from .media_report import media_document, media_line
+from loader.inspect import format_bytes, format_count, plural
+
+from ..console import escape_controls, print_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from loader.format.prepare.plan import PrepareReport
-
-    from .look import Look
+    from loader.format.media import MediaReport
+    from loader.format.prepare import PrepareReport
+    from loader.inspect import FirstSamples
 
 __all__ = [
+    "media_document",
     "report_document",
     "show_done",
     "show_files",
+    "show_first_sample",
     "show_found",
-    "show_look",
     "show_notes",
     "show_split",
     "show_split_line",
 ]
 
 
-def show_found(console: Console, path: str, sizes: Mapping[str, int], look: Look) -> None:
-    """Show shards and bytes, part names with their coverage, and the first sample."""
+def show_found(console: Console, path: str, sizes: Mapping[str, int], first: FirstSamples) -> None:
+    """Print the number of shards and bytes, and the coverage of each part name."""
     console.print(f"{escape_controls(path)}: {plural(len(sizes), 'shard')}, {format_bytes(sum(sizes.values()))}")
-    if look.samples:
+    if first.samples:
         coverage = ", ".join(
-            f"{escape_controls(name)} {100 * look.part_counts[name] / look.samples:.0f} %" for name in look.part_names
+            f"{escape_controls(name)} {100 * first.part_counts[name] / first.samples:.0f} %"
+            for name in first.part_names
         )
-        console.print(f"parts, in the first {plural(look.samples, 'sample')}: {coverage}", soft_wrap=True)
+        console.print(f"parts, in the first {plural(first.samples, 'sample')}: {coverage}", soft_wrap=True)
 
 
-def show_look(console: Console, look: Look) -> None:
-    """Show the first sample's parts."""
-    from ..preview.render import SampleView, render_sample, terminal_space
-    from ..preview.source import describe_parts
+def show_first_sample(console: Console, first: FirstSamples) -> None:
+    """Print the first sample's parts."""
+    from loader.inspect import SampleView, describe_parts
 
-    if not look.samples:
+    from ..preview.render import render_sample, terminal_space
+
+    if not first.samples:
         return
-    view = SampleView(title=f"first sample: {look.key}", fields=describe_parts(look.parts))
+    view = SampleView(title=f"first sample: {first.key}", fields=describe_parts(first.parts))
     for line in render_sample(view, terminal_space(console, share=0.5)):
         console.print(line, soft_wrap=not console.is_terminal)
 
 
 def show_split(console: Console, parts: Mapping[str, Sequence[str]], sizes: Mapping[str, int]) -> None:
-    """Show which part of a split gets how much."""
+    """Print a table of the shards, bytes and share of each split part."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -73,13 +77,13 @@ def show_split(console: Console, parts: Mapping[str, Sequence[str]], sizes: Mapp
 
 
 def show_split_line(console: Console, parts: Mapping[str, Sequence[str]]) -> None:
-    """Show a split in one line."""
+    """Print a split in one line."""
     counts = ", ".join(f"{escape_controls(name)} {plural(len(shards), 'shard')}" for name, shards in parts.items())
     console.print(f"split: {counts}", soft_wrap=True)
 
 
 def show_files(console: Console, files: Mapping[str, str]) -> None:
-    """Show the text of the files that will be written."""
+    """Print the text of the files to write."""
     for name, text in files.items():
         console.print(f".nv-meta/{name}:", style="bold")
         for line in text.rstrip("\n").split("\n"):
@@ -87,23 +91,23 @@ def show_files(console: Console, files: Mapping[str, str]) -> None:
 
 
 def show_notes(console: Console, notes: Sequence[str], *, label: str, style: str = "") -> None:
-    """Show remarks, a line each."""
+    """Print notes or warnings, one per line."""
     for note in notes:
         console.print(f"{label}: {escape_controls(note)}", style=style, soft_wrap=True)
 
 
 def show_done(console: Console, path: str, report: PrepareReport, files: Mapping[str, str]) -> None:
-    """Say what a run did."""
-    did = "prepared" if report.changed else "up to date:"
+    """Print the report of a run."""
+    verb = "prepared" if report.changed else "up to date:"
     size = f"{plural(report.samples, 'sample')} in {plural(report.shards, 'shard')} ({format_bytes(report.size_bytes)})"
     reused = f", {plural(report.reused, 'shard')} unchanged" if report.reused else ""
-    text = f"{did} {escape_controls(path)}: {size} in {report.seconds:.1f} s{reused}"
+    text = f"{verb} {escape_controls(path)}: {size} in {report.seconds:.1f} s{reused}"
     console.print(text, soft_wrap=True, style="green")
     if report.split:
         split = ", ".join(f"{escape_controls(name)} {samples:,}" for name, (_, samples) in report.split.items())
         console.print(f"split: {split} samples", soft_wrap=True)
     if report.media:
-        console.print(media_line(report.media), soft_wrap=True)
+        console.print(_media_line(report.media), soft_wrap=True)
     if files:
         console.print(f"wrote .nv-meta/{', '.join(files)}", soft_wrap=True)
     show_notes(console, report.warnings, label="warning", style="yellow")
@@ -112,7 +116,7 @@ def show_done(console: Console, path: str, report: PrepareReport, files: Mapping
 def report_document(
     path: str, report: PrepareReport, *, files: Mapping[str, str], notes: Sequence[str]
 ) -> dict[str, Any]:
-    """Give what a run did, as ``--json`` prints it."""
+    """Return the ``--json`` document of a run; its keys are stable."""
     return {
         "path": path,
         "samples": report.samples,
@@ -133,3 +137,21 @@ def report_document(
         "warnings": list(report.warnings),
         "notes": list(notes),
     }
+
+
+def media_document(report: MediaReport) -> dict[str, Any]:
+    """Return the ``--json`` document of a media report; its keys are stable."""
+    return {
+        "strategy": report.media_filter.strategy,
+        "patterns": list(report.media_filter.patterns),
+        "entries": report.entries,
+        "collected": report.collected,
+        "broken": report.broken,
+    }
+
+
+def _media_line(report: MediaReport) -> str:
+    """Summarise a media report in one line."""
+    kept = report.entries - report.collected
+    unchanged = f", {kept:,} of them from before" if kept > 0 else ""
+    return f"media metadata of {plural(report.entries, 'part')}{unchanged}"

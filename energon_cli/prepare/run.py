@@ -1,4 +1,4 @@
-"""From choices to a plan, and from the plan to a prepared dataset and a report of it."""
+"""Run ``energon prepare``: inspect the folder, resolve the choices, run the plan and report."""
 
 from __future__ import annotations
 
@@ -9,20 +9,39 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from loader.format.prepare.plan import PreparePlan, PrepareProgress, PrepareReport
-from loader.format.prepare.proposals import propose_field_map
-from loader.format.prepare.run import run_prepare
-from loader.format.prepare.split import PlannedSplit, plan_split
+from loader.format import usable_cores
+from loader.format.prepare import (
+    PlannedSplit,
+    PreparePlan,
+    PrepareProgress,
+    PrepareReport,
+    plan_split,
+    run_prepare,
+)
+from loader.inspect import (
+    Choices,
+    ShardFolder,
+    choice_files,
+    choice_notes,
+    field_map_warnings,
+    format_bytes,
+    inspect_folder,
+    plural,
+)
+from loader.storage import open_parent
 
-from ..console import error_console, escape_controls, format_bytes, output_console, plural, print_json
-from ..cores import usable_cores
-from ..dataset_path import open_parent
+from ..console import error_console, escape_controls, output_console, print_json
 from ..progress import ProgressBar
-from .choices import Choices
+from .choices import resolve_choices
 from .flags import PrepareFlags, check_consent, check_flags
-from .report import report_document, show_done, show_files, show_notes, show_split, show_split_line
-from .resolve import Folder, decide, doubts, look_into_folder, remarks
-from .template import SAMPLE_LOADER, files_to_write
+from .report import (
+    report_document,
+    show_done,
+    show_files,
+    show_notes,
+    show_split,
+    show_split_line,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -31,70 +50,65 @@ __all__ = ["prepare_dataset", "prepare_jsonl"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Prospect:
-    """All that is known before anything is written."""
+class _Draft:
+    """The state of a command before anything is written."""
 
     flags: PrepareFlags
-    folder: Folder
+    folder: ShardFolder
     choices: Choices
     files: Mapping[str, str]  # of .nv-meta, name → text
     notes: Sequence[str]
-    doubts: Sequence[str]  # why the first sample cannot be made as chosen
+    warnings: Sequence[str]  # of fields that the first samples cannot fill
 
 
 def prepare_dataset(flags: PrepareFlags) -> None:
-    """Find out what there is, decide what to do, show it, do it, and tell."""
+    """Prepare a folder of shards, with prompts where the flags ask for them, and print a report."""
     check_flags(flags)
     console = error_console() if flags.as_json else output_console()
-    folder = look_into_folder(flags)
+    folder = inspect_folder(flags.path, exclude=flags.exclude, dataset_yaml_name=flags.dataset_yaml_name)
     check_consent(flags, has_split=folder.has_split, has_dataset_yaml=folder.has_dataset_yaml)
-    choices = decide(flags, folder, console)
-    prospect = _Prospect(
+    choices = resolve_choices(flags, folder, console)
+    draft = _Draft(
         flags=flags,
         folder=folder,
         choices=choices,
-        files=_files(flags, folder, choices),
-        notes=remarks(flags, folder, choices),
-        doubts=doubts(flags, folder, choices),
+        files=choice_files(folder, choices, name=flags.dataset_yaml_name),
+        notes=[] if flags.tar_index_only else choice_notes(folder, choices),
+        warnings=_field_map_warnings(flags, folder, choices),
     )
     if flags.dry_run:
-        _tell_prospect(prospect, console)
+        _show_draft(draft, console)
         return
     if not flags.as_json:
-        show_notes(console, prospect.doubts, label="warning", style="yellow")
+        show_notes(console, draft.warnings, label="warning", style="yellow")
     if flags.asks_by_menus:
-        _confirm(prospect, console)
-    report = _run(_plan(prospect), progress=flags.progress)
+        _confirm(draft, console)
+    report = _run(_plan(draft), progress=flags.progress)
     if flags.as_json:
-        report = replace(report, warnings=(*prospect.doubts, *report.warnings))
-        print_json(report_document(flags.path, report, files=prospect.files, notes=prospect.notes))
+        report = replace(report, warnings=(*draft.warnings, *report.warnings))
+        print_json(report_document(flags.path, report, files=draft.files, notes=draft.notes))
         return
-    show_done(console, flags.path, report, prospect.files)
-    show_notes(console, prospect.notes, label="note")
+    show_done(console, flags.path, report, draft.files)
+    show_notes(console, draft.notes, label="note")
 
 
-def _files(flags: PrepareFlags, folder: Folder, choices: Choices) -> dict[str, str]:
-    """Give the files to write beside the index; a ``sample_loader.py`` that is there already is the user's."""
-    chosen = choices.dataset_yaml
-    if chosen is None:
-        return {}
-    look = folder.look
-    proposals = propose_field_map(chosen.spec, look.part_names, look.json_example)
-    files = files_to_write(chosen, name=flags.dataset_yaml_name, proposals=proposals, part_names=look.part_names)
-    if folder.storage.exists(f".nv-meta/{SAMPLE_LOADER}"):
-        files.pop(SAMPLE_LOADER, None)
-    return files
+def _field_map_warnings(flags: PrepareFlags, folder: ShardFolder, choices: Choices) -> list[str]:
+    if choices.dataset_yaml is None:
+        return []
+    return field_map_warnings(
+        choices.dataset_yaml, folder.first, meta_folder=folder.meta_folder, trust_code=flags.trust_code
+    )
 
 
-def _plan(prospect: _Prospect) -> PreparePlan:
-    flags = prospect.flags
+def _plan(draft: _Draft) -> PreparePlan:
+    flags = draft.flags
     workers = flags.num_workers if flags.num_workers is not None else usable_cores()
     return PreparePlan(
         path=flags.path,
         workers=max(1, workers),
         exclude=flags.exclude,
-        split=prospect.choices.split,
-        files=prospect.files,
+        split=draft.choices.split,
+        files=draft.files,
         compat=flags.compat,
         force=flags.force_overwrite,
         fix_duplicates=flags.fix_duplicates,
@@ -119,36 +133,36 @@ def _run(plan: PreparePlan, *, progress: bool) -> PrepareReport:
         return run_prepare(plan, on_progress=advance)
 
 
-def _confirm(prospect: _Prospect, console: Console) -> None:
+def _confirm(draft: _Draft, console: Console) -> None:
     from .menus import confirm
 
-    folder = prospect.folder
-    if prospect.choices.split is not None:
-        show_split_line(console, plan_split(folder.storage, prospect.choices.split, list(folder.sizes)).parts)
-    show_files(console, prospect.files)
+    folder = draft.folder
+    if draft.choices.split is not None:
+        show_split_line(console, plan_split(folder.storage, draft.choices.split, list(folder.sizes)).parts)
+    show_files(console, draft.files)
     if not confirm(f"Index {plural(len(folder.sizes), 'shard')} and write this?"):
         console.print("nothing was written")
         raise click.exceptions.Exit(1)
 
 
-def _tell_prospect(prospect: _Prospect, console: Console) -> None:
-    """Show what a run would do (``--dry-run``)."""
-    path, folder = prospect.flags.path, prospect.folder
+def _show_draft(draft: _Draft, console: Console) -> None:
+    """Print the planned result (``--dry-run``)."""
+    path, folder = draft.flags.path, draft.folder
     planned: PlannedSplit | None = None
-    if prospect.choices.split is not None:
-        planned = plan_split(folder.storage, prospect.choices.split, list(folder.sizes))
-    warnings = [*prospect.doubts, *(planned.warnings if planned is not None else ())]
+    if draft.choices.split is not None:
+        planned = plan_split(folder.storage, draft.choices.split, list(folder.sizes))
+    warnings = [*draft.warnings, *(planned.warnings if planned is not None else ())]
     size_bytes = sum(folder.sizes.values())
-    if prospect.flags.as_json:
+    if draft.flags.as_json:
         document: dict[str, Any] = {
             "path": path,
             "dry_run": True,
             "shards": len(folder.sizes),
             "bytes": size_bytes,
             "split": None if planned is None else {name: list(shards) for name, shards in planned.parts.items()},
-            "files": dict(prospect.files),
+            "files": dict(draft.files),
             "warnings": warnings,
-            "notes": list(prospect.notes),
+            "notes": list(draft.notes),
         }
         print_json(document)
         return
@@ -156,18 +170,18 @@ def _tell_prospect(prospect: _Prospect, console: Console) -> None:
     console.print(f"would prepare {escape_controls(path)}: {shards}, {format_bytes(size_bytes)}", soft_wrap=True)
     if planned is not None:
         show_split(console, planned.parts, folder.sizes)
-    show_files(console, prospect.files)
+    show_files(console, draft.files)
     show_notes(console, warnings, label="warning", style="yellow")
-    show_notes(console, prospect.notes, label="note")
+    show_notes(console, draft.notes, label="note")
 
 
 def prepare_jsonl(flags: PrepareFlags) -> None:
     """Index the lines of a JSONL file."""
-    from loader.format.jsonl import index as jsonl
+    from loader.format import jsonl
 
     check_flags(flags)
     if flags.media:
-        raise click.UsageError(f"{flags.media.flag}: the lines of a JSONL file hold no media files.")
+        raise click.UsageError(f"{flags.media.flag}: a JSONL file contains no media files.")
     storage, name = open_parent(flags.path)
     size_bytes = storage.stat(name).size_bytes
     with ProgressBar("Reading lines", unit="bytes", enabled=flags.progress) as bar:

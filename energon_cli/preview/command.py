@@ -1,4 +1,4 @@
-"""``energon preview``: samples of a dataset, with their pictures, in the terminal."""
+"""``energon preview``: show samples of a dataset, with their pictures, in the terminal."""
 
 from __future__ import annotations
 
@@ -17,32 +17,44 @@ _EXAMPLES = (
     ("Page through a dataset", "energon preview /data/coco"),
     ("Print three samples of the validation part", "energon preview /data/coco --split-parts val -n 3"),
     ("Show one sample by its key", "energon preview /data/coco --key shard_000.tar/000017"),
-    ("Look at what a mix gives to training", "energon preview /data/mix.yaml --shuffle -n 5"),
-    ("Look at random samples as they lie in the shards", "energon preview /data/coco --shuffle --crude"),
+    ("Show samples of a mix as training draws them", "energon preview /data/mix.yaml --shuffle -n 5"),
+    ("Show the raw parts of random samples", "energon preview /data/coco --shuffle --crude"),
 )
 
 
 @energon_command("preview", examples=_EXAMPLES, short_help="Show samples, with their pictures, in the terminal.")
 @click.argument("path")
 @click.option(
-    "-n", "count", metavar="N", type=click.IntRange(min=1), help="Print this many samples and end (piped: 1)."
+    "-n",
+    "count",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Print this many samples and exit (default if piped: 1).",
 )
 @click.option(
     "--index", metavar="I", type=click.IntRange(min=0), default=0, help="Start at this sample, counted from 0."
 )
-@click.option("--key", metavar="KEY", help="Show the sample of this key: '<shard>/<key>', or the key alone.")
+@click.option("--key", metavar="KEY", help="Show the sample with this key: '<shard>/<key>', or the key alone.")
 @click.option("--split-parts", metavar="A,B", help="Only samples of these split parts, or splits of a metadataset.")
-@click.option("--shuffle/--no-shuffle", default=False, help="Go through the samples in random order.")
-@click.option("--seed", metavar="N", type=int, default=0, show_default=True, help="Another seed, another random order.")
-@click.option("--crude", is_flag=True, help="Show the raw parts, whatever dataset.yaml makes of them.")
-@click.option("--images/--no-images", default=None, help="Draw pictures (on a terminal, unless told otherwise).")
+@click.option("--shuffle/--no-shuffle", default=False, help="Show the samples in random order.")
+@click.option("--seed", metavar="N", type=int, default=0, show_default=True, help="Seed of the random order.")
+@click.option("--crude", is_flag=True, help="Show raw parts, even if dataset.yaml names a sample type.")
+@click.option("--images/--no-images", default=None, help="Draw pictures (default: on a terminal).")
 @click.option(
-    "--dataset-config", metavar="NAME", default="dataset.yaml", show_default=True, help="Its name in .nv-meta."
+    "--dataset-config",
+    metavar="NAME",
+    default="dataset.yaml",
+    show_default=True,
+    help="Name of the dataset file in .nv-meta.",
 )
-@click.option("--split-config", metavar="NAME", default="split.yaml", show_default=True, help="Its name in .nv-meta.")
 @click.option(
-    "--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files that the dataset brings along."
+    "--split-config",
+    metavar="NAME",
+    default="split.yaml",
+    show_default=True,
+    help="Name of the split file in .nv-meta.",
 )
+@click.option("--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files of the dataset.")
 def preview(
     path: str,
     *,
@@ -58,20 +70,23 @@ def preview(
     split_config: str,
     trust_code: bool,
 ) -> None:
-    """Show samples of the dataset at PATH as training will get them: fields, types, shapes, texts and pictures.
+    """Show samples of the dataset at PATH as training gets them: fields, types, shapes, texts and pictures.
 
-    On a terminal, Enter or → shows the next sample, ← the one before, q ends. Piped, or with -n, samples are printed.
-    A dataset without a dataset.yaml, and a sample that cannot be made, are shown as raw parts.
+    On a terminal, Enter or → shows the next sample, ← the previous one, and q quits. Piped, or with -n, samples are
+    printed. Samples without a dataset.yaml, and samples that cannot be built, are shown as raw parts.
 
-    PATH may also be a .jsonl file, a folder of files that prepare-media looked at, or a metadataset .yaml: of the
-    latter the samples of all datasets are shown one after another, or with --shuffle as the weights mix them.
+    PATH may also be a .jsonl file, a folder of files after prepare-media, or a metadataset .yaml. The datasets of a
+    metadataset are shown one after another, or with --shuffle mixed by weight.
     """
-    from ..console import is_terminal, output_console
+    from loader.inspect import PreviewRequest, open_views
+
+    from ..console import is_terminal, output_console, show_progress
     from .render import render_sample, terminal_space
-    from .views import PreviewFlags, views_of
 
     check_path(path)
-    wanted = PreviewFlags(
+    if split_parts is not None:
+        _check_has_splits(path)
+    request = PreviewRequest(
         path=path,
         split_parts=None if split_parts is None else tuple(name.strip() for name in split_parts.split(",")),
         key=key,
@@ -80,8 +95,9 @@ def preview(
         trust_code=trust_code,
         dataset_config=given_name("dataset_config", dataset_config),
         split_config=given_name("split_config", split_config),
+        on_decode=lambda: show_progress("decoding the first sample…"),
     )
-    total, view = views_of(wanted)
+    total, view = open_views(request)
     if not total:
         raise _nothing_to_show(path, split_parts)
     if index >= total:
@@ -105,11 +121,24 @@ def preview(
         raise click.exceptions.Exit(1)
 
 
+def _check_has_splits(path: str) -> None:
+    from loader.format.documents import is_jsonl, is_metadataset
+    from loader.format.media import is_media_folder
+    from loader.storage import open_storage
+
+    if is_metadataset(path):
+        return
+    if is_jsonl(path):
+        raise click.BadParameter("a JSONL file has no split parts", param_hint="--split-parts")
+    if is_media_folder(open_storage(path)):
+        raise click.BadParameter("a folder of files has no split parts", param_hint="--split-parts")
+
+
 def _nothing_to_show(path: str, split_parts: str | None) -> ConfigError:
     if split_parts is None:
         return ConfigError("there are no samples to show", at=path)
     names = [name.strip() for name in split_parts.split(",")]
     which = f"split part {names[0]!r} is" if len(names) == 1 else f"split parts {', '.join(map(repr, names))} are"
     return ConfigError(
-        f"the {which} empty", at=path, hint="choose another part (energon info shows their sizes), or split anew"
+        f"the {which} empty", at=path, hint="choose another part (energon info shows their sizes), or split again"
     )

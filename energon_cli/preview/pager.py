@@ -1,4 +1,4 @@
-"""Walk through samples by keys: Enter or → forward, ← back, q out."""
+"""Page through samples by keys: Enter or → next, ← back, q quit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _QUIT = frozenset(("q", "Q", "\x1b", "\x04"))
 
 
 def split_keys(text: str) -> list[str]:
-    r"""Split what a terminal sent at once into keys, escape sequences whole.
+    r"""Split the input of a terminal into keys; an escape sequence is one key.
 
     >>> split_keys("n\x1b[Cq")
     ['n', '\x1b[C', 'q']
@@ -33,7 +33,11 @@ def split_keys(text: str) -> list[str]:
 
 
 def read_key() -> Iterator[str]:
-    """Yield the keys pressed, for ever; Ctrl-C raises KeyboardInterrupt, an end of input ends it."""
+    """Yield the keys pressed until the input ends.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed.
+    """
     while True:
         try:
             text = click.getchar()
@@ -50,14 +54,14 @@ def page_through(
     start: int = 0,
     keys: Callable[[], Iterator[str]] = read_key,
 ) -> None:
-    """Show item after item until the user quits.
+    """Show one item at a time until the user quits.
 
     Args:
         console: A terminal.
-        count: How many items there are.
-        render: Gives what to print for item ``i``.
-        start: The item to begin with.
-        keys: Where keys come from.
+        count: Number of items.
+        render: Returns the renderables of item ``i``.
+        start: First item to show.
+        keys: Source of keys.
     """
     from rich.text import Text
 
@@ -71,7 +75,7 @@ def page_through(
             console.clear()
             console.print(*items, sep="\n")
             if shown < 0:
-                discard_input()  # what is typed once the keys are shown counts
+                discard_input()  # keys typed before the footer is shown do not count
             console.print(footer)
             shown = place
         key = next(pressed, "q")

@@ -1,4 +1,4 @@
-"""Draw a sample's fields: lines when piped, with pictures on a terminal."""
+"""Render the fields of a sample: as lines when piped, with pictures on a terminal."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from loader.inspect import FieldView, Picture, PictureError, SampleView
+
 from ..console import escape_controls, is_terminal
-from .fields import FieldView
-from .picture import Picture, PictureError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DrawingSpace",
-    "SampleView",
     "best_renderable",
     "discard_input",
     "fit_cells",
@@ -31,38 +30,19 @@ __all__ = [
 
 _MAX_LINES = 12  # of one field's text
 _MAX_LINE = 1_000  # characters of one line when piped
-_LONGEST_PIXELS = 1_600  # a picture is decoded to no more; half blocks need far less
+_LONGEST_PIXELS = 1_600  # longest side of a decoded picture; half blocks need far less
 _MIN_PICTURE_ROWS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleView:
-    """A sample to show.
-
-    Args:
-        title: Its key and what else says which one it is.
-        fields: What it holds.
-        fault: Why it could not be made, where it could not.
-        note: A remark below it.
-        origin: Which of several datasets it is from.
-    """
-
-    title: str
-    fields: Sequence[FieldView]
-    fault: str | None = None
-    note: str | None = None
-    origin: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DrawingSpace:
-    """How much room there is, in cells, and whether pictures may be drawn.
+    """The space for one sample, in cells, and whether pictures may be drawn.
 
-    Args:
+    Attributes:
         columns: The width.
-        rows: The height one sample should fit into; None when it may be as long as it is.
+        rows: The height that a sample should fit into; None: unlimited.
         pictures: Draw pictures.
-        colour: Pictures may use colour; without, shades of grey are drawn in characters.
+        colour: Draw pictures in colour; otherwise in characters as shades of grey.
     """
 
     columns: int
@@ -72,17 +52,17 @@ class DrawingSpace:
 
 
 def terminal_space(console: Console, *, images: bool | None = None, share: float = 1.0) -> DrawingSpace:
-    """Measure a console.
+    """Return the space that a console has for one sample.
 
     Args:
-        console: Where samples will be shown.
-        images: Whether pictures are wanted; None means where they can be drawn.
-        share: How much of the screen's height a sample may fill.
+        console: The console that shows the samples.
+        images: Draw pictures; None: only on a terminal that can.
+        share: Share of the screen's height that a sample may fill.
     """
-    # A terminal is asked what it can draw, so both directions must lead to it.
+    # Querying the terminal's capabilities needs both its input and its output.
     terminal = console.is_terminal and not console.is_dumb_terminal and is_terminal(sys.stdin)
     if terminal and images is not False:
-        best_renderable(colour=True)  # asks now, before anything is on the screen
+        best_renderable(colour=True)  # queries the terminal now, before it shows anything
     return DrawingSpace(
         columns=console.width,
         rows=int(console.height * share) - 3 if console.is_terminal else None,
@@ -92,7 +72,7 @@ def terminal_space(console: Console, *, images: bool | None = None, share: float
 
 
 def render_sample(sample: SampleView, space: DrawingSpace) -> list[RenderableType]:
-    """Give what to print for one sample, from top to bottom."""
+    """Return the renderables of one sample, from top to bottom."""
     from rich.text import Text
 
     lines: list[RenderableType] = [Text(escape_controls(sample.title), style="bold")]
@@ -120,7 +100,7 @@ def render_sample(sample: SampleView, space: DrawingSpace) -> list[RenderableTyp
 
 
 def _body(field: FieldView, space: DrawingSpace) -> list[str]:
-    """Cut a field's text to what the space allows; a caption's own newlines stay newlines."""
+    """Cut a field's text to the space; newlines in the text are kept."""
     if field.text is None:
         return []
     width = space.columns - 5 if space.rows is not None else _MAX_LINE
@@ -136,7 +116,7 @@ def _body(field: FieldView, space: DrawingSpace) -> list[str]:
 
 
 def _wrap(line: str, width: int) -> Iterable[str]:
-    """Cut a line by the columns it takes: wide characters take two."""
+    """Wrap a line at a width in columns; wide characters take two."""
     from rich.cells import cell_len
     from rich.text import Text
 
@@ -151,7 +131,7 @@ def _wrap(line: str, width: int) -> Iterable[str]:
 
 
 def _picture_rows(space: DrawingSpace, used: int, counts: Sequence[int]) -> int:
-    """Share the rows that text leaves free among the fields with pictures."""
+    """Divide the rows that text leaves free among the fields with pictures."""
     fields = sum(count > 0 for count in counts)
     if space.rows is None or not fields:
         return 24
@@ -179,7 +159,7 @@ def _draw(picture: Picture, columns: int, rows: int, *, colour: bool) -> Rendera
 
 
 def fit_cells(width: int, height: int, columns: int, rows: int) -> tuple[int, int]:
-    """Fit an image into a box of cells (twice as high as wide): at least one cell, and no pixel wider than one.
+    """Return the size of an image in cells (twice as high as wide): at least one cell, at most one cell per pixel.
 
     >>> fit_cells(640, 480, 80, 20)
     (53, 20)
@@ -191,10 +171,10 @@ def fit_cells(width: int, height: int, columns: int, rows: int) -> tuple[int, in
 
 
 class _Drawing:
-    """A picture of a fixed number of cells, drawn the best way the terminal knows.
+    """A picture of a fixed number of cells, drawn by the best method of the terminal.
 
-    Everything is drawn when it is made, so that a failure inside the drawing library becomes a half-block picture and
-    never an exception in the middle of a screen.
+    The drawing is complete before its first line is yielded: if the drawing library fails, half blocks replace it
+    instead of an exception in the middle of a screen.
     """
 
     def __init__(self, image: Image, width: int, height: int, *, colour: bool) -> None:
@@ -209,7 +189,7 @@ class _Drawing:
             try:
                 yield from list(console.render(renderable(self._image, width=width, height=height), options))
                 return
-            except Exception:  # noqa: BLE001, S110 - whatever goes wrong there, half blocks can always be drawn
+            except Exception:  # noqa: BLE001, S110 - half blocks need no drawing library
                 pass
         yield from half_blocks(self._image, width, height)
 
@@ -220,14 +200,14 @@ class _Drawing:
 
 
 def best_renderable(*, colour: bool) -> Any:
-    """Give textual-image's class for this terminal (Kitty's protocol, Sixel), or None for half blocks.
+    """Return textual-image's class for this terminal (Kitty's protocol, Sixel); None for half blocks.
 
-    Importing it asks the terminal what it can draw, so it happens late, and only where both ends are terminals.
+    Importing it queries the terminal, so it is imported late, and only if both input and output are terminals.
     """
     streams = (sys.__stdin__, sys.__stdout__)
     if not all(map(is_terminal, streams)) or os.environ.get("TERM") == "linux":
         return None
-    # It reports a terminal that does not answer by logging a traceback; there is nothing wrong with such a terminal.
+    # It logs a traceback if the terminal does not answer the query, which is no fault.
     logging.getLogger("textual_image").setLevel(logging.CRITICAL)
     first = "textual_image.renderable" not in sys.modules
     try:
@@ -240,7 +220,7 @@ def best_renderable(*, colour: bool) -> Any:
 
 
 def discard_input() -> None:
-    """Forget what came from the terminal so far: its answers that came late are no keys."""
+    """Discard pending input of the terminal: late answers to queries must not count as keys."""
     import termios
 
     with contextlib.suppress(OSError, ValueError, termios.error):
@@ -248,7 +228,7 @@ def discard_input() -> None:
 
 
 def half_blocks(image: Image, width: int, height: int) -> Iterable[Any]:
-    """Draw an image as ``▀`` with the upper pixel in front and the lower behind: (2 · height) × width pixels."""
+    """Yield an image of (2 · height) × width pixels as ``▀``: foreground upper pixel, background lower pixel."""
     from rich.color import Color
     from rich.color_triplet import ColorTriplet
     from rich.segment import Segment

@@ -15,3 +15,9 @@
 ``nv_meta.py``         the names of the files in ``.nv-meta``
 =====================  ================================================================================
 """
+
+from __future__ import annotations
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

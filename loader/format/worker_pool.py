@@ -7,6 +7,7 @@ workers at once, and workers end if this process is killed.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import sys
 import threading
@@ -21,7 +22,7 @@ from typing import Any, TypeVar
 
 from ..errors import WorkerError
 
-__all__ = ["run_in_workers"]
+__all__ = ["run_in_workers", "usable_cores"]
 
 _PREFETCH = 4  # items queued for each worker, so that it does not wait while this process is busy
 _MAY_FORK = sys.platform != "darwin"  # system libraries of macOS crash in forked processes
@@ -186,3 +187,10 @@ def _serve(function: Callable[[Any], Any], connection: Connection, inherited: li
             connection.send(answer)
         except OSError:
             return
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use; containers often allow fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

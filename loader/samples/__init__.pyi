@@ -17,13 +17,14 @@ from .building.sample_builder import SampleBuilder as SampleBuilder
 from .decoding.decoder import SampleDecoder as SampleDecoder
 from .encoding.augment_task_encoder import AugmentTaskEncoder as AugmentTaskEncoder
 from .encoding.cooking import Cooker as Cooker, basic_sample_keys as basic_sample_keys, cooker as cooker
-from .encoding.hook_context import HookContext as HookContext, set_hook_context as set_hook_context
 from .encoding.task_encoder import DefaultTaskEncoder as DefaultTaskEncoder, TaskEncoder as TaskEncoder
-from .marks import (
+from .hooks import (
+    HookContext as HookContext,
     failure_tolerance as failure_tolerance,
     is_default as is_default,
     is_stateless as is_stateless,
     restores_seeds as restores_seeds,
+    set_hook_context as set_hook_context,
 )
 from .sample_dataclass import (
     ExtendableDataclassMixin as ExtendableDataclassMixin,

@@ -1,34 +1,45 @@
-"""What samples and batches have in common with other dataclasses."""
+"""Dataclasses of samples and batches: definition, conversion and page-locked copies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import lru_cache
 from typing import Any, Self, TypeVar, dataclass_transform, overload
 
-__all__ = ["ExtendableDataclassMixin", "PinMemoryMixin", "edataclass", "pinned", "with_pinned_fields"]
+from ..errors import ConfigError, SampleError
+
+__all__ = [
+    "ExtendableDataclassMixin",
+    "PinMemoryMixin",
+    "as_type",
+    "edataclass",
+    "fields_of",
+    "pinned",
+    "with_pinned_fields",
+]
 
 
 class PinMemoryMixin:
-    """A dataclass that can be copied to page-locked memory."""
+    """Dataclass that can be copied to page-locked memory."""
 
     __slots__ = ()
 
     def pin_memory(self) -> Self:
-        """Copy it with all its tensors in page-locked memory, so that a GPU can fetch them by itself."""
+        """Return a copy whose tensors are in page-locked memory, so that a GPU can copy them asynchronously."""
         copied: Self = with_pinned_fields(self)
         return copied
 
 
 class ExtendableDataclassMixin:
-    """A dataclass that can be made of another one with fewer fields."""
+    """Dataclass that can be created from another one with fewer fields."""
 
     __slots__ = ()
 
     @classmethod
     def extend(cls, base_sample: Any, **fields_given: Any) -> Self:
-        """Make one of this type with all fields of ``base_sample``, and those given (which win).
+        """Create one of this type from all fields of ``base_sample``; the given fields override them.
 
         >>> from loader import CaptioningSample, ImageSample
         >>> image = ImageSample(__key__="s.tar/0", image=torch.zeros(0))
@@ -51,10 +62,10 @@ def edataclass(cls: None = None, /, **options: Any) -> Callable[[type[T]], type[
 
 @dataclass_transform(kw_only_default=True)
 def edataclass(cls: type[T] | None = None, /, **options: Any) -> type[T] | Callable[[type[T]], type[T]]:
-    """Make a class a dataclass whose arguments are all given by keyword.
+    """Turn a class into a dataclass with keyword-only arguments.
 
-    So a subclass may add required fields to a class that has optional ones. Use it with or without options, which are
-    those of :func:`dataclasses.dataclass`.
+    A subclass may then add required fields to a class that has optional ones. The options are those of
+    :func:`dataclasses.dataclass`.
 
     >>> @edataclass
     ... class Point:
@@ -69,9 +80,9 @@ def edataclass(cls: type[T] | None = None, /, **options: Any) -> type[T] | Calla
 
 
 def pinned(value: Any) -> Any:
-    """Copy a value with all its tensors in page-locked memory; what holds no tensor is passed on.
+    """Return a copy of a value whose tensors are in page-locked memory; a value without tensors is returned as it is.
 
-    Looks into dataclasses, dicts, lists and tuples, and asks other objects that have a method ``pin_memory``.
+    Recurses into dataclasses, dicts, lists and tuples, and calls ``pin_memory`` of other objects that have it.
     """
     if isinstance(value, str | bytes | int | float | None):
         return value
@@ -89,9 +100,69 @@ def pinned(value: Any) -> Any:
 
 
 def with_pinned_fields(value: Any) -> Any:
-    """Copy a dataclass with all tensors of its fields in page-locked memory."""
+    """Return a copy of a dataclass whose fields' tensors are in page-locked memory."""
     copied = copy(value)
     for known in fields(value):
-        # A frozen dataclass is copied, too, and the class's own __init__ need not understand batched fields.
+        # object.__setattr__ also works for frozen dataclasses; the class's __init__ may not accept batched fields.
         object.__setattr__(copied, known.name, pinned(getattr(value, known.name)))
     return copied
+
+
+def as_type(value: Any, target: Any) -> Any:
+    """Convert a sample or batch to another type, by the fields that both types have.
+
+    Args:
+        value: A dataclass or a dict. A value that already is of the type is returned as it is.
+        target: A dataclass, or ``dict``, which takes all fields.
+
+    Raises:
+        SampleError: The value lacks a required field of the type.
+        ConfigError: The type is neither a dataclass nor a dict.
+
+    >>> from loader import CaptioningSample, TextSample, ImageSample
+    >>> as_type(CaptioningSample(__key__="s.tar/0", image="…", caption="a cat"), ImageSample)
+    ImageSample(__key__='s.tar/0', image='…')
+    """
+    if type(value) is target:
+        return value
+    given = fields_of(value)
+    if issubclass(target, dict):
+        return target(given)
+    required, optional = _names(target)
+    missing = [name for name in required if name not in given]
+    if missing:
+        lacking = ", ".join(map(repr, missing))
+        raise SampleError(
+            f"cannot convert a {type(value).__name__} to a {target.__name__}: it has no field {lacking}",
+            key=_key(given),
+            hint="give the field a default, or define the hook that adds it",
+        )
+    return target(**{name: given[name] for name in (*required, *optional) if name in given})
+
+
+def fields_of(value: Any) -> Mapping[str, Any]:
+    """Return the fields of a dataclass, the items of a dict, or the attributes of another object, by name."""
+    if isinstance(value, Mapping):
+        return value
+    if is_dataclass(value):
+        return {known.name: getattr(value, known.name) for known in fields(value)}
+    return getattr(value, "__dict__", {})
+
+
+def _key(given: Mapping[str, Any]) -> str | None:
+    key = given.get("__key__")
+    return key if isinstance(key, str) else None
+
+
+@lru_cache(maxsize=256)
+def _names(target: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the names of a dataclass's required and optional fields."""
+    if not is_dataclass(target):
+        name = getattr(target, "__name__", repr(target))
+        raise ConfigError(
+            f"expected a dataclass or dict as the type of samples or batches, found {name}",
+            hint="decorate it with @edataclass",
+        )
+    known = [each for each in fields(target) if each.init]
+    optional = [each.name for each in known if each.default is not MISSING or each.default_factory is not MISSING]
+    return tuple(each.name for each in known if each.name not in optional), tuple(optional)

@@ -1,4 +1,4 @@
-"""Samples and batches as text, for logs."""
+"""Format samples and batches as text, for logs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from torch import Tensor
 
 __all__ = ["format_sample_compact", "format_sample_detailed"]
 
-_LONGEST = 1000  # characters of a text in the detailed form
-_MOST_ITEMS = 100  # of a list in the detailed form
+_MAX_CHARACTERS = 1000  # of a text in the detailed form
+_MAX_ITEMS = 100  # of a list in the detailed form
 
 
 def format_sample_compact(sample: Any, depth: int = 3, max_items: int = 10, max_str_len: int = 50) -> str:
-    """Give a sample as one line: tensors and arrays by their shapes, long texts and lists cut.
+    """Format a sample as one line: tensors and arrays as their shapes, long texts and lists truncated.
 
     Args:
         sample: A sample, a batch, or any value.
-        depth: How many levels of fields and lists are looked into.
-        max_items: The most items of a list or dict that are shown.
-        max_str_len: The most characters of a text that are shown.
+        depth: Number of nested levels of fields and lists to show.
+        max_items: Number of items of a list or dict to show.
+        max_str_len: Number of characters of a text to show.
 
     >>> format_sample_compact({"image": torch.zeros(3, 8, 8), "ids": list(range(99)), "text": "a" * 99}, max_items=2)
     "{'image': Tensor(float32, [3, 8, 8]), 'ids': [0, 1, … 97 more], … 1 more}"
@@ -56,11 +56,11 @@ def format_sample_compact(sample: Any, depth: int = 3, max_items: int = 10, max_
 
 
 def format_sample_detailed(sample: Any, indent: str = "") -> str:
-    """Give a sample as lines, one for each value: tensors and arrays with shape, type and range of values.
+    """Format a sample as lines, one for each value: tensors and arrays with shape, type and range of values.
 
     Args:
         sample: A sample, a batch, or any value.
-        indent: What each line but the first begins with.
+        indent: Prefix of each line but the first.
 
     >>> print(format_sample_detailed({"mask": torch.tensor([0, 3]), "text": "a cat"}))
     dict of 2
@@ -70,22 +70,22 @@ def format_sample_detailed(sample: Any, indent: str = "") -> str:
     if isinstance(sample, Tensor | np.ndarray):
         return _shape(sample) + _range(sample)
     if isinstance(sample, str | bytes):
-        return _cut(sample, _LONGEST)
+        return _cut(sample, _MAX_CHARACTERS)
     named = _named_values(sample)
     is_list = isinstance(sample, Sequence | set | frozenset) and not named
     if not named and not is_list:
-        return _cut_text(repr(sample), _LONGEST)
+        return _cut_text(repr(sample), _MAX_CHARACTERS)
     pairs = list(enumerate(sample)) if is_list else named
     lines = [type(sample).__name__ + (f" of {len(pairs)}" if is_list or isinstance(sample, Mapping) else "")]
     inner = f"{indent}  "
-    lines += [f"{inner}{name}: {format_sample_detailed(value, inner)}" for name, value in pairs[:_MOST_ITEMS]]
-    if len(pairs) > _MOST_ITEMS:
-        lines.append(f"{inner}… {len(pairs) - _MOST_ITEMS} more")
+    lines += [f"{inner}{name}: {format_sample_detailed(value, inner)}" for name, value in pairs[:_MAX_ITEMS]]
+    if len(pairs) > _MAX_ITEMS:
+        lines.append(f"{inner}… {len(pairs) - _MAX_ITEMS} more")
     return "\n".join(lines)
 
 
 def _named_values(sample: Any) -> list[tuple[Any, Any]]:
-    """Give the fields of a dataclass or named tuple, or the items of a mapping; none for other values."""
+    """Return the fields of a dataclass or named tuple, or the items of a mapping; none for other values."""
     if isinstance(sample, Mapping):
         return list(sample.items())
     if is_dataclass(sample) and not isinstance(sample, type):
@@ -116,7 +116,7 @@ def _range(value: Any) -> str:
 
 
 def _is_plain(value: Tensor) -> bool:
-    """Tell whether numpy has values of this kind."""
+    """Return True if numpy has the tensor's dtype."""
     return not value.is_quantized and "bfloat16" not in str(value.dtype) and "float8" not in str(value.dtype)
 
 

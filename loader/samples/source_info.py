@@ -1,4 +1,4 @@
-"""Where a sample comes from."""
+"""Sources of samples: the dataset, shard and files that a sample was read from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class SourceInfo(NamedTuple):
-    """The place of a sample's parts on disk.
+    """The files that a sample's parts were read from.
 
     Attributes:
         dataset_path: The dataset's folder.
@@ -21,7 +21,7 @@ class SourceInfo(NamedTuple):
     """
 
     dataset_path: Any
-    index: int | str | None  # type: ignore[assignment]  # it hides tuple.index(), which nobody asks of a source
+    index: int | str | None  # type: ignore[assignment]  # it hides tuple.index()
     shard_name: str | None
     file_names: tuple[str, ...]
 
@@ -34,7 +34,7 @@ def add_source_info(sample: T, *source_infos: SourceInfo) -> T:
     """Append sources to the ``__sources__`` of a sample.
 
     Args:
-        sample: A dataclass, a dict, or any object; one that takes no attributes, such as a number, stays as it is.
+        sample: A dataclass, a dict, or any object; objects without settable attributes, such as numbers, are unchanged.
         source_infos: The sources.
 
     Returns:
@@ -48,12 +48,12 @@ def add_source_info(sample: T, *source_infos: SourceInfo) -> T:
         sample["__sources__"] = sources
     else:
         with suppress(AttributeError, TypeError):
-            sample.__sources__ = sources  # type: ignore[attr-defined]  # which may be what is suppressed
+            sample.__sources__ = sources  # type: ignore[attr-defined]  # may raise, which is suppressed
     return sample
 
 
 def get_source_info(sample: Any) -> list[SourceInfo] | None:
-    """Give the sources of a sample or batch, or those of the samples of a list; None where there are none.
+    """Return the sources of a sample or batch, or of all samples of a list; None if there are none.
 
     >>> get_source_info({"txt": "a cat"}) is None
     True

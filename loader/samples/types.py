@@ -1,6 +1,6 @@
-"""The sample types.
+"""Sample types.
 
-Their fields are also in ``loader/format/documents/sample_types.py``, for programs that must not import torch.
+``loader/format/documents/sample_types.py`` lists their fields for code that must not import torch.
 
 Boxes are tensors of shape (N, 4) or (N, 5): x, y, width, height and, where known, confidence.
 """
@@ -34,10 +34,10 @@ __all__ = [
 
 
 class CrudeSample(dict[str, Any]):
-    """A sample as a dict of its parts (``sample["jpg"]``) and its ``__key__``, until a cooker makes a sample of it.
+    """Crude sample: a dict of the parts (``sample["jpg"]``) and ``__key__``, before a cooker builds a typed sample.
 
     Attributes:
-        leaf: Which of a chain's datasets it is from, where it is going to be cooked.
+        source: Number of its source in the chain; set only if a cooker needs it.
     """
 
     source: int | None = None
@@ -45,17 +45,17 @@ class CrudeSample(dict[str, Any]):
 
 @edataclass
 class Sample(PinMemoryMixin, ExtendableDataclassMixin):
-    """What all samples have.
+    """Base of all sample types.
 
     Args:
-        __key__: Its name, ``<shard>/<key>``, unique in its dataset.
-        __restore_key__: What finds it again: nested tuples of str and int.
-        __subflavors__: Labels of the dataset that it is from.
-        __sources__: Where its parts lie.
+        __key__: Name of the sample, ``<shard>/<key>``, unique in its dataset.
+        __restore_key__: Identifies the sample in the run, to load it again: nested tuples of str and int.
+        __subflavors__: Labels of its dataset.
+        __sources__: The files that its parts were read from.
     """
 
-    # Factories leave no default in the class. It would become that of a field that a plain dataclass declares again, as
-    # training code does, and no field without a default could follow.
+    # Factories, because a default would stay in the class as an attribute. A plain dataclass that redeclares the field,
+    # as training code does, would inherit it, and no field without a default could follow.
     __key__: str
     __restore_key__: tuple[Any, ...] = field(default_factory=tuple, repr=False)
     __subflavors__: dict[str, Any] | None = field(default_factory=NoneType, repr=False)
@@ -63,7 +63,7 @@ class Sample(PinMemoryMixin, ExtendableDataclassMixin):
 
     @classmethod
     def derive_from(cls, base_sample: Sample, **fields_given: Any) -> Self:
-        """Make a sample of this type that comes from ``base_sample``: same key and sources, all other fields as given.
+        """Create a sample of this type with the key and sources of ``base_sample`` and the given fields.
 
         >>> import torch
         >>> image = ImageSample(__key__="s.tar/0", image=torch.zeros(3, 2, 2))
@@ -85,14 +85,14 @@ class TextSample(Sample):
 
 @edataclass
 class ImageSample(Sample):
-    """A picture: by default a float tensor (3, H, W)."""
+    """An image: by default a float tensor (3, H, W)."""
 
     image: Tensor
 
 
 @edataclass
 class CaptioningSample(Sample):
-    """A picture and what is to be seen on it."""
+    """An image and its caption."""
 
     image: Tensor
     caption: str
@@ -100,7 +100,7 @@ class CaptioningSample(Sample):
 
 @edataclass
 class ImageClassificationSample(Sample):
-    """A picture and its class: as a number, by name, or both."""
+    """An image and its class: a number, a name, or both."""
 
     image: Tensor
     label: int | None = None
@@ -109,7 +109,7 @@ class ImageClassificationSample(Sample):
 
 @edataclass
 class VQASample(Sample):
-    """A question (``context``) about a picture, with possible answers and how much each weighs, (len(answers),)."""
+    """A question (``context``) about an image, with possible answers and their weights, shape (len(answers),)."""
 
     image: Tensor
     context: str
@@ -119,7 +119,7 @@ class VQASample(Sample):
 
 @edataclass
 class MultiChoiceVQASample(Sample):
-    """A question about a picture with choices, one of which is right."""
+    """A question about an image with choices, one of which is correct."""
 
     image: Tensor
     context: str
@@ -129,7 +129,7 @@ class MultiChoiceVQASample(Sample):
 
 @edataclass
 class OCRSample(Sample):
-    """A picture of text, with the text as a whole and, optionally, by blocks, lines, words and characters."""
+    """An image of text, with the whole text and, optionally, its blocks, lines, words and characters."""
 
     image: Tensor
     text: str
@@ -146,7 +146,7 @@ class OCRSample(Sample):
 
 @edataclass
 class VQAOCRSample(Sample):
-    """A question about a picture of text."""
+    """A question about an image of text."""
 
     image: Tensor
     context: str
@@ -169,14 +169,14 @@ class VidQASample(Sample):
 
 @edataclass
 class InterleavedSample(Sample):
-    """Pictures and text in the order in which they are read."""
+    """Images and text in reading order."""
 
     sequence: list[Tensor | str]
 
 
 @edataclass
 class SimilarityInterleavedSample(Sample):
-    """Pictures and sentences, with how alike each pair is, (len(images), len(texts)), or which sentence each is at."""
+    """Images and sentences, with the similarity of each pair, (len(images), len(texts)), or each image's sentence."""
 
     images: list[Tensor]
     texts: list[str]

@@ -11,8 +11,18 @@
 """
 
 from .epath import EPath
-from .local import LocalStorage, open_storage
+from .local import LocalStorage, open_parent, open_storage
 from .memory_map import map_file
 from .protocol import ByteRange, FileInfo, ReadableFile, Storage
 
-__all__ = ["ByteRange", "EPath", "FileInfo", "LocalStorage", "ReadableFile", "Storage", "map_file", "open_storage"]
+__all__ = [
+    "ByteRange",
+    "EPath",
+    "FileInfo",
+    "LocalStorage",
+    "ReadableFile",
+    "Storage",
+    "map_file",
+    "open_parent",
+    "open_storage",
+]

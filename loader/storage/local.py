@@ -17,7 +17,7 @@ from .durable_copy import copy_into_place, flush_files, temporary_name
 from .file_lock import hold_lock
 from .protocol import ByteRange, FileInfo, Storage, raise_storage_error
 
-__all__ = ["LocalStorage", "open_storage"]
+__all__ = ["LocalStorage", "open_parent", "open_storage"]
 
 # A prefetch is optional: some file systems refuse advice, and macOS has no posix_fadvise. One object serves all calls.
 _OPTIONAL = suppress(OSError, AttributeError)
@@ -48,6 +48,20 @@ def open_storage(path: str | os.PathLike[str]) -> Storage:
         path=text,
         hint="mount the bucket, or copy the dataset to a local folder",
     )
+
+
+def open_parent(path: str | os.PathLike[str]) -> tuple[Storage, str]:
+    """Open the folder of a file; return it and the file's name.
+
+    Raises:
+        StorageError: URLs of this protocol are not supported.
+
+    >>> storage, name = open_parent("/tmp/texts.jsonl")
+    >>> storage.url, name
+    ('/tmp', 'texts.jsonl')
+    """
+    folder, name = os.path.split(os.fspath(path))
+    return open_storage(folder or "."), name
 
 
 class _LocalFile:

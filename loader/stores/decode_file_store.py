@@ -9,8 +9,8 @@ from typing import Any
 from ..errors import SampleError
 from ..format.media.metadata import MediaMetadata
 from ..samples.decoding.decoder import FileStoreDecoder, PartDecoders, SampleDecoder
-from ..samples.decoding.trust import is_trusted
 from ..samples.source_info import SourceInfo
+from ..samples.trust import is_trusted
 from .file_store import FileStore
 
 __all__ = ["DecodeFileStore"]

@@ -1,4 +1,4 @@
-"""What the tests of the commands share."""
+"""Fixtures for the tests of the commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cli.make_dataset import write_captions
 
 @dataclass(frozen=True)
 class Done:
-    """What a command came to."""
+    """The result of a command: exit code and output."""
 
     code: int
     out: str
@@ -28,7 +28,7 @@ class Done:
 
 @pytest.fixture
 def energon(capfd, monkeypatch):
-    """Run the program in this process, with one worker unless asked for more; ``answers`` are piped to it."""
+    """Run the program in this process, with one worker by default; ``answers`` are piped to it."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
 
     def run(*arguments, answers=None):
@@ -48,6 +48,6 @@ def captions(tmp_path):
 
 @pytest.fixture
 def prepared(captions, energon):
-    """The same, prepared: two shards train, one val, one test."""
+    """The folder ``captions``, prepared: two shards train, one val, one test."""
     assert energon("prepare", captions, "--yes", "--num-workers", 1).code == 0
     return captions

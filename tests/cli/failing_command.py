@@ -1,4 +1,4 @@
-"""A command that fails in the way it is told to, for tests of what the program makes of it."""
+"""A command that fails in a chosen way, for tests of messages and exit codes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from loader.errors import FormatError
 @energon_command("fail", examples=[("Fail", "energon fail bug")], short_help="Fail in a given way.")
 @click.argument("how")
 def fail(how):
-    """Fail in the way that HOW says."""
+    """Fail in the way HOW."""
     if how == "bug":
         raise RuntimeError("the flux\x1b[31m is off")
     if how == "format":
-        raise FormatError("cut \x1b[2J short", shard="/data/s.tar", offset=512, hint="copy it anew")
+        raise FormatError("cut \x1b[2J short", shard="/data/s.tar", offset=512, hint="copy it again")
     if how == "interrupt":
         raise KeyboardInterrupt
     if how == "pipe":

@@ -35,7 +35,7 @@ def write_datasets(folder: Path) -> Path:
 
 
 def copy_datasets(datasets: Path, folder: Path) -> Path:
-    """Copy what :func:`write_datasets` made, for a test that changes it."""
+    """Copy the folder of :func:`write_datasets`, for a test that changes it."""
     return Path(shutil.copytree(datasets, folder / "copy"))
 
 

@@ -1,4 +1,4 @@
-"""A real terminal for a command: keys go in, and what the user would see comes out."""
+"""A pseudo-terminal for a command: it accepts keys and captures the screen."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class TerminalRun:
         except pexpect.EOF:
             return False
         self.raw += data
-        # pyte does not know Kitty's questions; terminals that cannot answer them swallow them.
+        # pyte does not support Kitty's queries; terminals without support ignore them.
         self._stream.feed(re.sub("\x1b_.*?\x1b\\\\", "", data, flags=re.DOTALL))
-        if "\x1b[6n" in data:  # where is the cursor?
+        if "\x1b[6n" in data:  # a query for the cursor position
             self.process.send(f"\x1b[{self.screen.cursor.y + 1};{self.screen.cursor.x + 1}R")
         return True
 
@@ -86,7 +86,7 @@ class TerminalRun:
         return self
 
     def finish(self, *, timeout_s=60):
-        """Read to the end; give the exit code."""
+        """Read to the end and return the exit code."""
         deadline = time.monotonic() + timeout_s
         while self._read(0.1):
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""``energon checkpoint``: what saved states say, and states for another number of ranks."""
+"""``energon checkpoint``: describe saved states, and convert them to another number of ranks."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def two(texts: Path) -> list[dict[str, Any]]:
 # -------------------------------------------------------------------------------------------------------------- info
 
 
-def test_the_screen_says_where_a_run_stands(two, texts, tmp_path, energon):
+def test_the_output_shows_the_progress_of_a_run(two, texts, tmp_path, energon):
     for rank, state in enumerate(two):
         save(tmp_path / "run" / f"dp{rank}.pt", {"dataloader_state_dict": state})
     done = energon("checkpoint", "info", tmp_path / "run")
@@ -83,18 +83,18 @@ def test_the_screen_says_where_a_run_stands(two, texts, tmp_path, energon):
         f"{tmp_path}/run/dp1.pt",
         "  state of rank 1 of 2 at dataloader_state_dict",
         "",
-        "a run of 2 ranks, all of which are here",
+        "a run of 2 ranks, all present",
         "next        micro-batch 6 of the run",
-        "goes on     with 1, 2, 3, 4, 6 or 12 ranks",
-        "lanes       12, of which 6 have begun",
-        "kind        goes on without end",
+        "resumes on  1, 2, 3, 4, 6 or 12 ranks",
+        "lanes       12, 6 started",
+        "kind        endless",
         "seed        5",
         "stages      read → decode → batch (4)",
         f"data        {texts}, train: 157 samples, uuid {two[0]['dataset'][2][2][2]['uuid']}",
     ]
 
 
-def test_the_report_for_scripts_has_all_of_it(two, texts, tmp_path, energon):
+def test_the_json_report_is_complete(two, texts, tmp_path, energon):
     path = save(tmp_path / "all.json", {"step": 3, "loaders": [{"train": list(two)}]})
     done = energon("checkpoint", "info", path, "--json")
     assert done.code == 0
@@ -117,7 +117,7 @@ def test_the_report_for_scripts_has_all_of_it(two, texts, tmp_path, energon):
     assert [(one["path"], one["split_part"], one["samples"]) for one in run["datasets"]] == [(str(texts), "train", 157)]
 
 
-def test_states_lie_anywhere_in_a_whole_training_checkpoint(two, texts, tmp_path, energon):
+def test_states_are_found_anywhere_in_a_training_checkpoint(two, texts, tmp_path, energon):
     model = torch.nn.Linear(300, 300)
     moments = {0: {"step": torch.tensor(1.0), "exp_avg": torch.zeros(300, 300)}}
     val = get_savable_loader(
@@ -140,48 +140,50 @@ def test_states_lie_anywhere_in_a_whole_training_checkpoint(two, texts, tmp_path
     ]  # fmt: skip
 
 
-def test_samples_that_wait_are_counted(texts, tmp_path, energon):
+def test_buffered_samples_are_counted(texts, tmp_path, energon):
     loader = loader_of(texts, 0, 1, batch_size=1, packing_buffer_size=5, task_encoder=Packing())
-    steps_of(loader, 14)  # a buffer of 5 makes two micro-batches: two lanes of twelve have used theirs up
+    steps_of(loader, 14)  # a buffer of 5 makes two micro-batches: two of twelve lanes have finished theirs
     path = save(tmp_path / "state.json", loader.save_state_rank())
     assert energon("checkpoint", "info", path, "--json").json["runs"][0]["samples_waiting"] == 10 * 3
     assert "waiting     30 samples in buffers" in energon("checkpoint", "info", path).out
 
 
-def test_ranks_that_are_not_there_are_named(two, tmp_path, energon):
+def test_missing_ranks_are_named(two, tmp_path, energon):
     path = save(tmp_path / "dp1.pt", two[1])
     done = energon("checkpoint", "info", path)
     assert done.code == 0
-    assert "a run of 2 ranks; the states of ranks 0 are not among these files" in done.out
+    assert "a run of 2 ranks; missing ranks: 0" in done.out
 
 
-def test_counts_and_ends_are_told(texts, tmp_path, energon):
+def test_counts_and_ends_are_shown(texts, tmp_path, energon):
     loader = loader_of(texts, 0, 1, repeat=False, virtual_epoch_length=30)
     for _ in range(3):
         steps_of(loader, 35)
     out = energon("checkpoint", "info", save(tmp_path / "state.pt", loader.save_state_rank())).out
-    assert "a pass that ends" in out
-    assert "passes      begun anew 2 times" in out
+    assert "finite pass" in out
+    assert "passes      restarted 2 times" in out
     assert "(virtual epochs, limits, repeats)" in out
 
 
-def test_states_that_do_not_fit_together_are_a_finding(texts, two, tmp_path, energon):
+def test_states_that_do_not_match_are_a_fault(texts, two, tmp_path, energon):
     later = states_of(texts, 2, 4)
     files = [save(tmp_path / "0.pt", two[0]), save(tmp_path / "1.pt", later[1])]
     done = energon("checkpoint", "info", *files)
     assert done.code == 1
-    assert "of different moments: the next micro-batches are 6, 8" in done.out
-    assert energon("checkpoint", "info", *files, "--json").json["runs"][0]["fault"].startswith("the ranks' states are")
+    assert "at different steps: the next micro-batches are 6, 8" in done.out
+    assert (
+        energon("checkpoint", "info", *files, "--json").json["runs"][0]["fault"].startswith("the ranks were saved at")
+    )
 
 
-def test_a_state_that_is_there_several_times_is_one_of_its_run(two, tmp_path, energon):
+def test_duplicate_states_count_once(two, tmp_path, energon):
     files = [save(tmp_path / f"{rank}.pt", {"states of all ranks": two}) for rank in range(2)]
     done = energon("checkpoint", "info", *files, "--json")
     assert done.code == 0
     assert [len(run["states"]) for run in done.json["runs"]] == [2]
 
 
-# ---------------------------------------------------------------------------------------------- files that are no good
+# ----------------------------------------------------------------------------------------------------- invalid files
 
 
 class Evil:
@@ -190,7 +192,7 @@ class Evil:
 
 
 class Options:
-    """What argparse gives, and scripts save."""
+    """A namespace, as argparse returns and scripts save."""
 
 
 def torch_file(path: Path, content: Any, *, old: bool = False) -> None:
@@ -250,7 +252,7 @@ WRITE: dict[str, Callable[[Path, Any], object]] = {
     "list of itself": lambda path, state: torch_file(path, [list_of_itself(), {**state, "dataset": list_of_itself()}]),
 }
 NO_GOOD = {
-    "code": "holds objects of (posix|nt).system, and reading such a pickle may run code: it is not read",
+    "code": "not read: it holds objects of (posix|nt).system, and reading such a pickle may run code",
     "object": r"holds objects of \S*test_checkpoint.Options",
     "code, as torch saved before 1.6": "holds objects of (posix|nt).system",
     "plain pickle": "found another pickle, which may run code",
@@ -259,8 +261,8 @@ NO_GOOD = {
     "of megatron-energon": r"this is a state of megatron-energon \(it holds megatron.energon.savable_loader",
     "empty": "found an empty file",
     "text": "found a file that starts with b'epoch: 3",
-    "unrelated": "this file holds no state of a loader",
-    "zip": "none that torch.save wrote",
+    "unrelated": "this file contains no state of a loader",
+    "zip": "torch.save did not write this zip file",
     "bomb": "expected at most 1 MiB of plain data, found 3 MiB",
     "large json": "expected at most 1 MiB of plain data, found 1 MiB",
     "deep json": "this JSON cannot be read",
@@ -268,16 +270,16 @@ NO_GOOD = {
     "damaged state": "this state is damaged",
     "tensor in the state": "it holds a Tensor, and a state is plain data",
     "version": "expected a state of version 1, found version 77",
-    "a billion lists": "larger than any that a loader saves",
-    "list of itself": "larger than any that a loader saves",
+    "a billion lists": "larger than the states that loaders save",
+    "list of itself": "larger than the states that loaders save",
 }
 
 
 @pytest.mark.parametrize("kind", NO_GOOD)
-def test_a_file_that_is_no_good_is_told_from_a_state_and_runs_nothing(kind, two, tmp_path, energon, monkeypatch):
+def test_an_invalid_file_is_reported_and_runs_no_code(kind, two, tmp_path, energon, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("loader.training.states.checkpoint_file._MOST_PLAIN_BYTES", 1 << 20)
-    monkeypatch.setattr("loader.training.states.find._MOST_VALUES", 50_000)
+    monkeypatch.setattr("loader.training.states.checkpoint_file._MAX_PLAIN_BYTES", 1 << 20)
+    monkeypatch.setattr("loader.training.states.find._MAX_VALUES", 50_000)
     path = tmp_path / "state.pt"
     WRITE[kind](path, two[0])
     done = energon("checkpoint", "info", path, "--json")
@@ -294,7 +296,7 @@ def test_a_file_that_is_no_good_is_told_from_a_state_and_runs_nothing(kind, two,
     assert not (tmp_path / "was-here").exists()
 
 
-def test_the_good_files_are_described_beside_one_that_is_not(two, tmp_path, energon):
+def test_valid_files_are_described_next_to_an_invalid_one(two, tmp_path, energon):
     good = save(tmp_path / "0.pt", two[0])
     done = energon("checkpoint", "info", good, tmp_path / "gone.pt")
     assert done.code == 1
@@ -302,23 +304,23 @@ def test_the_good_files_are_described_beside_one_that_is_not(two, tmp_path, ener
     assert "error: cannot open this file: No such file or directory" in done.out
 
 
-def test_in_a_folder_models_are_passed_over(two, tmp_path, energon):
+def test_models_in_a_folder_are_skipped(two, tmp_path, energon):
     save(tmp_path / "run/model.pt", {"w": torch.ones(3)})
     (tmp_path / "run/notes.txt").write_text("nothing")
     (tmp_path / "run/deeper").mkdir()
     save(tmp_path / "run/deeper/1.pt", two[1])
     done = energon("checkpoint", "info", tmp_path / "run")
-    assert (done.code, "no file in this folder holds a state" in done.out) == (1, True)
+    assert (done.code, "no file in this folder contains a state" in done.out) == (1, True)
     save(tmp_path / "run/0.pt", two[0])
     done = energon("checkpoint", "info", tmp_path / "run", "--json")
     assert [Path(file["path"]).name for file in done.json["files"]] == ["0.pt"]
     done = energon("checkpoint", "redist", tmp_path / "run", tmp_path / "out", "--place", "data")
-    assert (done.code, "no file in this folder holds a state of a loader at data" in done.err) == (1, True)
+    assert (done.code, "no file in this folder contains a state of a loader at data" in done.err) == (1, True)
     (tmp_path / "empty").mkdir()
     assert "no file in this folder ends with" in energon("checkpoint", "info", tmp_path / "empty").err
 
 
-def test_what_is_registered_with_accelerate_is_found_among_its_files(texts, tmp_path, energon, monkeypatch):
+def test_states_registered_with_accelerate_are_found_among_its_files(texts, tmp_path, energon, monkeypatch):
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     accelerate = pytest.importorskip("accelerate")
     accelerator = accelerate.Accelerator(cpu=True)
@@ -334,7 +336,7 @@ def test_what_is_registered_with_accelerate_is_found_among_its_files(texts, tmp_
 
 
 @pytest.mark.parametrize(("ranks", "suffix"), [(1, ".pt"), (4, ".pt"), (3, ".json")])
-def test_the_new_ranks_deliver_exactly_what_was_left(ranks, suffix, texts, tmp_path, energon):
+def test_the_new_ranks_deliver_exactly_the_remaining_batches(ranks, suffix, texts, tmp_path, energon):
     whole = steps_of(loader_of(texts, 0, 1), 30)
     delivered: dict[int, bytes] = {}
     for rank in range(2):
@@ -358,15 +360,14 @@ def test_the_new_ranks_deliver_exactly_what_was_left(ranks, suffix, texts, tmp_p
     assert energon("checkpoint", "info", tmp_path / "out").code == 0
 
 
-def test_what_is_written_is_told_to_people_and_scripts(two, tmp_path, energon):
+def test_the_written_files_are_reported_as_text_and_as_json(two, tmp_path, energon):
     for rank, state in enumerate(two):
         save(tmp_path / "in" / f"dp{rank}.json", {"step": 3, "data": {"seed": 1, "loader": state}})
     done = energon("checkpoint", "redist", tmp_path / "in", tmp_path / "out", "--new-world-size", 4)
     assert (
-        done.out
-        == f"4 ranks instead of 2 go on at micro-batch 6: wrote 4 files to {tmp_path}/out (dp0.json … dp3.json)\n"
+        done.out == f"converted 2 ranks to 4 at micro-batch 6: wrote 4 files to {tmp_path}/out (dp0.json … dp3.json)\n"
     )
-    assert done.err == "note: not written, since it lay beside the states: step, data.seed\n"
+    assert done.err == "note: not copied, since only states are written: step, data.seed\n"
     done = energon("checkpoint", "redist", tmp_path / "in", tmp_path / "one", "--new-world-size", 1, "--json")
     assert done.json == {
         "ranks_before": 2, "ranks": 1, "batch": 6, "folder": f"{tmp_path}/one", "files": ["dp0.json"],
@@ -377,14 +378,14 @@ def test_what_is_written_is_told_to_people_and_scripts(two, tmp_path, energon):
     assert list(written["data"]) == ["loader"]
 
 
-def test_a_list_of_all_states_becomes_such_a_list(two, texts, tmp_path, energon):
+def test_a_list_of_all_states_stays_a_list(two, texts, tmp_path, energon):
     path = save(tmp_path / "run.pt", {"step": 3, "loader": list(two)})
     done = energon("checkpoint", "redist", path, tmp_path / "out", "--new-world-size", 3)
     assert done.code == 0
     states = torch.load(tmp_path / "out/run.pt", weights_only=True)["loader"]
     assert [state["rank"] for state in states] == [0, 1, 2]
     loader = loader_of(texts, 0, 2, restored=True)
-    loader.restore_state_global(states)  # and back to two
+    loader.restore_state_global(states)  # and back on two ranks
     assert loader.save_state_rank() == two[0]
 
 
@@ -395,18 +396,18 @@ def test_files_without_numbers_get_some(texts, tmp_path, energon):
     assert sorted(os.listdir(tmp_path / "out")) == ["step_1000_rank000.json", "step_1000_rank001.json"]
 
 
-def test_nothing_is_overwritten_unless_that_is_allowed(two, tmp_path, energon):
+def test_files_are_overwritten_only_with_the_flag(two, tmp_path, energon):
     for rank, state in enumerate(two):
         save(tmp_path / f"dp{rank}.json", state)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     done = energon("checkpoint", "redist", tmp_path, tmp_path, "--new-world-size", 3)
     assert done.code == 1
-    assert "2 are there already: dp0.json, dp1.json" in done.err
+    assert "2 of the files to write exist already: dp0.json, dp1.json" in done.err
     assert "--overwrite" in done.err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     done = energon("checkpoint", "redist", tmp_path, tmp_path, "--new-world-size", 1, "--overwrite")
     assert done.code == 1
-    assert "dp1.json of another number of ranks would stay among the new files" in done.err
+    assert "dp1.json of another number of ranks would remain among the new files" in done.err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert energon("checkpoint", "redist", tmp_path, tmp_path, "--new-world-size", 3, "--overwrite").code == 0
     assert energon("checkpoint", "info", tmp_path, "--json").json["runs"][0]["ranks"] == 3
@@ -421,7 +422,7 @@ def test_a_file_that_cannot_be_written_leaves_none_of_the_others(two, tmp_path, 
     assert os.listdir(tmp_path / "out") == ["dp2.json"]
 
 
-def test_a_number_of_ranks_that_will_not_do_is_refused_with_those_that_will(two, tmp_path, energon):
+def test_an_impossible_number_of_ranks_is_refused_with_the_possible_ones(two, tmp_path, energon):
     path = save(tmp_path / "run.json", two)
     done = energon("checkpoint", "redist", path, tmp_path / "out", "--new-world-size", 5)
     assert done.code == 1
@@ -430,14 +431,14 @@ def test_a_number_of_ranks_that_will_not_do_is_refused_with_those_that_will(two,
     assert not (tmp_path / "out").exists()
 
 
-def test_the_number_of_ranks_is_asked_for(two, tmp_path, energon):
+def test_the_number_of_ranks_is_prompted_for(two, tmp_path, energon):
     path = save(tmp_path / "run.json", two)
     done = energon("checkpoint", "redist", path, tmp_path / "out", "--json", answers=["4"])
     assert (done.code, done.json["ranks"]) == (0, 4)
     assert "New number of ranks (1, 2, 3, 4, 6, 12)" in done.err
     done = energon("checkpoint", "redist", path, tmp_path / "out")
     assert done.code == 2
-    assert "--new-world-size N; N is 1, 2, 3, 4, 6, 12" in done.err
+    assert "--new-world-size N; allowed: 1, 2, 3, 4, 6, 12" in done.err
 
 
 def test_states_of_several_loaders_or_of_some_ranks_are_refused(two, texts, tmp_path, energon):
@@ -452,7 +453,7 @@ def test_states_of_several_loaders_or_of_some_ranks_are_refused(two, texts, tmp_
     assert (done.code, "found those of ranks [0, 0]" in done.err) == (1, True)
 
 
-def test_of_several_loaders_one_is_chosen_by_its_place(two, texts, tmp_path, energon):
+def test_a_place_selects_one_of_several_loaders(two, texts, tmp_path, energon):
     val = WorkerConfig(rank=0, world_size=1, num_workers=0)
     other = get_savable_loader(get_val_dataset(texts, batch_size=4, worker_config=val)).save_state_rank()
     for rank, state in enumerate(two):
@@ -462,17 +463,17 @@ def test_of_several_loaders_one_is_chosen_by_its_place(two, texts, tmp_path, ene
     place = "--place", "data.train"
     done = energon("checkpoint", "redist", tmp_path / "in", tmp_path / "out", "--new-world-size", 3, *place)
     assert done.code == 0
-    assert "not written, since it lay beside the states: data.val" in done.err
+    assert "not copied, since only states are written: data.val" in done.err
     assert json.loads((tmp_path / "out/dp2.json").read_text())["data"]["train"]["rank"] == 2
     done = energon("checkpoint", "redist", tmp_path / "in/dp0.json", tmp_path / "all", "--place", "data.val", "--json",
                    "--new-world-size", 2)  # fmt: skip
     assert done.json["files"] == ["dp0.json"]
     assert [state["rank"] for state in json.loads((tmp_path / "all/dp0.json").read_text())["data"]["val"]] == [0, 1]
     done = energon("checkpoint", "redist", tmp_path / "in/dp0.json", tmp_path / "no", "--place", "data.test")
-    assert (done.code, "holds no state of a loader at data.test" in done.err) == (1, True)
+    assert (done.code, "contains no state of a loader at data.test" in done.err) == (1, True)
 
 
-def test_usage_that_names_nothing_is_told(two, tmp_path, energon):
+def test_empty_paths_are_wrong_usage(two, tmp_path, energon):
     assert energon("checkpoint").code == 2
     assert energon("checkpoint", "inof").code == 2
     assert energon("checkpoint", "info").code == 2
@@ -483,7 +484,7 @@ def test_usage_that_names_nothing_is_told(two, tmp_path, energon):
     assert energon("checkpoint", "redist", path, tmp_path / "out", "--new-world-size", 0).code == 2
 
 
-def test_json_is_looked_into_without_torch(two, tmp_path):
+def test_json_is_read_without_torch(two, tmp_path):
     path = save(tmp_path / "run.json", two)
     code = (
         "import sys; from energon_cli.main import main; "

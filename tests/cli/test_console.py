@@ -1,4 +1,4 @@
-"""What reaches the terminal: nothing raw from data, plain where it is piped."""
+"""Output on terminals and pipes: data is escaped, and piped text is plain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import unicodedata
 import pytest
 from hypothesis import given, strategies as st
 
-from energon_cli.console import error_console, escape_controls, format_bytes, output_console, plural, print_json
+from energon_cli.console import error_console, escape_controls, output_console, print_json
+from loader.inspect import format_bytes, plural
 
 
 class Terminal(io.StringIO):
@@ -25,7 +26,7 @@ def test_no_control_character_survives(text):
 
 
 @given(st.text(alphabet=st.characters(categories=("L", "N", "P", "S", "Zs"))))
-def test_ordinary_text_stays_as_it_is(text):
+def test_ordinary_text_is_unchanged(text):
     assert escape_controls(text) == text
 
 

@@ -1,6 +1,6 @@
-"""The help texts, word for word: a change to one is a decision, never an accident.
+"""The help texts, word for word, so that they change only on purpose.
 
-``ENERGON_WRITE_GOLDEN=1 pytest tests/cli/test_help.py`` writes them anew.
+``ENERGON_WRITE_GOLDEN=1 pytest tests/cli/test_help.py`` rewrites them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COMMANDS = ["", *BY_NAME]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_is_the_one_on_record(capsys, monkeypatch, name):
+def test_the_help_matches_the_golden_file(capsys, monkeypatch, name):
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("LINES", "50")
     assert main([*name.split(), "--help"]) == 0

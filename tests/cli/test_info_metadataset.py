@@ -1,4 +1,4 @@
-"""``energon info`` of a metadataset: a tree for each split, with what each leaf comes to."""
+"""``energon info`` of a metadataset: a tree for each split, with the share of each leaf."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def own_datasets(datasets, tmp_path):
 
 @pytest.fixture
 def facts(datasets, energon):
-    """Describe a metadataset beside the datasets, and give the leaves of its split train."""
+    """Describe a metadataset next to the datasets, and return the leaves of its split train."""
 
     def run(**splits):
         document = energon("info", write_mix(datasets, **splits), "--json").json
@@ -53,7 +53,7 @@ def leaves(node):
         yield from leaves(child)
 
 
-def test_a_tree_says_what_each_leaf_comes_to(datasets, energon):
+def test_a_tree_shows_the_share_of_each_leaf(datasets, energon):
     write_mix(
         datasets,
         "inner.yaml",
@@ -127,7 +127,7 @@ def test_shares_and_repetitions_of_a_pass(datasets, energon):
         (["0%", "100%"], ["shard_001.tar"], 3),
     ],
 )
-def test_samples_are_those_that_are_left(own_datasets, energon, subset, exclude, samples):
+def test_samples_are_counted_after_subset_and_excludes(own_datasets, energon, subset, exclude, samples):
     split = own_datasets / "a/.nv-meta/split.yaml"
     split.write_text(split.read_text().replace("exclude: []", f"exclude: {exclude}"))
     mix = write_mix(own_datasets, train={"path": "a", "subset": {"range": subset}})
@@ -145,7 +145,7 @@ def test_a_missing_dataset_shows_in_the_tree_and_exits_1(datasets, energon):
 
 
 @pytest.mark.parametrize(
-    ("leaf", "told"),
+    ("leaf", "fault"),
     [
         ({"path": "a", "split_part": "nope"}, "there is no split part 'nope'; there are: train, val, test"),
         ({"path": "texts.jsonl", "subset": {"range": [1, 9]}}, "the subset [1, 9] does not fit: there are 2 samples"),
@@ -156,10 +156,10 @@ def test_a_missing_dataset_shows_in_the_tree_and_exits_1(datasets, energon):
         ),
     ],
 )
-def test_a_leaf_that_cannot_be_loaded_says_why(datasets, energon, leaf, told):
+def test_a_leaf_that_cannot_be_loaded_shows_the_reason(datasets, energon, leaf, fault):
     done = energon("info", write_mix(datasets, train=leaf))
     assert done.code == 1
-    assert f"error: {told}" in done.out
+    assert f"error: {fault}" in done.out
     assert "1 dataset cannot be loaded" in done.out
 
 
@@ -179,7 +179,7 @@ def test_a_join_shows_its_members_and_whether_it_is_prepared(datasets, energon):
     assert ["└─", "b", "(train)", "of:", "b;", "nonmatch", "skip"] in lines
 
 
-def test_faults_of_the_documents_are_told_all_at_once(datasets, energon):
+def test_all_faults_of_the_documents_are_reported(datasets, energon):
     mix = write_mix(datasets, train=[{"path": "a", "weigth": 2}], val=[{"path": "a", "weight": -1}])
     done = energon("info", mix, "--json")
     assert (done.code, done.out) == (1, "")

@@ -1,4 +1,4 @@
-"""``energon lint``: what it says, and the exit code that scripts rely on."""
+"""``energon lint``: its output and its exit codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FINDING_KEYS = {"severity", "code", "message", "dataset", "shard", "key", "part"
 
 @pytest.fixture
 def broken(tmp_path, energon):
-    """Sample 4 of 12 has a picture that is none."""
+    """A dataset of 12 samples whose sample 4 has an invalid picture."""
 
     def parts(number):
         return caption_parts(number) | ({"jpg": b"<!DOCTYPE html>"} if number == 4 else {})
@@ -33,7 +33,7 @@ def broken(tmp_path, energon):
 def test_a_clean_dataset_exits_0(prepared, energon, level, workers):
     done = energon("lint", prepared, "--level", level, "--parallel", workers)
     assert (done.code, done.err) == (0, "")
-    assert f"nothing wrong: 12 samples in 4 shards, level {level}" in done.out
+    assert f"no findings: 12 samples in 4 shards, level {level}" in done.out
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -46,11 +46,11 @@ def test_one_broken_picture_is_named_and_exits_1(broken, energon, workers):
     assert f"energon lint {broken} --fix" in done.out
 
 
-def test_headers_do_not_show_what_only_decoding_can(broken, energon):
+def test_headers_do_not_reveal_faults_of_decoding(broken, energon):
     assert energon("lint", broken, "--level", "headers").code == 0
 
 
-def test_the_findings_as_json(broken, energon):
+def test_findings_are_printed_as_json(broken, energon):
     done = energon("lint", broken, "--json")
     assert done.code == 1
     assert set(done.json) == KEYS
@@ -63,7 +63,7 @@ def test_the_findings_as_json(broken, energon):
     assert shard[finding["offset"] :].startswith(b"<!DOCTYPE")
 
 
-def test_only_some_split_parts(broken, energon):
+def test_only_the_given_split_parts_are_checked(broken, energon):
     assert energon("lint", broken, "--split-parts", "val,test").code == 0
     assert energon("lint", broken, "--split-parts", "train").code == 1
     done = energon("lint", broken, "--split-parts", "vla")
@@ -71,7 +71,7 @@ def test_only_some_split_parts(broken, energon):
     assert "there is no split part 'vla'; there are: train, val, test" in done.err
 
 
-def test_fix_excludes_what_is_broken_and_the_next_lint_is_clean(broken, energon):
+def test_fix_excludes_broken_samples_and_the_next_lint_is_clean(broken, energon):
     before = (broken / ".nv-meta/split.yaml").read_text()
     done = energon("lint", broken, "--fix")
     assert done.code == 1, "there were errors"
@@ -103,8 +103,8 @@ def test_a_lint_that_stopped_early_does_not_call_the_dataset_clean(broken, energ
 
 
 @pytest.mark.parametrize("name", [pytest.param("split.json", marks=pytest.mark.slow), "my.json", "my.yaml"])
-def test_fix_changes_the_split_file_in_force_and_names_it(broken, energon, name):
-    """split.json is in force where there is no split.yaml."""
+def test_fix_changes_the_current_split_file_and_names_it(broken, energon, name):
+    """Without a split.yaml, split.json is the split file."""
     meta = broken / ".nv-meta"
     document = yaml.safe_load((meta / "split.yaml").read_text())
     (meta / name).write_text(json.dumps(document) if name.endswith(".json") else yaml.safe_dump(document))
@@ -122,7 +122,7 @@ def test_fix_changes_the_split_file_in_force_and_names_it(broken, energon, name)
     assert not (meta / "split.yaml").exists()
 
 
-def test_it_stops_at_the_wanted_number_of_findings(tmp_path, energon):
+def test_it_stops_at_max_findings(tmp_path, energon):
     folder = write_captions(tmp_path, parts=lambda number: caption_parts(number) | {"json": b"{"})
     energon("prepare", folder, "--yes")
     done = energon("lint", folder, "--max-findings", 2)
@@ -145,7 +145,7 @@ def test_a_missing_part_a_truncated_shard_and_a_stale_index_exit_1(prepared, ene
     assert "E301" in done.out
 
 
-def test_warnings_alone_exit_0_and_are_said_once_for_many_shards(prepared, energon):
+def test_warnings_alone_exit_0_and_are_printed_once_for_many_shards(prepared, energon):
     for shard in prepared.glob("*.tar"):
         os.utime(shard, (1, 1))
     done = energon("lint", prepared)

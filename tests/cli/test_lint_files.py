@@ -1,4 +1,4 @@
-"""``energon lint`` of a folder of files that ``prepare-media`` has looked at."""
+"""``energon lint`` of a folder of files with media metadata."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def files(tmp_path, energon):
 def test_a_sound_folder_exits_0(files, energon, level):
     done = energon("lint", files, "--level", level)
     assert (done.code, done.err) == (0, "")
-    assert f"nothing wrong: 3 files, level {level}" in done.out
+    assert f"no findings: 3 files, level {level}" in done.out
 
 
-def test_files_that_are_gone_changed_and_broken_are_found(files, energon):
+def test_missing_changed_and_broken_files_are_found(files, energon):
     (files / "photos/0.png").unlink()
     Image.new("L", (30, 40)).save(files / "photos/1.png")
     whole = (files / "photos/2.png").read_bytes()

@@ -17,7 +17,7 @@ def texts(tmp_path, energon):
 
 @pytest.fixture
 def lint(texts, energon):
-    """Write bytes over an indexed file, and give what is found as (code, offset)."""
+    """Overwrite bytes of an indexed file, and return the findings as (code, offset)."""
 
     def run(data, *flags):
         texts.write_bytes(data.encode() if isinstance(data, str) else data)
@@ -31,7 +31,7 @@ def lint(texts, energon):
 def test_a_sound_file_exits_0(texts, energon, level):
     done = energon("lint", texts, "--level", level)
     assert (done.code, done.err) == (0, "")
-    assert f"nothing wrong: 3 samples, level {level}" in done.out
+    assert f"no findings: 3 samples, level {level}" in done.out
 
 
 def test_a_last_line_without_a_line_break_is_fine(texts, energon):
@@ -53,20 +53,20 @@ def test_every_wrong_line_is_named_with_its_number_and_offset(texts, energon):
     assert "5 errors" in done.out, "and the index is of another file"
 
 
-def test_the_index_alone_does_not_show_what_only_parsing_can(lint):
+def test_the_index_alone_does_not_reveal_faults_of_parsing(lint):
     wrong = LINES.replace('"two"', 'two"x')
     assert lint(wrong, "--level", "headers") == (0, [])
     assert lint(wrong, "--level", "bytes") == (1, [("E403", 16)])
 
 
-def test_a_file_without_an_index_says_how_to_make_one(texts, energon):
+def test_a_file_without_an_index_gets_a_hint(texts, energon):
     (texts.parent / "texts.jsonl.idx").unlink()
     done = energon("lint", texts)
     assert done.code == 1
     assert f"E401  texts.jsonl: this file has no index yet; run: energon prepare {texts}" in done.out
 
 
-def test_a_damaged_index_is_told_from_a_stale_one(texts, energon):
+def test_a_damaged_index_differs_from_a_stale_one(texts, energon):
     index = texts.parent / "texts.jsonl.idx"
     index.write_bytes(index.read_bytes()[:-3])
     assert "E401" in energon("lint", texts, "--level", "headers").out
@@ -156,10 +156,10 @@ def test_a_huge_line_that_is_no_object_is_not_read_to_its_end(texts, energon):
     done = energon("lint", texts)
     assert done.code == 1
     assert "E403  texts.jsonl at byte 0: line 1 is not one JSON object: it is 'xxx" in done.out
-    assert "the errors kept some from being looked at" in done.out
+    assert "some samples were not checked because of errors" in done.out
 
 
-def test_it_stops_at_the_wanted_number_of_findings(texts, energon):
+def test_it_stops_at_max_findings(texts, energon):
     texts.write_text("x\n" * 10)
     done = energon("lint", texts, "--max-findings", 3, "--json")
     assert (done.code, done.json["complete"], len(done.json["findings"])) == (1, False, 3)
@@ -169,7 +169,7 @@ def test_a_file_of_many_blocks_is_counted_and_compared_whole(texts, energon):
     line = '{"text": "' + "x" * 980 + '"}\n'
     texts.write_text(line * 2500)
     energon("prepare", texts)
-    assert "nothing wrong: 2,500 samples" in energon("lint", texts).out
+    assert "no findings: 2,500 samples" in energon("lint", texts).out
     data = bytearray(texts.read_bytes())
     data[len(line) * 2400 + 3] = ord("\n")
     texts.write_bytes(data)
@@ -179,5 +179,5 @@ def test_a_file_of_many_blocks_is_counted_and_compared_whole(texts, energon):
 
 
 @pytest.mark.parametrize("flag", [["--split-parts", "train"], ["--fix"]], ids=["split-parts", "fix"])
-def test_what_a_jsonl_file_has_not_is_wrong_usage(texts, energon, flag):
+def test_flags_that_a_jsonl_file_lacks_are_wrong_usage(texts, energon, flag):
     assert energon("lint", texts, *flag).code == 2

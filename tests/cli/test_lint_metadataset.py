@@ -1,4 +1,4 @@
-"""``energon lint`` of a metadataset: its documents, what they name, and every dataset behind it once."""
+"""``energon lint`` of a metadataset: its documents, their references, and each dataset once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def datasets(tmp_path_factory):
 
 @pytest.fixture
 def lint(datasets, energon):
-    """Lint a metadataset beside the datasets, and give what was found as ``code: message``."""
+    """Lint a metadataset next to the datasets, and return the findings as ``code: message``."""
 
     def run(*flags, **splits):
         mix = write_mix(datasets, **splits)
@@ -27,19 +27,19 @@ def lint(datasets, energon):
     return run
 
 
-def test_a_sound_mix_exits_0_and_says_how_much_was_checked(datasets, energon):
+def test_a_sound_mix_exits_0_and_reports_the_amount_checked(datasets, energon):
     mix = write_mix(datasets, "sound.yaml", train=[{"path": "a"}, {"path": "texts.jsonl"}], val={"path": "a"})
     done = energon("lint", mix, "--parallel", 1)
     assert (done.code, done.err) == (0, "")
-    assert "nothing wrong: 11 samples in 4 shards of 2 datasets, level decode" in done.out
+    assert "no findings: 11 samples in 4 shards of 2 datasets, level decode" in done.out
 
 
-def test_what_is_wrong_in_a_dataset_is_found_with_its_path(datasets, energon):
+def test_findings_of_a_dataset_start_with_its_path(datasets, energon):
     mix = write_mix(datasets, "broken.yaml", train=[{"path": "a"}, {"path": "b"}])
     done = energon("lint", mix, "--parallel", 1)
     assert done.code == 1
     assert f"error   E302  {datasets}/b/shard_001.tar/000004 [jpg] at byte " in done.out
-    assert f"to leave 1 sample out of training: energon lint {datasets}/b --fix" in done.out
+    assert f"to exclude 1 sample from training: energon lint {datasets}/b --fix" in done.out
     [finding] = energon("lint", mix, "--parallel", 1, "--json").json["findings"]
     assert (finding["dataset"], finding["shard"]) == (str(datasets / "b"), "shard_001.tar")
 
@@ -51,13 +51,13 @@ def test_a_dataset_that_several_places_share_is_checked_once(lint):
     assert (document["datasets"], document["shards"]) == (1, 3), "train and val, and not test"
 
 
-def test_only_the_splits_that_are_asked_for_are_checked(lint):
+def test_only_the_requested_splits_are_checked(lint):
     splits = {"train": {"path": "b"}, "val": {"path": "a"}}
     assert lint("--split-parts", "val", **splits)[0] == 0
     assert lint("--split-parts", "val,train", **splits)[0] == 1
 
 
-def test_a_split_that_is_not_there_is_wrong_usage(datasets, energon):
+def test_a_missing_split_is_wrong_usage(datasets, energon):
     mix = write_mix(datasets, "two.yaml", train={"path": "a"}, val={"path": "a"})
     done = energon("lint", mix, "--split-parts", "vla")
     assert done.code == 2
@@ -68,7 +68,7 @@ def test_all_faults_of_all_documents_are_found_at_once(lint, datasets):
     write_mix(datasets, "inner.yaml", train=[{"path": "a", "subflavours": {}}])
     code, found, document = lint(train=[{"path": "a", "weight": "two"}, {"path": "inner.yaml"}], val={"pth": "a"})
     assert code == 1
-    assert not document["complete"], "the datasets were not looked at"
+    assert not document["complete"], "the datasets were not checked"
     assert sorted(each.split(":")[1].strip() for each in found) == [
         "inner.yaml", "splits.train.blend[0].weight", "splits.val", "splits.val.pth",
     ]  # fmt: skip
@@ -106,7 +106,7 @@ def test_the_same_leaf_reached_twice_is_a_warning(lint, datasets):
     assert "reached twice, at splits.train.blend[0] and at splits.train.blend[1] → again.yaml: splits.train" in found[0]
 
 
-def test_a_file_without_split_parts_is_the_same_whatever_part_is_asked_for(lint):
+def test_a_file_without_split_parts_is_the_same_in_every_part(lint):
     leaves = [{"path": "texts.jsonl", "split_part": part} for part in ("train", "val")]
     assert [each[:4] for each in lint(train=leaves)[1]] == ["W503"]
 
@@ -173,7 +173,7 @@ def test_a_join_is_stale_once_a_dataset_was_prepared_again(datasets, energon, tm
     assert f"run: energon prepare {mix}" in done.out
 
 
-def test_it_stops_at_the_wanted_number_of_findings(lint):
+def test_it_stops_at_max_findings(lint):
     code, found, document = lint("--max-findings", 1, train=[{"path": "gone"}, {"path": "b"}])
     assert (code, len(found), document["complete"]) == (1, 1, False)
 
@@ -188,7 +188,7 @@ def test_the_level_counts_for_datasets_and_lines(lint, datasets, tmp_path):
     assert [each[:4] for each in found] == ["E403", "E302"]
 
 
-def test_the_same_finding_of_two_configs_of_a_dataset_is_told_once(lint, datasets, tmp_path):
+def test_the_same_finding_of_two_configs_of_a_dataset_is_reported_once(lint, datasets, tmp_path):
     copy = copy_datasets(datasets, tmp_path)
     config = (copy / "b/.nv-meta/dataset.yaml").read_text()
     (copy / "b/.nv-meta/other.yaml").write_text(config)

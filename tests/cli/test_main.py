@@ -1,4 +1,4 @@
-"""The program around the commands: help, version, errors and exit codes."""
+"""The ``energon`` program: help, version, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEAVY = ("torch", "webdataset", "numpy", "PIL", "rich", "questionary", "yaml", "
 @pytest.fixture
 def failing(monkeypatch):
     monkeypatch.setitem(
-        cli.late,
+        cli.lazy_commands,
         "fail",
         LazyCommand(module="tests.cli.failing_command", attribute="fail", short_help="Fail in a given way."),
     )
@@ -30,7 +30,7 @@ def energon(*arguments, **kwargs):
     return subprocess.run([*ENERGON, *arguments], capture_output=True, text=True, cwd=ROOT, check=False, **kwargs)
 
 
-def test_the_version_is_the_packages(capsys):
+def test_the_version_is_that_of_the_package(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"energon {loader.__version__}\n"
 
@@ -39,7 +39,7 @@ def test_the_version_is_the_packages(capsys):
 def test_help_lists_every_command_with_a_sentence(capsys, flag):
     assert main([flag]) == 0
     lines = capsys.readouterr().out.splitlines()
-    for name, place in cli.late.items():
+    for name, place in cli.lazy_commands.items():
         assert any(line.split(maxsplit=1) == [name, place.short_help] for line in lines)
 
 
@@ -59,7 +59,7 @@ def test_the_short_help_in_the_list_is_that_of_the_command():
     import click
 
     context = click.Context(cli)
-    for name, place in cli.late.items():
+    for name, place in cli.lazy_commands.items():
         command = cli.get_command(context, name)
         assert command.name == name
         assert command.get_short_help_str(limit=200) == place.short_help
@@ -71,7 +71,7 @@ def test_no_arguments_show_the_help_and_count_as_wrong_usage(capsys):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["prepar"], "Did you mean 'prepare'?"),
         (["xyzzy"], "Commands: prepare, prepare-media, info, lint, preview, checkpoint."),
@@ -81,30 +81,30 @@ def test_no_arguments_show_the_help_and_count_as_wrong_usage(capsys):
         (["lint", "x", "--level", "all"], "'headers', 'bytes', 'decode'"),
     ],
 )
-def test_wrong_usage_is_told_and_exits_2(capsys, arguments, told):
+def test_wrong_usage_is_explained_and_exits_2(capsys, arguments, message):
     assert main(arguments) == 2
     out, err = capsys.readouterr()
-    assert told in err
+    assert message in err
     assert out == ""
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "told"),
+    ("how", "code", "message"),
     [
         ("fine", 0, ""),
         ("exit", 1, ""),
         ("usage", 2, "Error: Invalid value for --how: no"),
         ("interrupt", 130, "interrupted\n"),
         ("pipe", 141, ""),
-        ("format", 1, "error: cut \\x1b[2J short\n  at: /data/s.tar, byte 512\n  hint: copy it anew\n"),
+        ("format", 1, "error: cut \\x1b[2J short\n  at: /data/s.tar, byte 512\n  hint: copy it again\n"),
         ("bug", 1, "error: RuntimeError: the flux\\x1b[31m is off\n  this is a bug"),
     ],
 )
 @pytest.mark.usefixtures("failing")
-def test_every_kind_of_failure_has_its_exit_code_and_no_traceback(capfd, how, code, told):
+def test_every_kind_of_failure_has_its_exit_code_and_no_traceback(capfd, how, code, message):
     assert main(["fail", how]) == code
     err = capfd.readouterr().err
-    assert told in err
+    assert message in err
     assert "Traceback" not in err
     assert "\x1b" not in err
 
@@ -113,7 +113,7 @@ def test_every_kind_of_failure_has_its_exit_code_and_no_traceback(capfd, how, co
     "arguments", [["--debug", "fail", "bug"], ["fail", "bug", "--debug"], ["fail", "--debug", "bug"]]
 )
 @pytest.mark.usefixtures("failing")
-def test_debug_shows_the_traceback_wherever_it_stands(capsys, arguments):
+def test_debug_shows_the_traceback_at_any_position(capsys, arguments):
     assert main(arguments) == 1
     err = capsys.readouterr().err
     assert "Traceback" in err
@@ -139,7 +139,7 @@ def test_a_reader_that_leaves_early_is_no_error():
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_what_a_terminal_cannot_show_is_escaped_instead_of_failing():
+def test_characters_that_a_terminal_cannot_encode_are_escaped():
     done = energon("preview", "--help", env={**os.environ, "PYTHONIOENCODING": "latin-1"})
     assert done.returncode == 0
     assert "\\u2192 shows the next sample" in done.stdout

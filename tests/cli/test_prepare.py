@@ -32,7 +32,7 @@ def read_yaml(folder: Path, name: str):
 
 
 def files_of(folder: Path):
-    """Give what counts of a folder; a run that failed may leave its journal, for the next one to go on from."""
+    """Return the content of a folder without the journal, which a failed run may keep for the next one."""
     files = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
     journal = (".nv-meta/.lock", ".nv-meta/.prepare/")
     return {name: path.read_bytes() for name, path in files.items() if not name.startswith(journal)}
@@ -67,7 +67,7 @@ def test_patterns_split_by_name(captions, energon):
     )  # fmt: skip
     assert done.code == 0
     assert list(read_yaml(captions, "split.yaml")["split_parts"]) == ["train", "val"]
-    assert "note: no dataset.yaml was asked for" in done.out
+    assert "note: no dataset.yaml was requested" in done.out
     assert not (captions / ".nv-meta/dataset.yaml").exists()
 
 
@@ -77,14 +77,14 @@ def test_a_type_without_a_field_map_gets_a_sample_loader_that_works(captions, en
     )
     assert done.code == 0
     assert read_yaml(captions, "dataset.yaml")["sample_loader"] == "sample_loader.py:sample_loader"
-    assert "fill in .nv-meta/sample_loader.py" in done.out
+    assert "complete .nv-meta/sample_loader.py" in done.out
     shown = energon("preview", captions, "--trust-code")
     assert shown.code == 0
     assert "picture number 0" in shown.out
     assert "json" not in shown.out
 
 
-def test_a_sample_loader_that_is_there_is_the_users(captions, energon):
+def test_an_existing_sample_loader_is_kept(captions, energon):
     (captions / ".nv-meta").mkdir()
     loader = captions / ".nv-meta/sample_loader.py"
     loader.write_text("def sample_loader(parts):\n    return {}\n")
@@ -93,13 +93,13 @@ def test_a_sample_loader_that_is_there_is_the_users(captions, energon):
     assert loader.read_text() == before
 
 
-def test_yes_takes_every_proposal(captions, energon):
+def test_yes_accepts_every_proposal(captions, energon):
     assert energon("prepare", captions, "--yes").code == 0
     assert list(read_yaml(captions, "split.yaml")["split_parts"]) == ["train", "val", "test"]
     assert read_yaml(captions, "dataset.yaml")["field_map"] == {"image": "jpg", "caption": "txt"}
 
 
-def test_yes_takes_the_split_that_names_suggest(tmp_path, energon):
+def test_yes_accepts_a_split_by_shard_names(tmp_path, energon):
     write_captions(tmp_path, shards=2, names="train/{:03d}.tar")
     write_captions(tmp_path, shards=1, names="val/{:03d}.tar", parts=lambda number: caption_parts(number + 100))
     assert energon("prepare", tmp_path, "--yes").code == 0
@@ -117,7 +117,7 @@ def test_another_name_for_dataset_yaml(captions, energon):
     assert not (captions / ".nv-meta/dataset.yaml").exists()
 
 
-def test_no_dataset_yaml_where_it_is_skipped(captions, energon):
+def test_skip_dataset_yaml_writes_none(captions, energon):
     assert energon("prepare", captions, "--yes", "--skip-dataset-yaml").code == 0
     assert not (captions / ".nv-meta/dataset.yaml").exists()
 
@@ -127,12 +127,12 @@ def test_excluded_shards_are_not_part_of_the_dataset(captions, energon):
 
 
 @pytest.mark.parametrize("flag", ["--compat", "--no-compat"])
-def test_compat_files_are_written_as_asked(captions, energon, flag):
+def test_compat_files_follow_the_flag(captions, energon, flag):
     assert energon("prepare", captions, "--yes", flag, "--json").json["compat"] is (flag == "--compat")
     assert (captions / ".nv-meta/index.sqlite").exists() is (flag == "--compat")
 
 
-def test_shuffled_shards_are_dealt_the_same_way_every_time(tmp_path, energon):
+def test_shuffled_shards_are_split_the_same_way_every_time(tmp_path, energon):
     splits = []
     for name in ("one", "two"):
         folder = write_captions(tmp_path / name, shards=20, samples=1)
@@ -142,7 +142,7 @@ def test_shuffled_shards_are_dealt_the_same_way_every_time(tmp_path, energon):
     assert splits[0]["split_parts"]["train"] != ["shard_{000..015}.tar"]
 
 
-def test_only_the_index(captions, energon):
+def test_tar_index_only_writes_only_the_index(captions, energon):
     assert energon("prepare", captions, "--tar-index-only").code == 0
     assert (captions / ".nv-meta/index.uuid").exists()
     assert not (captions / ".nv-meta/dataset.yaml").exists()
@@ -153,42 +153,42 @@ def test_only_the_index(captions, energon):
 
 
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "message"),
     [
         (["--non-interactive"], "--split-ratio 8,1,1 or --split-parts NAME:PATTERN"),
         (["--split-ratio", "8,x"], "expected a number from 0 up"),
         (["--split-parts", "train"], "NAME:PATTERN"),
         (["--exclude", "("], "not a regex"),
         (["--sample-type", "Captionin"], "did you mean CaptioningSample?"),
-        (["--field-map", FIELDS], "--field-map needs --sample-type"),
+        (["--field-map", FIELDS], "--field-map requires --sample-type"),
         (["--sample-type", "crude", "--field-map", "{}"], "crude samples have no fields"),
         (["--sample-type", "Captioning", "--field-map", "{"], "not JSON"),
         (["--sample-type", "Captioning", "--field-map", "[]"], "expected an object"),
         (["--sample-type", "Captioning", "--field-map", '{"imgae": "jpg", "caption": 3}'], "no field 'imgae'"),
         (["--sample-type", "Captioning", "--field-map", '{"image": "jpg"}'], "'caption' is required"),
         (["--sample-type", "Captioning", "--field-map", '{"image": "jpg", "caption": "[0]"}'], "a part name"),
-        (["--sample-type", "Captioning", "--skip-dataset-yaml"], "contradicts"),
+        (["--sample-type", "Captioning", "--skip-dataset-yaml"], "conflicts"),
         (["--dataset-yaml-name", "../x.yaml"], "a file name"),
         (["--tar-index-only", "--split-ratio", "1"], "--tar-index-only"),
-        (["--yes", "--non-interactive"], "give one of them"),
-        (["--yes", "--media-metadata-by-header", "--media-metadata-by-extension"], "exclude each other"),
+        (["--yes", "--non-interactive"], "pass one of them"),
+        (["--yes", "--media-metadata-by-header", "--media-metadata-by-extension"], "mutually exclusive"),
         (["--yes", "--media-metadata-by-glob", " ,"], "expected patterns"),
         (["--yes", "--media-metadata-by-header", "--no-compat"], "--no-compat"),
         (["--tar-index-only", "--media-metadata-by-header"], "--tar-index-only"),
     ],
 )
-def test_wrong_usage_exits_2_says_why_and_writes_nothing(captions, energon, flags, told):
+def test_wrong_usage_exits_2_with_the_reason_and_writes_nothing(captions, energon, flags, message):
     before = files_of(captions)
     done = energon("prepare", captions, *flags)
     assert done.code == 2
-    assert told in done.err
+    assert message in done.err
     assert files_of(captions) == before
 
 
 # ---------------------------------------------------------------------------------------------------- failed runs
 
 
-def test_a_folder_that_is_not_there(tmp_path, energon):
+def test_a_missing_folder_fails(tmp_path, energon):
     done = energon("prepare", tmp_path / "nowhere", "--yes")
     assert done.code == 1
     assert "does not exist" in done.err
@@ -218,7 +218,7 @@ def test_a_pattern_that_matches_nothing_fails(captions, energon):
     assert "matches no shard" in done.err
 
 
-def test_a_damaged_first_shard_does_not_hide_what_the_others_hold(captions, energon):
+def test_a_damaged_first_shard_does_not_hide_the_parts_of_others(captions, energon):
     (captions / "shard_000.tar").write_bytes(b"x" * 2048)
     done = energon("prepare", captions, "--yes", "--exclude", "_000", "--dry-run")
     assert "CaptioningSample" in done.out
@@ -226,10 +226,10 @@ def test_a_damaged_first_shard_does_not_hide_what_the_others_hold(captions, ener
     assert "CaptioningSample" in done.out
 
 
-# ----------------------------------------------------------------------------------------------- over a prepared one
+# ----------------------------------------------------------------------------------------------- prepared datasets
 
 
-def test_preparing_again_scans_only_what_changed_and_keeps_what_was_decided(prepared, energon):
+def test_preparing_again_scans_only_changed_shards_and_keeps_the_choices(prepared, energon):
     split = (prepared / ".nv-meta/split.yaml").read_text().replace("exclude: []", "exclude: [shard_000.tar/000001]")
     (prepared / ".nv-meta/split.yaml").write_text(split)
     dataset_yaml = (prepared / ".nv-meta/dataset.yaml").read_text()
@@ -247,7 +247,7 @@ def test_preparing_again_scans_only_what_changed_and_keeps_what_was_decided(prep
     [(["--split-ratio", "1"], "the split"), (["--sample-type", "crude"], "dataset.yaml")],
 )
 @pytest.mark.parametrize("asking", [["--non-interactive"], []])
-def test_replacing_decisions_needs_force_where_nobody_is_asked(prepared, energon, flags, what, asking):
+def test_replacing_choices_without_a_prompt_requires_force(prepared, energon, flags, what, asking):
     before = files_of(prepared)
     done = energon("prepare", prepared, *asking, *flags)
     assert done.code == 2
@@ -295,7 +295,7 @@ def test_piped_output_has_no_escape_codes(captions, energon):
     assert "\x1b" not in done.out + done.err
 
 
-def test_a_field_map_that_the_first_samples_cannot_fill_is_doubted(captions, energon):
+def test_a_field_map_that_the_first_samples_cannot_fill_warns(captions, energon):
     done = energon(
         "prepare", captions, "--yes", "--sample-type", "Captioning", "--field-map",
         '{"image": "png", "caption": "json[text]"}',
@@ -307,7 +307,7 @@ def test_a_field_map_that_the_first_samples_cannot_fill_is_doubted(captions, ene
 
 
 @pytest.mark.parametrize(
-    ("field_map", "told"),
+    ("field_map", "message"),
     [
         ({"image": "txt", "caption": "txt"}, ["'image' (txt): expected an image, found str", "did you mean 'jpg'?"]),
         ({"image": "jgp", "caption": "txt"}, ["'image' comes from 'jgp', but", "did you mean 'jpg'?"]),
@@ -316,16 +316,16 @@ def test_a_field_map_that_the_first_samples_cannot_fill_is_doubted(captions, ene
     ],
 )
 @pytest.mark.parametrize("how", ["flags", "yes", "lines"])
-def test_a_field_map_is_checked_against_a_real_sample(captions, energon, field_map, told, how):
+def test_a_field_map_is_checked_against_a_real_sample(captions, energon, field_map, message, how):
     typed = ["--sample-type", "Captioning", "--field-map", json.dumps(field_map)]
     settled = {"flags": ["--non-interactive", "--split-ratio", "1", *typed], "yes": ["--yes", *typed], "lines": []}[how]
     answers = ["1", "Captioning", "yes", *field_map.values()] if how == "lines" else None
     done = energon("prepare", captions, *settled, "--num-workers", 1, "--json", answers=answers)
     assert done.code == 0
     assert len(done.json["warnings"]) == 1
-    assert all(text in done.json["warnings"][0] for text in told)
+    assert all(text in done.json["warnings"][0] for text in message)
     shown = energon("prepare", captions, *settled, "--num-workers", 1, "--force-overwrite", answers=answers)
-    if how != "lines":  # the second time they are not asked any more
+    if how != "lines":  # a prepared dataset does not prompt again
         assert f"warning: {done.json['warnings'][0]}" in shown.out
         dry = energon("prepare", captions, *settled, "--dry-run", "--json")
         assert dry.json["warnings"] == done.json["warnings"]
@@ -355,22 +355,22 @@ def test_one_shard_is_all_train_and_no_other_part_is_proposed(tmp_path, energon)
     assert read_yaml(tmp_path, "split.yaml")["split_parts"] == {"train": ["shard_000.tar"]}
 
 
-def test_shares_that_are_far_from_the_ratio_are_told(captions, energon):
+def test_shares_that_are_far_from_the_ratio_are_noted(captions, energon):
     done = energon("prepare", captions, "--yes")
-    assert "4 shards come to train 50 % (80 % asked for), val 25 % (10 % asked for)" in done.out
+    assert "4 shards come to train 50 % (80 % requested), val 25 % (10 % requested)" in done.out
 
 
-def test_one_is_singular(tmp_path, energon):
+def test_counts_of_one_are_singular(tmp_path, energon):
     write_captions(tmp_path, shards=1)
     assert "so 1 shard comes to train 100 %" in energon("prepare", tmp_path, "--yes", "--split-ratio", "8,1,1").out
     assert "--exclude matches the only .tar file\n" in energon("prepare", tmp_path, "--yes", "--exclude", "shard").err
 
 
-def test_a_sample_loader_to_fill_in_gets_every_part_that_was_seen(captions, energon):
+def test_a_sample_loader_template_lists_every_part(captions, energon):
     energon("prepare", captions, "--sample-type", "Interleaved", "--non-interactive", "--split-ratio", "1")
     text = (captions / ".nv-meta/sample_loader.py").read_text()
     assert 'part_name in {"jpg", "json", "txt"}' in text
-    assert '"sequence": parts["jpg"],  # sequence: put in the right part' in text
+    assert '"sequence": parts["jpg"],  # sequence: replace by the right part' in text
 
 
 def test_compressed_shards_come_with_the_command_that_unpacks_them(tmp_path, energon):
@@ -417,7 +417,7 @@ def test_piped_answers_lead_to_the_same_dataset(captions, energon, answers):
     }
 
 
-def test_flags_settle_some_questions_and_the_rest_is_asked(captions, energon):
+def test_flags_answer_some_prompts_and_the_rest_remain(captions, energon):
     done = energon(
         "prepare", captions, "--split-ratio", "1", "--sample-type", "VQA", answers=["y", "jpg", "txt", "", ""]
     )
@@ -430,22 +430,22 @@ def test_no_simple_field_map_means_a_sample_loader(captions, energon):
     assert (captions / ".nv-meta/sample_loader.py").exists()
 
 
-def test_no_dataset_yaml_may_be_wanted(captions, energon):
+def test_an_answer_may_decline_dataset_yaml(captions, energon):
     assert energon("prepare", captions, answers=["1", "no"]).code == 0
     assert not (captions / ".nv-meta/dataset.yaml").exists()
 
 
-def test_a_part_that_was_not_seen_is_warned_of(captions, energon):
+def test_an_unknown_part_warns(captions, energon):
     done = energon("prepare", captions, answers=["1", "ImageSample", "y", "jgp"])
     assert done.code == 0
     assert "did you mean 'jpg'?" in done.out
 
 
 @pytest.mark.parametrize(
-    ("answers", "told"),
+    ("answers", "message"),
     [
-        ([], "the answers ended where number 1 was expected"),
-        (["8,1,1", "y", "Captioning", "y", "jpg"], "the answers ended where number 6 was expected: Part for 'caption'"),
+        ([], "expected answer 1, found the end of the input"),
+        (["8,1,1", "y", "Captioning", "y", "jpg"], "expected answer 6, found the end of the input: Part for 'caption'"),
         (["eight"], "answer 1 on standard input"),
         (["1", "perhaps"], "expected yes, no or a sample type"),
         (["1", "y", "99"], "expected a number from 0 to 11"),
@@ -455,11 +455,11 @@ def test_a_part_that_was_not_seen_is_warned_of(captions, energon):
         (["1", "Captioning", "y", "jpg", "json[caption"], "character"),
     ],
 )
-def test_answers_that_cannot_be_understood_fail_and_write_nothing(captions, energon, answers, told):
+def test_invalid_answers_fail_and_write_nothing(captions, energon, answers, message):
     before = files_of(captions)
     done = energon("prepare", captions, answers=answers)
     assert done.code == 1
-    assert told in done.err
+    assert message in done.err
     assert files_of(captions) == before
 
 
@@ -488,7 +488,7 @@ def test_a_line_that_is_no_object_is_named(tmp_path, energon):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_ctrl_c_exits_130_at_once_and_leaves_what_was_there(tmp_path, workers):
+def test_ctrl_c_exits_130_at_once_and_keeps_the_old_files(tmp_path, workers):
     folder = write_captions(tmp_path / "many", shards=1, samples=100)
     for number in range(1, 400):
         shutil.copy(folder / "shard_000.tar", folder / f"shard_{number:03d}.tar")
@@ -504,7 +504,7 @@ def test_ctrl_c_exits_130_at_once_and_leaves_what_was_there(tmp_path, workers):
         "--num-workers",
         str(workers),
     ]
-    # Coverage's tracer holds a lock that a signal's handler cannot take again: what is interrupted runs without it.
+    # Coverage's tracer holds a lock that a signal handler cannot take again: run the process without it.
     untraced = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
     process = subprocess.Popen(
         command, cwd=ROOT, env=untraced, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -513,7 +513,7 @@ def test_ctrl_c_exits_130_at_once_and_leaves_what_was_there(tmp_path, workers):
     deadline = time.monotonic() + 30
     while not journal.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.001)
-    os.killpg(process.pid, signal.SIGINT)  # a terminal interrupts the workers, too
+    os.killpg(process.pid, signal.SIGINT)  # a terminal also interrupts the workers
     started = time.monotonic()
     try:
         _, err = process.communicate(timeout=30)
@@ -524,6 +524,6 @@ def test_ctrl_c_exits_130_at_once_and_leaves_what_was_there(tmp_path, workers):
     assert (process.returncode, err) == (130, "interrupted\n")
     assert files_of(folder) == before
     with pytest.raises(ProcessLookupError):
-        os.killpg(process.pid, 0)  # no worker is left
+        os.killpg(process.pid, 0)  # no worker remains
     again = subprocess.run([*command, "--json"], cwd=ROOT, capture_output=True, check=True)
     assert json.loads(again.stdout)["shards"] == 400

@@ -1,4 +1,4 @@
-"""``prepare-media`` on folders of files, and the flags of ``prepare`` that do the same for parts of shards."""
+"""``prepare-media`` on folders of files, and the same flags of ``prepare`` for parts of shards."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def write_sound(path, *, seconds=0.5):
 
 @pytest.fixture
 def files(tmp_path):
-    """Three images of other kinds, one without a telling name, a sound, a text, a broken image, hidden ones."""
+    """Three images (one without an extension), a sound, a text, a broken image and hidden files."""
     folder = tmp_path / "files"
     (folder / "sub").mkdir(parents=True)
     (folder / ".hidden").mkdir()
@@ -73,7 +73,7 @@ def prepare_media(energon, folder, *flags):
     ],
     ids=["header", "extension", "glob", "folder"],
 )
-def test_the_flag_decides_which_files_are_looked_into(energon, files, flags, found):
+def test_the_flag_selects_the_files_to_read(energon, files, flags, found):
     done = prepare_media(energon, files, *flags)
     assert done.code == 0, done.err
     assert set(rows(files)) == found
@@ -81,7 +81,7 @@ def test_the_flag_decides_which_files_are_looked_into(energon, files, flags, fou
     assert filters(files) == [(flags[0].rpartition("-")[2].upper(), ",".join(flags[1:]).replace(" ", ""))]
 
 
-def test_a_broken_file_is_left_out_with_a_warning_that_names_it(energon, files):
+def test_a_broken_file_is_skipped_with_a_warning_that_names_it(energon, files):
     done = prepare_media(energon, files, HEADER)
     assert "4 files" in done.out
     assert "warning: no metadata of 1 media file that cannot be read: f.jpg" in done.out
@@ -95,14 +95,14 @@ def test_the_report_as_json_has_its_keys_and_nothing_else_on_stdout(energon, fil
     assert (report["strategy"], report["entries"], report["broken"]) == ("HEADER", 4, 1)
 
 
-def test_a_second_run_forgets_files_that_are_gone(energon, files):
+def test_a_second_run_drops_deleted_files(energon, files):
     assert prepare_media(energon, files, HEADER).code == 0
     (files / "a.jpg").unlink()
     assert prepare_media(energon, files, HEADER).code == 0
     assert set(rows(files)) == {'sub/it\'s "b".PNG', "c", "d.wav"}
 
 
-def test_names_that_are_not_utf8_are_left_out_with_a_warning(energon, files):
+def test_names_that_are_not_utf8_are_skipped_with_a_warning(energon, files):
     (files / os.fsdecode(b"\xff.jpg")).write_bytes(picture(1))
     done = prepare_media(energon, files, EXTENSION)
     assert done.code == 0
@@ -111,14 +111,14 @@ def test_names_that_are_not_utf8_are_left_out_with_a_warning(energon, files):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
-def test_a_file_without_permission_is_left_out_with_a_warning(energon, files):
+def test_a_file_without_permission_is_skipped_with_a_warning(energon, files):
     (files / "a.jpg").chmod(0)
     done = prepare_media(energon, files, EXTENSION)
     assert done.code == 0
     assert "a.jpg: cannot open this file" in done.out
 
 
-def test_a_file_that_vanishes_after_the_listing_is_left_out_with_a_warning(files, monkeypatch):
+def test_a_file_that_vanishes_after_the_listing_is_skipped_with_a_warning(files, monkeypatch):
     from loader.format.media.kind import MediaFilter
     from loader.format.prepare import media_folder
     from loader.storage import open_storage
@@ -137,33 +137,33 @@ def test_a_file_that_vanishes_after_the_listing_is_left_out_with_a_warning(files
 
 
 @pytest.mark.parametrize(
-    ("flags", "said"),
+    ("flags", "message"),
     [
-        ([], "Say which files"),
-        ([HEADER, EXTENSION], "exclude each other"),
+        ([], "Choose the files to read"),
+        ([HEADER, EXTENSION], "mutually exclusive"),
         ([GLOB, ","], "expected patterns"),
     ],
     ids=["none", "two", "empty"],
 )
-def test_wrong_usage_exits_2_and_writes_nothing(energon, files, flags, said):
+def test_wrong_usage_exits_2_and_writes_nothing(energon, files, flags, message):
     done = prepare_media(energon, files, *flags)
     assert done.code == 2
-    assert said in done.err
+    assert message in done.err
     assert not (files / ".nv-meta").exists()
 
 
 @pytest.mark.parametrize(
-    ("folder", "said"), [("nowhere", "does not exist"), ("empty", "found no media in this folder")]
+    ("folder", "message"), [("nowhere", "does not exist"), ("empty", "found no media in this folder")]
 )
-def test_where_there_is_no_media_it_exits_1_and_writes_nothing(energon, tmp_path, folder, said):
+def test_a_folder_without_media_exits_1_and_writes_nothing(energon, tmp_path, folder, message):
     (tmp_path / "empty").mkdir()
     done = prepare_media(energon, tmp_path / folder, HEADER)
     assert done.code == 1
-    assert said in done.err
+    assert message in done.err
     assert not (tmp_path / folder / ".nv-meta/index.sqlite").exists()
 
 
-def test_a_dataset_is_sent_to_prepare(energon, prepared):
+def test_a_dataset_gets_a_hint_to_prepare(energon, prepared):
     done = prepare_media(energon, prepared, HEADER)
     assert done.code == 1
     assert "run energon prepare with the same flags" in done.err
@@ -214,14 +214,14 @@ def test_a_second_prepare_with_the_same_flag_has_nothing_to_do(energon, captions
     assert len(rows(captions)) == 12
 
 
-def test_another_flag_collects_anew(energon, captions):
+def test_another_flag_collects_again(energon, captions):
     prepare(energon, captions, HEADER)
     assert prepare(energon, captions, GLOB, "00000?.jpg")["collected"] == 10
     assert filters(captions) == [("GLOB", "00000?.jpg")]
     assert len(rows(captions)) == 10
 
 
-def test_metadata_is_added_to_a_dataset_that_is_prepared_already(energon, prepared):
+def test_metadata_is_added_to_a_prepared_dataset(energon, prepared):
     assert prepare(energon, prepared, HEADER)["collected"] == 12
 
 
@@ -236,7 +236,7 @@ def remove_first_shard(captions):
 
 
 @pytest.mark.parametrize(("change", "collected"), [(change_one_shard, 2), (remove_first_shard, 0)])
-def test_a_later_prepare_keeps_the_metadata_up_reading_only_what_changed(energon, captions, change, collected):
+def test_a_later_prepare_updates_the_metadata_of_changed_shards(energon, captions, change, collected):
     prepare(energon, captions, HEADER)
     expected = change(captions)
     media = prepare(energon, captions)
@@ -245,7 +245,7 @@ def test_a_later_prepare_keeps_the_metadata_up_reading_only_what_changed(energon
     assert filters(captions) == [("HEADER", "")]
 
 
-def test_force_overwrite_reads_all_anew(energon, captions):
+def test_force_overwrite_reads_all_again(energon, captions):
     prepare(energon, captions, HEADER)
     assert prepare(energon, captions, "--force-overwrite")["collected"] == 12
 
@@ -271,7 +271,7 @@ def test_broken_parts_are_counted_and_the_first_named(energon, tmp_path):
     assert any("000001.jpg" in text and "…" in text for text in done.json["warnings"])
 
 
-def test_where_index_sqlite_cannot_be_written_the_flag_is_an_error(energon, tmp_path):
+def test_the_flag_fails_if_index_sqlite_cannot_be_written(energon, tmp_path):
     for shard in ("a", "b"):
         write_shard(tmp_path / f"{shard}.tar", {"same": caption_parts(1)})
     done = energon("prepare", tmp_path, "--yes", "--num-workers", 1, HEADER)
@@ -288,7 +288,7 @@ def test_jsonl_files_have_no_media(energon, tmp_path):
 # ---------------------------------------------------------------------------------------------------------- info
 
 
-def test_info_sums_up_a_folder_of_files(energon, files):
+def test_info_summarises_a_folder_of_files(energon, files):
     assert prepare_media(energon, files, HEADER).code == 0
     media = energon("info", files, "--json").json["media_metadata"]
     assert media["entries"] == 4
@@ -304,22 +304,22 @@ def test_info_sums_up_a_folder_of_files(energon, files):
     assert "1 track (8000 Hz), 0.5 s" in text
 
 
-def test_info_sums_up_the_media_of_a_dataset(energon, captions):
+def test_info_summarises_the_media_of_a_dataset(energon, captions):
     prepare(energon, captions, HEADER)
     assert "12 images (JPEG 12), all 24×16" in energon("info", captions).out
     assert energon("info", captions, "--json").json["media_metadata"]["images"]["count"] == 12
 
 
-def test_info_of_very_many_says_that_it_looked_at_the_first(energon, captions, monkeypatch):
-    from energon_cli.info import media as info_media
+def test_info_of_very_many_files_reports_that_it_read_the_first(energon, captions, monkeypatch):
+    from loader.inspect import facts
 
     prepare(energon, captions, HEADER)
-    monkeypatch.setattr(info_media, "_MOST_ENTRIES", 5)
+    monkeypatch.setattr(facts, "_MAX_ENTRIES", 5)
     assert not energon("info", captions, "--json").json["media_metadata"]["complete"]
     assert "of the first 5 media files: 5 images" in energon("info", captions).out
 
 
-def test_info_of_a_folder_whose_index_is_something_else_says_so(energon, tmp_path):
+def test_info_of_a_folder_with_a_foreign_index_fails(energon, tmp_path):
     (tmp_path / ".nv-meta").mkdir()
     sqlite3.connect(tmp_path / ".nv-meta/index.sqlite").close()
     done = energon("info", tmp_path)

@@ -1,4 +1,4 @@
-"""``energon prepare meta.yaml``: what is said of joins, and of what cannot be joined."""
+"""``energon prepare meta.yaml``: reports of joins, and failures to join."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_report_as_json_has_every_count(data, energon):
     }
 
 
-def test_a_relative_path_will_do(data, energon, monkeypatch):
+def test_a_relative_path_works(data, energon, monkeypatch):
     data.write_join("p", filling("q"))
     monkeypatch.chdir(data.folder)
     assert energon("prepare", "meta.yaml").out.startswith("joined meta.yaml: splits.train: 4 rows")
@@ -76,10 +76,10 @@ def test_a_dry_run_writes_nothing(data, energon):
     assert not (data.folder / "meta.yaml.joins").exists()
 
 
-def test_without_joins_nothing_needs_preparing(data, energon):
+def test_without_joins_there_is_nothing_to_prepare(data, energon):
     path = data.write("meta.yaml", {"train": {"path": "p"}})
     done = energon("prepare", path)
-    assert (done.code, done.out) == (0, f"{path} has no joins: nothing needs preparing; all its datasets are there\n")
+    assert (done.code, done.out) == (0, f"{path} has no joins: nothing to prepare; all its datasets exist\n")
     shutil.rmtree(data.folder / "p")
     done = energon("prepare", path)
     assert (done.code, done.out) == (1, "")
@@ -101,8 +101,8 @@ def test_flags_for_shards_are_refused_by_name(data, energon):
     path = data.write_join("p", skipping("q"))
     done = energon("prepare", path, "--split-ratio", "8,1,1", "--no-compat", "--exclude", "x")
     assert done.code == 2
-    assert "--split-ratio, --exclude, --compat are for folders of shards" in done.err
-    assert "--shuffle-tars is for folders of shards" in energon("prepare", path, "--shuffle-tars").err
+    assert "--split-ratio, --exclude, --compat are valid only for folders of shards" in done.err
+    assert "--shuffle-tars is valid only for folders of shards" in energon("prepare", path, "--shuffle-tars").err
     for flag in ("--non-interactive", "--yes", "--force-overwrite", "--no-progress", "--debug"):
         assert energon("prepare", path, flag).code == 0
 
@@ -136,7 +136,7 @@ def test_control_characters_in_names_do_not_reach_the_terminal(data, energon):
     assert "\x1b" not in done.out
 
 
-def test_ctrl_c_stops_soon_and_leaves_what_was_there(data, energon):
+def test_ctrl_c_stops_soon_and_keeps_the_old_files(data, energon):
     path = data.write_join("p", filling("q"))
     energon("prepare", path)
     before = data.files()

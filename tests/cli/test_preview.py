@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from energon_cli.preview.source import Selection
 from tests.cli.make_dataset import caption_parts, write_captions, write_shard
 
 
@@ -72,7 +71,7 @@ def test_shuffled_order_depends_on_the_seed_only(prepared, energon):
 @pytest.mark.parametrize(
     ("flags", "code", "told"),
     [
-        (["--key", "nobody"], 1, "no sample has the key 'nobody'"),
+        (["--key", "missing"], 1, "no sample has the key 'missing'"),
         (["--split-parts", "vla"], 1, "there are: train, val, test"),
         (["--index", "12"], 2, "there are 12 samples, counted from 0"),
         (["-n", "0"], 2, "Invalid value for '-n'"),
@@ -137,23 +136,6 @@ def test_the_same_part_name_is_not_needed_in_every_sample(tmp_path, energon):
     assert "cls  text, 1 B" in energon("preview", tmp_path, "--index", 1).out
 
 
-@pytest.mark.parametrize("seed", [None, 0, 7])
-def test_a_selection_gives_every_sample_once(seed):
-    selection = Selection([range(5), range(5, 5), range(100, 120)], seed=seed)
-    expected = [*range(5), *range(100, 120)]
-    assert sorted(selection[place] for place in range(len(selection))) == expected
-    if seed is None:
-        assert [selection[place] for place in range(len(selection))] == expected
-    with pytest.raises(IndexError):
-        selection[25]
-
-
-def test_a_shuffled_selection_is_the_same_from_whatever_end_it_is_read():
-    forward = Selection([range(1000)], seed=3)
-    backward = Selection([range(1000)], seed=3)
-    assert [forward[place] for place in range(1000)] == [backward[place] for place in reversed(range(1000))][::-1]
-
-
 # ------------------------------------------------------------------------------------------------------------ JSONL
 
 
@@ -193,10 +175,10 @@ def test_a_path_that_is_no_dataset_says_what_it_is(prepared, energon, command):
     empty = energon(command, "")
     assert (empty.code, "PATH is empty" in empty.err) == (2, True)
     shard = energon(command, prepared / "shard_000.tar")
-    assert (shard.code, f"this is a file; give the folder that holds it: {prepared}/" in shard.err) == (2, True)
+    assert (shard.code, f"is a file; pass the folder that contains it: {prepared}/" in shard.err) == (2, True)
     inside = energon(command, prepared / ".nv-meta/dataset.yaml")
     assert (inside.code, "metadataset" in inside.err) == (2, False)
-    assert f"give the dataset's folder: {prepared}/" in inside.err
+    assert f"pass the dataset's folder: {prepared}/" in inside.err
     for name in ("gone.jsonl", "gone.yaml"):
         gone = energon(command, prepared / name)
         assert (gone.code, "this file does not exist" in gone.err) == (1, True)
@@ -232,4 +214,4 @@ def test_a_sample_loader_that_asks_for_a_part_that_its_filter_leaves_out_is_told
     file.write_text(file.read_text().replace('parts["txt"]', 'parts["json"]["caption"]'))
     done = energon("preview", captions, "--trust-code")
     assert done.code == 1
-    assert "sample_loader() asks for part 'json', which part_filter leaves out" in done.out
+    assert "sample_loader() reads part 'json', which part_filter excludes" in done.out

@@ -1,4 +1,4 @@
-"""``energon preview`` on a terminal: keys, pictures, and the way out."""
+"""``energon preview`` on a terminal: keys and pictures."""
 
 from __future__ import annotations
 

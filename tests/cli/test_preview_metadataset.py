@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from energon_cli.preview.order import MixOrder
 from loader.format.media.metadata import AVMetadata, ImageMetadata, encode_media_metadata
 from loader.metadataset.joins.prepare_join import prepare_join
 from loader.metadataset.plans.plan_leaves import plan_leaves
@@ -19,7 +18,7 @@ from tests.cli.make_mix import JOINER, copy_datasets, write_datasets, write_mix
 
 @dataclass
 class Pair:
-    """What a joiner of the tests makes."""
+    """A sample of the joiner of the tests."""
 
     first: str
     second: str | None
@@ -44,7 +43,7 @@ def datasets(tmp_path_factory):
 
 @pytest.fixture
 def preview(datasets, energon):
-    """Show raw parts of a metadataset beside the datasets, and give (key, origin) of each sample."""
+    """Show raw parts of a metadataset next to the datasets, and return (key, origin) of each sample."""
 
     def run(*flags, **splits):
         done = energon("preview", write_mix(datasets, **splits), "--crude", *flags)
@@ -66,7 +65,7 @@ def test_samples_of_all_leaves_follow_one_another_each_headed_by_its_leaf(datase
     assert '"text": "two"' in done.out
 
 
-def test_the_split_train_is_shown_or_the_first_or_those_that_are_asked_for(preview):
+def test_the_split_train_is_shown_or_the_first_or_the_requested_ones(preview):
     splits = {"val": {"path": "b", "subset": {"range": [0, 1]}}, "train": {"path": "a", "subset": {"range": [0, 1]}}}
     assert [origin for _, origin in preview("-n", 5, **splits)] == ["a (train)"]
     assert [origin for _, origin in preview("-n", 5, "--split-parts", "val,train", **splits)] == [
@@ -89,7 +88,7 @@ def test_an_index_counts_over_all_leaves(preview, datasets, energon):
     assert "there are 8 samples, counted from 0" in done.err
 
 
-def test_a_key_is_looked_for_in_all_leaves_within_their_subsets(preview, datasets, energon):
+def test_a_key_is_searched_in_all_leaves_within_their_subsets(preview, datasets, energon):
     blend = [{"path": "a"}, {"path": "b", "subset": {"range": [0, 4]}}, {"path": "texts.jsonl"}]
     assert [origin for _, origin in preview("-n", 9, "--key", "000003", train=blend)] == ["a (train)", "b (train)"]
     assert [origin for _, origin in preview("-n", 9, "--key", "shard_001.tar/000004", train=blend)] == ["a (train)"]
@@ -109,19 +108,6 @@ def test_shuffled_samples_are_drawn_by_weight_and_seed(preview):
     assert found != preview("-n", 12, "--shuffle", "--seed", 1, **splits)
 
 
-@pytest.mark.parametrize("seed", [None, 0, 5])
-def test_an_order_gives_as_many_samples_as_there_are(seed):
-    order = MixOrder([4, 100, 1], [4.0, 100.0, 1.0], seed=seed)
-    drawn = [order[place] for place in range(len(order))]
-    assert len(drawn) == 105
-    assert all(0 <= index < (4, 100, 1)[which] for which, index in drawn)
-    assert [order[place] for place in range(104, -1, -1)] == drawn[::-1]
-    if seed is None:
-        assert len(set(drawn)) == 105
-    with pytest.raises(IndexError):
-        order[105]
-
-
 def test_repetitions_and_sizes_are_weights_where_there_are_no_others(preview):
     blend = {"blend_epochized": [{"path": "a", "repetitions": 1_000_000}, {"path": "b"}]}
     assert {origin for _, origin in preview("-n", 12, "--shuffle", train=blend)} == {"a (train)"}
@@ -135,7 +121,7 @@ def test_excluded_samples_are_marked_as_in_a_dataset(datasets, energon, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("split", "code", "told"),
+    ("split", "code", "message"),
     [
         ({"path": "gone"}, 1, "this folder does not exist"),
         ({"path": "raw"}, 1, "run: energon prepare "),
@@ -146,19 +132,19 @@ def test_excluded_samples_are_marked_as_in_a_dataset(datasets, energon, tmp_path
     ],
     ids=["gone", "unprepared", "part", "fault", "join", "empty"],
 )
-def test_what_cannot_be_shown_is_told(datasets, energon, split, code, told):
+def test_a_mix_that_cannot_be_shown_is_an_error(datasets, energon, split, code, message):
     done = energon("preview", write_mix(datasets, train=split))
     assert done.code == code
-    assert told in done.err
+    assert message in done.err
 
 
-def test_a_split_that_is_not_there_is_told(datasets, energon):
+def test_a_split_that_does_not_exist_is_an_error(datasets, energon):
     done = energon("preview", write_mix(datasets, train={"path": "a"}), "--split-parts", "vla")
     assert done.code == 1
     assert "there is no split 'vla'; there are: train" in done.err
 
 
-def test_lines_that_changed_since_they_were_indexed_are_told_and_do_not_end_it(datasets, energon, tmp_path):
+def test_lines_that_changed_since_they_were_indexed_are_faults_and_do_not_end_it(datasets, energon, tmp_path):
     copy = copy_datasets(datasets, tmp_path)
     (copy / "texts.jsonl").write_text('{"text": "one" \n{"text": "two"}\n')
     done = energon("preview", write_mix(copy, train={"path": "texts.jsonl"}), "-n", 2)
@@ -212,13 +198,13 @@ def test_members_with_names_are_given_to_the_joiner_by_these(joined, energon):
     assert "  second  str, 16 characters" in done.out
 
 
-def test_without_trust_the_members_are_shown_side_by_side(joined, energon):
+def test_without_trust_the_members_are_shown_one_after_another(joined, energon):
     mix = joined(JOINER)
     done = energon("preview", mix)
     assert done.code == 0
     assert "  0 a: image    float32 (3, 16, 24)" in done.out
     assert "  1 b: caption  str, 16 characters" in done.out
-    assert "shown one beside the other, since --trust-code is not given" in done.out
+    assert "shown one after another, since --trust-code is not given" in done.out
     trusted = energon("preview", mix, "--trust-code")
     assert trusted.code == 1
     assert "no_such_module" in trusted.out
@@ -233,16 +219,16 @@ def test_raw_parts_of_members_are_shown_whatever_the_joiner_is(joined, energon):
     assert "trust" not in done.out
 
 
-def test_a_member_without_a_key_is_said_to_have_none(joined, energon):
+def test_a_member_without_a_key_is_marked(joined, energon):
     members = [{"path": "a"}, {"path": "b", "split_part": "val", "nonmatch": "none"}]
     done = energon("preview", joined(JOINER, members), "--crude")
     assert done.code == 0
-    assert "  1 b        none has this key" in done.out
+    assert "  1 b        no sample has this key" in done.out
     done = energon("preview", joined({"__module__": __name__, "__class__": "Pair"}, members))
     assert "  second  none" in done.out
 
 
-def test_a_joiner_that_fails_and_a_sample_that_does_are_told_with_the_parts(joined, energon):
+def test_a_failing_joiner_and_a_failing_sample_are_faults_shown_with_the_parts(joined, energon):
     done = energon("preview", joined({"__module__": __name__, "__function__": "fail"}))
     assert done.code == 1
     assert "the joiner fails: ValueError: these do not fit" in done.out
@@ -258,7 +244,7 @@ def test_a_joiner_that_fails_and_a_sample_that_does_are_told_with_the_parts(join
 
 @pytest.fixture
 def files(tmp_path):
-    """Two images and a video of which media metadata is known, and a text of which none is."""
+    """Two images and a video with media metadata, and a text without."""
     (tmp_path / "sub").mkdir()
     (tmp_path / ".nv-meta").mkdir()
     known = {
@@ -303,7 +289,7 @@ def test_one_file_is_shown_by_its_path(files, energon):
     assert energon("preview", files, "--split-parts", "train").code == 2
 
 
-def test_a_file_that_is_gone_is_told_and_the_others_are_shown(files, energon):
+def test_a_missing_file_is_a_fault_and_the_others_are_shown(files, energon):
     (files / "b.png").unlink()
     done = energon("preview", files, "-n", 2)
     assert done.code == 1

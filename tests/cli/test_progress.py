@@ -1,4 +1,4 @@
-"""The progress bar: only on a terminal, only for work that lasts."""
+"""The progress bar: only on a terminal, and only for work longer than a second."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Clock:
 
 @pytest.fixture
 def show(monkeypatch):
-    """Run ten steps on a terminal and give what it got."""
+    """Run ten steps on a terminal and return its output."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("COLUMNS", "120")
 
     def run_on_terminal(**kwargs):
         stream = Terminal()
-        monkeypatch.setattr("sys.stderr", stream)  # here and not before, since pytest sets it for each phase
+        monkeypatch.setattr("sys.stderr", stream)  # here, since pytest replaces stderr in each phase
         run(Clock(), **kwargs)
         return stream.getvalue()
 
@@ -48,7 +48,7 @@ def test_short_work_shows_nothing(show):
     assert show(seconds=0.9) == ""
 
 
-def test_longer_work_shows_how_far_it_is_and_cleans_up(show):
+def test_longer_work_shows_progress_and_cleans_up(show):
     raw = show(seconds=20)
     text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", raw)
     assert "Scanning" in text
@@ -58,7 +58,7 @@ def test_longer_work_shows_how_far_it_is_and_cleans_up(show):
     assert raw.endswith("\x1b[2K"), "the bar is wiped at the end"
 
 
-def test_counts_have_a_rate_too(show):
+def test_counts_have_a_rate(show):
     assert "500,000 samples/s" in show(seconds=20, unit="samples")
 
 

@@ -1,4 +1,4 @@
-"""The wizard by real keystrokes on a pseudo-terminal."""
+"""The prompts of ``energon prepare``, with real keystrokes on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.cli.make_dataset import caption_parts, write_captions
 from tests.cli.terminal import CTRL_C, DOWN, ENTER, UP, TerminalRun
 from tests.cli.test_prepare import files_of
 
-SPLIT, TYPE, FROM, WRITE = "How are the shards split?", "What are the samples?", "come from?", "write this?"
-AGAIN = "This dataset is prepared already. What should change?"
+SPLIT, TYPE, FROM, WRITE = "How should the shards be split?", "What type are the samples?", "come from?", "write this?"
+AGAIN = "This dataset is already prepared. What should change?"
 
 
 def read_yaml(folder, name):
@@ -32,7 +32,7 @@ def wizard(captions):
         yield run.wait_for(SPLIT)
 
 
-def test_enter_takes_every_proposal(captions, wizard):
+def test_enter_accepts_every_proposal(captions, wizard):
     assert "4 shards" in wizard.text
     assert "first sample: shard_000.tar/000000" in wizard.text
     wizard.press(ENTER).wait_for(TYPE)
@@ -53,7 +53,7 @@ def test_arrow_keys_choose_and_texts_can_be_edited(captions, wizard):
     wizard.press(DOWN, DOWN, ENTER).wait_for(TYPE)  # all train
     wizard.press(DOWN, UP, ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
     wizard.press(ENTER).wait_for("caption (text) from")
-    wizard.press(*clear(3), *"json[caption", ENTER).wait_for("character")  # a slip is told at once
+    wizard.press(*clear(3), *"json[caption", ENTER).wait_for("character")  # a typing error is reported at once
     wizard.press("]", ENTER).wait_for(WRITE)
     assert "a gradient, number 0" in wizard.text
     assert wizard.press("y").finish() == 0
@@ -62,11 +62,11 @@ def test_arrow_keys_choose_and_texts_can_be_edited(captions, wizard):
     assert read_yaml(captions, "dataset.yaml")["field_map"]["caption"] == "json[caption]"
 
 
-def test_a_map_that_cannot_make_a_sample_shows_why_and_asks_again(captions, wizard):
+def test_a_failing_field_map_shows_the_error_and_prompts_again(captions, wizard):
     wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
     wizard.press(ENTER).wait_for("caption (text) from")
     assert "inside json: json[caption], json[id]" in wizard.text
-    wizard.press(*clear(3), *"json[title]", ENTER).wait_for("This sample cannot be made so.")
+    wizard.press(*clear(3), *"json[title]", ENTER).wait_for("The sample cannot be built with this field map.")
     assert "json has no 'title', only" in wizard.text
     assert "lint --fix" not in wizard.text, "nothing is written yet that could be fixed"
     wizard.press(ENTER).wait_for("image (image) from jpg").press(ENTER).wait_for("caption (text) from json[title]")
@@ -88,23 +88,23 @@ def test_another_ratio_is_checked_as_it_is_typed(captions, wizard):
     assert not (captions / ".nv-meta/dataset.yaml").exists()
 
 
-def test_patterns_that_match_nothing_are_told_and_asked_for_again(captions, wizard):
+def test_patterns_that_match_nothing_prompt_again(captions, wizard):
     wizard.press(UP, ENTER).wait_for("Part and pattern")
     wizard.wait_for("train:shard_.*").press(*clear(len("shard_.*")), *"s_.*", ENTER).wait_for("matches no shard")
     wizard.press(*clear(len("s_.*")), *"shard_.*", ENTER).wait_for("train:shard_.*: 4 shards of 4")
-    wizard.wait_for("Part and pattern (empty ends)").press(ENTER).wait_for(TYPE).press(UP, ENTER).wait_for(WRITE)
+    wizard.wait_for("Part and pattern (empty to finish)").press(ENTER).wait_for(TYPE).press(UP, ENTER).wait_for(WRITE)
     assert wizard.press("y").finish() == 0
     assert read_yaml(captions, "split.yaml")["split_parts"] == {"train": ["shard_{000..003}.tar"]}
 
 
-def test_own_code_for_the_fields(captions, wizard):
+def test_fields_from_own_code(captions, wizard):
     wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(DOWN, ENTER).wait_for(WRITE)
     assert "sample_loader.py:" in wizard.text
     assert wizard.press("y").finish() == 0
     assert (captions / ".nv-meta/sample_loader.py").exists()
 
 
-def test_keys_typed_before_a_question_is_there_are_no_answer_to_it(captions, wizard):
+def test_keys_typed_before_a_prompt_are_ignored(captions, wizard):
     wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
     wizard.press(ENTER).wait_for("caption (text) from").press(ENTER).wait_for("decoding the first sample…")
     wizard.press("y", ENTER).wait_for(WRITE).press("n")  # the decoder takes a second to load
@@ -121,7 +121,7 @@ def test_no_at_the_end_writes_nothing(captions, wizard):
 
 
 @pytest.mark.parametrize("step", [0, 1, 2])
-def test_ctrl_c_at_any_question_exits_130_and_writes_nothing(captions, wizard, step):
+def test_ctrl_c_at_any_prompt_exits_130_and_writes_nothing(captions, wizard, step):
     before = files_of(captions)
     for question in (TYPE, FROM)[:step]:
         wizard.press(ENTER).wait_for(question)
@@ -130,11 +130,11 @@ def test_ctrl_c_at_any_question_exits_130_and_writes_nothing(captions, wizard, s
     assert files_of(captions) == before
 
 
-def test_a_split_that_names_suggest_comes_first(tmp_path):
+def test_a_split_by_shard_names_comes_first(tmp_path):
     write_captions(tmp_path, shards=2, names="train_{:03d}.tar")
     write_captions(tmp_path, shards=1, names="val_{:03d}.tar", parts=lambda number: caption_parts(number + 50))
     with TerminalRun("prepare", tmp_path, "--skip-dataset-yaml", "--num-workers", 1) as run:
-        run.wait_for("as the names say: train (2 shards), val (1 shard)").press(ENTER).wait_for(WRITE)
+        run.wait_for("by shard names: train (2 shards), val (1 shard)").press(ENTER).wait_for(WRITE)
         assert run.press(ENTER).finish() == 0
     assert read_yaml(tmp_path, "split.yaml")["split_parts"] == {
         "train": ["train_{000..001}.tar"],
@@ -142,7 +142,7 @@ def test_a_split_that_names_suggest_comes_first(tmp_path):
     }
 
 
-def test_over_a_prepared_dataset_one_chooses_what_changes(prepared):
+def test_a_menu_selects_the_changes_of_a_prepared_dataset(prepared):
     split = read_yaml(prepared, "split.yaml")
     with TerminalRun("prepare", prepared, "--num-workers", 1) as run:
         run.wait_for(AGAIN).press(ENTER).wait_for(WRITE)
@@ -179,6 +179,6 @@ def test_no_line_of_a_menu_is_cut_on_a_terminal_of_80_columns():
         (["only.tar"], "only.*"),
     ],
 )
-def test_patterns_are_proposed_from_the_names_that_shards_have(shards, pattern):
+def test_patterns_are_proposed_from_shard_names(shards, pattern):
     assert proposed_pattern(shards) == pattern
     assert split_by_patterns(shards, [("train", pattern)]).parts["train"] == tuple(shards)

@@ -1,4 +1,4 @@
-"""What holds for the tests that prepare real folders."""
+"""Fixtures of the tests that prepare real folders."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def no_waiting_for_the_disk(monkeypatch):
-    """No power cut is tested here, and on some disks fsync takes most of a test's time."""
+    """Replace fsync, which takes most of a test's time on some disks; no test here needs it."""
     monkeypatch.setattr(os, "fsync", lambda fd: None)

@@ -1,4 +1,4 @@
-"""Task encoders whose hooks draw random numbers, so that a batch which is not made exactly again is seen to differ."""
+"""Task encoders whose hooks draw random numbers, so that a batch that is not rebuilt exactly differs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from loader import (
 
 
 def draws() -> str:
-    return f"{random.random()} {np.random.random()} {torch.rand(()).item()}"  # noqa: NPY002 - what user code draws from
+    return f"{random.random()} {np.random.random()} {torch.rand(()).item()}"  # noqa: NPY002 - user code draws from it
 
 
 def fail_sometimes() -> None:
@@ -36,7 +36,7 @@ def number_in(sample: TextSample) -> int:
 
 
 class Augmented(TaskEncoder):
-    """Every hook draws random numbers, and says what it is told about where the run stands."""
+    """Encoder whose hooks draw random numbers, and write the current batch and sample index into their results."""
 
     decoder = None
 
@@ -55,7 +55,7 @@ class Augmented(TaskEncoder):
 
 
 class Restorable(Augmented):
-    """What it encodes may wait in a buffer: it is made again bit for bit."""
+    """Encoder with a stateless hook: buffered samples are rebuilt bit for bit."""
 
     @stateless(restore_seeds=True)
     def encode_sample(self, sample: TextSample) -> Any:
@@ -63,7 +63,7 @@ class Restorable(Augmented):
 
 
 class YieldingBatches(Restorable):
-    """What a batch is made of waits, too, while only some of what it gives has been taken."""
+    """Encoder whose ``batch`` is a generator: the samples of a batch stay buffered until its last result is taken."""
 
     @stateless(restore_seeds=True)
     def batch(self, samples: list[Any]) -> Any:
@@ -103,7 +103,7 @@ class Yielding(Augmented):
 
 
 class YieldingFails(Yielding):
-    """Some samples fail, some are left out, after others have come of them."""
+    """Encoder that fails for some samples and skips some, after it has yielded results of them."""
 
     @stateless(restore_seeds=True)
     def encode_sample(self, sample: TextSample) -> Iterator[Any]:
@@ -128,7 +128,7 @@ class Grouping(Restorable):
 
 
 class Packing(Restorable):
-    """Preencodes; packs two or three neighbours of a random order, and leaves some out."""
+    """Encoder that packs two or three neighbours of a random order, and skips some samples."""
 
     def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
         samples = sorted(samples, key=lambda sample: sample.text)
@@ -140,7 +140,7 @@ class Packing(Restorable):
 
 
 class PackingTwice(Packing):
-    """Also encodes what it packs."""
+    """Packing encoder that also encodes the packs."""
 
     @stateless(restore_seeds=True)
     def preencode_sample(self, sample: TextSample) -> Any:
@@ -153,7 +153,7 @@ class PackingTwice(Packing):
 
 
 class PackingFails(PackingTwice):
-    """Every hook of packing fails here and there."""
+    """Packing encoder whose hooks all fail for some samples."""
 
     def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
         fail_sometimes()
@@ -169,7 +169,7 @@ class PackingFails(PackingTwice):
 
 
 class PackingYields(PackingTwice):
-    """Every hook gives several samples."""
+    """Packing encoder whose hooks all yield several samples."""
 
     @stateless(restore_seeds=True)
     def preencode_sample(self, sample: TextSample) -> Any:
@@ -189,14 +189,14 @@ class PackingYields(PackingTwice):
 
 @edataclass
 class Together(Batch):
-    """A batch or pack that still has what it is made of."""
+    """Batch or pack that keeps its samples."""
 
     samples: list[Any]
     drawn: str
 
 
 class Kept(TaskEncoder):
-    """Keeps the samples in batches and packs; all of its hooks may be called again."""
+    """Encoder whose batches and packs keep their samples; all hooks are stateless."""
 
     decoder = None
 
@@ -235,7 +235,7 @@ class KeptYielding(Kept):
 
 
 class KeptCrude(Kept):
-    """Samples are dicts."""
+    """Encoder of samples that are dicts."""
 
     @stateless(restore_seeds=True)
     def encode_sample(self, sample: dict[str, Any]) -> Any:

@@ -52,7 +52,7 @@ Build = Callable[[Data, WorkerConfig], SavableDataset[Any]]
 
 
 def ignore(error: Exception, sample: Any, sources: Any) -> None:
-    """Leave a sample that failed out."""
+    """Skip a failed sample."""
 
 
 def train(

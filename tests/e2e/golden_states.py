@@ -1,7 +1,7 @@
-"""Saved states of earlier versions and the micro-batches that followed them: what is recorded, and how to record more.
+"""Record the states of a version, and the micro-batches that follow them.
 
-``tests/golden/states/<version>.tar.xz`` holds datasets as that version prepared them, ``<version>.json`` the states of
-runs over them. Record the current version with ``python -m tests.e2e.golden_states``; never change an old record.
+``tests/golden/states/<version>.tar.xz`` contains datasets as that version prepared them, ``<version>.json`` the states
+of runs over them. Record the current version with ``python -m tests.e2e.golden_states``; never change an old record.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from tests.elastic_runs import Delivered, Pipeline, Spread, running, uninterrupt
 
 @edataclass
 class Pair(Sample):
-    """What the recorded join makes of a row."""
+    """Sample of the recorded join."""
 
     text: str
 
@@ -82,9 +82,9 @@ class Case:
 
 
 def mix(data: Data, config: WorkerConfig, *, name: str, **options: Any) -> SavableDataset[Any]:
-    """Build a run over a metadataset, which lies beside the datasets."""
-    beside = Data(texts=data.texts.parent / name, more=data.more, crude=data.crude)
-    return train(beside, config, **options)
+    """Build a run over a metadataset in the folder of the datasets."""
+    mixed = Data(texts=data.texts.parent / name, more=data.more, crude=data.crude)
+    return train(mixed, config, **options)
 
 
 CASES = {
@@ -142,14 +142,14 @@ def write_data(folder: Path) -> None:
 
 
 def add_joiner() -> None:
-    """Make the joiner importable under the name that the recorded join has for it."""
+    """Register the joiner under the module name that the recorded join uses."""
     module = ModuleType(_JOINER)
     module.Pair = Pair  # type: ignore[attr-defined]
     sys.modules[_JOINER] = module
 
 
 def digests(delivered: Delivered, folder: Path) -> dict[str, str]:
-    """Return a digest of each micro-batch that does not depend on where the data lies."""
+    """Return a digest of each micro-batch, independent of the path of the data."""
     here = str(folder).encode()
     return {
         str(number): hashlib.sha256(batch.replace(here, b"")).hexdigest()[:16]
@@ -158,7 +158,7 @@ def digests(delivered: Delivered, folder: Path) -> dict[str, str]:
 
 
 def record(name: str, folder: Path) -> dict[str, Any]:
-    """Return the states of a case and all that an uninterrupted run delivers."""
+    """Return the states of a case, and all micro-batches of an uninterrupted run."""
     case = CASES[name]
     with running(case.pipeline(folder), Spread(case.ranks)) as run:
         for _ in range(case.steps):

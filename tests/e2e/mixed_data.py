@@ -17,7 +17,7 @@ from tests.e2e.text_dataset import CRUDE, write_texts
 
 @dataclass(frozen=True)
 class MixedData:
-    """Prepared datasets, by the numbers of their samples for training."""
+    """Prepared datasets, with the numbers of their training samples."""
 
     folder: Path
     texts: Path  # 0 to 156; 157 to 217 for validation
@@ -28,7 +28,7 @@ class MixedData:
     notes: Path  # a folder of files ``<number>.txt`` for the same
 
     def write(self, name: str, splits: dict[str, Any]) -> Path:
-        """Write a metadataset beside the datasets."""
+        """Write a metadataset into the folder of the datasets."""
         path = self.folder / name
         document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": splits}
         path.write_text(yaml.safe_dump(document))

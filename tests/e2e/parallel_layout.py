@@ -1,4 +1,4 @@
-"""Which ranks share what: tensor ranks are neighbours, then come the data ranks, then the stages of the pipeline."""
+"""Layout of parallel ranks: tensor-parallel ranks are neighbours, then data-parallel ranks, then pipeline stages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import distributed
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a rank stands."""
+    """Coordinates of a rank in a layout."""
 
     tensor: int
     data: int
@@ -19,7 +19,7 @@ class Place:
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """How many ranks share the tensors of a layer, the data, and the layers."""
+    """Sizes of tensor, data and pipeline parallelism."""
 
     tensor: int = 1
     data: int = 1
@@ -32,7 +32,7 @@ class Layout:
 
 
 def data_parallel_group(layout: Layout, rank: int) -> Any:
-    """Make all groups of ranks that share the data, as all ranks must, and give the one of a rank."""
+    """Create all data-parallel groups, which every rank must do, and return the group of a rank."""
     places = [layout.place(number) for number in range(layout.tensor * layout.data * layout.pipeline)]
     found = None
     for stage in range(layout.pipeline):

@@ -1,4 +1,4 @@
-"""Several processes that form a group of ``torch.distributed``, as the ranks of a training run do."""
+"""Run processes that form a group of ``torch.distributed``, like the ranks of a training run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _contexts = get_context("forkserver")
 
 
 class RankProcesses:
-    """Ranks that call the functions that they are sent.
+    """Ranks that run functions sent to them.
 
     Args:
-        ranks: How many.
-        folder: Where they meet.
+        ranks: Number of ranks.
+        folder: Folder of the rendezvous file.
     """
 
     def __init__(self, ranks: int, folder: Path) -> None:
@@ -38,7 +38,7 @@ class RankProcesses:
             self._processes.append(process)
 
     def run(self, job: Callable[..., Any], *arguments: Any) -> list[Any]:
-        """Let each rank call ``job(rank, *arguments)``, and give what they return, by rank."""
+        """Run ``job(rank, *arguments)`` on each rank; return the results by rank."""
         for pipe in self._pipes:
             pipe.send((job, arguments))
         answers = []
@@ -61,7 +61,7 @@ class RankProcesses:
 
 @contextmanager
 def rank_processes(ranks: int, folder: Path) -> Iterator[RankProcesses]:
-    """Start ranks, and end them."""
+    """Start ranks, and stop them after the tests."""
     processes = RankProcesses(ranks, folder)
     try:
         yield processes
@@ -82,6 +82,6 @@ def _serve(pipe: Connection[Any, Any], rank: int, ranks: int, meeting: str) -> N
             break
         try:
             pipe.send((job(rank, *arguments), ""))
-        except Exception:  # noqa: BLE001 - told to the test, whatever it is
+        except Exception:  # noqa: BLE001 - every error is sent to the test
             pipe.send((None, traceback.format_exc()))
     distributed.destroy_process_group()

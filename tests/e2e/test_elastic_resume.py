@@ -1,4 +1,4 @@
-"""Runs go on exactly where they stopped, whatever the numbers of ranks and workers: pipeline by pipeline."""
+"""Runs continue exactly where they stopped, on any number of ranks and workers: one test for each pipeline."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_a_state_is_plain_data_and_no_larger_for_a_larger_shuffle_buffer(data: D
     ("build", "rest"),
     [
         (partial(train, virtual_epoch_length=3), [3, 2, 1, 3, 2, 1, 3]),
-        (partial(limited, length=3), [3, 2, 1, 0, 2, 1, 0]),  # after its last micro-batch, a loop is still to end
+        (partial(limited, length=3), [3, 2, 1, 0, 2, 1, 0]),  # after its last micro-batch, before the loop has ended
     ],
     ids=["virtual epoch", "limit"],
 )
@@ -274,7 +274,7 @@ def test_ranks_in_different_passes_go_on_as_they_are_or_not_at_all(data: Data) -
     with running(pipeline, Spread(2), states) as run:
         after = [list(islice(forever(loader), 3)) for loader in run.loaders]
     assert [[*start, *rest] for start, rest in zip(before, after, strict=True)] == expected
-    with pytest.raises(StateError, match="in different passes over the data, which 1 ranks cannot go on with"):
+    with pytest.raises(StateError, match="in different passes over the data, so it cannot be restored on 1 ranks"):
         Run(pipeline, Spread(1), states)
 
 
@@ -345,7 +345,7 @@ def test_even_ranks_share_what_is_left_however_many_they_are(data: Data) -> None
 
 
 def keys_of_lanes(pipeline: Pipeline, spread: Spread, states: Any = None, steps: int = 20) -> dict[int, list[str]]:
-    """Give the keys of the samples that come, by lane."""
+    """Return the keys of the delivered samples by lane."""
     keys: dict[int, list[str]] = {}
     with running(pipeline, spread, states) as run:
         for loader in run.loaders:

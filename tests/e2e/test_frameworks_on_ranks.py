@@ -1,4 +1,4 @@
-"""Accelerate and Lightning on two ranks: each gets its own micro-batches, and a checkpoint holds where both stand."""
+"""Accelerate and Lightning on two ranks: each gets its own micro-batches, and a checkpoint has both positions."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ def expected(texts: str) -> list[list[str]]:
     return [batch.text for batch in islice(loader_of(texts), 40)]
 
 
-# ---------------------------------------------------------------------------------------------------- what ranks run
+# ------------------------------------------------------------------------------------------------- functions of ranks
 
 
 def look_like_torchrun(rank: int, port: int) -> None:
-    """Say in the environment what torchrun says."""
+    """Set the environment variables that torchrun sets."""
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "TORCHELASTIC_RUN_ID": "a test"}
     place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(RANKS), "LOCAL_WORLD_SIZE": str(RANKS)}
     os.environ.update(address | place | {"OMP_NUM_THREADS": "1"})
 
 
 def with_accelerate(rank: int, texts: str, folder: str) -> tuple[list[list[str]], list[list[str]], bool]:
-    """Prepare a loader, train three steps, save; train two more, and load; give all micro-batches from either place."""
+    """Train three steps, save, train two more, and load; return the micro-batches after saving and after loading."""
     from accelerate import Accelerator
 
     accelerator = Accelerator(cpu=True)
@@ -84,7 +84,7 @@ def with_accelerate(rank: int, texts: str, folder: str) -> tuple[list[list[str]]
 
 
 def with_lightning(rank: int, texts: str, folder: str, steps: int, checkpoint: str | None) -> list[list[str]]:
-    """Train to a step on all the ranks there are, with a checkpoint after each; give the micro-batches."""
+    """Train up to a step on all ranks, with a checkpoint after each step; return the micro-batches."""
     import lightning.pytorch as pl
 
     class Recorder(pl.LightningModule):
@@ -118,7 +118,7 @@ def with_lightning(rank: int, texts: str, folder: str, steps: int, checkpoint: s
     )
     model = Recorder()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what Lightning itself does with the present torch
+        warnings.simplefilter("ignore")  # of Lightning itself, with the installed torch
         trainer.fit(model, train_dataloaders=loader_of(texts, virtual_epoch_length=5), ckpt_path=checkpoint)
     return model.seen
 

@@ -1,4 +1,4 @@
-"""What becomes of a loader whose loop was ended by an error, by Ctrl-C, or by another loop."""
+"""Continue loaders whose loop was ended by an error, by Ctrl-C, or by another loop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class FailsOnce(DefaultTaskEncoder):
-    """Raises once, for a sample of the fifth micro-batch."""
+    """Encoder that fails once, for a sample of the fifth micro-batch."""
 
     def __init__(self, error: type[BaseException] | None) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ def keys(batches: Any) -> list[list[str]]:
 
 
 def deliver(loader: Any, delivered: list[list[str]]) -> None:
-    """Note the keys of each micro-batch as it comes: the loop may end by an error."""
+    """Record the keys of each micro-batch on delivery, because the loop may end by an error."""
     delivered.extend(batch.__key__ for batch in loader)
 
 
@@ -132,7 +132,7 @@ def test_workers_leave_the_generators_of_the_trainer_alone(texts: Path) -> None:
 
 
 class Collecting(TaskEncoder):
-    """Collects the garbage of whatever process it runs in."""
+    """Encoder that runs the garbage collector of its process."""
 
     decoder = None
 
@@ -142,7 +142,7 @@ class Collecting(TaskEncoder):
 
 
 class Cycle:
-    """Refers to itself, so that only the collector ends it."""
+    """Object that references itself, so that only the garbage collector deletes it."""
 
     def __init__(self) -> None:
         self.own = self

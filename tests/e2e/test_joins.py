@@ -1,4 +1,4 @@
-"""Joined datasets, from files on disk to micro-batches."""
+"""Load joined datasets, from files on disk to micro-batches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def pair(text: TextSample, other: TextSample | None) -> Pair:
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> JoinedData:
-    """``p`` with 40 keys, and ``q`` with every key but those that end in 7, in other shards and backwards."""
+    """Write ``p`` with 40 keys, and ``q`` with all keys but those that end in 7, in other shards and reverse order."""
     module = ModuleType(MODULE)
     module.Pair, module.pair = Pair, pair  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, MODULE, module)
@@ -161,7 +161,7 @@ def test_rows_that_name_samples_that_are_not_there_are_an_error(data, column, nu
         numbers = np.load(rows)
         numbers[3, column] = number
         np.save(rows, numbers)
-    with pytest.raises(FormatError, match=r"name samples that there are not(.|\n)*run: energon prepare"):
+    with pytest.raises(FormatError, match=r"name samples that do not exist(.|\n)*run: energon prepare"):
         samples(path)
 
 

@@ -1,4 +1,4 @@
-"""Real Lightning trainers over real data: what a run saw before it was stopped, and what it sees when it goes on."""
+"""Real Lightning trainers on real data: the batches before a run is stopped, and after it continues."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from loader.integrations.megatron_data_sampler import MegatronDataSampler
 from tests.e2e.text_dataset import write_texts
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),  # Lightning of the present torch
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.* is deprecated:FutureWarning"),  # Lightning with the installed torch
     pytest.mark.filterwarnings("ignore:.*does not have many workers"),
 ]
 
@@ -63,7 +63,7 @@ def expected(texts: str) -> list[list[str]]:
 
 
 class Recorder(pl.LightningModule):
-    """A model of one weight that notes what it is trained with, and saves a checkpoint after each step."""
+    """Model of one weight that records its training batches, and saves a checkpoint after each step."""
 
     def __init__(self, checkpoints: Path) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class Recorder(pl.LightningModule):
 
 
 class ValidatedRecorder(Recorder):
-    """Notes what it is validated with, too."""
+    """Model that also records its validation batches."""
 
     def __init__(self, checkpoints: Path) -> None:
         super().__init__(checkpoints)
@@ -149,15 +149,15 @@ def test_a_pass_that_ends_is_gone_through_once(texts: str, tmp_path: Path) -> No
 def test_a_checkpoint_of_a_loader_without_a_length_warns_that_lightning_holds_one_micro_batch(
     texts: str, expected: list[list[str]], tmp_path: Path
 ) -> None:
-    with pytest.warns(UserWarning, match="give get_train_dataset\\(\\) a virtual_epoch_length"):
+    with pytest.warns(UserWarning, match=r"pass virtual_epoch_length to get_train_dataset\(\)"):
         fit(tmp_path, 2, train_dataloaders=loader_of(texts))
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Lightning takes one micro-batch ahead")
+        warnings.filterwarnings("ignore", "Lightning prefetches one micro-batch")
         resumed = fit(tmp_path / "again", 4, train_dataloaders=loader_of(texts), checkpoint=tmp_path / "2.ckpt")
     assert resumed.seen == expected[3:5], "Lightning holds none any more: the warning may go"
 
 
-@pytest.mark.filterwarnings("ignore:Lightning takes one micro-batch ahead")
+@pytest.mark.filterwarnings("ignore:Lightning prefetches one micro-batch")
 def test_with_a_limit_of_the_trainer_a_loader_without_a_length_misses_nothing(
     texts: str, expected: list[list[str]], tmp_path: Path
 ) -> None:
@@ -169,7 +169,7 @@ def test_with_a_limit_of_the_trainer_a_loader_without_a_length_misses_nothing(
 
 
 class Texts(pl.LightningDataModule):
-    """The loaders of a run; where training stands is in the module's own state."""
+    """Data module with the loaders of a run; its own state has the position of training."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ def test_a_data_module_carries_the_exact_position(texts: str, expected: list[lis
 
 
 class Epochs(MegatronDataModule):
-    """Two epochs of a prepared dataset, by the numbers of its samples."""
+    """Data module of two epochs of a prepared dataset."""
 
     def __init__(self, path: str) -> None:
         super().__init__()

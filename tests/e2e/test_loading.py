@@ -1,4 +1,4 @@
-"""What every loader promises to a training loop."""
+"""Promises of every loader to a training loop."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ def loaders_of(build: Build, data: Data, ranks: int, workers: int) -> list[Savab
 
 
 def keys_of(batches: Iterable[Any]) -> list[list[str]]:
-    """Give the keys of the samples of some batches."""
+    """Return the keys of the samples of some batches."""
     return [list(batch.__key__) for batch in batches]
 
 
 def first(loader: Iterable[Any], count: int) -> list[Any]:
-    """Take some micro-batches, and leave the loop as ``break`` does."""
+    """Return the first micro-batches, and leave the loop like ``break``."""
     return [batch for _, batch in zip(range(count), loader, strict=False)]
 
 
 def in_turn(by_rank: list[list[Any]]) -> list[Any]:
-    """Put the batches of the ranks in the order of the run."""
+    """Return the batches of all ranks in the order of the run."""
     longest = max(map(len, by_rank))
     return [batches[step] for step in range(longest) for batches in by_rank if step < len(batches)]
 
@@ -339,7 +339,7 @@ RANDOM: dict[str, Build] = {
 
 
 def generators() -> list[Any]:
-    numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002 - what user code draws from
+    numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002 - user code draws from it
     return [random.getstate(), torch.get_rng_state().tolist(), repr(numpy_state)]
 
 
@@ -389,7 +389,7 @@ def test_workers_end_by_themselves_with_the_last_reference_to_the_loader(in_a_cy
     first(loader, 1)
     workers = multiprocessing.active_children()
     held: list[Any] = [loader]
-    if in_a_cycle:  # which the garbage collector frees in no certain order
+    if in_a_cycle:  # the garbage collector frees them in any order
         held.append(held)
     del loader, held
     if in_a_cycle:
@@ -419,5 +419,5 @@ def test_small_datasets_give_every_sample_and_never_hang(samples: int, data: Dat
 
 def test_a_loader_refuses_the_worker_config_of_another_dataset(data: Data) -> None:
     dataset = train(data, WorkerConfig(rank=0, world_size=1, num_workers=0))
-    with pytest.raises(ConfigError, match="another worker_config"):
+    with pytest.raises(ConfigError, match="the worker_config differs"):
         get_loader(dataset, worker_config=WorkerConfig(rank=0, world_size=1, num_workers=2))

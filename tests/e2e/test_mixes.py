@@ -1,4 +1,4 @@
-"""Metadatasets, JSONL files and auxiliary stores in training: what comes how often, with what, and exactly again."""
+"""Metadatasets, JSONL files and auxiliary stores in training: frequencies, contents and exact resume."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def numbers(samples: Sequence[TextSample]) -> list[int]:
 
 
 class Plain(TaskEncoder):
-    """Samples as they are."""
+    """Encoder that keeps samples unchanged."""
 
 
 def train(path: Path, config: WorkerConfig = ONE, **options: Any) -> SavableDataset[Any]:
@@ -104,14 +104,14 @@ def test_repetitions_without_end_come_in_proportion(data: MixedData) -> None:
 
 def test_a_blend_by_weight_has_no_pass(data: MixedData) -> None:
     path = data.write("weights.yaml", {"train": {"blend": [{"path": "texts"}, {"path": "more"}]}})
-    with pytest.raises(ConfigError, match="repeat=False cannot say when a pass is over") as caught:
+    with pytest.raises(ConfigError, match="a blend by weight has no end, and repeat=False requires one") as caught:
         train(path, repeat=False)
     assert "blend_epochized" in str(caught.value)
 
 
 def test_a_pass_without_a_sample_is_refused(data: MixedData) -> None:
     path = data.write("little.yaml", {"train": {"blend_epochized": [{"repetitions": 0.001, "path": "more"}]}})
-    with pytest.raises(ConfigError, match=r"a pass over these datasets has no sample: they come 0\.001 times"):
+    with pytest.raises(ConfigError, match=r"repetitions \[0\.001\] select no samples"):
         train(path, repeat=False)
     assert len(read(path, 3)) == 3
 
@@ -185,7 +185,7 @@ def cook_all(sample: dict[str, Any], primary: Any, cache: Any, pictures: Any, no
 
 
 class Cooking(Restorable):
-    """Makes samples of lines, and of crude samples with all that lies beside them."""
+    """Encoder that cooks JSONL lines, and crude samples with their auxiliary stores."""
 
     decoder = SampleDecoder()
     cookers = (
@@ -195,7 +195,7 @@ class Cooking(Restorable):
 
 
 class CookingOnly(TaskEncoder):
-    """Samples as the cookers make them."""
+    """Encoder that returns cooked samples."""
 
     cookers = Cooking.cookers
 
@@ -268,7 +268,7 @@ def test_what_a_dataset_of_a_mix_lacks_is_said_before_the_first_batch_and_with_i
 
 def test_a_primary_store_of_lines_is_refused(data: MixedData) -> None:
     path = data.write("kinds.yaml", {"train": {"path": "lines.jsonl", "subflavors": {"kind": "crude"}}})
-    with pytest.raises(ConfigError, match="asks for primary=, which is not there"):
+    with pytest.raises(ConfigError, match="needs primary=, which is not available"):
         read(path, 3, task_encoder=CookingOnly())
 
 
@@ -326,7 +326,7 @@ def cook_never(sample: dict[str, Any], **aux: Any) -> TextSample:
 
 
 class OneBroken(TaskEncoder):
-    """Cooks lines, and fails for every sample of the other dataset."""
+    """Encoder that cooks lines, and fails for every sample of the other dataset."""
 
     cookers = (
         Cooker(cook_never, has_subflavors={"kind": "crude"}),

@@ -1,4 +1,4 @@
-"""Ranks that share the data, the tensors of a layer and the layers: who loads what, and whose state is saved."""
+"""Tensor-, data- and pipeline-parallel ranks: which samples each rank loads, and which states are saved."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STEPS = 4
 
 
 def load_and_save(rank: int, data: Data, folder: str) -> tuple[Delivered, Any, Any]:
-    """Do what a rank of eight does; give what it loaded, and the states that it was given, saved in two ways."""
+    """Run one of eight ranks; return its samples, and the states that it received, saved in two ways."""
     place = EIGHT.place(rank)
     group = data_parallel_group(EIGHT, rank)
     if place.stage:
@@ -57,7 +57,7 @@ def test_of_eight_ranks_the_first_stage_loads_and_its_tensor_ranks_see_the_same(
     before = delivered[0] | delivered[2]
     assert_same(before, {number: whole[number] for number in range(2 * STEPS)}, "on eight ranks")
 
-    # A data-parallel group has its states on the rank that is named, by either name.
+    # The named rank gets the states of its data-parallel group, by either argument.
     by_group, by_run = ([answer[place] for answer in answers] for place in (1, 2))
     assert by_group == by_run
     assert [states is not None for states in by_group] == [True, True] + [False] * 6

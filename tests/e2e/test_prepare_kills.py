@@ -50,7 +50,7 @@ def in_child(action: Callable[[], object]) -> int:
 
 
 def kill_before(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make this process kill itself before its n-th call that changes something on disk."""
+    """Patch this process to kill itself before its n-th call that changes the disk."""
     calls = 0
 
     def counted(call: Callable[..., object]) -> Callable[..., object]:

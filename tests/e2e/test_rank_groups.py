@@ -1,4 +1,4 @@
-"""Real ranks: processes that save, restore and end together by ``torch.distributed``."""
+"""Ranks as real processes that save, restore and end together by ``torch.distributed``."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ PIPELINES: dict[str, tuple[Build, int]] = {  # and how many worker processes the
     "packing": (partial(train, encoder=PackingTwice, packing_buffer_size=9), 0),
 }
 
-# ---------------------------------------------------------------------------------------------------- what ranks run
+# ------------------------------------------------------------------------------------------------- functions of ranks
 
 
 def loader_in(
     build: Build, data: Data, members: Sequence[int], *, workers: int = 0, lanes: int | None = LANES
 ) -> SavableDataLoader[Any] | None:
-    """Make the loader of this rank in a group of some of the ranks; None where it is not one of them."""
+    """Return the loader of this rank in a group of some of the ranks; None if it is not a member."""
     group = distributed.new_group(list(members))  # all ranks must call it
     if distributed.get_rank() not in members:
         return None
@@ -72,7 +72,7 @@ def delivered_by(loader: SavableDataLoader[Any], steps: int) -> Delivered:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A part of a run: which ranks take so many steps, and with how many worker processes."""
+    """A section of a run: its ranks, number of steps and worker processes."""
 
     members: Sequence[int]
     steps: int
@@ -92,7 +92,7 @@ def start_and_save(rank: int, build: Build, data: Data, part: Part, dst_rank: in
 def restore_and_go_on(
     rank: int, build: Build, data: Data, part: Part, held: Sequence[Any], *, src_rank: int | None
 ) -> Delivered:
-    """Go on from the states that each rank holds."""
+    """Continue from the states of each rank."""
     loader = loader_in(build, data, part.members, workers=part.workers, lanes=None)
     if loader is None:
         return {}
@@ -103,7 +103,7 @@ def restore_and_go_on(
 
 
 def save_to_file_and_restore(rank: int, build: Build, data: Data, file: str) -> tuple[Delivered, Delivered]:
-    """Save on four ranks as training scripts do, by the first one, and go on on two, the second of which reads."""
+    """Save from the first of four ranks, as training scripts do, and continue on two, the second of which reads."""
     loader = loader_in(build, data, range(RANKS))
     assert loader is not None
     before = delivered_by(loader, 3)
@@ -122,7 +122,7 @@ def save_to_file_and_restore(rank: int, build: Build, data: Data, file: str) -> 
 def loop_with_collectives(
     rank: int, build: Build, data: Data, members: Sequence[int], passes: int
 ) -> list[tuple[list[str], int]]:
-    """Count the micro-batches of all ranks in each step: this hangs where they do not end together."""
+    """Count the micro-batches of all ranks in each step, which hangs if they do not end together."""
     loader = loader_in(build, data, members, lanes=None)
     if loader is None:
         return []
@@ -144,7 +144,7 @@ def default_config(rank: int) -> tuple[int, int, int]:
 
 
 def refusals_of_another_group(rank: int, data: Data) -> list[str]:
-    """Give what a loader says whose worker config and process group differ in size."""
+    """Return the errors of a loader whose worker config and process group differ in size."""
     config = WorkerConfig(rank=0, world_size=3, num_workers=0)
     loader = get_savable_loader(train(data, config))
     said = []
@@ -161,7 +161,7 @@ def refusals_of_another_group(rank: int, data: Data) -> list[str]:
 
 
 def refusals_of_a_rank_that_is_not_there(rank: int, data: Data) -> list[str]:
-    """Give what a loader says whose states shall go to, or come from, a rank beyond the last."""
+    """Return the errors of a loader whose states are sent to, or read from, a rank that does not exist."""
     loader = get_savable_loader(train(data, WorkerConfig.default_worker_config(num_workers=0)))
     said = []
     for call in (lambda: loader.save_state_global(RANKS), lambda: loader.restore_state_global(None, src_rank=-1)):
@@ -197,7 +197,7 @@ def test_a_run_of_four_ranks_goes_on_in_any_group_whoever_holds_the_states(
     assert sorted(before) == list(range(12))
     assert [saved is not None for saved in states] == [rank == dst_rank for rank in range(RANKS)]
 
-    # Group members are ordered by rank; only the one that is named holds the states, unless all do.
+    # Group members are ordered by rank; only the named one has the states, unless all have them.
     holder = None if src_rank is None else sorted(members)[src_rank]
     held = [states[dst_rank] if holder in (None, rank) else None for rank in range(RANKS)]
     part = Part(members=members, steps=12 // len(members), workers=workers)
@@ -250,16 +250,16 @@ def test_the_default_worker_config_knows_rank_and_ranks(ranks: RankProcesses) ->
 
 def test_a_group_of_another_size_than_the_worker_config_says_is_refused(data: Data, ranks: RankProcesses) -> None:
     for saving, restoring, ending in ranks.run(refusals_of_another_group, data):
-        assert "the process group has 4 ranks, the worker config says 3" in saving
-        assert "the process group has 4 ranks, the worker config says 3" in restoring
+        assert "the process group has 4 ranks, the worker config has world_size=3" in saving
+        assert "the process group has 4 ranks, the worker config has world_size=3" in restoring
         assert "expected a process group of world_size=3 ranks, found one of 4" in ending
 
 
 def test_states_go_to_and_come_from_ranks_that_are_there(data: Data, ranks: RankProcesses) -> None:
     for saving, restoring in ranks.run(refusals_of_a_rank_that_is_not_there, data):
-        assert "save_state_global() of 4 ranks, numbered from 0, is asked for rank 4" in saving
+        assert "expected save_state_global() to be called with a rank from 0 to 3, found 4" in saving
         assert "global_dst_rank= counts among all ranks" in saving
-        assert "restore_state_global() of 4 ranks, numbered from 0, is asked for rank -1" in restoring
+        assert "expected restore_state_global() to be called with a rank from 0 to 3, found -1" in restoring
 
 
 def test_without_a_process_group_several_ranks_are_told_what_works(data: Data) -> None:

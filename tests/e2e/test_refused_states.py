@@ -1,4 +1,4 @@
-"""States that do not fit a run are refused, and what differs is named."""
+"""Refuse states that do not match a run, and name the difference."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_state_that_does_not_fit_is_refused_by_what_differs(data: Data, saved:
     assert "found those of ranks [0]" in refusal(states=saved[:1])
     assert "found those of ranks [1, 1]" in refusal(states=[saved[1], saved[1]])
     other = {**saved[1], "batch": saved[1]["batch"] + 2}
-    assert "different moments: the next micro-batches are 6, 8" in refusal(states=[saved[0], other])
+    assert "different steps: the next micro-batches are 6, 8" in refusal(states=[saved[0], other])
     assert "version 99" in refusal(states=[{**saved[0], "version": 99}, saved[1]])
     assert "damaged" in refusal(states=[{**saved[0], "lane": 3}, saved[1]])
     assert "found a str" in refusal(states=["state.pt"])

@@ -1,4 +1,4 @@
-"""``restore_sample`` makes every batch and every sample again, from its key alone."""
+"""``restore_sample`` rebuilds every batch and every sample from its key alone."""
 
 from __future__ import annotations
 
@@ -105,16 +105,16 @@ def batch_louder(batch: Together) -> Together:
 
 
 def parts_of(item: Any) -> Iterator[Any]:
-    """Give a batch and all that it is made of, down to single samples."""
+    """Yield a batch and all items in it, down to single samples."""
     yield item
     for sample in getattr(item, "samples", ()):
         yield from parts_of(sample)
 
 
 def content_of(item: Any) -> bytes:
-    """Give all that a batch or sample is, but for the micro-batches for which the samples in it were first made.
+    """Return the content of a batch or sample, without the micro-batch index that its samples were first built for.
 
-    Those that wait in a buffer are made for an earlier micro-batch than that which they come in.
+    Buffered samples are built for an earlier micro-batch than the one that delivers them.
     """
     for part in parts_of(copy := deepcopy(item)):
         if part is not copy:

@@ -1,4 +1,4 @@
-"""Training scripts on several ranks, started by ``torchrun``: who loads what, and how a run goes on on other ranks."""
+"""Training scripts on several ranks, started by ``torchrun``: the samples of each rank, and resume on other ranks."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True)
 class Rank:
-    """What a rank tells of itself."""
+    """Report of a rank."""
 
     place: dict[str, int]
     delivered: Delivered
 
 
 def torchrun(ranks: int, job: Job) -> tuple[int, list[Rank]]:
-    """Run the script on so many ranks; give the exit code, and what the ranks tell."""
+    """Run the script on some ranks; return the exit code and the reports of the ranks."""
     folder = Path(job.folder)
     for old in folder.glob("rank_*.json"):
         old.unlink()
@@ -71,7 +71,7 @@ def expected(texts: Path, batches: int) -> Delivered:
 
 
 def processes_of(file: Path) -> list[str]:
-    """Give the processes that were started with a file's name, and are still there."""
+    """Return the running processes that were started with a file's name."""
     found = []
     for entry in Path("/proc").glob("[0-9]*/cmdline"):
         try:

@@ -1,4 +1,4 @@
-"""The wheel and an editable install: beside megatron-core, beside the original or over it, and shadowed."""
+"""Install the wheel and an editable checkout: with megatron-core, with or over the original, and shadowed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ VERSION = f"energon {loader.__version__}\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """A virtual environment with this project in it."""
+    """Virtual environment with this project installed."""
 
     python: Path
     packages: Path
@@ -55,7 +55,7 @@ class Environment:
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The wheel, and what an editable install unpacks."""
+    """Build the wheel, and the files of an editable install."""
     source = tmp_path_factory.mktemp("source")
     ignored = shutil.ignore_patterns("__pycache__")
     for name in ("energon_cli", "loader"):
@@ -86,7 +86,7 @@ def unpack(wheel: Path, environment: Environment) -> None:
 
 
 def install_original(folder: Path) -> None:
-    """Put the files of the original into a folder, as pip does: over any that are there."""
+    """Write the files of the original into a folder, as pip does: over existing ones."""
     for name, text in ORIGINAL.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,13 +108,13 @@ def environment(tmp_path: Path, wheels: tuple[Path, Path]) -> Environment:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """The folder in which the user works."""
+    """Create the working folder of the user."""
     folder = tmp_path / "project"
     folder.mkdir()
     return folder
 
 
-# ------------------------------------------------------------------------------------------- what is installed
+# --------------------------------------------------------------------------------------------- installed files
 
 
 def test_the_wheel_has_each_module_once_and_leaves_megatron_to_others(wheels: tuple[Path, Path]) -> None:
@@ -123,7 +123,7 @@ def test_the_wheel_has_each_module_once_and_leaves_megatron_to_others(wheels: tu
     assert {f"{package.replace('.', '/')}/py.typed" for package in PACKAGES} <= names
     assert len({name for name in names if name.endswith(".py")}) == len(sources())
     assert "megatron/__init__.py" not in names
-    assert not any(name.startswith("loader/integrations/megatron_energon") for name in names)
+    assert not any(name.startswith("loader/integrations/megatron_energon/") for name in names)
 
 
 @pytest.mark.parametrize("kind", ["wheel", "editable"])
@@ -243,7 +243,7 @@ def test_an_original_elsewhere_is_warned_of_with_the_one_that_is_in_force(
     own = environment.packages / "megatron/energon/__init__.py"
     done = environment.run("-c", USE, folder=project)
     assert done.stdout == "loader.errors\n"
-    told = f"megatron-energon 7.4.1 is installed, too; {ALIAS} is energon-toolkit's: {own}\n  at: {elsewhere}\n"
+    told = f"megatron-energon 7.4.1 is also installed; {ALIAS} is energon-toolkit's: {own}\n  at: {elsewhere}\n"
     assert f"<string>:1: RuntimeWarning: {told}" in done.stderr
     version = environment.energon("--version", folder=project)
     assert (version.returncode, version.stdout) == (0, VERSION)
@@ -259,7 +259,7 @@ def test_an_editable_install_says_that_the_original_wins(
     version = environment.energon("--version", folder=project)
     assert (version.returncode, version.stdout) == (0, VERSION)
     theirs = environment.packages / "megatron/energon/__init__.py"
-    assert f"{ALIAS} is that of megatron-energon: {theirs}\n" in version.stderr
+    assert f"{ALIAS} is megatron-energon's: {theirs}\n" in version.stderr
 
 
 def test_a_checkout_of_the_original_on_pythonpath_is_told_of(
@@ -271,7 +271,7 @@ def test_a_checkout_of_the_original_on_pythonpath_is_told_of(
     monkeypatch.setenv("PYTHONPATH", str(project))
     done = environment.energon("--version", folder=project)
     assert (done.returncode, done.stdout) == (0, VERSION)
-    assert done.stderr.startswith(f"warning: {ALIAS} is that of another package\n  at: {checkout}\n")
+    assert done.stderr.startswith(f"warning: {ALIAS} belongs to another package\n  at: {checkout}\n")
 
 
 def test_a_loader_in_an_archive_is_not_taken_for_the_users(wheels: tuple[Path, Path], project: Path) -> None:
@@ -292,12 +292,12 @@ def test_a_loader_of_the_users_is_named_and_not_run(environment: Environment, pr
     theirs.parent.mkdir(exist_ok=True)
     theirs.write_text("print('run')\n")
     (project / "train.py").write_text("import megatron.energon.task_encoder\n")
-    told = "the name 'loader' is taken by another file, which is found before the energon library in "
+    told = "another file shadows the energon library: the name 'loader' does not import "
     for command in (["train.py"], ["-m", "energon_cli", "--version"], ["-m", "energon_cli", "info", "."]):
         done = environment.run(*command, folder=project, check=False)
         assert (done.returncode, done.stdout) == (1, "")
         error = done.stderr[done.stderr.index("rror: ") :]
-        assert error.startswith(f"rror: {told}{environment.packages}/loader\n  at: {theirs}\n  hint: rename it: ")
+        assert error.startswith(f"rror: {told}{environment.packages}/loader\n  at: {theirs}\n  hint: rename it; ")
 
 
 def test_a_loader_on_pythonpath_is_named_by_the_program(

@@ -161,11 +161,11 @@ def leave_out(error, sample, sources):
 def test_each_failure_is_one_line_of_the_log_and_each_cause_one_traceback(texts, capfd):
     texts_of(loader_of(texts, Failing(), workers=2, method="spawn"))
     log = capfd.readouterr().err
-    lines = [line for line in log.splitlines() if line.startswith("left out ")]
+    lines = [line for line in log.splitlines() if line.startswith("skipped ")]
     assert len(lines) == 16
     for line in lines:
         assert re.search(
-            r"^left out sample '\d+\.tar/\d{5}': encode_sample raised CaptionError: a caption of \d+ characters"
+            r"^skipped sample '\d+\.tar/\d{5}': encode_sample raised CaptionError: a caption of \d+ characters"
             r" · at .*test_worker_failures\.py:\d+ · in .*/\d+\.tar: \d{5}\.txt · lane [0-5] · worker [01]",
             line,
         )

@@ -1,4 +1,4 @@
-"""A small prepared dataset of texts, in shards of different sizes, with a part for training and one for validation."""
+"""Small prepared dataset of texts, in shards of different sizes, split for training and validation."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def write_texts(
     """Write and prepare a dataset; the text of sample n is ``"text n"``.
 
     Args:
-        folder: Where to.
-        train: Samples of each shard for training.
-        val: Samples of each shard for validation.
+        folder: The folder to create.
+        train: Number of samples of each training shard.
+        val: Number of samples of each validation shard.
         first: The number of the first sample.
-        config: What ``dataset.yaml`` says.
+        config: Content of ``dataset.yaml``.
     """
     for part, sizes in (("train", train), ("val", val)):
         for shard, size in enumerate(sizes):
@@ -43,7 +43,7 @@ def write_texts(
 
 
 def exclude(folder: Path, *names: str) -> None:
-    """Leave samples out, as ``shard/key``; none brings all back."""
+    """Set the excluded samples, each as ``shard/key``."""
     path = folder / ".nv-meta/split.yaml"
     split = yaml.safe_load(path.read_text())
     split["exclude"] = list(names)

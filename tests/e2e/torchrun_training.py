@@ -1,8 +1,8 @@
-"""A training script as ``torchrun`` starts it, on ranks that share the data and the tensors.
+"""Training script for ``torchrun``, on ranks with data and tensor parallelism.
 
 usage: torchrun … torchrun_training.py JOB.json
 
-The job is a :class:`Job`; each rank writes what it got to a file of its own.
+The job is a :class:`Job`; each rank writes its micro-batches to its own file.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from tests.elastic_runs import fingerprint, number_of
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What the ranks do.
+    """Job of the ranks.
 
     Args:
         data: The dataset.
-        folder: Where states and what was delivered are written.
-        steps: How many micro-batches each rank takes.
-        save_after: After which of them the state is saved.
-        tensor_parallel: Ranks that see the same data.
-        workers: Worker processes of each rank that loads.
-        resume: Go on from the states in the folder.
+        folder: Folder of the states and of the delivered micro-batches.
+        steps: Number of micro-batches of each rank.
+        save_after: Number of micro-batches after which the state is saved.
+        tensor_parallel: Number of ranks with the same data.
+        workers: Number of worker processes of each loading rank.
+        resume: Continue from the states in the folder.
         src_rank: The rank of the data-parallel group that reads the states; None: all read them.
         kill: The rank that is killed after the last step.
     """
@@ -57,7 +57,7 @@ class Job:
 
 
 def resumed(loader: SavableDataLoader[Any], job: Job) -> None:
-    """Go on from the files of all data-parallel ranks of the run before, however many there were."""
+    """Continue from the files of all data-parallel ranks of the previous run, on any number of ranks."""
     states = None
     if job.src_rank in (None, loader.worker_config.rank):
         states = [torch.load(path, weights_only=True) for path in sorted(Path(job.folder).glob("state_*.pt"))]
@@ -87,7 +87,7 @@ def main(job: Job) -> None:
     if rank == job.kill:
         os.kill(os.getpid(), signal.SIGKILL)
     if job.kill is not None:
-        distributed.barrier()  # the others wait for the one that is gone
+        distributed.barrier()  # the other ranks wait for the killed one
     distributed.destroy_process_group()
 
 

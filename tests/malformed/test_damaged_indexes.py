@@ -31,7 +31,7 @@ COUNTS = {"a.tar": 2, "b.tar": 1, "empty.tar": 0}
 
 @pytest.fixture
 def dataset(tmp_path):
-    """A folder of shards with an index named ``u``."""
+    """Write a folder of shards with an index named ``u``."""
     for name, members in SHARDS.items():
         (tmp_path / name).write_bytes(b"".join(member(name.encode()) for name in members) + END)
     storage = LocalStorage(tmp_path)
@@ -303,7 +303,7 @@ def test_an_index_uuid_is_the_name_of_a_folder_or_nothing(dataset, text):
     dataset.local_path(INDEX_UUID).write_text(text, encoding="utf-8")
     assert read_uuid(dataset) is None
     index = current_index(dataset, COUNTS)
-    assert index is not None  # the one that fits
+    assert index is not None  # matches the shards
     assert index.uuid == "u"
 
 
@@ -321,7 +321,7 @@ def test_the_index_that_fits_the_shards_is_in_force(dataset):
         assert current_index(dataset, {"b.tar": 1}).uuid == "v"
         assert current_index(dataset, {"b.tar": 2}) is None
         assert current_index(dataset, {"b.tar": 1, "a.tar": 2, "empty.tar": 0}) is None  # another order
-    # We write the folder before its name: a name without a folder is from another tool, which has prepared the dataset.
+    # Prepare writes the folder before its name, so a name without a folder is that of another tool.
     dataset.local_path(INDEX_UUID).write_text("w")
     assert current_index(dataset, COUNTS) is None
     # A damaged index that is not named is ignored.

@@ -244,7 +244,7 @@ def test_a_size_may_be_written_in_all_the_ways_of_old_tars(tmp_path, stated):
 
 
 def test_a_size_of_twelve_digits_is_refused_unless_it_is_zero(tmp_path):
-    # POSIX asks for a NUL or a space after eleven; checking that in every header would cost 5 % of a scan.
+    # POSIX requires a NUL or a space after eleven; checking it in every header would cost 5 % of a scan.
     with pytest.raises(FormatError, match="expected the size of a file, found b'000000000012'"):
         scan(tmp_path, header(b"a.txt", b"000000000012") + padded(b"0123456789") + END)
     assert contents(scan(tmp_path, header(b"a.txt", b"0" * 12) + END)) == [("a", [("txt", 512, 0)])]
@@ -459,7 +459,7 @@ def test_a_pax_size_goes_before_the_header_s(tmp_path):
 
 
 def test_a_million_bytes_of_names_need_no_gigabytes(tmp_path):
-    # Arrays of names are as wide as the longest name: one of 8,000 bytes among thousands must fit.
+    # Arrays of names are as wide as the longest name, so one of 8,000 bytes among thousands must fit.
     name = pax(record(b"path", b"p" * 8000 + b".txt"))
     index = scan(tmp_path, member(b"a.txt", b"") * 3000 + name + member(b"x", b"") + END)
     assert index.keys()[1] == "p" * 8000

@@ -20,7 +20,6 @@ import pytest
 from PIL import Image
 
 from energon_cli import main as main_module
-from energon_cli.preview.picture import PictureError, encoded_picture
 from loader.errors import ConfigError, FormatError, SampleError, TrustError
 from loader.format.compat import foreign_index
 from loader.format.dataset_folder import DatasetFolder
@@ -33,6 +32,7 @@ from loader.format.index.shard_index import ShardIndex, index_shard, load_shard_
 from loader.format.lint.run import LintPlan, lint_dataset
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
+from loader.inspect import PictureError, encoded_picture
 from loader.samples.decoding import part_decode
 from loader.samples.decoding.image_decode import IMAGE_FORMS, identify_image
 from loader.samples.decoding.part_decode import decode_part
@@ -72,7 +72,7 @@ def postscript() -> bytes:
 
 
 def iptc_around(picture: bytes) -> bytes:
-    """Wrap a picture in an IPTC container, which Pillow opens in the picture's own format."""
+    """Wrap an image in an IPTC container, which Pillow opens in the format of the image."""
 
     def field(record: int, tag: int, data: bytes) -> bytes:
         return bytes((0x1C, record, tag)) + len(data).to_bytes(2, "big") + data

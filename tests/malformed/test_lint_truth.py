@@ -98,7 +98,7 @@ def photo(number: int, rng: np.random.Generator) -> bytes:
 
 @pytest.fixture(scope="module")
 def pristine(tmp_path_factory) -> Path:
-    """2,000 captioned pictures in 4 shards."""
+    """Write 2,000 captioned images in 4 shards."""
     folder = tmp_path_factory.mktemp("pictures")
     rng = np.random.default_rng(5)
     for shard in range(4):
@@ -401,7 +401,7 @@ def test_tasks_are_made_when_they_are_asked_for():
 
 @pytest.fixture
 def small(tmp_path) -> Path:
-    """6 shards of 3 crude samples."""
+    """Write 6 shards of 3 crude samples."""
     folder = write_shards(tmp_path / "small")
     prepare(folder, files={"dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\n"})
     assert lint(folder).findings == ()
@@ -410,7 +410,7 @@ def small(tmp_path) -> Path:
 
 @pytest.fixture
 def one_large_gap(tmp_path) -> Path:
-    """A sample with some hundred KiB of other parts between its parts."""
+    """Write a sample with some hundred KiB of other parts between its parts."""
     write_tar(tmp_path / "a.tar", [("a.txt", b"a"), ("b.bin", bytes(200_000)), ("a.json", b"{"), ("b.txt", b"b")])
     prepare(tmp_path, files={"dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\n"})
     return tmp_path

@@ -70,7 +70,7 @@ def as_other_user(action: Callable[[], object]) -> str:
 
 @pytest.fixture
 def open_path(tmp_path: Path) -> Path:
-    """A folder that other users can open too."""
+    """Create a folder that other users can open too."""
     for folder in (tmp_path, *tmp_path.parents[:3]):  # created by pytest; one level more with several workers
         folder.chmod(folder.stat().st_mode | stat.S_IXOTH | stat.S_IROTH)
     return tmp_path
@@ -78,7 +78,7 @@ def open_path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 1 MiB."""
+    """Mount a disk of 1 MiB."""
     disk = tmp_path / "disk"
     disk.mkdir()
     libc = ctypes.CDLL(None, use_errno=True)

@@ -21,8 +21,7 @@ from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
 from loader.pipeline.stages.repeat import RepeatDataset
 from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
-from loader.samples.encoding.hook_context import hook_context
-from loader.samples.marks import stateless
+from loader.samples.hooks import hook_context, stateless
 from tests.unit.pipeline.stage_check import Values, check_resumes
 
 Item = tuple[Any, ...]  # its last element is an integer, which determines what the functions below do

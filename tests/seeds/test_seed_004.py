@@ -360,13 +360,16 @@ def interrupted(variables: dict[str, Any], batches: int) -> Iterator[None]:
     over = threading.Event()
 
     def watch() -> None:
-        seen: set[int] = set()
+        seen: list[Any] = []  # the samples, not their ids: freed samples leave their ids to later ones
         while len(seen) < batches and not over.is_set():
-            if variables.get("sample") is not None:
-                seen.add(id(variables["sample"]))
+            sample = variables.get("sample")
+            if sample is not None and all(sample is not one for one in seen):
+                seen.append(sample)
             time.sleep(0.001)
-        if not over.is_set():
+        pause_s = 0.0
+        while not over.wait(pause_s):
             _thread.interrupt_main()
+            pause_s = 20  # Python drops an interrupt that arrives in a finalizer
 
     thread = threading.Thread(target=watch)
     thread.start()

@@ -1,7 +1,7 @@
 """Write ``index.sqlite`` and the ``.tar.idx`` files, the index that other readers of the format use.
 
 These compat files cannot express every dataset: not a key that two shards share, not a sample with parts that are not
-neighbours, not names that are not UTF-8. By default they are then skipped with a warning. If the user asked for them,
+neighbours, not names that are not UTF-8. By default they are then skipped with a warning. If the user requested them,
 that is an error.
 """
 

@@ -107,7 +107,7 @@ class FieldMap:
         ]
 
     def apply(self, parts: Mapping[str, Any], *, optional: Collection[str] = frozenset()) -> dict[str, Any]:
-        """Take each field's value from the decoded parts, by the first alternative that exists.
+        """Return each field's value, taken from the decoded parts by the first alternative that exists.
 
         Args:
             parts: Decoded parts by name. A part is accessed only if needed, so the mapping may decode on access.

@@ -14,7 +14,9 @@ __all__ = ["LoadRequest", "is_jsonl", "is_metadataset", "is_url", "resolve_path"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
-    """What to load. The caller makes it; each level of a metadataset extends it with :func:`dataclasses.replace`.
+    """Description of the data to load.
+
+    The caller creates it; each level of a metadataset extends it with :func:`dataclasses.replace`.
 
     Attributes:
         path: Path of a prepared dataset's folder, a JSONL file or a metadataset; absolute, or a URL.

@@ -1,4 +1,4 @@
-"""Which neighbouring samples of a leaf are used: ``subset: {range: [0%, 80%]}`` and ``{range: [1000, end]}``."""
+"""Subsets, ranges of neighbouring samples: ``subset: {range: [0%, 80%]}`` and ``{range: [1000, end]}``."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SubsetRange = ShareRange | SampleRange
 
 
 def resolve_subset(ranges: Sequence[SubsetRange], samples: int, *, at: str | None = None) -> tuple[int, int]:
-    """Give the half-open range of a leaf's samples that subsets leave.
+    """Return the half-open range of a source's samples that subsets leave.
 
     Shares are multiplied exactly and rounded down once, so that ranges that meet share no sample and leave none out:
     ``[0%, 50%]`` and ``[50%, 100%]`` of 7 samples are 3 and 4.
@@ -83,7 +83,7 @@ def _percentage(share: Fraction) -> str:
 
 
 def do_overlap(one: Sequence[SubsetRange], other: Sequence[SubsetRange]) -> bool:
-    """Tell whether two subsets of one leaf share samples, as far as that can be told without their number.
+    """Return True if two subsets of one source may share samples; the number of samples is unknown here.
 
     >>> first, second = (ShareRange(start=Fraction(a), stop=Fraction(b)) for a, b in (("0", "1/2"), ("1/2", "1")))
     >>> do_overlap([first], [second]), do_overlap([first], []), do_overlap([first], [SampleRange(start=0, stop=9)])
@@ -95,7 +95,7 @@ def do_overlap(one: Sequence[SubsetRange], other: Sequence[SubsetRange]) -> bool
         return start < other_stop and other_start < stop
     if numbers[0] is None or numbers[1] is None:
         return not one or not other  # all samples overlap with any
-    # What is applied within them is left out of account: it can only make them smaller.
+    # Subsets applied within them are ignored: they only make them smaller.
     ends = [float("inf") if found.stop is None else found.stop for found in numbers if found is not None]
     return numbers[0].start < ends[1] and numbers[1].start < ends[0]
 

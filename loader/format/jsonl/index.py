@@ -94,7 +94,7 @@ def _scan(storage: Storage, name: str, progress: Callable[[int], None] | None) -
                 empty = False
             yield starts
     if empty:
-        found = "has nothing but blank lines" if before.size_bytes else "is empty"
+        found = "has only blank lines" if before.size_bytes else "is empty"
         raise FormatError(f"this file {found}; expected one JSON object per line", shard=path)
     if storage.stat(name) != before:
         raise FormatError("this file changed while it was read", shard=path, hint="run the same command again")

@@ -29,6 +29,7 @@ __all__ = [
     "decode_media_metadata",
     "encode_media_metadata",
     "has_media_tables",
+    "is_media_folder",
     "media_prepare_command",
 ]
 
@@ -122,7 +123,7 @@ def decode_media_metadata(metadata_type: str, metadata_json: str) -> MediaMetada
 
 
 class MediaMetadataReader:
-    """Looks up media metadata of a dataset or of a folder of files.
+    """Look up media metadata of a dataset or of a folder of files.
 
     Threads and forked processes may share a reader, and a pickled copy opens the file again. A reader keeps reading the
     file that it opened at its first use, even if another prepare replaces the file.
@@ -247,6 +248,11 @@ def has_media_tables(database: sqlite3.Connection) -> bool:
     """Return True if an ``index.sqlite`` has a table of media metadata."""
     query = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'media_metadata'"
     return database.execute(query).fetchone() is not None
+
+
+def is_media_folder(storage: Storage) -> bool:
+    """Return True if a folder has media metadata of its files and is not a prepared dataset of shards."""
+    return storage.exists(INDEX_SQLITE) and not any(map(storage.exists, (INFO_JSON, INFO_YAML)))
 
 
 def media_prepare_command(storage: Storage) -> str:

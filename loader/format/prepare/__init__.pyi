@@ -1,3 +1,21 @@
 # The public names of this package, each with the module that defines it.
 
+from .dataset_yaml import DatasetYaml as DatasetYaml
+from .media_folder import prepare_media_folder as prepare_media_folder
+from .plan import (
+    PreparePlan as PreparePlan,
+    PrepareProgress as PrepareProgress,
+    PrepareReport as PrepareReport,
+    SplitRequest as SplitRequest,
+)
+from .proposals import propose_field_map as propose_field_map
 from .run import run_prepare as run_prepare
+from .split import (
+    PlannedSplit as PlannedSplit,
+    plan_split as plan_split,
+)
+from .split_plan import (
+    parse_ratio as parse_ratio,
+    parse_split_part as parse_split_part,
+    split_by_patterns as split_by_patterns,
+)

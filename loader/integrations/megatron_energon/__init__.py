@@ -13,14 +13,14 @@ from energon_cli.installation import check_alias
 
 check_alias()
 
-from loader import __all__ as _NAMES  # noqa: E402, N812 - only after check_alias has found that `loader` is ours
-
 # Imported here so that `energon.edataclass` is the decorator: a later import of the submodule cannot replace it.
 from .edataclass import edataclass as edataclass  # noqa: E402
 
 if TYPE_CHECKING:
     from loader import *  # noqa: F403 - exactly the names of `loader`
 else:
+    from loader import __all__ as _NAMES  # noqa: N812 - only after check_alias has found that `loader` is this project's
+
     # Without the class that needs Lightning: `import *` must not import it.
     __all__ = [name for name in _NAMES if name != "MegatronDataModule"]
 

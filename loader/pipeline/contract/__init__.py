@@ -1,1 +1,1 @@
-"""Define what every stage is: its interface, items, hooks, failures and random numbers."""
+"""Define the contract of stages: interface, lanes, item ids, state schemas, hooks, failures and random numbers."""

@@ -1,73 +1,72 @@
-"""Samples that wait in a buffer: a state names them, and after a restore they are made again when their turn comes."""
+"""Samples in the buffers of stages: a state holds their ids, and a restored stage rebuilds them when it needs them."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from ...errors import SkipSample
-from .item import ItemId, as_item_id, plain
-from .lane import Lane
+from .lane import ItemId, Lane, as_item_id, plain_item_id
 from .rng import preserve_rng_state, seed_sample
 from .stage import SKIPPED, Running
 
 __all__ = ["BufferedItem", "rebuild_item"]
 
-_NOT_MADE: Final = object()
+_NOT_BUILT: Final = object()
 
 
 class BufferedItem:
-    """A sample in a buffer.
+    """An item in a buffer.
 
     Args:
-        ref: What names it.
-        batch: The micro-batch for which it was made, as hooks saw it.
-        value: The sample itself; left out where it is to be made again.
+        item_id: Its id.
+        batch: The micro-batch during which it was made; hooks that rebuild it see the same.
+        value: The item; omitted if it has to be rebuilt.
     """
 
     __slots__ = ("_value", "batch", "item_id")
 
-    def __init__(self, item_id: ItemId, batch: int | None, value: Any = _NOT_MADE) -> None:
+    def __init__(self, item_id: ItemId, batch: int | None, value: Any = _NOT_BUILT) -> None:
         self.item_id = item_id
         self.batch = batch
         self._value = value
 
     @classmethod
-    def of_state(cls, saved: Any) -> BufferedItem:
-        """Read what :meth:`to_state` gave."""
+    def from_state(cls, saved: Any) -> BufferedItem:
+        """Create an item from the result of :meth:`to_state`."""
         item_id, batch = saved
         return cls(as_item_id(item_id), batch)
 
     def to_state(self) -> list[Any]:
-        """Give what a state holds of it."""
-        return [plain(self.item_id), self.batch]
+        """Return the item's id and micro-batch as plain data."""
+        return [plain_item_id(self.item_id), self.batch]
 
-    def value(self, source: Running, lane: Lane) -> Any:
-        """Give the sample; :data:`SKIPPED` where it could not be made again and that is tolerated.
+    def value(self, upstream: Running, lane: Lane) -> Any:
+        """Return the item; :data:`SKIPPED` if it cannot be rebuilt and the error is tolerated.
 
         Args:
-            source: What gave it.
+            upstream: The stage that made it.
             lane: The lane.
         """
-        if self._value is _NOT_MADE:
+        if self._value is _NOT_BUILT:
             context = lane.context
-            now, context.batch_index = context.batch_index, self.batch
+            current, context.batch_index = context.batch_index, self.batch
             try:
-                self._value = rebuild_item(source, lane, self.item_id)
+                self._value = rebuild_item(upstream, lane, self.item_id)
             finally:
-                context.batch_index = now
+                context.batch_index = current
         return self._value
 
 
-def rebuild_item(source: Running, lane: Lane, item_id: ItemId) -> Any:
-    """Make an item again without moving the random generators; :data:`SKIPPED` where that fails and is tolerated.
+def rebuild_item(upstream: Running, lane: Lane, item_id: ItemId) -> Any:
+    """Rebuild an item, and restore the random generators; return :data:`SKIPPED` if a failure is tolerated.
 
     Raises:
-        Exception: What ``restore_error_handler`` raises for an item that fails.
+        Exception: An error that ``restore_error_handler`` raises.
     """
     with preserve_rng_state():
         seed_sample(lane.seed, lane.number, item_id)
         try:
-            return source.load(item_id)
+            return upstream.load(item_id)
         except SkipSample:
             return SKIPPED
         except Exception as error:

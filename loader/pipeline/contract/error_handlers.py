@@ -1,8 +1,7 @@
-"""What is done about a sample that failed: the handlers users choose from, and those they write."""
+"""Handlers for samples that fail: log and skip, raise, or a function of the user."""
 
 from __future__ import annotations
 
-import inspect
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from ...errors import ConfigError, EnergonError, SampleError
+from ...errors import EnergonError, SampleError
 from .sample_name import joined_names, keys_of_sample, places_of_sample
 
 __all__ = [
@@ -21,21 +20,20 @@ __all__ = [
     "one_line",
     "report_to",
     "reraise_exception",
-    "three_argument_handler",
 ]
 
-_log = logging.getLogger("loader.pipeline.error_handlers")  # the documented name, which logging configurations use
+_log = logging.getLogger("loader.pipeline.error_handlers")  # documented: logging configurations use this name
 
 SampleErrorHandler = Callable[[Exception, Any, Any], None]
-"""Called with the error, the sample (or list of samples) that failed, and where it lies, None if not known."""
+"""Called with the error, the sample (or list of samples) that failed, and its sources, None if not known."""
 
-_LONGEST = 300
-"""Characters of an error's text that are shown in a line of the log."""
+_MAX_TEXT = 300
+"""Characters of an error's text in a line of the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """What failed: the name of the hook, and keys and places of its sample or samples, empty where it has none."""
+    """A failed call: the name of the hook, and the keys and places of its samples, empty if they have none."""
 
     hook: str
     lane: int | None
@@ -44,24 +42,24 @@ class Failure:
 
     @property
     def sample(self) -> str:
-        """The sample as a message names it."""
+        """The sample's name in messages."""
         if not self.keys:
             return "a sample without a key"
         return f"sample {self.keys[0]!r}" if len(self.keys) == 1 else f"samples {joined_names(self.keys)}"
 
     @property
     def place(self) -> str | None:
-        """Where it lies, as a message says it."""
+        """The sample's places as text; None if not known."""
         return joined_names(tuple(dict.fromkeys(self.places))) or None
 
     def note_on(self, error: BaseException) -> None:
-        """Add the names of hook and sample to what is printed of an error."""
+        """Add a note to an error that names hook and sample."""
         note = f"raised by {self.hook} for {self.sample}" + (f"\n  at: {self.place}" if self.places else "")
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
 
     def stop(self, message: str, error: BaseException, *, hint: str) -> SampleError:
-        """Make the error that stops the run because of failures, of which ``error`` is the last."""
+        """Create the error that ends the run after repeated failures, of which ``error`` is the last."""
         return SampleError(
             f"{message}, the last time for {self.sample}: {one_line(error)}",
             key=joined_names(self.keys) or None,
@@ -71,12 +69,12 @@ class Failure:
 
 
 _reported: ContextVar[Failure | None] = ContextVar("_reported", default=None)
-"""The failure that a handler is being told of. Handlers are users' functions of three arguments, which say neither
-hook nor lane, and which may call :func:`log_exception` themselves."""
+"""The failure that a handler is called for. Its three arguments contain neither hook nor lane, which
+:func:`log_exception` needs; handlers of users may call it."""
 
 
 def report_to(handler: SampleErrorHandler, failure: Failure, error: Exception, sample: Any, sources: Any) -> None:
-    """Call a handler, letting :func:`log_exception` and :func:`reraise_exception` know the hook and the lane."""
+    """Call a handler, with hook and lane available to :func:`log_exception` and :func:`reraise_exception`."""
     token = _reported.set(failure)
     try:
         handler(error, sample, sources)
@@ -85,21 +83,21 @@ def report_to(handler: SampleErrorHandler, failure: Failure, error: Exception, s
 
 
 def log_exception(exc: Exception, sample: Any, sources: Any = None) -> None:
-    """Log a warning of one line that says which sample failed, and leave it out.
+    """Log a warning of one line that names the failed sample, which is then skipped.
 
-    The first failure of each cause (its type and the line of code that raised it) comes with the traceback, later
-    ones with their number so far in this process.
+    The first failure of each cause (the error's type, and the line of code that raised it) is logged with the
+    traceback, later ones with their number so far in this process.
 
     Args:
-        exc: What was raised.
-        sample: What the hook was given.
-        sources: Where the sample lies; by default what its ``__sources__`` say.
+        exc: The error.
+        sample: The hook's argument.
+        sources: The files that the sample is from; by default its ``__sources__``.
     """
     failure = _failure(sample, sources)
     cause = (type(exc), *_raised_at(exc.__traceback__))
     _times[cause] += 1
     count = _times[cause]
-    parts = [f"left out {failure.sample}: {failure.hook} raised {one_line(exc)}", _code_line(cause[1:])]
+    parts = [f"skipped {failure.sample}: {failure.hook} raised {one_line(exc)}", _code_line(cause[1:])]
     parts += [] if failure.place is None else [f"in {failure.place}"]
     parts += [] if failure.lane is None else [f"lane {failure.lane}"]
     parts += [] if (worker := _worker()) is None else [f"worker {worker}"]
@@ -111,65 +109,37 @@ def reraise_exception(exc: Exception, sample: Any, sources: Any = None) -> None:
     """Raise the error again, with a note that names the sample.
 
     Args:
-        exc: What was raised.
-        sample: What the hook was given.
-        sources: Where the sample lies; by default what its ``__sources__`` say.
+        exc: The error.
+        sample: The hook's argument.
+        sources: The files that the sample is from; by default its ``__sources__``.
 
     Raises:
-        Exception: ``exc``; a ``StopIteration``, which would look like the end of the data, as a ``SampleError``.
+        Exception: ``exc``.
+        SampleError: ``exc`` is a ``StopIteration``, which would end the iteration silently.
     """
     failure = _failure(sample, sources)
     if isinstance(exc, StopIteration):
         raise failure.stop(
-            f"{failure.hook} raised StopIteration", exc, hint="give next() a default, or catch it in the hook"
+            f"{failure.hook} raised StopIteration", exc, hint="pass a default to next(), or catch it in the hook"
         ) from exc
     failure.note_on(exc)
     raise exc
 
 
-def three_argument_handler(handler: Callable[..., Any]) -> SampleErrorHandler:
-    """Give a handler that takes the error, the sample and its sources, made of one that may take ``(error, key)``.
-
-    Raises:
-        ConfigError: It can be called with neither.
-    """
-    count = _arguments(handler)
-    if count == 2:
-        return _KeyHandler(handler)
-    if count != 3:
-        raise ConfigError(
-            f"the error handler {getattr(handler, '__name__', handler)!r} takes other arguments than expected",
-            hint="let it take (exception, sample, sources)",
-        )
-    return handler
-
-
-@dataclass(frozen=True, slots=True)
-class _KeyHandler:
-    """A handler of the older kind, which is told the sample's key."""
-
-    handler: Callable[[Exception, str | None], Any]
-
-    def __call__(self, error: Exception, sample: Any, sources: Any) -> None:
-        del sources
-        self.handler(error, joined_names(keys_of_sample(sample)) or None)
-
-
 def one_line(error: BaseException) -> str:
-    r"""Give an error's type and text, without line breaks and not longer than a line of a log may be.
+    r"""Return an error's type and text as one line of bounded length.
 
     >>> one_line(ValueError("not a number:\n  x"))
     'ValueError: not a number: x'
     """
     text = " ".join((error.message if isinstance(error, EnergonError) else str(error)).split())
-    if len(text) > _LONGEST:
-        text = text[: _LONGEST - 1] + "…"
+    if len(text) > _MAX_TEXT:
+        text = text[: _MAX_TEXT - 1] + "…"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 _times: Counter[tuple[type, str | None, int]] = Counter()
-"""How often each cause was logged in this process: the log is the process's, too. Each line of code that raises is
-one entry."""
+"""Warnings of each cause so far; counted per process, because the log is the process's, too."""
 
 
 def _failure(sample: Any, sources: Any) -> Failure:
@@ -180,7 +150,7 @@ def _failure(sample: Any, sources: Any) -> Failure:
 
 
 def _raised_at(traceback: TracebackType | None) -> tuple[str | None, int]:
-    """Give file and line of the innermost frame."""
+    """Return file and line of the innermost frame."""
     if traceback is None:
         return None, 0
     while traceback.tb_next is not None:
@@ -198,22 +168,3 @@ def _worker() -> int | None:
 
     info = get_worker_info()
     return None if info is None else int(info.id)
-
-
-def _arguments(handler: Callable[..., Any]) -> int:
-    """Count the positional arguments to call a handler with; 0 where neither two nor three fit."""
-    try:
-        signature = inspect.signature(handler)
-    except (TypeError, ValueError):  # written in C, it does not tell
-        return 3
-    parameters = list(signature.parameters.values())
-    positional = [known for known in parameters if known.kind in (known.POSITIONAL_ONLY, known.POSITIONAL_OR_KEYWORD)]
-    if len(positional) > 2 and positional[2].default is not inspect.Parameter.empty and positional[2].name != "sources":
-        return 2  # what is optional here is the handler's own
-    for count in (3, 2):
-        try:
-            signature.bind(*range(count))
-        except TypeError:
-            continue
-        return count
-    return 0

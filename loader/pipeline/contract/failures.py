@@ -1,27 +1,29 @@
-"""Which failures leave a sample out, and which stop the run."""
+"""Count failures and skips of hooks, and decide which skip a sample and which end the run."""
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError, FatalSampleError, SampleError, TrustError
-from ...samples.marks import failure_tolerance
-from .error_handlers import Failure, SampleErrorHandler, report_to, three_argument_handler
-from .sample_name import keys_of_sample, places_of_sample
+from ...samples.hooks import failure_tolerance
+from .error_handlers import Failure, SampleErrorHandler, report_to
+from .sample_name import joined_names, keys_of_sample, places_of_sample
 
-__all__ = ["EndlessSkips", "FailurePolicy"]
+__all__ = ["EndlessSkips", "FailurePolicy", "three_argument_handler"]
 
-_FIRST_CALLS = 10
-"""A hook that fails in all of its first calls is broken, whatever the samples are."""
+_MAX_FAILED_FIRST_CALLS = 10
+"""A hook that fails in each of its first calls is broken, whatever the samples are."""
 
-_LEARNING = 1024
-"""Successes reported to a lane's policy before it stops listening to those of hooks that do well."""
+_REPORTED_SUCCESSES = 1024
+"""Successes after which a lane's policy no longer needs reports of further ones."""
 
-_STOP_AT_ONCE = (
+_FATAL_ERRORS = (
     FatalSampleError,
-    # These are faults of the program, which no other sample would not have.
+    # Faults of the program: every other sample would fail as well.
     NameError,
     ImportError,
     SyntaxError,
@@ -34,31 +36,31 @@ Hook = Callable[..., Any] | str
 
 
 class FailurePolicy:
-    """Count the failures of a lane's hooks, and decide which of them stop the run.
+    """Count the failures of a lane's hooks, and raise those that end the run.
 
-    A failure is handed to the handler and then leaves its sample out. What stops the run:
+    Each failure is passed to the handler, and its sample is skipped. The run ends with:
 
-    - a ``FatalSampleError``, and what shows the program to be wrong: ``NameError``, ``ImportError``, ``SyntaxError``,
+    - a ``FatalSampleError``, or a fault of the program: ``NameError``, ``ImportError``, ``SyntaxError``,
       ``NotImplementedError``, ``TrustError``, ``ConfigError``;
     - failures in all of a hook's first 10 calls;
-    - ``tolerance`` failures of a hook in a row;
-    - what the handler raises.
+    - ``tolerance`` consecutive failures of a hook;
+    - any error that the handler raises.
 
-    A sample that is left out on purpose (``SkipSample``) is nothing to report: it neither fails nor succeeds.
+    Samples that a hook skips on purpose (``SkipSample``) count neither as failures nor as successes.
 
     Args:
-        handler: Told of each failure as ``handler(error, sample, sources)``; ``handler(error, key)`` works as well.
+        handler: Called for each failure as ``handler(error, sample, sources)`` or ``handler(error, key)``.
         lane: The lane's number, for messages.
-        tolerance: Failures of a hook in a row that stop the run; a hook may say otherwise by
-            ``@stateless(failure_tolerance=…)``. 0 and None: no number of failures does, also not of first calls.
-        resumed: The lane goes on from a saved state, so that its hooks have had their first calls. (Otherwise bad
-            samples that did not stop a run would stop it when it is restored right before them.)
+        tolerance: Consecutive failures of a hook that end the run; ``@stateless(failure_tolerance=…)`` sets another
+            number for a hook. 0 and None: no number of failures ends it, also not of first calls.
+        resumed: The lane resumes from a saved state, so its hooks have had their first calls. (Otherwise bad samples
+            that did not end a run would end it when it is restored right before them.)
 
     Raises:
         ConfigError: The tolerance is negative, or the handler takes other arguments.
     """
 
-    __slots__ = ("_handler", "_in_a_row", "_lane", "_proven", "_tolerance", "_unheard", "pending")
+    __slots__ = ("_awaited_successes", "_handler", "_in_a_row", "_lane", "_proven", "_tolerance", "pending")
 
     def __init__(
         self,
@@ -73,24 +75,24 @@ class FailurePolicy:
         self._tolerance = _checked(tolerance or 0)
         self._in_a_row: dict[object, int] = {}
         self._proven: set[object] = set()
-        self._unheard = 0 if resumed else _LEARNING
+        self._awaited_successes = 0 if resumed else _REPORTED_SUCCESSES
         self.pending = not resumed
-        """Whether successes are of interest; where it is False, ``succeeded`` need not be called."""
+        """True while ``succeeded`` has to be called."""
 
     def failed(self, hook: Hook, error: Exception, sample: Any, *, sources: Any = None) -> None:
-        """Count a failure, and hand it to the handler; returns where the sample is to be left out.
+        """Count a failure, and pass it to the handler; return if the sample is to be skipped.
 
-        To be called where the error was caught, once for it.
+        Call it once for each error, in the ``except`` block that caught it.
 
         Args:
-            hook: The function that failed, or a name of what did.
-            error: What it raised.
-            sample: What it was given: a sample, or a list of samples.
-            sources: Where the sample lies; by default what its ``__sources__`` say.
+            hook: The function that failed, or the name of the operation.
+            error: The error.
+            sample: The function's argument: a sample, or a list of samples.
+            sources: The files that the sample is from; by default its ``__sources__``.
 
         Raises:
-            Exception: ``error`` itself, where it stops the run at once, with a note that names hook and sample.
-            SampleError: The hook failed too often; ``error`` is its cause.
+            Exception: ``error`` itself if it ends the run, with a note that names hook and sample.
+            SampleError: The hook failed too often; ``error`` is the cause.
         """
         failure = Failure(
             hook=hook if isinstance(hook, str) else _name(hook),
@@ -98,18 +100,18 @@ class FailurePolicy:
             keys=keys_of_sample(sample),
             places=places_of_sample(sample, sources),
         )
-        if isinstance(error, _STOP_AT_ONCE):
+        if isinstance(error, _FATAL_ERRORS):
             failure.note_on(error)
             raise error
         report_to(self._handler, failure, error, sample, sources)
         self._count(hook, failure, error)
 
     def succeeded(self, hook: Hook) -> None:
-        """Hear of a success, which ends a row of failures; called for each one while :attr:`pending`."""
+        """Count a success, which ends a series of failures; call it for each one while :attr:`pending`."""
         name = _identity(hook)
         self._in_a_row.pop(name, None)
-        if self._unheard:
-            self._unheard -= 1
+        if self._awaited_successes:
+            self._awaited_successes -= 1
             self._proven.add(name)
         elif not self._in_a_row:
             self.pending = False
@@ -117,30 +119,30 @@ class FailurePolicy:
     def _count(self, hook: Hook, failure: Failure, error: Exception) -> None:
         name = _identity(hook)
         count = self._in_a_row.get(name, 0) + 1
-        if count == 1 and not self._unheard:
-            self._proven.add(name)  # its earlier successes may not have been reported
+        if count == 1 and not self._awaited_successes:
+            self._proven.add(name)  # its earlier successes need not have been reported
         self._in_a_row[name] = count
         self.pending = True
         tolerance = self._tolerance if isinstance(hook, str) else _checked(failure_tolerance(hook, self._tolerance))
         if not tolerance:
             return
-        if count == _FIRST_CALLS and name not in self._proven:
+        if count == _MAX_FAILED_FIRST_CALLS and name not in self._proven:
             raise failure.stop(
                 f"{failure.hook} failed in all of its first {count} calls",
                 error,
-                hint="mend it; to leave samples out on purpose, raise SkipSample instead",
+                hint="fix it; to skip samples on purpose, raise SkipSample",
             ) from error
         if count >= tolerance:
             raise failure.stop(
                 f"{failure.hook} failed {count} time{'s' if count > 1 else ''} in a row in lane {self._lane}",
                 error,
-                hint="look at what the log says about these samples; where so many may fail, allow more with "
+                hint="read the warnings about these samples in the log; to allow more failures, pass "
                 "@stateless(failure_tolerance=…), 0 for any number",
             ) from error
 
 
 def _identity(hook: Hook) -> object:
-    """Give what is equal for one hook only; bound methods are made anew at each access, but are equal."""
+    """Return a key for a hook; a bound method is a new object at each access, but equal to earlier ones."""
     try:
         hash(hook)
     except TypeError:
@@ -149,7 +151,7 @@ def _identity(hook: Hook) -> object:
 
 
 class _Unhashable:
-    """An object that can be called, told by its identity."""
+    """Key for a callable that has no hash: equal only for the same object."""
 
     __slots__ = ("_hook",)
 
@@ -165,29 +167,76 @@ class _Unhashable:
 
 def _name(hook: Callable[..., Any]) -> str:
     while not hasattr(hook, "__name__") and hasattr(hook, "func"):
-        hook = hook.func  # of a functools.partial
+        hook = hook.func  # functools.partial has no name, but func
     return str(getattr(hook, "__name__", type(hook).__name__))
 
 
 def _checked(tolerance: int) -> int:
     if tolerance < 0:
         raise ConfigError(
-            f"expected a failure tolerance of at least 0, found {tolerance}", hint="give 0 for failures without limit"
+            f"expected a failure tolerance of at least 0, found {tolerance}", hint="pass 0 to allow any number"
         )
     return tolerance
 
 
+def three_argument_handler(handler: Callable[..., Any]) -> SampleErrorHandler:
+    """Return a handler of three arguments for one that takes three, or two: ``(error, key)``.
+
+    Raises:
+        ConfigError: The handler takes other arguments.
+    """
+    count = _arguments(handler)
+    if count == 2:
+        return _KeyHandler(handler)
+    if count != 3:
+        raise ConfigError(
+            f"the error handler {getattr(handler, '__name__', handler)!r} takes other arguments than expected",
+            hint="let it take (exception, sample, sources)",
+        )
+    return handler
+
+
+@dataclass(frozen=True, slots=True)
+class _KeyHandler:
+    """Adapter for handlers of the form ``handler(error, key)``."""
+
+    handler: Callable[[Exception, str | None], Any]
+
+    def __call__(self, error: Exception, sample: Any, sources: Any) -> None:
+        del sources
+        self.handler(error, joined_names(keys_of_sample(sample)) or None)
+
+
+def _arguments(handler: Callable[..., Any]) -> int:
+    """Return the number of positional arguments to pass to a handler; 0 if it takes neither two nor three."""
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):  # a function written in C may have no signature
+        return 3
+    parameters = list(signature.parameters.values())
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    if len(positional) > 2 and positional[2].default is not inspect.Parameter.empty and positional[2].name != "sources":
+        return 2  # an optional parameter of the handler that is not meant for sources
+    for count in (3, 2):
+        try:
+            signature.bind(*range(count))
+        except TypeError:
+            continue
+        return count
+    return 0
+
+
 _log = logging.getLogger(__name__)
 
-_WARNED = 10_000
-_STOPPED = 1_000_000
+_WARN_AT = 10_000
+_STOP_AT = 1_000_000
 
 
 class EndlessSkips:
-    """Counts the samples in a row that a hook leaves out in a lane: warns of 10,000, and stops the run at a million.
+    """Counter of consecutive skips by a hook in a lane: warns at 10,000, and ends the run at a million.
 
     Args:
-        name: What the hook is called.
+        name: The hook's name.
         lane: The lane's number.
     """
 
@@ -197,21 +246,21 @@ class EndlessSkips:
         self._name = name
         self._lane = lane
         self.count = 0
-        """How many were left out in a row; to be set to 0 where one is not."""
+        """Consecutive skips so far; set it to 0 when an item is not skipped."""
 
     def add(self) -> None:
-        """Count one more.
+        """Count a skip.
 
         Raises:
-            SampleError: There were a million.
+            SampleError: It is the millionth in a row.
         """
         self.count += 1
-        if self.count == _WARNED:
+        if self.count == _WARN_AT:
             _log.warning(
-                "%s has left out the last %d samples of lane %d; is that wanted?", self._name, self.count, self._lane
+                "%s has skipped the last %d samples of lane %d; is that intended?", self._name, self.count, self._lane
             )
-        elif self.count >= _STOPPED:
+        elif self.count >= _STOP_AT:
             raise SampleError(
-                f"{self._name} has left out {self.count} samples in a row in lane {self._lane}",
-                hint="look at what it leaves out (SkipSample, or a filter): the run would wait for a sample for ever",
+                f"{self._name} has skipped {self.count} samples in a row in lane {self._lane}",
+                hint="check its condition (SkipSample, or a filter): the run would never get another sample",
             )

@@ -1,4 +1,4 @@
-"""A user's function as a stage calls it: with its own random numbers where it asks for them, its failures counted."""
+"""Call functions of the user: seed them if they request it, count their failures, and consume their generators."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 
 from ...errors import SkipSample
 from ...order import mix
-from ...samples.marks import restores_seeds
+from ...samples.hooks import restores_seeds
 from .failures import EndlessSkips
-from .item import ItemId, position_of
-from .lane import Lane
+from .lane import ItemId, Lane, position_of
 from .rng import preserve_rng_state, seed_sample
 from .stage import SKIPPED
 
@@ -20,7 +19,7 @@ __all__ = ["Hook"]
 
 
 class Hook:
-    """A function of the user's at work on a lane.
+    """A user's function, called for the items of one lane.
 
     Args:
         function: The function.
@@ -28,7 +27,7 @@ class Hook:
     """
 
     __slots__ = (
-        "_at_work_on",
+        "_choose_function",
         "_context",
         "_failures",
         "_function",
@@ -41,45 +40,52 @@ class Hook:
 
     def __init__(self, function: Callable[..., Any], lane: Lane) -> None:
         self._function = function
-        # What chooses among several functions says which, so that one that works does not hide one that never does.
-        self._at_work_on: Callable[[Any], Callable[..., Any]] | None = getattr(function, "at_work_on", None)
+        # A function that dispatches to others names the one for a sample: failures are counted for each separately.
+        self._choose_function: Callable[[Any], Callable[..., Any]] | None = getattr(function, "function_for", None)
         self._number, self._lanes, self._context, self._failures = lane.number, lane.count, lane.context, lane.failures
         self._isolates = restores_seeds(function)
-        # Two hooks of a chain draw other numbers for the same sample.
+        # Two hooks of a chain draw different numbers for the same sample.
         name = getattr(function, "__qualname__", type(function).__qualname__)
         self._seed = int(mix(lane.seed, zlib.crc32(name.encode())))
         self.skips = EndlessSkips(getattr(function, "__name__", type(function).__name__), lane.number)
 
     def call(self, argument: Any, item_id: ItemId) -> Any:
-        """Call the function for what ``ref`` names.
+        """Call the function.
+
+        Args:
+            argument: The function's argument.
+            item_id: The argument's id.
 
         Raises:
-            Exception: What the function raises.
+            Exception: Any error of the function.
         """
-        position = (
-            item_id if type(item_id) is int else position_of(item_id)
-        )  # most are, and this is called for every sample
+        # This runs for every sample, and most ids are integers: the check saves a call.
+        position = item_id if type(item_id) is int else position_of(item_id)
         self._context.sample_index = position * self._lanes + self._number
         if not self._isolates:
             return self._function(argument)
-        with preserve_rng_state(numpys_second=False):
+        with preserve_rng_state(numpy_gauss=False):
             seed_sample(self._seed, self._number, item_id)
             return self._function(argument)
 
     def step(self, items: Iterator[Any], item_id: ItemId) -> Any:
-        """Take the item that ``ref`` names from a generator that :meth:`call` gave.
+        """Return the next item of a generator that :meth:`call` returned.
+
+        Args:
+            items: The generator.
+            item_id: The next item's id.
 
         Raises:
-            Exception: What the generator raises; StopIteration at its end.
+            Exception: Any error of the generator; StopIteration at its end.
         """
         if not self._isolates:
             return next(items)
-        with preserve_rng_state(numpys_second=False):
+        with preserve_rng_state(numpy_gauss=False):
             seed_sample(self._seed, self._number, item_id)
             return next(items)
 
     def attempt(self, argument: Any, item_id: ItemId) -> Any:
-        """Call the function; :data:`SKIPPED` where it leaves the sample out, or fails and that is tolerated."""
+        """Call the function; return :data:`SKIPPED` if it raises SkipSample, or an error that is tolerated."""
         try:
             result = self.call(argument, item_id)
         except SkipSample:
@@ -94,12 +100,12 @@ class Hook:
         return result
 
     def items(self, argument: Any, key: str, item_id: ItemId) -> Iterator[tuple[Any, ItemId]]:
-        """Call the function and yield what it gives: nothing, an item, or those of a generator.
+        """Call the function, and yield its result or the items of its generator; nothing if it skips the sample.
 
         Args:
-            argument: What it is called with.
-            key: Of the stage, for the refs ``(key, k, ref)`` of a generator's items.
-            ref: What names the argument; it also names a single item.
+            argument: The function's argument.
+            key: Key of the stage, for the ids ``(key, k, item_id)`` of a generator's items.
+            item_id: The argument's id, which is also that of a single result.
         """
         result = self.attempt(argument, item_id)
         if result is SKIPPED:
@@ -109,9 +115,9 @@ class Hook:
             return
         number = 0
         while True:
-            item_ref = (key, number, item_id)
+            own_id = (key, number, item_id)
             try:
-                item = self.step(result, item_ref)
+                item = self.step(result, own_id)
             except (StopIteration, SkipSample):
                 self.ended(number)
                 return
@@ -119,14 +125,14 @@ class Hook:
                 self.failed(error, argument)
                 return
             self.succeeded(argument)
-            yield item, item_ref
+            yield item, own_id
             number += 1
 
-    def item_again(self, argument: Any, key: str, number: int, item_id: ItemId) -> Any:
-        """Make the ``number``-th item again that :meth:`items` gave for an argument.
+    def rebuild_item(self, argument: Any, key: str, number: int, item_id: ItemId) -> Any:
+        """Rebuild the ``number``-th item that :meth:`items` yielded for an argument.
 
         Raises:
-            Exception: What the function raises.
+            Exception: Any error of the function.
         """
         result = self.call(argument, item_id)
         if not isinstance(result, GeneratorType):
@@ -137,25 +143,25 @@ class Hook:
         return item
 
     def failed(self, error: Exception, argument: Any) -> Any:
-        """Count a failure; returns :data:`SKIPPED` where it is tolerated.
+        """Count a failure; return :data:`SKIPPED` if it is tolerated.
 
         Raises:
-            Exception: The run is to stop.
+            Exception: The failure ends the run.
         """
-        self._failures.failed(self._at_work(argument), error, argument)
+        self._failures.failed(self._function_for(argument), error, argument)
         return SKIPPED
 
     def ended(self, items: int) -> None:
-        """Count a generator that has ended, by the items that it gave: one without any has left its sample out."""
+        """Count an exhausted generator; one without items has skipped its sample."""
         if items:
             self.skips.count = 0
         else:
             self.skips.add()
 
     def succeeded(self, argument: Any = None) -> None:
-        """Count a success; with what the function was called with, where it may be one of several."""
+        """Count a success; the argument is needed if the function dispatches to others."""
         if self._failures.pending:
-            self._failures.succeeded(self._at_work(argument))
+            self._failures.succeeded(self._function_for(argument))
 
-    def _at_work(self, argument: Any) -> Callable[..., Any]:
-        return self._function if self._at_work_on is None else self._at_work_on(argument)
+    def _function_for(self, argument: Any) -> Callable[..., Any]:
+        return self._function if self._choose_function is None else self._choose_function(argument)

@@ -1,50 +1,71 @@
-"""One of the logical sample streams of a run, as the stages of its chain see it."""
+"""Lanes, the logical sample streams of a run, and the ids of the items in them.
+
+An item id identifies an item within its lane, and is enough to rebuild the item. It consists of integers:
+
+=====================================  ======================================================================
+``position``                           a sample: its place in the lane's stream
+``(stage, k, item_id)``                the k-th item that a generator made of another item, or an item of the
+                                       k-th of several inputs
+``(item_id, item_id, …)``              several items joined: a batch, a pack
+=====================================  ======================================================================
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from ...order import mix
-from ...samples.encoding.hook_context import HookContext
+from ...samples.hooks import HookContext
 from .error_handlers import reraise_exception
 from .failures import FailurePolicy
 
-__all__ = ["Lane", "LastSample"]
+__all__ = [
+    "ItemId",
+    "Lane",
+    "LastSample",
+    "as_item_id",
+    "integers_of",
+    "plain_item_id",
+    "position_of",
+    "set_restore_key",
+]
 
-_CHILD = 20  # what a random number is for; part of its name
+ItemId = int | tuple[Any, ...]
+
+_CHILD = 20  # separates the seeds of children from other seeds
 
 
 class LastSample(Protocol):
-    """Where a worker process notes what it is working on, for whoever finds it dead or hanging."""
+    """Breadcrumb for reports of crashes and hangs: the sample that this worker started last."""
 
     @property
     def note_position(self) -> Callable[[int], Any]:
-        """What is told the position of each sample that is begun; called for every one."""
+        """Function that records the position of a sample; called before each sample."""
 
     def note_lane(self, lane: int) -> None:
-        """Say of which lane they are from now on."""
+        """Record the lane of the positions that follow."""
 
 
-class _Nobody:
-    note_position = bool  # forgets it
+class _NoLastSample:
+    note_position = bool  # the cheapest function of one integer
 
     def note_lane(self, lane: int) -> None:
-        """Forget it."""
+        """Do nothing."""
 
 
 class Lane:
-    """What a chain of stages is opened for.
+    """A lane, and what the stages of its chain share.
 
     Args:
         number: The lane, in ``[0, count)``.
         count: L, the lanes of the run.
-        seed: Of the run; that of an inner dataset is its own.
-        failures: What to do about samples that fail.
-        context: What hooks see of the batch and sample they work on.
-        last_sample: Where the position is noted before a sample is read.
-        restore_error_handler: What to do about one that fails while a state is restored.
-        path: Which of the inner datasets of a blend this is for, and of theirs: ``"1/0/"``.
+        seed: Of the run; each of several inputs has another seed.
+        failures: Policy for samples that fail.
+        context: The batch and sample that hooks can query.
+        last_sample: Records the position of each sample before it is read.
+        restore_error_handler: Called for samples that fail while a state is restored.
+        path: Places of the inputs that lead to this stage, outermost first: ``"1/0/"``.
     """
 
     __slots__ = ("context", "count", "failures", "last_sample", "number", "path", "restore_error_handler", "seed")
@@ -68,10 +89,10 @@ class Lane:
         self.seed = seed
         self.failures = failures
         self.context = context or HookContext()
-        self.last_sample: LastSample = last_sample or _Nobody()
+        self.last_sample: LastSample = last_sample or _NoLastSample()
 
     def child(self, place: int) -> Lane:
-        """Give the lane as the ``place``-th of several inner datasets sees it: the same, but for the seed."""
+        """Return the lane for the ``place``-th of several inputs: with another seed, and a longer path."""
         return Lane(
             self.number,
             self.count,
@@ -82,3 +103,63 @@ class Lane:
             restore_error_handler=self.restore_error_handler,
             path=f"{self.path}{place}/",
         )
+
+
+def plain_item_id(item_id: ItemId) -> Any:
+    """Convert an item id to the nested lists that a state holds.
+
+    >>> plain_item_id((7, (8, 9)))
+    [7, [8, 9]]
+    """
+    return [plain_item_id(part) for part in item_id] if isinstance(item_id, tuple) else item_id
+
+
+def as_item_id(saved: Any) -> Any:
+    """Convert nested lists of a state to an item id; JSON has no tuples.
+
+    >>> as_item_id([["2 encode_sample", 0, 7], 8])
+    (('2 encode_sample', 0, 7), 8)
+    """
+    return tuple(as_item_id(part) for part in saved) if isinstance(saved, list | tuple) else saved
+
+
+def position_of(item_id: ItemId) -> int:
+    """Return the position of an item's first sample in the lane's stream; -1 if the item has no samples.
+
+    >>> position_of((("2 encode_sample", 0, 7), 8))
+    7
+    """
+    while isinstance(item_id, tuple):
+        if not item_id:
+            return -1
+        item_id = item_id[2] if isinstance(item_id[0], str) else item_id[0]
+    return item_id
+
+
+def integers_of(item_id: ItemId) -> Iterator[int]:
+    """Yield integers that no other item of the same stage has: a seed for its random numbers."""
+    if isinstance(item_id, tuple):
+        yield len(item_id)
+        for part in item_id:
+            if not isinstance(part, str):
+                yield from integers_of(part)
+    else:
+        yield item_id
+
+
+def set_restore_key(value: Any, stage: str, lane: Lane, item_id: ItemId) -> None:
+    """Set ``__restore_key__`` of an item to ``(stage, lane, micro-batch, item_id)``.
+
+    Only samples, batches and dicts that have a ``__restore_key__`` are changed.
+    """
+    if type(value) is list:
+        return  # the most frequent batch; a list has no attributes
+    if isinstance(value, dict):
+        if "__restore_key__" in value:
+            value["__restore_key__"] = (stage, lane.number, lane.context.batch_index, item_id)
+    elif hasattr(value, "__restore_key__"):
+        key = (stage, lane.number, lane.context.batch_index, item_id)
+        try:
+            value.__restore_key__ = key
+        except AttributeError:  # a frozen dataclass, whose __init__ sets its fields in the same way
+            object.__setattr__(value, "__restore_key__", key)

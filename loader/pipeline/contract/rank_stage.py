@@ -14,36 +14,36 @@ __all__ = ["RankInput", "RankRunning", "RankStage", "rank_stage_below"]
 
 
 class RankInput(Protocol):
-    """What gives micro-batches on a rank."""
+    """Source of micro-batches on a rank."""
 
     def batches(self) -> Iterator[Any]:
-        """Yield the micro-batches of an iteration, going on where the last one ended."""
+        """Yield the micro-batches of an iteration, which continues where the last one ended."""
 
     def start_over(self) -> None:
-        """Let the next iteration begin with the first micro-batch."""
+        """Restart: the next iteration yields the first micro-batch."""
 
 
 class RankRunning(RankInput, Protocol):
-    """A stage at work on a rank."""
+    """Iterator of a stage on a rank."""
 
     count: int
-    """All that its state is."""
+    """The complete state of the stage."""
 
 
 class RankStage(SavableDataset[Any]):
-    """The definition of a stage that works on a rank."""
+    """The definition of a stage that counts on the rank."""
 
     @abstractmethod
     def on_rank(self, upstream: RankInput, count: int) -> RankRunning:
-        """Start the stage.
+        """Open the stage.
 
         Args:
-            source: What it takes micro-batches from.
-            count: 0, or that of the stage that is to go on.
+            upstream: The source of micro-batches.
+            count: 0, or the saved count to resume from.
         """
 
-    def count_on(self, ranks: int, count: int) -> int:  # noqa: ARG002 - most count what each rank does
-        """Give the count of a stage that is to go on here, where one of ``ranks`` ranks had come to ``count``."""
+    def count_on(self, ranks: int, count: int) -> int:  # noqa: ARG002 - most stages count per rank
+        """Convert the count of a rank among ``ranks`` ranks to that of a rank of this run."""
         return count
 
     @property
@@ -66,7 +66,7 @@ class RankStage(SavableDataset[Any]):
 
 
 def rank_stage_below(dataset: SavableDataset[Any]) -> RankStage | None:
-    """Find the outermost stage of a chain that counts on the rank; None where there is none."""
+    """Return the outermost stage of a chain that counts on the rank; None if there is none."""
     while not isinstance(dataset, RankStage):
         if len(dataset.inputs) != 1:
             return None

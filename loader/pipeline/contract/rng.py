@@ -1,7 +1,8 @@
-"""The random generators that user code draws from: Python's, numpy's and torch's on the CPU.
+"""Seed, save and restore the random generators of Python, numpy and torch (CPU) that hooks draw from.
 
-They are seeded before each micro-batch from what names it, so that results depend neither on the process that makes a
-batch nor on what ran before; and put back where code runs out of turn.
+Before each micro-batch they are seeded from the seed of the run, the lane and the number of the micro-batch. Results
+therefore depend neither on the worker nor on earlier draws. Code that runs between two draws of another caller is
+wrapped in :class:`preserve_rng_state`.
 """
 
 # ruff: noqa: NPY002 - numpy's global generator is what user code draws from
@@ -16,18 +17,17 @@ import numpy as np
 import torch
 
 from ...order import extend_integer
-from .item import ItemId, integers_of
-from .python_random import generator_state, set_generator_state
+from .lane import ItemId, integers_of
 
 __all__ = ["preserve_rng_state", "seed_batch", "seed_sample"]
 
-_numpy: Any = np.random  # whose stubs lack what changes the global generator
+_numpy: Any = np.random  # its stubs lack get_bit_generator and set_bit_generator
 
-_BATCH, _SAMPLE = 30, 31  # what a random number is for; part of its name
+_BATCH, _SAMPLE = 30, 31  # separate the seeds of micro-batches from those of samples
 
 
 def seed_batch(seed: int, lane: int, number: int) -> None:
-    """Seed the generators for a lane's ``number``-th micro-batch."""
+    """Seed the generators for the ``number``-th micro-batch of a lane."""
     _seed(extend_integer(_prefix(int(seed), _BATCH, int(lane)), int(number)))
 
 
@@ -37,65 +37,47 @@ def seed_sample(seed: int, lane: int, item_id: ItemId) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _prefix(*names: int) -> int:
-    return extend_integer(0, *names)
+def _prefix(*parts: int) -> int:
+    return extend_integer(0, *parts)
 
 
-class preserve_rng_state:  # noqa: N801 - used as contextlib's own are; a generator for one takes several times as long
-    """Put the generators back on leaving to where they were on entering.
+class preserve_rng_state:  # noqa: N801 - a context manager; a class takes a fraction of @contextmanager's time
+    """Context manager that restores the generators on exit.
+
+    Inside, numpy draws from another bit generator: exchanging it takes a hundredth of the time of copying its state.
+    Seed the generators before drawing from them.
 
     Args:
-        numpys_second: Also the normally distributed number that numpy has in hand, since it makes two at a time. It
-            may be lost where every run loses it at the same place.
+        numpy_gauss: Also restore the second normally distributed number that numpy caches, since it draws two at a
+            time. This copies numpy's state, which takes longer than all else here. Pass False where every run drops
+            the cached number at the same place.
     """
 
-    __slots__ = ("_in_hand", "_numpys", "_numpys_second", "_python", "_torchs")
+    __slots__ = ("_numpy_gauss", "_numpy_generator", "_numpy_state", "_python_state", "_torch_state")
 
-    def __init__(self, *, numpys_second: bool = True) -> None:
-        self._numpys_second = numpys_second
+    def __init__(self, *, numpy_gauss: bool = True) -> None:
+        self._numpy_gauss = numpy_gauss
 
     def __enter__(self) -> None:
-        self._python, self._torchs = generator_state(), torch.default_generator.get_state()
-        self._in_hand = _numpy.get_state(legacy=False) if self._numpys_second and _has_second() else None
-        # numpy's is not copied but changed for another one, which costs a hundredth of it.
-        self._numpys = _numpy.get_bit_generator()
-        _numpy.set_bit_generator(_spare.pop() if _spare else np.random.MT19937(0))
+        self._python_state = random.getstate()
+        self._torch_state = torch.default_generator.get_state()
+        self._numpy_state = _numpy.get_state(legacy=False) if self._numpy_gauss else {}
+        self._numpy_generator = _numpy.get_bit_generator()
+        _numpy.set_bit_generator(_spare_generators.pop() if _spare_generators else np.random.MT19937(0))
 
     def __exit__(self, *error: object) -> None:
-        set_generator_state(self._python)
-        torch.default_generator.set_state(self._torchs)
-        _spare.append(_numpy.get_bit_generator())
-        _numpy.set_bit_generator(self._numpys)
-        if self._in_hand is not None:
-            _numpy.set_state(self._in_hand)
+        random.setstate(self._python_state)
+        torch.default_generator.set_state(self._torch_state)
+        _spare_generators.append(_numpy.get_bit_generator())
+        _numpy.set_bit_generator(self._numpy_generator)  # drops the cached normal number
+        if self._numpy_state.get("has_gauss"):
+            _numpy.set_state(self._numpy_state)
 
 
-class _NoState:
-    """Stands for numpy's bit generator, whose state takes ten times as long to copy as all else here."""
-
-    @property
-    def state(self) -> dict[str, Any]:
-        return {"bit_generator": "none"}
-
-
-_no_state = _NoState()
-
-
-def _has_second() -> bool:
-    """Tell whether numpy has a second normally distributed number in hand."""
-    generator = _numpy.mtrand._rand  # noqa: SLF001 - what numpy's own functions are methods of
-    own = generator._bit_generator  # noqa: SLF001
-    generator._bit_generator = _no_state  # noqa: SLF001
-    try:
-        return bool(generator.get_state(legacy=False)["has_gauss"])
-    finally:
-        generator._bit_generator = own  # noqa: SLF001
-
-
-_spare: list[np.random.BitGenerator] = []  # those that are not in use: each is seeded before it is
+_spare_generators: list[np.random.BitGenerator] = []
 
 
 def _seed(word: int) -> None:
     random.seed(word)
     np.random.seed(word & 0xFFFFFFFF)
-    torch.default_generator.manual_seed(word)  # torch.manual_seed costs a hundred times as much: it seeds every device
+    torch.default_generator.manual_seed(word)  # torch.manual_seed seeds every device, at a hundred times the cost

@@ -1,14 +1,14 @@
-"""The contract of all stages: a definition that pickles, opened for a lane into a running iterator."""
+"""The contract of all stages: a definition that pickles, and an iterator that it opens for each lane."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from ...errors import ConfigError
-from .item import ItemId
-from .lane import Lane
+from .lane import ItemId, Lane
+from .state_schema import NotRequired, Schema
 from .worker_config import WorkerConfig
 
 __all__ = ["SKIPPED", "Running", "SavableDataset", "State"]
@@ -20,7 +20,7 @@ State = dict[str, Any]
 
 
 class _Skipped:
-    """What a stage gives in place of an item that was left out, so that positions stay known."""
+    """Placeholder for a skipped item, which keeps the positions of later items known."""
 
     __slots__ = ()
 
@@ -28,35 +28,35 @@ class _Skipped:
         return "SKIPPED"
 
     def __reduce__(self) -> str:
-        return "SKIPPED"  # the one of the process that reads it
+        return "SKIPPED"  # unpickled as the object of the reading process
 
 
 SKIPPED: Final = _Skipped()
-"""Stages pass it on; what joins items leaves it out."""
+"""Stages that map items pass it on; stages that join items drop it."""
 
 
 class Running(Protocol):
-    """A stage at work on one lane."""
+    """Iterator of a stage over one lane."""
 
     def next(self) -> tuple[Any, ItemId]:
-        """Give the next item, or :data:`SKIPPED`, and what names it.
+        """Return the next item, or :data:`SKIPPED`, and its id.
 
         Raises:
-            StopIteration: The pass is over; again at each further call.
+            StopIteration: The pass is over; raised again by each further call.
         """
 
     def state(self) -> State:
-        """Give what ``open`` needs to go on here, one entry for each stage of the chain that has something to keep."""
+        """Return the state from which ``open`` resumes: one entry for each stage of the chain that has state."""
 
     def load(self, item_id: ItemId) -> Any:
-        """Make an item again that this stage gave before, or :data:`SKIPPED`."""
+        """Rebuild an item that this stage returned before; return :data:`SKIPPED` if it is skipped."""
 
 
-def _check_spread(inputs: Sequence[SavableDataset[Any]]) -> None:
-    """Refuse datasets that were built for different runs.
+def _check_same_run(inputs: Sequence[SavableDataset[Any]]) -> None:
+    """Check that the inputs were built for the same run.
 
     Raises:
-        ConfigError: Their worker configs differ in what decides who reads what.
+        ConfigError: Their worker configs distribute the samples in different ways.
     """
     first = inputs[0].worker_config
     for upstream in inputs[1:]:
@@ -70,20 +70,23 @@ def _check_spread(inputs: Sequence[SavableDataset[Any]]) -> None:
 
 
 class SavableDataset(ABC, Generic[T_co]):
-    """The definition of a stage, and by its sources of the chain up to it.
+    """The definition of a stage, and through its inputs of the chain below it.
 
     Args:
-        sources: The stages below, in order; none for a reader.
-        worker_config: How the run is spread; by default that of the first source.
-        name: What the stage is called in a printed chain; by default the class's name.
+        inputs: The stages directly below, in order; none for a reader.
+        worker_config: Ranks, workers and lanes of the run; by default those of the first input.
+        name: Name of the stage in a printed chain; by default the class's name.
     """
+
+    entry_schema: ClassVar[Schema] = None
+    """Schema of the value that :meth:`Running.state` saves under this stage's key; None if it saves none."""
 
     def __init__(
         self, *inputs: SavableDataset[Any], worker_config: WorkerConfig | None = None, name: str | None = None
     ) -> None:
         if worker_config is None and inputs:
             worker_config = inputs[0].worker_config
-            _check_spread(inputs)
+            _check_same_run(inputs)
         self.inputs = inputs
         self.worker_config: WorkerConfig = (
             worker_config if worker_config is not None else WorkerConfig.default_worker_config()
@@ -93,99 +96,109 @@ class SavableDataset(ABC, Generic[T_co]):
 
     @abstractmethod
     def open(self, lane: Lane, state: State) -> Running:
-        """Start the chain for a lane.
+        """Open the chain for a lane.
 
         Args:
             lane: The lane.
-            state: Empty, or what :meth:`Running.state` gave for the same lane of an equal chain.
+            state: Empty, or the result of :meth:`Running.state` for the same lane of an equal chain.
         """
 
     @property
     def key(self) -> str:
-        """The name of this stage's entry in a state."""
+        """Key of this stage's entry in a state."""
         return f"{self.depth} {self.name}"
+
+    def state_schema(self) -> dict[str, Schema]:
+        """Return the schema of :meth:`Running.state`: the entries of this stage and of the stages below.
+
+        Stages that nest the states of their inputs override it.
+        """
+        schema = {key: entry for upstream in self.inputs for key, entry in upstream.state_schema().items()}
+        if self.entry_schema is not None:
+            schema[self.key] = NotRequired(self.entry_schema)
+        return schema
 
     @property
     def repeats(self) -> bool:
-        """The chain goes on for ever."""
+        """True if the chain has no end."""
         return any(upstream.repeats for upstream in self.inputs)
 
     @property
     def starts_over(self) -> bool:
-        """Each iteration of a loader begins the pass anew, as validation does."""
+        """True if each iteration of a loader starts a new pass, as in validation."""
         return any(upstream.starts_over for upstream in self.inputs)
 
     @property
     def keeps_positions(self) -> bool:
-        """Every input gives one output at its place, so that the pass is known ahead of it."""
+        """True if each input item makes exactly one item, so that the length of a pass is known in advance."""
         return False
 
     @property
     def counts_on_rank(self) -> bool:
-        """Some stage of the chain counts the micro-batches of a rank."""
+        """True if a stage of the chain counts the micro-batches of a rank."""
         return any(upstream.counts_on_rank for upstream in self.inputs)
 
     @property
     def moves_below(self) -> bool:
-        """It takes each item by itself, so that it may as well stand below a stage that only counts."""
+        """True if the stage maps items one to one, so that it commutes with counting stages and can run in workers."""
         return False
 
     @property
     def waits(self) -> bool:
-        """Samples wait in a buffer somewhere in the chain, so that each lane costs memory."""
+        """True if a stage of the chain buffers samples, so that each lane takes memory."""
         return any(upstream.waits for upstream in self.inputs)
 
     @property
     def runs_user_code(self) -> bool:
-        """Some stage calls functions that may draw random numbers."""
+        """True if a stage of the chain calls functions that may draw random numbers."""
         return any(upstream.runs_user_code for upstream in self.inputs)
 
     @property
     def items(self) -> int | None:
-        """How many items all lanes give in one pass; None where that is not known ahead, or without end."""
+        """Number of items of all lanes in one pass; None if it is endless, or not known in advance."""
         return self.inputs[0].items if self.keeps_positions and self.inputs else None
 
     def settings(self) -> dict[str, Any]:
-        """Give the arguments that decide which items come in which order: plain data, compared on restoring."""
+        """Return the arguments that determine the items and their order, as plain data; a restore compares them."""
         return {}
 
     def identity(self) -> list[Any]:
-        """Describe the chain for comparison with a saved state: names, settings and sources, as plain data."""
+        """Describe the chain for comparison with a saved state: name, settings and inputs, as plain data."""
         return [self.name, self.settings(), *(upstream.identity() for upstream in self.inputs)]
 
     def lines(self) -> Iterator[str]:
-        """Give the lines of the printed chain: this stage, and below it what it takes from."""
-        said = ", ".join(f"{name}={value}" for name, value in self.settings().items())
-        yield f"{self.name}({said})"
+        """Yield the lines of the printed chain: this stage, then its inputs, indented."""
+        arguments = ", ".join(f"{name}={value}" for name, value in self.settings().items())
+        yield f"{self.name}({arguments})"
         for place, upstream in enumerate(self.inputs):
             first = "└─ " if place == len(self.inputs) - 1 else "├─ "
-            others = "   " if place == len(self.inputs) - 1 else "│  "
+            rest = "   " if place == len(self.inputs) - 1 else "│  "
             for number, line in enumerate(upstream.lines()):
-                yield (others if number else first) + line
+                yield (rest if number else first) + line
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
     def __bool__(self) -> bool:
-        return True  # Python would ask for the length, which not all have
+        return True  # without this Python calls __len__, which raises for endless chains
 
     def __iter__(self) -> Iterator[Any]:
         raise TypeError("a dataset is only the definition of a chain; iterate get_loader(dataset)")
 
     def __len__(self) -> int:
-        """Give the number of micro-batches for this rank in a pass.
+        """Return the number of micro-batches of this rank in a pass.
 
         Raises:
-            TypeError: The dataset repeats without end, or stages drop or regroup samples.
+            TypeError: The dataset is endless, or its stages skip or regroup samples.
         """
         if self.counts_on_rank:
             return len(self.inputs[0])
         items = self.items
         if items is None:
             reason = (
-                "it repeats without end, unless repeat=False or a virtual_epoch_length ends it"
+                "the dataset repeats without end, unless repeat=False or a virtual_epoch_length ends it"
                 if self.repeats
-                else "its stages may leave samples out or regroup them"
+                else "its stages may skip samples or regroup them"
             )
             raise TypeError(f"the number of micro-batches is not known: {reason}")
         return len(range(self.worker_config.rank, items, self.worker_config.world_size))

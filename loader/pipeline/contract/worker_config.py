@@ -1,4 +1,4 @@
-"""How a run is spread: over ranks, worker processes and lanes."""
+"""Configuration of a run: ranks, worker processes, lanes, seed and error handlers."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from torch.utils.data import get_worker_info
 
 from ...errors import ConfigError, EnergonError
 from ...order import mix
-from ...samples.encoding.hook_context import hook_context, running_hook_context
+from ...samples.hooks import hook_context, running_hook_context
 from .error_handlers import log_exception, reraise_exception
 
 __all__ = ["ErrorHandler", "WorkerConfig"]
 
-_WORKER = 22  # what a random number is for; part of its name
-_SEED_BITS = 32  # as many as numpy's generators take
+_WORKER = 22  # separates the seeds of workers from other seeds
+_SEED_BITS = 32  # numpy's generators take no longer seeds
 
 ErrorHandler = Callable[[Exception, Any, Any], None]
-"""Is called with the exception, the sample that failed and where that is from."""
+"""Called with the exception, the sample that failed, and its sources."""
 
 
 class _ActiveConfig:
-    """Gives the config of the run whose hook this process is in; None outside of hooks."""
+    """Class attribute that returns the config of the run whose hook is running; None outside hooks."""
 
     def __get__(self, instance: object, owner: type[Any] | None = None) -> WorkerConfig | None:
         context = running_hook_context()
@@ -37,7 +37,7 @@ class _ActiveConfig:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WorkerConfig:
-    """How a run is spread over ranks and worker processes.
+    """Ranks and worker processes of a run.
 
     Args:
         rank: This process among those that share the data.
@@ -45,15 +45,15 @@ class WorkerConfig:
         num_workers: Worker processes of each rank; 0 loads in the rank's own process.
         data_parallel_group: The process group of these ranks, for saving and restoring global states.
         seed_offset: The seed of the run.
-        worker_debug_path: Where workers log which samples they load; ``{worker_id}`` and ``{pid}`` are filled in.
+        worker_debug_path: File in which workers log the samples they load; may contain ``{worker_id}`` and ``{pid}``.
         worker_log_level: 0 logs nothing, 1 each batch, 2 each sample as well.
-        global_error_handler: Called for a sample that fails; by default logs it and goes on with the next.
+        global_error_handler: Called for a sample that fails; by default logs and skips it.
         restore_error_handler: Called for a sample that fails while a state is restored; by default raises.
-        lanes: L, a multiple of the world size, for a new run; a restored one keeps its own. By default
+        lanes: L, a multiple of the world size, for a new run; a restored run keeps its number. By default
             ``lcm(world_size, 48)``; with packing or grouping, ``world_size · num_workers``.
 
     Attributes:
-        active_worker_config: The config of the run whose hook is being called; None outside of hooks.
+        active_worker_config: The config of the run whose hook is running; None outside hooks.
 
     Raises:
         ConfigError: A number is out of range.
@@ -80,15 +80,15 @@ class WorkerConfig:
         if self.lanes is not None and (self.lanes < 1 or self.lanes % self.world_size):
             raise ConfigError(
                 f"expected lanes to be a multiple of world_size={self.world_size}, found {self.lanes}",
-                hint="choose one that all the numbers of ranks divide on which the run may go on",
+                hint="pass a multiple of each number of ranks on which the run may continue",
             )
 
     @classmethod
     def default_worker_config(cls, num_workers: int = 4, data_parallel_group: Any = None) -> WorkerConfig:
-        """Take rank and world size from ``torch.distributed`` where it is initialised; else there is one rank.
+        """Create a config with rank and world size of ``torch.distributed``; one rank if it is not initialised.
 
         Warns:
-            RuntimeWarning: It is not initialised, although this process was started as one of several ranks.
+            RuntimeWarning: ``torch.distributed`` is not initialised, but this process is one of several ranks.
         """
         rank, world_size = 0, 1
         if torch.distributed.is_available() and torch.distributed.is_initialized():
@@ -105,39 +105,39 @@ class WorkerConfig:
         return cls(rank=rank, world_size=world_size, num_workers=num_workers, data_parallel_group=data_parallel_group)
 
     def global_rank(self) -> int:
-        """Give the rank of this process among all of ``torch.distributed``; ``rank`` where there is no group."""
+        """Return the rank of this process among all of ``torch.distributed``; ``rank`` if there is no group."""
         if self.data_parallel_group is None:
             return self.rank
         return torch.distributed.get_global_rank(self.data_parallel_group, self.rank)
 
     def rank_worker_id(self) -> int:
-        """Give the number of this worker process among those of its rank; 0 in the rank's own process."""
+        """Return the number of this worker process among those of its rank; 0 in the rank's own process."""
         info = get_worker_info()
         return 0 if info is None else int(info.id)
 
     def global_worker_id(self, override_local_worker_id: int | None = None) -> int:
-        """Give the number of this worker process among those of all ranks.
+        """Return the number of this worker process among those of all ranks.
 
         Args:
-            override_local_worker_id: That of another worker of this rank.
+            override_local_worker_id: Number of another worker of this rank.
         """
         local = self.rank_worker_id() if override_local_worker_id is None else override_local_worker_id
         return self.rank * max(1, self.num_workers) + local
 
     def worker_seed(self, override_local_worker_id: int | None = None) -> int:
-        """Give a seed of 32 bits that differs from worker to worker.
+        """Return a seed of 32 bits that differs from worker to worker.
 
-        Hooks have no need of it: Python's, numpy's and torch's generators are seeded for each micro-batch, so that the
-        numbers they draw do not depend on which worker calls them, as this does.
+        Hooks do not need it: the generators of Python, numpy and torch are seeded for each micro-batch. The numbers
+        drawn from them do not depend on the worker, as this seed does.
 
         Args:
-            override_local_worker_id: That of another worker of this rank.
+            override_local_worker_id: Number of another worker of this rank.
         """
         return int(mix(self.seed_offset, _WORKER, self.global_worker_id(override_local_worker_id))) >> _SEED_BITS
 
     @property
     def active_worker_batch_index(self) -> int | None:
-        """The number of the micro-batch that is being made, within the run.
+        """Number, within the run, of the micro-batch that the running hook works on.
 
         Raises:
             EnergonError: No hook is running.
@@ -146,7 +146,7 @@ class WorkerConfig:
 
     @property
     def active_worker_sample_index(self) -> int | None:
-        """The number of the sample that is being encoded.
+        """Number of the sample that the running hook works on.
 
         Raises:
             EnergonError: No hook is running.
@@ -154,23 +154,23 @@ class WorkerConfig:
         return hook_context().sample_index
 
     def assert_worker(self) -> None:
-        """Raise where no hook of this run is being called.
+        """Check that a hook of this run is running.
 
         Raises:
-            EnergonError: None is.
+            EnergonError: No hook of this run is running.
         """
         if self.active_worker_config != self:
-            raise EnergonError("this is for hooks that a loader calls, and none of this run is running")
+            raise EnergonError("no hook of this run is running; only hooks can call this")
 
     def should_log(self, level: int) -> bool:
-        """Tell whether what is of this level is to be logged: 1 a batch, 2 a sample, 3 more."""
+        """Return True if events of this level are logged: 1 a batch, 2 a sample, 3 more."""
         return self.worker_debug_path is not None and self.worker_log_level >= level
 
     def worker_log(self, data: Mapping[str, Any]) -> None:
-        """Append a line of JSON to the file that ``worker_debug_path`` names; nothing where it names none.
+        """Append a line of JSON to the file at ``worker_debug_path``; do nothing if that is None.
 
         Args:
-            data: What JSON can hold; of other values, their text is written.
+            data: The content of the line; values that JSON cannot hold are written as their ``str``.
         """
         if self.worker_debug_path is None:
             return
@@ -182,21 +182,21 @@ class WorkerConfig:
             file.write(json.dumps(dict(data), ensure_ascii=False, default=str) + "\n")
 
     def config(self) -> dict[str, Any]:
-        """Give what decides which process reads what, as plain data."""
+        """Return the arguments that determine which process reads which samples, as plain data."""
         names = ("rank", "world_size", "num_workers", "seed_offset", "lanes")
-        return dict(zip(names, self._spread(), strict=True))
+        return dict(zip(names, self._distribution(), strict=True))
 
     def __getstate__(self) -> dict[str, Any]:
-        # A process group cannot go to a worker process, which has no use for it.
+        # A process group cannot be pickled, and workers do not need it.
         return {**self.__dict__, "data_parallel_group": None}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, WorkerConfig):
             return NotImplemented
-        return self._spread() == other._spread()
+        return self._distribution() == other._distribution()
 
     def __hash__(self) -> int:
-        return hash(self._spread())
+        return hash(self._distribution())
 
-    def _spread(self) -> tuple[int, int, int, int, int | None]:
+    def _distribution(self) -> tuple[int, int, int, int, int | None]:
         return self.rank, self.world_size, self.num_workers, self.seed_offset, self.lanes

@@ -1,4 +1,4 @@
-"""A prepared dataset as a leaf: a split part of it, or some of that."""
+"""A prepared dataset as a source: a split part, or a subset of one."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ __all__ = ["DatasetSource"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DatasetSource:
-    """A split part of a prepared dataset; what is opened stays behind when it travels to another process.
+    """A split part of a prepared dataset; open handles are dropped when it is pickled.
 
     Args:
-        request: What to load.
-        decoder: Decodes the parts; None leaves them bytes.
-        described: Describes the samples, instead of ``dataset.yaml``.
+        request: The dataset, its split part and subset.
+        decoder: Decoder of the parts; None leaves them bytes.
+        described: Description of the samples that replaces ``dataset.yaml``.
     """
 
     request: LoadRequest
@@ -44,7 +44,7 @@ class DatasetSource:
     described: DescribedDataset[Any] | None = None
 
     _uuid: str | None = field(default=None, init=False)
-    """The index that the process which this one comes from has counted with."""
+    """UUID of the index that the sending process used; checked by the process that unpickles this source."""
 
     def __getstate__(self) -> dict[str, Any]:
         opened: DatasetFolder | None = self.__dict__.get("folder")
@@ -53,10 +53,10 @@ class DatasetSource:
 
     @cached_property
     def folder(self) -> DatasetFolder:
-        """The dataset, opened.
+        """The opened dataset.
 
         Raises:
-            FormatError: It was prepared anew since another process counted its samples for this one.
+            FormatError: It was prepared again since another process counted its samples.
         """
         request = self.request
         folder = DatasetFolder(
@@ -66,15 +66,15 @@ class DatasetSource:
         )
         if self._uuid is not None and folder.index.uuid != self._uuid:
             raise FormatError(
-                "this dataset was prepared anew since it was opened: its samples may have other numbers now",
+                "this dataset was prepared again since it was opened: its samples may have other numbers now",
                 at=folder.path,
-                hint="start the program again",
+                hint="restart the program",
             )
         return folder
 
     @cached_property
     def builder(self) -> SampleBuilder:
-        """What makes samples of parts."""
+        """Builder of samples from their parts."""
         folder = self.folder
         return SampleBuilder(
             self.described if self.described is not None else folder.config,
@@ -85,43 +85,43 @@ class DatasetSource:
 
     @property
     def is_crude(self) -> bool:
-        """Its samples are dicts of parts, for cookers."""
+        """True if samples are dicts of parts, for cookers."""
         return issubclass(self.builder.sample_class, CrudeSample)
 
     @cached_property
     def locate(self) -> Callable[..., SampleLocations]:
-        """What finds the bytes of the parts that are needed, of samples by their numbers in the index."""
+        """Function that locates the needed parts of samples, by their numbers in the index."""
         index = self.folder.index
         return SampleLocator(index, [name for name in index.part_names if self.builder.part_filter(name)]).locate
 
     @cached_property
     def shard_names(self) -> list[str]:
-        """The names of the dataset's shards, by number."""
+        """Names of the dataset's shards, by number."""
         return [shard.name for shard in self.folder.index.shards]
 
     @property
     def stores(self) -> SourceStores:
-        """What a cooker may ask for beside its samples."""
+        """Stores that a cooker may use in addition to the sample."""
         return SourceStores(
             path=self.request.path, aux_urls=self.request.aux, decoder=self.decoder, trust_code=self.request.trust_code
         )
 
     def shard_path(self, shard: int) -> str:
-        """Give the path of a shard, for messages."""
+        """Return the path of a shard, for messages."""
         return self.folder.storage.path(self.shard_names[shard])
 
     def open_shard(self, shard: int) -> ReadableFile:
-        """Open a shard, and check that it is the one that was indexed.
+        """Open a shard, and check that it has not changed since it was indexed.
 
         Raises:
-            FormatError: It is another one.
+            FormatError: It has changed.
             StorageError: It is missing or cannot be read.
         """
         folder = self.folder
         return open_fresh_shard(folder.storage, folder.index, folder.index.shards[shard])
 
     def read_far_apart(self, file: ReadableFile, index: int) -> dict[str, bytes]:
-        """Read the parts of a sample one by one, where they lie too far apart for one read.
+        """Read the parts of a sample one by one; they are too far apart for one read.
 
         Raises:
             FormatError: The shard ends within a part.
@@ -132,19 +132,19 @@ class DatasetSource:
 
     @cached_property
     def build(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:
-        """Makes a sample of a raw sample and its restore key.
+        """Function that builds a sample from a raw sample and its restore key.
 
-        It raises SampleError if a part does not decode or a field is missing.
+        It raises SampleError if a part does not decode, or a field is missing.
         """
         return self.builder.raw_builder(self.request.path, self.request.subflavors)
 
     def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:
-        """Return where the parts of a sample are."""
+        """Return the shard and part names that a sample was read from."""
         return sources_of(raw, self.request.path)
 
     @cached_property
     def _ranges(self) -> tuple[IntArray, IntArray]:
-        """For each shard of the split part: its first sample in the leaf and in the index."""
+        """First sample of each shard in the split part (and, at the end, the total), and in the index."""
         ranges = [
             some for some in self.folder.samples_of_part(self.request.split_part, excluded_shards=True) if len(some)
         ]
@@ -153,12 +153,12 @@ class DatasetSource:
 
     @cached_property
     def samples(self) -> int:
-        """How many samples the leaf has, after its subset, excluded ones included.
+        """Number of samples in the subset of the split part, excluded ones included.
 
         Raises:
             ConfigError: There is no such split part.
-            EmptyDatasetError: It is empty, or all its samples are excluded: an order without end would look for one
-                that is not for ever.
+            EmptyDatasetError: It is empty, or all its samples are excluded: an endless order would search forever for
+                a sample to yield.
         """
         start, stop = self._subset
         if stop <= start:
@@ -168,34 +168,37 @@ class DatasetSource:
                 at=self.folder.path,
                 hint="name another split part, or split again with energon prepare --split-ratio"
                 if whole
-                else "widen the subset, or leave the dataset out",
+                else "widen the subset, or remove the dataset from the mix",
             )
         count = stop - start
         if len(self.excluded) >= count and np.isin(self._index_numbers(), self.excluded).all():
             raise EmptyDatasetError(
                 f"all {count} samples of split part {self.request.split_part!r} are excluded",
                 at=self.folder.path,
-                hint=f"take some out of 'exclude' in {FOLDER}/{self.folder.split_file}",
+                hint=f"remove some from 'exclude' in {FOLDER}/{self.folder.split_file}",
             )
         return count
 
     @cached_property
     def _subset(self) -> tuple[int, int]:
-        return resolve_subset(self.request.subset, int(self._ranges[0][-1]), at=self.folder.path)
+        samples = int(self._ranges[0][-1])
+        if not self.request.subset:
+            return 0, samples
+        return resolve_subset(self.request.subset, samples, at=self.folder.path)
 
     @cached_property
     def largest_shard(self) -> int:
-        """How many samples the largest shard of the split part has."""
+        """Number of samples in the largest shard of the split part."""
         return int(np.diff(self._ranges[0]).max(initial=1))
 
     @cached_property
     def excluded(self) -> IntArray:
-        """The numbers in the index of all samples that the split leaves out, ascending."""
+        """Numbers in the index of all samples that the split excludes, ascending."""
         return self.folder.excluded_samples()
 
     @cached_property
     def ranges(self) -> tuple[IntArray, IntArray]:
-        """For each run of samples that are neighbours in the index: its first sample in the leaf, and in the index."""
+        """Runs of neighbours in the index: number of the first sample of each in the source, and in the index."""
         ends, starts = self._ranges
         first, stop = self._subset
         rows = (ends[1:] > first) & (ends[:-1] < stop)
@@ -203,18 +206,18 @@ class DatasetSource:
         return ends[:-1][rows] + skipped - first, starts[rows] + skipped
 
     def _index_numbers(self) -> IntArray:
-        """Give the numbers in the index of all samples of the leaf."""
+        """Return the numbers in the index of all samples of the source."""
         begins, firsts = self.ranges
         stop = self._subset[1] - self._subset[0]
         lengths = np.diff(begins, append=stop)
         return np.arange(stop) + np.repeat(firsts - begins, lengths)
 
     def place_of(self, index: int) -> str:
-        """Say where a sample lies, by its number in the index, without reading it."""
+        """Describe the location of a sample by its number in the index, without reading it."""
         return f"{self.folder.index.full_key(index)!r} of {self.request.path}"
 
     def identity(self) -> dict[str, Any]:
-        """Give what tells whether another run reads the same samples: plain data, compared on restoring."""
+        """Return plain data that differs for other samples; compared when a state is restored."""
         return {
             "path": self.request.path,
             "uuid": self.folder.index.uuid,
@@ -224,11 +227,11 @@ class DatasetSource:
         }
 
     def describe(self) -> str:
-        """Say in a line what it is."""
+        """Describe the source in one line."""
         return f"{self.request.path}, {self.request.split_part}: {self.samples} samples"
 
     def _which_samples(self) -> int:
-        """Give a number that tells samples of the index from others of the same count."""
+        """Return a checksum that differs for other samples of the same index and count."""
         ends, starts = self._ranges
         return zlib.crc32(
             np.array(self._subset, np.int64).tobytes(), zlib.crc32(starts.tobytes(), zlib.crc32(ends.tobytes()))

@@ -1,4 +1,4 @@
-"""From the bytes of a sample's parts to a ``Sample``, as the dataset says."""
+"""Decode the parts of samples, and build the sample type that the dataset names."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any
 from ...errors import ConfigError, SkipSample, TrustError
 from ...samples.types import CrudeSample
 from ..contract.failures import EndlessSkips
-from ..contract.item import ItemId, set_restore_key
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from .joined_source import JoinedSource
 from .read import ReadDataset
@@ -22,7 +21,7 @@ class DecodeDataset(SavableDataset[Any]):
 
     Args:
         dataset: The reader.
-        names_sources: Note on crude samples which leaf they are from, for cooking.
+        names_sources: Store the number of the source in crude samples, for cookers.
     """
 
     def __init__(self, dataset: ReadDataset, *, names_sources: bool = False) -> None:
@@ -39,10 +38,10 @@ class DecodeDataset(SavableDataset[Any]):
         return {"decoder": decoders.pop()} if len(decoders) == 1 else {}
 
     def open(self, lane: Lane, state: State) -> Running:
-        return _BuildRunning(self, lane, state)
+        return _DecodeRunning(self, lane, state)
 
 
-class _BuildRunning:
+class _DecodeRunning:
     def __init__(self, definition: DecodeDataset, lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
         self._sources = definition.sources
@@ -66,7 +65,7 @@ class _BuildRunning:
             self._skips.add()
             return SKIPPED, item_id
         except Exception as error:
-            self._failures.failed("decode", error, self._as_handlers_know_it(raw))
+            self._failures.failed("decode", error, self._failed_sample(raw))
             return SKIPPED, item_id
         if self._skips.count:
             self._skips.count = 0
@@ -76,13 +75,13 @@ class _BuildRunning:
 
     def _build(self, raw: Raw, item_id: ItemId) -> Any:
         sample = self._sources[raw[0]].build(raw, (self._stage, self._number, self._context.batch_index, item_id))
-        if self._joins:  # a joiner is the user's own, and need not have handed it on
+        if self._joins:  # a user's joiner may not have copied the key
             set_restore_key(sample, self._stage, self._lane, item_id)
         if self._names_sources and isinstance(sample, CrudeSample):
             sample.source = raw[0]
         return sample
 
-    def _as_handlers_know_it(self, raw: Raw) -> dict[str, Any]:
+    def _failed_sample(self, raw: Raw) -> dict[str, Any]:
         sources = self._sources[raw.source].sources(raw)
         if isinstance(raw, RawRow):
             return {"__key__": "/", "__sources__": sources}

@@ -1,25 +1,29 @@
-"""Several datasets joined row by row, as a leaf."""
+"""Several datasets joined row by row, as a source; and the reader of its rows."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import EmptyDatasetError, FormatError
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
+from ...samples.building.sample_builder import RawSample
 from ...samples.decoding.decoder import SampleDecoder
 from ...samples.source_info import SourceInfo
 from .dataset_source import DatasetSource
-from .source import RawRow, SourceStores
+from .sample_chunk import ChunkReader
+from .shard_reads import OpenShards
+from .source import RawRow, ShardSource, Source, SourceStores
 
-__all__ = ["JoinedSource"]
+__all__ = ["JoinedSource", "RowReader"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,19 +51,19 @@ class JoinedSource:
 
     @cached_property
     def rows(self) -> IntArray:
-        """The numbers of the samples in their members' indexes, memory-mapped; shape (rows, members), -1 for none."""
+        """Numbers of the samples in their members' indexes, memory-mapped; shape (rows, members), -1 for none."""
         return self.open_rows()
 
     def numbers(self, rows: IntArray) -> IntArray:
-        """Give the numbers of the samples of some rows in their members' indexes, shape (rows, members); -1 for none.
+        """Return the sample numbers of some rows in their members' indexes, shape (rows, members); -1 for none.
 
         Raises:
-            FormatError: There are no such samples.
+            FormatError: A member has no such sample.
         """
         numbers = np.asarray(self.rows[rows])
         if (numbers[:, 0] < 0).any() or (numbers >= self._members_samples).any():
             raise FormatError(
-                "the prepared rows of this join name samples that there are not",
+                "the prepared rows of this join name samples that do not exist",
                 at=f"{self.request.path}: {self.place}",
                 hint=f"run: energon prepare {self.request.path}",
             )
@@ -71,16 +75,16 @@ class JoinedSource:
 
     @property
     def samples(self) -> int:
-        """How many rows are used.
+        """Number of rows in the subset.
 
         Raises:
-            EmptyDatasetError: There is none.
+            EmptyDatasetError: There are none.
             ConfigError: The join is not prepared.
         """
         start, stop = self._subset
         if stop <= start:
             raise EmptyDatasetError(
-                "this join has no rows", at=f"{self.request.path}: {self.place}", hint="look at the keys it joins"
+                "this join has no rows", at=f"{self.request.path}: {self.place}", hint="check the keys that it joins"
             )
         return stop - start
 
@@ -90,36 +94,36 @@ class JoinedSource:
 
     @property
     def largest_shard(self) -> int:
-        """How many samples the primary dataset's largest shard has."""
+        """Number of samples in the largest shard of the primary dataset."""
         return self.members[0].largest_shard
 
     @property
     def is_crude(self) -> bool:
-        """Whether the joiner is given crude samples, and may so give some."""
+        """True if the joiner receives crude samples, and thus may return some."""
         return any(member.is_crude for member in self.members)
 
     @property
     def decoder(self) -> SampleDecoder | None:
-        """That of the members."""
+        """Decoder of the members."""
         return self.members[0].decoder
 
     @property
     def stores(self) -> SourceStores:
-        """What a cooker may ask for beside its samples."""
+        """Stores that a cooker may use in addition to the sample."""
         return SourceStores(aux_urls=self.request.aux, decoder=self.decoder)
 
     @property
     def ranges(self) -> tuple[IntArray, IntArray]:
-        """The one run of rows: the first in the leaf, and in the join."""
+        """The one run of rows: its first number in the source, and in the join."""
         return np.zeros(1, np.int64), np.array([self._subset[0]])
 
     @property
     def excluded(self) -> IntArray:
-        """No row: what a member leaves out was left out when the join was prepared."""
+        """No rows: excluded samples of members were dropped when the join was prepared."""
         return np.empty(0, np.int64)
 
     def build(self, raw: RawRow, restore_key: tuple[Any, ...]) -> Any:
-        """Make the sample of a row.
+        """Build the sample of a row.
 
         Raises:
             SampleError: A part does not decode, or a field is missing.
@@ -133,17 +137,17 @@ class JoinedSource:
         return self.joiner(**dict(zip(self.names, samples, strict=True)))
 
     def sources(self, raw: RawRow) -> tuple[SourceInfo, ...]:
-        """Say where the parts of a row lie."""
+        """Return the shard and part names that a row was read from."""
         pairs = zip(self.members, raw.members, strict=True)
         return tuple(source for member, one in pairs if one is not None for source in member.sources(one))
 
     def place_of(self, index: int) -> str:
-        """Say where the samples of a row lie, by its number, without reading them."""
+        """Describe the location of a row's samples, without reading them."""
         pairs = zip(self.members, self.rows[index].tolist(), strict=True)
         return " with ".join(member.place_of(number) for member, number in pairs if number >= 0)
 
     def identity(self) -> dict[str, Any]:
-        """Give what tells whether another run reads the same rows."""
+        """Return plain data that differs for other rows; compared when a state is restored."""
         start, stop = self._subset
         head, tail = np.ascontiguousarray(self.rows[start : start + 1024]), np.ascontiguousarray(self.rows[-1024:])
         return {
@@ -156,5 +160,69 @@ class JoinedSource:
         }
 
     def describe(self) -> str:
-        """Say in a line what it is."""
+        """Describe the source in one line."""
         return f"{self.request.path}: {self.place}, {len(self.members)} datasets joined: {self.samples} samples"
+
+
+class RowReader:
+    """Read rows of joins, mixed with samples of other sources.
+
+    Args:
+        sources: The datasets, of which at least one is a join.
+        shards: The open shards of this process.
+    """
+
+    def __init__(self, sources: Sequence[Source], shards: OpenShards) -> None:
+        self._joins: dict[int, JoinedSource] = {}
+        self._first: dict[int, int] = {}  # number of a join → number of its first member
+        members: list[ShardSource] = []
+        for number, source in enumerate(sources):
+            if isinstance(source, JoinedSource):
+                self._joins[number] = source
+                self._first[number] = len(sources) + len(members)
+                members.extend(source.members)
+        # Members follow the sources. The entry of a join itself is never read.
+        self._chunks = ChunkReader((*cast("Sequence[ShardSource]", sources), *members), shards)
+
+    def read(
+        self,
+        positions: Sequence[int],
+        source: IntArray,
+        index: IntArray,
+        excluded: npt.NDArray[np.bool_] | None,
+        begin: Callable[[int], None],
+    ) -> Iterator[tuple[Any, int]]:
+        """Yield raw samples and rows with their positions; arguments and errors are those of :class:`.SampleChunk`."""
+        rows, members, sources, indexes = self._expanded(source, index)
+        positions_read = [positions[row] for row in rows.tolist()]
+        is_excluded = None if excluded is None else excluded[rows]
+        chunk = self._chunks.read(positions_read, sources, indexes, is_excluded, begin)
+        ends = np.searchsorted(rows, np.arange(len(source)), side="right").tolist()
+        places, done = members.tolist(), 0
+        for row, (number, position) in enumerate(zip(source.tolist(), positions, strict=True)):
+            if number not in self._joins:
+                yield next(chunk)
+                done += 1
+                continue
+            found: list[RawSample | None] = [None] * len(self._joins[number].members)
+            while done < ends[row]:
+                found[places[done]] = next(chunk)[0]
+                done += 1
+            yield RawRow(number, int(index[row]), tuple(found)), position
+
+    def _expanded(self, source: IntArray, index: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """Return the samples to read, as columns: row, member within its join, source, number in the index."""
+        is_join = np.isin(source, list(self._joins))
+        rows = [np.flatnonzero(~is_join)]
+        members = [np.zeros_like(rows[0])]
+        sources, indexes = [source[rows[0]]], [index[rows[0]]]
+        for number, join in self._joins.items():
+            own = np.flatnonzero(source == number)
+            mapped = join.numbers(index[own])
+            row, member = np.nonzero(mapped >= 0)
+            rows.append(own[row])
+            members.append(member)
+            sources.append(self._first[number] + member)
+            indexes.append(mapped[row, member])
+        order = np.argsort(np.concatenate(rows), kind="stable")
+        return tuple(np.concatenate(columns)[order] for columns in (rows, members, sources, indexes))  # type: ignore[return-value] # four

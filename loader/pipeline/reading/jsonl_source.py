@@ -1,4 +1,4 @@
-"""A JSONL file as a leaf: each line a crude sample with the one part ``json``."""
+"""A JSONL file as a source: each line is a crude sample with the single part ``json``."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _PART = "json"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JsonlSource:
-    """All lines of a file, or some; it has no split, and serves as any part of one.
+    """The lines of a JSONL file; every split part has all of them.
 
     Args:
-        request: What to load: the file, whose index is next to it. A JSONL file has no split.
-        decoder: Decodes the json; None leaves it bytes.
+        request: The file, whose index is next to it, and its subset.
+        decoder: Decoder of the json; None leaves it bytes.
     """
 
     request: LoadRequest
@@ -61,16 +61,18 @@ class JsonlSource:
 
     @cached_property
     def samples(self) -> int:
-        """How many samples the leaf has, after its subset.
+        """Number of samples in the subset.
 
         Raises:
-            FormatError: The file has no index, or another file's.
-            EmptyDatasetError: The subset leaves none.
+            FormatError: The file has no index, or the index of another file.
+            EmptyDatasetError: The subset has no samples.
         """
         start, stop = self._subset
         if stop <= start:
             raise EmptyDatasetError(
-                "the subset of this file has no samples", at=self.request.path, hint="widen it, or leave the file out"
+                "the subset of this file has no samples",
+                at=self.request.path,
+                hint="widen the subset, or remove the file from the mix",
             )
         return stop - start
 
@@ -80,45 +82,45 @@ class JsonlSource:
 
     @property
     def largest_shard(self) -> int:
-        """How many samples the file has."""
+        """Number of samples in the file."""
         return len(self._index)
 
     @property
     def is_crude(self) -> bool:
-        """Its samples are dicts of parts, for cookers."""
+        """True: samples are dicts of parts, for cookers."""
         return True
 
     @property
     def stores(self) -> SourceStores:
-        """What a cooker may ask for beside its samples."""
+        """Stores that a cooker may use in addition to the sample."""
         return SourceStores(aux_urls=self.request.aux, decoder=self.decoder)
 
     @property
     def ranges(self) -> tuple[IntArray, IntArray]:
-        """The one run of samples: the first in the leaf, and in the file."""
+        """The one run of samples: its first number in the source, and in the file."""
         return np.zeros(1, np.int64), np.array([self._subset[0]])
 
     @property
     def excluded(self) -> IntArray:
-        """No sample: only a split file can leave some out."""
+        """No samples: only a split file can exclude some."""
         return np.empty(0, np.int64)
 
     @property
     def shard_names(self) -> list[str]:
-        """The name of the file."""
+        """Name of the file."""
         return [self._file[1]]
 
     def locate(self, indexes: IntArray, found: SampleLocations | None = None) -> SampleLocations:
-        """Find the lines of samples, and add them to what was found of others.
+        """Locate the lines of samples; append them to ``found`` if it is given.
 
         Raises:
-            FormatError: The index contradicts itself.
+            FormatError: The index is damaged.
         """
         offsets, n = self._index.offsets, len(indexes)
         start, stop = offsets[indexes].astype(np.int64), offsets[indexes + 1].astype(np.int64)
         if not ((start >= 0) & (start < stop) & (stop <= int(offsets[-1]))).all():
             raise FormatError(
-                "the index of this file is damaged: lines do not follow each other in it",
+                "the index of this file is damaged: its offsets do not ascend",
                 shard=self.shard_path(0),
                 hint=f"run: energon prepare {self.request.path}",
             )
@@ -140,8 +142,8 @@ class JsonlSource:
         found.extend(lines)
         return found
 
-    def shard_path(self, shard: int) -> str:  # noqa: ARG002 - there is one
-        """Give the path of the file, for messages."""
+    def shard_path(self, shard: int) -> str:  # noqa: ARG002 - there is only one
+        """Return the path of the file, for messages."""
         storage, name = self._file
         return storage.path(name)
 
@@ -149,7 +151,7 @@ class JsonlSource:
         """Open the file.
 
         Raises:
-            FormatError: Its size is not that of the file that was indexed.
+            FormatError: Its size has changed since it was indexed.
             StorageError: It is missing or cannot be read.
         """
         storage, name = self._file
@@ -165,34 +167,34 @@ class JsonlSource:
         return file
 
     def read_far_apart(self, file: ReadableFile, index: int) -> dict[str, bytes]:
-        """Read a line; it is one part, and so never far apart."""
+        """Read a line, which is a single part."""
         start, stop = self._index.offsets[index : index + 2].tolist()
         return {_PART: file.read_at(start, stop - start)}
 
     def build(self, raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
-        """Make a sample.
+        """Build a sample.
 
         Raises:
-            SampleError: The line is no JSON.
+            SampleError: The line is not JSON.
         """
         line = raw.parts[_PART].strip()
         parts = {_PART: line if raw.number else line.removeprefix(BYTE_ORDER_MARK)}
         return self._make(raw._replace(parts=parts), restore_key)
 
     def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:
-        """Say which line a sample is."""
+        """Return the file and line that a sample was read from."""
         return sources_of(raw, self.request.path)
 
     def place_of(self, index: int) -> str:
-        """Say which line a sample is, by its number."""
+        """Describe the location of a sample by its number."""
         return f"{self.request.path}, sample {index}"
 
     def identity(self) -> dict[str, Any]:
-        """Give what tells whether another run reads the same samples: plain data, compared on restoring."""
+        """Return plain data that differs for other samples; compared when a state is restored."""
         offsets = self._index.offsets
         ends = np.concatenate([offsets[:1024], offsets[-1024:], np.array(self._subset, np.uint64)])
         return {"path": self.request.path, "samples": self.samples, "which": zlib.crc32(ends.tobytes())}
 
     def describe(self) -> str:
-        """Say in a line what it is."""
+        """Describe the source in one line."""
         return f"{self.request.path}: {self.samples} samples"

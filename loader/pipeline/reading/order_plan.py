@@ -1,4 +1,4 @@
-"""The arguments that decide the order of samples; the order itself follows once the number of lanes is known."""
+"""Order plans: the arguments of an order, before the number of lanes is known."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from ...order import FinitePass, PrebatchedPass, RepeatedOrder, SequentialPass, 
 
 __all__ = ["OrderPlan", "SequentialPlan", "ShuffledPlan"]
 
-_SOURCE = 21  # what a random number is for; part of its name
+_SOURCE = 21  # purpose of the random numbers: part of their seed
 
 
 class OrderPlan(Protocol):
-    """What a reader knows of the order of its samples."""
+    """The order of a reader's samples."""
 
     @property
     def repeats(self) -> bool:
-        """The order goes on for ever."""
+        """True if the order has no end."""
 
     @property
     def starts_over(self) -> bool:
-        """Each iteration begins the pass anew."""
+        """True if each iteration starts a new pass."""
 
     def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:
-        """Give the order of leaves of so many samples each."""
+        """Return the order of sources with these numbers of samples."""
 
     def items(self, samples: Sequence[int]) -> int | None:
-        """Give how many samples a pass has; None without end."""
+        """Return the number of samples of a pass; None without end."""
 
     def settings(self) -> dict[str, Any]:
-        """Give the arguments as plain data."""
+        """Return the arguments as plain data."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,12 +40,13 @@ class ShuffledPlan:
     """The order of training.
 
     Args:
-        slice_lengths: For each leaf, the neighbouring samples that are read together.
-        shuffle_buffer: Samples among which the order is as good as free.
-        epochs_together: For each leaf, ``shuffle_over_epochs_multiplier``.
-        weights: For each leaf, its share of a blend without end.
-        repetitions: For each leaf, how often a sample comes in a pass; None for a blend without end.
-        deal: Samples of a micro-batch, where a pass is dealt in whole ones; None gives each lane a stream of its own.
+        slice_lengths: Length of a slice, for each source.
+        shuffle_buffer: Number of samples that are shuffled freely.
+        epochs_together: ``shuffle_over_epochs_multiplier``, for each source.
+        weights: Share of a blend without end, for each source.
+        repetitions: Repetitions of a sample in a pass, for each source; None for a blend without end.
+        deal: Samples of a micro-batch, if the lanes take whole micro-batches of one pass in turn; None splits the pass
+            into one stream per lane.
     """
 
     slice_lengths: tuple[int, ...]
@@ -67,15 +68,15 @@ class ShuffledPlan:
         return _shuffled(self, tuple(samples), lanes, seed)
 
     def items(self, samples: Sequence[int]) -> int | None:
-        return None if self.repetitions is None else _in_a_pass(samples, self.repetitions)
+        return None if self.repetitions is None else _pass_samples(samples, self.repetitions)
 
     def settings(self) -> dict[str, Any]:
-        return {name: _shown(value) for name, value in asdict(self).items() if value is not None}
+        return {name: _collapsed(value) for name, value in asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequentialPlan:
-    """The order of validation: the leaves one after another, as their samples lie.
+    """The order of validation: the sources one after another, in the order of their shards.
 
     Args:
         deal: As in :class:`ShuffledPlan`.
@@ -102,7 +103,7 @@ class SequentialPlan:
         return {} if self.deal is None else {"deal": self.deal}
 
 
-@lru_cache(maxsize=64)  # all lanes of a process share it
+@lru_cache(maxsize=64)  # shared by all lanes of a process
 def _shuffled(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int) -> StreamOrder:
     sources = tuple(
         SourceOrder(
@@ -122,7 +123,7 @@ def _shuffled(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: in
     return order if plan.deal is None else PrebatchedPass(order, plan.deal)
 
 
-def _in_a_pass(samples: Sequence[int], repetitions: Sequence[float]) -> int:
+def _pass_samples(samples: Sequence[int], repetitions: Sequence[float]) -> int:
     total = 0
     for count, times in zip(samples, repetitions, strict=True):
         whole = int(times)
@@ -130,8 +131,8 @@ def _in_a_pass(samples: Sequence[int], repetitions: Sequence[float]) -> int:
     return total
 
 
-def _shown(value: Any) -> Any:
-    """Give a tuple of equal values, one for each leaf, as the value."""
+def _collapsed(value: Any) -> Any:
+    """Replace a tuple of equal values, one for each source, by the value."""
     if isinstance(value, tuple):
         return value[0] if len(set(value)) == 1 else list(value)
     return value

@@ -1,4 +1,4 @@
-"""Samples read by their numbers: the bottom of a chain from which single samples are asked for."""
+"""Read single samples by their numbers, and map these numbers around excluded samples, for random access."""
 
 from __future__ import annotations
 
@@ -10,26 +10,25 @@ import numpy as np
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...order import SequentialPass
-from ..contract.item import ItemId, position_of
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, position_of
 from ..contract.stage import Running, State
 from ..contract.worker_config import WorkerConfig
 from .order_plan import SequentialPlan
 from .read import ReadDataset
 from .source import Raw, Source
 
-__all__ = ["PickDataset"]
+__all__ = ["PickDataset", "excluded_positions", "positions_without", "replacements"]
 
 
 class PickDataset(ReadDataset):
-    """Read samples of leaves that follow one another, by their numbers, counted from 0 over all leaves.
+    """Read samples by number, counted from 0 over consecutive sources.
 
-    It is a reader that nobody steps: what stands above it makes single samples again, by ``load``, and this finds their
-    bytes. Numbers that are needed together are found together.
+    Its ``next`` is never called: the stages above rebuild single samples by ``load``, and this reader returns their
+    bytes. Announce numbers that are needed together with ``picking.find``, so that one search locates all of them.
 
     Args:
-        leaves: The datasets.
-        worker_config: Of a single rank without workers.
+        sources: The datasets.
+        worker_config: That of a single rank without workers.
     """
 
     def __init__(self, sources: Sequence[Source], *, worker_config: WorkerConfig) -> None:
@@ -40,15 +39,15 @@ class PickDataset(ReadDataset):
 
     @cached_property
     def picking(self) -> _Picking:
-        """What this process reads with."""
+        """The reader of this process."""
         return _Picking(self)
 
-    def open(self, lane: Lane, state: State) -> Running:  # noqa: ARG002 - it stands nowhere
+    def open(self, lane: Lane, state: State) -> Running:  # noqa: ARG002 - has no position
         return self.picking
 
 
 class _Picking:
-    """The reader at work.
+    """The running reader.
 
     Args:
         definition: The reader.
@@ -61,17 +60,17 @@ class _Picking:
         self._found: Iterator[tuple[Raw, int]] = iter(())
 
     def find(self, positions: Sequence[int]) -> None:
-        """Find the bytes of samples that will be loaded next, in this order, each once."""
+        """Locate the samples that will be loaded next, in this order, each once."""
         source, index = self._index(positions)
         self._found = self._rows.read(positions, source, index, None, _begin)
 
     def place_of(self, position: int) -> str:
-        """Say where a sample lies, without reading it."""
+        """Describe the location of a sample, without reading it."""
         source, index = self._index([position])
         return self._sources[int(source[0])].place_of(int(index[0]))
 
     def _index(self, positions: Sequence[int]) -> tuple[IntArray, IntArray]:
-        """Give leaves and numbers in their indexes."""
+        """Return the sources of samples, and their numbers in the indexes."""
         source, _, sample = self._order.locate(np.array(positions, dtype=np.int64))
         return source, self._table.index_numbers(source, sample)
 
@@ -91,4 +90,49 @@ class _Picking:
 
 
 def _begin(position: int) -> None:
-    """Note nothing: no process watches this one."""
+    """Ignore the position: no other process reports crashes of this one."""
+
+
+def excluded_positions(sources: Sequence[Source]) -> IntArray:
+    """Return the positions of all excluded samples, ascending, counted over consecutive sources."""
+    first = 0
+    found = [np.empty(0, dtype=np.int64)]
+    for source in sources:
+        found.extend(first + part for part in _of_source(source))
+        first += source.samples
+    return np.sort(np.concatenate(found))
+
+
+def _of_source(source: Source) -> list[IntArray]:
+    excluded = source.excluded
+    if not len(excluded):
+        return []
+    begin, start = source.ranges
+    stop = start + np.diff(begin, append=source.samples)
+    low, high = np.searchsorted(excluded, start), np.searchsorted(excluded, stop)
+    rows = np.flatnonzero(high > low).tolist()
+    return [excluded[low[row] : high[row]] - start[row] + begin[row] for row in rows]
+
+
+def positions_without(excluded: IntArray, numbers: IntArray) -> IntArray:
+    """Return the positions of samples whose numbers do not count excluded samples.
+
+    >>> positions_without(np.array([0, 3]), np.arange(4)).tolist()
+    [1, 2, 4, 5]
+    """
+    before = excluded - np.arange(len(excluded))  # number of other samples before each excluded one
+    positions: IntArray = numbers + np.searchsorted(before, numbers, side="right")
+    return positions
+
+
+def replacements(excluded: IntArray, total: int) -> IntArray:
+    """Return for each excluded sample the next one that is not, wrapping around at the end.
+
+    >>> replacements(np.array([0, 3, 4, 6]), 7).tolist()
+    [1, 5, 5, 1]
+    """
+    runs = np.cumsum(np.diff(excluded, prepend=-2) != 1) - 1  # number of the run of neighbours that each sample is in
+    ends = np.flatnonzero(np.diff(excluded, append=total + 1) != 1)
+    following = excluded[ends] + 1
+    following[following == total] = positions_without(excluded, np.zeros(1, dtype=np.int64))[0]
+    return np.asarray(following[runs], dtype=np.int64)

@@ -1,43 +1,48 @@
-"""From positions to the bytes of samples: the bottom of every chain.
+"""Read the bytes of samples, lane by lane: the first stage of every chain.
 
-The order says which samples come next, some chunks of positions at a time; one look-up a chunk finds their bytes; one
-positioned read a sample gets them. Chunks start small, so that the first batch comes soon; they change nothing about
-the order.
+The order returns the samples of several chunks of positions at a time, a chunk of samples is located in the index
+together, and each sample takes one positioned read. Chunks start small so that the first batch comes early; their size
+does not affect the order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...order import LaneOrder
-from ..contract.item import ItemId, position_of
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, position_of
 from ..contract.stage import Running, SavableDataset, State
+from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
-from .joined_rows import JoinedRows
-from .open_shards import OpenShards
+from .joined_source import JoinedSource, RowReader
 from .order_plan import OrderPlan
-from .source import Raw, Source
-from .source_table import SourceTable
+from .sample_chunk import ChunkReader
+from .shard_reads import OpenShards
+from .source import Raw, ShardSource, Source
 
-__all__ = ["ReadDataset"]
+__all__ = ["ReadDataset", "SourceTable"]
 
-_FIRST_CHUNK, _MOST_CHUNK, _GROWTH = 32, 1024, 4
-_CHUNKS_ORDERED = 4  # together: what the order costs once is as much as for a thousand positions
-_FOUND_AGAIN = 256  # positions
+_FIRST_CHUNK, _MAX_CHUNK, _GROWTH = 32, 1024, 4
+_CHUNKS_ORDERED = 4  # at a time: the fixed cost of the order is that of about a thousand positions
+_REBUILT_TOGETHER = 256  # positions
 
 
 class ReadDataset(SavableDataset[Raw]):
-    """Read samples of one or several leaves, in the order that the plan says.
+    """Read samples of one or several sources, in the order of the plan.
 
     Args:
-        leaves: The datasets.
+        sources: The datasets.
         plan: The order.
-        worker_config: How the run is spread.
+        worker_config: Ranks, workers and lanes of the run.
     """
+
+    entry_schema = COUNT
 
     def __init__(
         self, sources: Sequence[Source], plan: OrderPlan, *, worker_config: WorkerConfig | None = None
@@ -50,9 +55,12 @@ class ReadDataset(SavableDataset[Raw]):
         return {name: value for name, value in self.__dict__.items() if name != "opened"}
 
     @cached_property
-    def opened(self) -> tuple[SourceTable, JoinedRows]:
-        """What all lanes of this process share: where samples are, and what reads them."""
-        return SourceTable(self.sources), JoinedRows(self.sources, OpenShards())
+    def opened(self) -> tuple[SourceTable, ChunkReader | RowReader]:
+        """The table of samples, and their reader; all lanes of a process share them."""
+        shards = OpenShards()
+        if any(isinstance(source, JoinedSource) for source in self.sources):
+            return SourceTable(self.sources), RowReader(self.sources, shards)
+        return SourceTable(self.sources), ChunkReader(cast("Sequence[ShardSource]", self.sources), shards)
 
     @property
     def repeats(self) -> bool:
@@ -95,31 +103,31 @@ class _ReadRunning:
         self._begin = lane.last_sample.note_position
         self._key = definition.key
         self._position: int = state.get(self._key, 0)  # of the next sample
-        self._samples: Iterator[tuple[Any, int]] = iter(())  # of the chunk
-        self._ordered = range(self._position, self._position)  # positions whose samples are known
-        self._found: tuple[IntArray, IntArray]  # their leaves and numbers in the indexes
+        self._samples: Iterator[tuple[Any, int]] = iter(())  # of the current chunk
+        self._ordered = range(self._position, self._position)  # positions whose order is known
+        self._found: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
         self._size = _FIRST_CHUNK
-        self._first_again = -1  # of the positions that the last load found
-        self._again: tuple[IntArray, IntArray]
+        self._first_rebuilt = -1  # first of the positions that the last load() located
+        self._rebuilt: tuple[IntArray, IntArray]  # their sources, and numbers in the indexes
 
     def next(self) -> tuple[Any, ItemId]:
         while True:
-            for item in self._samples:  # of which this takes one
+            for item in self._samples:  # returns after one item
                 self._position = item[1] + 1
                 return item
             self._samples = self._chunk()
 
     def _chunk(self) -> Iterator[tuple[Any, int]]:
-        """Find the bytes of the samples that come next.
+        """Locate the samples of the next chunk.
 
         Raises:
-            StopIteration: There are none.
+            StopIteration: The pass is over.
         """
         start = self._position
         if start == self._ordered.stop:
             self._order_more()
         rows = slice(start - self._ordered.start, start - self._ordered.start + self._size)
-        self._size = min(self._size * _GROWTH, _MOST_CHUNK)
+        self._size = min(self._size * _GROWTH, _MAX_CHUNK)
         source, index = self._found[0][rows], self._found[1][rows]
         positions = self._ordered[rows]
         return self._rows.read(positions, source, index, self._table.excluded(source, index), self._begin)
@@ -139,15 +147,54 @@ class _ReadRunning:
 
     def load(self, item_id: ItemId) -> Any:
         position = position_of(item_id)
-        first = position - position % _FOUND_AGAIN
-        if first != self._first_again:
-            # Samples that wait in a buffer are near each other in the stream: they are found together.
-            stop = first + _FOUND_AGAIN
+        first = position - position % _REBUILT_TOGETHER
+        if first != self._first_rebuilt:
+            # Samples of a buffer have positions close to each other: locate their neighbourhood once.
+            stop = first + _REBUILT_TOGETHER
             if self._order.length is not None:
                 stop = min(stop, self._order.length)
             source, _, sample = self._order.locate(first, stop)
-            self._again = source, self._table.index_numbers(source, sample)
-            self._first_again = first
+            self._rebuilt = source, self._table.index_numbers(source, sample)
+            self._first_rebuilt = first
         row = slice(position - first, position - first + 1)
-        source, index = (column[row] for column in self._again)
+        source, index = (column[row] for column in self._rebuilt)
         return next(self._rows.read((position,), source, index, self._table.excluded(source, index), self._begin))[0]
+
+
+class SourceTable:
+    """Map samples of several sources to their numbers in the indexes, with one search for all of them.
+
+    Args:
+        sources: The datasets.
+    """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        sizes = np.array([source.samples for source in sources], dtype=np.int64)
+        self._first = np.cumsum(sizes) - sizes  # number of each source's first sample, counted over all sources
+        ranges = [source.ranges for source in sources]
+        self._begin = np.concatenate([first + begin for first, (begin, _) in zip(self._first, ranges, strict=True)])
+        start = np.concatenate([start for _, start in ranges])
+        self._shift = start - self._begin
+        excluded = [source.excluded for source in sources]
+        self._stride = 1 + max(int(start.max(initial=0) + sizes.max(initial=0)), *(_last(some) for some in excluded))
+        self._excluded = np.concatenate([some + number * self._stride for number, some in enumerate(excluded)])
+
+    def index_numbers(self, source: IntArray, sample: IntArray) -> IntArray:
+        """Return the numbers in the indexes of some samples; all arrays have shape (n,)."""
+        place = self._first[source] + sample
+        row = self._begin.searchsorted(place, side="right") - 1
+        numbers: IntArray = place + self._shift[row]
+        return numbers
+
+    def excluded(self, source: IntArray, index: IntArray) -> npt.NDArray[np.bool_] | None:
+        """Return a mask of the excluded samples, by their numbers in the indexes; None if there are none."""
+        if not len(self._excluded):
+            return None
+        name = source * self._stride + index
+        row = np.minimum(self._excluded.searchsorted(name), len(self._excluded) - 1)
+        found: npt.NDArray[np.bool_] = self._excluded[row] == name
+        return found if found.any() else None
+
+
+def _last(numbers: IntArray) -> int:
+    return int(numbers[-1]) if len(numbers) else 0

@@ -1,4 +1,4 @@
-"""The samples of some positions of a lane: found together, and read together where they are small neighbours."""
+"""Read the bytes of a chunk of samples: locate them in the index, together, then read them one by one or by ranges."""
 
 from __future__ import annotations
 
@@ -16,29 +16,53 @@ from ...format.index.locations import SampleLocations
 from ...samples.building.sample_builder import RawSample
 from ...storage import ReadableFile
 from ..contract.stage import SKIPPED
-from .coalesced_reads import coalesce_ranges, read_coalesced
-from .open_shards import OpenShards
+from .shard_reads import OpenShards, coalesce_ranges, read_coalesced
 from .source import ShardSource
 
-__all__ = ["SampleChunk"]
+__all__ = ["ChunkReader", "SampleChunk"]
 
-_AHEAD_BYTES = 8 << 20  # how much the disk is asked for at a time
-_NEAR_BYTES = 128 << 10  # samples nearer to each other than this are asked for as one range
-_SHARD_BITS = 32  # the number of a file is that of its leaf, and in these bits that of its shard
+_AHEAD_BYTES = 8 << 20  # announced to the storage at a time
+_AHEAD_GAP_BYTES = 128 << 10  # samples closer than this are announced as one range
+
+_SHARD_BITS = 32  # a file number is the source's number, followed by 32 bits for the shard's
 _SHARD_MASK = (1 << _SHARD_BITS) - 1
 
 _raw = partial(tuple.__new__, RawSample)  # RawSample(…) takes twice as long
 
 
-class SampleChunk:
-    """Some samples in the order in which they come.
+class ChunkReader:
+    """Read samples of any sources, a chunk at a time.
 
     Args:
-        leaves: The datasets.
+        sources: The datasets.
         shards: The open shards of this process.
-        leaf: Shape (n,): which dataset each sample is of.
-        index: Shape (n,): its number in the dataset's index.
-        excluded: Shape (n,): which of them are left out; None where none is.
+    """
+
+    def __init__(self, sources: Sequence[ShardSource], shards: OpenShards) -> None:
+        self._sources = sources
+        self._shards = shards
+
+    def read(
+        self,
+        positions: Sequence[int],
+        source: IntArray,
+        index: IntArray,
+        excluded: npt.NDArray[np.bool_] | None,
+        begin: Callable[[int], None],
+    ) -> Iterator[tuple[RawSample | Any, int]]:
+        """Return an iterator over samples with their positions; see :class:`SampleChunk` for arguments and errors."""
+        return SampleChunk(self._sources, self._shards, source, index, excluded).read(positions, begin)
+
+
+class SampleChunk:
+    """Samples that are located together, in the order in which they are yielded.
+
+    Args:
+        sources: The datasets.
+        shards: The open shards of this process.
+        source: Shape (n,): number of each sample's source.
+        index: Shape (n,): number of the sample in the index of its source.
+        excluded: Shape (n,): True for samples that the split excludes; None if there are none.
     """
 
     def __init__(
@@ -58,21 +82,21 @@ class SampleChunk:
             np.asarray(column, np.int64) if self._place is None else np.array(column, np.int64)[self._place]
             for column in (self._found.shard, self._found.start, self._found.size_bytes)
         )
-        self._file = (source << _SHARD_BITS) + self._shard  # what files are known by
+        self._file = (source << _SHARD_BITS) + self._shard  # file numbers
 
     def __len__(self) -> int:
         return len(self._source)
 
     def read(self, positions: Sequence[int], begin: Callable[[int], None]) -> Iterator[tuple[RawSample | Any, int]]:
-        """Give the samples, :data:`SKIPPED` for those that are excluded, each with its position.
+        """Return an iterator over the samples with their positions; :data:`SKIPPED` for excluded samples.
 
         Args:
-            positions: What to call the samples.
-            begin: Is called with the position before a sample is read and worked on; with the first one before several
-                are read together.
+            positions: The samples' positions in their lane.
+            begin: Called with the position of a sample before it is read and processed; with the first position before
+                a coalesced read.
 
         Raises:
-            FormatError: A shard is not the one that was indexed, or ends within a part.
+            FormatError: A shard has changed since it was indexed, or ends within a part.
             StorageError: A shard is missing or cannot be read.
         """
         contents = None
@@ -85,9 +109,10 @@ class SampleChunk:
         return self._of_contents(contents, positions, begin)
 
     def _columns(self) -> tuple[Iterable[Any], ...]:
-        """Give of each sample its leaf, number in the index, shard, key, and part, or its row where it may have others.
+        """Return the columns source, number in the index, shard, key, and part.
 
-        Of each list the next item is one that was not looked at for long: there are no more of them than needed.
+        The last is the name of the sample's only part; or, if samples may have several, the row in ``_found``. Few
+        columns: each additional list costs a cache miss per sample.
         """
         found, source, shard = self._found, self._source.tolist(), self._shard.tolist()
         parts: Any = found.part_name if found.is_one_part_each() else range(len(self))
@@ -123,9 +148,9 @@ class SampleChunk:
         find = self._shards.find
         done = 0
         while done < len(self):
-            ahead = 1 if len(self) == 1 else self._expect(done)  # a single sample is read at once
-            for position, left_out, name, start, size, source, index, shard, key, part in islice(rows, ahead - done):
-                if left_out:
+            ahead = 1 if len(self) == 1 else self._announce(done)  # a single sample is read at once
+            for position, is_excluded, name, start, size, source, index, shard, key, part in islice(rows, ahead - done):
+                if is_excluded:
                     yield SKIPPED, position
                     continue
                 begin(position)
@@ -141,27 +166,27 @@ class SampleChunk:
             done = ahead
 
     def _parts(self, row: int, data: bytes) -> dict[str, bytes]:
-        """Cut what was read of a sample into its parts."""
+        """Split the bytes of a sample into its parts."""
         found = self._found
         parts = range(found.first_part[row], found.first_part[row + 1])
         return {found.part_name[part]: data[found.part_start[part] : found.part_stop[part]] for part in parts}
 
     def _open(self, name: int) -> ReadableFile:
-        """Give a shard by the number that files are known by."""
+        """Return the shard of a file number; open it if necessary."""
         return self._shards.find(name) or self._shards.add(
             name, self._sources[name >> _SHARD_BITS].open_shard(name & _SHARD_MASK)
         )
 
-    def _expect(self, row: int) -> int:
-        """Tell the store what is read next, from the ``row``-th sample on; give the row at which to tell it more."""
+    def _announce(self, row: int) -> int:
+        """Announce the next reads to the storage, from a row on; return the row at which to announce more."""
         ahead = np.cumsum(np.maximum(self._size[row:], 0))
         stop = row + 1 + int(np.searchsorted(ahead, _AHEAD_BYTES))
         rows = slice(row, stop)
         size = np.maximum(self._size[rows], 0)
-        _, ranges = coalesce_ranges(self._file[rows], self._start[rows], size, gap_bytes=_NEAR_BYTES)
+        _, ranges = coalesce_ranges(self._file[rows], self._start[rows], size, gap_bytes=_AHEAD_GAP_BYTES)
         for name, start, size_bytes in zip(*(column.tolist() for column in ranges), strict=True):
             file = self._shards.find(name)
-            if file is not None:  # one that is not open yet is opened, and checked, when its turn comes
+            if file is not None:  # a shard that is not open yet is opened and checked when its first sample is read
                 file.expect(start, size_bytes)
         return stop
 
@@ -177,7 +202,7 @@ class SampleChunk:
 def _locate(
     sources: Sequence[ShardSource], source: IntArray, index: IntArray
 ) -> tuple[SampleLocations, IntArray | None]:
-    """Find all samples, those of a leaf together; also give the place of each in what was found, if it is another."""
+    """Locate all samples, source by source; also return each sample's row in the result, or None for the same row."""
     if (source == source[0]).all():
         return sources[int(source[0])].locate(index), None
     order = np.argsort(source, kind="stable")

@@ -1,4 +1,4 @@
-"""What a chain of stages knows of a dataset: its samples, numbered from 0, and how their bytes become samples.
+"""The interface of sources: datasets whose samples are numbered from 0, read as bytes and built into samples.
 
 :class:`.DatasetSource` is a prepared dataset, :class:`.JsonlSource` a JSONL file, :class:`.JoinedSource` several
 datasets joined row by row.
@@ -31,7 +31,7 @@ class RawRow(NamedTuple):
     Attributes:
         source: Number of the join in the chain.
         number: Number of the row.
-        members: The raw samples of its members; None for a member without one.
+        members: The raw sample of each member dataset; None for a missing one.
     """
 
     source: int
@@ -43,94 +43,94 @@ Raw = RawSample | RawRow
 
 
 class Source(Protocol):
-    """One dataset of a run; what is opened stays behind when it travels to another process."""
+    """One dataset of a run; open handles are dropped when it is pickled."""
 
     @property
     def samples(self) -> int:
-        """How many samples the leaf has, after its subset, excluded ones included.
+        """Number of samples in the subset of the split part, excluded ones included.
 
         Raises:
-            ConfigError: It has none.
+            ConfigError: There are none.
         """
 
     @property
     def largest_shard(self) -> int:
-        """How many samples its largest shard has."""
+        """Number of samples in the largest shard."""
 
     @property
     def is_crude(self) -> bool:
-        """Its samples are dicts of parts, for cookers."""
+        """True if samples are dicts of parts, for cookers."""
 
     @property
     def decoder(self) -> SampleDecoder | None:
-        """Decodes the parts; None leaves them bytes."""
+        """Decoder of the parts; None leaves them bytes."""
 
     @property
     def stores(self) -> SourceStores:
-        """What a cooker may ask for beside its samples."""
+        """Stores that a cooker may use in addition to the sample."""
 
     @property
     def ranges(self) -> tuple[IntArray, IntArray]:
-        """For each run of samples that are neighbours in the index: its first sample in the leaf, and in the index."""
+        """Runs of neighbours in the index: number of the first sample of each in the source, and in the index."""
 
     @property
     def excluded(self) -> IntArray:
-        """The numbers in the index of all samples that are left out, ascending."""
+        """Numbers in the index of all excluded samples, ascending."""
 
     @property
     def build(self) -> Callable[[Any, tuple[Any, ...]], Any]:
-        """What makes a sample of a raw one and its restore key.
+        """Function that builds a sample from a raw sample and its restore key.
 
-        It raises SampleError where a part does not decode, or a field is missing.
+        It raises SampleError if a part does not decode, or a field is missing.
         """
 
     def sources(self, raw: Any) -> tuple[SourceInfo, ...]:
-        """Say where the parts of a sample lie."""
+        """Return the shard and part names that a sample was read from."""
 
     def place_of(self, index: int) -> str:
-        """Say where a sample lies, by its number in the index, without reading it."""
+        """Describe the location of a sample by its number in the index, without reading it."""
 
     def identity(self) -> dict[str, Any]:
-        """Give what tells whether another run reads the same samples: plain data, compared on restoring."""
+        """Return plain data that differs for other samples; compared when a state is restored."""
 
     def describe(self) -> str:
-        """Say in a line what it is."""
+        """Describe the source in one line."""
 
 
 class ShardSource(Source, Protocol):
-    """A leaf whose samples are runs of bytes in shards."""
+    """A source whose samples are byte ranges of shards."""
 
     @property
     def shard_names(self) -> list[str]:
-        """The names of the dataset's shards, by number."""
+        """Names of the dataset's shards, by number."""
 
     def locate(self, indexes: IntArray, found: SampleLocations | None = None) -> SampleLocations:
-        """Find the bytes of the parts that are needed, of samples by their numbers in the index; add to ``found``."""
+        """Locate the needed parts of samples, by their numbers in the index; append to ``found`` if it is given."""
 
     def shard_path(self, shard: int) -> str:
-        """Give the path of a shard, for messages."""
+        """Return the path of a shard, for messages."""
 
     def open_shard(self, shard: int) -> ReadableFile:
-        """Open a shard, and check that it is the one that was indexed.
+        """Open a shard, and check that it has not changed since it was indexed.
 
         Raises:
-            FormatError: It is another one.
+            FormatError: It has changed.
             StorageError: It is missing or cannot be read.
         """
 
     def read_far_apart(self, file: ReadableFile, index: int) -> dict[str, bytes]:
-        """Read the parts of a sample one by one, where they lie too far apart for one read."""
+        """Read the parts of a sample one by one; they are too far apart for one read."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SourceStores:
-    """The stores of a leaf; each process opens them when they are first asked for.
+    """The stores of a source; each process opens a store on first use.
 
     Args:
-        path: The folder of the leaf's own dataset; None where it has none that parts could be found in by name.
-        aux_urls: The URLs of its auxiliary stores, by name.
-        decoder: Decodes what they hold; None leaves it bytes.
-        trust_code: Pickles in them may be loaded.
+        path: Folder of the source's own dataset; None if its parts have no names.
+        aux_urls: Name of an auxiliary store → its URL.
+        decoder: Decoder of their content; None leaves it bytes.
+        trust_code: Allow pickles in them to be loaded.
     """
 
     path: str | None = None
@@ -143,16 +143,16 @@ class SourceStores:
 
     @cached_property
     def aux(self) -> dict[str, FileStore[Any]]:
-        """The auxiliary stores by name.
+        """Auxiliary stores by name.
 
         Raises:
-            StorageError: A folder is missing or not prepared, or a protocol is not served.
+            StorageError: A folder is missing or not prepared, or a protocol is not supported.
         """
         return {name: self._decoded(open_aux_store(url)) for name, url in self.aux_urls.items()}
 
     @cached_property
     def primary(self) -> FileStore[Any] | None:
-        """The store of the leaf's own parts."""
+        """Store of the source's own parts."""
         return None if self.path is None else self._decoded(DatasetFileStore(self.path))
 
     def _decoded(self, store: FileStore[bytes]) -> FileStore[Any]:

@@ -1,4 +1,4 @@
-"""Samples joined to micro-batches."""
+"""Join samples to micro-batches."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 from ...errors import ConfigError
 from ...samples.batching.collate import generic_batch
-from ...samples.marks import is_library_hook
+from ...samples.hooks import is_library_hook
 from ..contract.hook import Hook
-from ..contract.item import ItemId, set_restore_key
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
 
 __all__ = ["BatchDataset"]
@@ -22,18 +22,19 @@ T = TypeVar("T")
 class BatchDataset(SavableDataset[T]):
     """Join items to batches.
 
-    ``BatchDataset([a, b, c], 2, batcher=f)`` gives ``f([a, b]), f([c])``.
+    ``BatchDataset([a, b, c], 2, batcher=f)`` yields ``f([a, b]), f([c])``.
 
     Args:
-        dataset: What gives the items.
+        dataset: The stage below.
         batch_size: B, items of a batch.
-        batcher: Makes a batch of a list of items; by default
-            :func:`~loader.samples.batching.collate.generic_batch`.
-        drop_last: Leave out a last batch of fewer than B items.
-        at_positions: Batch ``b`` of a lane is what is left of the positions ``[b·B, (b+1)·B)`` of its stream: an item
-            that was left out makes its batch smaller. Otherwise the next item takes its place.
+        batcher: Joins a list of items to a batch; by default :func:`~loader.samples.batching.collate.generic_batch`.
+        drop_last: Drop a last batch of fewer than B items.
+        at_positions: Batch ``b`` of a lane holds the items at the positions ``[b·B, (b+1)·B)`` of its stream, and a
+            skipped item makes its batch smaller. Otherwise the next item takes its place.
         worker_config: By default the dataset's.
     """
+
+    entry_schema = COUNT
 
     def __init__(
         self,
@@ -116,7 +117,7 @@ class _BatchRunning:
         item_ids: list[ItemId] = []
         last = (self._number + 1) * self._size - 1
         item_id: ItemId = -1
-        while item_id != last:  # what a generator makes of the last one has other refs: it is all in the batch
+        while item_id != last:  # items of a generator have other ids, so all those of the last input are in the batch
             try:
                 value, item_id = self._upstream.next()
             except StopIteration:

@@ -1,4 +1,4 @@
-"""Several datasets blended by weight."""
+"""Blend datasets by weight."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from ...errors import ConfigError
 from ...order import BlendOrder, quantise_weights
-from ..contract.item import ItemId
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane
 from ..contract.stage import Running, SavableDataset, State
+from ..contract.state_schema import COUNT, Count, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
 
 __all__ = ["BlendDataset", "datasets_and_weights"]
@@ -25,16 +25,16 @@ _CHUNK = 256
 class BlendDataset(SavableDataset[T]):
     """Blend datasets by weight.
 
-    ``BlendDataset((a, 2), (b, 1))`` gives two items of ``a`` for each of ``b``, evenly spread; a tuple of the pairs
-    works as well. An item is what a dataset gives: a whole batch where it makes batches. Where a dataset ends, the
-    others go on with their weights, until all have ended.
+    ``BlendDataset((a, 2), (b, 1))`` yields two items of ``a`` for each of ``b``, evenly spread; a tuple of the pairs
+    works as well. If the datasets yield batches, whole batches are blended. When a dataset ends, the others continue
+    with their weights until all have ended.
 
     Args:
-        dataset_weights: Datasets, each with its weight: above 0, in any unit.
+        dataset_weights: Pairs of a dataset and its weight: above 0, in any unit.
         worker_config: By default the first dataset's.
 
     Raises:
-        ConfigError: There is no dataset, or a weight is not above 0.
+        ConfigError: No dataset is given, or a weight is not above 0.
     """
 
     def __init__(
@@ -46,6 +46,11 @@ class BlendDataset(SavableDataset[T]):
 
     def settings(self) -> dict[str, Any]:
         return {"weights": list(self.weights)}
+
+    def state_schema(self) -> dict[str, Schema]:
+        inner = {str(place): NotRequired(upstream.state_schema()) for place, upstream in enumerate(self.inputs)}
+        ended = NotRequired([Count(len(self.inputs))])
+        return {self.key: NotRequired({"next": COUNT, "ended": ended} | inner)}
 
     def open(self, lane: Lane, state: State) -> Running:
         return _BlendRunning(self, lane, state)
@@ -62,14 +67,14 @@ class _BlendRunning:
         self._lane = lane
         self._counts = quantise_weights(definition.weights)
         self._ended: list[int] = list(own.get("ended", []))
-        self._next: int = own.get("next", 0)  # the position in the blend of those that have not ended
-        self._begin()
+        self._next: int = own.get("next", 0)  # position in the blend of the datasets that have not ended
+        self._plan()
 
-    def _begin(self) -> None:
+    def _plan(self) -> None:
         counts = self._counts.copy()
         counts[self._ended] = 0
         self._order = BlendOrder(counts, lane=self._lane.number, seed=self._lane.seed)
-        self._places: list[int] = []  # of the datasets whose turn it is, from position _start on
+        self._places: list[int] = []  # which dataset is next, from position _start on
         self._start = self._next
 
     def next(self) -> tuple[Any, ItemId]:
@@ -80,7 +85,7 @@ class _BlendRunning:
             except StopIteration:
                 self._ended.append(place)
                 self._next = 0
-                self._begin()
+                self._plan()
                 continue
             self._next += 1
             return value, (self._key, place, item_id)
@@ -101,7 +106,7 @@ class _BlendRunning:
         return {self._key: own | {str(place): upstream.state() for place, upstream in enumerate(self._upstreams)}}
 
     def load(self, item_id: ItemId) -> Any:
-        _, place, inner = item_id  # type: ignore[misc] # refs of a blend are tuples
+        _, place, inner = item_id  # type: ignore[misc] # ids of a blend are tuples
         return self._upstreams[place].load(inner)
 
 
@@ -109,18 +114,18 @@ def datasets_and_weights(pairs: Sequence[Any]) -> tuple[tuple[SavableDataset[Any
     """Read ``(dataset, weight), …``, or one sequence of such pairs.
 
     Raises:
-        ConfigError: It is something else, or a weight is not above 0.
+        ConfigError: The arguments are of another form, or a weight is not above 0.
     """
     if len(pairs) == 1 and not (isinstance(pairs[0], Sequence) and _is_pair(pairs[0])):
         pairs = pairs[0] if isinstance(pairs[0], Sequence) else list(pairs)
     if not pairs or not all(isinstance(pair, Sequence) and _is_pair(pair) for pair in pairs):
         raise ConfigError(
             "expected datasets with their weights",
-            hint="write (dataset, weight), (dataset, weight), …; weights are numbers",
+            hint="pass (dataset, weight), (dataset, weight), …; weights are numbers",
         )
     weights = tuple(float(weight) for _, weight in pairs)
     if not all(isfinite(weight) and weight > 0 for weight in weights):
-        raise ConfigError(f"expected weights above 0, found {list(weights)}", hint="leave out what is not to be used")
+        raise ConfigError(f"expected weights above 0, found {list(weights)}", hint="omit the datasets without weight")
     return tuple(dataset for dataset, _ in pairs), weights
 
 

@@ -1,13 +1,13 @@
-"""Several datasets one after another."""
+"""Concatenate datasets."""
 
 from __future__ import annotations
 
 from typing import Any, TypeVar
 
 from ...errors import ConfigError
-from ..contract.item import ItemId
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane
 from ..contract.stage import Running, SavableDataset, State
+from ..contract.state_schema import Count, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
 
 __all__ = ["ConcatDataset"]
@@ -16,29 +16,29 @@ T = TypeVar("T")
 
 
 class ConcatDataset(SavableDataset[T]):
-    """Give the items of several datasets, one dataset after another: for validation.
+    """Yield the items of one dataset after another, for validation.
 
-    ``ConcatDataset([a, b], [c])`` gives ``a, b, c``: in this order on the whole where it is known how many
-    micro-batches each dataset has, else in each lane.
+    ``ConcatDataset([a, b], [c])`` yields ``a, b, c``. This is the order of the whole run if the number of micro-batches
+    of each dataset is known in advance; otherwise it is the order within each lane.
 
     Args:
-        datasets: All but the last must come to an end.
+        datasets: The datasets; all but the last must be finite.
         worker_config: By default the first dataset's.
 
     Raises:
-        ConfigError: There is no dataset, or one that others follow repeats without end.
+        ConfigError: No dataset is given, or a dataset before the last repeats without end.
     """
 
     def __init__(
         self, *datasets: SavableDataset[T], name: str | None = None, worker_config: WorkerConfig | None = None
     ) -> None:
         if not datasets or not all(isinstance(dataset, SavableDataset) for dataset in datasets):
-            raise ConfigError("expected datasets", hint="write ConcatDataset(first, second, …)")
+            raise ConfigError("expected datasets", hint="pass them as ConcatDataset(first, second, …)")
         super().__init__(*datasets, worker_config=worker_config, name=name)
         for place, dataset in enumerate(datasets[:-1]):
             if dataset.repeats:
                 raise ConfigError(
-                    f"dataset {place} of {len(datasets)} repeats without end, so that those after it would never come",
+                    f"dataset {place} of {len(datasets)} repeats without end, so the later ones would never be read",
                     hint="build it by get_val_dataset() or with repeat=False, or blend the datasets",
                 )
 
@@ -51,15 +51,19 @@ class ConcatDataset(SavableDataset[T]):
         return _sum([upstream.items for upstream in self.inputs])
 
     def lane_of(self, lane: Lane, place: int) -> Lane:
-        """Give the lane as the ``place``-th dataset sees it.
+        """Return the lane for the ``place``-th dataset.
 
-        Where numbers of items are known, they are dealt to the lanes in turn; so that the first item of a dataset
-        follows the last one of the dataset before, its lanes are taken from another one on.
+        Items of a known number are dealt to the lanes in turn. The lanes of a dataset are rotated, so that its first
+        item follows the last one of the dataset before it.
         """
         child = lane.child(place)
         before = _sum([upstream.items for upstream in self.inputs[:place]])
         child.number = (lane.number - (before or 0)) % lane.count
         return child
+
+    def state_schema(self) -> dict[str, Schema]:
+        inner = {str(place): NotRequired(upstream.state_schema()) for place, upstream in enumerate(self.inputs)}
+        return {self.key: NotRequired({"next": Count(len(self.inputs))} | inner)}
 
     def open(self, lane: Lane, state: State) -> Running:
         return _ConcatRunning(self, lane, state)
@@ -90,7 +94,7 @@ class _ConcatRunning:
                     raise
                 self._upstreams.pop(self._place)
                 self._place += 1
-                # One that was opened to make an item again may have been asked for nothing, so it is at its start.
+                # A dataset that load() opened for rebuilding items is still at its start, so it can be used here.
                 continue
             return value, (self._key, self._place, item_id)
 
@@ -98,7 +102,7 @@ class _ConcatRunning:
         return {self._key: {"next": self._place, str(self._place): self._upstreams[self._place].state()}}
 
     def load(self, item_id: ItemId) -> Any:
-        _, place, inner = item_id  # type: ignore[misc] # refs of this stage are tuples
+        _, place, inner = item_id  # type: ignore[misc] # ids of this stage are tuples
         return self._open(place, {}).load(inner)
 
 

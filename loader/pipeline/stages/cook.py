@@ -1,4 +1,4 @@
-"""Crude samples made into samples, by the task encoder's cookers."""
+"""Convert crude samples to samples with the task encoder's cookers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...samples.encoding.cooking import cook, needs_primary
-from ...samples.marks import failure_tolerance, is_library_hook, restores_seeds, stateless
+from ...samples.hooks import failure_tolerance, is_library_hook, restores_seeds, stateless
 from ...samples.types import CrudeSample
 from ...stores.aux_store import PrimaryFileStore
 from ..contract.stage import SavableDataset
@@ -17,12 +17,12 @@ __all__ = ["CookDataset", "uses_stores"]
 
 
 class CookDataset(MapDataset[Any]):
-    """Give crude samples to ``cook_crude_sample``; pass on those that are samples already.
+    """Call ``cook_crude_sample`` for crude samples, and pass on other samples.
 
     Args:
-        dataset: What gives the samples.
-        task_encoder: Whose cookers to use.
-        stores: What there is beside the samples of each leaf.
+        dataset: The stage below.
+        task_encoder: The task encoder that has the cookers.
+        stores: By source: its auxiliary stores and its primary store.
     """
 
     def __init__(self, dataset: SavableDataset[Any], task_encoder: Any, stores: Sequence[SourceStores] = ()) -> None:
@@ -35,19 +35,19 @@ class CookDataset(MapDataset[Any]):
 
 
 def uses_stores(task_encoder: Any, stores: Sequence[SourceStores]) -> bool:
-    """Tell whether cooking asks which leaf a crude sample is from: for what there is beside the leaf's samples."""
+    """Return True if cookers need the stores of a crude sample's source."""
     return any(map(needs_primary, _hooks(task_encoder))) or any(one.aux_urls for one in stores)
 
 
 class _Cook:
-    """Bears the marks of all that may cook, and the name that users know."""
+    """Function that cooks, with the documented name and the combined marks of all cookers."""
 
     def __init__(self, task_encoder: Any, stores: Sequence[SourceStores]) -> None:
         self.__name__ = "cook_crude_sample"
         self._task_encoder = task_encoder
         self._needs_primary = any(map(needs_primary, _hooks(task_encoder)))
         self._stores = tuple(stores) if uses_stores(task_encoder, stores) else ()
-        self._is_usual = is_library_hook(task_encoder.cook_crude_sample)
+        self._is_default = is_library_hook(task_encoder.cook_crude_sample)
         hooks = _hooks(task_encoder)
         tolerances = [failure_tolerance(hook, -1) for hook in hooks]
         stateless(
@@ -59,8 +59,8 @@ class _Cook:
         if not isinstance(sample, CrudeSample):
             return sample
         if not self._stores or sample.source is None:
-            if self._is_usual:
-                return cook(sample, self._task_encoder.cookers, {})  # what it does: most samples go this way
+            if self._is_default:
+                return cook(sample, self._task_encoder.cookers, {})  # the hook's default; saves a call per sample
             return self._task_encoder.cook_crude_sample(sample)
         stores = self._stores[sample.source]
         if self._needs_primary and stores.primary is not None:
@@ -68,10 +68,10 @@ class _Cook:
             return self._task_encoder.cook_crude_sample(sample, **stores.aux, primary=primary)
         return self._task_encoder.cook_crude_sample(sample, **stores.aux)
 
-    def at_work_on(self, sample: Any) -> Callable[..., Any]:
-        """Give the function that cooks a sample: failures are counted for each cooker by itself."""
+    def function_for(self, sample: Any) -> Callable[..., Any]:
+        """Return the function that cooks a sample; failures are counted for each cooker separately."""
         encoder = self._task_encoder
-        if self._is_usual and isinstance(sample, CrudeSample):
+        if self._is_default and isinstance(sample, CrudeSample):
             for cooker in encoder.cookers:
                 if cooker.is_for(sample):
                     found: Callable[..., Any] = cooker.cook

@@ -1,4 +1,4 @@
-"""Virtual epochs: a loop over a fixed number of micro-batches."""
+"""Split a run into virtual epochs: iterations over a fixed number of micro-batches."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["EpochizeDataset"]
 
 
 class EpochizeDataset(RankStage):
-    """End an iteration after ``length`` micro-batches of this rank; the next one goes on behind it.
+    """End each iteration after ``length`` micro-batches of this rank; the next iteration continues there.
 
-    ``EpochizeDataset([a, b, c, …], 2)`` gives ``a, b``, then ``c, …``. A pass that ends within a virtual epoch is
-    followed by the next one.
+    ``EpochizeDataset([a, b, c, …], 2)`` yields ``a, b``, then ``c, …``. When a pass ends within a virtual epoch, the
+    next pass follows.
 
     Args:
-        dataset: What gives the micro-batches.
+        dataset: The stage below, which yields micro-batches.
         length: Micro-batches of a virtual epoch on each rank.
         worker_config: By default the dataset's.
     """
@@ -50,8 +50,8 @@ class _Epochs:
     def batches(self) -> Iterator[Any]:
         if self.count >= self._length:
             self.count = 0
-        # The first pass may have nothing left, where a state was saved at its very end; another that has nothing shows
-        # that there is nothing at all.
+        # The first pass is empty if the state was saved at its very end. A second empty pass means that there is no
+        # data at all.
         empty = 0
         while empty < 2 and self.count < self._length:
             empty += 1

@@ -1,4 +1,4 @@
-"""Passes that end for all ranks together."""
+"""End passes on all ranks after the same number of micro-batches."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ __all__ = ["EvenRanksDataset"]
 _log = logging.getLogger(__name__)
 
 Agreement = Callable[[bool], tuple[bool, bool]]
-"""Takes whether this rank has one more micro-batch; gives whether all ranks have, and whether some have."""
+"""``agree(this rank has another micro-batch)`` returns ``(all ranks have one, some rank has one)``."""
 
 
 class EvenRanksDataset(RankStage):
-    """Give all ranks the same number of micro-batches in a pass, so that collective operations of a loop do not hang.
+    """Yield the same number of micro-batches on all ranks, so that collective operations of a loop do not hang.
 
-    Before each micro-batch the ranks agree whether all of them have one more, by an ``all_reduce`` in the
-    ``data_parallel_group``: all must iterate in step. Where it is known ahead how many micro-batches a pass has, each
-    rank gives at most ``number // world_size`` of them, and ``torch.distributed`` need not be initialised; then a
-    micro-batch all of whose samples are left out makes a rank's pass one shorter. What is left of a pass is dropped.
+    Before each micro-batch an ``all_reduce`` in the ``data_parallel_group`` finds out if all ranks have another one;
+    all ranks must iterate in step. The rest of a pass is dropped.
+
+    If the number of micro-batches of a pass is known in advance, each rank yields at most ``number // world_size`` of
+    them, and ``torch.distributed`` need not be initialised. Without it, a micro-batch whose samples are all skipped
+    makes a rank's pass shorter by one.
 
     Args:
-        dataset: What gives the micro-batches.
+        dataset: The stage below, which yields micro-batches.
         worker_config: By default the dataset's.
 
     Raises:
-        ConfigError: (By a loader) The ranks have to agree, and ``torch.distributed`` is not initialised, or its group
-            is of another size.
+        ConfigError: (By a loader) The ranks have to agree, but ``torch.distributed`` is not initialised, or its group
+            has another size.
     """
 
     def __init__(self, dataset: SavableDataset[Any], *, worker_config: WorkerConfig | None = None) -> None:
@@ -44,7 +46,7 @@ class EvenRanksDataset(RankStage):
 
     @property
     def _share(self) -> int | None:
-        """How many micro-batches each rank gives; None where that is not known ahead."""
+        """Number of micro-batches of each rank in a pass; None if not known in advance."""
         upstream = self.inputs[0]
         items = upstream.items if rank_stage_below(upstream) is None else None
         return None if items is None else items // self.worker_config.world_size
@@ -72,7 +74,7 @@ class EvenRanksDataset(RankStage):
                 "even_ranks leaves no micro-batch to any rank: the pass has fewer than there are ranks (%d)",
                 config.world_size,
             )
-        # Ranks that can talk to each other do so even where their share is known: a whole micro-batch may be left out.
+        # Connected ranks agree even if their share is known, because whole micro-batches may be skipped.
         alone = config.world_size == 1 or self.repeats or (share is not None and not _has_group(config))
         agree = _alone if alone else _agreement(config)
         return _EvenRanks(upstream, share, agree, count)
@@ -97,7 +99,7 @@ class _EvenRanks:
             yield batch
         self.count = 0
         if some_have:
-            self._upstream.start_over()  # what these ranks have left is dropped
+            self._upstream.start_over()  # drops the rest of the pass
 
     def start_over(self) -> None:
         self.count = 0
@@ -121,9 +123,9 @@ def _agreement(config: WorkerConfig) -> Agreement:
     group = config.data_parallel_group
     if not (distributed.is_available() and distributed.is_initialized()):
         raise ConfigError(
-            f"even_ranks needs the {config.world_size} ranks to talk to each other, since it is not known ahead how "
-            "many micro-batches each has; torch.distributed is not initialised",
-            hint="call torch.distributed.init_process_group() before making the loader, or leave out even_ranks",
+            f"even_ranks has to synchronise the {config.world_size} ranks, since the number of micro-batches is not "
+            "known in advance; torch.distributed is not initialised",
+            hint="call torch.distributed.init_process_group() before creating the loader, or omit even_ranks",
         )
     size = distributed.get_world_size(group)
     if size != config.world_size:

@@ -1,4 +1,4 @@
-"""Items left out by a condition."""
+"""Skip items by a condition."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 from ..contract.failures import EndlessSkips
 from ..contract.hook import Hook
-from ..contract.item import ItemId
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
 
@@ -18,13 +17,13 @@ T = TypeVar("T")
 
 
 class FilterDataset(SavableDataset[T]):
-    """Leave out the items for which a function is false.
+    """Skip the items for which a function returns false.
 
-    ``FilterDataset([1, 2, 3], lambda number: number != 2)`` gives ``1, 3``.
+    ``FilterDataset([1, 2, 3], lambda number: number != 2)`` yields ``1, 3``.
 
     Args:
-        dataset: What gives the items.
-        filter_fn: Says whether an item stays.
+        dataset: The stage below.
+        filter_fn: Returns True for items to keep.
         worker_config: By default the dataset's.
     """
 
@@ -51,15 +50,15 @@ class FilterDataset(SavableDataset[T]):
 class _FilterRunning:
     def __init__(self, definition: FilterDataset[Any], lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
-        self._stays = Hook(definition.filter_fn, lane)
+        self._filter = Hook(definition.filter_fn, lane)
         self._skips = EndlessSkips(definition.name, lane.number)
 
     def next(self) -> tuple[Any, ItemId]:
         value, item_id = self._upstream.next()
         if value is SKIPPED:
             return value, item_id
-        stays = self._stays.attempt(value, item_id)
-        if stays is SKIPPED or not stays:
+        is_kept = self._filter.attempt(value, item_id)
+        if is_kept is SKIPPED or not is_kept:
             self._skips.add()
             return SKIPPED, item_id
         self._skips.count = 0

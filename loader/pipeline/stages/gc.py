@@ -1,4 +1,4 @@
-"""Garbage collected at fixed steps, rather than when Python thinks it is time."""
+"""Collect garbage after a fixed number of items, in addition to Python's own collections."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import gc
 from typing import Any, TypeVar
 
 from ...errors import ConfigError
-from ..contract.item import ItemId
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
 from .pass_through import PassThroughDataset
@@ -20,14 +19,14 @@ T = TypeVar("T")
 class GcDataset(PassThroughDataset[T]):
     """Collect garbage once for each ``every_n_iter`` items of a lane.
 
-    Samples that refer to themselves in a circle are freed only by the garbage collector, which counts objects, not
-    bytes: few large ones may fill the memory before it starts.
+    Samples with reference cycles are freed only by the garbage collector, which counts objects, not bytes: a few large
+    samples can fill the memory before it starts.
 
     Args:
-        dataset: What gives the items.
+        dataset: The stage below.
         every_n_iter: Items between two collections.
-        freeze: Accepted for code written for megatron-energon: worker processes leave what is there at their start out
-            of all collections in any case.
+        freeze: Accepted for code written for megatron-energon, and ignored: worker processes always exclude the objects
+            that exist at their start from collections.
         worker_config: By default the dataset's.
 
     Raises:
@@ -58,7 +57,7 @@ class _GcRunning:
     def __init__(self, definition: GcDataset[Any], lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
         self._every = definition.every_n_iter
-        self._count = lane.number % self._every  # the lanes of a process do not all collect at the same time
+        self._count = lane.number % self._every  # spreads the collections of the lanes of a process
 
     def next(self) -> tuple[Any, ItemId]:
         self._count += 1

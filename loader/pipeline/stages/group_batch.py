@@ -1,18 +1,18 @@
-"""Samples of a kind joined to micro-batches of their own."""
+"""Join samples with equal keys to micro-batches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, SkipSample
 from ...samples.batching.collate import generic_batch
 from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
-from ..contract.item import ItemId, set_restore_key
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, set_restore_key
 from ..contract.rng import preserve_rng_state
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.state_schema import BUFFERED_ITEM, Schema
 from ..contract.worker_config import WorkerConfig
 
 __all__ = ["GroupBatchDataset"]
@@ -21,25 +21,28 @@ T = TypeVar("T")
 
 
 class GroupBatchDataset(SavableDataset[T]):
-    """Join samples of one key to batches.
+    """Join samples with equal keys to batches.
 
-    With a batch size of 2 and the first letter as the key, ``a1, b1, a2, a3`` give ``[a1, a2], [b1], [a3]``: a batch
-    comes as soon as it is full, what is left at the end of the pass in the order in which the batches were begun.
+    With a batch size of 2 and the first letter as the key, ``a1, b1, a2, a3`` become ``[a1, a2], [b1], [a3]``: a batch
+    is yielded as soon as it is full. At the end of a pass the partial batches follow, in the order of their first
+    samples.
 
-    A state names the samples that wait; after a restore they are made again.
+    A state has the ids of the samples in partial batches, which are rebuilt after a restore.
 
     Args:
-        dataset: What gives the samples.
-        fixed_batch_size: Samples of a batch where ``sample_group_key`` gives no size.
-        sample_group_key: Gives the key of a sample's batch, and that batch's size, or None for the fixed one
-            (``batch_group_criterion``). It must depend on the sample alone. The first sample of a batch says its size.
-        batcher: Makes a batch of a list of samples; by default :func:`~loader.samples.batching.collate.generic_batch`.
-        drop_last: Leave out the batches that are not full at the end of a pass.
+        dataset: The stage below.
+        fixed_batch_size: Samples of a batch if ``sample_group_key`` returns no size.
+        sample_group_key: Returns the key of a sample's batch, and the size of that batch, or None for the fixed size
+            (``batch_group_criterion``). Both must depend on the sample alone. The first sample determines the size.
+        batcher: Joins a list of samples to a batch; by default :func:`~loader.samples.batching.collate.generic_batch`.
+        drop_last: Drop the partial batches at the end of a pass.
         worker_config: By default the dataset's.
 
     Raises:
         ConfigError: The batch size is below 1, or (while running) a sample's batch has no size.
     """
+
+    entry_schema: ClassVar[Schema] = [[BUFFERED_ITEM]]
 
     def __init__(
         self,
@@ -77,7 +80,7 @@ class GroupBatchDataset(SavableDataset[T]):
 
 
 class _Group:
-    """A batch that is not full yet."""
+    """A partial batch."""
 
     __slots__ = ("samples", "size")
 
@@ -96,18 +99,18 @@ class _GroupBatchRunning:
         self._drops_last = definition.drop_last
         self._key = definition.key
         self._stage = lane.path + definition.key
-        self._groups: dict[Hashable, _Group] = {}  # in the order in which they were begun
-        # A key may be anything, which a state could not hold: it is asked for again once samples are needed.
-        self._restored = [[BufferedItem.of_state(one) for one in group] for group in state.get(self._key, [])]
+        self._groups: dict[Hashable, _Group] = {}  # in the order of their first samples
+        # A key can be any object, so a state cannot hold it: it is computed again when samples are needed.
+        self._restored = [[BufferedItem.from_state(one) for one in group] for group in state.get(self._key, [])]
 
     def next(self) -> tuple[Any, ItemId]:
         if self._restored:
-            self._find_keys()
+            self._rebuild_groups()
         while True:
             try:
                 value, item_id = self._upstream.next()
             except StopIteration:
-                return self._next_unfinished()
+                return self._next_partial()
             if value is SKIPPED:
                 continue
             found = self._group_of(value, item_id)
@@ -119,7 +122,7 @@ class _GroupBatchRunning:
             if len(group.samples) >= group.size:
                 return self._joined(self._groups.pop(key))
 
-    def _next_unfinished(self) -> tuple[Any, ItemId]:
+    def _next_partial(self) -> tuple[Any, ItemId]:
         if self._drops_last:
             self._groups.clear()
         if not self._groups:
@@ -127,7 +130,7 @@ class _GroupBatchRunning:
         return self._joined(self._groups.pop(next(iter(self._groups))))
 
     def _group_of(self, value: Any, item_id: ItemId) -> tuple[Hashable, int] | None:
-        """Give key and size of a sample's batch; None where the sample is left out."""
+        """Return key and size of a sample's batch; None if the sample is skipped."""
         try:
             key, size = self._criterion.call(value, item_id)
             hash(key)
@@ -145,7 +148,7 @@ class _GroupBatchRunning:
             )
         return key, size
 
-    def _find_keys(self) -> None:
+    def _rebuild_groups(self) -> None:
         restored, self._restored = self._restored, []
         for samples in restored:
             for sample in samples:

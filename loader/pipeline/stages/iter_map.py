@@ -1,18 +1,18 @@
-"""One function applied to the stream of items as a whole."""
+"""Apply a function to the iterator of items."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, SkipSample
-from ...samples.marks import restores_seeds
+from ...samples.hooks import restores_seeds
 from ..contract.buffered import BufferedItem
-from ..contract.item import ItemId, position_of, set_restore_key
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, position_of, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.state_schema import BUFFERED_ITEM, COUNT, FLAG, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
 
 __all__ = ["IterMapDataset"]
@@ -21,26 +21,28 @@ T = TypeVar("T")
 
 
 class IterMapDataset(SavableDataset[T]):
-    """Give what a function makes of the iterator of items.
+    """Apply a function to the iterator of items.
 
-    ``IterMapDataset([a, b, c, d], f)`` gives ``f(iter([a, b, c, d]))``. The function may leave out, split, join and
-    reorder items.
+    ``IterMapDataset([a, b, c, d], f)`` yields the items of ``f(iter([a, b, c, d]))``. The function may skip, split,
+    join and reorder items.
 
-    No state can hold what goes on inside a function. So by default the function has to follow a rule: **when it takes
-    an item after it has given some, it begins anew**: what it gives from then on depends on nothing that it took
-    before. A state names the items taken since the function last began anew; after a restore they are made and given
-    to the function again, and what it had given of them is thrown away. Functions that map, filter, split, or join
-    every n items do that without a thought; one that keeps a running mean, say, does not. For such a one there is
-    ``restart_after=n``: the function is called for n items at a time, ``f(iter(first n)), f(iter(next n)), …``, and
-    may keep what it likes in between; a state names up to n items, and so does the ``__restore_key__`` of an item.
+    A state cannot hold the local variables of a function. By default the function therefore has to follow a rule:
+    **when it takes an item after it has yielded some, it starts over**: later items do not depend on anything that it
+    took before. A state has the ids of the items taken since the function last started over. After a restore they are
+    rebuilt and passed to the function again, and the items that it had yielded for them are dropped.
 
-    Where the function raises, what it took since it began anew is left out, and it is called again for what follows.
-    One that draws random numbers should be marked ``@stateless(restore_seeds=True)``.
+    Functions that map, filter, split, or join every n items follow the rule; a running mean does not. For such
+    functions pass ``restart_after=n``: the function is called for n items at a time, ``f(iter(first n)),
+    f(iter(next n)), …``, and may keep any variables within a call. A state has the ids of up to n items, and so does
+    the ``__restore_key__`` of an item.
+
+    If the function raises, the items that it took since it last started over are skipped, and it is called again for
+    the items that follow. A function that draws random numbers should be marked ``@stateless(restore_seeds=True)``.
 
     Args:
-        dataset: What gives the items.
-        iter_map_fn: The function: takes an iterator, gives an iterator or is a generator.
-        restart_after: Items for which it is called at once; None calls it once for a pass.
+        dataset: The stage below.
+        iter_map_fn: The function: takes an iterator, returns an iterator or is a generator.
+        restart_after: Items of a call; None calls the function once for a pass.
         worker_config: By default the dataset's.
 
     Raises:
@@ -49,6 +51,12 @@ class IterMapDataset(SavableDataset[T]):
     >>> def neighbours(items):
     ...     return zip(items, items)
     """
+
+    entry_schema: ClassVar[Schema] = {
+        "held": NotRequired([BUFFERED_ITEM]),
+        "given": NotRequired(COUNT),
+        "over": NotRequired(FLAG),
+    }
 
     def __init__(
         self,
@@ -87,11 +95,11 @@ class _IterMapRunning:
         self._key = definition.key
         self._stage = lane.path + definition.key
         own = state.get(self._key, {})
-        self._held = [BufferedItem.of_state(one) for one in own.get("held", [])]  # taken since the function began anew
-        self._given: int = own.get("given", 0)  # items since then
+        self._held = [BufferedItem.from_state(one) for one in own.get("held", [])]  # inputs since the last start
+        self._given: int = own.get("given", 0)  # outputs since then
         self._is_over: bool = own.get("over", False)
         self._replayed: deque[BufferedItem] = deque(self._held)
-        self._ahead: list[tuple[Any, ItemId]] = []  # at most one item, for the next call
+        self._peeked: list[tuple[Any, ItemId]] = []  # at most one item, for the next call
         self._items: Iterator[Any] | None = None
         self._source_ended = False
         self._source_error: Exception | None = None
@@ -102,11 +110,11 @@ class _IterMapRunning:
         try:
             value = self._step()
         except SkipSample:
-            return self._left_out()
+            return self._skip_held()
         except Exception as error:
             if self._source_error is None:
                 self._lane.failures.failed(self._function, error, None)
-            return self._left_out()
+            return self._skip_held()
         if value is _END:
             raise StopIteration
         if self._lane.failures.pending:
@@ -120,77 +128,77 @@ class _IterMapRunning:
         return (self._key, self._given, tuple([one.item_id for one in self._held]))
 
     def _step(self) -> Any:
-        """Give the function's next item; ``_END`` where there is none any more."""
+        """Return the function's next item; ``_END`` after the last one."""
         while not self._is_over:
             if self._items is None:
-                if self._restart_after is not None and not self._look_ahead():
+                if self._restart_after is not None and not self._has_input():
                     self._is_over = True
                     break
-                self._items = self._called()
-            item = self._resumed(self._items, self._item_id())
+                self._items = self._call()
+            item = self._advance(self._items, self._item_id())
             if self._source_error is not None:
-                raise self._source_error  # which the function may have caught
+                raise self._source_error  # the function may have caught it
             if item is not _END:
                 return item
             self._end_call()
         return _END
 
-    def _look_ahead(self) -> bool:
-        """Tell whether there is an item, so that the function is not called for none."""
-        while not self._replayed and not self._ahead:
+    def _has_input(self) -> bool:
+        """Return True if there is another item: the function is never called without one."""
+        while not self._replayed and not self._peeked:
             try:
-                taken = self._taken()
+                taken = self._take()
             except StopIteration:
                 return False
             except Exception as error:
                 self._source_error = error
                 raise
             if taken[0] is not SKIPPED:
-                self._ahead.append(taken)
+                self._peeked.append(taken)
         return True
 
-    def _called(self) -> Iterator[Any]:
-        """Call the function; after a restore also take from it what it had given."""
-        given, self._given = self._given, 0  # as it was when the function took its items
+    def _call(self) -> Iterator[Any]:
+        """Call the function; after a restore also drop the items that it had yielded."""
+        given, self._given = self._given, 0  # 0, as when the function first took its inputs
         items = iter(self._function(self._inputs()))
         for _ in range(given):
-            self._resumed(items, self._item_id())
+            self._advance(items, self._item_id())
             self._given += 1
         if self._restart_after is None:
-            # It had taken all of them; a function that makes its choices by chance may not take all again.
+            # It had taken all of them, but may take fewer now if it draws random numbers.
             self._replayed.clear()
         return items
 
     def _end_call(self) -> None:
-        """Make ready for the next call of a function that has come to its end."""
+        """Prepare the next call of a function that has ended."""
         if self._restart_after is None:
             self._is_over = True
         else:
-            deque(self._inputs(), maxlen=0)  # a function need not take all that it may
+            deque(self._inputs(), maxlen=0)  # drops inputs that the function did not take
         self._items = None
-        self._begin_anew()
+        self._start_over()
 
-    def _left_out(self) -> tuple[Any, ItemId]:
-        """Go on behind what the function failed for.
+    def _skip_held(self) -> tuple[Any, ItemId]:
+        """Skip the items for which the function failed.
 
         Raises:
-            Exception: What failed was a stage below, of which the function knows nothing.
+            Exception: A stage below failed, not the function.
         """
         if self._source_error is not None:
             raise self._source_error
         item_ids = self._item_id()[2]
         self._is_over = self._source_ended
         self._items = None
-        self._begin_anew()
+        self._start_over()
         return SKIPPED, item_ids
 
-    def _begin_anew(self) -> None:
+    def _start_over(self) -> None:
         self._held.clear()
-        self._ahead.clear()
+        self._peeked.clear()
         self._given = 0
 
-    def _resumed(self, items: Iterator[Any], item_id: ItemId) -> Any:
-        """Let the function run up to its next item; ``_END`` at its end."""
+    def _advance(self, items: Iterator[Any], item_id: ItemId) -> Any:
+        """Run the function up to its next item; return ``_END`` after the last one."""
         if not self._isolates:
             return next(items, _END)
         with preserve_rng_state():
@@ -202,11 +210,11 @@ class _IterMapRunning:
             seed_sample(self._lane.seed, self._lane.number, item_id)
 
     def _inputs(self) -> Iterator[Any]:
-        """Yield what the function takes in one call."""
-        most = self._restart_after
-        while self._replayed or self._ahead or most is None or len(self._held) < most:
+        """Yield the inputs of one call of the function."""
+        limit = self._restart_after
+        while self._replayed or self._peeked or limit is None or len(self._held) < limit:
             try:
-                value, item_id = self._taken()
+                value, item_id = self._take()
             except StopIteration:
                 self._source_ended = True
                 return
@@ -218,14 +226,14 @@ class _IterMapRunning:
                 self._seed(item_id)
                 yield value
 
-    def _taken(self) -> tuple[Any, ItemId]:
-        if self._ahead:
-            return self._ahead.pop()
+    def _take(self) -> tuple[Any, ItemId]:
+        if self._peeked:
+            return self._peeked.pop()
         if self._replayed:
             sample = self._replayed.popleft()
             return sample.value(self._upstream, self._lane), sample.item_id
         if self._given and self._restart_after is None:
-            self._begin_anew()
+            self._start_over()
         value, item_id = self._upstream.next()
         if value is not SKIPPED:
             self._held.append(BufferedItem(item_id, self._lane.context.batch_index))
@@ -240,17 +248,17 @@ class _IterMapRunning:
         return state
 
     def load(self, item_id: ItemId) -> Any:
-        _, number, item_ids = item_id  # type: ignore[misc] # refs of this stage are tuples
-        items = iter(self._function(self._inputs_again(item_ids)))
+        _, number, item_ids = item_id  # type: ignore[misc] # ids of this stage are tuples
+        items = iter(self._function(self._rebuild_inputs(item_ids)))
         item: Any = SKIPPED
         for each in range(number + 1):
-            item = self._resumed(items, (self._key, each, item_ids))
+            item = self._advance(items, (self._key, each, item_ids))
         if item is _END:
             return SKIPPED
         set_restore_key(item, self._stage, self._lane, item_id)
         return item
 
-    def _inputs_again(self, item_ids: tuple[ItemId, ...]) -> Iterator[Any]:
+    def _rebuild_inputs(self, item_ids: tuple[ItemId, ...]) -> Iterator[Any]:
         for item_id in item_ids:
             value = self._upstream.load(item_id)
             if value is not SKIPPED:

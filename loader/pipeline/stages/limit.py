@@ -1,4 +1,4 @@
-"""The first micro-batches only."""
+"""Limit iterations to a number of micro-batches."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["LimitDataset"]
 
 
 class LimitDataset(RankStage):
-    """End an iteration after ``length`` micro-batches of this rank, or with the pass if that is shorter.
+    """End each iteration after ``length`` micro-batches of this rank, or with the pass if that is shorter.
 
-    ``LimitDataset([a, b, c], 2)`` gives ``a, b``. The next iteration goes on behind them where the dataset is one for
-    training, and starts over where it is one for validation.
+    ``LimitDataset([a, b, c], 2)`` yields ``a, b``. The next iteration continues there in training, and starts over in
+    validation.
 
     Args:
-        dataset: What gives the micro-batches.
+        dataset: The stage below, which yields micro-batches.
         length: Micro-batches on each rank.
-        reset_after_epoch: Start over in any case.
+        reset_after_epoch: Start over in training, too.
         worker_config: By default the dataset's.
     """
 

@@ -1,4 +1,4 @@
-"""A log of what comes by: for finding out which samples made a batch."""
+"""Log the keys of samples, to find out which samples are in a batch."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from torch.utils.data import get_worker_info
 
-from ..contract.item import ItemId, plain
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, plain_item_id
 from ..contract.sample_name import keys_of_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
@@ -23,17 +22,17 @@ T = TypeVar("T")
 
 
 class LogSampleDataset(PassThroughDataset[T]):
-    """Write a line of JSON for each item to the file that ``worker_debug_path`` names.
+    """Write a line of JSON for each item to the file at ``worker_debug_path``.
 
-    A line has the ``mode``; the ``lane`` and the micro-batch (``batch``) for which the item was made; the ``keys`` of
-    its samples; and a ``restore_key`` for the loader's ``restore_sample()``. Nothing is written where the worker
-    config has no ``worker_debug_path``, or a ``worker_log_level`` of 0. In the path, ``{worker_id}`` is the number of
-    the worker process among those of all ranks, ``{rank}`` and ``{pid}`` are what they say.
+    A line has the ``mode``, the ``lane``, the number of the micro-batch (``batch``), the ``keys`` of the samples, and a
+    ``restore_key`` for the loader's ``restore_sample()``. Nothing is written if the worker config has no
+    ``worker_debug_path``, or a ``worker_log_level`` of 0. The path may contain ``{worker_id}``, the number of the
+    worker process among those of all ranks, ``{rank}`` and ``{pid}``.
 
     Args:
-        dataset: What gives the items.
-        mode: ``"train"`` or ``"val"``: what to call them.
-        get_keys_fn: Gives the keys of an item; by default what its ``__key__`` says.
+        dataset: The stage below.
+        mode: ``"train"`` or ``"val"``, written to each line.
+        get_keys_fn: Returns the keys of an item; by default its ``__key__``.
         worker_config: By default the dataset's.
     """
 
@@ -83,9 +82,9 @@ class _LogRunning:
             "lane": lane,
             "batch": batch,
             "keys": None if keys is None else list(keys),
-            "restore_key": [self._stage, lane, batch, plain(item_id)],
+            "restore_key": [self._stage, lane, batch, plain_item_id(item_id)],
         }
-        # Opened for each line: files left open would be one for each lane, and those of the process forked from.
+        # Opened for each line: open files would be one for each lane, and would be inherited by forked processes.
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(entry, ensure_ascii=False) + "\n")
 

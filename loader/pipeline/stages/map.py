@@ -1,4 +1,4 @@
-"""One function applied to each item."""
+"""Apply a function to each item."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 
 from ...errors import SkipSample
 from ..contract.hook import Hook
-from ..contract.item import ItemId, as_item_id, plain, set_restore_key
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, as_item_id, plain_item_id, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.state_schema import COUNT, ITEM_ID, Nullable
 from ..contract.worker_config import WorkerConfig
 
 __all__ = ["MapDataset", "makes_several"]
@@ -23,15 +23,17 @@ T = TypeVar("T")
 class MapDataset(SavableDataset[T]):
     """Apply a function to each item.
 
-    ``MapDataset([a, b], f)`` gives ``f(a), f(b)``. The function may raise :class:`~loader.errors.SkipSample`, which
-    leaves the item out, and may be a generator, whose items all follow in the item's place.
+    ``MapDataset([a, b], f)`` yields ``f(a), f(b)``. The function may raise :class:`~loader.errors.SkipSample` to skip
+    the item, and may be a generator, whose items replace the item.
 
     Args:
-        dataset: What gives the items.
-        map_fn: The function; it must pickle where worker processes are spawned.
-        name: What a printed chain calls the stage.
+        dataset: The stage below.
+        map_fn: The function; it must pickle if worker processes are spawned.
+        name: Name of the stage in a printed chain.
         worker_config: By default the dataset's.
     """
+
+    entry_schema = (ITEM_ID, COUNT, Nullable(COUNT))
 
     def __init__(
         self,
@@ -62,7 +64,7 @@ class MapDataset(SavableDataset[T]):
 
 
 def makes_several(function: Callable[..., Any]) -> bool:
-    """Say whether a function gives several items of each, as far as that is known before it is called."""
+    """Return True if a function is a generator function, as far as that is known before the call."""
     return inspect.isgeneratorfunction(inspect.unwrap(function))
 
 
@@ -73,15 +75,15 @@ class _MapRunning:
         self._lane = lane
         self._key = definition.key
         self._stage = lane.path + definition.key
-        self._items: Iterator[Any] | None = None  # those of a generator that is not used up
-        self._input: tuple[Any, ItemId] = (None, -1)  # what it was called with
-        self._taken = 0
-        self._batch: int | None = None  # the micro-batch for which it was called
-        self._replayed: tuple[ItemId, Iterator[Any], int] | None = None  # the generator that the last load looked into
+        self._items: Iterator[Any] | None = None  # a generator that is not exhausted
+        self._input: tuple[Any, ItemId] = (None, -1)  # the generator's argument and its id
+        self._taken = 0  # items taken from the generator
+        self._batch: int | None = None  # the micro-batch during which the generator was created
+        self._replayed: tuple[ItemId, Iterator[Any], int] | None = None  # the generator of the last load
         if self._key in state:
             item_id, self._taken, self._batch = state[self._key]
             self._input = (None, as_item_id(item_id))
-            self._items = self._gone_on_with(as_item_id(item_id))
+            self._items = self._resume_generator(as_item_id(item_id))
 
     def next(self) -> tuple[Any, ItemId]:
         if self._items is not None:
@@ -99,9 +101,9 @@ class _MapRunning:
 
     def _next_of(self, items: Iterator[Any]) -> tuple[Any, ItemId]:
         value, item_id = self._input
-        item_ref = (self._key, self._taken, item_id)
+        own_id = (self._key, self._taken, item_id)
         try:
-            item = self._hook.step(items, item_ref)
+            item = self._hook.step(items, own_id)
         except (StopIteration, SkipSample):
             self._items = None
             self._hook.ended(self._taken)
@@ -111,25 +113,25 @@ class _MapRunning:
             return self._hook.failed(error, value), item_id
         self._hook.succeeded(value)
         self._taken += 1
-        set_restore_key(item, self._stage, self._lane, item_ref)
-        return item, item_ref
+        set_restore_key(item, self._stage, self._lane, own_id)
+        return item, own_id
 
     def state(self) -> State:
         state = self._upstream.state()
         if self._items is not None:
-            state[self._key] = [plain(self._input[1]), self._taken, self._batch]
+            state[self._key] = [plain_item_id(self._input[1]), self._taken, self._batch]
         return state
 
     def load(self, item_id: ItemId) -> Any:
         if isinstance(item_id, tuple) and item_id[0] == self._key:
-            result = self._item_again(item_id)
+            result = self._rebuild_generated(item_id)
         else:
             value = self._upstream.load(item_id)
             result = value if value is SKIPPED else self._hook.call(value, item_id)
         set_restore_key(result, self._stage, self._lane, item_id)
         return result
 
-    def _item_again(self, item_id: tuple[Any, ...]) -> Any:
+    def _rebuild_generated(self, item_id: tuple[Any, ...]) -> Any:
         _, wanted, inner = item_id
         items: Any
         if self._replayed is not None and self._replayed[0] == inner and self._replayed[2] <= wanted:
@@ -146,10 +148,10 @@ class _MapRunning:
         self._replayed = (inner, items, wanted + 1)
         return item
 
-    def _gone_on_with(self, item_id: ItemId) -> Iterator[Any] | None:
-        """Call the generator of an input again, as for the same micro-batch, and take the items that were taken."""
+    def _resume_generator(self, item_id: ItemId) -> Iterator[Any] | None:
+        """Create the generator of an input again, for the same micro-batch, and drop the items that were taken."""
         context = self._lane.context
-        now, context.batch_index = context.batch_index, self._batch
+        current, context.batch_index = context.batch_index, self._batch
         try:
             with preserve_rng_state():
                 seed_sample(self._lane.seed, self._lane.number, item_id)
@@ -166,4 +168,4 @@ class _MapRunning:
             self._lane.restore_error_handler(error, None, item_id)
             return None
         finally:
-            context.batch_index = now
+            context.batch_index = current

@@ -1,4 +1,4 @@
-"""Micro-batches mixed of several datasets."""
+"""Mix items of several datasets within each micro-batch."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ T = TypeVar("T")
 class MixBatchDataset(MapDataset[T]):
     """Mix the items of datasets by weight within each batch.
 
-    ``MixBatchDataset((a, 6), (b, 4), batch_size=10)`` gives batches with six items of ``a`` and four of ``b``, on
-    average. The datasets should make batches of one sample (``batch_size=1``), as otherwise whole batches are mixed.
+    ``MixBatchDataset((a, 6), (b, 4), batch_size=10)`` yields batches with six items of ``a`` and four of ``b`` on
+    average. The datasets should have ``batch_size=1``; otherwise whole batches are mixed.
 
     Args:
         dataset_weights: As in :class:`~loader.pipeline.stages.blend.BlendDataset`.
         batch_size: Items of a batch.
-        batch_mix_fn: Makes one batch of a list of them: :func:`~loader.samples.batching.concat.homogeneous_concat_mix`
-            where they are of one type. May be a generator, or raise :class:`~loader.errors.SkipSample`. By default the
-            list.
+        batch_mix_fn: Joins a list of items to a batch; by default returns the list. For items of one type, use
+            :func:`~loader.samples.batching.concat.homogeneous_concat_mix`. May be a generator, or raise
+            :class:`~loader.errors.SkipSample`.
         worker_config: By default the first dataset's.
 
     Raises:
-        ConfigError: There is no dataset, a weight is not above 0, or the batch size is below 1.
+        ConfigError: No dataset is given, a weight is not above 0, or the batch size is below 1.
     """
 
     def __init__(

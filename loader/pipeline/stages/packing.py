@@ -1,17 +1,17 @@
-"""Several samples packed into one."""
+"""Pack several samples into one."""
 
 from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, SkipSample
 from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
-from ..contract.item import ItemId, as_item_id, plain, set_restore_key
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane, as_item_id, plain_item_id, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.state_schema import COUNT, ITEM_ID, Nullable, Schema
 from ..contract.worker_config import WorkerConfig
 from .map import MapDataset
 
@@ -23,25 +23,25 @@ T = TypeVar("T")
 class PackingDataset(MapDataset[T]):
     """Pack several samples into one.
 
-    ``PackingDataset([a, b, c, d], 4, pre_packer, f)`` gives ``f([a, c]), f([b])`` where ``pre_packer([a, b, c, d])``
-    is ``[[a, c], [b]]``: what is in no group is left out. The buffer is filled again when all groups are packed; at the
-    end of a pass it is shorter.
+    If ``pre_packer([a, b, c, d])`` returns ``[[a, c], [b]]``, ``PackingDataset([a, b, c, d], 4, pre_packer, f)`` yields
+    ``f([a, c]), f([b])``. Samples in no group are dropped. The buffer is filled again when all groups are packed; at
+    the end of a pass it is shorter.
 
-    A state names the samples that wait in chosen groups; after a restore they are made again, so functions below
-    that draw random numbers should be marked ``@stateless(restore_seeds=True)``, and ``pre_packer`` must not change
+    A state has the ids of the samples in selected groups, which are rebuilt after a restore. Functions below that draw
+    random numbers should therefore be marked ``@stateless(restore_seeds=True)``, and ``pre_packer`` must not change
     samples.
 
     Args:
-        dataset: What gives the samples.
-        buffer_size: Samples that are chosen from at once.
-        pre_packer: Takes the samples of the buffer, gives groups of them: ``select_samples_to_pack``.
-        final_packer: Makes one sample of a group; may be a generator: ``pack_selected_samples``.
-        sample_encoder: Applied to each sample of a group before it is packed; may leave it out by
-            :class:`~loader.errors.SkipSample`, or be a generator: ``postencode_sample``.
+        dataset: The stage below.
+        buffer_size: Samples that ``pre_packer`` selects from.
+        pre_packer: Takes the samples of the buffer, returns groups of them: ``select_samples_to_pack``.
+        final_packer: Packs a group into one sample; may be a generator: ``pack_selected_samples``.
+        sample_encoder: Applied to each sample of a group before it is packed; may be a generator, or skip the sample by
+            raising :class:`~loader.errors.SkipSample`: ``postencode_sample``.
         worker_config: By default the dataset's.
 
     Raises:
-        ConfigError: The buffer has no room for a sample.
+        ConfigError: ``buffer_size`` is below 1.
     """
 
     def __init__(
@@ -68,15 +68,17 @@ class PackingDataset(MapDataset[T]):
 
 
 class PackSelectionDataset(SavableDataset[list[Any]]):
-    """Fill a buffer, and give the groups of samples that a function chooses from it.
+    """Fill a buffer, and yield the groups of samples that a function selects from it.
 
     Args:
-        dataset: What gives the samples.
+        dataset: The stage below.
         buffer_size: Samples of a full buffer.
-        pre_packer: Takes the samples of the buffer, gives groups of them.
-        sample_encoder: Applied to each sample of a group when the group's turn comes.
+        pre_packer: Takes the samples of the buffer, returns groups of them.
+        sample_encoder: Applied to each sample of a group when the group is yielded.
         worker_config: By default the dataset's.
     """
+
+    entry_schema: ClassVar[Schema] = {"batch": Nullable(COUNT), "groups": [[ITEM_ID]]}
 
     def __init__(
         self,
@@ -111,7 +113,7 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
 
 
 class _SelectionRunning:
-    """Between two calls of ``next`` some groups wait or none does; the buffer is never filled in part."""
+    """Iterator over groups: between two calls of ``next`` it may hold groups, but never a partly filled buffer."""
 
     def __init__(self, definition: PackSelectionDataset, lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
@@ -122,14 +124,14 @@ class _SelectionRunning:
         self._key = definition.key
         self._stage = lane.path + definition.key
         own = state.get(self._key, {"batch": None, "groups": []})
-        self._batch: int | None = own["batch"]  # the micro-batch for which the buffer was filled
+        self._batch: int | None = own["batch"]  # the micro-batch during which the buffer was filled
         self._groups: deque[list[BufferedItem]] = deque(
             [BufferedItem(as_item_id(item_id), self._batch) for item_id in group] for group in own["groups"]
         )
 
     def next(self) -> tuple[Any, ItemId]:
         if not self._groups:
-            self._choose(self._filled())
+            self._select_groups(self._fill_buffer())
         if not self._groups:
             return SKIPPED, ()
         values: list[Any] = []
@@ -140,7 +142,7 @@ class _SelectionRunning:
                 self._encode_into(values, item_ids, value, sample.item_id)
         return values or SKIPPED, tuple(item_ids)
 
-    def _filled(self) -> list[tuple[Any, ItemId]]:
+    def _fill_buffer(self) -> list[tuple[Any, ItemId]]:
         samples: list[tuple[Any, ItemId]] = []
         while len(samples) < self._size:
             try:
@@ -153,10 +155,10 @@ class _SelectionRunning:
                 samples.append((value, item_id))
         return samples
 
-    def _choose(self, samples: list[tuple[Any, ItemId]]) -> None:
+    def _select_groups(self, samples: list[tuple[Any, ItemId]]) -> None:
         values = [value for value, _ in samples]
         try:
-            # The function gets a list of its own: it may sort or empty it.
+            # A copy of the list, since the function may sort or empty it.
             groups = [
                 list(group) for group in self._select.call(list(values), tuple(item_id for _, item_id in samples))
             ]
@@ -167,20 +169,20 @@ class _SelectionRunning:
             return
         self._select.succeeded()
         self._batch = self._lane.context.batch_index
-        self._groups.extend(_named(groups, samples, self._batch))
+        self._groups.extend(_find_items(groups, samples, self._batch))
 
     def _encode_into(self, values: list[Any], item_ids: list[ItemId], value: Any, item_id: ItemId) -> None:
         if self._encode is None:
             values.append(value)
             item_ids.append(item_id)
             return
-        for item, item_ref in self._encode.items(value, self._key, item_id):
-            self._stamp(item, item_ref)
+        for item, own_id in self._encode.items(value, self._key, item_id):
+            self._set_restore_key(item, own_id)
             values.append(item)
-            item_ids.append(item_ref)
+            item_ids.append(own_id)
 
-    def _stamp(self, item: Any, item_id: ItemId) -> None:
-        """Note on an encoded sample what makes it again; a ref without the key would name a group."""
+    def _set_restore_key(self, item: Any, item_id: ItemId) -> None:
+        """Set the restore key of an encoded sample; an id without this stage's key would identify a group."""
         set_restore_key(item, self._stage, self._lane, item_id if self._is_own(item_id) else (self._key, 0, item_id))
 
     def _is_own(self, item_id: ItemId) -> bool:
@@ -188,7 +190,7 @@ class _SelectionRunning:
 
     def state(self) -> State:
         state = self._upstream.state()
-        groups = [[plain(sample.item_id) for sample in group] for group in self._groups]
+        groups = [[plain_item_id(sample.item_id) for sample in group] for group in self._groups]
         if groups:
             state[self._key] = {"batch": self._batch, "groups": groups}
         return state
@@ -204,29 +206,28 @@ class _SelectionRunning:
         value = self._upstream.load(inner)
         if value is SKIPPED or self._encode is None:
             return value
-        item = self._encode.item_again(value, self._key, number, inner)
-        self._stamp(item, item_id)
+        item = self._encode.rebuild_item(value, self._key, number, inner)
+        self._set_restore_key(item, item_id)
         return item
 
 
-def _named(
+def _find_items(
     groups: list[list[Any]], samples: Sequence[tuple[Any, ItemId]], batch: int | None
 ) -> list[list[BufferedItem]]:
-    """Find out which samples of the buffer the groups are made of, so that a state can name them."""
-    of_object: defaultdict[int, list[BufferedItem]] = defaultdict(list)
+    """Map the objects in groups back to the samples of the buffer, whose ids a state can hold."""
+    items_by_object: defaultdict[int, list[BufferedItem]] = defaultdict(list)
     for value, item_id in reversed(samples):
-        of_object[id(value)].append(BufferedItem(item_id, batch, value))
+        items_by_object[id(value)].append(BufferedItem(item_id, batch, value))
 
-    def named(value: Any) -> BufferedItem:
-        found = of_object.get(id(value))
+    def find(value: Any) -> BufferedItem:
+        found = items_by_object.get(id(value))
         if not found:
             raise ConfigError(
-                f"expected select_samples_to_pack to choose from the samples it was given, found another object, "
-                f"a {type(value).__name__}",
-                hint="return lists of the very objects it got; what changes a sample belongs into the hooks before "
-                "it or into postencode_sample",
+                f"expected select_samples_to_pack to select from its samples, found another object, a "
+                f"{type(value).__name__}",
+                hint="return lists of the same objects; change samples in the hooks before it or in postencode_sample",
             )
-        # Values that are equal may be one object; a sample may be in several groups.
+        # Several samples of the buffer may be one object (a cached int), and a sample may be in several groups.
         return found.pop() if len(found) > 1 else found[0]
 
-    return [[named(value) for value in group] for group in groups if group]
+    return [[find(value) for value in group] for group in groups if group]

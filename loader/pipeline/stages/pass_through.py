@@ -1,4 +1,4 @@
-"""What stages have in common that hand on every item as it is."""
+"""Base of stages that yield every item unchanged."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ T = TypeVar("T")
 
 
 class PassThroughDataset(SavableDataset[T]):
-    """Hand on every item as it is: a run may go on with such a stage, without it, or with other settings of it.
+    """Yield every item unchanged. A restored run may add such a stage, omit it, or change its settings.
 
     Args:
-        dataset: What gives the items.
+        dataset: The stage below.
         worker_config: By default the dataset's.
-        name: Of the stage.
+        name: Name of the stage.
     """
 
     def __init__(self, dataset: SavableDataset[T], *, worker_config: WorkerConfig | None, name: str) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
-        self.depth = dataset.depth  # so that the stages above keep their names in a state
+        self.depth = dataset.depth  # the stages above keep their keys in a state
 
     @property
     def keeps_positions(self) -> bool:

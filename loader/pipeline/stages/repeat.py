@@ -1,4 +1,4 @@
-"""A dataset that ends, given several times or without end."""
+"""Repeat a finite dataset."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any, Self, TypeVar
 
 from ...errors import ConfigError
-from ..contract.item import ItemId
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane
 from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_below
 from ..contract.stage import Running, SavableDataset, State
+from ..contract.state_schema import COUNT, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
 from .epochize import EpochizeDataset
 
@@ -17,25 +17,25 @@ __all__ = ["RepeatDataset"]
 
 T = TypeVar("T")
 
-_MOST_EMPTY = 1000
-"""Passes in a row without an item for a lane, after which it is taken to have none: where a dataset has fewer samples
-than there are lanes, each pass deals them to other lanes."""
+_MAX_EMPTY = 1000
+"""Consecutive empty passes of a lane after which the lane ends. A dataset with fewer samples than lanes deals them to
+other lanes in each pass, so some empty passes are normal."""
 
 
 class RepeatDataset(SavableDataset[T]):
-    """Give a dataset again each time it has ended.
+    """Repeat a dataset a number of times, or without end.
 
-    ``RepeatDataset([a, b], repeats=2)`` gives ``a, b, a, b``. Each pass of a shuffled dataset has an order of its own.
-    Above a virtual epoch or a limit, these are what is repeated.
+    ``RepeatDataset([a, b], repeats=2)`` yields ``a, b, a, b``. Each pass of a shuffled dataset has a different order.
+    Above a virtual epoch or a limit, the virtual epoch or the limited pass is repeated.
 
     Args:
-        dataset: The dataset.
-        repeats: How many times; ``1.5`` gives a second pass up to its half, where its length is known. None: for ever.
-        restart: Accepted for scripts that pass it: the iteration that follows the last pass always begins anew.
+        dataset: The stage below.
+        repeats: Number of passes; ``1.5`` adds half a pass, if the length of a pass is known. None: without end.
+        restart: Accepted for scripts that pass it, and ignored: the iteration after the last pass always starts over.
         worker_config: By default the dataset's.
 
     Raises:
-        ConfigError: ``repeats`` is below 0; or it is not whole, and how many micro-batches a pass has is not known.
+        ConfigError: ``repeats`` is below 0, or it is not whole and the length of a pass is not known.
     """
 
     def __new__(cls, *arguments: Any, **named: Any) -> Self:
@@ -57,8 +57,8 @@ class RepeatDataset(SavableDataset[T]):
             raise ConfigError(f"expected repeats of at least 0, or None, found {repeats}")
         if repeats is not None and repeats % 1 and not self._length_is_known(dataset):
             raise ConfigError(
-                f"expected a whole number of repeats, found {repeats}: how long a pass is is not known ahead",
-                hint="pass a whole number, or None to repeat for ever",
+                f"expected a whole number of repeats, found {repeats}: the length of a pass is not known in advance",
+                hint="pass a whole number, or None to repeat without end",
             )
         self.times = repeats
 
@@ -86,10 +86,14 @@ class RepeatDataset(SavableDataset[T]):
         return {"repeats": self.times}
 
     def lane_of(self, lane: Lane, number: int) -> Lane:
-        """Give the lane as pass ``number`` sees it: of another seed, and so that passes follow each other in turn."""
+        """Return the lane for pass ``number``: with another seed, and rotated so that passes join without a gap."""
         child = lane.child(number)
         child.number = (lane.number - number * (self.inputs[0].items or 0)) % lane.count
         return child
+
+    def state_schema(self) -> dict[str, Schema]:
+        inner = self.inputs[0].state_schema()
+        return {self.key: NotRequired({"next": COUNT, "taken": COUNT, "source": inner})}
 
     def open(self, lane: Lane, state: State) -> Running:
         return _RepeatRunning(self, lane, state)
@@ -102,44 +106,44 @@ class _RepeatRunning:
         self._key = definition.key
         own = state.get(self._key, {"next": 0, "taken": 0, "source": {}})
         self._pass: int = own["next"]
-        self._taken: int = own["taken"]  # of the pass
+        self._taken: int = own["taken"]  # items of the pass
         self._running = self._open(self._pass, own["source"])
-        self._empty = 0  # passes in a row that had nothing
+        self._empty = 0  # consecutive empty passes
         same = definition.inputs[0].starts_over and definition.inputs[0].items is None
-        self._most_empty = 1 if same else max(_MOST_EMPTY, lane.count)
-        self._other: tuple[int, Running] | None = None  # the pass that the last load looked into
+        self._max_empty = 1 if same else max(_MAX_EMPTY, lane.count)
+        self._other: tuple[int, Running] | None = None  # another pass, which the last load opened
 
     def _open(self, number: int, state: State) -> Running:
         return self._definition.inputs[0].open(self._definition.lane_of(self._lane, number), state)
 
     def next(self) -> tuple[Any, ItemId]:
-        while self._empty < self._most_empty:
-            left = self._left()
-            if left is not None and left <= 0:
+        while self._empty < self._max_empty:
+            remaining = self._remaining()
+            if remaining is not None and remaining <= 0:
                 raise StopIteration
             try:
                 value, item_id = self._running.next()
             except StopIteration:
-                self._begin_next()
+                self._next_pass()
                 continue
             self._taken += 1
             self._empty = 0
             return value, (self._key, self._pass, item_id)
         raise StopIteration
 
-    def _left(self) -> int | None:
-        """Give how many items the pass may have still; None for as many as there are."""
+    def _remaining(self) -> int | None:
+        """Return the number of items that the pass may still yield; None for a full pass."""
         times = self._definition.times
         if times is None or self._pass < int(times):
             return None
         if self._pass > int(times) or times % 1 == 0:
             return 0
         whole = int(times) * (self._definition.inputs[0].items or 0)
-        last = (self._definition.items or 0) - whole  # items of the last pass, dealt to the lanes in turn
+        last = (self._definition.items or 0) - whole  # items of the partial pass, dealt to the lanes in turn
         number = self._definition.lane_of(self._lane, self._pass).number
         return -(-(last - number) // self._lane.count) - self._taken
 
-    def _begin_next(self) -> None:
+    def _next_pass(self) -> None:
         self._empty += not self._taken
         self._pass += 1
         self._taken = 0
@@ -149,7 +153,7 @@ class _RepeatRunning:
         return {self._key: {"next": self._pass, "taken": self._taken, "source": self._running.state()}}
 
     def load(self, item_id: ItemId) -> Any:
-        _, number, inner = item_id  # type: ignore[misc] # refs of this stage are tuples
+        _, number, inner = item_id  # type: ignore[misc] # ids of this stage are tuples
         if number == self._pass:
             return self._running.load(inner)
         if self._other is None or self._other[0] != number:
@@ -158,9 +162,9 @@ class _RepeatRunning:
 
 
 class _RankRepeatDataset(RepeatDataset[Any], RankStage):
-    """What stands above a stage that counts on the rank."""
+    """Repeat above a stage that counts on the rank."""
 
-    def _length_is_known(self, dataset: SavableDataset[Any]) -> bool:  # noqa: ARG002 - it is not, for any
+    def _length_is_known(self, dataset: SavableDataset[Any]) -> bool:  # noqa: ARG002 - no length is known here
         return False
 
     @property
@@ -169,7 +173,7 @@ class _RankRepeatDataset(RepeatDataset[Any], RankStage):
 
     def __len__(self) -> int:
         if self.times is None:
-            raise TypeError("the number of micro-batches is not known: it repeats without end")
+            raise TypeError("the number of micro-batches is not known: the dataset repeats without end")
         below = rank_stage_below(self.inputs[0])
         return (0 if below is None else len(below)) * int(self.times)
 
@@ -179,7 +183,7 @@ class _RankRepeatDataset(RepeatDataset[Any], RankStage):
     def on_rank(self, upstream: RankInput, count: int) -> RankRunning:
         below = rank_stage_below(self.inputs[0])
         if isinstance(below, EpochizeDataset) and getattr(upstream, "count", 0) >= below.length:
-            count += 1  # the state was saved at the very end of a virtual epoch, after which a new one would begin
+            count += 1  # the state was saved at the very end of a virtual epoch, so that pass is complete
         return _RankRepeat(upstream, self.times, self.inputs[0].starts_over, count)
 
 
@@ -188,11 +192,11 @@ class _RankRepeat:
         self._upstream = upstream
         self._times = times
         self._starts_over = starts_over
-        self.count = count  # passes that are over
+        self.count = count  # complete passes
 
     def batches(self) -> Iterator[Any]:
-        # The first of these passes may have nothing left, where a state was saved at its very end; another that has
-        # nothing shows that there is nothing at all.
+        # The first pass is empty if the state was saved at its very end. A second empty pass means that there is no
+        # data at all.
         empty = 0
         while empty < 2 and (self._times is None or self.count < self._times):
             empty += 1

@@ -1,42 +1,44 @@
-"""A buffer from which items come in random order."""
+"""Shuffle items with a buffer."""
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
 from ...errors import ConfigError
 from ...order import mix
 from ..contract.buffered import BufferedItem
-from ..contract.item import ItemId
-from ..contract.lane import Lane
+from ..contract.lane import ItemId, Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
+from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
 from ..contract.worker_config import WorkerConfig
 
 __all__ = ["ShuffleBufferDataset"]
 
 T = TypeVar("T")
 
-_PICK = 40  # what a random number is for; part of its name
+_PICK = 40  # separates these random numbers from others
 _CHUNK = 256
 
 
 class ShuffleBufferDataset(SavableDataset[T]):
-    """Shuffle items by a buffer: each comes from a random place of it, and the next one from below takes its room.
+    """Shuffle items with a buffer: yield a random item of the buffer, and refill it from below.
 
-    It is for chains composed by hand. The ``shuffle_buffer_size`` of
-    :func:`~loader.training.datasets.get_datasets.get_train_dataset` shuffles as well without holding samples: here the
-    memory and the time of a restore grow with ``size``, and a state names all items in the buffer.
+    This stage is for chains composed by hand. The ``shuffle_buffer_size`` of
+    :func:`~loader.training.datasets.get_datasets.get_train_dataset` shuffles without buffering samples. Here the memory
+    and the time of a restore grow with ``size``, and a state has the ids of all items in the buffer.
 
     Args:
-        dataset: What gives the items.
+        dataset: The stage below.
         size: Items of a full buffer.
         worker_config: By default the dataset's.
 
     Raises:
-        ConfigError: The buffer has no room for an item.
+        ConfigError: ``size`` is below 1.
     """
+
+    entry_schema: ClassVar[Schema] = {"picked": COUNT, "buffer": [BUFFERED_ITEM]}
 
     def __init__(
         self,
@@ -71,8 +73,8 @@ class _ShuffleRunning:
         self._key = definition.key
         own = state.get(self._key, {"picked": 0, "buffer": []})
         self._picked: int = own["picked"]
-        self._buffer = [BufferedItem.of_state(one) for one in own["buffer"]]
-        self._words: list[int] = []  # random ones, for the picks from _first_word on
+        self._buffer = [BufferedItem.from_state(one) for one in own["buffer"]]
+        self._words: list[int] = []  # random integers of 64 bits, for the picks from _first_word on
         self._first_word = self._picked
 
     def next(self) -> tuple[Any, ItemId]:

@@ -1,4 +1,4 @@
-"""A batch of samples."""
+"""Base type of batches."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ __all__ = ["Batch"]
 
 @edataclass
 class Batch(PinMemoryMixin, ExtendableDataclassMixin):
-    """What all batches have; derive from it and add fields.
+    """Base of batch types; derive from it and add fields.
 
     Args:
         __key__: The keys of its samples.
-        __restore_key__: What finds it again: nested tuples of str and int.
-        __subflavors__: Those of each sample.
-        __sources__: Where the parts of all its samples lie.
+        __restore_key__: Identifies the batch in the run, to load it again: nested tuples of str and int.
+        __subflavors__: The subflavors of each sample.
+        __sources__: The files that the parts of all samples were read from.
 
     >>> @edataclass
     ... class TextBatch(Batch):
@@ -34,7 +34,7 @@ class Batch(PinMemoryMixin, ExtendableDataclassMixin):
     TextBatch(__key__=['s.tar/0', 's.tar/1'], text=['a cat', 'a dog'])
     """
 
-    # Factories, for the same reason as in Sample.
+    # Factories, for the reason given in Sample.
     __key__: list[str]
     __restore_key__: tuple[Any, ...] = field(default_factory=tuple, repr=False)
     __subflavors__: list[dict[str, Any] | None] | None = field(default_factory=NoneType, repr=False)
@@ -42,16 +42,16 @@ class Batch(PinMemoryMixin, ExtendableDataclassMixin):
 
     @classmethod
     def from_samples(cls, samples: Sequence[Any], **fields_given: Any) -> Self:
-        """Make a batch of this type out of samples.
+        """Build a batch of this type from samples.
 
         Args:
-            samples: At least one, all of one kind.
-            fields_given: Fields that are made already. All others are batched as
-                :func:`~loader.samples.batching.collate.generic_batch` does, from the samples' fields of the same names;
-                fields that samples don't have keep their defaults.
+            samples: At least one, all of the same type.
+            fields_given: Ready values of fields. All others are batched with
+                :func:`~loader.samples.batching.collate.generic_batch` from the samples' fields of the same names;
+                fields that samples lack keep their defaults.
 
         Raises:
-            SampleError: There are no samples, they lack a field without default, or their values don't fit together.
+            SampleError: There are no samples, they lack a field without default, or their values cannot be batched.
 
         >>> import torch
         >>> from loader import CaptioningSample
@@ -75,12 +75,12 @@ class Batch(PinMemoryMixin, ExtendableDataclassMixin):
             except (AttributeError, KeyError):
                 required = known.default is MISSING and known.default_factory is MISSING
                 if required or _has(samples[0], name):
-                    raise _lacks(cls, samples, name) from None
+                    raise _missing_field(cls, samples, name) from None
         return cls(**batch_columns(columns, samples) | fields_given)
 
     @classmethod
     def derive_from(cls, base_batch: Batch, **fields_given: Any) -> Self:
-        """Make a batch of this type that comes from ``base_batch``: same keys and sources, all other fields as given.
+        """Create a batch of this type with the keys and sources of ``base_batch`` and the given fields.
 
         >>> @edataclass
         ... class TextBatch(Batch):
@@ -98,12 +98,12 @@ def _has(sample: Any, name: str) -> bool:
     return name in sample if isinstance(sample, dict) else hasattr(sample, name)
 
 
-def _lacks(cls: type[Batch], samples: Sequence[Any], name: str) -> SampleError:
+def _missing_field(cls: type[Batch], samples: Sequence[Any], name: str) -> SampleError:
     sample = next(sample for sample in samples if not _has(sample, name))
     key = key_of(sample)
     which = "a sample" if key is None else f"sample {key!r}"
     return SampleError(
-        f"cannot make a {cls.__name__}: {which} of type {type(sample).__name__} has no field {name!r}",
+        f"cannot build a {cls.__name__}: {which} of type {type(sample).__name__} has no field {name!r}",
         key=key,
-        hint=f"give it: {cls.__name__}.from_samples(samples, {name}=…)",
+        hint=f"pass it: {cls.__name__}.from_samples(samples, {name}=…)",
     )

@@ -1,4 +1,4 @@
-"""Values of samples to values of a batch."""
+"""Collate values of samples to values of a batch."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 from torch import Tensor
 
 from ...errors import SampleError
-from ..marks import library_hook
-from .pad import UnlikeError, kind_of, pad_stack, stack
+from ..hooks import library_hook
+from .pad import MismatchError, kind_of, pad_stack, stack
 
 __all__ = [
     "batch_columns",
@@ -42,7 +42,7 @@ def batch_stack(tensors: Sequence[Tensor]) -> Tensor:
     for number, tensor in enumerate(tensors):
         if tensor.shape != first:
             found = f"a tensor of shape {tuple(first)}", f"one of shape {tuple(tensor.shape)}"
-            raise UnlikeError(0, number, *found).of(tensors)
+            raise MismatchError(0, number, *found).of(tensors)
     return stack(tensors)
 
 
@@ -51,7 +51,7 @@ def batch_pad_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Stack tensors of equal rank, zero-padding every dimension to the longest.
 
     Args:
-        tensors: B tensors of shape (d1_i, …, dn_i). Where their types differ, the batch has one that holds them all.
+        tensors: B tensors of shape (d1_i, …, dn_i). If their dtypes differ, the result has their common dtype.
 
     Returns:
         Shape (B, max d1, …, max dn).
@@ -67,13 +67,13 @@ def batch_pad_stack(tensors: Sequence[Tensor]) -> Tensor:
         raise no_samples()
     try:
         return pad_stack(tensors)
-    except UnlikeError as error:
+    except MismatchError as error:
         raise error.of(tensors) from None
 
 
 @library_hook
 def batch_list(values: Sequence[Any]) -> list[Any]:
-    """Make a list of the values.
+    """Return the values as a list.
 
     >>> batch_list(("a cat", "a dog"))
     ['a cat', 'a dog']
@@ -83,18 +83,18 @@ def batch_list(values: Sequence[Any]) -> list[Any]:
 
 @library_hook
 def generic_batch(samples: Sequence[Any]) -> Any:
-    """Make a batch of samples, or of one value of each.
+    """Build a batch from samples, or from one value of each.
 
-    Tensors are zero-padded to the longest and stacked. A dict gives a dict and a dataclass one of its own class, made
-    name by name: ``__restore_key__`` a tuple, ``__subflavors__`` a list, ``__sources__`` all sources in one tuple.
-    Everything else gives a list: text, numbers, lists, numpy arrays, None.
+    Tensors are zero-padded to the longest and stacked. Dicts become a dict and dataclasses a dataclass of their class,
+    field by field: ``__restore_key__`` a tuple, ``__subflavors__`` a list, ``__sources__`` all sources in one tuple.
+    All other values become a list: text, numbers, lists, numpy arrays, None.
 
     Args:
-        samples: At least one, all of one kind.
+        samples: At least one, all of the same type.
 
     Raises:
-        SampleError: There are no samples, or one of them has other names, another class or a tensor of another rank
-            than the first; the message names both.
+        SampleError: There are no samples, or one differs from the first in its fields, its class or the rank of a
+            tensor; the message names both.
 
     >>> generic_batch([{"ids": torch.tensor([1]), "text": "a"}, {"ids": torch.tensor([2, 3]), "text": "a b"}])
     {'ids': tensor([[1, 0],
@@ -104,31 +104,31 @@ def generic_batch(samples: Sequence[Any]) -> Any:
         raise no_samples()
     try:
         return _batch(list(samples))
-    except UnlikeError as error:
+    except MismatchError as error:
         raise error.of(samples) from None
 
 
 def batch_columns(columns: Mapping[str, list[Any]], samples: Sequence[Any]) -> dict[str, Any]:
-    """Make a batch of each list of values.
+    """Batch each list of values.
 
     Args:
-        columns: By name, a value of each sample.
-        samples: The samples, to name them in errors.
+        columns: The values of all samples, by field.
+        samples: The samples, for messages.
 
     Raises:
-        SampleError: The values of two samples don't fit together.
+        SampleError: The values of two samples cannot be batched.
     """
     batch = {}
     for name, column in columns.items():
         try:
             batch[name] = _SHARED.get(name, _batch)(column)
-        except UnlikeError as error:
+        except MismatchError as error:
             raise error.inside(name).of(samples) from None
     return batch
 
 
 def join_sources(sources: Sequence[Any]) -> tuple[Any, ...] | None:
-    """Join the ``__sources__`` of samples, or of batches; None where none of them has any.
+    """Concatenate the ``__sources__`` of samples, or of batches; return None if none of them has any.
 
     >>> join_sources([("a",), None, ("b", "c")])
     ('a', 'b', 'c')
@@ -139,22 +139,20 @@ def join_sources(sources: Sequence[Any]) -> tuple[Any, ...] | None:
 
 
 def no_samples() -> SampleError:
-    """Make the error about a batch of nothing."""
-    return SampleError(
-        "there is nothing to make a batch of: the list is empty", hint="leave out batches without samples"
-    )
+    """Return the error for an empty list of samples."""
+    return SampleError("cannot build a batch of an empty list", hint="skip batches without samples")
 
 
-def _as_it_is(column: list[Any]) -> list[Any]:
+def _unchanged(column: list[Any]) -> list[Any]:
     return column
 
 
-# What the names that all samples share become; none of them needs a look at its values.
+# How the fields of all samples are batched, without inspecting their values.
 _SHARED: dict[str, Callable[[list[Any]], Any]] = {
-    "__key__": _as_it_is,
+    "__key__": _unchanged,
     "__restore_key__": tuple,
     "__sources__": join_sources,
-    "__subflavors__": _as_it_is,
+    "__subflavors__": _unchanged,
 }
 
 
@@ -167,7 +165,7 @@ def _batch(column: list[Any]) -> Any:
 
 @lru_cache(maxsize=256)
 def _collate_of(kind: Any) -> Callable[[list[Any]], Any] | None:
-    """Find how values of one class are batched, once for each class: this looks at its fields. None: as a list."""
+    """Return the function that batches values of a class; None keeps the list. Cached, because it inspects fields."""
     if issubclass(kind, Tensor):
         return pad_stack
     if issubclass(kind, dict):
@@ -176,15 +174,15 @@ def _collate_of(kind: Any) -> Callable[[list[Any]], Any] | None:
 
 
 def _collate_of_several(column: list[Any], kinds: list[Any]) -> Callable[[list[Any]], Any] | None:
-    """Find how values of several classes are batched: tensors and parameters, dicts and crude samples, text and None.
+    """Return the function that batches values of several classes, such as tensors and parameters, or text and None.
 
     Raises:
-        UnlikeError: Each of them would be batched in another way.
+        MismatchError: The classes are batched in different ways.
     """
     collates = [_collate_of(kind) for kind in kinds]
     for number, other in enumerate(collates):
         if other is not collates[0]:
-            raise UnlikeError(0, number, kind_of(column[0]), kind_of(column[number]))
+            raise MismatchError(0, number, kind_of(column[0]), kind_of(column[number]))
     return collates[0]
 
 
@@ -197,7 +195,7 @@ def _collate_of_dataclass(kind: Any) -> Callable[[list[Any]], Any]:
         for name, get, collate in columns:
             try:
                 batch[name] = collate(list(map(get, samples)))
-            except UnlikeError as error:
+            except MismatchError as error:
                 raise error.inside(name) from None
         return kind(**batch)
 
@@ -212,13 +210,13 @@ def _batch_dicts(samples: list[dict[str, Any]]) -> dict[str, Any]:
             column = [sample[name] for sample in samples]
         except KeyError:
             number = next(number for number, sample in enumerate(samples) if name not in sample)
-            raise UnlikeError(0, number, "there", "missing").inside(name) from None
+            raise MismatchError(0, number, "present", "missing").inside(name) from None
         try:
             batch[name] = _SHARED.get(name, _batch)(column)
-        except UnlikeError as error:
+        except MismatchError as error:
             raise error.inside(name) from None
     if sum(map(len, samples)) != len(first) * len(samples):
         number = next(number for number, sample in enumerate(samples) if len(sample) > len(first))
         name = next(name for name in samples[number] if name not in first)
-        raise UnlikeError(0, number, "missing", "there").inside(name)
+        raise MismatchError(0, number, "missing", "present").inside(name)
     return batch

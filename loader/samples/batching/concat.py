@@ -1,4 +1,4 @@
-"""Batches to one batch: what is done to mix datasets within a batch."""
+"""Concatenate batches to one, to mix datasets within a batch."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from torch import Tensor
 
 from ...errors import ConfigError
 from .collate import join_sources, no_samples
-from .pad import UnlikeError, kind_of, pad_concat, pad_stack
+from .pad import MismatchError, kind_of, pad_concat, pad_stack
 
 __all__ = ["concat_pad", "generic_concat", "homogeneous_concat_mix"]
 
 
 def concat_pad(tensors: Sequence[Tensor]) -> Tensor:
-    """Join tensors along their first dimension, zero-padding all others to the longest.
+    """Concatenate tensors along their first dimension, zero-padding all others to the longest.
 
     Args:
-        tensors: Tensors of shape (d1_i, …, dn_i), n ≥ 1. Where their types differ, the result has one that holds them
-            all.
+        tensors: Tensors of shape (d1_i, …, dn_i), n ≥ 1. If their dtypes differ, the result has their common dtype.
 
     Returns:
         Shape (Σ d1_i, max d2, …, max dn).
@@ -40,20 +39,20 @@ def concat_pad(tensors: Sequence[Tensor]) -> Tensor:
         raise no_samples()
     try:
         return pad_concat(tensors)
-    except UnlikeError as error:
+    except MismatchError as error:
         raise error.of(tensors) from None
 
 
 def generic_concat(batches: Sequence[Any]) -> Any:
-    """Join batches, or one value of each.
+    """Concatenate batches, or one value of each.
 
-    Tensors are joined as :func:`concat_pad` does, tensors without dimensions stacked; lists and tuples are joined. A
-    dict gives a dict and a dataclass one of its own class, made name by name: ``__restore_key__`` a tuple of those of
-    the batches, ``__sources__`` all sources in one tuple. None everywhere stays None; everything else gives a list.
+    Tensors are concatenated with :func:`concat_pad`, scalars stacked; lists and tuples are concatenated. Dicts become a
+    dict and dataclasses a dataclass of their class, field by field: ``__restore_key__`` a tuple of the batches' keys,
+    ``__sources__`` all sources in one tuple. If all values are None, so is the result; other values become a list.
 
     Raises:
-        SampleError: There are no batches, or one of them has other names, another class or a tensor of another rank
-            than the first.
+        SampleError: There are no batches, or one differs from the first in its fields, its class or the rank of a
+            tensor.
 
     >>> import torch
     >>> generic_concat([{"ids": torch.tensor([[1]]), "text": ["a"]}, {"ids": torch.tensor([[2, 3]]), "text": ["b"]}])
@@ -64,25 +63,25 @@ def generic_concat(batches: Sequence[Any]) -> Any:
         raise no_samples()
     try:
         return _concat(list(batches))
-    except UnlikeError as error:
+    except MismatchError as error:
         raise error.of(batches) from None
 
 
 def homogeneous_concat_mix(batches: Sequence[Any]) -> Any:
-    """Join batches of one type to one batch, as :func:`generic_concat` does.
+    """Concatenate batches of one type with :func:`generic_concat`.
 
-    It is what ``MixBatchDataset`` does with the batches it takes from its datasets, unless told otherwise.
+    It is the default ``batch_mix_fn`` of ``MixBatchDataset``.
 
     Raises:
         ConfigError: The batches are of several types.
-        SampleError: Their values don't fit together.
+        SampleError: Their values cannot be concatenated.
     """
     kinds = dict.fromkeys(map(type, batches))
     if len(kinds) > 1:
         names = ", ".join(kind.__name__ for kind in kinds)
         raise ConfigError(
             f"homogeneous_concat_mix joins batches of one type, found {names}",
-            hint="pass a batch_mix_fn of your own, which makes one batch of a list of such batches",
+            hint="pass your own batch_mix_fn, which builds one batch from such a list",
         )
     return generic_concat(batches)
 
@@ -92,13 +91,13 @@ def _concat(values: list[Any]) -> Any:
     joins = list(map(_join_of, kinds))
     for number, join in enumerate(joins):
         if join is not joins[0]:
-            raise UnlikeError(0, number, kind_of(values[0]), kind_of(values[number]))
+            raise MismatchError(0, number, kind_of(values[0]), kind_of(values[number]))
     return joins[0](values)
 
 
 @lru_cache(maxsize=256)
 def _join_of(kind: Any) -> Callable[[list[Any]], Any]:
-    """Find how values of one class are joined."""
+    """Return the function that concatenates values of a class."""
     if issubclass(kind, Tensor):
         return _concat_tensors
     if issubclass(kind, dict):
@@ -124,18 +123,18 @@ def _concat_tensors(tensors: list[Tensor]) -> Tensor:
 def _concat_dicts(batches: list[dict[str, Any]]) -> dict[str, Any]:
     names = dict.fromkeys(chain.from_iterable(batches))
     for name in names:
-        there = [name in batch for batch in batches]
-        if not all(there):
-            number = there.index(not there[0])
-            found = ("there", "missing") if there[0] else ("missing", "there")
-            raise UnlikeError(0, number, *found).inside(name)
+        present = [name in batch for batch in batches]
+        if not all(present):
+            number = present.index(not present[0])
+            found = ("present", "missing") if present[0] else ("missing", "present")
+            raise MismatchError(0, number, *found).inside(name)
     return {name: _concat_field(name, [batch[name] for batch in batches]) for name in names}
 
 
 def _concat_field(name: str, values: list[Any]) -> Any:
     try:
         return _SHARED.get(name, _concat)(values)
-    except UnlikeError as error:
+    except MismatchError as error:
         raise error.inside(name) from None
 
 
@@ -144,11 +143,11 @@ def _list_unless_none(values: list[Any]) -> list[Any] | None:
 
 
 def _join_subflavors(values: list[Any]) -> Any:
-    """Join lists of subflavors; the subflavors of samples that are no batches stay one each."""
+    """Concatenate lists of subflavors; a dict is the subflavors of a single sample."""
     return _concat([[value] if isinstance(value, dict) else value or [] for value in values]) or None
 
 
-# How the names that all batches share are joined.
+# How the fields of all batches are concatenated.
 _SHARED: dict[str, Callable[[list[Any]], Any]] = {
     "__restore_key__": tuple,
     "__sources__": join_sources,

@@ -1,4 +1,4 @@
-"""Tensors of several shapes into one: the costly part of making a batch."""
+"""Pad tensors of different shapes into one: the most expensive step of batching."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from torch.nn.utils.rnn import pad_sequence
 from ...errors import SampleError
 from ...transport.batch_memory import place
 
-__all__ = ["UnlikeError", "key_of", "kind_of", "pad_concat", "pad_stack", "stack"]
+__all__ = ["MismatchError", "key_of", "kind_of", "pad_concat", "pad_stack", "stack"]
 
 SMALL = 1 << 20
-"""Elements that stay in a processor's cache: up to here, clearing all of them first costs next to nothing.
+"""Number of elements that fit into a processor's cache, where clearing the whole tensor first costs next to nothing.
 
-In a larger tensor each element is written once, and only what remains beside the tensors put into it is cleared."""
+In a larger tensor each element is written once: only the padding is cleared."""
 
 
 def stack(tensors: Sequence[Tensor]) -> Tensor:
@@ -33,7 +33,7 @@ def pad_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Stack B tensors of shapes (d1_i, …, dn_i) to one of shape (B, max d1, …, max dn), padded with zeros.
 
     Raises:
-        UnlikeError: The ranks differ.
+        MismatchError: The ranks differ.
     """
     shapes = [tensor.shape for tensor in tensors]
     if len(set(shapes)) == 1:
@@ -51,10 +51,10 @@ def pad_stack(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def pad_concat(tensors: Sequence[Tensor]) -> Tensor:
-    """Join tensors of shapes (d1_i, …, dn_i), n ≥ 1, to one of shape (Σ d1_i, max d2, …, max dn), padded with zeros.
+    """Concatenate tensors of shapes (d1_i, …, dn_i), n ≥ 1, to shape (Σ d1_i, max d2, …, max dn), padded with zeros.
 
     Raises:
-        UnlikeError: The ranks differ.
+        MismatchError: The ranks differ.
     """
     shapes = [tensor.shape for tensor in tensors]
     longest = _longest(shapes)
@@ -75,12 +75,12 @@ def _longest(shapes: Sequence[torch.Size]) -> tuple[int, ...]:
     first = shapes[0]
     for number, shape in enumerate(shapes):
         if len(shape) != len(first):
-            raise UnlikeError(0, number, f"a tensor of shape {tuple(first)}", f"one of shape {tuple(shape)}")
+            raise MismatchError(0, number, f"a tensor of shape {tuple(first)}", f"one of shape {tuple(shape)}")
     return tuple(map(max, zip(*shapes, strict=True)))
 
 
 def _one_dtype(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Give all tensors the smallest type that holds the values of each."""
+    """Convert tensors to their common dtype."""
     dtypes = {tensor.dtype for tensor in tensors}
     if len(dtypes) == 1:
         return tensors
@@ -89,7 +89,7 @@ def _one_dtype(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
 
 
 def _fill(batch: Tensor, blocks: Iterable[Tensor], tensors: Sequence[Tensor]) -> None:
-    """Put each tensor into the corner of its block of the batch, which is at least as large, and zeros beside it."""
+    """Copy each tensor into the corner of its block of the batch, and zeros into the rest of the block."""
     small = batch.numel() <= SMALL
     if small:
         batch.zero_()
@@ -105,14 +105,14 @@ def _fill(batch: Tensor, blocks: Iterable[Tensor], tensors: Sequence[Tensor]) ->
         corner.copy_(tensor)
 
 
-class UnlikeError(Exception):
-    """Two values that should be alike are not: on its way up to whoever knows what they belong to.
+class MismatchError(Exception):
+    """Two values cannot be batched; internal, converted to a SampleError where the samples are known.
 
     Args:
-        first: The number of one sample, or batch, in the list that is to be joined.
-        second: The number of the other.
-        found: What the first has.
-        other: What the second has.
+        first: Index of one sample, or batch, in the list.
+        second: Index of the other.
+        found: Description of the first value.
+        other: Description of the second value.
     """
 
     def __init__(self, first: int, second: int, found: str, other: str) -> None:
@@ -122,15 +122,15 @@ class UnlikeError(Exception):
         self._place: list[str] = []
 
     def inside(self, name: object) -> Self:
-        """Say in which field the values are."""
+        """Prepend the field of the values to their path."""
         self._place.insert(0, str(name))
         return self
 
     def of(self, samples: Sequence[Any]) -> SampleError:
-        """Make the error that names the samples.
+        """Return the error that names the samples.
 
         Args:
-            samples: What was to be joined.
+            samples: The list that was to be batched.
         """
         keys = [key_of(samples[number]) for number in self._numbers]
         names = [
@@ -138,15 +138,15 @@ class UnlikeError(Exception):
         ]
         place = f"{'.'.join(self._place)!r} is " if self._place else ""
         return SampleError(
-            f"{names[0]} and {names[1]} don't fit into one batch: {place}{self._found[0]} in the first, "
+            f"{names[0]} and {names[1]} cannot be batched: {place}{self._found[0]} in the first, "
             f"{self._found[1]} in the second",
             key=key_of(samples[self._numbers[1]]),
-            hint="make them alike in encode_sample, or define batch in the task encoder",
+            hint="give them equal types and shapes in encode_sample, or define batch in the task encoder",
         )
 
 
 def key_of(sample: Any) -> str | None:
-    """Get the key of a sample, or the first one of a batch; None where it has none."""
+    """Return the key of a sample, or the first key of a batch; None if it has none."""
     key = sample.get("__key__") if isinstance(sample, Mapping) else getattr(sample, "__key__", None)
     if isinstance(key, list):  # a batch
         key = key[0] if key else None
@@ -154,14 +154,9 @@ def key_of(sample: Any) -> str | None:
 
 
 def kind_of(value: Any) -> str:
-    """Name a value's class for a sentence.
+    """Describe a value's type for a message.
 
     >>> kind_of(3), kind_of(None)
     ('of type int', 'None')
     """
     return "None" if value is None else f"of type {type(value).__name__}"
-
-
-def _name(sample: Any, number: int) -> str:
-    key = key_of(sample)
-    return f"number {number}" if key is None else repr(key)

@@ -1,36 +1,47 @@
-"""Whether the parts of a sample decode, and make a sample: what ``energon lint`` asks of every sample.
+"""Check the parts of samples, and that they make samples, for ``energon lint``.
 
-Nothing here imports torch unless a dataset has tensors, or code that makes its samples.
+torch is imported only for datasets with tensors or arrays, and to build samples by a dataset's own code.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import simplejpeg
+from PIL import Image
 
 from ...cached_property import cached_property
 from ...errors import EnergonError, SampleError
 from ...format.documents.dataset_config import DatasetConfig
 from ...format.documents.part_kinds import part_kind
 from ...format.documents.sample_types import FieldKind
-from ..decoding.image_check import check_image_bytes
-from ..decoding.image_decode import IMAGE_FORMS
-from ..decoding.part_decode import decode_part
-from ..decoding.trust import is_trusted
+from ..decoding.image_decode import IMAGE_FORMS, open_image
+from ..decoding.part_decode import decode_part, part_error
+from ..trust import is_trusted
 
-__all__ = ["PICTURE", "DecodeCheck", "check_image_bytes", "kind_fault"]
+__all__ = ["CHECKED_IMAGE", "DecodeCheck", "check_image_bytes", "kind_fault"]
+
+
+_JPEG = b"\xff\xd8\xff"
+_DAMAGE = ("Corrupt JPEG data", "Premature end of JPEG file")
+_PNG = b"\x89PNG\r\n\x1a\n"
+_EASY_MODES = frozenset(
+    {"1", "CMYK", "F", "I", "I;16", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "RGBa", "YCbCr", "La"}
+)
+"""Pillow's modes whose conversion to RGB cannot fail."""
 
 
 class DecodeCheck:
-    """Check one sample after the other; picklable, so that worker processes can do it.
+    """Check the parts of samples; picklable, so that worker processes can use it.
 
     Args:
-        config: What ``dataset.yaml`` says; None checks only that the parts decode.
-        meta_folder: The ``.nv-meta`` folder, where ``sample_loader.py`` is.
-        trust_code: Code and pickles of the dataset may run; without, pickles and ``sample_loader.py`` are not checked.
+        config: The content of ``dataset.yaml``; None checks only that the parts decode.
+        meta_folder: The ``.nv-meta`` folder, which contains ``sample_loader.py``.
+        trust_code: Allow code and pickles of the dataset to run; otherwise they are not checked.
 
     >>> check = DecodeCheck(None, Path("dataset/.nv-meta"), trust_code=False)
     >>> check("0001", {"txt": b"a cat", "json": b"{"})
@@ -44,19 +55,19 @@ class DecodeCheck:
 
     @property
     def unchecked(self) -> str | None:
-        """What of this dataset this check cannot tell, and why; None if it checks everything."""
+        """The part of the check that is not done, and the reason; None if everything is checked."""
         config = self._config
         if config is None or config.crude or self._trusted:
             return None
         if config.sample_loader is not None:
-            return f"samples were not made: {config.sample_loader} is code, which runs only with --trust-code"
+            return f"samples were not built: {config.sample_loader} is code, which runs only with --trust-code"
         if config.spec is None:
             named = (
                 (config.module, config.sample_type)
                 if config.sample_type
                 else (config.dataset_module, config.dataset_class)
             )
-            return f"samples were not made: {named[0]}.{named[1]} is imported only with --trust-code"
+            return f"samples were not built: {named[0]}.{named[1]} is imported only with --trust-code"
         return None
 
     def __call__(self, key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, str]]:
@@ -67,8 +78,8 @@ class DecodeCheck:
             parts: All of its parts, by name.
 
         Returns:
-            What is wrong: the part (None: the sample as a whole) and one line about it. Empty if nothing is. An empty
-            text is nothing wrong; every other empty part is.
+            The faults: each the name of a part (None for the sample as a whole) and one line of text. An empty part is
+            a fault, unless it is text.
         """
         faults: list[tuple[str | None, str]] = []
         values: dict[str, Any] = {}
@@ -88,10 +99,10 @@ class DecodeCheck:
         if not data and kind != "text":
             raise SampleError(f"part {name!r} is empty (0 bytes)", part=name)
         if kind == "image" and not name.endswith(".gz"):
-            found = check_image_bytes(data, name, trusted=self._trusted)
-            if found is not None:
-                raise SampleError(found, part=name)
-            return PICTURE
+            fault = check_image_bytes(data, name, trusted=self._trusted)
+            if fault is not None:
+                raise SampleError(fault, part=name)
+            return CHECKED_IMAGE
         if kind == "pickle" and not self._trusted:
             return data
         return decode_part(name, data, form=IMAGE_FORMS["rgb8"], trusted=self._trusted)
@@ -108,21 +119,21 @@ class DecodeCheck:
         try:
             fields = config.field_map.apply(values, optional=spec.optional)
         except SampleError as error:
-            # A part that is there is not to blame for what was looked for inside it.
+            # If the part exists, the fault is a value missing inside it, so the sample as a whole is reported.
             return [(None if error.part in parts else error.part, error.message)]
         faults: list[tuple[str | None, str]] = []
         for name, value in fields.items():
             field = spec.field(name)
-            # Much data has the only answer to a question as text, which no field map can put into a list.
+            # Many datasets store a single answer as text, and a field map cannot wrap it in a list.
             fine = (value is None and not field.required) or (name == "answers" and isinstance(value, str))
-            found = None if fine else kind_fault(field.kind, value)
-            if found is not None:
+            fault = None if fine else kind_fault(field.kind, value)
+            if fault is not None:
                 expression = config.field_map.expressions()[name]
-                faults.append((None, f"field {name!r} ({expression}): {found}"))
+                faults.append((None, f"field {name!r} ({expression}): {fault}"))
         return faults
 
     def _build(self, key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, str]]:
-        """Make the sample as training would, with the code that the dataset brings."""
+        """Build the sample as training does, with the dataset's own code."""
         if self._builder is None:
             return []
         needed = {name: data for name, data in parts.items() if self._builder.part_filter(name)}
@@ -131,7 +142,7 @@ class DecodeCheck:
         except SampleError as error:
             return [(error.part, error.message.removeprefix(f"sample {key!r}: "))]
         except Exception as error:  # noqa: BLE001 - the dataset's own code may raise anything
-            return [(None, f"making the sample fails: {type(error).__name__}: {error}")]
+            return [(None, f"building the sample fails: {type(error).__name__}: {error}")]
         return []
 
     @cached_property
@@ -146,18 +157,84 @@ class DecodeCheck:
         )
 
 
-class _Picture:
-    """Stands for a picture that was checked, but not kept."""
+def check_image_bytes(data: bytes, part_name: str, *, trusted: bool = False) -> str | None:
+    """Check that an image is complete, faster than by decoding it; return one line if it is not, else None.
+
+    A JPEG is decoded at an eighth of its size: that reads every bit of the entropy-coded data, where damage shows, and
+    skips most of the arithmetic. The checksums of PNG chunks are verified, which decoding does not always do.
+
+    Args:
+        data: The file's bytes.
+        part_name: The part's name, for the message.
+        trusted: Also check formats that are programs (EPS, which Ghostscript runs).
+
+    Returns:
+        One line about the damage, also for images that decode to damaged pixels.
+
+    >>> check_image_bytes(b"<!DOCTYPE html>", "jpg")
+    "part 'jpg' is not an image (it starts with b'<!DOCTYPE html>')"
+    """
+    damage = None
+    if data.startswith(_JPEG):
+        is_whole, damage = _check_jpeg(data)
+        if is_whole:
+            return None
+    elif data.startswith(_PNG):
+        damage = _png_damage(data)
+    try:
+        image = open_image(data, trusted=trusted)
+        if image.mode not in _EASY_MODES:
+            image.convert("RGB")
+    except Exception as error:  # noqa: BLE001 - decoders raise exceptions of every kind
+        return part_error(part_name, data, error).message
+    return f"part {part_name!r} is a damaged image, though it decodes: {damage}" if damage else None
+
+
+def _check_jpeg(data: bytes) -> tuple[bool, str | None]:
+    """Return (True, None) for a complete JPEG, or (False, damage); damage is None where Pillow must decide."""
+    try:
+        height, width, colours, _ = simplejpeg.decode_jpeg_header(data)
+        if Image.MAX_IMAGE_PIXELS is not None and height * width > Image.MAX_IMAGE_PIXELS:
+            return False, None
+        target = "CMYK" if colours in ("CMYK", "YCCK") else "GRAY"  # libjpeg skips the colour arithmetic for grey
+        simplejpeg.decode_jpeg(data, target, min_height=1, min_width=1, min_factor=8)
+    except ValueError as error:
+        # Other errors are about features that simplejpeg does not support, such as rare subsampling.
+        message = str(error).strip()
+        return False, message if message.startswith(_DAMAGE) else None
+    return True, None
+
+
+def _png_damage(data: bytes) -> str | None:
+    """Return the first fault of a PNG's chunks: a wrong checksum, or no last chunk."""
+    position = len(_PNG)
+    while position + 12 <= len(data):
+        size_bytes = int.from_bytes(data[position : position + 4], "big")
+        body = data[position + 4 : position + 8 + size_bytes]
+        checksum = data[position + 8 + size_bytes : position + 12 + size_bytes]
+        if len(checksum) < 4:
+            break
+        name = body[:4]
+        if zlib.crc32(body) != int.from_bytes(checksum, "big"):
+            return f"the checksum of chunk {name!r} at byte {position} is wrong"
+        if name == b"IEND":
+            return None
+        position += 12 + size_bytes
+    return f"it ends at byte {len(data)}, before its last chunk"
+
+
+class _CheckedImage:
+    """Placeholder for an image that was checked and dropped."""
 
     __slots__ = ()
 
 
-PICTURE: Final = _Picture()
-"""Stands for a picture that was checked, but not kept."""
+CHECKED_IMAGE: Final = _CheckedImage()
+"""Placeholder for an image that was checked and dropped."""
 
 
 def kind_fault(kind: FieldKind, value: object) -> str | None:
-    """Tell what is wrong with a value for a field of that kind; None if nothing is.
+    """Check a value of a field; return one line if it is not of the field's kind, else None.
 
     >>> kind_fault("text", "a cat"), kind_fault("text", {"en": "a cat"})
     (None, "expected text, found dict: {'en': 'a cat'}")
@@ -168,15 +245,15 @@ def kind_fault(kind: FieldKind, value: object) -> str | None:
     fits, expected = check
     if fits(value):
         return None
-    if value is PICTURE:
+    if value is CHECKED_IMAGE:
         return f"expected {expected}, found an image"
     shown = "" if value is None else f": {value!r}"
     return f"expected {expected}, found {type(value).__name__}{shown[:60]}"
 
 
-def _is_picture(value: object) -> bool:
-    # Arrays (npy) and tensors of two or three dimensions may be pictures, too.
-    return value is PICTURE or getattr(value, "ndim", 0) in (2, 3)
+def _is_image(value: object) -> bool:
+    # Arrays (npy) and tensors of two or three dimensions may be images, too.
+    return value is CHECKED_IMAGE or getattr(value, "ndim", 0) in (2, 3)
 
 
 def _is_list_of_text(value: object) -> bool:
@@ -197,7 +274,7 @@ def _is_media(value: object) -> bool:
 
 _CHECKS: Mapping[FieldKind, tuple[Callable[[Any], bool], str]] = {
     "audio": (_is_media, "audio"),
-    "image": (_is_picture, "an image"),
+    "image": (_is_image, "an image"),
     "images": (_is_list, "a list of images"),
     "label": (_is_number, "a whole number"),
     "label_name": (lambda value: isinstance(value, str), "text"),

@@ -1,11 +1,13 @@
-"""Classes and functions that a dataset names: nothing is imported for one unless the caller trusts it."""
+"""Import the classes and functions that a dataset or a metadataset names, if the caller trusts it."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
+import inspect
 import sys
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from importlib.machinery import SourceFileLoader
 from multiprocessing import parent_process
 from pathlib import Path
@@ -13,71 +15,135 @@ from types import ModuleType
 from typing import Any, Literal
 
 from ...errors import ConfigError
-from ...format.documents.dataset_config import is_own_module
+from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.documents.messages import did_you_mean
-from ..decoding.trust import is_trusted, refuse
+from ...metadataset.documents.leaf_plan import Joiner
+from .. import types
+from ..trust import is_trusted, refuse
 
-__all__ = ["MetaFunction", "find_code"]
+__all__ = ["MetaFunction", "checked_sample_class", "dataset_class_of", "load_joiner", "sample_class_of"]
 
-_NOTHING = object()
+_JOIN_METHOD = "from_joined"
+_MISSING = object()
 
 
-def find_code(
-    module_name: str,
-    name: str,
-    *,
-    kind: Literal["class", "function"],
-    asker: str,
-    trust_code: bool,
-    at: str | None = None,
-) -> Any:
-    """Find what a module calls by a name; nobody has checked yet what it is.
+def sample_class_of(config: DatasetConfig, *, trust_code: bool) -> type[Any]:
+    """Return the sample class of a dataset.
 
-    Args:
-        module_name: One that is imported already, or else the caller must trust whoever names it.
-        name: The class's or function's.
-        kind: What is looked for, for messages.
-        asker: What names it, for messages: ``"dataset.yaml"``.
-        trust_code: Modules may be imported.
-        at: Where it is named, for messages.
+    Classes of this library are found by name. A class of another module is used if that module is already imported;
+    importing the module requires trust.
 
     Raises:
-        TrustError: The module is not imported, or would import the class or function only now, and the caller does not
-            trust the dataset.
-        ConfigError: There is no such module, importing it fails, or it has nothing of that name.
+        TrustError: The class's module is not imported, and the caller does not trust the dataset.
+        ConfigError: The class does not exist, or is not a sample class.
     """
-    module = sys.modules.get(module_name)
-    # Asking a module for what it does not have runs its __getattr__, which may import anything (PEP 562).
-    asks_nobody = module is not None and (name in vars(module) or "__getattr__" not in vars(module))
-    if not (asks_nobody or (module and is_own_module(module_name))) and not is_trusted(trust_code):
-        error = refuse(f"{asker} asks to import {module_name} for its {kind} {name}", at=at)
-        # A worker that is spawned has not imported what the rank has, unless the script does so where it is imported.
-        where = " at the top of your script, which spawned workers import, too" if parent_process() is not None else ""
-        before = f"import {module_name} before loading the dataset{where}"
-        error.hint = f"{before if module is None else 'name the module that defines it'}; or {error.hint}"
-        raise error
-    try:
-        module = importlib.import_module(module_name)
-        found = getattr(module, name, _NOTHING)
-    except ImportError as error:
-        raise ConfigError(f"{asker} names {module_name}.{name}, but: {error}", at=at) from error
-    if found is _NOTHING:
-        alike = [known for known, value in vars(module).items() if isinstance(value, type) == (kind == "class")]
-        alike = [known for known in alike if callable(getattr(module, known)) and not known.startswith("_")]
-        raise ConfigError(f"module {module_name} has no {kind} {name!r}{did_you_mean(name, alike)}", at=at)
-    return found
+    if config.sample_type is None:
+        dataset_class = dataset_class_of(config, trust_code=trust_code)
+        sample_class = getattr(dataset_class, "__sample_type__", None)
+        if sample_class is None:
+            name = f"{config.dataset_module}.{config.dataset_class}"
+            raise ConfigError(f"{name} has no __sample_type__; expected a dataset class that has one")
+        return checked_sample_class(sample_class)
+    if is_own_module(config.module):
+        own: type[Any] = getattr(types, config.sample_type)
+        return own
+    return checked_sample_class(_find_class(config.module, config.sample_type, trust_code))
+
+
+def dataset_class_of(config: DatasetConfig, *, trust_code: bool) -> Any:
+    """Return the user's dataset class that a ``dataset.yaml`` names.
+
+    Raises:
+        TrustError: The class's module is not imported, and the caller does not trust the dataset.
+        ConfigError: The class does not exist.
+    """
+    return _find_class(config.dataset_module, config.dataset_class or "", trust_code)
+
+
+def checked_sample_class(cls: Any) -> type[Any]:
+    """Return ``cls`` if it is a sample class: a dataset must not call an arbitrary class that happens to be imported.
+
+    Raises:
+        ConfigError: It is neither a dataclass nor a subclass of :class:`~loader.samples.types.CrudeSample`.
+    """
+    if isinstance(cls, type) and (is_dataclass(cls) or issubclass(cls, types.CrudeSample)):
+        return cls
+    raise ConfigError(f"{cls!r} is no sample class; expected a dataclass, such as a subclass of Sample")
+
+
+def load_joiner(joiner: Joiner, *, at: str, trust_code: bool) -> Callable[..., Any]:
+    """Return the function that builds one sample from the samples of a join's datasets.
+
+    A joiner of a module that is already imported needs no trust; importing the module does. Functions of Python's
+    standard library always need trust: they were not written to receive samples.
+
+    Args:
+        joiner: Module and name, as written in the metadataset.
+        at: Position in the metadataset, for messages.
+        trust_code: Allow importing the joiner's module.
+
+    Returns:
+        The class's ``from_joined``, or the function. Its arguments are one sample (or None) of each dataset.
+
+    Raises:
+        TrustError: Its module is not imported, or is part of Python, and the caller does not trust the metadataset.
+        ConfigError: There is no such module, class or function, or the class has no ``from_joined`` that can be called.
+    """
+    full_name = f"{joiner.module}.{joiner.name}"
+    found = _find_code(
+        joiner.module,
+        joiner.name,
+        kind="function" if joiner.is_function else "class",
+        source="the joiner of this join",
+        trust_code=trust_code,
+        at=at,
+    )
+    if joiner.is_function:
+        return _checked_function(found, full_name, at=at, trust_code=trust_code)
+    if not isinstance(found, type):
+        raise ConfigError(
+            f"{full_name} is not a class", at=at, hint="name a function with __function__ instead of __class__"
+        )
+    method = inspect.getattr_static(found, _JOIN_METHOD, None)
+    if method is None:
+        raise ConfigError(
+            f"class {full_name} has no {_JOIN_METHOD}; expected a classmethod that builds one sample",
+            at=at,
+            hint=f"add @classmethod def {_JOIN_METHOD}(cls, …) to it",
+        )
+    if not isinstance(method, classmethod | staticmethod):
+        raise ConfigError(
+            f"{_JOIN_METHOD} of class {full_name} is not a classmethod, so it cannot be called without an object",
+            at=at,
+            hint="decorate it with @classmethod",
+        )
+    joined: Callable[..., Any] = getattr(found, _JOIN_METHOD)
+    return joined
+
+
+def _checked_function(found: Any, full_name: str, *, at: str, trust_code: bool) -> Callable[..., Any]:
+    if isinstance(found, type):
+        raise ConfigError(f"{full_name} is a class", at=at, hint="name it with __class__ instead of __function__")
+    if not callable(found):
+        raise ConfigError(f"{full_name} is not a function", at=at, hint="name a function of that module")
+    names = [full_name, str(found.__module__)] if inspect.isroutine(found) else [full_name]
+    is_stdlib = any(name.partition(".")[0] in sys.stdlib_module_names for name in names)
+    if is_stdlib and not is_trusted(trust_code):
+        raise refuse(f"the joiner of this join asks to call {full_name} of Python's standard library", at=at)
+    function: Callable[..., Any] = found
+    return function
 
 
 class MetaFunction:
-    """A function of a file in ``.nv-meta``, which travels to worker processes by its file and name.
+    """A function defined in a file of ``.nv-meta``; it pickles as path and name.
 
     Args:
         meta_folder: The ``.nv-meta`` folder.
         reference: ``"file.py:function"``, the file relative to that folder.
-        trust_code: The caller allows code of the dataset to run.
+        trust_code: Allow running code of the dataset.
 
     Raises:
-        TrustError: The caller does not allow it; nothing was run.
+        TrustError: ``trust_code`` is false; no code has run.
         ConfigError: There is no such file or function, or importing the file fails.
     """
 
@@ -98,7 +164,7 @@ class MetaFunction:
         return self.path, self.name
 
     def __setstate__(self, state: tuple[Path, str]) -> None:
-        # What is unpickled was trusted when it was made.
+        # Trust was checked when the pickled object was created.
         self.path, self.name = state
         self._function = self._load()
 
@@ -115,14 +181,14 @@ class MetaFunction:
 
 
 class _FileLoader(SourceFileLoader):
-    """Reads a Python file without leaving a ``__pycache__`` in the dataset."""
+    """Import a Python file without writing a ``__pycache__`` into the dataset."""
 
     def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:  # noqa: ARG002 - the signature is Python's
         return
 
 
 def _import_file(path: Path) -> ModuleType:
-    """Import a file under a name made of its path and content: an edited file is imported anew, another one never."""
+    """Import a file under a name derived from its path and content, so that an edited file is imported again."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -138,6 +204,56 @@ def _import_file(path: Path) -> ModuleType:
         _FileLoader(name, str(path)).exec_module(module)
     except Exception as error:
         del sys.modules[name]
-        found = f"importing this file fails: {type(error).__name__}: {error}"
-        raise ConfigError(found, file=str(path)) from error
+        message = f"importing this file fails: {type(error).__name__}: {error}"
+        raise ConfigError(message, file=str(path)) from error
     return module
+
+
+def _find_class(module: str, name: str, trust_code: bool) -> Any:
+    return _find_code(module, name, kind="class", source="dataset.yaml", trust_code=trust_code)
+
+
+def _find_code(
+    module_name: str,
+    name: str,
+    *,
+    kind: Literal["class", "function"],
+    source: str,
+    trust_code: bool,
+    at: str | None = None,
+) -> Any:
+    """Return an attribute of a module; the caller checks that it is a class or a function.
+
+    Args:
+        module_name: The module. It is imported only if the caller trusts the dataset.
+        name: Name of the class or function.
+        kind: The expected kind, for messages.
+        source: The document that names it, for messages: ``"dataset.yaml"``.
+        trust_code: Allow importing modules.
+        at: Position in that document, for messages.
+
+    Raises:
+        TrustError: The module is not imported, or would import the class or function on access, and the caller does
+            not trust the dataset.
+        ConfigError: There is no such module, importing it fails, or it has no such attribute.
+    """
+    module = sys.modules.get(module_name)
+    # Looking up an attribute that a module lacks runs its __getattr__, which may import anything (PEP 562).
+    runs_no_code = module is not None and (name in vars(module) or "__getattr__" not in vars(module))
+    if not (runs_no_code or (module and is_own_module(module_name))) and not is_trusted(trust_code):
+        error = refuse(f"{source} asks to import {module_name} for its {kind} {name}", at=at)
+        # A spawned worker has not imported the rank's modules, unless the script imports them at its top.
+        where = " at the top of your script, which spawned workers import, too" if parent_process() is not None else ""
+        before = f"import {module_name} before loading the dataset{where}"
+        error.hint = f"{before if module is None else 'name the module that defines it'}; or {error.hint}"
+        raise error
+    try:
+        module = importlib.import_module(module_name)
+        found = getattr(module, name, _MISSING)
+    except ImportError as error:
+        raise ConfigError(f"{source} names {module_name}.{name}, but: {error}", at=at) from error
+    if found is _MISSING:
+        alike = [known for known, value in vars(module).items() if isinstance(value, type) == (kind == "class")]
+        alike = [known for known in alike if callable(getattr(module, known)) and not known.startswith("_")]
+        raise ConfigError(f"module {module_name} has no {kind} {name!r}{did_you_mean(name, alike)}", at=at)
+    return found

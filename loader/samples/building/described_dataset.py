@@ -1,4 +1,4 @@
-"""A dataset described by a class, which ``dataset.yaml`` may name: the part of it that makes samples."""
+"""Base of dataset classes, which describe the samples of a dataset in code, and which ``dataset.yaml`` may name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from ...cached_property import cached_property
 from ...errors import ConfigError
@@ -14,10 +14,8 @@ from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.nv_meta import FOLDER
 from ...storage import EPath
 from ..decoding.decoder import SampleDecoder
-from .recipe import SampleRecipe, checked_sample_class, dataset_class_of, sample_class_of
-
-if TYPE_CHECKING:
-    from .sample_builder import SampleBuilder
+from .dataset_code import checked_sample_class, dataset_class_of, sample_class_of
+from .recipe import BasicSampleBuilder, SampleRecipe
 
 __all__ = [
     "DescribedDataset",
@@ -25,40 +23,40 @@ __all__ = [
     "OfTheRun",
     "arguments_of_config",
     "described_dataset_of",
-    "made_of_class",
+    "instantiate",
 ]
 
 T_co = TypeVar("T_co", covariant=True)
-T_made = TypeVar("T_made")
+T_dataset = TypeVar("T_dataset")
 
-_CALLERS = ("path", "trust_code", "decoder", "worker_config", "training", "split_part", "split_config", "subset")
-"""Arguments that a dataset must not decide: it could allow its own code to run."""
+_RESERVED = ("path", "trust_code", "decoder", "worker_config", "training", "split_part", "split_config", "subset")
+"""Arguments that only the caller may set: a dataset could trust its own code otherwise."""
 
 _SHARED = ("__key__", "__restore_key__", "__subflavors__", "__sources__", "__shard__")
 
 
 FilteredSample = dict[str, Any]
-"""What :meth:`DescribedDataset.load_sample` is given: the parts as bytes, ``__key__`` and others like it."""
+"""The argument of :meth:`DescribedDataset.load_sample`: the parts as bytes, ``__key__`` and other shared fields."""
 
 
 class OfTheRun(Enum):
-    """The default of an argument that the run decides: for the decoder, that of the task encoder."""
+    """Defaults of arguments that the run sets: the decoder is that of the task encoder."""
 
     DECODER = "the task encoder's decoder"
 
 
 class DescribedDataset(Generic[T_co]):
-    """What a dataset's samples are, in place of a ``dataset.yaml``, or named by one.
+    """The samples of a dataset, described by a class instead of a ``dataset.yaml``, or by a class that it names.
 
     Args:
         path: The dataset's folder.
         sample_type: The class of its samples; by default the class's ``__sample_type__``.
-        field_map: Where the fields' values are: ``{"image": "jpg", "caption": "json[caption]"}``.
-        sample_loader: Makes a dict of the fields of a dict of the parts; or ``"file.py:function"``, in ``.nv-meta``.
-        part_filter: Names of the parts that are needed, or a function that tells; or ``"file.py:function"``.
-        subflavors: Labels that every sample bears.
-        decoder: Decodes the parts; None leaves them bytes.
-        trust_code: Code and pickles of the dataset may run.
+        field_map: The part, or the value in a part, of each field: ``{"image": "jpg", "caption": "json[caption]"}``.
+        sample_loader: Builds a dict of the fields from a dict of the parts; or ``"file.py:function"`` in ``.nv-meta``.
+        part_filter: Names of the parts to read, or a predicate on part names; or ``"file.py:function"``.
+        subflavors: Labels of every sample.
+        decoder: Decodes the parts; None keeps them as bytes.
+        trust_code: Allow code and pickles of the dataset to run.
     """
 
     __sample_type__: ClassVar[type[Any] | None] = None
@@ -87,8 +85,8 @@ class DescribedDataset(Generic[T_co]):
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "sample_builder"}
 
-    def sample_filter(self, key: str) -> bool:  # noqa: ARG002 - those who override it look at it
-        """Tell whether a sample is used; override it to leave some out.
+    def sample_filter(self, key: str) -> bool:  # noqa: ARG002 - overrides use it
+        """Return True if a sample is used; override it to skip samples.
 
         Args:
             key: The sample's key, ``<shard>/<key>``.
@@ -96,7 +94,7 @@ class DescribedDataset(Generic[T_co]):
         return True
 
     def load_sample(self, sample: FilteredSample) -> Any:
-        """Make a sample; override it to have another one made, or to change what this gives.
+        """Build a sample; override it to build another one, or to change the result.
 
         Args:
             sample: The parts by name, as bytes; ``__key__``, ``__shard__``, ``__restore_key__``, ``__subflavors__`` and
@@ -111,17 +109,15 @@ class DescribedDataset(Generic[T_co]):
         )
 
     @cached_property
-    def sample_builder(self) -> SampleBuilder:
-        """What makes samples of parts where :meth:`load_sample` is not overridden.
+    def sample_builder(self) -> BasicSampleBuilder:
+        """Builder of samples for the default :meth:`load_sample`.
 
         Raises:
-            TrustError: Code of the dataset is named, and the caller does not allow it to run.
-            ConfigError: A file or function that is named is not there, or no sample class is.
+            TrustError: Code of the dataset is named, and the caller does not trust the dataset.
+            ConfigError: A file or function that is named does not exist, or there is no sample class.
         """
-        from .sample_builder import SampleBuilder
-
         decoder = SampleDecoder() if isinstance(self.decoder, OfTheRun) else self.decoder
-        return SampleBuilder(self.recipe, meta_folder=self.meta_folder, decoder=decoder, trust_code=self.trust_code)
+        return BasicSampleBuilder(self.recipe, decoder=decoder, trust_code=self.trust_code)
 
     @property
     def meta_folder(self) -> Path:
@@ -130,11 +126,11 @@ class DescribedDataset(Generic[T_co]):
 
     @property
     def recipe(self) -> SampleRecipe:
-        """What was given, with the functions that it names.
+        """The recipe of the arguments, with the functions that they name imported.
 
         Raises:
-            TrustError: Code of the dataset is named, and the caller does not allow it to run.
-            ConfigError: A file or function that is named is not there, or no sample class is.
+            TrustError: Code of the dataset is named, and the caller does not trust the dataset.
+            ConfigError: A file or function that is named does not exist, or there is no sample class.
         """
         return SampleRecipe.of_arguments(
             self._sample_class(),
@@ -150,7 +146,7 @@ class DescribedDataset(Generic[T_co]):
         sample_class = self.sample_type or self.__sample_type__
         if sample_class is None:
             raise ConfigError(
-                f"{type(self).__name__} has no __sample_type__, and was given no sample_type",
+                f"{type(self).__name__} has no __sample_type__, and no sample_type was passed",
                 at=str(self.path),
                 hint="set __sample_type__ in the class to the class of its samples",
             )
@@ -158,49 +154,47 @@ class DescribedDataset(Generic[T_co]):
 
 
 def described_dataset_of(
-    config: DatasetConfig | None, *, meta_folder: Path, decoder: SampleDecoder | None, trust_code: bool
+    config: DatasetConfig, *, meta_folder: Path, decoder: SampleDecoder | None, trust_code: bool
 ) -> DescribedDataset[Any] | None:
-    """Make the dataset of the class that a ``dataset.yaml`` names, where it is one of the user's own.
+    """Create an object of the user's dataset class that a ``dataset.yaml`` names.
 
-    It is given the dataset's path and what else the file says, as keyword arguments.
+    Its arguments are the dataset's path and, as keywords, the other values of the file.
 
     Returns:
-        None where the file names none, or one that only has a ``__sample_type__``.
+        None if the class is not a :class:`DescribedDataset`, and so only has a ``__sample_type__``.
 
     Raises:
         TrustError: The class's module is not imported, and the caller does not trust the dataset.
-        ConfigError: There is no such class, or it cannot be made.
+        ConfigError: The class does not exist, or its constructor fails.
     """
-    if config is None or config.dataset_class is None or is_own_module(config.dataset_module):
-        return None
     dataset_class = dataset_class_of(config, trust_code=trust_code)
     owner = next((base for base in getattr(dataset_class, "__mro__", ()) if "build" in vars(base)), None)
     if owner is not None and not is_own_module(owner.__module__):
         raise ConfigError(
-            f"{config.dataset_module}.{config.dataset_class} has a build() of its own, which is not called when a "
+            f"{config.dataset_module}.{config.dataset_class} overrides build(), which is not called when a "
             "dataset is loaded: the order of samples is known before any is read",
             at=str(meta_folder),
             hint="derive the class from DefaultDecoderWebdatasetFactory, and override load_sample or sample_filter",
         )
     if not (isinstance(dataset_class, type) and issubclass(dataset_class, DescribedDataset)):
         return None
-    made = made_of_class(dataset_class, meta_folder, arguments_of_config(config, trust_code=trust_code))
-    if isinstance(made.decoder, OfTheRun):
-        made.decoder = decoder
-    made.trust_code = made.trust_code or trust_code
-    return made
+    dataset = instantiate(dataset_class, meta_folder, arguments_of_config(config, trust_code=trust_code))
+    if isinstance(dataset.decoder, OfTheRun):
+        dataset.decoder = decoder
+    dataset.trust_code = dataset.trust_code or trust_code
+    return dataset
 
 
-def made_of_class(dataset_class: Callable[..., T_made], meta_folder: Path, arguments: Mapping[str, Any]) -> T_made:
-    """Make a dataset of one of the user's own classes.
+def instantiate(dataset_class: Callable[..., T_dataset], meta_folder: Path, arguments: Mapping[str, Any]) -> T_dataset:
+    """Create an object of a user's dataset class.
 
     Args:
         dataset_class: The class.
         meta_folder: The dataset's ``.nv-meta``.
-        arguments: Those beside the path.
+        arguments: The keyword arguments, in addition to the path.
 
     Raises:
-        ConfigError: It does not take them.
+        ConfigError: The constructor refuses the arguments.
     """
     try:
         return dataset_class(EPath(meta_folder.parent), **arguments)
@@ -209,20 +203,20 @@ def made_of_class(dataset_class: Callable[..., T_made], meta_folder: Path, argum
         raise ConfigError(
             f"{dataset_class.__module__}.{dataset_class.__qualname__}({shown}) fails: {error}",
             at=str(meta_folder),
-            hint="let its __init__ take (self, path, **kwargs) and hand kwargs on to super().__init__",
+            hint="let its __init__ take (self, path, **kwargs) and pass kwargs to super().__init__",
         ) from error
 
 
 def arguments_of_config(config: DatasetConfig, *, trust_code: bool) -> dict[str, Any]:
-    """Give what a ``dataset.yaml`` says of its samples as the keyword arguments of a dataset class.
+    """Return the values of a ``dataset.yaml`` as keyword arguments of a dataset class.
 
     Raises:
         TrustError: The sample class's module is not imported, and the caller does not trust the dataset.
-        ConfigError: There is no such class, or it is no sample class; or the file says what only the caller may.
+        ConfigError: The sample class does not exist or is not one; or the file sets an argument reserved for callers.
     """
-    for name in _CALLERS:
+    for name in _RESERVED:
         if name in config.extra:
-            raise ConfigError(f"dataset.yaml says {name!r}, which is for the caller to say", hint="remove it there")
+            raise ConfigError(f"dataset.yaml sets {name!r}, which only the caller may set", hint="remove it there")
     given: dict[str, Any] = dict(config.extra)
     if config.sample_type is not None:
         given["sample_type"] = sample_class_of(config, trust_code=trust_code)

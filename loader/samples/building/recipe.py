@@ -1,42 +1,39 @@
-"""How parts become samples: what ``dataset.yaml`` or a dataset class says, with code in place of names."""
+"""Build samples from parts by a recipe: the content of a ``dataset.yaml``, with its code imported."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ...errors import ConfigError
-from ...format.documents.dataset_config import DatasetConfig, is_own_module
+from ...cached_property import cached_property
+from ...errors import SampleError
+from ...format.documents.dataset_config import DatasetConfig
 from ...format.documents.field_map import FieldMap, parse_field_map
-from .. import types
-from ..types import CrudeSample
-from .dataset_code import MetaFunction, find_code
+from ..decoding.decoder import PartDecoders, SampleDecoder
+from ..source_info import SourceInfo
+from ..trust import is_trusted
+from ..types import CrudeSample, Sample
+from .dataset_code import MetaFunction, sample_class_of
 
-__all__ = [
-    "PartFilter",
-    "SampleRecipe",
-    "checked_sample_class",
-    "dataset_class_of",
-    "optional_fields",
-    "sample_class_of",
-]
+__all__ = ["BasicSampleBuilder", "PartFilter", "SampleRecipe", "name_sample"]
 
 PartFilter = frozenset[str] | Callable[[str], Any]
-"""Names of the parts that are needed, or what tells whether a part of a name is."""
+"""Names of the parts to read, or a predicate on part names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleRecipe:
-    """How the parts of a dataset's samples become samples.
+    """Recipe of a dataset's samples: how they are built from their parts.
 
     Attributes:
-        sample_class: The class of the samples; that of crude ones is a dict.
-        field_map: Where the fields' values are.
-        loader: Makes a dict of the fields, or the sample, of a dict of the decoded parts.
-        part_filter: Which parts are needed; None: all.
-        subflavors: Labels that every sample bears.
+        sample_class: The class of the samples; a dict class for crude samples.
+        field_map: The part, or the value inside a part, of each field.
+        loader: Builds a dict of the fields, or the sample, from a dict of the decoded parts.
+        part_filter: The parts to read; None reads all.
+        subflavors: Labels of every sample.
     """
 
     sample_class: type[Any] = CrudeSample
@@ -47,11 +44,11 @@ class SampleRecipe:
 
     @classmethod
     def of_config(cls, config: DatasetConfig | None, *, meta_folder: Path, trust_code: bool) -> SampleRecipe:
-        """Take what ``dataset.yaml`` says; None makes crude samples.
+        """Create the recipe of a ``dataset.yaml``; None means crude samples.
 
         Raises:
-            TrustError: It asks to run code, and the caller does not allow it.
-            ConfigError: A class, file or function that it names is not there.
+            TrustError: It names code to run, and the caller does not trust the dataset.
+            ConfigError: A class, file or function that it names does not exist.
         """
         if config is None:
             return cls()
@@ -75,11 +72,11 @@ class SampleRecipe:
         meta_folder: Path,
         trust_code: bool,
     ) -> SampleRecipe:
-        """Take what a dataset class was given: the same as in ``dataset.yaml``, or the functions themselves.
+        """Create the recipe of a dataset class from its arguments: values as in ``dataset.yaml``, or functions.
 
         Raises:
-            TrustError: A file of the dataset is named, and the caller does not allow it to run.
-            ConfigError: A file or function that is named is not there, or the field map says something wrong.
+            TrustError: A file of the dataset is named, and the caller does not trust the dataset.
+            ConfigError: A file or function that is named does not exist, or the field map is invalid.
         """
         fields = None if field_map is None else parse_field_map(dict(field_map), file="the field map")
         wanted = part_filter if part_filter is None or isinstance(part_filter, str) else _names_or_test(part_filter)
@@ -90,6 +87,191 @@ class SampleRecipe:
             part_filter=_part_filter(fields, wanted, meta_folder, trust_code),
             subflavors=subflavors,
         )
+
+
+class BasicSampleBuilder:
+    """Build samples by a recipe; picklable, so that worker processes can use it.
+
+    Args:
+        recipe: The recipe.
+        decoder: Decodes the parts; None keeps them as bytes.
+        trust_code: Load pickles.
+    """
+
+    def __init__(self, recipe: SampleRecipe, *, decoder: SampleDecoder | None, trust_code: bool = False) -> None:
+        self._decoder = decoder
+        self._trusted = is_trusted(trust_code)
+        self.subflavors = dict(recipe.subflavors)
+        """Labels of all samples."""
+        self._field_map = recipe.field_map
+        self._class = recipe.sample_class
+        self._crude = issubclass(self._class, CrudeSample)
+        self._takes_shared = issubclass(self._class, Sample)
+        self._names = frozenset() if self._crude else frozenset(known.name for known in fields(self._class))
+        self._optional = frozenset() if self._crude else _optional_fields(self._class)
+        self._loader = recipe.loader
+        self._filter = recipe.part_filter
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "decode_part"}
+
+    @cached_property
+    def decode_part(self) -> Callable[[str, bytes], Any] | None:
+        """Function that decodes a part, given its name and bytes; None keeps all parts as bytes."""
+        decoder = self._decoder
+        if type(decoder) is SampleDecoder:
+            return PartDecoders(decoder, trusted=self._trusted).decode
+        return None if decoder is None else partial(decoder.decode_part, trust_code=self._trusted)
+
+    @property
+    def sample_class(self) -> type[Any]:
+        """The class of the samples; ``CrudeSample`` for crude datasets."""
+        return self._class
+
+    def part_filter(self, part_name: str) -> bool:
+        """Return True if parts of this name must be read."""
+        if self._filter is None:
+            return True
+        if isinstance(self._filter, frozenset):
+            return part_name in self._filter
+        return bool(self._filter(part_name))
+
+    def build(
+        self,
+        parts: Mapping[str, bytes],
+        *,
+        key: str,
+        restore_key: tuple[Any, ...] = (),
+        subflavors: Mapping[str, Any] | None = None,
+        sources: Sequence[SourceInfo] = (),
+    ) -> Any:
+        """Build one sample.
+
+        Args:
+            parts: The parts' bytes by name.
+            key: The sample's key, ``<shard>/<key>``.
+            restore_key: Identifies the sample, so that it can be loaded again.
+            subflavors: Labels; they override those of ``dataset.yaml``.
+            sources: Where the parts were read.
+
+        Returns:
+            A sample of the dataset's type; a :class:`CrudeSample` for a crude dataset.
+
+        Raises:
+            SampleError: A part does not decode, or a field is missing; the message names both sample and part.
+            TrustError: A part is a pickle, and the caller does not trust the dataset.
+        """
+        shared = {
+            "__key__": key,
+            "__restore_key__": restore_key,
+            "__subflavors__": {**self.subflavors, **(subflavors or {})},
+            "__sources__": tuple(sources),
+        }
+        try:
+            if self._field_map is not None:
+                return self._fill(self._map(self._field_map, parts), shared)
+            decoded = self._decode(parts)
+            if self._loader is not None:
+                return self._fill(self._load(_LoaderParts({**decoded, **shared})), shared)
+            if self._crude:
+                of_shard = {"__shard__": sources[0].shard_name} if sources else {}
+                return self._class({**decoded, **shared, **of_shard})
+            return self._fill({name: value for name, value in decoded.items() if name in self._names}, shared)
+        except SampleError as error:
+            raise name_sample(error, key, sources) from error.__cause__
+
+    def _map(self, field_map: FieldMap, parts: Mapping[str, bytes]) -> dict[str, Any]:
+        decode = self.decode_part
+        decoded: Mapping[str, Any] = parts if decode is None else _DecodedParts(parts, decode)
+        return field_map.apply(decoded, optional=self._optional)
+
+    def _decode(self, parts: Mapping[str, bytes]) -> dict[str, Any]:
+        decode = self.decode_part
+        if decode is None:
+            return dict(parts)
+        return {name: decode(name, data) for name, data in parts.items()}
+
+    def _load(self, parts: _LoaderParts) -> Any:
+        if self._loader is None:
+            return parts
+        try:
+            return self._loader(parts)
+        except _NoSuchPartError as error:
+            available = ", ".join(name for name in parts if not name.startswith("__")) or "none"
+            name = self._loader.name if isinstance(self._loader, MetaFunction) else _name_of(self._loader)
+            if self.part_filter(error.part):
+                message = f"{name}() reads part {error.part!r}, which is missing; parts: {available}"
+                raise SampleError(message, part=error.part) from error
+            message = f"{name}() reads part {error.part!r}, which part_filter excludes"
+            raise SampleError(message, part=error.part, hint="include it in part_filter, or read another") from error
+
+    def _fill(self, values: Any, shared: dict[str, Any]) -> Any:
+        if isinstance(values, Sample):
+            return values  # a sample_loader may return a complete sample
+        if not isinstance(values, Mapping):
+            message = f"{self._loader} returned {type(values).__name__}"
+            raise SampleError(f"{message}; expected a dict of the fields of {self._class.__name__}")
+        if self._crude:
+            return self._class({**values, **shared})
+        given = {**values, **shared}
+        if not self._takes_shared:
+            # A plain dataclass may have a __key__, but not all shared fields of a Sample.
+            given = {name: value for name, value in given.items() if name not in shared or name in self._names}
+        try:
+            return self._class(**given)
+        except TypeError as error:
+            faults = [f"it has no field {name!r}" for name in given if name not in self._names]
+            missing = sorted(self._names - self._optional - given.keys())
+            faults += [f"field {name!r} is missing" for name in missing]
+            if not faults:
+                raise  # the class's own code
+            raise SampleError(f"cannot build a {self._class.__name__}: {', '.join(faults)}") from error
+
+
+def name_sample(error: SampleError, key: str, sources: Sequence[SourceInfo]) -> SampleError:
+    """Return a copy of an error about a part that also names the sample and its sources."""
+    source = "; ".join(map(str, sources)) or None
+    return SampleError(f"sample {key!r}: {error.message}", key=key, part=error.part, source=source, hint=error.hint)
+
+
+class _NoSuchPartError(KeyError):
+    """A ``sample_loader`` reads a part that is missing; its own code sees an ordinary KeyError."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__(part)
+        self.part = part
+
+
+class _LoaderParts(dict[str, Any]):
+    """The argument of a ``sample_loader``: a dict that separates missing parts from missing keys inside a part."""
+
+    def __missing__(self, name: str) -> Any:
+        raise _NoSuchPartError(str(name))
+
+
+class _DecodedParts(Mapping[str, Any]):
+    """The parts of one sample, each decoded on first access."""
+
+    __slots__ = ("_decode", "_decoded", "_parts")
+
+    def __init__(self, parts: Mapping[str, bytes], decode: Callable[[str, bytes], Any]) -> None:
+        self._parts = parts
+        self._decode = decode
+        self._decoded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._decoded:
+            self._decoded[name] = self._decode(name, self._parts[name])
+        return self._decoded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._parts
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
 
 
 def _names_or_test(given: Sequence[str] | Callable[[str], Any]) -> tuple[str, ...] | Callable[[str], Any]:
@@ -111,56 +293,11 @@ def _part_filter(
     return frozenset(given) if isinstance(given, tuple) else _function(given, meta_folder, trust_code)
 
 
-def sample_class_of(config: DatasetConfig, *, trust_code: bool) -> type[Any]:
-    """Find the sample class of a dataset.
-
-    A class of this library is found by its name. One of another module is taken where that module is imported already;
-    to import it, the caller must trust the dataset.
-
-    Raises:
-        TrustError: The class's module is not imported, and the caller does not trust the dataset.
-        ConfigError: There is no such class, or it is no sample class.
-    """
-    if config.sample_type is None:
-        dataset_class = dataset_class_of(config, trust_code=trust_code)
-        named = getattr(dataset_class, "__sample_type__", None)
-        if named is None:
-            name = f"{config.dataset_module}.{config.dataset_class}"
-            raise ConfigError(f"{name} has no __sample_type__; expected a dataset class that has one")
-        return checked_sample_class(named)
-    if is_own_module(config.module):
-        own: type[Any] = getattr(types, config.sample_type)
-        return own
-    return checked_sample_class(_find(config.module, config.sample_type, trust_code))
-
-
-def dataset_class_of(config: DatasetConfig, *, trust_code: bool) -> Any:
-    """Find what a ``dataset.yaml`` names as the class of the dataset, in a module of the user's own.
-
-    Raises:
-        TrustError: Its module is not imported, and the caller does not trust the dataset.
-        ConfigError: There is no such class.
-    """
-    return _find(config.dataset_module, config.dataset_class or "", trust_code)
-
-
-def optional_fields(cls: type[Any]) -> frozenset[str]:
-    """Give the names of the fields that a class's constructor can do without."""
+def _optional_fields(cls: type[Any]) -> frozenset[str]:
     return frozenset(
         known.name for known in fields(cls) if known.default is not MISSING or known.default_factory is not MISSING
     )
 
 
-def checked_sample_class(cls: Any) -> type[Any]:
-    """Refuse what is no sample class: that a class is imported does not mean that a dataset may call it.
-
-    Raises:
-        ConfigError: It is no dataclass, and no class of crude samples.
-    """
-    if isinstance(cls, type) and (is_dataclass(cls) or issubclass(cls, types.CrudeSample)):
-        return cls
-    raise ConfigError(f"{cls!r} is no sample class; expected a dataclass, such as a subclass of Sample")
-
-
-def _find(module: str, name: str, trust_code: bool) -> Any:
-    return find_code(module, name, kind="class", asker="dataset.yaml", trust_code=trust_code)
+def _name_of(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)

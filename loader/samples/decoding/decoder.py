@@ -1,24 +1,43 @@
-"""The decoder of all parts of a sample."""
+"""Decode the parts of a sample: images, audio and video to the forms that a decoder is set to, the rest by name."""
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, Literal, get_args
 
 from ...errors import ConfigError, EnergonError
 from ...format.documents.messages import did_you_mean
+from ...format.documents.part_kinds import part_extension
+from ..trust import is_trusted
 from .image_decode import IMAGE_FORMS
-from .media_decode import media_form
 from .part_decode import part_decoder, part_error
-from .trust import is_trusted
 
-__all__ = ["FileStoreDecoder", "PartDecoders", "SampleDecoder"]
+__all__ = [
+    "MEDIA_EXTENSIONS",
+    "FileStoreDecoder",
+    "MediaForm",
+    "MediaFormName",
+    "PartDecoders",
+    "SampleDecoder",
+    "media_decoder",
+    "media_form",
+]
+
+MEDIA_EXTENSIONS = frozenset({"avi", "flac", "flv", "mkv", "mov", "mp3", "mp4", "wav", "webm"})
+"""Extensions of the audio and video parts that are decoded, as in megatron-energon.
+
+Parts of other media names stay bytes, which ``AVDecoder`` opens as well."""
+
+MediaFormName = Literal["AVDecoder", "bytes", "pyav", "torch"]
 
 
 class FileStoreDecoder(ABC):
-    """Makes values of files. Derive from it for a decoder of your own; worker processes get a pickled copy."""
+    """Base of decoders of files by name. Worker processes get a pickled copy."""
 
     __slots__ = ()
 
@@ -33,17 +52,17 @@ class FileStoreDecoder(ABC):
 
 
 class SampleDecoder(FileStoreDecoder):
-    """Decode the parts of a sample by their names, to the values that webdataset's own decoders give.
+    """Decode the parts of a sample by their names, to the values of webdataset's decoders.
 
     Args:
-        image_decode: What pictures become: ``l8 rgb8 rgba8`` (uint8 arrays, (H, W, C) or (H, W)), ``l rgb rgba`` (the
+        image_decode: The form of images: ``l8 rgb8 rgba8`` (uint8 arrays, (H, W, C) or (H, W)), ``l rgb rgba`` (the
             same as float32 in [0, 1]), ``torchl8 torchrgb8 torchrgba8`` (uint8 tensors, (C, H, W) or (H, W)),
             ``torchl torchrgb torch torchrgba`` (the same as float32), ``pill pil pilrgb pilrgba`` (Pillow images).
-        av_decode: What audio and video become (parts ``avi flac flv mkv mov mp3 mp4 wav webm``): ``AVDecoder``, which
-            decodes the clips that it is asked for, or bytes where PyAV is not installed; ``torch``, an ``AVData`` with
-            all frames, or all samples of audio; ``pyav``, a container that PyAV opened; ``bytes`` or None.
+        av_decode: The form of audio and video (parts ``avi flac flv mkv mov mp3 mp4 wav webm``): ``AVDecoder``, which
+            decodes requested clips, or bytes where PyAV is not installed; ``torch``, an ``AVData`` with all frames, or
+            all samples of audio; ``pyav``, an open container of PyAV; ``bytes`` or None.
         video_decode_audio: With ``torch``, also decode the audio of videos.
-        guess_content: Decode as a picture what looks like one, where the part's name says nothing.
+        guess_content: Decode parts of unknown names as images if their first bytes are those of one.
 
     Raises:
         ConfigError: There is no such ``image_decode`` or ``av_decode``.
@@ -80,28 +99,28 @@ class SampleDecoder(FileStoreDecoder):
             trust_code: Load pickles, which may run code.
 
         Raises:
-            SampleError: The bytes are not what the name says.
+            SampleError: The bytes do not match the name.
             TrustError: The part is a pickle, and the caller does not trust it.
         """
         return PartDecoders(self, trusted=is_trusted(trust_code)).decode(part_name, data)
 
     def decode(self, fname: str, data: bytes, *, trust_code: bool = False) -> Any:
-        """Decode one file by its name: what stands behind the first dot of the last path component is the part name.
+        """Decode one file by its name: the part name follows the first dot of the last path component.
 
         Args:
-            fname: Its name, ``"photos/0001.seg.png"``; one without a dot stays bytes.
+            fname: Its name, ``"photos/0001.seg.png"``; a file without a dot stays bytes.
             data: Its bytes.
             trust_code: Load pickles, which may run code.
 
         Raises:
-            SampleError: The bytes are not what the name says.
+            SampleError: The bytes do not match the name.
             TrustError: The file is a pickle, and the caller does not trust it.
         """
         part_name = fname[fname.rfind("/") + 1 :].partition(".")[2]
         return self.decode_part(part_name, data, trust_code=trust_code) if part_name else data
 
     def __call__(self, sample: Mapping[str, Any], *, trust_code: bool = False) -> dict[str, Any]:
-        """Decode every part of a sample; names such as ``__key__``, and what is not bytes, are passed on."""
+        """Decode every part of a sample; names such as ``__key__``, and values that are not bytes, are unchanged."""
         decode = partial(self.decode_part, trust_code=is_trusted(trust_code))
         return {
             name: value if name.startswith("__") or not isinstance(value, bytes) else decode(name, value)
@@ -113,11 +132,11 @@ class SampleDecoder(FileStoreDecoder):
 
 
 class PartDecoders(dict[str, Callable[[bytes], Any] | None]):
-    """Part name → what decodes it, None where it stays bytes; found once for each name.
+    """Cache of the decoder of each part name; None for parts that stay bytes.
 
     Args:
-        decoder: What pictures become, and so on.
-        trusted: Pickles may load.
+        decoder: The options.
+        trusted: Load pickles.
     """
 
     def __init__(self, decoder: SampleDecoder, *, trusted: bool) -> None:
@@ -129,13 +148,17 @@ class PartDecoders(dict[str, Callable[[bytes], Any] | None]):
 
     def __missing__(self, part_name: str) -> Callable[[bytes], Any] | None:
         found = part_decoder(
-            part_name, form=self._form, trusted=self._trusted, guess_content=self._guesses, media=self._media
+            part_name,
+            form=self._form,
+            trusted=self._trusted,
+            guess_content=self._guesses,
+            media_decoder=media_decoder(part_name, self._media),
         )
         self[part_name] = found
         return found
 
     def decode(self, part_name: str, data: bytes) -> Any:
-        """Decode one part; raises as :meth:`SampleDecoder.decode_part` does."""
+        """Decode one part; raises the errors of :meth:`SampleDecoder.decode_part`."""
         decoder = self[part_name]
         if decoder is None:
             return data
@@ -145,3 +168,69 @@ class PartDecoders(dict[str, Callable[[bytes], Any] | None]):
             raise
         except Exception as error:
             raise part_error(part_name, data, error) from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaForm:
+    """The form that audio and video are decoded to.
+
+    Args:
+        name: ``AVDecoder``, which decodes requested clips; ``torch``, an ``AVData`` of tensors; ``pyav``, an open
+            container of PyAV; or ``bytes``.
+        with_audio: Also decode the audio of a video into the ``AVData``.
+    """
+
+    name: MediaFormName
+    with_audio: bool = False
+
+
+def media_form(av_decode: str | None, *, video_decode_audio: bool = False) -> MediaForm:
+    """Parse an ``av_decode`` option; None means bytes.
+
+    Raises:
+        ConfigError: There is no such ``av_decode``.
+    """
+    names: tuple[MediaFormName, ...] = get_args(MediaFormName)
+    for name in names:
+        if name == (av_decode or "bytes"):
+            return MediaForm(name=name, with_audio=video_decode_audio)
+    raise ConfigError(f"there is no av_decode {av_decode!r}{did_you_mean(str(av_decode), names)}")
+
+
+def media_decoder(part_name: str, form: MediaForm) -> Callable[[bytes], Any] | None:
+    """Return the decoder of audio or video parts of a name; None where they stay bytes.
+
+    Without PyAV, parts whose form is ``AVDecoder`` stay bytes: this form is the default, and a dataset's other parts
+    must not need an optional package. The other forms raise ImportError when they decode.
+    """
+    if part_extension(part_name).lower() not in MEDIA_EXTENSIONS or form.name == "bytes":
+        return None
+    if form.name == "AVDecoder":
+        return _av_decoder if find_spec("av") is not None else None
+    if form.name == "torch":
+        return _av_data_with_audio if form.with_audio else _av_data
+    return _container
+
+
+def _av_decoder(data: bytes) -> Any:
+    from ...av import AVDecoder
+
+    return AVDecoder(data)
+
+
+def _av_data(data: bytes) -> Any:
+    return _av_decoder(data).get_frames()
+
+
+def _av_data_with_audio(data: bytes) -> Any:
+    return _av_decoder(data).get_frames(video_decode_audio=True)
+
+
+def _container(data: bytes) -> Any:
+    from ...format.media.av_container import import_av, media_error, open_container
+
+    av = import_av()
+    try:
+        return open_container(io.BytesIO(data))
+    except av.FFmpegError as error:
+        raise media_error(data, error) from error

@@ -1,8 +1,8 @@
-"""Image bytes to pixels: each of webdataset's names for a kind of picture, with webdataset's pixels.
+"""Decode images to the forms that webdataset names, with webdataset's pixels.
 
-JPEGs go through simplejpeg, which runs the same libjpeg-turbo as Pillow with the same settings, a third faster.
-Whatever it does not take as it is (CMYK, damage) and every other format goes through Pillow, so that both what decodes
-and what fails is what it is in webdataset.
+simplejpeg decodes JPEGs: it runs the same libjpeg-turbo as Pillow with the same settings, a third faster. Pillow
+decodes all other formats, and JPEGs that simplejpeg refuses (CMYK, damage), so that results and errors equal
+webdataset's.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from .trust import refuse
+from ..trust import refuse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +34,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageForm:
-    """What a picture is decoded to.
+    """The form that images are decoded to.
 
     Args:
         container: ``"numpy"`` (H, W, C), ``"torch"`` (C, H, W) or ``"pil"``; grey arrays and tensors are (H, W).
@@ -66,28 +66,28 @@ IMAGE_FORMS: Mapping[str, ImageForm] = {
     "torchrgba": ImageForm(container="torch", floating=True, mode="RGBA"),
     "torchrgba8": ImageForm(container="torch", floating=False, mode="RGBA"),
 }
-"""The names that ``image_decode`` may have."""
+"""The forms by their names, the values of ``image_decode``."""
 
-_PROGRAM_FORMATS = {"EPS": "is", "IPTC": "may hold"}
-"""Formats that Pillow hands to another program (Ghostscript), or in which it opens a picture of any format."""
+_PROGRAM_FORMATS = {"EPS": "is", "IPTC": "may contain"}
+"""Formats that Pillow passes to another program (Ghostscript), or that embed an image of any format."""
 
 _MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"II*\x00", b"MM\x00*")
 
 
 def decode_image(data: bytes, form: ImageForm, *, trusted: bool = False) -> Any:
-    """Decode a picture.
+    """Decode an image.
 
     Args:
         data: The file's bytes.
-        form: What to make of it.
+        form: The form of the result.
         trusted: Also decode formats that are programs (EPS, which Ghostscript runs).
 
     Returns:
         A C-contiguous, writable array or tensor, or a Pillow image.
 
     Raises:
-        TrustError: The picture is a program, and ``trusted`` is false.
-        Exception: Whatever Pillow raises for data that is no picture, or a broken one.
+        TrustError: The image is a program, and ``trusted`` is false.
+        Exception: Any exception of Pillow, for data that is not an image, or a broken one.
     """
     if form.container == "pil":
         return open_image(data, trusted=trusted).convert(form.mode)
@@ -103,26 +103,26 @@ def decode_image(data: bytes, form: ImageForm, *, trusted: bool = False) -> Any:
 
 
 def open_image(data: bytes, *, trusted: bool = False) -> Image.Image:
-    """Open and load a picture with Pillow, which raises on anything amiss."""
+    """Open and decode an image with Pillow, which raises on any damage."""
     image = identify_image(data, trusted=trusted)
     image.load()
     return image
 
 
 def identify_image(data: bytes, *, trusted: bool = False) -> Image.Image:
-    """Open a picture with Pillow, which reads its header; the pixels are decoded when they are asked for.
+    """Open an image with Pillow, which reads its header; the pixels are decoded on first access.
 
     Raises:
-        TrustError: The picture is a program, or may hold one, and ``trusted`` is false.
+        TrustError: The image is a program, or may contain one, and ``trusted`` is false.
     """
     image = Image.open(io.BytesIO(data))
     if image.format in _PROGRAM_FORMATS and not trusted:
-        raise refuse(f"an {image.format} picture {_PROGRAM_FORMATS[image.format]} a program that Ghostscript would run")
+        raise refuse(f"an {image.format} image {_PROGRAM_FORMATS[image.format]} a program that Ghostscript would run")
     return image
 
 
 def is_plain_jpeg(data: bytes) -> bool:
-    """Tell whether these bytes are a JPEG of RGB or grey pixels, of a size that Pillow takes without a warning."""
+    """Return True for a JPEG of RGB or grey pixels, of a size that Pillow accepts without a warning."""
     if data[:3] != b"\xff\xd8\xff":
         return False
     try:
@@ -134,29 +134,29 @@ def is_plain_jpeg(data: bytes) -> bool:
 
 
 def looks_like_image(data: bytes) -> bool:
-    """Tell by the first bytes whether this is a JPEG, PNG, GIF, TIFF or WebP."""
+    """Return True if the first bytes are those of a JPEG, PNG, GIF, TIFF or WebP."""
     return data.startswith(_MAGIC) or (data[:4] == b"RIFF" and data[8:12] == b"WEBP")
 
 
 def _jpeg_pixels(data: bytes, mode: Literal["L", "RGB", "RGBA"]) -> NDArray[np.uint8] | None:
-    """Decode a plain JPEG, uint8 (H, W[, C]); None where Pillow should."""
+    """Decode a plain JPEG, uint8 (H, W[, C]); return None where Pillow must decode."""
     if not is_plain_jpeg(data):
         return None
     try:
         pixels: NDArray[np.uint8] = simplejpeg.decode_jpeg(data, "RGBA" if mode == "RGBA" else "RGB")
     except ValueError:
-        return None  # damaged: Pillow is lenient with some damage and decides
+        return None  # damaged: Pillow tolerates some damage, so it decides
     if mode == "L":
-        # libjpeg's own grey is the Y channel; Pillow weighs the RGB pixels instead.
+        # libjpeg returns the Y channel as grey; Pillow computes grey from RGB, and its pixels count.
         return np.array(Image.fromarray(pixels).convert("L"))
     return pixels
 
 
 def _jpeg_planes(data: bytes, *, floating: bool) -> Any:
-    """Decode a plain JPEG to a tensor, (3, H, W); None where Pillow should.
+    """Decode a plain JPEG to a tensor, (3, H, W); return None where Pillow must decode.
 
-    With a fourth byte a pixel is one integer, whose lowest byte numpy takes for all pixels at once: that takes half the
-    time of moving three bytes each to their planes.
+    With a fourth byte each pixel is one integer, and numpy copies the lowest bytes of all pixels at once. This takes
+    half the time of transposing three bytes a pixel.
     """
     import torch
 
@@ -167,7 +167,7 @@ def _jpeg_planes(data: bytes, *, floating: bool) -> Any:
     try:
         pixels = simplejpeg.decode_jpeg(data, "RGBX").view("<u4")[..., 0]  # (H, W)
     except ValueError:
-        return None  # damaged: Pillow is lenient with some damage and decides
+        return None  # damaged: Pillow tolerates some damage, so it decides
     planes = np.empty((3, *pixels.shape), np.uint8)
     for plane in planes:
         np.copyto(plane, pixels, casting="unsafe")
@@ -185,13 +185,13 @@ def _to_torch(pixels: NDArray[np.uint8], floating: bool) -> Any:
     from ...transport.batch_memory import new_array
 
     if pixels.ndim == 3:
-        # Moving bytes and then converting beats converting and then moving floats.
+        # Transposing bytes before the conversion is faster than transposing floats after it.
         pixels = np.ascontiguousarray(pixels.transpose(2, 0, 1))  # (C, H, W)
     return torch.from_numpy(_floating(pixels, new_array(pixels.shape, np.float32)) if floating else pixels)
 
 
 def _floating(pixels: NDArray[np.uint8], into: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Give values in [0, 1] of bytes."""
+    """Convert bytes to floats in [0, 1]."""
     into[...] = pixels
     into /= np.float32(255)
     return into

@@ -1,12 +1,14 @@
-"""The bytes of one part to its value, by the part's name; the rules are in ``loader/format/documents/part_kinds.py``.
+"""Decode the bytes of one part by the part's name; ``loader/format/documents/part_kinds.py`` has the rules.
 
-Every value is what webdataset's own decoders give, but for these, on purpose:
+Arrays and tensor lists (``npy npz ten tb``) are decoded by webdataset. All other values equal webdataset's, with
+intended differences:
 
-* ``jsonl`` is decoded (webdataset leaves bytes), to the list of its lines' values;
-* a ``json`` that holds ``null`` gives None (webdataset gives the bytes ``b"null"``);
-* pickles load only where the caller trusts the data, ``.pth`` with anything but tensors and plain values likewise;
-* ``mp`` / ``msg`` go through msgspec: timestamps become datetime, maps may have numbers for keys;
-* ``mpg``, ``mpeg``, ``h5`` and ``hdf`` are no images and stay bytes.
+* ``jsonl`` is decoded to the list of its lines' values (webdataset keeps bytes);
+* a ``json`` that contains ``null`` becomes None (webdataset returns the bytes ``b"null"``);
+* pickles are loaded only if the caller trusts the data, and so is a ``.pth`` with more than tensors and plain values;
+* ``mp`` / ``msg`` are decoded by msgspec: timestamps become datetime, maps may have numbers as keys;
+* ``cbor`` is decoded by cbor2 (webdataset uses the unmaintained cbor);
+* ``mpg``, ``mpeg``, ``h5`` and ``hdf`` are not images and stay bytes.
 """
 
 from __future__ import annotations
@@ -17,22 +19,20 @@ import json
 import pickle
 import zipfile
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import msgspec
-import numpy as np
 
 from ...errors import EnergonError, SampleError
 from ...format.documents.part_kinds import part_extension, part_kind
+from ..trust import refuse
 from .image_decode import ImageForm, decode_image, looks_like_image
-from .media_decode import MediaForm, media_decoder
-from .trust import refuse
 
 __all__ = ["MAX_DECOMPRESSED_BYTES", "decode_part", "part_decoder", "part_error"]
 
 MAX_DECOMPRESSED_BYTES = 1 << 30
-"""What a compressed part may hold; a thousandth of that as a file is enough to fill a machine's memory."""
+"""Limit for the content of a compressed part: a file of a thousandth of that size could fill the memory."""
 
 _MSGSPEC_JSON = msgspec.json.Decoder().decode
 
@@ -47,15 +47,15 @@ def decode_part(
     Args:
         part_name: Its name, ``"jpg"`` or ``"seg.png"``.
         data: Its bytes.
-        form: What pictures become.
-        trusted: The caller trusts the data: pickles may load.
-        guess_content: Look at the bytes where the name says nothing.
+        form: The form of images.
+        trusted: Load pickles.
+        guess_content: Decode parts of unknown names as images if their first bytes are those of one.
 
     Returns:
-        The value; the bytes themselves where the name says nothing, and for audio and video.
+        The value; the bytes themselves for parts of unknown names, and for audio and video.
 
     Raises:
-        SampleError: The bytes are not what the name says.
+        SampleError: The bytes do not match the name.
         TrustError: The part may run code, and ``trusted`` is false.
         ImportError: A package is missing; the message names it.
     """
@@ -76,23 +76,23 @@ def part_decoder(
     form: ImageForm,
     trusted: bool = False,
     guess_content: bool = False,
-    media: MediaForm | None = None,
+    media_decoder: Callable[[bytes], Any] | None = None,
 ) -> Callable[[bytes], Any] | None:
-    """Find what decodes parts of a name; None where they stay bytes.
+    """Return the decoder of parts of a name; None where they stay bytes.
 
     Args:
-        part_name: As in :func:`decode_part`, like the others.
-        media: What audio and video become; None for bytes.
+        part_name: As in :func:`decode_part`, like the other arguments.
+        media_decoder: Decoder of the part if it is audio or video; None keeps it as bytes.
 
     Returns:
-        A function that raises whatever it likes for bytes that are not what the name says.
+        A function of the part's bytes, which may raise any exception if they do not match the name.
     """
     kind = part_kind(part_name)
     decoder: Callable[[bytes], Any] | None
     if kind == "image":
         decoder = partial(decode_image, form=form, trusted=trusted)
-    elif media is not None and (found := media_decoder(part_name, media)) is not None:
-        decoder = found
+    elif media_decoder is not None:
+        decoder = media_decoder
     elif kind == "bytes" and guess_content:
         decoder = partial(_decode_guessed, form=form, trusted=trusted)
     else:
@@ -102,8 +102,23 @@ def part_decoder(
     return decoder
 
 
-def _value_decoder(part_name: str, *, trusted: bool = False) -> Callable[[bytes], Any] | None:
-    """Find what decodes parts that are no pictures, as :func:`part_decoder` does."""
+def part_error(part_name: str, data: bytes, error: Exception) -> SampleError:
+    """Return the error for a part whose bytes do not match its name."""
+    name = type(error).__name__
+    if not data:
+        message = f"part {part_name!r} is empty (0 bytes)"
+    elif name == "UnidentifiedImageError":
+        message = f"part {part_name!r} is not an image (it starts with {data[:16]!r})"
+    else:
+        cause = str(error).partition("\n")[0]
+        kind = {"image": "image", "tree": part_extension(part_name), "text": "UTF-8 text", "label": "whole number"}
+        expected = kind.get(part_kind(part_name), part_extension(part_name))
+        message = f"part {part_name!r} does not decode as {expected}: {cause or name}"
+    return SampleError(message, part=part_name, hint="rewrite it, or exclude the sample (energon lint --fix does)")
+
+
+def _value_decoder(part_name: str, *, trusted: bool) -> Callable[[bytes], Any] | None:
+    """Return the decoder of parts that are neither images nor media, as :func:`part_decoder` does."""
     extension = part_extension(part_name)
     trusting_decoder = _TRUSTING_DECODERS.get(extension)
     if trusting_decoder is not None:
@@ -116,39 +131,19 @@ def _decode_guessed(data: bytes, *, form: ImageForm, trusted: bool) -> Any:
 
 
 def _decode_compressed(decoder: Callable[[bytes], Any] | None, data: bytes) -> Any:
-    contents = _decompress(data)
-    return contents if decoder is None else decoder(contents)
-
-
-def part_error(part_name: str, data: bytes, error: Exception) -> SampleError:
-    """Build the error for a part whose bytes are not what its name says."""
-    name = type(error).__name__
-    if not data:
-        found = f"part {part_name!r} is empty (0 bytes)"
-    elif name == "UnidentifiedImageError":
-        found = f"part {part_name!r} is not an image (it starts with {data[:16]!r})"
-    else:
-        cause = str(error).partition("\n")[0]
-        kind = {"image": "image", "tree": part_extension(part_name), "text": "UTF-8 text", "label": "whole number"}
-        expected = kind.get(part_kind(part_name), part_extension(part_name))
-        found = f"part {part_name!r} does not decode as {expected}: {cause or name}"
-    return SampleError(found, part=part_name, hint="rewrite it, or exclude the sample (energon lint --fix does)")
-
-
-def _decompress(data: bytes) -> bytes:
     with gzip.open(io.BytesIO(data)) as file:
         contents = file.read(MAX_DECOMPRESSED_BYTES + 1)
     if len(contents) > MAX_DECOMPRESSED_BYTES:
         raise ValueError(_TOO_LARGE)
-    return contents
+    return contents if decoder is None else decoder(contents)
 
 
 def _json(data: bytes) -> Any:
     try:
         return _MSGSPEC_JSON(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        # What it takes, it decodes to what Python's own decoder does, three times as fast; but it takes less: no NaN,
-        # no numbers that overflow, no lone surrogates, no other encodings.
+        # msgspec is three times as fast as Python's decoder and returns equal values, but it refuses NaN, numbers that
+        # overflow, lone surrogates and other encodings.
         return json.loads(data)
 
 
@@ -160,23 +155,25 @@ def _jsonl(data: bytes) -> list[Any]:
     return [json.loads(line) for line in data.split(b"\n") if line.strip()]
 
 
-def _npy(data: bytes) -> Any:
-    return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+def _webdataset(extension: str, data: bytes) -> Any:
+    """Decode arrays and tensor lists by webdataset, which refuses arrays of objects (they are pickles)."""
+    return _webdataset_decoders()[extension](data)
 
 
-def _npz(data: bytes) -> dict[str, Any]:
+@cache
+def _webdataset_decoders() -> Mapping[str, Callable[[bytes], Any]]:
+    from webdataset.autodecode import decoders  # imports torch, which takes seconds
+
+    found: Mapping[str, Callable[[bytes], Any]] = decoders
+    return found
+
+
+def _npz(data: bytes) -> Any:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        sizes = [member.file_size for member in archive.infolist()]  # never more is decompressed than they say
+        sizes = [member.file_size for member in archive.infolist()]  # zipfile never decompresses more than this
     if sum(sizes) > MAX_DECOMPRESSED_BYTES:
         raise ValueError(_TOO_LARGE)
-    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
-        return dict(arrays)
-
-
-def _tensor_list(data: bytes) -> Any:
-    from webdataset import tenbin
-
-    return tenbin.decode_buffer(data)
+    return _webdataset("npz", data)
 
 
 def _cbor(data: bytes) -> Any:
@@ -195,9 +192,9 @@ def _torch(part_name: str, data: bytes, *, trusted: bool) -> Any:
     except pickle.UnpicklingError as error:
         if trusted:
             raise
-        if not data.startswith((b"PK", b"\x80")):  # a zip archive, or a pickle as old versions wrote
+        if not data.startswith((b"PK", b"\x80")):  # a zip archive, or a pickle, as old versions wrote
             raise ValueError("torch.save writes no such file") from error
-        # PyTorch's text says more than what it found, such as which of its functions would allow it.
+        # PyTorch's own message also proposes functions of PyTorch that would allow it.
         raise refuse(f"part {part_name!r} holds more than tensors and plain values, which may run code") from error
 
 
@@ -219,15 +216,16 @@ _DECODERS: Mapping[str, Callable[[bytes], Any]] = {
     "jsonl": _jsonl,
     "mp": msgspec.msgpack.decode,
     "msg": msgspec.msgpack.decode,
-    "npy": _npy,
+    "npy": partial(_webdataset, "npy"),
     "npz": _npz,
-    "tb": _tensor_list,
-    "ten": _tensor_list,
+    "tb": partial(_webdataset, "tb"),
+    "ten": partial(_webdataset, "ten"),
     "text": _text,
     "transcript": _text,
     "txt": _text,
 }
 
+# By hand, not by webdataset: its versions load pickles and .pth files under different rules and environment variables.
 _TRUSTING_DECODERS: Mapping[str, Callable[..., Any]] = {
     "pickle": _pickle,
     "pkl": _pickle,

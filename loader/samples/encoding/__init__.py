@@ -1,1 +1,1 @@
-"""Task encoders and cookers: the hooks of user code."""
+"""Run user code on samples: task encoders and cookers."""

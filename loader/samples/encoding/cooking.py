@@ -1,4 +1,4 @@
-"""Cookers: functions that make a sample out of a crude one."""
+"""Cookers: functions that build samples from crude ones."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from inspect import signature
 from typing import Any, TypeVar, overload
 
 from ...errors import ConfigError
-from ..marks import mark_of, marked
+from ..hooks import current_cache, mark_of, marked
 from ..source_info import SourceInfo
-from .hook_context import current_cache
 
 __all__ = ["Cooker", "basic_sample_keys", "cook", "cooker", "needs_cache", "needs_primary"]
 
@@ -32,7 +31,7 @@ def cooker(fn: None = None, /, *, need_primary: bool = False, need_cache: bool =
 def cooker(
     fn: Callable[..., Any] | None = None, /, *, need_primary: bool = False, need_cache: bool = False
 ) -> Callable[..., Any]:
-    """Mark a cooker function with what it asks for beside the sample and the auxiliary stores.
+    """Mark a cooker function with the arguments that it needs in addition to the sample and the auxiliary stores.
 
     Args:
         fn: The function.
@@ -50,17 +49,17 @@ def cooker(
 
 @dataclass(frozen=True)
 class Cooker:
-    """A cooker function, and the crude samples that it is for.
+    """A cooker function, and the crude samples that it accepts.
 
     Args:
-        cook: Makes a sample of a crude one: ``cook(sample, **aux)``. It may be a generator of several samples.
-        has_subflavors: The sample must have these subflavors, each with this value; it may have others, too.
-        condition: The sample must also pass this test, which is given the crude sample.
+        cook: Builds a sample from a crude one: ``cook(sample, **aux)``. It may be a generator of several samples.
+        has_subflavors: Subflavors and values that the sample must have; it may have others, too.
+        condition: Predicate that the crude sample must also pass.
 
     Attributes:
-        need_primary: Whether ``cook`` takes ``primary=``.
-        need_cache: Whether ``cook`` takes ``cache=``.
-        takes_all: Whether it is for every sample.
+        need_primary: True if ``cook`` takes ``primary=``.
+        need_cache: True if ``cook`` takes ``cache=``.
+        takes_all: True if it accepts every sample.
     """
 
     cook: Callable[..., Any]
@@ -71,13 +70,13 @@ class Cooker:
     takes_all: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        # Looked up here, once: cooking is done for each sample.
+        # Looked up once, because cooking runs for each sample.
         object.__setattr__(self, "need_primary", needs_primary(self.cook))
         object.__setattr__(self, "need_cache", needs_cache(self.cook))
         object.__setattr__(self, "takes_all", not self.has_subflavors and self.condition is None)
 
     def is_match(self, subflavors: Mapping[str, Any] | None) -> bool:
-        """Tell whether a sample with these subflavors is for this cooker, its ``condition`` aside.
+        """Return True if this cooker accepts samples with these subflavors, its ``condition`` aside.
 
         >>> cooker = Cooker(dict, has_subflavors={"type": "ocr"})
         >>> cooker.is_match({"type": "ocr", "augment": True}), cooker.is_match({})
@@ -87,26 +86,26 @@ class Cooker:
         return not wanted or (subflavors is not None and wanted.items() <= subflavors.items())
 
     def is_for(self, sample: dict[str, Any]) -> bool:
-        """Tell whether a crude sample is for this cooker."""
+        """Return True if this cooker accepts a crude sample."""
         return self.is_match(sample.get("__subflavors__")) and (self.condition is None or self.condition(sample))
 
 
 def needs_primary(fn: Callable[..., Any]) -> bool:
-    """Tell whether a function is marked with ``@cooker(need_primary=True)``."""
+    """Return True if a function is marked with ``@cooker(need_primary=True)``."""
     return bool(mark_of(fn, _NEED_PRIMARY, False))
 
 
 def needs_cache(fn: Callable[..., Any]) -> bool:
-    """Tell whether a function is marked with ``@cooker(need_cache=True)``."""
+    """Return True if a function is marked with ``@cooker(need_cache=True)``."""
     return bool(mark_of(fn, _NEED_CACHE, False))
 
 
 def basic_sample_keys(sample: Mapping[str, Any], additional_sources: Sequence[SourceInfo] = ()) -> dict[str, Any]:
-    """Get what all samples have, to hand it from a crude sample to the one that is made of it.
+    """Return the shared fields of a crude sample, to build a typed sample with them.
 
     Args:
         sample: The crude sample.
-        additional_sources: Where else the new sample's parts are from, beside the crude one's own sources.
+        additional_sources: Sources of the new sample in addition to the crude sample's own.
 
     >>> from loader import TextSample
     >>> crude = {"__key__": "s.tar/0", "__subflavors__": {"lang": "en"}, "txt": "a cat"}
@@ -123,15 +122,15 @@ def basic_sample_keys(sample: Mapping[str, Any], additional_sources: Sequence[So
 
 
 def cook(sample: dict[str, Any], cookers: Sequence[Cooker], aux: Mapping[str, Any]) -> Any:
-    """Let the first cooker that a crude sample is for make a sample of it.
+    """Build a sample with the first cooker that accepts the crude sample.
 
     Args:
         sample: The crude sample.
-        cookers: Those of the task encoder; without any, the crude sample is the sample.
-        aux: What is there beside the sample: auxiliary stores by name, ``primary`` and ``cache``.
+        cookers: Those of the task encoder; without any, the crude sample is returned.
+        aux: The available arguments: auxiliary stores by name, ``primary`` and ``cache``.
 
     Raises:
-        ConfigError: The sample is for no cooker, or its cooker asks for what is not there, or takes not what is.
+        ConfigError: No cooker accepts the sample, or its cooker does not accept the available arguments.
     """
     if not cookers:
         return sample
@@ -141,15 +140,15 @@ def cook(sample: dict[str, Any], cookers: Sequence[Cooker], aux: Mapping[str, An
             try:
                 return one.cook(sample, **given) if given else one.cook(sample)
             except TypeError as error:
-                unlike = _unlike_call(one, sample, given)
-                if unlike is None:
+                call_error = _call_error(one, sample, given)
+                if call_error is None:
                     raise
-                raise unlike from error
+                raise call_error from error
     raise _no_cooker(sample, cookers)
 
 
 def _given(one: Cooker, aux: Mapping[str, Any]) -> dict[str, Any]:
-    """Choose what a cooker is given: all auxiliary stores, and what it asks for."""
+    """Select the arguments of a cooker: all auxiliary stores, and ``primary`` and ``cache`` if it needs them."""
     given = dict(aux)
     for name, needed in (("primary", one.need_primary), ("cache", one.need_cache)):
         if not needed:
@@ -158,39 +157,39 @@ def _given(one: Cooker, aux: Mapping[str, Any]) -> dict[str, Any]:
             given[name] = current_cache()
         elif given.get(name) is None:
             raise ConfigError(
-                f"cooker {_name(one)} asks for {name}=, which is not there",
-                hint="a crude dataset that is prepared has it; JSONL files and samples made by hand don't",
+                f"cooker {_name(one)} needs {name}=, which is not available",
+                hint="use a prepared crude dataset; JSONL files and samples built by hand have none",
             )
     return given
 
 
-def _unlike_call(one: Cooker, sample: Mapping[str, Any], given: Mapping[str, Any]) -> ConfigError | None:
-    """Tell how a cooker is not called as it is written; None where it is, and fails for another reason."""
+def _call_error(one: Cooker, sample: Mapping[str, Any], given: Mapping[str, Any]) -> ConfigError | None:
+    """Return the error of arguments that do not match a cooker's signature; None if they match."""
     try:
         signature(one.cook).bind(sample, **given)
     except TypeError as error:
-        there = ", ".join(f"{name}=" for name in given) or "nothing else"
+        available = ", ".join(f"{name}=" for name in given) or "nothing else"
         return ConfigError(
-            f"cooker {_name(one)} {error}; beside sample {sample.get('__key__')!r} there is {there}",
-            hint="add the stores that it takes to aux: of the dataset in the metadataset; **aux takes those it ignores",
+            f"cooker {_name(one)} {error}; available besides sample {sample.get('__key__')!r}: {available}",
+            hint="add its stores to aux: of the dataset in the metadataset, or accept the others with **aux",
         )
-    except ValueError:  # a function of another language, which does not tell its arguments
+    except ValueError:  # a function written in C without a signature
         return None
     return None
 
 
 def _no_cooker(sample: Mapping[str, Any], cookers: Sequence[Cooker]) -> ConfigError:
-    wanted = "; ".join(f"{_name(one)} wants {_wish(one)}" for one in cookers)
+    accepted = "; ".join(f"{_name(one)} accepts {_accepted(one)}" for one in cookers)
     has = f"sample {sample.get('__key__')!r} with subflavors {sample.get('__subflavors__')}"
     return ConfigError(
-        f"no cooker is for {has}: {wanted}",
-        hint="add a Cooker to the task encoder's cookers, or give the dataset the subflavors that one of them wants",
+        f"no cooker accepts {has}: {accepted}",
+        hint="add a Cooker to the task encoder's cookers, or set the subflavors that one of them accepts",
     )
 
 
-def _wish(one: Cooker) -> str:
-    wish = str(dict(one.has_subflavors)) if one.has_subflavors else "any"
-    return wish if one.condition is None else f"{wish} and its condition"
+def _accepted(one: Cooker) -> str:
+    accepted = str(dict(one.has_subflavors)) if one.has_subflavors else "any"
+    return accepted if one.condition is None else f"{accepted} that pass its condition"
 
 
 def _name(one: Cooker) -> str:

@@ -1,4 +1,4 @@
-"""The task encoder: the user's code, from a crude sample to the batch that training gets."""
+"""Task encoders: the hooks of user code, from the crude sample to the batch."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ..batching.collate import generic_batch
-from ..batching.conversion import as_type
 from ..decoding.decoder import SampleDecoder
-from ..marks import alias_hook, library_hook, noop_hook, stateless
+from ..hooks import alias_hook, current_cache, hook_context, library_hook, noop_hook, stateless
+from ..sample_dataclass import as_type
 from .cooking import Cooker, cook
-from .hook_context import current_cache, hook_context
 
 __all__ = ["DefaultTaskEncoder", "TaskEncoder"]
 
@@ -21,19 +20,19 @@ T_batch = TypeVar("T_batch")
 
 
 class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
-    """What is done to samples on their way to training; derive from it, and define the hooks that you need.
+    """Base of task encoders: override the hooks that you need.
 
-    The hooks, in the order in which they are called: ``cook_crude_sample``, ``encode_sample`` (with packing
+    The hooks, in the order of their calls: ``cook_crude_sample``, ``encode_sample`` (with packing
     ``preencode_sample``, ``select_samples_to_pack``, ``postencode_sample``, ``pack_selected_samples``),
-    ``batch_group_criterion``, ``batch``, ``encode_batch``. A hook that is not defined costs nothing: there is no stage
-    for it. Any hook may raise :class:`~loader.errors.SkipSample`, which leaves its sample or batch out. A hook that
-    makes samples or batches may be a generator, which gives several.
+    ``batch_group_criterion``, ``batch``, ``encode_batch``. A hook that is not overridden costs nothing: no stage is
+    built for it. Any hook may raise :class:`~loader.errors.SkipSample` to skip its sample or batch. A hook that returns
+    samples or batches may be a generator of several.
 
     A subclass need not call ``super().__init__()``.
 
     Attributes:
-        decoder: Decodes the parts of samples; None leaves them bytes.
-        cookers: What makes samples out of crude ones.
+        decoder: Decodes the parts of samples; None keeps them as bytes.
+        cookers: Build samples from crude ones.
 
     >>> class Lower(TaskEncoder):
     ...     def encode_sample(self, sample):
@@ -47,14 +46,14 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
 
     @library_hook
     def cook_crude_sample(self, sample: dict[str, Any], **aux: Any) -> Any:
-        """Make a sample out of a crude one: by default the first of ``cookers`` does that is for it.
+        """Build a sample from a crude one; by default, with the first of ``cookers`` that matches it.
 
         Args:
             sample: The crude sample, a dict of its parts.
             aux: The auxiliary stores of its dataset by name, ``primary`` (all parts of its own dataset) and ``cache``.
 
         Raises:
-            ConfigError: There are cookers, and none is for this sample.
+            ConfigError: There are cookers, and none matches this sample.
         """
         return cook(sample, self.cookers, aux)
 
@@ -66,26 +65,26 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
 
     @alias_hook("encode_sample")
     def preencode_sample(self, sample: T_sample) -> Any:
-        """Encode a sample before it waits to be packed; by default, this is ``encode_sample``.
+        """Encode a sample before packing; by default, this is ``encode_sample``.
 
-        What is large is better left to ``postencode_sample``: here it would wait in memory.
+        The packing buffer keeps the result in memory, so load large values in ``postencode_sample``.
         """
 
     @noop_hook()
     @stateless
     def postencode_sample(self, sample: Any) -> Any:
-        """Encode a sample that is about to be packed; by default, return it."""
+        """Encode a sample that was selected for packing; by default, return it."""
         return sample
 
     @noop_hook()
     def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
-        """Say which of the waiting samples are packed together.
+        """Partition buffered samples into groups to pack.
 
         Args:
-            samples: As many as ``packing_buffer_size`` says, fewer at the end of a pass.
+            samples: ``packing_buffer_size`` samples, fewer at the end of a pass.
 
         Returns:
-            Groups of these very samples. A sample that is in no group is left out.
+            Groups of these objects, not of copies. A sample in no group is skipped.
         """
         raise NotImplementedError(
             f"samples are to be packed, but {type(self).__name__} does not define select_samples_to_pack"
@@ -93,18 +92,18 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
 
     @noop_hook()
     def pack_selected_samples(self, samples: list[Any]) -> Any:
-        """Make one sample out of a group of samples."""
+        """Pack a group of samples into one sample."""
         raise NotImplementedError(
             f"samples are to be packed, but {type(self).__name__} does not define pack_selected_samples"
         )
 
     @noop_hook()
     def batch_group_criterion(self, sample: Any) -> tuple[Hashable, int | None]:
-        """Say with which others a sample may share a batch, and how many such a batch holds.
+        """Return the group of a sample and the batch size of that group.
 
         Returns:
-            A key: samples with equal keys make batches. And the size of these batches, the same for each sample with
-            this key; None is the run's ``batch_size``.
+            A key, so that only samples with equal keys share a batch, and the size of these batches, equal for all
+            samples with this key; None means the run's ``batch_size``.
         """
         raise NotImplementedError(
             f"samples are to be grouped, but {type(self).__name__} does not define batch_group_criterion"
@@ -113,7 +112,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
     @library_hook
     @stateless
     def batch(self, samples: list[Any]) -> Any:
-        """Make a batch of samples; by default as :func:`~loader.samples.batching.collate.generic_batch` does."""
+        """Build a batch from samples; by default with :func:`~loader.samples.batching.collate.generic_batch`."""
         return generic_batch(samples)
 
     @noop_hook()
@@ -124,17 +123,17 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
 
     @library_hook
     def build_train_datasets(self, *, datasets: Any, **options: Any) -> Any:
-        """Build the chain of stages for training; override it to compose another one.
+        """Build the chain of stages for training; override it to build another chain.
 
         Args:
-            datasets: What was loaded, a :class:`~loader.training.datasets.run_datasets.LoadedDatasets`.
+            datasets: The datasets of the run, a :class:`~loader.training.datasets.run_datasets.LoadedDatasets`.
             **options: The arguments of ``get_train_dataset`` that shape the chain.
         """
         return datasets.train_chain(self, **options)
 
     @library_hook
     def build_val_datasets(self, *, datasets: Any, **options: Any) -> Any:
-        """Build the chain of stages for validation; override it to compose another one.
+        """Build the chain of stages for validation; override it to build another chain.
 
         Args:
             datasets: As in :meth:`build_train_datasets`.
@@ -144,7 +143,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
 
     @property
     def current_batch_index(self) -> int | None:
-        """The number of the micro-batch that is being made, within the run.
+        """Index of the current micro-batch in the run.
 
         Raises:
             EnergonError: No hook is running.
@@ -153,7 +152,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
 
     @property
     def current_sample_index(self) -> int | None:
-        """The number of the sample that is being encoded.
+        """Index of the current sample.
 
         Raises:
             EnergonError: No hook is running.
@@ -171,13 +170,13 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
 
 
 class DefaultTaskEncoder(TaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
-    """A task encoder that works as it is: samples stay what they are, and batches are made field by field.
+    """Task encoder that needs no subclass: samples stay unchanged, and batches are built field by field.
 
     Args:
-        encoded_sample_type: ``encode_sample`` makes one of these, of the sample's fields of the same names.
-        raw_batch_type: ``batch`` makes one of these: by its ``from_samples`` where it has one, as a
-            :class:`~loader.samples.batching.batch.Batch` has, otherwise of the batch's fields.
-        batch_type: ``encode_batch`` makes one of these, of the batch's fields.
+        encoded_sample_type: Result type of ``encode_sample``, built from the sample's fields of the same names.
+        raw_batch_type: Result type of ``batch``, built by its ``from_samples`` if it has one, as a
+            :class:`~loader.samples.batching.batch.Batch` has, otherwise from the batch's fields.
+        batch_type: Result type of ``encode_batch``, built from the batch's fields.
 
     Each of them is a dataclass, or ``dict``, which takes all fields.
 
@@ -188,7 +187,7 @@ class DefaultTaskEncoder(TaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T_
     ['a cat', '']
     """
 
-    # On the class, so that a subclass may leave out super().__init__().
+    # On the class, so that a subclass need not call super().__init__().
     _encoded_sample_type: type[Any] | None = None
     _raw_batch_type: type[Any] | None = None
     _batch_type: type[Any] | None = None
@@ -207,14 +206,14 @@ class DefaultTaskEncoder(TaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T_
     @noop_hook(unless="_encoded_sample_type")
     @stateless
     def encode_sample(self, sample: T_sample) -> Any:
-        """Make an ``encoded_sample_type`` of a sample."""
+        """Convert a sample to ``encoded_sample_type``."""
         wanted = self._encoded_sample_type
         return sample if wanted is None else as_type(sample, wanted)
 
     @library_hook
     @stateless
     def batch(self, samples: list[Any]) -> Any:
-        """Make a ``raw_batch_type`` of samples."""
+        """Build a ``raw_batch_type`` from samples."""
         wanted = self._raw_batch_type
         if wanted is None:
             return generic_batch(samples)
@@ -224,6 +223,6 @@ class DefaultTaskEncoder(TaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T_
     @noop_hook(unless="_batch_type")
     @stateless
     def encode_batch(self, batch: Any) -> Any:
-        """Make a ``batch_type`` of a batch."""
+        """Convert a batch to ``batch_type``."""
         wanted = self._batch_type
         return batch if wanted is None else as_type(batch, wanted)

@@ -1,6 +1,6 @@
-"""The chain of stages from a reader to micro-batches, in the order in which samples pass them.
+"""Build the chain of stages, from the reader to micro-batches, in the order in which samples pass them.
 
-A stage that is not asked for is not built: no hook that nobody defined is called.
+Only requested stages are built: a hook that the task encoder does not override costs no call.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from ...pipeline.stages.group_batch import GroupBatchDataset
 from ...pipeline.stages.map import MapDataset, makes_several
 from ...pipeline.stages.packing import PackingDataset
 from ...samples.encoding.task_encoder import TaskEncoder
-from ...samples.marks import is_default, is_library_hook
+from ...samples.hooks import is_default, is_library_hook
 
 __all__ = ["ChainOptions", "build_chain", "build_single_samples"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainOptions:
-    """What becomes of the samples of some leaves.
+    """Options of the stages above the reader.
 
     Attributes:
         task_encoder: The user's hooks.
-        batch_size: B; None leaves samples single.
-        drop_last: Leave out a last batch of fewer than B samples.
-        packing_buffer_size: Samples among which those to be packed are selected; None does not pack.
-        repeats: The order goes on for ever.
-        worker_config: How the run is spread.
+        batch_size: Samples of a micro-batch; None yields single samples.
+        drop_last: Drop a last batch of fewer samples.
+        packing_buffer_size: Samples that ``select_samples_to_pack`` chooses from; None does not pack.
+        repeats: The order has no end.
+        worker_config: Ranks, workers and lanes of the run.
     """
 
     task_encoder: TaskEncoder[Any, Any, Any, Any]
@@ -57,12 +57,12 @@ class ChainOptions:
 
     @property
     def groups(self) -> bool:
-        """Batches are made of samples of one group."""
+        """True if the samples of a batch are of one group."""
         return not is_default(self.task_encoder.batch_group_criterion)
 
     @property
     def deal(self) -> int | None:
-        """How many samples of a pass make a micro-batch, where that is known ahead; else None."""
+        """Number of samples of a pass that make a micro-batch; None if it is not known ahead."""
         encoder = self.task_encoder
         hooks = (encoder.cook_crude_sample, encoder.encode_sample, *(cooker.cook for cooker in encoder.cookers))
         is_known = not any(map(makes_several, hooks))
@@ -72,7 +72,7 @@ class ChainOptions:
 
 
 def build_chain(sources: Sequence[Source], plan: OrderPlan, options: ChainOptions) -> SavableDataset[Any]:
-    """Build the chain; the file's docstring says how."""
+    """Build the chain from the reader to micro-batches."""
     encoder = options.task_encoder
     chain = _samples(ReadDataset(sources, plan, worker_config=options.worker_config), encoder)
     if options.packing_buffer_size is not None:
@@ -86,7 +86,7 @@ def build_chain(sources: Sequence[Source], plan: OrderPlan, options: ChainOption
 
 
 def build_single_samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:
-    """Build the part of the chain that makes encoded samples, one of each that is read."""
+    """Build the chain up to encoded samples, one for each that is read."""
     return _mapped(_samples(reader, encoder), encoder.encode_sample, "encode_sample")
 
 

@@ -1,13 +1,15 @@
-"""What all dataset factories have: a dataset to build a chain of stages on by hand."""
+"""The base class of dataset factories, on which a chain of stages is built by hand; and the subset it may have."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ...errors import ConfigError
-from ...format.documents.subset import SubsetRange
+from ...format.documents.subset import SampleRange, ShareRange, SubsetRange, resolve_subset
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.decode import DecodeDataset
@@ -15,24 +17,71 @@ from ...pipeline.reading.order_plan import OrderPlan, SequentialPlan, ShuffledPl
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.source import Source
 from ...stores.file_store import FileStore
-from .dataset_subset import DatasetSubset
 
-__all__ = ["BaseCoreDatasetFactory"]
+__all__ = ["BaseCoreDatasetFactory", "DatasetSubset"]
 
 T_co = TypeVar("T_co", covariant=True)
 
 
-class BaseCoreDatasetFactory(ABC, Generic[T_co]):
-    """A dataset, and how a pass over it goes.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetSubset:
+    """A half-open range of sample numbers, a half-open range of shares of these samples, or both.
 
     Args:
-        training: A pass is shuffled; else samples come as they lie.
-        worker_config: How the run is spread; by default :meth:`WorkerConfig.default_worker_config`.
-        shuffle_over_epochs: How many passes are shuffled together; -1 draws slices with replacement, without end; None
-            does not shuffle.
+        range: Shares from 0 to 1.
+        absolute_range: Sample numbers; None is the end.
+
+    Raises:
+        ConfigError: A range is reversed or out of bounds.
+
+    >>> DatasetSubset(range=(0.0, 0.5), absolute_range=(10, None)).compute_subset(110)
+    (10, 60)
+    """
+
+    range: tuple[float, float] | None = None
+    absolute_range: tuple[int, int | None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.range is not None and not 0 <= self.range[0] <= self.range[1] <= 1:
+            raise ConfigError(f"expected a range of shares with 0 <= start <= stop <= 1, found {self.range}")
+        if self.absolute_range is not None:
+            start, stop = self.absolute_range
+            if start < 0 or (stop is not None and stop < start):
+                raise ConfigError(f"expected a range of samples with 0 <= start <= stop, found {self.absolute_range}")
+
+    @property
+    def ranges(self) -> tuple[SubsetRange, ...]:
+        """Ranges, the innermost first."""
+        found: list[SubsetRange] = []
+        if self.absolute_range is not None:
+            found.append(SampleRange(start=self.absolute_range[0], stop=self.absolute_range[1]))
+        if self.range is not None:
+            # Decimal fractions, not binary ones: 0.3 of 10 samples are exactly 3.
+            start, stop = (Fraction(str(share)) for share in self.range)
+            found.append(ShareRange(start=start, stop=stop))
+        return tuple(found)
+
+    def compute_subset(self, total_samples: int) -> tuple[int, int]:
+        """Return the half-open range of samples, for a dataset of ``total_samples``.
+
+        Raises:
+            ConfigError: The range reaches beyond them.
+        """
+        return resolve_subset(self.ranges, total_samples)
+
+
+class BaseCoreDatasetFactory(ABC, Generic[T_co]):
+    """A dataset, and the order of a pass over it.
+
+    Args:
+        training: Shuffle a pass; otherwise samples come in the order of the shards.
+        worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
+        shuffle_over_epochs: Number of passes that are shuffled together; -1 draws slices with replacement, without end;
+            None does not shuffle.
         parallel_shard_iters: Accepted for code written for megatron-energon.
-        max_samples_per_sequence: Neighbouring samples that are read one after another; None: a shard's.
-        subset: Which samples are used; by default all.
+        max_samples_per_sequence: Length of a slice: neighbouring samples that are read one after another; None: whole
+            shards.
+        subset: The samples to use; by default all.
 
     Raises:
         ConfigError: A number is out of range.
@@ -46,7 +95,7 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
         training: bool = True,
         worker_config: WorkerConfig | None = None,
         shuffle_over_epochs: int | None = 1,
-        parallel_shard_iters: int | None = None,  # noqa: ARG002 - the order of samples has no use for it
+        parallel_shard_iters: int | None = None,  # noqa: ARG002 - has no effect on the order
         max_samples_per_sequence: int | None = None,
         subset: DatasetSubset | Sequence[SubsetRange] | None = None,
     ) -> None:
@@ -67,25 +116,25 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
     @property
     @abstractmethod
     def source(self) -> Source:
-        """The dataset, as the stages know it."""
+        """The source that the stages read."""
 
     @abstractmethod
     def as_file_store(self) -> FileStore[Any]:
-        """Give the parts of the dataset by name."""
+        """Return the store of the dataset's parts, by name."""
 
     def build(self, worker_rotation_offset: int = 0) -> SavableDataset[T_co]:  # noqa: ARG002 - lanes are not rotated
-        """Build the first stages of a chain: they read samples, decode them, and fill their fields.
+        """Build the first stages of a chain: read samples, decode them, and fill their fields.
 
         Args:
             worker_rotation_offset: Accepted for code written for megatron-energon.
 
         Returns:
-            One pass over the dataset; a :class:`~loader.pipeline.stages.repeat.RepeatDataset` on it goes on.
+            One pass over the dataset; wrap it in a :class:`~loader.pipeline.stages.repeat.RepeatDataset` to repeat it.
 
         Raises:
-            ConfigError: There is no such split part, or no sample is left.
+            ConfigError: There is no such split part, or it has no samples.
             StorageError: The dataset is missing, or not prepared.
-            TrustError: It asks to run code, and the caller does not allow it.
+            TrustError: It needs to run code, and the caller does not allow it.
         """
         return DecodeDataset(ReadDataset((self.source,), self._plan(), worker_config=self.worker_config))
 
@@ -103,14 +152,14 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
         )
 
     def __len__(self) -> int:
-        """Give the number of samples, of all ranks and workers; excluded ones, which are skipped, count."""
+        """Return the number of samples for all ranks and workers, excluded ones included."""
         return self.source.samples
 
     def __bool__(self) -> bool:
-        return True  # Python would ask for the length, and open the dataset for it
+        return True  # Python would call __len__, which opens the dataset
 
     def config(self) -> dict[str, Any]:
-        """Give what tells this dataset from others, as plain data."""
+        """Return plain data that differs for other datasets and other arguments."""
         return {
             "type": f"{type(self).__module__}.{type(self).__qualname__}",
             "training": self.training,

@@ -1,4 +1,4 @@
-"""``get_train_dataset``."""
+"""``get_train_dataset``, ``get_val_dataset`` and ``get_val_datasets``: build a dataset from a path and hooks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from ...metadataset.documents.leaf_plan import LeafPlan
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
-from .arguments import DatasetArguments
-from .open_source import LoadedSource
+from .open_sources import DatasetArguments, LoadedSource
 from .run_datasets import LoadedDatasets
 
 __all__ = ["get_train_dataset", "get_val_dataset", "get_val_datasets"]
@@ -36,32 +35,32 @@ def get_train_dataset(
     even_ranks: bool = False,
     **kwargs: Any,
 ) -> SavableDataset[Any]:
-    """Give a dataset for training: shuffled, batched and, by default, without end.
+    """Build a dataset for training: shuffled, batched and, by default, without end.
 
     Args:
-        path: The folder of a prepared dataset, a JSONL file, or a metadataset (``.yaml``), which mixes several.
-        split_part: Which part of its split.
-        worker_config: How the run is spread; by default :meth:`WorkerConfig.default_worker_config`.
-        batch_size: Samples of a micro-batch; None gives single samples.
-        batch_drop_last: Leave out a last, smaller batch (of a pass, with ``repeat=False``).
-        packing_buffer_size: Samples among which ``select_samples_to_pack`` chooses; None does not pack.
-        shuffle_buffer_size: Samples among which the order is as good as free. It costs no memory. None, 0 or 1 only
-            interleave the slices.
-        max_samples_per_sequence: Neighbouring samples that are read one after another, a slice; None reads whole
-            shards so.
-        virtual_epoch_length: Micro-batches after which an iteration ends, on each rank; 0: it does not.
-        shuffle_over_epochs_multiplier: How many epochs are shuffled together; -1 draws slices with replacement; None
-            does not shuffle at all.
+        path: Folder of a prepared dataset, a JSONL file, or a metadataset (``.yaml``), which mixes several datasets.
+        split_part: Part of the split.
+        worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
+        batch_size: Samples of a micro-batch; None yields single samples.
+        batch_drop_last: Drop the last batch of a pass (``repeat=False``) if it is smaller.
+        packing_buffer_size: Samples that ``select_samples_to_pack`` chooses from; None does not pack.
+        shuffle_buffer_size: Number of samples that are shuffled freely. It costs no memory. With None, 0 or 1, only
+            slices interleave.
+        max_samples_per_sequence: Length of a slice: neighbouring samples that are read one after another. None reads
+            whole shards.
+        virtual_epoch_length: Micro-batches of an iteration, on each rank; 0 does not end it.
+        shuffle_over_epochs_multiplier: Number of epochs that are shuffled together; -1 draws slices with replacement;
+            None does not shuffle.
         task_encoder: The hooks; by default samples are only batched.
-        repeat: Go on for ever; else each sample comes once.
-        even_ranks: With ``repeat=False``: all ranks get the same number of micro-batches, and what is left is dropped.
+        repeat: Repeat without end; otherwise each sample comes once.
+        even_ranks: With ``repeat=False``: all ranks get the same number of micro-batches; the rest is dropped.
         **kwargs: ``split_config``, ``dataset_config``, ``subflavors``, ``trust_code``; and the deprecated
             ``image_decode``, ``av_decode``, ``video_decode_audio``, ``auto_decode``, ``handler``.
 
     Raises:
-        StorageError: The folder is missing, or not prepared.
-        ConfigError: An argument or a file of the dataset says something wrong.
-        TrustError: The dataset asks to run code, and the caller does not allow it.
+        StorageError: The folder is missing or not prepared.
+        ConfigError: An argument or a file of the dataset is invalid.
+        TrustError: The dataset needs to run code, and the caller does not allow it.
         TypeError: There is no such argument.
     """
     arguments = DatasetArguments.parse(
@@ -70,13 +69,15 @@ def get_train_dataset(
         kwargs,
         signature(get_train_dataset).parameters,
         split_part=split_part,
-        epochs_together=_epochs_together(shuffle_over_epochs_multiplier),
+        epochs_together=_checked_epochs(shuffle_over_epochs_multiplier),
     )
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
     loaded = arguments.open(encoder, training=True)
     config = arguments.with_handler(worker_config or WorkerConfig.default_worker_config())
-    datasets = LoadedDatasets.of(loaded, slice_length=_slice_length(max_samples_per_sequence), worker_config=config)
-    # As code written for megatron-energon has it; others ask the datasets, or take all that there is as **options.
+    datasets = LoadedDatasets.of(
+        loaded, slice_length=_checked_slice_length(max_samples_per_sequence), worker_config=config
+    )
+    # Hooks written for megatron-energon may take blend_mode; others read it from the datasets, or take **options.
     takes_mode = "blend_mode" in signature(encoder.build_train_datasets).parameters
     chain: SavableDataset[Any] = encoder.build_train_datasets(
         datasets=datasets,
@@ -93,16 +94,16 @@ def get_train_dataset(
     return chain
 
 
-def _slice_length(asked: int | None) -> int | None:
-    if asked is not None and asked < 1:
-        raise ConfigError(f"expected max_samples_per_sequence of at least 1, or None, found {asked}")
-    return asked
+def _checked_slice_length(given: int | None) -> int | None:
+    if given is not None and given < 1:
+        raise ConfigError(f"expected max_samples_per_sequence of at least 1, or None, found {given}")
+    return given
 
 
-def _epochs_together(asked: int | None) -> int | None:
-    if asked is not None and asked != -1 and asked < 1:
-        raise ConfigError(f"expected shuffle_over_epochs_multiplier to be -1, None or at least 1, found {asked}")
-    return asked
+def _checked_epochs(given: int | None) -> int | None:
+    if given is not None and given != -1 and given < 1:
+        raise ConfigError(f"expected shuffle_over_epochs_multiplier to be -1, None or at least 1, found {given}")
+    return given
 
 
 def get_val_dataset(
@@ -118,26 +119,26 @@ def get_val_dataset(
     task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None,
     **kwargs: Any,
 ) -> SavableDataset[Any]:
-    """Give a dataset for validation: each sample once, in the same order at every pass, whatever the ranks.
+    """Build a dataset for validation: each sample once, in the same order in every pass and on any number of ranks.
 
     Args:
-        path: The folder of a prepared dataset, a JSONL file, or a metadataset (``.yaml``), whose datasets follow one
+        path: Folder of a prepared dataset, a JSONL file, or a metadataset (``.yaml``), whose datasets follow one
             another.
-        split_part: Which part of its split.
-        worker_config: How the run is spread; by default :meth:`WorkerConfig.default_worker_config`.
-        batch_size: Samples of a micro-batch; None gives single samples.
-        batch_drop_last: Leave out the last batch where it is smaller.
-        packing_buffer_size: Samples among which ``select_samples_to_pack`` chooses; None does not pack.
-        limit: The most micro-batches of a pass, on each rank.
-        even_ranks: All ranks get the same number of micro-batches: what is left of a pass is dropped. Without it some
-            ranks may get one more than others, and a collective operation in the loop would hang.
+        split_part: Part of the split.
+        worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
+        batch_size: Samples of a micro-batch; None yields single samples.
+        batch_drop_last: Drop the last batch if it is smaller.
+        packing_buffer_size: Samples that ``select_samples_to_pack`` chooses from; None does not pack.
+        limit: Maximum number of micro-batches of a pass, on each rank.
+        even_ranks: All ranks get the same number of micro-batches; the rest of a pass is dropped. Without it some ranks
+            may get one more than others, and a collective operation in the loop would hang.
         task_encoder: The hooks; by default samples are only batched.
         **kwargs: As in :func:`~loader.training.datasets.get_datasets.get_train_dataset`.
 
     Raises:
-        StorageError: The folder is missing, or not prepared.
-        ConfigError: An argument or a file of the dataset says something wrong.
-        TrustError: The dataset asks to run code, and the caller does not allow it.
+        StorageError: The folder is missing or not prepared.
+        ConfigError: An argument or a file of the dataset is invalid.
+        TrustError: The dataset needs to run code, and the caller does not allow it.
         TypeError: There is no such argument.
     """
     arguments = DatasetArguments.parse(
@@ -170,17 +171,17 @@ def get_val_datasets(
     task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None,
     **kwargs: Any,
 ) -> list[tuple[SavableDataset[Any], LeafPlan]]:
-    """Give the validation datasets of a metadataset one by one, to be told apart in what is measured.
+    """Build the validation datasets of a metadataset one by one, to measure them separately.
 
     Args:
-        path: As in :func:`get_val_dataset`, like all others.
+        path: As in :func:`get_val_dataset`; likewise the other arguments.
 
     Returns:
-        ``[(dataset, source), …]``; a source says of its dataset ``path``, ``split_part``, ``subflavors`` and its
-        ``place`` in the metadataset. One pair for a single dataset.
+        ``[(dataset, source), …]``. A source has the ``path``, ``split_part`` and ``subflavors`` of its dataset, and
+        its ``place`` in the metadataset. A single dataset returns one pair.
 
     Raises:
-        StorageError: As in :func:`get_val_dataset`, like all others.
+        StorageError: As in :func:`get_val_dataset`; likewise the other errors.
     """
     arguments = DatasetArguments.parse(
         "get_val_datasets", path, kwargs, signature(get_val_datasets).parameters, split_part=split_part

@@ -1,4 +1,4 @@
-"""``random_access``: a dataset whose samples are asked for by their numbers, for code with a sampler of its own."""
+"""``random_access``: a map-style dataset, for training loops with their own sampler."""
 
 from __future__ import annotations
 
@@ -21,39 +21,37 @@ from ...pipeline.contract.lane import Lane
 from ...pipeline.contract.rng import preserve_rng_state, seed_sample
 from ...pipeline.contract.stage import Running
 from ...pipeline.contract.worker_config import WorkerConfig
-from ...pipeline.reading.excluded import excluded_positions, positions_without, replacements
-from ...pipeline.reading.pick import PickDataset
+from ...pipeline.reading.pick import PickDataset, excluded_positions, positions_without, replacements
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.map import makes_several
-from ...samples.encoding.hook_context import set_hook_context
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
+from ...samples.hooks import set_hook_context
 from ..workers.lane_host import open_lane
-from .arguments import DatasetArguments
 from .chain import build_single_samples
+from .open_sources import DatasetArguments
 
 __all__ = ["RandomAccessDataset", "random_access"]
 
 T_co = TypeVar("T_co", covariant=True)
 
-_OPENED = ("_lane", "_opened", "_replacements")  # stays behind when a dataset travels to another process
+_OPENED = ("_lane", "_opened", "_replacements")  # dropped when pickled
 
 Excluded = Literal["leave_out", "replace"]
 
 
 class RandomAccessDataset(Dataset[T_co]):
-    """Samples by number: what :func:`random_access` gives.
+    """Samples by number, as :func:`random_access` returns them.
 
     ``dataset[i]`` is the i-th sample, ``dataset[-1]`` the last one, ``dataset[2:5]`` a list of three, and
-    ``for sample in dataset`` gives all. Each of them is read when it is asked for, in a time that does not depend on
-    the size of the dataset. ``torch.utils.data.DataLoader`` asks for a batch at once, whose samples are then found
-    together.
+    ``for sample in dataset`` yields all. Each sample is read when it is requested, in a time that does not depend on
+    the size of the dataset. ``torch.utils.data.DataLoader`` requests a whole batch, whose samples are located together.
 
-    It goes to worker processes of any start method; each opens the files that it needs. Within a process one thread at
-    a time may ask; where there are hooks, a second one is refused.
+    The dataset can be sent to worker processes of any start method; each opens the files that it needs. Within a
+    process, only one thread at a time may read; with hooks, a second one raises an error.
 
     Args:
-        leaves: The datasets, one after another.
-        task_encoder: The hooks that make samples.
+        sources: The datasets, one after another.
+        task_encoder: The hooks that cook and encode samples.
         excluded: As in :func:`random_access`.
         seed_offset: As in :func:`random_access`.
     """
@@ -75,20 +73,20 @@ class RandomAccessDataset(Dataset[T_co]):
         )
         for hook in hooks:
             if makes_several(hook):
-                raise _several(hook.__name__)
+                raise _generator_error(hook.__name__)
         config = WorkerConfig(rank=0, world_size=1, num_workers=0, seed_offset=seed_offset, lanes=1)
         self._reader = PickDataset(sources, worker_config=config)
         self._chain = build_single_samples(self._reader, task_encoder)
         self._replaces = excluded == "replace"
         self._total = sum(source.samples for source in sources)
         self._excluded = excluded_positions(sources)
-        self._threads: dict[str, int] = {}  # which one is at work; no lock, which a fork might copy while it is held
+        self._threads: dict[str, int] = {}  # the thread at work; a lock could be copied by a fork while it is held
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in _OPENED} | {"_threads": {}}
 
     def __len__(self) -> int:
-        """Give the number of samples."""
+        """Return the number of samples."""
         return self._total if self._replaces else self._total - len(self._excluded)
 
     def __repr__(self) -> str:
@@ -102,25 +100,25 @@ class RandomAccessDataset(Dataset[T_co]):
     def __getitem__(self, index: slice) -> list[T_co]: ...
 
     def __getitem__(self, index: int | slice) -> T_co | list[T_co]:
-        """Give a sample by its number, or those of a slice.
+        """Return the sample of a number, or the samples of a slice.
 
         Raises:
-            IndexError: There is none of this number.
-            TypeError: The number is no integer.
-            SampleError: A part of the sample does not decode, or a hook leaves it out by ``SkipSample``.
-            FormatError: A shard is not the one that was indexed.
+            IndexError: There is no such number.
+            TypeError: The number is not an integer.
+            SampleError: A part of the sample does not decode, or a hook raises ``SkipSample``.
+            FormatError: A shard has changed since it was indexed.
             StorageError: A shard is missing or cannot be read.
-            Exception: What a hook raises, with a note that names the sample.
+            Exception: A hook raised it; a note names the sample.
         """
         if isinstance(index, slice):
             return self.__getitems__(range(len(self))[index])
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Iterable[int]) -> list[T_co]:
-        """Give samples by their numbers, in this order; they are found together.
+        """Return samples by their numbers, in this order; all are located by one search.
 
         Raises:
-            Exception: As for a single one.
+            Exception: As for a single sample.
         """
         numbers = [self._number(index) for index in indices]
         if not numbers:
@@ -137,7 +135,7 @@ class RandomAccessDataset(Dataset[T_co]):
         return number % samples
 
     def _positions(self, numbers: Sequence[int]) -> IntArray:
-        """Give the positions of samples, excluded ones counted."""
+        """Return the positions of samples, which count excluded ones."""
         positions = np.array(numbers, dtype=np.int64)
         if not len(self._excluded):
             return positions
@@ -160,31 +158,31 @@ class RandomAccessDataset(Dataset[T_co]):
 
     def _load(self, running: Running, position: int) -> T_co:
         try:
-            with self._as_in_a_run(position):
+            with self._seeded(position):
                 sample = running.load(position)
         except SkipSample as skip:
             raise SampleError(
-                "a hook leaves this sample out by SkipSample, and where samples have numbers none can be left out",
+                "a hook skips this sample by SkipSample, and random access cannot skip a number",
                 at=self._reader.picking.place_of(position),
-                hint="exclude it in split.yaml, or return something for it that the loop knows how to leave out",
+                hint="exclude it in split.yaml, or return a placeholder that the training loop skips",
             ) from skip
         except Exception as error:
-            error.add_note(f"while sample {self._reader.picking.place_of(position)} was made")
+            error.add_note(f"while building sample {self._reader.picking.place_of(position)}")
             raise
         if isinstance(sample, GeneratorType):
-            raise _several("a hook")
-        return sample  # type: ignore[no-any-return] # what hooks make
+            raise _generator_error("a hook")
+        return sample  # type: ignore[no-any-return] # the type that hooks return
 
     @contextmanager
-    def _as_in_a_run(self, position: int) -> Iterator[None]:
-        """Let hooks know which sample it is, and draw the same random numbers whenever it is made."""
+    def _seeded(self, position: int) -> Iterator[None]:
+        """Set the hooks' context and seed their random numbers, which depend only on the seed and the sample."""
         if not self._chain.runs_user_code:
             yield
             return
         if self._threads.setdefault("at work", get_ident()) != get_ident():
             raise EnergonError(
-                "two threads ask for samples of one dataset at once, and hooks draw from generators that all share",
-                hint="load in worker processes (DataLoader's num_workers), or in one thread at a time",
+                "two threads read samples of one dataset at once, but their hooks share random generators",
+                hint="read in worker processes (DataLoader's num_workers), or in one thread at a time",
             )
         set_hook_context(self._lane.context)
         try:
@@ -205,36 +203,35 @@ def random_access(
     seed_offset: int = 0,
     **kwargs: Any,
 ) -> RandomAccessDataset[Any]:
-    """Give the samples of a dataset by their numbers, for code that brings its own sampler.
+    """Open a dataset whose samples are read by number, for training loops with their own sampler.
 
-    It is a map-style dataset of torch, a
-    :class:`~loader.integrations.multi_epoch_dataset.SizedDataset`: no batches, no shuffling, no state. Samples come in
-    the order of the shards, the datasets of a metadataset one after another, each once, whatever weights and
-    repetitions it names. They are cooked and encoded as for validation, by ``cook_crude_sample`` or the cookers and by
-    ``encode_sample``; the hooks behind it are not called.
+    Returns a map-style dataset of torch, a :class:`~loader.integrations.multi_epoch_dataset.SizedDataset`: without
+    batches, shuffling or state. Samples are numbered in the order of the shards. The datasets of a metadataset follow
+    one another, each once; weights and repetitions are ignored. Samples are cooked and encoded as for validation, by
+    ``cook_crude_sample`` or the cookers and by ``encode_sample``; later hooks are not called.
 
-    The same number always gives the same sample: random numbers that hooks draw are seeded from ``seed_offset`` and the
-    sample, and are the same in every epoch. A sample that fails raises what failed; nothing is skipped.
+    The same number always returns the same sample: random numbers that hooks draw are seeded from ``seed_offset`` and
+    the sample, and are the same in every epoch. A sample that fails raises its error; no sample is skipped.
 
     Args:
-        path: The folder of a prepared dataset, a JSONL file, or a metadataset (``.yaml``).
-        split_part: Which part of its split.
-        task_encoder: The hooks; by default samples stay as the dataset says they are.
-        excluded: What becomes of samples that ``split.yaml`` excludes. ``"leave_out"``: they have no number, so that
-            those behind move up. ``"replace"``: they keep their number, and the next sample that is not excluded comes
-            twice; for a run that has begun, in which neither the length nor any other number may change.
-        seed_offset: Of the random numbers that hooks draw.
+        path: Folder of a prepared dataset, a JSONL file, or a metadataset (``.yaml``).
+        split_part: Part of the split.
+        task_encoder: The hooks; by default samples are of the type that the dataset names.
+        excluded: Treatment of samples that ``split.yaml`` excludes. ``"leave_out"``: they have no number, and later
+            samples move up. ``"replace"``: they keep their number, under which the next sample that is not excluded
+            is read; for a run that has begun, in which neither the length nor any other number may change.
+        seed_offset: Seed of the random numbers that hooks draw.
         **kwargs: ``split_config``, ``dataset_config``, ``subflavors``, ``trust_code``, as in
             :func:`~loader.training.datasets.get_datasets.get_train_dataset`.
 
     Raises:
-        StorageError: The path is missing, or a folder not prepared.
-        ConfigError: An argument or a file of the dataset says something wrong; or a hook gives several samples of one.
-        TrustError: The dataset asks to run code, and the caller does not allow it.
+        StorageError: The path is missing, or a folder is not prepared.
+        ConfigError: An argument or a file of the dataset is invalid; or a hook yields several samples for one.
+        TrustError: The dataset needs to run code, and the caller does not allow it.
         TypeError: There is no such argument.
     """
     if "handler" in kwargs:
-        raise TypeError("random_access() has no argument 'handler': a sample that fails raises what failed")
+        raise TypeError("random_access() has no argument 'handler': a sample that fails raises its error")
     arguments = DatasetArguments.parse(
         "random_access", path, kwargs, signature(random_access).parameters, split_part=split_part
     )
@@ -243,8 +240,8 @@ def random_access(
     return RandomAccessDataset([one.source for one in loaded], encoder, excluded=excluded, seed_offset=seed_offset)
 
 
-def _several(hook: str) -> ConfigError:
+def _generator_error(hook: str) -> ConfigError:
     return ConfigError(
-        f"{hook} is a generator, which makes several samples of one; where samples have numbers each makes one",
+        f"{hook} is a generator, which may yield several samples; random access needs one sample for each number",
         hint="return one sample, or load with get_train_dataset or get_val_dataset",
     )

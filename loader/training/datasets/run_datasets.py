@@ -1,4 +1,4 @@
-"""The datasets of a run, opened, and the chains that are built on them: what a task encoder's ``build_…`` hooks get."""
+"""The opened datasets of a run, which a task encoder's ``build_…`` hooks receive, and the chains built on them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.file_store import FileStore
 from .chain import ChainOptions, build_chain
 from .dataset_factory import BaseCoreDatasetFactory
-from .open_source import LoadedSource
+from .open_sources import LoadedSource
 
 if TYPE_CHECKING:
     from ...samples.encoding.task_encoder import TaskEncoder
@@ -30,11 +30,11 @@ __all__ = ["DatasetBlendMode", "LoadedDataset", "LoadedDatasets", "SourceFactory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpec:
-    """One source of a run, and what decides its order.
+    """One source of a run, and the arguments of its order.
 
     Attributes:
         source: The dataset.
-        slice_length: Neighbouring samples that are read together.
+        slice_length: Neighbouring samples that are read one after another.
         epochs_together: ``shuffle_over_epochs_multiplier``.
         weight: Share of a blend without end; None if the mix is one of repetitions.
         repetitions: Repetitions in a pass; None if the mix is one of weights, which has no pass.
@@ -53,8 +53,8 @@ class LoadedDatasets:
 
     Attributes:
         specs: The sources; either all have a weight or all have repetitions.
-        training: A pass over a dataset that is built by hand is shuffled.
-        worker_config: How the run is spread; None: as :meth:`WorkerConfig.default_worker_config` returns it.
+        training: Shuffle a pass over a dataset whose chain is built by hand.
+        worker_config: Ranks, workers and lanes; None for :meth:`WorkerConfig.default_worker_config`.
     """
 
     specs: tuple[SourceSpec, ...]
@@ -70,13 +70,13 @@ class LoadedDatasets:
         training: bool = True,
         worker_config: WorkerConfig | None = None,
     ) -> LoadedDatasets:
-        """Take weights, repetitions and shuffling from the plans of the sources.
+        """Build from opened sources, with the weights, repetitions and shuffling of their plans.
 
         Args:
             loaded: The sources.
             slice_length: The caller's ``max_samples_per_sequence``; None reads whole shards.
-            training: A pass over a dataset that is built by hand is shuffled.
-            worker_config: How the run is spread.
+            training: Shuffle a pass over a dataset whose chain is built by hand.
+            worker_config: Ranks, workers and lanes of the run.
         """
         is_weighted = len(loaded) > 1 and all(one.plan.weight is not None for one in loaded)
         specs = tuple(
@@ -93,12 +93,12 @@ class LoadedDatasets:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The sources alone."""
+        """Sources without their settings."""
         return tuple(spec.source for spec in self.specs)
 
     @property
     def datasets(self) -> list[LoadedDataset]:
-        """The datasets one by one, for code that composes their chain by hand."""
+        """Datasets one by one, for code that builds the chain by hand."""
         is_repeated = self.blend_mode is DatasetBlendMode.SAMPLE_REPETITIONS
         return [
             LoadedDataset(
@@ -151,8 +151,8 @@ class LoadedDatasets:
         """
         if self._is_weighted:
             raise ConfigError(
-                "a blend by weight has no end, so that repeat=False cannot say when a pass is over",
-                hint="say how often each dataset comes in a pass: blend_epochized, with repetitions instead of weights",
+                "a blend by weight has no end, and repeat=False requires one",
+                hint="use blend_epochized, with repetitions instead of weights",
             )
         return self._repetitions()
 
@@ -199,8 +199,8 @@ class LoadedDatasets:
         )
         if plan.items([source.samples for source in self.sources]) == 0:
             raise ConfigError(
-                f"a pass over these datasets has no sample: they come {', '.join(map(str, self._passes()))} times",
-                hint="give more repetitions, or repeat=True",
+                f"repetitions [{', '.join(map(str, self._passes()))}] select no samples",
+                hint="raise the repetitions, or pass repeat=True",
             )
         chain = _logged(build_chain(self.sources, plan, options), "train")
         if even_ranks and not repeat:
@@ -238,13 +238,13 @@ class LoadedDatasets:
 
 
 def _logged(chain: SavableDataset[Any], mode: Literal["train", "val"]) -> SavableDataset[Any]:
-    """Log the micro-batches where the worker config asks for it."""
+    """Add the stage that logs micro-batches, if the worker config requests it."""
     config = chain.worker_config
     return LogSampleDataset(chain, mode) if config.worker_debug_path is not None and config.worker_log_level else chain
 
 
 class DatasetBlendMode(Enum):
-    """What a mix of datasets goes by."""
+    """Kind of a mix of datasets."""
 
     NONE = "none"
     DATASET_WEIGHT = "dataset_weight"
@@ -252,11 +252,11 @@ class DatasetBlendMode(Enum):
 
 
 class SourceFactory(BaseCoreDatasetFactory[Any]):
-    """A dataset that is opened already.
+    """A factory for a source that is open already.
 
     Args:
-        leaf: The dataset.
-        **options: Those of :class:`BaseCoreDatasetFactory`.
+        source: The source.
+        **options: Arguments of :class:`BaseCoreDatasetFactory`.
     """
 
     def __init__(self, source: Source, **options: Any) -> None:
@@ -265,31 +265,31 @@ class SourceFactory(BaseCoreDatasetFactory[Any]):
 
     @property
     def source(self) -> Source:
-        """The dataset, as the stages know it."""
+        """The source that the stages read."""
         return self._source
 
     def as_file_store(self) -> FileStore[Any]:
-        """Give the parts of the dataset by name.
+        """Return the store of the dataset's parts, by name.
 
         Raises:
-            EnergonError: They have none.
+            EnergonError: The parts have no names.
         """
         path = self._source.stores.path
         if path is None:
             raise EnergonError(
-                "the samples of a JSONL file or a join have no names to look parts up by", at=self._source.describe()
+                "parts of a JSONL file or a join have no names to look them up by", at=self._source.describe()
             )
         return DatasetFileStore(path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedDataset:
-    """A dataset and its part in a mix.
+    """A dataset and its share of a mix.
 
     Attributes:
         dataset: The dataset; its ``build()`` starts a chain.
-        weight: Its share of a blend without end; None where the mix is one of repetitions.
-        repetitions: How often it comes in a pass; None where the mix is one of weights.
+        weight: Share of a blend without end; None if the mix is one of repetitions.
+        repetitions: Repetitions in a pass; None if the mix is one of weights.
         aux: Auxiliary stores by name.
     """
 

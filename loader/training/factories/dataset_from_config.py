@@ -1,4 +1,4 @@
-"""``get_dataset_from_config``: a prepared dataset as a factory of the class that its ``dataset.yaml`` names."""
+"""``get_dataset_from_config``: open a prepared dataset as the dataset class that its ``dataset.yaml`` names."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.documents.load_request import is_metadataset
 from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 from ...pipeline.contract.worker_config import WorkerConfig
-from ...samples.building.described_dataset import arguments_of_config, made_of_class
-from ...samples.building.recipe import dataset_class_of
+from ...samples.building.dataset_code import dataset_class_of
+from ...samples.building.described_dataset import arguments_of_config, instantiate
 from ...storage import EPath
 from ..datasets.dataset_factory import BaseCoreDatasetFactory
 from . import webdatasets
@@ -36,26 +36,26 @@ def get_dataset_from_config(
     trust_code: bool = False,
     **kwargs: Any,
 ) -> BaseCoreDatasetFactory[Any]:
-    """Give a dataset to build a chain on by hand: its ``build()`` reads, decodes and makes samples.
+    """Open a dataset to build a chain on by hand: its ``build()`` reads, decodes and builds samples.
 
     Args:
-        path: The folder of a prepared dataset, or a JSONL file.
-        dataset_config: Which dataset file of ``.nv-meta`` to use.
-        split_config: Which split file of ``.nv-meta`` to use.
-        split_part: Which part of its split; by default ``"train"`` or ``"val"``.
-        training: A pass is shuffled; else samples come as they lie.
-        subflavors: Labels of all samples; they win over those of ``dataset.yaml``.
-        worker_config: How the run is spread; by default :meth:`WorkerConfig.default_worker_config`.
-        sample_type: The class that its samples must be of.
-        trust_code: Code and pickles of the dataset may run.
-        **kwargs: Others that the dataset's class takes: ``shuffle_over_epochs``, ``max_samples_per_sequence``,
+        path: Folder of a prepared dataset, or a JSONL file.
+        dataset_config: Name of the dataset file in ``.nv-meta``.
+        split_config: Name of the split file in ``.nv-meta``.
+        split_part: Part of the split; by default ``"train"`` or ``"val"``.
+        training: Shuffle a pass; otherwise samples come in the order of the shards.
+        subflavors: Labels of all samples; they replace those of ``dataset.yaml`` with the same name.
+        worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
+        sample_type: Expected class of the samples.
+        trust_code: Allow the dataset to run its code and to load pickles.
+        **kwargs: Other arguments of the dataset's class: ``shuffle_over_epochs``, ``max_samples_per_sequence``,
             ``decoder`` …
 
     Raises:
-        StorageError: The folder is missing, or not prepared.
-        ConfigError: A file of the dataset says something wrong, its samples are of another type, or a class of the
-            user's own does not take what it is given.
-        TrustError: The dataset asks to run code, and the caller does not allow it.
+        StorageError: The folder is missing or not prepared.
+        ConfigError: A file of the dataset is invalid, its samples are of another type, or a user-defined class does not
+            accept its arguments.
+        TrustError: The dataset needs to run code, and the caller does not allow it.
         TypeError: There is no such argument.
     """
     common: dict[str, Any] = {"training": training, "worker_config": worker_config, **kwargs}
@@ -64,9 +64,9 @@ def get_dataset_from_config(
         return _checked(lines, lines.__sample_type__, sample_type)
     if is_metadataset(path):
         raise ConfigError(
-            "this is a metadataset, which may name several datasets",
+            "this is a metadataset, which may have several datasets",
             file=os.fspath(path),
-            hint="give load_dataset() it",
+            hint="pass it to load_dataset()",
         )
     folder = DatasetFolder(path, split_config=split_config or SPLIT_YAML, dataset_config=dataset_config or DATASET_YAML)
     config = folder.config or DatasetConfig(sample_type="CrudeSample", crude=True)
@@ -77,10 +77,10 @@ def get_dataset_from_config(
     if is_own_module(config.dataset_module):
         given = {name: value for name, value in given.items() if name not in config.extra}
         if not issubclass(dataset_class, StandardWebdatasetFactory):
-            given.pop("sample_type", None)  # the class says it
+            given.pop("sample_type", None)  # the class defines it
         made = dataset_class(EPath(path), **{**given, **common})
     else:
-        made = made_of_class(dataset_class, folder.storage.local_path(FOLDER), {**given, **common})
+        made = instantiate(dataset_class, folder.storage.local_path(FOLDER), {**given, **common})
     return _checked(made, made.source.builder.sample_class, sample_type, file=folder.storage.path(FOLDER))
 
 
@@ -93,7 +93,7 @@ def _class_of(config: DatasetConfig, *, trust_code: bool) -> type[BaseWebdataset
     if isinstance(found, type) and issubclass(found, BaseWebdatasetFactory):
         return found
     raise ConfigError(
-        f"{config.dataset_module}.{config.dataset_class} is no dataset class",
+        f"{config.dataset_module}.{config.dataset_class} is not a dataset class",
         hint="derive it from DefaultDecoderWebdatasetFactory",
     )
 
@@ -105,6 +105,6 @@ def _checked(
         raise ConfigError(
             f"expected samples of {expected.__name__}, found {found.__name__}",
             file=file,
-            hint="name another sample_type, or another dataset_config",
+            hint="pass another sample_type, or another dataset_config",
         )
     return made

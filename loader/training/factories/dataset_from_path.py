@@ -1,4 +1,4 @@
-"""``load_dataset``: a dataset or metadataset as an object, for code that builds the chain itself."""
+"""``load_dataset``: open a dataset or metadataset as an object, for code that builds the chain by hand."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from ...metadataset.plans.traverse import TraversedDatasetReference, traverse_me
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...storage import open_storage
-from ..datasets.arguments import DatasetArguments
 from ..datasets.dataset_factory import BaseCoreDatasetFactory
+from ..datasets.open_sources import DatasetArguments
 from ..datasets.run_datasets import LoadedDatasets
 from .dataset_from_config import get_dataset_from_config
 
@@ -26,15 +26,15 @@ __all__ = ["DatasetLoader", "DatasetLoaderInterface", "Metadataset", "Metadatase
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetLoaderInterface(ABC):
-    """What can be loaded, by its path.
+    """A path that can be loaded, and the choices made about it.
 
     Args:
-        path: The folder of a prepared dataset, a JSONL file or a metadataset.
-        split_part: Which part of its split, where none is asked for.
+        path: Folder of a prepared dataset, a JSONL file or a metadataset.
+        split_part: Part of the split, for calls that name none.
         subflavors: Labels of all samples.
-        shuffle_over_epochs_multiplier: How many epochs are shuffled together.
-        split_config: Which split file of ``.nv-meta`` to use.
-        dataset_config: Which dataset file of ``.nv-meta`` to use.
+        shuffle_over_epochs_multiplier: Number of epochs that are shuffled together.
+        split_config: Name of the split file in ``.nv-meta``.
+        dataset_config: Name of the dataset file in ``.nv-meta``.
     """
 
     path: str | os.PathLike[str]
@@ -56,30 +56,30 @@ class DatasetLoaderInterface(ABC):
         max_samples_per_sequence: int | None = None,
         **kwargs: Any,
     ) -> LoadedDatasets:
-        """Open the datasets: what a task encoder's ``build_train_datasets`` and ``build_val_datasets`` are given.
+        """Open the datasets: the argument of a task encoder's ``build_train_datasets`` and ``build_val_datasets``.
 
         Args:
-            training: Weights and repetitions count; else datasets follow one another.
-            split_part: Which part of the split.
-            worker_config: How the run is spread, for chains that are built on the datasets by hand.
-            subflavors: Labels of all samples; they win.
-            shuffle_over_epochs_multiplier: How many epochs are shuffled together, times the loader's own.
-            task_encoder: Whose decoder to use.
-            max_samples_per_sequence: Neighbouring samples that are read one after another.
-            **kwargs: ``trust_code`` and the others of :func:`~loader.training.datasets.get_datasets.get_train_dataset`.
+            training: Use weights and repetitions; otherwise datasets follow one another.
+            split_part: Part of the split.
+            worker_config: Ranks, workers and lanes, for chains that are built on the datasets by hand.
+            subflavors: Labels of all samples; they replace other labels of the same name.
+            shuffle_over_epochs_multiplier: Number of epochs that are shuffled together, times that of this object.
+            task_encoder: The task encoder whose decoder is used.
+            max_samples_per_sequence: Length of a slice: neighbouring samples that are read one after another.
+            **kwargs: ``trust_code`` and others of :func:`~loader.training.datasets.get_datasets.get_train_dataset`.
 
         Raises:
-            StorageError: A path is missing, or a folder not prepared.
-            ConfigError: A file says something wrong, or no split part is named.
-            TrustError: A dataset asks to run code, and the caller does not allow it.
+            StorageError: A path is missing, or a folder is not prepared.
+            ConfigError: A file is invalid, or there is no such split part.
+            TrustError: A dataset needs to run code, and the caller does not allow it.
         """
-        given = {"split_config": self.split_config, "dataset_config": self.dataset_config, **kwargs}
-        own, asked = self.shuffle_over_epochs_multiplier, shuffle_over_epochs_multiplier
-        together = None if own is None or asked is None else -1 if -1 in {own, asked} else own * asked
+        choices = {"split_config": self.split_config, "dataset_config": self.dataset_config, **kwargs}
+        own, given = self.shuffle_over_epochs_multiplier, shuffle_over_epochs_multiplier
+        together = None if own is None or given is None else -1 if -1 in {own, given} else own * given
         arguments = DatasetArguments.parse(
             "get_datasets",
             self.path,
-            {**given, "subflavors": {**self.subflavors, **(subflavors or {})}},
+            {**choices, "subflavors": {**self.subflavors, **(subflavors or {})}},
             split_part=split_part or self.split_part or ("train" if training else "val"),
             epochs_together=together,
         )
@@ -99,7 +99,7 @@ class DatasetLoaderInterface(ABC):
         return tuple(dict.fromkeys(report.file for report in prepare_metadataset(self.path)))
 
     def traverse(self, *, split_part: str) -> list[TraversedDatasetReference]:
-        """List the datasets behind it, without looking at any."""
+        """List the datasets at the path, without opening any."""
         if is_metadataset(self.path):
             return traverse_metadataset(self.path, split_part=split_part)
         path = os.path.abspath(os.fspath(self.path))
@@ -123,21 +123,21 @@ class DatasetLoader(DatasetLoaderInterface):
         dataset_config: str | None = None,
         **kwargs: Any,
     ) -> BaseCoreDatasetFactory[Any]:
-        """Give the dataset, to build a chain on by hand.
+        """Open the dataset, to build a chain on by hand.
 
         Args:
-            training: A pass is shuffled; else samples come as they lie.
-            split_part: Which part of its split.
-            worker_config: How the run is spread; by default :meth:`WorkerConfig.default_worker_config`.
-            subflavors: Labels of all samples; they win.
-            split_config: Which split file of ``.nv-meta`` to use.
-            dataset_config: Which dataset file of ``.nv-meta`` to use.
+            training: Shuffle a pass; otherwise samples come in the order of the shards.
+            split_part: Part of the split.
+            worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
+            subflavors: Labels of all samples; they replace other labels of the same name.
+            split_config: Name of the split file in ``.nv-meta``.
+            dataset_config: Name of the dataset file in ``.nv-meta``.
             **kwargs: As in :func:`~loader.training.factories.dataset_from_config.get_dataset_from_config`.
 
         Raises:
-            StorageError: The folder is missing, or not prepared.
-            ConfigError: A file of the dataset says something wrong.
-            TrustError: The dataset asks to run code, and the caller does not allow it.
+            StorageError: The folder is missing or not prepared.
+            ConfigError: A file of the dataset is invalid.
+            TrustError: The dataset needs to run code, and the caller does not allow it.
             TypeError: There is no such argument.
         """
         return get_dataset_from_config(
@@ -161,14 +161,14 @@ class MetadatasetV2(DatasetLoaderInterface):
 
 
 def load_dataset(path: str | os.PathLike[str], **kwargs: Any) -> DatasetLoaderInterface:
-    """Find out what a path is, and give what loads it.
+    """Return the object that opens a dataset or metadataset, by the kind of the path.
 
     Args:
-        path: The folder of a prepared dataset, a JSONL file or a metadataset.
+        path: Folder of a prepared dataset, a JSONL file or a metadataset.
         **kwargs: Arguments of :class:`DatasetLoader`.
 
     Raises:
-        ConfigError: The file is no metadataset.
+        ConfigError: The file is not a metadataset.
         StorageError: The file cannot be read.
     """
     if not is_metadataset(path):

@@ -1,4 +1,4 @@
-"""Several datasets joined row by row, as a factory."""
+"""A factory for several datasets that are joined row by row."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.joined_source import JoinedSource
 from ...storage import EPath
 from ...stores.file_store import FileStore
-from ..datasets.dataset_factory import BaseCoreDatasetFactory
-from ..datasets.dataset_subset import DatasetSubset
+from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
 from .webdataset_factory import BaseWebdatasetFactory
 
 __all__ = ["JoinedWebdatasetFactory"]
@@ -27,27 +26,28 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
-    """Samples of several datasets that have the same bare key, made one.
+    """Samples of several datasets, joined to one where their bare keys are equal.
 
-    A join of a metadataset is prepared once, and needs no memory for its rows; this one finds them when it is first
-    asked for a sample or its length.
+    A join of a metadataset is prepared once, and its rows are memory-mapped; this factory finds its rows in memory, on
+    the first use of a sample or of the length.
 
     Args:
-        inner_datasets: The datasets, the primary one first; in a mapping, with the names that the joiner has for them.
-        joiner: Makes a sample of those of a row: a class with a method ``from_joined``, or a function.
-        nonmatch: What happens where a dataset lacks a key of the primary: ``"error"``, ``"skip"`` the row, or
-            ``"none"``, which gives None.
+        inner_datasets: The datasets, the primary one first; in a mapping, with the argument names of the joiner.
+        joiner: Builds one sample from those of a row: a class with a method ``from_joined``, or a function.
+        nonmatch: Treatment of a key of the primary dataset that another one lacks: ``"error"``, ``"skip"`` the row, or
+            ``"none"``, which passes None.
         join_index: Accepted for code written for megatron-energon.
-        training: A pass is shuffled; else samples come as they lie.
-        worker_config: How the run is spread; by default :meth:`WorkerConfig.default_worker_config`.
-        shuffle_over_epochs: How many passes are shuffled together; -1 draws slices with replacement, without end; None
-            does not shuffle.
+        training: Shuffle a pass; otherwise samples come in the order of the shards.
+        worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
+        shuffle_over_epochs: Number of passes that are shuffled together; -1 draws slices with replacement, without end;
+            None does not shuffle.
         parallel_shard_iters: Accepted for code written for megatron-energon.
-        max_samples_per_sequence: Neighbouring rows that are read one after another; None: a shard's of the primary.
-        subset: Which rows are used; by default all.
+        max_samples_per_sequence: Length of a slice: neighbouring rows that are read one after another; None: that of
+            the largest shard of the primary dataset.
+        subset: The rows to use; by default all.
 
     Raises:
-        ConfigError: There is no dataset, one has a subset, or a number is out of range.
+        ConfigError: There is no dataset, a dataset has a subset, or a number is out of range.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
         *,
         joiner: type[T_co] | Callable[..., T_co],
         nonmatch: Nonmatch = "error",
-        join_index: str | os.PathLike[str] | None = None,  # noqa: ARG002 - the rows are found anew
+        join_index: str | os.PathLike[str] | None = None,  # noqa: ARG002 - rows are always found in memory
         training: bool = True,
         worker_config: WorkerConfig | None = None,
         shuffle_over_epochs: int | None = 1,
@@ -84,12 +84,12 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
         for dataset in self.inner_datasets:
             if dataset.subset:
                 raise ConfigError(
-                    "a dataset of a join has a subset", at=str(dataset.path), hint="give the join the subset"
+                    "a dataset of a join has a subset", at=str(dataset.path), hint="pass the subset to the join"
                 )
 
     @property
     def paths(self) -> list[EPath]:
-        """The folders of the datasets."""
+        """Folders of the datasets."""
         return [dataset.path for dataset in self.inner_datasets]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
 
     @cached_property
     def source(self) -> JoinedSource:
-        """The rows, as the stages know them."""
+        """The source that the stages read."""
         primary = str(self.inner_datasets[0].path)
         names = self.names or (None,) * len(self.inner_datasets)
         members = tuple(
@@ -120,9 +120,9 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
         )
 
     def as_file_store(self) -> FileStore[Any]:
-        """Refuse: a row has parts of several datasets.
+        """Raise an error: a row has parts of several datasets.
 
         Raises:
             EnergonError: Always.
         """
-        raise EnergonError("the rows of a join are in no store", hint="ask one of its inner_datasets")
+        raise EnergonError("the rows of a join are not in a store", hint="use one of its inner_datasets")

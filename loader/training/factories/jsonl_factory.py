@@ -1,4 +1,4 @@
-"""JSONL files as factories: to build a chain on by hand."""
+"""Factories for JSONL files, to build a chain on by hand."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from ...samples.decoding.decoder import SampleDecoder
 from ...samples.types import CrudeSample
 from ...storage import EPath, open_storage
 from ...stores.file_store import FileStore
-from ..datasets.dataset_factory import BaseCoreDatasetFactory
-from ..datasets.dataset_subset import DatasetSubset
+from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
 
 __all__ = ["CrudeJsonlDatasetFactory", "DefaultCrudeJsonlDatasetFactory"]
 
 
 class CrudeJsonlDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
-    """A JSONL file: each line is a crude sample with the one part ``json``.
+    """A JSONL file: each line is a crude sample with the single part ``json``.
 
     Args:
-        path: The file; its index lies beside it.
-        training: A pass is shuffled; else samples come as they lie.
-        worker_config: How the run is spread; by default :meth:`WorkerConfig.default_worker_config`.
-        shuffle_over_epochs: How many passes are shuffled together; -1 draws slices with replacement, without end; None
-            does not shuffle.
+        path: The file; its index is next to it.
+        training: Shuffle a pass; otherwise samples come in the order of the shards.
+        worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
+        shuffle_over_epochs: Number of passes that are shuffled together; -1 draws slices with replacement, without end;
+            None does not shuffle.
         parallel_shard_iters: Accepted for code written for megatron-energon.
-        max_samples_per_sequence: Neighbouring samples that are read one after another; None: the whole file's.
-        subset: Which samples are used; by default all.
-        subflavors: Labels that every sample bears.
-        decoder: Decodes the json; None leaves it bytes.
+        max_samples_per_sequence: Length of a slice: neighbouring samples that are read one after another; None: the
+            whole file.
+        subset: The samples to use; by default all.
+        subflavors: Labels of all samples.
+        decoder: Decoder of the json; by default :class:`SampleDecoder`.
 
     Raises:
         ConfigError: A number is out of range.
@@ -75,31 +75,31 @@ class CrudeJsonlDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
 
     @cached_property
     def source(self) -> JsonlSource:
-        """The file, as the stages know it."""
+        """The source that the stages read."""
         request = LoadRequest(path=str(self.path), subset=tuple(self.subset), subflavors=self.subflavors)
         return JsonlSource(request=request, decoder=self.decoder)
 
     def as_file_store(self) -> FileStore[Any]:
-        """Refuse: the lines of a file have no names.
+        """Raise an error: the lines of a file have no names.
 
         Raises:
             EnergonError: Always.
         """
         raise EnergonError(
-            "the samples of a JSONL file have no names to look parts up by",
+            "parts of a JSONL file have no names to look them up by",
             at=str(self.path),
-            hint="name a folder of files, or a prepared dataset, as the auxiliary store",
+            hint="use a folder of files or a prepared dataset as the auxiliary store",
         )
 
     @staticmethod
     def iter_dataset_content(path: str | os.PathLike[str]) -> Iterator[dict[str, bytes]]:
-        """Go through a JSONL file, of which no index is needed.
+        """Iterate over the lines of a JSONL file, without an index.
 
         Yields:
-            For each sample its line, as ``json``.
+            The line of each sample, as ``json``.
 
         Raises:
-            FormatError: A line is no JSON object.
+            FormatError: A line is not a JSON object.
             StorageError: The file cannot be read.
         """
         return iter_jsonl_content(path)
@@ -109,15 +109,15 @@ class CrudeJsonlDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
         """Index a JSONL file, as ``energon prepare`` does.
 
         Returns:
-            How many samples it has.
+            Number of samples.
 
         Raises:
-            FormatError: A line is no JSON object.
-            StorageError: The file cannot be read, or the index not be written.
+            FormatError: A line is not a JSON object.
+            StorageError: The file cannot be read, or the index cannot be written.
         """
         folder, name = os.path.split(os.fspath(path))
         return len(prepare_jsonl(open_storage(folder or "."), name))
 
 
 class DefaultCrudeJsonlDatasetFactory(CrudeJsonlDatasetFactory):
-    """A JSONL file, by the name that ``dataset.yaml`` files of megatron-energon have for it."""
+    """A JSONL file, under the class name that ``dataset.yaml`` files of megatron-energon use."""

@@ -1,4 +1,4 @@
-"""The programmatic prepare, as code written for megatron-energon calls it."""
+"""``prepare_dataset`` with the arguments of megatron-energon."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ...storage import Storage, open_storage
 __all__ = ["ProgressFunction", "prepare_dataset"]
 
 ProgressFunction = Callable[[Iterator[Any], int], Iterable[Any]]
-"""Shows how far an iterator of so many steps is: ``lambda steps, total: tqdm(steps, total=total)``."""
+"""Wraps an iterator of ``total`` steps to show progress: ``lambda steps, total: tqdm(steps, total=total)``."""
 
 
 def prepare_dataset(
@@ -38,39 +38,39 @@ def prepare_dataset(
     media_filter: MediaFilter | None = None,
     fix_duplicates: bool = False,
 ) -> PrepareReport:
-    """Make a dataset of shards: the same as ``energon prepare``, but for ``dataset.yaml``, which is left to the caller.
+    """Index and split shards as ``energon prepare`` does, but write no ``dataset.yaml``.
 
     Args:
-        parent_path: The folder.
-        paths: The shards, relative to it; braces are expanded. Other shards of the folder are no part of the dataset.
-        split_parts_ratio: The parts of the split, and their shares.
-        split_parts_patterns: The parts of the split, and patterns of their shards. Without either, the split stays.
-        split_config: The name of the split file.
-        shuffle_seed: Shuffle the shards before they are dealt by a ratio; None does not.
-        progress_fn: Shows how far it is, a step for each shard.
-        workers: The most processes that scan.
+        parent_path: Folder of the dataset.
+        paths: The shards, relative to the folder; braces are expanded. Other shards of the folder are excluded.
+        split_parts_ratio: Parts of the split, and their shares.
+        split_parts_patterns: Parts of the split, and patterns of their shards. By default the split is kept.
+        split_config: Name of the split file.
+        shuffle_seed: Seed to shuffle the shards with before they are split by a ratio; None does not shuffle.
+        progress_fn: Progress display, one step for each shard.
+        workers: Maximum number of scanning processes.
         tar_index_only: Write no split.
-        media_filter: Collect media metadata of these parts.
-        fix_duplicates: Rename keys that occur in several shards, in copies of those.
+        media_filter: Parts to collect media metadata of.
+        fix_duplicates: Rename keys that occur in several shards, in copies of these shards.
 
     Raises:
-        ConfigError: Shards are missing, or the split cannot be right.
+        ConfigError: Shards are missing, or the split is invalid.
         FormatError: Shards are damaged.
-        StorageError: A folder is missing, or cannot be written.
+        StorageError: A folder is missing or cannot be written.
     """
     storage = open_storage(parent_path)
-    there = [shard.name for shard in find_shards(storage).shards]
-    wanted = _wanted(storage, paths, there)
+    present = [shard.name for shard in find_shards(storage).shards]
+    wanted = _wanted(storage, paths, present)
     split = None if tar_index_only else _split_request(split_parts_ratio, split_parts_patterns, shuffle_seed)
     files = {}
     if split is not None and split_config != SPLIT_YAML:
-        text = plan_split(storage, split, [name for name in there if name in wanted]).text
+        text = plan_split(storage, split, [name for name in present if name in wanted]).text
         files, split = {split_config: text or ""}, None
-    left_out = [re.escape(name) for name in there if name not in wanted]
+    excluded = [re.escape(name) for name in present if name not in wanted]
     plan = PreparePlan(
         path=os.fspath(parent_path),
         workers=max(1, min(workers, os.cpu_count() or 1, len(wanted))),
-        exclude=f"^(?:{'|'.join(left_out)})$" if left_out else None,
+        exclude=f"^(?:{'|'.join(excluded)})$" if excluded else None,
         split=split,
         files=files,
         media=media_filter,
@@ -86,28 +86,28 @@ def _split_request(
     ratio: Sequence[tuple[str, float]] | None, patterns: Sequence[tuple[str, str]] | None, shuffle_seed: int | None
 ) -> SplitRequest | None:
     if ratio is not None and patterns is not None:
-        raise ConfigError("expected split_parts_ratio or split_parts_patterns, found both", hint="give one of them")
+        raise ConfigError("expected split_parts_ratio or split_parts_patterns, found both", hint="pass one of them")
     if ratio is not None:
         return SplitRequest(ratio=dict(ratio), shuffle_seed=shuffle_seed)
     return None if patterns is None else SplitRequest(patterns=tuple(patterns))
 
 
-def _wanted(storage: Storage, paths: Sequence[str | os.PathLike[str]], there: Sequence[str]) -> frozenset[str]:
-    """Give the names of the shards that are listed.
+def _wanted(storage: Storage, paths: Sequence[str | os.PathLike[str]], present: Sequence[str]) -> frozenset[str]:
+    """Return the names of the listed shards.
 
     Raises:
-        ConfigError: Some are not there, or none is listed.
+        ConfigError: Some do not exist, or none is listed.
     """
     root = storage.path("")
     wanted: dict[str, None] = {}
     for path in paths:
         text = os.fspath(path)
-        for name in [text] if text in there else expand_pattern(text):
+        for name in [text] if text in present else expand_pattern(text):
             wanted[os.path.relpath(os.path.join(root, name), root)] = None
     faults = [
-        Fault(place=name, message=f"there is no such shard{did_you_mean(name, there)}")
+        Fault(place=name, message=f"there is no such shard{did_you_mean(name, present)}")
         for name in wanted
-        if name not in there
+        if name not in present
     ]
     if faults or not wanted:
         raise ConfigError("" if faults else "expected the paths of shards, found none", file=root, faults=faults)
@@ -115,7 +115,7 @@ def _wanted(storage: Storage, paths: Sequence[str | os.PathLike[str]], there: Se
 
 
 class _Steps:
-    """Drives a caller's progress function: a step is taken out of it for each shard that is done."""
+    """Advance a caller's progress display by one step for each finished shard."""
 
     def __init__(self, progress_fn: ProgressFunction | None, total: int) -> None:
         self._steps = None if progress_fn is None else iter(progress_fn(iter(range(total)), total))
@@ -129,6 +129,6 @@ class _Steps:
             self._taken += 1
 
     def finish(self) -> None:
-        """Take what is left, so that the caller's function comes to its end."""
+        """Consume the remaining steps, so that the progress display ends."""
         for _ in self._steps or ():
             pass

@@ -1,4 +1,4 @@
-"""Datasets of shards as factories: to derive from, to name in ``dataset.yaml``, and to build a chain on by hand."""
+"""Factories for datasets of shards: to derive from, to name in ``dataset.yaml``, and to build a chain on by hand."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ from ...samples.decoding.decoder import SampleDecoder
 from ...storage import EPath
 from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.file_store import FileStore
-from ..datasets.dataset_factory import BaseCoreDatasetFactory
-from ..datasets.dataset_subset import DatasetSubset
+from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
 from .prepare_dataset import ProgressFunction, prepare_dataset
 
 __all__ = [
@@ -40,22 +39,24 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
 
     Args:
         path: The dataset's folder.
-        split_part: Which part of its split; by default ``"train"`` or ``"val"``.
-        training: A pass is shuffled; else samples come as they lie.
-        worker_config: How the run is spread; by default :meth:`WorkerConfig.default_worker_config`.
-        shuffle_over_epochs: How many passes are shuffled together; -1 draws slices with replacement, without end; None
-            does not shuffle.
+        split_part: Part of the split; by default ``"train"`` or ``"val"``.
+        training: Shuffle a pass; otherwise samples come in the order of the shards.
+        worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
+        shuffle_over_epochs: Number of passes that are shuffled together; -1 draws slices with replacement, without end;
+            None does not shuffle.
         parallel_shard_iters: Accepted for code written for megatron-energon.
-        max_samples_per_sequence: Neighbouring samples that are read one after another; None: a shard's.
-        subset: Which samples are used; by default all.
-        split_config: Which split file of ``.nv-meta`` to use.
-        sample_type: The class of its samples; by default the class's ``__sample_type__``.
-        field_map: Where the fields' values are: ``{"image": "jpg", "caption": "json[caption]"}``.
-        sample_loader: Makes a dict of the fields of a dict of the parts; or ``"file.py:function"``, in ``.nv-meta``.
-        part_filter: Names of the parts that are needed, or a function that tells; or ``"file.py:function"``.
-        subflavors: Labels that every sample bears.
-        decoder: Decodes the parts; None leaves them bytes.
-        trust_code: Code and pickles of the dataset may run.
+        max_samples_per_sequence: Length of a slice: neighbouring samples that are read one after another; None: that of
+            the largest shard.
+        subset: The samples to use; by default all.
+        split_config: Name of the split file in ``.nv-meta``.
+        sample_type: Class of the samples; by default the class's ``__sample_type__``.
+        field_map: Part, or value in a part, of each field: ``{"image": "jpg", "caption": "json[caption]"}``.
+        sample_loader: Function from a dict of the parts to a dict of the fields; or ``"file.py:function"``, in
+            ``.nv-meta``.
+        part_filter: Names of the needed parts, or a function that returns True for these; or ``"file.py:function"``.
+        subflavors: Labels of all samples.
+        decoder: Decoder of the parts; None leaves them bytes.
+        trust_code: Allow the dataset to run its code and to load pickles.
 
     Raises:
         ConfigError: A number is out of range.
@@ -109,7 +110,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
 
     @cached_property
     def source(self) -> DatasetSource:
-        """The dataset, as the stages know it."""
+        """The source that the stages read."""
         request = LoadRequest(
             path=str(self.path),
             split_part=self.split_part,
@@ -122,14 +123,14 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
 
     @property
     def paths(self) -> list[EPath]:
-        """The folders that its shards are in."""
+        """Folders of the shards."""
         return [self.path]
 
     def as_file_store(self) -> FileStore[bytes]:
-        """Give the parts of the dataset by name, as bytes.
+        """Return the store of the dataset's parts, by name, as bytes.
 
         Raises:
-            StorageError: The folder is missing, or not prepared.
+            StorageError: The folder is missing or not prepared.
         """
         return DatasetFileStore(self.path)
 
@@ -137,14 +138,14 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
     def iter_dataset_content(
         path: str | os.PathLike[str], extract_keys: Container[str] = ()
     ) -> Iterator[dict[str, Any]]:
-        """Go through a shard, of which no index is needed.
+        """Iterate over the samples of a shard, without an index.
 
         Args:
             path: The shard.
-            extract_keys: Names of the parts whose bytes to read; of others there is only the name.
+            extract_keys: Names of the parts to read; other parts are only listed.
 
         Yields:
-            For each sample its parts by name: bytes, or None where they are not asked for.
+            The parts of each sample by name: bytes, or None for parts that are not read.
 
         Raises:
             FormatError: The shard is damaged.
@@ -167,31 +168,31 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         tar_index_only: bool = False,
         media_filter: MediaFilter | None = None,
         fix_duplicates: bool = False,
-        index_sqlite_tmp_path: str | Path | None = None,  # noqa: ARG003 - nothing is written in place
+        index_sqlite_tmp_path: str | Path | None = None,  # noqa: ARG003 - files are never written in place
     ) -> set[str]:
-        """Make a dataset of shards: the same as ``energon prepare``, but for ``dataset.yaml``, which is left to you.
+        """Index and split shards as ``energon prepare`` does, but write no ``dataset.yaml``.
 
         Args:
-            parent_path: The folder.
-            paths: The shards, relative to it; braces are expanded. Other shards of the folder are no part of it.
-            split_parts_ratio: The parts of the split, and their shares.
-            split_parts_patterns: The parts of the split, and patterns of their shards. Without either, the split stays.
-            split_config: The name of the split file.
-            shuffle_seed: Shuffle the shards before they are dealt by a ratio; None does not.
-            progress_fn: Shows how far it is: is given an iterator and its length, and gives one back.
-            workers: The most processes that scan.
+            parent_path: Folder of the dataset.
+            paths: The shards, relative to the folder; braces are expanded. Other shards of the folder are excluded.
+            split_parts_ratio: Parts of the split, and their shares.
+            split_parts_patterns: Parts of the split, and patterns of their shards. By default the split is kept.
+            split_config: Name of the split file.
+            shuffle_seed: Seed to shuffle the shards with before they are split by a ratio; None does not shuffle.
+            progress_fn: Progress display: receives an iterator and its length, and returns an iterator.
+            workers: Maximum number of scanning processes.
             tar_index_only: Write no split.
-            media_filter: Collect media metadata of these parts.
-            fix_duplicates: Rename keys that occur in several shards, in copies of those.
+            media_filter: Parts to collect media metadata of.
+            fix_duplicates: Rename keys that occur in several shards, in copies of these shards.
             index_sqlite_tmp_path: Accepted for code written for megatron-energon.
 
         Returns:
-            The names of all parts of samples.
+            Names of all parts of samples.
 
         Raises:
-            ConfigError: Shards are missing, or the split cannot be right.
+            ConfigError: Shards are missing, or the split is invalid.
             FormatError: Shards are damaged.
-            StorageError: A folder is missing, or cannot be written.
+            StorageError: A folder is missing or cannot be written.
         """
         prepare_dataset(
             parent_path,
@@ -216,22 +217,22 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         media_filter: MediaFilter,
         progress_fn: ProgressFunction | None = None,
         workers: int = 32,
-        index_sqlite_tmp_path: str | Path | None = None,  # noqa: ARG003 - nothing is written in place
+        index_sqlite_tmp_path: str | Path | None = None,  # noqa: ARG003 - files are never written in place
     ) -> int:
         """Collect the media metadata of a prepared dataset.
 
         Args:
-            parent_path: The folder.
-            media_filter: Of which parts.
-            progress_fn: Shows how far it is: is given an iterator and its length, and gives one back.
-            workers: The most processes that read.
+            parent_path: Folder of the dataset.
+            media_filter: Parts to collect metadata of.
+            progress_fn: Progress display: receives an iterator and its length, and returns an iterator.
+            workers: Maximum number of reading processes.
             index_sqlite_tmp_path: Accepted for code written for megatron-energon.
 
         Returns:
-            Of how many parts there is metadata.
+            Number of parts with metadata.
 
         Raises:
-            StorageError: The folder is missing or not prepared, or cannot be written.
+            StorageError: The folder is missing, not prepared, or cannot be written.
         """
         shards = list(DatasetFolder(parent_path).shard_counts)
         report = prepare_dataset(
@@ -241,11 +242,11 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
 
 
 class DefaultGenericWebdatasetFactory(BaseWebdatasetFactory[T_co]):
-    """A dataset of shards, whose samples are made by a field map or a function of its parts' bytes."""
+    """A dataset of shards, whose samples are built by a field map, or by a function of the parts' bytes."""
 
 
 class DefaultDecoderWebdatasetFactory(DefaultGenericWebdatasetFactory[T_co]):
-    """A dataset of shards, whose parts are decoded; the class to derive datasets of your own from.
+    """A dataset of shards, whose parts are decoded; derive your own dataset classes from it.
 
     >>> from loader import TextSample
     >>> class Poems(DefaultDecoderWebdatasetFactory[TextSample]):
@@ -256,8 +257,8 @@ class DefaultDecoderWebdatasetFactory(DefaultGenericWebdatasetFactory[T_co]):
 
     Args:
         path: The dataset's folder.
-        decoder: Decodes the parts: by default that of the run's task encoder; None leaves them bytes.
-        **kwargs: Those of :class:`BaseWebdatasetFactory`.
+        decoder: Decoder of the parts; by default that of the run's task encoder. None leaves them bytes.
+        **kwargs: Arguments of :class:`BaseWebdatasetFactory`.
     """
 
     def __init__(
@@ -271,12 +272,12 @@ class DefaultDecoderWebdatasetFactory(DefaultGenericWebdatasetFactory[T_co]):
 
 
 class StandardWebdatasetFactory(DefaultDecoderWebdatasetFactory[T_co]):
-    """A dataset of shards with samples of a type that is given.
+    """A dataset of shards with samples of a given type.
 
     Args:
         path: The dataset's folder.
-        sample_type: The class of its samples.
-        **kwargs: Those of :class:`BaseWebdatasetFactory`.
+        sample_type: Class of the samples.
+        **kwargs: Arguments of :class:`BaseWebdatasetFactory`.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, sample_type: type[T_co], **kwargs: Any) -> None:

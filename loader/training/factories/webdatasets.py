@@ -1,4 +1,4 @@
-"""The dataset classes that ``dataset.yaml`` may name, one for each sample type."""
+"""Dataset classes for ``dataset.yaml``, one for each sample type."""
 
 from __future__ import annotations
 

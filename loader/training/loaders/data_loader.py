@@ -219,7 +219,7 @@ class SavableDataLoader(Generic[T_co]):
                 hint=f"pass WorkerConfig(lanes={saved.lanes}), or none: a restored run keeps its lanes",
             )
         self._lanes.check_lanes(saved.lanes)
-        check_lane_states(saved, kind=self._lanes.kind)
+        check_lane_states(saved, self._chain.state_schema(), kind=self._lanes.kind)
         self._steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
         self._lanes.restore(
             lanes=saved.lanes,

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import StateError
-from ...pipeline.contract.item import as_item_id, set_restore_key
-from ...pipeline.contract.lane import Lane
+from ...pipeline.contract.lane import Lane, as_item_id, set_restore_key
 from ...pipeline.contract.rng import preserve_rng_state, seed_batch
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...pipeline.stages.concat import ConcatDataset
 from ...pipeline.stages.repeat import RepeatDataset
-from ...samples.encoding.hook_context import set_hook_context
+from ...samples.hooks import set_hook_context
 from ..workers.lane_host import MICRO_BATCH, open_lane
 
 __all__ = ["restore_sample"]

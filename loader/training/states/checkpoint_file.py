@@ -1,10 +1,10 @@
-"""Files of checkpoints, read without running anything: JSON, or what ``torch.save`` wrote."""
+"""Read files of checkpoints, JSON or written by ``torch.save``, without running code from them."""
 
 from __future__ import annotations
 
 import json
 import os
-import pickle  # for the name of its error; nothing is read with it
+import pickle  # only for its UnpicklingError; nothing is read with it
 import re
 import zipfile
 from dataclasses import dataclass
@@ -18,22 +18,22 @@ __all__ = ["CheckpointFile", "Form", "read_checkpoint"]
 
 Form = Literal["json", "torch"]
 
-_MOST_PLAIN_BYTES = 1 << 27
-"""JSON and pickles are built in memory, many times their size; states of 10,000 ranks are a fifth of this."""
+_MAX_PLAIN_BYTES = 1 << 27
+"""JSON and pickles take many times their size in memory; the states of 10,000 ranks are a fifth of this."""
 
 _ZIP = b"PK\x03\x04"
-_OLD_TORCH = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # how torch.save began before version 1.6
-_ADVICE = "save the loader's state in a file of its own: torch.save(loader.save_state_rank(), path), or as JSON"
+_OLD_TORCH = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # the first bytes of torch.save before version 1.6
+_HINT = "save the loader's state in a separate file: torch.save(loader.save_state_rank(), path), or as JSON"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointFile:
-    """A file, read.
+    """A file and its content.
 
     Attributes:
         path: The file.
-        form: What it is.
-        content: What it holds: nested dicts and lists; tensors where it is torch's.
+        form: The file's format.
+        content: Nested dicts and lists; also tensors in a file of ``torch.save``.
     """
 
     path: str
@@ -42,15 +42,15 @@ class CheckpointFile:
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
-    """Read a JSON file, or one of ``torch.save``'s.
+    """Read a JSON file, or a file of ``torch.save``.
 
-    Of torch's, plain data and tensors are read (``weights_only=True``), tensors not before somebody looks at them. A
-    pickle that names other classes or functions is refused, and none of them is imported. Torch itself is imported only
-    for such a file.
+    A file of ``torch.save`` is read with ``weights_only=True``; the data of tensors is read at first access. A pickle
+    that names other classes or functions is refused, and none of them is imported. Torch is imported only for such a
+    file.
 
     Raises:
         StorageError: The file is missing, or cannot be read.
-        StateError: It is none of the two, is cut off, or holds objects that would run code.
+        StateError: The file has another format, is truncated, or holds objects that would run code.
     """
     folder, name = os.path.split(os.path.abspath(os.fspath(path)))
     storage = open_storage(folder)
@@ -66,13 +66,13 @@ def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
     if head.lstrip()[:1] in (b"{", b"["):
         _check_size(size, text)
         return CheckpointFile(path=text, form="json", content=_read_json(storage.read(name), text))
-    raise StateError(f"expected JSON or a file of torch.save, found {_kind(head)}", at=text, hint=_ADVICE)
+    raise StateError(f"expected JSON or a file of torch.save, found {_kind(head)}", at=text, hint=_HINT)
 
 
 def _read_json(data: bytes, path: str) -> Any:
     try:
         return json.loads(data)
-    except (ValueError, RecursionError) as error:  # what is no UTF-8 is a ValueError, too
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
         raise StateError(
             f"this JSON cannot be read: {error}", at=path, hint="was the file written to its end?"
         ) from error
@@ -87,7 +87,7 @@ def _read_zip(path: Path, text: str) -> Any:
             f"this file of torch.save is damaged: {error}", at=text, hint="was it written to its end?"
         ) from error
     if len(pickles) != 1:
-        raise StateError("this zip file is none that torch.save wrote: it has no data.pkl", at=text, hint=_ADVICE)
+        raise StateError("torch.save did not write this zip file: it has no data.pkl", at=text, hint=_HINT)
     _check_size(pickles[0].file_size, text)
     return _load(path, text, mmap=True)
 
@@ -103,31 +103,30 @@ def _load(path: Path, text: str, *, mmap: bool) -> Any:
 
 def _not_loaded(error: Exception, path: str) -> StateError:
     reason = str(error).strip()
-    named = re.search(r"GLOBAL (\S+) (?:was not|whose module)", reason)  # so torch names it since version 2.4
+    named = re.search(r"GLOBAL (\S+) (?:was not|whose module)", reason)  # the wording of torch since version 2.4
     if named is None and not isinstance(error, pickle.UnpicklingError):
         first = reason.splitlines()[0] if reason else type(error).__name__
         return StateError(f"torch cannot read this file: {first}", at=path, hint="was it written to its end?")
-    what = named[1] if named else "classes"
-    if what.startswith("megatron.energon."):
+    names = named[1] if named else "classes"
+    if names.startswith("megatron.energon."):
         return StateError(
-            f"this is a state of megatron-energon (it holds {what}), which counts in another way: a run cannot go on "
-            "from it here",
+            f"this is a state of megatron-energon (it holds {names}), which cannot be restored here",
             at=path,
-            hint="begin the run's data anew",
+            hint="start the data of the run from the beginning",
         )
     return StateError(
-        f"this file holds objects of {what}, and reading such a pickle may run code: it is not read",
+        f"this file was not read: it holds objects of {names}, and reading such a pickle may run code",
         at=path,
-        hint=_ADVICE,
+        hint=_HINT,
     )
 
 
 def _check_size(size_bytes: int, path: str) -> None:
-    if size_bytes > _MOST_PLAIN_BYTES:
+    if size_bytes > _MAX_PLAIN_BYTES:
         raise StateError(
-            f"expected at most {_MOST_PLAIN_BYTES >> 20} MiB of plain data, found {size_bytes >> 20} MiB",
+            f"expected at most {_MAX_PLAIN_BYTES >> 20} MiB of plain data, found {size_bytes >> 20} MiB",
             at=path,
-            hint=_ADVICE,
+            hint=_HINT,
         )
 
 

@@ -1,4 +1,4 @@
-"""What a saved state says, as the plain data that ``energon checkpoint info --json`` prints."""
+"""Describe saved states as the plain data that ``energon checkpoint info --json`` prints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .split_state import ranks_of_run, redistribute_states
 
 __all__ = ["describe_run", "describe_state", "is_same_run", "samples_waiting"]
 
-_MOST_RANKS = 100_000  # that are looked for
+_MAX_RANKS = 100_000  # bounds the list of missing ranks
 
 
 def describe_state(state: RunState) -> dict[str, Any]:
@@ -33,19 +33,19 @@ def describe_state(state: RunState) -> dict[str, Any]:
 
 
 def describe_run(states: Sequence[RunState]) -> dict[str, Any]:
-    """Describe what the states of some or all ranks of one run say together; keys are stable.
+    """Describe the run of the states of some or all ranks; keys are stable.
 
     Args:
-        states: At least one; of one run, as far as :func:`is_same_run` tells.
+        states: At least one; :func:`is_same_run` is true for each pair.
 
     Returns:
         ``ranks missing_ranks fault lanes lanes_begun possible_ranks kind seed batch steps passes ended samples_waiting
-        stages datasets``. ``fault`` says why no run can go on from these states, where none can; ``possible_ranks`` is
-        None where any number of ranks will do.
+        stages datasets``. ``fault`` is the reason why no run can be restored from these states, or None;
+        ``possible_ranks`` is None if the run can continue on any number of ranks.
     """
     first = states[0]
     there = {state.rank for state in states}
-    missing = [rank for rank in range(min(first.ranks, _MOST_RANKS)) if rank not in there]
+    missing = [rank for rank in range(min(first.ranks, _MAX_RANKS)) if rank not in there]
     own = [describe_state(state) for state in states]
     lanes = {lane: state for one in states for lane, state in one.lane_states.items()}
     fault = None
@@ -76,13 +76,13 @@ def describe_run(states: Sequence[RunState]) -> dict[str, Any]:
 
 
 def is_same_run(one: RunState, other: RunState) -> bool:
-    """Tell whether two states are of ranks of one run, as far as states can tell."""
+    """Return True if two states may be of ranks of one run: they agree in lanes, ranks, seed, kind and dataset."""
     names = ("lanes", "ranks", "seed", "kind", "dataset")
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def samples_waiting(lane_state: Mapping[str, Any]) -> int:
-    """Count the samples that wait in the buffers of a lane: of packing, grouping, and shuffling by hand.
+    """Count the samples in the buffers of a lane's stages: packing, grouping, shuffle buffers.
 
     >>> samples_waiting({"made": 3, "0 read": 40, "3 select_samples_to_pack": {"batch": 2, "groups": [[38], [37, 39]]}})
     3
@@ -96,12 +96,12 @@ def samples_waiting(lane_state: Mapping[str, Any]) -> int:
             waiting = own.get("buffer", own.get("held"))
             count += len(waiting) if isinstance(waiting, list | tuple) else samples_waiting(own)
         elif isinstance(own, list | tuple) and all(isinstance(group, list | tuple) for group in own):
-            count += sum(map(len, own))  # batches of a kind that are not full
+            count += sum(map(len, own))  # partial batches of grouping
     return count
 
 
 def _stages(identity: Any) -> Iterator[dict[str, Any]]:
-    """Give the stages of a chain, the last one first, as its identity tells them: ``[name, settings, *sources]``."""
+    """Yield the stages of a chain, the last one first, from its identity: ``[name, settings, *inputs]``."""
     if isinstance(identity, list | tuple) and len(identity) >= 2 and isinstance(identity[0], str):
         yield {"name": identity[0], "settings": identity[1]}
         for source in identity[2:]:
@@ -109,7 +109,7 @@ def _stages(identity: Any) -> Iterator[dict[str, Any]]:
 
 
 def _datasets(identity: Any) -> Iterator[dict[str, Any]]:
-    """Give what a reader's leaves are; those of a join are its members."""
+    """Yield the sources of readers; a join has members."""
     if isinstance(identity, list | tuple):
         for part in identity:
             yield from _datasets(part)

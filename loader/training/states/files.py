@@ -1,4 +1,4 @@
-"""Files that hold saved states: which there are, what is in each, and the files of another number of ranks."""
+"""List and read files of saved states, and rewrite them for another number of ranks."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from .split_state import redistribute_states
 __all__ = ["Redistributed", "StateFile", "list_state_files", "read_state_file", "redistribute_files"]
 
 _SUFFIXES = (".json", ".pt", ".pth", ".ckpt")
-_OF_ACCELERATE = re.compile(r"custom_checkpoint_\d+\.pkl")
-"""What Accelerate calls the files of what is registered with it. Its other ``.pkl`` files hold generators' states."""
+_ACCELERATE_NAME = re.compile(r"custom_checkpoint_\d+\.pkl")
+"""Names that Accelerate gives the files of registered objects. Its other ``.pkl`` files hold states of generators."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFile:
-    """A file, and the states in it.
+    """A file and the states in it.
 
     Attributes:
         path: The file.
-        form: How it is written.
-        states: In the order in which they stand there; empty where there is none.
-        beside: The places of what else lies on the way to the states: ``("model", "step")``.
+        form: The file's format.
+        states: In the order of the file; may be empty.
+        others: The places of other values in the dicts that contain the states: ``("model", "step")``.
     """
 
     path: str
     form: Form
     states: tuple[FoundState, ...]
-    beside: tuple[str, ...]
+    others: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redistributed:
-    """What :func:`redistribute_files` did.
+    """Result of :func:`redistribute_files`.
 
     Attributes:
         ranks_before: R.
         ranks: R'.
-        batch: The micro-batch of the run that comes next.
-        folder: Where the files are.
+        batch: The next micro-batch of the run.
+        folder: The folder of the files.
         files: Their names, by rank.
-        left_out: The places of what lay beside the states.
+        dropped: The places of values that were not written, since they belong to no state.
     """
 
     ranks_before: int
@@ -59,17 +59,19 @@ class Redistributed:
     batch: int
     folder: str
     files: tuple[str, ...]
-    left_out: tuple[str, ...]
+    dropped: tuple[str, ...]
 
 
 def list_state_files(folder: str | os.PathLike[str]) -> list[str]:
-    """Give the paths of the files directly in a folder that may hold states, by their names, sorted.
+    """Return the sorted paths of the files directly in a folder whose names are those of files of states.
 
     Raises:
         StorageError: The folder is missing or cannot be read, or has no such file.
     """
     names = [info.name for info in open_storage(folder).list() if "/" not in info.name]
-    found = [os.path.join(folder, name) for name in names if name.endswith(_SUFFIXES) or _OF_ACCELERATE.fullmatch(name)]
+    found = [
+        os.path.join(folder, name) for name in names if name.endswith(_SUFFIXES) or _ACCELERATE_NAME.fullmatch(name)
+    ]
     if not found:
         raise StorageError(f"no file in this folder ends with {', '.join(_SUFFIXES)}", path=os.fspath(folder))
     return found
@@ -80,12 +82,12 @@ def read_state_file(path: str | os.PathLike[str], *, place: str | None = None) -
 
     Args:
         path: The file.
-        place: Where the states are that count: ``"data.train"``, or a list of them there; None: anywhere.
+        place: The place of a state, or of a list of states, within the document: ``"data.train"``; None: any place.
 
     Raises:
         StorageError: The file is missing, or cannot be read.
-        StateError: It is neither JSON nor a file of ``torch.save``, holds objects that would run code, or a state in it
-            is damaged.
+        StateError: The file is neither JSON nor a file of ``torch.save``, holds objects that would run code, or has a
+            damaged state.
     """
     file = read_checkpoint(path)
     try:
@@ -95,12 +97,12 @@ def read_state_file(path: str | os.PathLike[str], *, place: str | None = None) -
         raise
     if place is not None:
         states = [one for one in states if place_text(one.place) == place or place_text(one.place[:-1]) == place]
-    beside = dict.fromkeys(name for one in states for name in _beside(file.content, one.place))
-    return StateFile(path=file.path, form=file.form, states=tuple(states), beside=tuple(beside))
+    others = dict.fromkeys(name for one in states for name in _other_places(file.content, one.place))
+    return StateFile(path=file.path, form=file.form, states=tuple(states), others=tuple(others))
 
 
-def _beside(document: Any, place: Place) -> list[str]:
-    """Name what lies beside the way to a place, in dicts."""
+def _other_places(document: Any, place: Place) -> list[str]:
+    """Return the places of the other values in the dicts on the path to a place."""
     found = []
     for depth, key in enumerate(place):
         if isinstance(document, Mapping):
@@ -116,20 +118,20 @@ def redistribute_files(
 ) -> Redistributed:
     """Write the states of a run for another number of ranks.
 
-    What is written looks like what was read, so that the same code restores it. Files with a state each become files
-    with a state each, named alike with another number for the rank (``_rank000`` is added where names have none); a
-    list of all states in one file becomes such a list. States stand under the keys under which they stood; what lay
-    beside them is left out. If one file cannot be written, none of the new ones stays.
+    The new files have the form of the old ones, so that the same code restores them. Files with one state each become
+    files with one state each, named alike with the number of the rank (``_rank000`` is appended if names have no
+    number). A list of all states in one file becomes such a list. States keep their keys; other values are dropped. If
+    one file cannot be written, the other new ones are removed.
 
     Args:
         files: The states of all ranks.
         ranks: R'.
-        folder: Where to write; it is made where it is missing.
-        overwrite: Replace files that are there.
+        folder: The folder to write to; created if missing.
+        overwrite: Replace existing files.
 
     Raises:
-        StateError: The states are not those of all ranks of one run, or it cannot go on with so many ranks.
-        StorageError: A file is there, or cannot be written.
+        StateError: The states are not those of all ranks of one run, or the run cannot continue on so many ranks.
+        StorageError: A file exists, or cannot be written.
     """
     states = _distinct([one.state for file in files for one in file.states])
     place, in_list = _common_place(files)
@@ -138,22 +140,22 @@ def redistribute_files(
     form = files[0].form
     all_names = _names_of_ranks(files, max(ranks, states[0].ranks))
     names = [os.path.basename(files[0].path)] if in_list else all_names[:ranks]
-    data = [_written(one, place, form) for one in ([plain] if in_list else plain)]
-    _check_room(folder, names, [] if in_list else all_names[ranks:], overwrite=overwrite)
+    data = [_serialise(one, place, form) for one in ([plain] if in_list else plain)]
+    _check_existing_files(folder, names, [] if in_list else all_names[ranks:], overwrite=overwrite)
     _write_all(names, data, folder)
-    left_out = dict.fromkeys(name for file in files for name in file.beside)
+    dropped = dict.fromkeys(name for file in files for name in file.others)
     return Redistributed(
         ranks_before=states[0].ranks,
         ranks=ranks,
         batch=min(part.batch for part in parts),
         folder=os.fspath(folder),
         files=tuple(names),
-        left_out=tuple(left_out),
+        dropped=tuple(dropped),
     )
 
 
 def _distinct(states: Sequence[RunState]) -> list[RunState]:
-    """Leave out states that are there several times, as where each rank keeps those of all."""
+    """Drop repeated states: some frameworks save the states of all ranks on each rank."""
     kept: list[RunState] = []
     of_rank: dict[int | None, RunState] = {}
     for state in states:
@@ -164,30 +166,30 @@ def _distinct(states: Sequence[RunState]) -> list[RunState]:
 
 
 def _common_place(files: Sequence[StateFile]) -> tuple[Place, bool]:
-    """Give where all files hold their states, and whether each has a list of all of them there.
+    """Return the place of the states in all files, and True if it is that of a list of states.
 
     Raises:
-        StateError: They hold them at several places.
+        StateError: There are states at several places.
     """
     found = [one for file in files for one in file.states]
     lists = {one.place[:-1] for one in found if one.place and isinstance(one.place[-1], int)}
-    alone = {one.place for one in found if not one.place or isinstance(one.place[-1], str)}
+    single_places = {one.place for one in found if not one.place or isinstance(one.place[-1], str)}
     single = len(files) > 1 and all(len(file.states) == 1 for file in files)
     if single and len({one.place for one in found}) == 1:
         return found[0].place, False
-    if len(lists) == 1 and not alone:
+    if len(lists) == 1 and not single_places:
         return lists.pop(), True
-    if len(alone) == 1 and not lists and all(len(file.states) == 1 for file in files):
-        return alone.pop(), False
+    if len(single_places) == 1 and not lists and all(len(file.states) == 1 for file in files):
+        return single_places.pop(), False
     places = sorted({place_text(one.place) or "the top" for one in found})
     raise StateError(
         f"expected the states of one loader, found states at several places: {', '.join(places[:8])}",
-        hint="name one with --place",
+        hint="choose one with --place",
     )
 
 
 def _names_of_ranks(files: Sequence[StateFile], ranks: int) -> list[str]:
-    """Give the files of other ranks names like those of the files there are."""
+    """Return the names of the files of all ranks, formed like the names of existing files."""
     name = os.path.basename(files[0].path)
     for match in reversed(list(re.finditer(r"\d+", name))):
         before, after = name[: match.start()], name[match.end() :]
@@ -203,7 +205,7 @@ def _number(file: StateFile, before: str, after: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _written(states: Any, place: Place, form: Form) -> bytes:
+def _serialise(states: Any, place: Place, form: Form) -> bytes:
     document = states
     for key in reversed(place):
         document = {key: document} if isinstance(key, str) else [document]
@@ -216,22 +218,22 @@ def _written(states: Any, place: Place, form: Form) -> bytes:
     return file.getvalue()
 
 
-def _check_room(
-    folder: str | os.PathLike[str], names: Sequence[str], left_over: Sequence[str], *, overwrite: bool
+def _check_existing_files(
+    folder: str | os.PathLike[str], names: Sequence[str], other_names: Sequence[str], *, overwrite: bool
 ) -> None:
-    """Refuse to replace files, and to leave some of another number of ranks among the new ones."""
+    """Raise StorageError for files that would be replaced, and for files of further ranks that would remain."""
     storage = open_storage(folder)
-    there = [name for name in names if storage.exists(name)]
-    if there and not overwrite:
+    existing = [name for name in names if storage.exists(name)]
+    if existing and not overwrite:
         raise StorageError(
-            f"of the files to write, {len(there)} are there already: {_listed(there)}",
+            f"{len(existing)} of the files to write exist already: {_listed(existing)}",
             path=storage.path(""),
-            hint="write to another folder, or allow it with --overwrite",
+            hint="write to another folder, or pass --overwrite",
         )
-    more = [name for name in left_over if storage.exists(name)]
-    if more:
+    remaining = [name for name in other_names if storage.exists(name)]
+    if remaining:
         raise StorageError(
-            f"{_listed(more)} of another number of ranks would stay among the new files",
+            f"{_listed(remaining)} of another number of ranks would remain among the new files",
             path=storage.path(""),
             hint="write to another folder",
         )

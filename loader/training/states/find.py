@@ -1,4 +1,4 @@
-"""The states of loaders within whatever a training script saved beside them."""
+"""Find the states of loaders within the content of a checkpoint."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ __all__ = ["FoundState", "Place", "find_states", "place_text"]
 Place = tuple[str | int, ...]
 """The keys and positions that lead to a value."""
 
-_KEYS = frozenset({"version", "lanes", "ranks", "rank", "lane"})
-_DEEPEST = 64
-_MOST_VALUES = 2_000_000
-_PLAIN = (str, int, float, type(None))  # a bool is an int
+_STATE_KEYS = frozenset({"version", "lanes", "ranks", "rank", "lane"})
+_MAX_DEPTH = 64
+_MAX_VALUES = 2_000_000
+_PLAIN_TYPES = (str, int, float, type(None))  # a bool is an int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundState:
-    """A state, and where in its document it stands."""
+    """A state and its place in the document."""
 
     place: Place
     state: RunState
 
 
 def find_states(document: Any) -> list[FoundState]:
-    """Find all states of ranks in nested dicts and lists, in the order in which they stand there.
+    """Find all states of ranks in nested dicts and lists, in their order.
 
     Args:
-        document: What a checkpoint holds. What is no dict, list or tuple is passed over, and so is what lies deeper
-            than 64 levels.
+        document: The content of a checkpoint. Values other than dicts, lists and tuples are ignored, and so are values
+            nested deeper than 64 levels.
 
     Raises:
-        StateError: A state is damaged, or of another version; or there are millions of dicts and lists.
+        StateError: A state is damaged or of another version, or the document has millions of dicts and lists.
 
     >>> find_states({"model": {}, "step": 3})
     []
@@ -55,7 +55,7 @@ def find_states(document: Any) -> list[FoundState]:
 
 
 def place_text(place: Place) -> str:
-    """Write a place as Python would.
+    """Return a place as a Python expression.
 
     >>> place_text(("data", "loader", 0))
     'data.loader[0]'
@@ -64,18 +64,18 @@ def place_text(place: Place) -> str:
 
 
 def _mappings(document: Any) -> Iterator[tuple[Place, Mapping[Any, Any]]]:
-    """Yield what looks like a state."""
-    seen: set[int] = set()  # a pickle may hold a list that holds itself, or one that is a billion lists by references
+    """Yield the mappings that have the keys of a state, with their places."""
+    seen: set[int] = set()  # a pickle may hold reference cycles, or few lists that nest to billions by references
     pending: list[tuple[Place, Any]] = [((), document)]
     while pending:
         place, value = pending.pop()
-        if id(value) in seen or len(place) > _DEEPEST:
+        if id(value) in seen or len(place) > _MAX_DEPTH:
             continue
         seen.add(id(value))
-        if len(seen) + len(pending) > _MOST_VALUES:
+        if len(seen) + len(pending) > _MAX_VALUES:
             raise _too_many()
         if isinstance(value, Mapping):
-            if value.keys() >= _KEYS:
+            if value.keys() >= _STATE_KEYS:
                 yield place, value
                 continue
             entries: Iterator[tuple[str | int, Any]] = ((str(key), inner) for key, inner in value.items())
@@ -84,35 +84,35 @@ def _mappings(document: Any) -> Iterator[tuple[Place, Mapping[Any, Any]]]:
         else:
             continue
         inner = [(key, one) for key, one in entries if isinstance(one, Mapping | list | tuple)]
-        if len(inner) > _MOST_VALUES:
+        if len(inner) > _MAX_VALUES:
             raise _too_many()
         pending.extend(((*place, key), one) for key, one in reversed(inner))
 
 
 def _too_many() -> StateError:
-    return StateError(f"expected a checkpoint, found more than {_MOST_VALUES:,} dicts and lists")
+    return StateError(f"expected a checkpoint, found more than {_MAX_VALUES:,} dicts and lists")
 
 
 def _check_plain(state: Any) -> None:
-    """Refuse what no state holds, before anybody compares or copies it.
+    """Check that a state is plain data of bounded size, before it is compared or copied.
 
     Raises:
-        StateError: It holds something else than plain data, or endlessly much of it.
+        StateError: The state holds other objects, or too many values.
     """
     pending = [(0, state)]
     values = 0
     while pending:
         depth, value = pending.pop()
         values += 1
-        if values + len(pending) > _MOST_VALUES or depth > _DEEPEST:
-            raise StateError("this state is damaged: it is larger than any that a loader saves")
+        if values + len(pending) > _MAX_VALUES or depth > _MAX_DEPTH:
+            raise StateError("this state is damaged: it is larger than the states that loaders save")
         if isinstance(value, Mapping):
             if not all(isinstance(key, str) for key in value):
-                raise StateError("this state is damaged: it has keys that are no text")
+                raise StateError("this state is damaged: it has keys that are not strings")
             pending.extend((depth + 1, inner) for inner in value.values())
         elif isinstance(value, list | tuple):
             pending.extend((depth + 1, inner) for inner in value)
         elif isinstance(value, float) and not isfinite(value):
-            raise StateError(f"this state is damaged: it holds {value}, which JSON has no name for")
-        elif not isinstance(value, _PLAIN):
+            raise StateError(f"this state is damaged: it holds {value}, which JSON cannot represent")
+        elif not isinstance(value, _PLAIN_TYPES):
             raise StateError(f"this state is damaged: it holds a {type(value).__name__}, and a state is plain data")

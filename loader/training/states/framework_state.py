@@ -1,7 +1,7 @@
-"""What frameworks save of a loader when they find ``state_dict()`` on it, and restore by ``load_state_dict()``.
+"""States for frameworks, which call ``state_dict()`` and ``load_state_dict()`` of a loader.
 
-Lightning, Accelerate and others keep what one rank gives, and restore all ranks from it. So with several ranks in a
-process group, each rank gives the states of all.
+Lightning, Accelerate and others save the state of one rank, and restore all ranks from it. With several ranks in a
+process group, each rank therefore returns the states of all.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Loader(Protocol):
 
 
 def framework_state(loader: _Loader) -> dict[str, Any]:
-    """Give the state of a rank, or, where there is a process group, of all ranks, which must call this together."""
+    """Return the state of a rank; with a process group, the states of all ranks, which must all call this."""
     config = loader.worker_config
     state = loader.save_state_rank()
     if config.world_size == 1 or not is_distributed():
@@ -51,11 +51,11 @@ def framework_state(loader: _Loader) -> dict[str, Any]:
 
 
 def restore_framework_state(loader: _Loader, state: dict[str, Any]) -> None:
-    """Restore what :func:`framework_state` gave, also on another number of ranks where it is of all of them."""
+    """Restore the result of :func:`framework_state`; states of all ranks also on another number of ranks."""
     if isinstance(state, dict):
         states = state.get(_ALL_RANKS)
         if states is None and state.get("ranks") == 1 != loader.worker_config.world_size:
-            states = [state]  # of the only rank there was
+            states = [state]  # the run was saved on a single rank
         if states is not None:
             loader.restore_state_global(states)
             return
@@ -63,11 +63,11 @@ def restore_framework_state(loader: _Loader, state: dict[str, Any]) -> None:
 
 
 def warn_of_lookahead(loader: _Loader, caller: FrameType | None) -> None:
-    """Warn where Lightning asks for the state of a loader whose end it cannot see: it holds one micro-batch by then.
+    """Warn if Lightning saves a loader without a length: it has prefetched a micro-batch that would be lost.
 
     Args:
-        loader: Whose state is asked for.
-        caller: Who asks.
+        loader: The loader.
+        caller: The frame that calls ``state_dict()``.
     """
     module = "" if caller is None else str(caller.f_globals.get("__name__", ""))
     if not module.startswith(("lightning.", "pytorch_lightning.")):
@@ -76,23 +76,23 @@ def warn_of_lookahead(loader: _Loader, caller: FrameType | None) -> None:
         len(loader)
     except TypeError:
         warnings.warn(
-            "Lightning takes one micro-batch ahead from a loader that has no length, so a run that is restored from "
-            "this checkpoint would miss that one: give get_train_dataset() a virtual_epoch_length, or the trainer "
-            "limit_train_batches (then nothing is missed, and this may be ignored)",
+            "Lightning prefetches one micro-batch from a loader without a length, so a run restored from this "
+            "checkpoint would miss that one: pass virtual_epoch_length to get_train_dataset(), or limit_train_batches "
+            "to the trainer (then nothing is missed, and this warning can be ignored)",
             stacklevel=4,
         )
 
 
 def is_distributed() -> bool:
-    """Tell whether ``torch.distributed`` is there to carry states."""
+    """Return True if ``torch.distributed`` is initialised."""
     return dist.is_available() and dist.is_initialized()
 
 
 def rank_in_group(global_rank: int, config: WorkerConfig) -> int:
-    """Give the data-parallel rank of a rank of the whole process group.
+    """Convert a rank of the whole process group to its data-parallel rank.
 
     Raises:
-        StateError: It is none of those that share the data.
+        StateError: The rank is not in the data-parallel group.
     """
     if config.data_parallel_group is None:
         return global_rank
@@ -101,25 +101,24 @@ def rank_in_group(global_rank: int, config: WorkerConfig) -> int:
     except ValueError as error:
         members = dist.get_process_group_ranks(config.data_parallel_group)
         raise StateError(
-            f"rank {global_rank} is none of the data-parallel ranks, which are {members}",
-            hint="name one of them as global_dst_rank=, or its place among them as dst_rank=",
+            f"rank {global_rank} is not in the data-parallel group, which has the ranks {members}",
+            hint="pass one of these as global_dst_rank=, or its index in the group as dst_rank=",
         ) from error
 
 
 def gather_states(state: dict[str, Any], config: WorkerConfig, dst_rank: int) -> list[dict[str, Any]] | None:
-    """Collect all ranks' states on ``dst_rank``; give None on the others. All ranks must call it."""
+    """Return all ranks' states on ``dst_rank``, None on the others. All ranks must call it."""
     if config.world_size == 1:
         return [state]
     _check_group(config, "save_state_global", dst_rank)
     group = config.data_parallel_group
-    here = config.rank == dst_rank
-    states: list[Any] | None = [None] * config.world_size if here else None
+    states: list[Any] | None = [None] * config.world_size if config.rank == dst_rank else None
     dist.gather_object(state, states, group=group, group_dst=dst_rank)
     return states
 
 
 def broadcast_states(states: Any, config: WorkerConfig, src_rank: int) -> Any:
-    """Give every rank what ``src_rank`` holds. All ranks must call it."""
+    """Return the states of ``src_rank`` on every rank. All ranks must call it."""
     if config.world_size == 1:
         return states
     _check_group(config, "restore_state_global", src_rank)
@@ -138,12 +137,12 @@ def _check_group(config: WorkerConfig, caller: str, rank: int) -> None:
     ranks = dist.get_world_size(config.data_parallel_group)
     if ranks != config.world_size:
         raise StateError(
-            f"the process group has {ranks} ranks, the worker config says {config.world_size}",
+            f"the process group has {ranks} ranks, the worker config has world_size={config.world_size}",
             hint="pass the group of the data-parallel ranks as WorkerConfig(data_parallel_group=…)",
         )
     if not 0 <= rank < ranks:
         raise StateError(
-            f"{caller}() of {ranks} ranks, numbered from 0, is asked for rank {rank}",
-            hint="pass its number among the data-parallel ranks"
+            f"expected {caller}() to be called with a rank from 0 to {ranks - 1}, found {rank}",
+            hint="pass the rank within the data-parallel group"
             + ("; global_dst_rank= counts among all ranks" if caller == "save_state_global" else ""),
         )

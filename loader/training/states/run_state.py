@@ -1,23 +1,25 @@
-"""The state of a run: what a rank saves, and how the states of all ranks make one of the whole run.
+"""The state of a rank, and the merge of all ranks' states to that of the run.
 
-Plain nested dicts and lists of str, int, float, bool and None: JSON holds it, and so does
+A state is plain data: nested dicts and lists of str, int, float, bool and None. It can be saved as JSON, and read by
 ``torch.load(…, weights_only=True)``.
 
 ============  ========================================================================
-``version``   of this layout
-``lanes``     L, fixed for the life of the run
-``ranks``     R when it was saved, and ``rank``
-``seed``      of the run
-``kind``      ``"endless"``, ``"finite"``, or ``"lane by lane"``: how lanes are visited
-``batch``     the micro-batch of the whole run that comes next
-``lane``      number → what the lane's chain needs to go on
-``passes``    the passes over a finite dataset that were begun anew
-``ended``     whether the pass is over, so that the next iteration begins it anew
-``steps``     what virtual epochs, limits and repeats have counted, outermost first
-``dataset``   the chain and its data, for comparison
+``version``   version of this layout
+``lanes``     L, constant during the run
+``ranks``     R when the state was saved
+``rank``      the rank that saved it
+``seed``      seed of the run
+``kind``      order of the lanes: ``"endless"``, ``"finite"``, or ``"lane by lane"``
+``batch``     the next micro-batch of the whole run
+``lane``      lane → the state of its chain
+``passes``    how often a pass over finite data was restarted
+``ended``     true if the pass is over, so that the next iteration starts a new one
+``steps``     the counts of virtual epochs, limits and repeats, outermost first
+``dataset``   description of the chain and its data, for comparison
 ============  ========================================================================
 
-A state that was made for another number of ranks also says on how many ``steps`` were counted: ``counted_on``.
+A state converted to another number of ranks also has ``counted_on``: the number of ranks on which ``steps`` were
+counted.
 """
 
 from __future__ import annotations
@@ -30,40 +32,40 @@ from typing import TYPE_CHECKING, Any
 from ...errors import StateError
 from ...format.documents.messages import short_repr
 
-if TYPE_CHECKING:  # a program that only looks into states needs no stages, and no torch
+if TYPE_CHECKING:  # programs that only read states need no stages, and no torch
     from ...pipeline.contract.stage import State
 
 __all__ = ["ENDLESS", "FINITE", "LANE_BY_LANE", "RunState", "compare_datasets", "merge_states"]
 
 ENDLESS = "endless"
-"""Lanes in turn, for ever: all ranks always come equally far."""
+"""Lanes in turn, without end: all ranks are always at the same step."""
 FINITE = "finite"
 """Lanes in turn, each to its end."""
 LANE_BY_LANE = "lane by lane"
-"""Lanes one after another, each to its end, on as many ranks as one likes."""
+"""Lanes one after another, each to its end, on any number of ranks."""
 
 _VERSION = 1
-_MOST_SHOWN = 8
-_MOST_LANES = 1 << 32
-_MOST_BATCHES = 1 << 53  # what every reader of JSON keeps exactly
+_MAX_SHOWN = 8
+_MAX_LANES = 1 << 32
+_MAX_BATCHES = 1 << 53  # every JSON reader keeps smaller integers exactly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
-    """Where a run stands, as one rank knows it, or as all know it together.
+    """The state of one rank, or the merged states of all ranks.
 
     Attributes:
         lanes: L.
-        ranks: R when it was saved.
-        rank: Which rank; None for all together.
-        seed: Of the run.
-        batch: The micro-batch of the run that comes next.
+        ranks: R when the state was saved.
+        rank: The rank; None for merged states.
+        seed: Seed of the run.
+        batch: The next micro-batch of the run.
         lane_states: By lane, for lanes that have begun.
         steps: The counts of the stages that count on the rank, outermost first.
-        passes: The passes that were begun anew.
-        ended: The pass is over.
-        dataset: What the chain and its data are.
-        kind: How lanes are visited; None where the state does not say.
+        passes: How often a pass over finite data was restarted.
+        ended: True if the pass is over.
+        dataset: Description of the chain and its data.
+        kind: Order of the lanes; None if the state does not have it.
         counted_on: The number of ranks on which ``steps`` were counted; None: ``ranks``.
     """
 
@@ -81,7 +83,7 @@ class RunState:
     counted_on: int | None = None
 
     def to_plain(self) -> dict[str, Any]:
-        """Give it as plain data."""
+        """Return the state as plain data."""
         return {
             "version": _VERSION,
             "lanes": self.lanes,
@@ -100,15 +102,15 @@ class RunState:
 
     @classmethod
     def from_plain(cls, saved: Any) -> RunState:
-        """Read what :meth:`to_plain` gave.
+        """Create a state from the result of :meth:`to_plain`.
 
         Raises:
-            StateError: It is no such state, or one of another version.
+            StateError: The value is not a state, is damaged, or is of another version.
         """
         if not isinstance(saved, Mapping) or "version" not in saved:
             raise StateError(
-                f"expected a state that save_state_rank() gave, found {_described(saved)}",
-                hint="pass what the loader's save_state_rank() or save_state_global() returned",
+                f"expected the result of save_state_rank(), found {_described(saved)}",
+                hint="pass the result of the loader's save_state_rank() or save_state_global()",
             )
         if saved["version"] != _VERSION:
             raise StateError(f"expected a state of version {_VERSION}, found version {saved['version']!r}")
@@ -133,20 +135,20 @@ class RunState:
         return state
 
     def _check(self) -> None:
-        """Refuse numbers that no loader saves.
+        """Check the ranges of all numbers.
 
         Raises:
             StateError: A number is out of range.
         """
         for name, number, stop in (
-            ("lanes", self.lanes - 1, _MOST_LANES),
-            ("ranks", self.ranks - 1, _MOST_LANES),
+            ("lanes", self.lanes - 1, _MAX_LANES),
+            ("ranks", self.ranks - 1, _MAX_LANES),
             ("rank", self.rank or 0, self.ranks),
-            ("batch", self.batch, _MOST_BATCHES),
-            ("steps", min(self.steps, default=0), _MOST_BATCHES),
-            ("steps", max(self.steps, default=0), _MOST_BATCHES),
-            ("passes", self.passes, _MOST_BATCHES),
-            ("counted_on", (self.ranks if self.counted_on is None else self.counted_on) - 1, _MOST_LANES),
+            ("batch", self.batch, _MAX_BATCHES),
+            ("steps", min(self.steps, default=0), _MAX_BATCHES),
+            ("steps", max(self.steps, default=0), _MAX_BATCHES),
+            ("passes", self.passes, _MAX_BATCHES),
+            ("counted_on", (self.ranks if self.counted_on is None else self.counted_on) - 1, _MAX_LANES),
             ("lane", min(self.lane_states, default=0), self.lanes),
             ("lane", max(self.lane_states, default=0), self.lanes),
         ):
@@ -155,10 +157,10 @@ class RunState:
 
 
 def _integer(value: Any) -> int:
-    """Give an integer as one; what is rounded or parsed may not be what was saved.
+    """Convert an integer of any type to int, without rounding or parsing.
 
     Raises:
-        TypeError: It is none.
+        TypeError: The value is not an integer.
     """
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"expected an integer, found {short_repr(value)}")
@@ -166,10 +168,10 @@ def _integer(value: Any) -> int:
 
 
 def _kind(value: Any) -> str | None:
-    """Give how lanes are visited.
+    """Return the kind of a saved state; None if it has none.
 
     Raises:
-        TypeError: It is no name.
+        TypeError: The value is not a string.
     """
     if value is not None and not isinstance(value, str):
         raise TypeError(f"expected the name of a kind, found {short_repr(value)}")
@@ -177,10 +179,10 @@ def _kind(value: Any) -> str | None:
 
 
 def _lane(name: Any) -> int:
-    """Read the number of a lane, of which there is one name.
+    """Parse the number of a lane; each number has one spelling.
 
     Raises:
-        ValueError: It is no number, or another name of it.
+        ValueError: The name is not a number, or is spelled in another way.
     """
     number = int(name)
     if str(number) != str(name):
@@ -189,16 +191,16 @@ def _lane(name: Any) -> int:
 
 
 def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
-    """Join the states of all ranks.
+    """Merge the states of all ranks.
 
     Args:
         states: One for each rank, in any order.
-        lockstep: All ranks must have come equally far (a run without end, in which lanes never end). In a pass that
-            ends some may be a micro-batch ahead; then the counts of virtual epochs and limits are those of the rank
-            that has come furthest, so that no limit is exceeded.
+        lockstep: Require all ranks to be at the same step, as in an endless run. In a finite pass some ranks may be a
+            micro-batch ahead; then the counts of virtual epochs and limits are those of the rank that is furthest, so
+            that no limit is exceeded.
 
     Raises:
-        StateError: A rank's state is missing or there twice, or they are not of one moment of one run.
+        StateError: A rank's state is missing or repeated, or the states are of different runs or steps.
     """
     if not states:
         raise StateError("expected the states of all ranks, found none")
@@ -207,7 +209,7 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
     if len(ranks) != first.ranks or ranks != list(range(len(ranks))):
         raise StateError(
             f"expected one state of each of the {first.ranks} ranks, found those of ranks {ranks}",
-            hint="pass the states, or name the files, of all ranks; in a run save_state_global() gathers them",
+            hint="pass the states or files of all ranks; in a run save_state_global() gathers the states",
         )
     for name in ("lanes", "ranks", "seed", "kind", "counted_on", "dataset"):
         if any(getattr(state, name) != getattr(first, name) for state in states):
@@ -216,10 +218,10 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
         raise StateError("the states are of different runs: their 'steps' differ")
     batches = sorted({state.batch for state in states})
     if lockstep and len(batches) > 1:
-        raise _different_moments("next micro-batches", batches)
+        raise _different_steps("next micro-batches", batches)
     steps = sorted({tuple(state.steps) for state in states})
     if lockstep and len(steps) > 1:
-        raise _different_moments("counts of virtual epochs and limits", [list(counts) for counts in steps])
+        raise _different_steps("counts of virtual epochs and limits", [list(counts) for counts in steps])
     lane_states: dict[int, State] = {}
     for state in states:
         lane_states |= state.lane_states
@@ -239,31 +241,35 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
     )
 
 
-def _different_moments(what: str, found: Sequence[Any]) -> StateError:
+def _different_steps(name: str, found: Sequence[Any]) -> StateError:
     return StateError(
-        f"the ranks' states are of different moments: the {what} are {', '.join(map(str, found))}",
+        f"the ranks were saved at different steps: the {name} are {', '.join(map(str, found))}",
         hint="save on all ranks after the same step",
     )
 
 
 def compare_datasets(saved: Any, now: Any) -> None:
-    """Compare what two chains and their data are.
+    """Check that a state is of the same chain and data.
+
+    Args:
+        saved: The description in the state.
+        now: The description of the present chain.
 
     Raises:
-        StateError: They differ; the message names each difference.
+        StateError: They differ; the message lists the differences.
     """
     before, after = _outline(saved) or "nothing", _outline(now)
-    # With a stage more or less, all that follows would be compared with its neighbour.
+    # With another number of stages, a comparison by position would report all later stages as different.
     differences = list(_differences(saved, now, "")) if before == after else [f"it was {before}, now {after}"]
     if differences:
         raise StateError(
-            "the state is of another dataset or pipeline:\n  " + "\n  ".join(differences[:_MOST_SHOWN]),
+            "the state is of another dataset or pipeline:\n  " + "\n  ".join(differences[:_MAX_SHOWN]),
             hint="build the dataset with the data and arguments of the run that was saved, or start a new run",
         )
 
 
 def _outline(identity: Any) -> str:
-    """Name the stages of a chain, from the data on: ``"read → decode → batch"``."""
+    """Return the names of a chain's stages, the reader first: ``"read → decode → batch"``."""
     if not (isinstance(identity, list | tuple) and identity and isinstance(identity[0], str)):
         return ""
     sources = [outline for outline in map(_outline, identity[2:]) if outline]
@@ -272,11 +278,11 @@ def _outline(identity: Any) -> str:
 
 
 def _differences(saved: Any, now: Any, place: str) -> Iterator[str]:
-    """Name what differs between two descriptions of chains: nested lists and dicts of plain values."""
+    """Yield the differences between two descriptions of chains: nested lists and dicts of plain values."""
     if isinstance(saved, Mapping) and isinstance(now, Mapping):
         name = f"{place} {now['path']}" if "path" in now else place
         for key in sorted({*saved, *now}, key=str):
-            if key != "path":  # data may have been moved; what it is, the uuid says
+            if key != "path":  # data may have been moved; the uuid identifies it
                 yield from _differences(saved.get(key), now.get(key), f"{name}: {key}")
     elif isinstance(saved, list | tuple) and isinstance(now, list | tuple):
         inner = f"{place} > {now[0]}" if now and isinstance(now[0], str) else place

@@ -8,11 +8,10 @@ from typing import Any, NamedTuple, Protocol
 
 from ...order import LaneHosting
 from ...pipeline.contract.failures import FailurePolicy
-from ...pipeline.contract.item import set_restore_key
-from ...pipeline.contract.lane import Lane, LastSample
+from ...pipeline.contract.lane import Lane, LastSample, set_restore_key
 from ...pipeline.contract.rng import seed_batch
 from ...pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
-from ...samples.encoding.hook_context import HookContext, set_hook_context
+from ...samples.hooks import HookContext, set_hook_context
 from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.batch_memory import ReusedMemory, set_batch_memory
 

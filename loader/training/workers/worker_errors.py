@@ -21,8 +21,7 @@ from typing import Any, NoReturn
 
 from ...errors import WorkerError
 from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.reading.read import ReadDataset
-from ...pipeline.reading.source_table import SourceTable
+from ...pipeline.reading.read import ReadDataset, SourceTable
 from .worker_board import WorkerBoard, read_crash_stack, request_stack
 
 __all__ = [

@@ -271,7 +271,7 @@ def test_an_unknown_av_decode_is_refused_with_the_nearest() -> None:
 
 
 def test_without_pyav_parts_stay_bytes_and_what_was_asked_for_names_the_package(monkeypatch: Any) -> None:
-    monkeypatch.setattr("loader.samples.decoding.media_decode.find_spec", lambda name: None)
+    monkeypatch.setattr("loader.samples.decoding.decoder.find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "av", None)
     assert SampleDecoder().decode_part("mp4", silent()) == silent()
     for form in ("torch", "pyav"):

@@ -11,7 +11,7 @@ import pytest
 
 from loader.av import AVDecoder
 from loader.format.media.av_probe import probe_av
-from loader.samples.decoding.media_decode import media_decoder, media_form
+from loader.samples.decoding.decoder import media_decoder, media_form
 from tests.unit.av.encoded_media import encode
 
 CONCAT = b"ffconcat version 1.0\nfile secret.mp4\n"

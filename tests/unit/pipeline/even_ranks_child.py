@@ -1,4 +1,4 @@
-"""One rank of several whose passes have lengths that no rank knows ahead; prints what it got as JSON."""
+"""Run one of several ranks with passes of unknown lengths, and print its micro-batches as JSON."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def main(rank: int, world_size: int, store: str) -> None:
     wrong = WorkerConfig(rank=rank, world_size=world_size + 1, num_workers=0)
     try:
         SavableDataLoader(EvenRanksDataset(FilterDataset(Values([], worker_config=wrong), is_even_or_small)))
-    except Exception as error:  # noqa: BLE001 - the test looks at what it is
+    except Exception as error:  # noqa: BLE001 - the test reads its type
         got["another size"] = f"{type(error).__name__}: {error}"
 
     print(json.dumps(got))

@@ -1,4 +1,4 @@
-"""A source of micro-batches for stages that count on the rank: passes that go on where they were left."""
+"""A source of micro-batches for stages that count on the rank; interrupted passes continue."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 
 class Passes:
-    """Gives ``0, 1, … length - 1``, then ends, then gives them again; notes how often it was told to start over.
+    """Repeat the pass ``0, 1, … length - 1``, and count the calls of ``start_over``.
 
     Args:
         length: Micro-batches of a pass.
@@ -15,7 +15,7 @@ class Passes:
     def __init__(self, length: int) -> None:
         self._length = length
         self._next = 0
-        self.asked = 0  # for an iteration
+        self.asked = 0  # number of calls
         self.starts = 0
 
     def batches(self) -> Iterator[int]:

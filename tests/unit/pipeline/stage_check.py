@@ -1,4 +1,4 @@
-"""Any stage driven through save and restore, on top of a reader that needs no files."""
+"""Drive any stage through save and restore, above a reader that needs no files."""
 
 from __future__ import annotations
 
@@ -11,18 +11,20 @@ from typing import Any
 
 from loader.pipeline.contract.error_handlers import log_exception
 from loader.pipeline.contract.failures import FailurePolicy
-from loader.pipeline.contract.item import ItemId, as_item_id, plain
-from loader.pipeline.contract.lane import Lane
+from loader.pipeline.contract.lane import ItemId, Lane, as_item_id, plain_item_id
 from loader.pipeline.contract.rng import seed_batch
 from loader.pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
+from loader.pipeline.contract.state_schema import COUNT, check_value
 from loader.pipeline.contract.worker_config import WorkerConfig
-from loader.samples.encoding.hook_context import set_hook_context
+from loader.samples.hooks import set_hook_context
 
 SEED = 7
 
 
 class Values(SavableDataset[Any]):
-    """Deal the values of a list to the lanes: lane l of L gives values l, l + L, …; again and again if it repeats."""
+    """Deal the values of a list to the lanes: lane l of L yields values l, l + L, …, repeated if requested."""
+
+    entry_schema = COUNT
 
     def __init__(
         self,
@@ -36,7 +38,7 @@ class Values(SavableDataset[Any]):
         super().__init__(worker_config=worker_config or alone, name="values")
         self.values = list(values)
         self.again = repeats
-        self.skips = frozenset(skips)  # positions at which something was left out
+        self.skips = frozenset(skips)  # positions of skipped items
 
     @property
     def repeats(self) -> bool:
@@ -73,13 +75,13 @@ class _ValuesRunning:
         return {self._key: self._next}
 
     def load(self, item_id: ItemId) -> Any:
-        # A copy, as a reader makes it: what a stage does to a sample must not come back by a second load.
+        # A copy, as a reader makes it: changes that a stage makes to a sample must not show in a second load.
         return SKIPPED if item_id in self._skips else copy.deepcopy(self._values[item_id % len(self._values)])
 
 
 @dataclass
 class Step:
-    """What a chain gave, and its state before."""
+    """An item of a chain, and the state before it."""
 
     value: Any
     item_id: ItemId
@@ -96,23 +98,26 @@ def steps(dataset: SavableDataset[Any], lane: Lane, *, most: int, state: str = "
     context = lane.context
     set_hook_context(context)
     running = pickle.loads(pickle.dumps(dataset)).open(lane, json.loads(state))
+    schema = dataset.state_schema()
     given = []
     for number in range(made, made + most):
         context.batch_index = number * lane.count + lane.number
         seed_batch(lane.seed, lane.number, number)
         before = json.dumps(running.state())
+        check_value(json.loads(before), schema)
+        assert json.loads(before).keys() <= schema.keys()
         try:
             value, item_id = running.next()
         except StopIteration:
             _check_stays_over(running, dataset, lane, before)
             break
-        assert as_item_id(json.loads(json.dumps(plain(item_id)))) == item_id
+        assert as_item_id(json.loads(json.dumps(plain_item_id(item_id)))) == item_id
         given.append(Step(copy.deepcopy(value), item_id, before, context.batch_index))
     return given
 
 
 def _check_stays_over(running: Running, dataset: SavableDataset[Any], lane: Lane, before: str) -> None:
-    """Ask again for what there is no more of, also after a restore right before and behind the end."""
+    """Check that an ended pass stays ended, also after a restore right before and after its end."""
     behind = json.dumps(running.state())
     again = [running, *(dataset.open(lane, json.loads(state)) for state in (before, behind))]
     for each in again:
@@ -124,19 +129,19 @@ def _check_stays_over(running: Running, dataset: SavableDataset[Any], lane: Lane
 
 
 def values(dataset: SavableDataset[Any], number: int = 0, count: int = 1, *, most: int = 100) -> list[Any]:
-    """Give what one lane gives, without what was left out."""
+    """Return the values of one lane without skipped ones."""
     return [step.value for step in steps(dataset, lane(number, count), most=most) if step.value is not SKIPPED]
 
 
 def check_resumes(dataset: SavableDataset[Any], *, count: int = 1, most: int = 60, loads: bool = True) -> None:
-    """Restore at every step of every lane, and make every item again by its ref.
+    """Restore at every step of every lane, and rebuild every item from its id.
 
     Args:
         dataset: The chain.
         count: Lanes.
         most: Steps of a lane.
-        loads: Items are the same when they are made again; those whose parts were made for different micro-batches
-            bear other restore keys.
+        loads: Rebuilt items are equal; pass False if their parts were made for different micro-batches, since
+            these have other restore keys.
     """
     for number in range(count):
         whole = steps(dataset, lane(number, count), most=most)
@@ -155,4 +160,4 @@ def _check_loads(dataset: SavableDataset[Any], lane: Lane, whole: Sequence[Step]
     for step in reversed(whole):
         if step.value is not SKIPPED:
             lane.context.batch_index = step.batch
-            assert running.load(as_item_id(plain(step.item_id))) == step.value, step.item_id
+            assert running.load(as_item_id(plain_item_id(step.item_id))) == step.value, step.item_id

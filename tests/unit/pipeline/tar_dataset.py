@@ -1,4 +1,4 @@
-"""Small prepared datasets of real tar shards, and what their bytes are by Python's own reader."""
+"""Small prepared datasets of real tar shards, and their bytes as read by ``tarfile``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TEXT_AND_JSON = (
     "sample_type: {__module__: megatron.energon, __class__: ImageClassificationSample}\n"
     "field_map: {image: txt, label: json}\n"
 )
-"""What ``dataset.yaml`` says of samples of which only the parts ``txt`` and ``json`` are read."""
+"""A ``dataset.yaml`` for samples of which only the parts ``txt`` and ``json`` are read."""
 
 
 def texts(first: int, count: int) -> Samples:
-    """Give samples of two parts each, whose sizes differ."""
+    """Build samples of two parts each, whose sizes differ."""
     return {
         f"{number:03d}": {"txt": b"text %d" % number, "json": b'{"n": %d, "x": "%s"}' % (number, b"x" * (number % 9))}
         for number in range(first, first + count)
@@ -36,10 +36,10 @@ def write_dataset(
     """Write and prepare a dataset: shards whose names start with ``val`` are for validation.
 
     Args:
-        folder: Where to.
+        folder: The folder to write to.
         shards: Name → samples.
-        exclude: What the split leaves out.
-        config: What ``dataset.yaml`` says; None leaves it away, so that samples are crude.
+        exclude: Shards and samples to exclude.
+        config: Content of ``dataset.yaml``; None omits the file, so that samples are crude.
     """
     for name, samples in shards.items():
         write_shard(folder / name, samples)
@@ -59,7 +59,7 @@ def leave_out(folder: Path, *names: str) -> None:
 
 
 def raw_samples(folder: Path, *, source: int = 0, parts: Sequence[str] = ("txt", "json", "bin")) -> list[RawSample]:
-    """Read the samples of a dataset with ``tarfile``, as far as they are of some parts."""
+    """Read the samples of a dataset with ``tarfile``, limited to some parts."""
     index = 0
     found: list[RawSample] = []
     for path in sorted(folder.glob("*.tar")):
@@ -75,6 +75,6 @@ def raw_samples(folder: Path, *, source: int = 0, parts: Sequence[str] = ("txt",
 
 
 def open_source(folder: Path, **options: Any) -> DatasetSource:
-    """Open the training part of a dataset; options are those of the request and of the source."""
+    """Open the training part of a dataset, with options of the request and of the source."""
     own = {name: options.pop(name) for name in ("decoder", "described") if name in options}
     return DatasetSource(request=LoadRequest(path=str(folder), **options), **own)

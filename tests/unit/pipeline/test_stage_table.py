@@ -1,4 +1,4 @@
-"""What each stage says about itself, which decides how many lanes a run has and what its length is."""
+"""Properties of the stages, which determine the lanes and the length of a run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def source():
 
 
 def stages(**named):
-    """Give each stage with whether samples wait in it, it calls users' functions, and how many items a pass has."""
+    """Return each stage with its ``waits``, ``runs_user_code`` and ``items``."""
     return [
         (BlendDataset((source(), 1), (source(), 2), **named), False, False, None),
         (ConcatDataset(source(), source(), **named), False, False, 24),
@@ -50,14 +50,14 @@ STAGES = [pytest.param(*stage, id=type(stage[0]).__name__) for stage in stages()
 
 
 @pytest.mark.parametrize(("stage", "waits", "runs_user_code", "items"), STAGES)
-def test_a_stage_says_what_it_does(stage, waits, runs_user_code, items):
+def test_the_properties_of_a_stage(stage, waits, runs_user_code, items):
     assert (stage.waits, stage.runs_user_code, stage.items) == (waits, runs_user_code, items)
     assert stage.keeps_positions == (items is not None)
     assert not stage.repeats
 
 
 @pytest.mark.parametrize(("stage", "waits", "runs_user_code", "items"), STAGES)
-def test_a_chain_says_what_any_of_its_stages_does(stage, waits, runs_user_code, items):
+def test_the_properties_of_a_chain_follow_from_its_stages(stage, waits, runs_user_code, items):
     above = GcDataset(BatchDataset(ConcatDataset(source(), stage), 2, sorted))
 
     assert above.waits == waits
@@ -65,11 +65,11 @@ def test_a_chain_says_what_any_of_its_stages_does(stage, waits, runs_user_code, 
 
 
 @pytest.mark.parametrize(("stage", "waits", "runs_user_code", "items"), STAGES)
-def test_what_a_stage_is_compared_by_is_plain_data(stage, waits, runs_user_code, items):
+def test_the_identity_of_a_stage_is_plain_data(stage, waits, runs_user_code, items):
     assert json.loads(json.dumps(stage.identity())) == stage.identity()
 
 
-def test_the_worker_config_may_be_given_and_is_that_of_the_first_source_else():
+def test_the_worker_config_is_by_default_that_of_the_first_input():
     assert all(stage.worker_config is OTHER for stage, *_ in stages(worker_config=OTHER))
     assert all(stage.worker_config == source().worker_config for stage, *_ in stages())
 

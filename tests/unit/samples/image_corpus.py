@@ -1,4 +1,4 @@
-"""Odd pictures, written by Pillow from one photograph-like pattern."""
+"""Images in unusual formats and modes, written by Pillow from one photograph-like pattern."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from PIL import Image
 
 
 def pattern(height: int, width: int, channels: int = 3, *, seed: int = 0) -> np.ndarray:
-    """Smooth colours with some noise: chroma varies, and entropy-coded data has long codes."""
+    """Return smooth colours with some noise, so that chroma varies and entropy-coded data has long codes."""
     y, x = np.mgrid[0:height, 0:width]
     waves = [127 + 120 * np.sin(x / (5 + 3 * c) + c) * np.cos(y / (7 + 2 * c)) for c in range(channels)]
     noise = np.random.default_rng(seed).normal(0, 12, (height, width, channels))
@@ -53,7 +53,7 @@ def jpegs() -> Iterator[tuple[str, bytes]]:
 
 
 def ycck(photo: Image.Image) -> bytes:
-    """A CMYK JPEG whose Adobe marker says that it is YCCK (Pillow writes no such one)."""
+    """Return a CMYK JPEG whose Adobe marker states YCCK; Pillow cannot write one."""
     data = encode(photo.convert("CMYK"), "JPEG")
     at = data.index(b"Adobe")
     return data[: at + 11] + b"\x02" + data[at + 12 :]

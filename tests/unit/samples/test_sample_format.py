@@ -1,4 +1,4 @@
-"""Samples as text: short enough for a log, whatever is in them."""
+"""Format samples as text that is short enough for a log, whatever they contain."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from loader import CaptioningSample, SourceInfo
 from loader.samples.sample_format import format_sample_compact, format_sample_detailed
 
 
-def test_a_sample_fits_in_a_line():
+def test_compact_form_is_one_line():
     sample = CaptioningSample(__key__="s.tar/0", image=torch.zeros(3, 2, 4), caption="x" * 80)
     text = format_sample_compact(sample, max_str_len=5)
     assert text.startswith("CaptioningSample(__key__='s.tar'… 2 more, ")
@@ -26,7 +26,7 @@ def test_depth_and_number_of_items_are_limited():
     assert format_sample_compact([None, 1.5, True, b"ab"]) == "[None, 1.5, True, b'ab']"
 
 
-def test_the_long_form_has_a_line_for_each_value_with_its_range():
+def test_detailed_form_has_a_line_for_each_value_with_its_range():
     sample = {
         "image": torch.tensor([[0.5, 1.5]]),
         "half": torch.zeros(2, dtype=torch.bfloat16),
@@ -49,7 +49,7 @@ def test_the_long_form_has_a_line_for_each_value_with_its_range():
     ]
 
 
-def test_long_values_are_cut_in_the_long_form():
+def test_detailed_form_truncates_long_values():
     text = format_sample_detailed([0] * 200)
     assert text.splitlines()[-1] == "  … 100 more"
     assert len(format_sample_detailed("x" * 5000)) < 1100

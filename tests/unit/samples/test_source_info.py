@@ -1,4 +1,4 @@
-"""The sources of a sample can be read, and added to."""
+"""Read the sources of samples, and add to them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ ONE, OTHER = (SourceInfo("/data", number, "s.tar", (f"{number}.txt",)) for numbe
 
 
 @pytest.mark.parametrize("sample", [{}, TextSample(__key__="0", text="a cat")], ids=["dict", "dataclass"])
-def test_sources_are_added_behind_those_that_there_are(sample):
+def test_sources_are_appended(sample):
     assert get_source_info(sample) is None
     assert add_source_info(sample, ONE) is sample
     add_source_info(sample, OTHER, ONE)
     assert get_source_info(sample) == [ONE, OTHER, ONE]
 
 
-def test_what_has_no_sources_has_none():
+def test_values_without_sources_return_none():
     assert get_source_info(3) is None
     assert get_source_info([3, {}]) is None
     assert add_source_info(3, ONE) == 3
 
 
-def test_the_sources_of_a_list_are_those_of_its_samples():
+def test_sources_of_a_list_are_those_of_its_samples():
     assert get_source_info([{"__sources__": (ONE,)}, {}, {"__sources__": (OTHER, ONE)}]) == [ONE, OTHER, ONE]

@@ -1,4 +1,4 @@
-"""The code of docs/how-to/task-encoder.md, run on a dataset as the page has it."""
+"""Run the code of docs/how-to/task-encoder.md on a dataset like that of the page."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(folder: Path) -> dict[str, Any]:
-    """Run the page; returns the names that it defines."""
+    """Run the page; return the names that it defines."""
     names: dict[str, Any] = {}
     code = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     exec("\n".join(code).replace("/data/", f"{folder}/"), names)
@@ -77,18 +77,18 @@ def test_packed_samples_hold_no_more_than_fits(page: dict[str, Any]) -> None:
         assert batch["ids"].count_nonzero() > 64
 
 
-def test_groups_have_batches_of_their_own_size(page: dict[str, Any], folder: Path) -> None:
+def test_each_group_has_its_batch_size(page: dict[str, Any], folder: Path) -> None:
     made = batches(folder / "texts", page["ByLength"]())
     assert {(len(batch["ids"]), bool(batch["ids"].shape[1] < 8)) for batch in made} == {(8, True), (4, False)}
 
 
-def test_a_random_hook_draws_the_same_again(page: dict[str, Any], folder: Path) -> None:
+def test_a_hook_with_restored_seeds_draws_the_same_numbers(page: dict[str, Any], folder: Path) -> None:
     first, second = (batches(folder / "texts", page["Crop"]()) for _ in range(2))
     assert [batch.text for batch in first] == [batch.text for batch in second]
     assert not all(text.startswith(" ") for batch in first for text in batch.text)
 
 
-def test_an_encoder_around_another_changes_what_it_defines(page: dict[str, Any], folder: Path) -> None:
+def test_an_augmenting_encoder_overrides_its_own_hooks(page: dict[str, Any], folder: Path) -> None:
     inner, outer = (batches(folder / "texts", page[name]) for name in ("inner", "encoder"))
     assert [batch["__key__"] for batch in inner] == [batch["__key__"] for batch in outer]
     assert any((batch["ids"] == ord("A")).any() for batch in inner)

@@ -43,7 +43,7 @@ def test_a_sample_prints_its_key_and_fields() -> None:
     )
 
 
-def test_derive_from_takes_over_where_a_sample_is_from() -> None:
+def test_derive_from_copies_key_and_sources() -> None:
     source = SourceInfo(dataset_path="/data", index=3, shard_name="s.tar", file_names=("0.jpg",))
     image = ImageSample(
         __key__="s.tar/0", __restore_key__=("a", 1), __subflavors__={"x": 1}, __sources__=(source,), image=IMAGE
@@ -55,7 +55,7 @@ def test_derive_from_takes_over_where_a_sample_is_from() -> None:
     assert TextSample.derive_from(image, text="t", __key__="other").__key__ == "other"
 
 
-def test_extend_takes_over_every_field() -> None:
+def test_extend_copies_every_field() -> None:
     image = ImageSample(__key__="0", image=IMAGE)
     extended = CaptioningSample.extend(image, caption="c")
     assert extended.image is IMAGE
@@ -63,7 +63,7 @@ def test_extend_takes_over_every_field() -> None:
     assert CaptioningSample.extend(extended, caption="d").caption == "d"
 
 
-def test_own_sample_types_are_made_with_edataclass() -> None:
+def test_user_sample_types_are_defined_with_edataclass() -> None:
     @edataclass
     class Mine(CaptioningSample):
         score: float = 0.5
@@ -83,7 +83,7 @@ def test_edataclass_takes_the_options_of_dataclass() -> None:
         Frozen(x=1).x = 2  # type: ignore[misc]
 
 
-def test_samples_travel_between_processes() -> None:
+def test_samples_pickle() -> None:
     sample = TextSample(__key__="0", __restore_key__=("a", 1), text="t")
     assert pickle.loads(pickle.dumps(sample)) == sample
     crude = CrudeSample(__key__="0", txt="t")
@@ -92,13 +92,13 @@ def test_samples_travel_between_processes() -> None:
     assert type(copy) is CrudeSample
 
 
-def test_a_source_prints_as_its_place() -> None:
+def test_a_source_prints_as_its_path() -> None:
     source = SourceInfo(dataset_path="/data", index=3, shard_name="s.tar", file_names=("0.jpg", "0.txt"))
     assert str(source) == "/data/s.tar: 0.jpg, 0.txt"
     assert str(SourceInfo(dataset_path="/files", index="a.jpg", shard_name=None, file_names=())) == "/files"
 
 
-def test_the_package_offers_every_type_and_nothing_unknown() -> None:
+def test_the_package_exports_every_type() -> None:
     assert set(type_names) <= set(samples.__all__)
     assert all(getattr(samples, name) is not None for name in samples.__all__)
     assert set(samples.__all__) <= set(dir(samples))
@@ -107,8 +107,8 @@ def test_the_package_offers_every_type_and_nothing_unknown() -> None:
 
 
 @pytest.mark.parametrize("shared", [Sample, Batch], ids=["Sample", "Batch"])
-def test_a_plain_dataclass_may_declare_the_shared_fields_again(shared: type) -> None:
-    """As Megatron-LM's multimodal example does: a default of ours must not stand before a field that has none."""
+def test_a_plain_dataclass_may_redeclare_the_shared_fields(shared: type) -> None:
+    """Megatron-LM's multimodal example does: a default of the base class must not precede a field without one."""
 
     @dataclass
     class Redeclared(shared):  # type: ignore[misc, valid-type]

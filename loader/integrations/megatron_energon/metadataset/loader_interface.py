@@ -3,8 +3,7 @@ from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.samples.sample_dataclass import edataclass
 from loader.storage.epath import EPath
 from loader.stores.file_store import FileStore
-from loader.training.datasets.dataset_factory import BaseCoreDatasetFactory
-from loader.training.datasets.dataset_subset import DatasetSubset
+from loader.training.datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
 from loader.training.datasets.run_datasets import DatasetBlendMode, LoadedDataset, LoadedDatasets as LoadedDatasetList
 from loader.training.factories.dataset_from_path import DatasetLoaderInterface
 

@@ -133,7 +133,7 @@ def test_what_is_not_utf8_is_named_with_line_and_offset(
     assert caught.value.offset == offset
 
 
-@pytest.mark.parametrize(("data", "found"), [(b"", "is empty"), (b"\n \n", "nothing but blank lines")])
+@pytest.mark.parametrize(("data", "found"), [(b"", "is empty"), (b"\n \n", "only blank lines")])
 def test_a_file_without_samples_is_an_error(storage: LocalStorage, data: bytes, found: str) -> None:
     with pytest.raises(FormatError, match=found):
         offsets_of(storage, data)

@@ -1,4 +1,4 @@
-"""Hooks that leave out every sample are told of, and then stopped."""
+"""Hooks that skip every sample cause a warning, then end the run."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def small(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endless_skips, "_WARNED", 60)
-    monkeypatch.setattr(endless_skips, "_STOPPED", 200)
+    monkeypatch.setattr(endless_skips, "_WARN_AT", 60)
+    monkeypatch.setattr(endless_skips, "_STOP_AT", 200)
 
 
 def dataset(folder: Path, encoder: Any, **options: Any) -> Any:
@@ -58,23 +58,23 @@ def dataset(folder: Path, encoder: Any, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("encoder", [Skips, YieldsNothing])
-def test_a_hook_that_leaves_out_everything_is_warned_of_and_stopped(
+def test_a_hook_that_skips_everything_warns_and_ends_the_run(
     small: Path, encoder: type[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING), pytest.raises(SampleError, match="encode_sample has left out 200 samples"):
+    with caplog.at_level(logging.WARNING), pytest.raises(SampleError, match="encode_sample has skipped 200 samples"):
         next(iter(get_loader(dataset(small, encoder()))))
     assert [record.message for record in caplog.records] == [
-        "encode_sample has left out the last 60 samples of lane 0; is that wanted?"
+        "encode_sample has skipped the last 60 samples of lane 0; is that intended?"
     ]
 
 
-def test_a_filter_that_keeps_nothing_is_stopped(small: Path) -> None:
+def test_a_filter_that_keeps_nothing_ends_the_run(small: Path) -> None:
     kept = FilterDataset(dataset(small, TaskEncoder(), batch_size=None), lambda sample: False)
-    with pytest.raises(SampleError, match="FilterDataset has left out 200 samples"):
+    with pytest.raises(SampleError, match="FilterDataset has skipped 200 samples"):
         next(iter(get_loader(kept)))
 
 
-def test_a_hook_that_keeps_a_few_goes_on(small: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_hook_that_keeps_a_few_continues(small: Path, caplog: pytest.LogCaptureFixture) -> None:
     batches = iter(get_loader(dataset(small, SkipsMost())))
     for _ in range(10):
         next(batches)

@@ -1,4 +1,4 @@
-"""What is logged or raised for a sample that failed, and which functions may be handlers."""
+"""Messages of the built-in error handlers, and the signatures that handlers may have."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from loader.errors import ConfigError, FormatError, SampleError
 from loader.pipeline.contract import error_handlers
-from loader.pipeline.contract.error_handlers import log_exception, reraise_exception, three_argument_handler
-from loader.pipeline.contract.failures import FailurePolicy
+from loader.pipeline.contract.error_handlers import log_exception, reraise_exception
+from loader.pipeline.contract.failures import FailurePolicy, three_argument_handler
 from loader.samples import SourceInfo, TextSample
 
 SOURCES = (SourceInfo(dataset_path="/ds", index=7, shard_name="a.tar", file_names=("0001.jpg", "0001.txt")),)
@@ -32,17 +32,17 @@ def fail_with(error, *, handler=log_exception, sample=SAMPLE, times=1, hook="enc
             policy.failed(hook, caught, sample)
 
 
-def test_a_line_of_the_log_says_what_failed_why_where_and_for_whom(caplog):
+def test_a_log_line_names_hook_sample_error_code_file_lane_and_worker(caplog):
     fail_with(ValueError("no caption"))
     (record,) = caplog.records
     line = record.getMessage()
-    assert line.startswith("left out sample 'a.tar/0001': encode_sample raised ValueError: no caption · at ")
+    assert line.startswith("skipped sample 'a.tar/0001': encode_sample raised ValueError: no caption · at ")
     assert f"at {__file__}:" in line
     assert line.endswith("· in /ds/a.tar: 0001.jpg, 0001.txt · lane 3")
     assert record.levelname == "WARNING"
 
 
-def test_the_traceback_comes_once_for_a_cause_and_then_its_count(caplog):
+def test_the_traceback_is_logged_once_for_a_cause_then_its_count(caplog):
     fail_with(ValueError("first"), times=3)
     first, second, third = caplog.records
     assert "Traceback" in caplog.text
@@ -79,7 +79,7 @@ def test_another_line_or_another_type_is_another_cause(caplog):
         (KeyError("txt"), "raised KeyError: 'txt' ·"),
         (TimeoutError(), "raised TimeoutError ·"),
         (
-            FormatError("a header is damaged", shard="a.tar", offset=512, hint="mend it"),
+            FormatError("a header is damaged", shard="a.tar", offset=512, hint="fix it"),
             "FormatError: a header is damaged ·",
         ),
     ],
@@ -99,7 +99,7 @@ def test_the_text_of_an_error_is_not_longer_than_a_line(caplog):
 
 def test_a_batch_is_named_by_its_first_keys(caplog):
     fail_with(ValueError("batch"), sample=[{"__key__": f"k{number}"} for number in range(9)], hook="batch")
-    assert caplog.records[0].getMessage().startswith("left out samples k0, k1, k2 and 6 more:")
+    assert caplog.records[0].getMessage().startswith("skipped samples k0, k1, k2 and 6 more:")
 
 
 def test_a_users_handler_that_calls_the_logging_one_keeps_hook_and_lane(caplog):
@@ -115,17 +115,17 @@ def test_a_users_handler_that_calls_the_logging_one_keeps_hook_and_lane(caplog):
     assert "lane 3" in caplog.text
 
 
-def test_called_by_hand_it_says_what_it_knows(caplog):
+def test_called_by_hand_it_logs_the_sample_and_its_sources(caplog):
     log_exception(ValueError("by hand"), SAMPLE)
     assert caplog.records[0].getMessage() == (
-        "left out sample 'a.tar/0001': a hook raised ValueError: by hand · in /ds/a.tar: 0001.jpg, 0001.txt"
+        "skipped sample 'a.tar/0001': a hook raised ValueError: by hand · in /ds/a.tar: 0001.jpg, 0001.txt"
     )
 
 
 # ---------------------------------------------------------------------------------------------- raising again
 
 
-def test_the_error_is_raised_again_as_it_is_with_hook_and_sample_named():
+def test_the_same_error_is_raised_again_with_a_note_of_hook_and_sample():
     error = ValueError("no caption")
     for _ in range(2):
         with pytest.raises(ValueError, match="no caption") as caught:
@@ -136,7 +136,7 @@ def test_the_error_is_raised_again_as_it_is_with_hook_and_sample_named():
     assert printed.count(note) == 1
 
 
-def test_an_error_that_would_look_like_the_end_of_the_data_is_raised_as_another():
+def test_stop_iteration_is_raised_as_a_sample_error():
     error = StopIteration()
     with pytest.raises(SampleError, match=r"encode_sample raised StopIteration, .*sample 'a.tar/0001'") as caught:
         fail_with(error, handler=reraise_exception)
@@ -148,29 +148,29 @@ def test_an_error_that_would_look_like_the_end_of_the_data_is_raised_as_another(
 
 class Handler:
     def __init__(self):
-        self.told = None
+        self.received = None
 
     def of_three(self, error, sample, sources):
-        self.told = (error, sample, sources)
+        self.received = (error, sample, sources)
 
     def of_three_or_two(self, error, sample, sources=None):
-        self.told = (error, sample, sources)
+        self.received = (error, sample, sources)
 
     def of_any(self, *arguments):
-        self.told = arguments
+        self.received = arguments
 
     def of_two(self, error, key):
-        self.told = (error, key)
+        self.received = (error, key)
 
     def of_two_and_its_own(self, error, key, verbose=False):
-        self.told = (error, key, verbose)
+        self.received = (error, key, verbose)
 
 
 ERROR = ValueError("x")
 
 
 @pytest.mark.parametrize(
-    ("method", "told"),
+    ("method", "received"),
     [
         ("of_three", (ERROR, SAMPLE, SOURCES)),
         ("of_three_or_two", (ERROR, SAMPLE, SOURCES)),
@@ -179,25 +179,25 @@ ERROR = ValueError("x")
         ("of_two_and_its_own", (ERROR, "a.tar/0001", False)),
     ],
 )
-def test_a_handler_takes_the_sample_and_its_sources_or_only_the_key(method, told):
+def test_a_handler_takes_the_sample_and_its_sources_or_only_the_key(method, received):
     handler = Handler()
     three_argument_handler(getattr(handler, method))(ERROR, SAMPLE, SOURCES)
-    assert handler.told == told
+    assert handler.received == received
 
 
-def test_a_handler_of_keys_gets_none_where_there_is_none():
-    told = []
-    three_argument_handler(lambda error, key: told.append(key))(ERROR, b"no sample", None)
-    assert told == [None]
+def test_a_handler_of_keys_gets_none_for_a_sample_without_a_key():
+    received = []
+    three_argument_handler(lambda error, key: received.append(key))(ERROR, b"no sample", None)
+    assert received == [None]
 
 
-def test_handlers_written_in_c_are_called_with_all():
-    told = []
-    three_argument_handler(functools.partial(print, file=type("Sink", (), {"write": told.append})))(1, 2, 3)
-    assert "".join(map(str, told)) == "1 2 3\n"
+def test_handlers_written_in_c_get_three_arguments():
+    received = []
+    three_argument_handler(functools.partial(print, file=type("Sink", (), {"write": received.append})))(1, 2, 3)
+    assert "".join(map(str, received)) == "1 2 3\n"
 
 
 @pytest.mark.parametrize("handler", [lambda: None, lambda error: None, lambda a, b, c, d: None])
-def test_a_handler_of_other_arguments_is_refused_before_anything_fails(handler):
+def test_a_handler_of_other_arguments_is_refused_before_a_failure(handler):
     with pytest.raises(ConfigError, match="takes other arguments"):
         three_argument_handler(handler)

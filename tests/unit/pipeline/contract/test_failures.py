@@ -1,4 +1,4 @@
-"""Which failures leave a sample out, and which stop the run."""
+"""Failures that skip a sample, and failures that end the run."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from hypothesis import given, strategies as st
 
 from loader.errors import ConfigError, FatalSampleError, SampleError, TrustError
 from loader.pipeline.contract.failures import FailurePolicy
-from loader.samples.marks import stateless
+from loader.samples.hooks import stateless
 from loader.samples.source_info import SourceInfo
 
 SAMPLE = {"__key__": "a.tar/0001", "txt": b"caption"}
 
 
 class PackedTexts:
-    """What packing makes of samples."""
+    """A packed sample."""
 
     def __init__(self, keys):
         self.__key__ = keys
 
 
 class NamedTexts(NamedTuple):
-    """A sample that is no list of samples."""
+    """A named tuple, which is a sample rather than a list of samples."""
 
     first: str
     second: str
 
 
-def told_nothing(error, sample, sources):
-    """A handler that leaves every failed sample out."""
+def skip_silently(error, sample, sources):
+    """Skip every failed sample without a message."""
 
 
 def encode(sample):
@@ -43,7 +43,7 @@ def other_hook(sample):
 
 
 def made_policy(**arguments):
-    return FailurePolicy(told_nothing, lane=5, **arguments)
+    return FailurePolicy(skip_silently, lane=5, **arguments)
 
 
 def fail(policy, hook=encode, times=1, sample=SAMPLE):
@@ -58,12 +58,12 @@ def succeed(policy, hook=encode, times=1):
             policy.succeeded(hook)
 
 
-def test_the_handler_is_told_of_error_sample_and_sources():
-    told = []
-    policy = FailurePolicy(lambda *arguments: told.append(arguments), lane=0)
+def test_the_handler_gets_error_sample_and_sources():
+    received = []
+    policy = FailurePolicy(lambda *arguments: received.append(arguments), lane=0)
     error, sources = ValueError("x"), (SourceInfo(dataset_path="/ds", index=1, shard_name="a.tar", file_names=()),)
     policy.failed(encode, error, SAMPLE, sources=sources)
-    assert told == [(error, SAMPLE, sources)]
+    assert received == [(error, SAMPLE, sources)]
 
 
 @pytest.mark.parametrize(
@@ -80,15 +80,15 @@ def test_the_handler_is_told_of_error_sample_and_sources():
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_fault_of_the_program_stops_at_once_and_names_hook_and_sample(error):
-    told = []
-    policy = FailurePolicy(lambda *arguments: told.append(arguments), lane=0, tolerance=0)
+def test_a_fault_of_the_program_ends_the_run_and_names_hook_and_sample(error):
+    received = []
+    policy = FailurePolicy(lambda *arguments: received.append(arguments), lane=0, tolerance=0)
     succeed(policy, times=2000)
     with pytest.raises(type(error)) as caught:
         policy.failed(encode, error, SAMPLE)
     assert caught.value is error
     assert error.__notes__ == ["raised by encode for sample 'a.tar/0001'"]
-    assert not told
+    assert not received
 
 
 def test_a_hook_that_fails_in_all_of_its_first_ten_calls_stops_the_run():
@@ -123,7 +123,7 @@ def test_a_hundred_failures_in_a_row_stop_the_run():
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-def test_each_hook_has_a_row_of_its_own():
+def test_failures_are_counted_for_each_hook():
     policy = made_policy(tolerance=20)
     succeed(policy, encode)
     for _ in range(9):
@@ -150,7 +150,7 @@ def test_a_bound_method_is_the_same_hook_at_each_access():
 
 
 class Unhashable:
-    """An object that can be called, as a dataclass may be."""
+    """A callable without a hash, such as a dataclass."""
 
     __hash__ = None
 
@@ -160,7 +160,7 @@ class Unhashable:
     def __call__(self, sample): ...
 
 
-def test_hooks_that_are_equal_but_not_the_same_are_told_apart():
+def test_unhashable_hooks_are_compared_by_identity():
     one, other = Unhashable(), Unhashable()
     policy = made_policy()
     fail(policy, one, times=9)
@@ -184,7 +184,7 @@ def hook_of_little_patience(sample): ...
 def hook_of_any_patience(sample): ...
 
 
-def test_a_hook_may_have_a_tolerance_of_its_own():
+def test_a_hook_may_have_another_tolerance():
     policy = made_policy()
     fail(policy, hook_of_little_patience, times=2)
     with pytest.raises(SampleError, match="3 times in a row"):
@@ -197,14 +197,14 @@ def test_without_a_tolerance_no_number_of_failures_stops_the_run(tolerance):
     fail(made_policy(tolerance=tolerance), times=1000)
 
 
-def test_bad_samples_that_did_not_stop_a_run_do_not_stop_it_when_it_goes_on_before_them():
+def test_tolerated_samples_are_tolerated_by_a_run_restored_before_them():
     policy = made_policy(resumed=True)
     fail(policy, times=99)
     with pytest.raises(SampleError, match="100 times in a row"):
         fail(policy)
 
 
-def test_nothing_more_is_to_be_reported_once_all_goes_well_and_again_while_something_fails():
+def test_successes_are_reported_at_the_start_and_after_failures():
     policy = made_policy()
     assert policy.pending
     for _ in range(2000):
@@ -226,7 +226,7 @@ def test_another_hooks_success_does_not_end_a_row():
         fail(policy)
 
 
-def test_a_hook_whose_successes_nobody_heard_of_is_not_called_broken():
+def test_a_hook_with_unreported_successes_is_not_called_broken():
     policy = made_policy()
     succeed(policy, encode, times=2000)
     fail(policy, other_hook, times=99)
@@ -234,7 +234,7 @@ def test_a_hook_whose_successes_nobody_heard_of_is_not_called_broken():
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 40) | st.integers(1, 1500)), max_size=12), st.integers(1, 120))
 def test_a_run_stops_at_the_first_ten_or_at_the_tolerance_and_at_no_other_call(runs, tolerance):
-    """It stops at the first call that ends either a row of ``tolerance`` failures or ten failing first calls."""
+    """End the run at the first call that completes ``tolerance`` consecutive failures, or ten failed first calls."""
     policy = made_policy(tolerance=tolerance)
     calls = row = 0
     for succeeds, length in runs:
@@ -251,7 +251,7 @@ def test_a_run_stops_at_the_first_ten_or_at_the_tolerance_and_at_no_other_call(r
                 fail(policy)
 
 
-def test_what_the_handler_raises_stops_the_run():
+def test_an_error_of_the_handler_ends_the_run():
     def handler(error, sample, sources):
         raise KeyError("of the handler") from error
 

@@ -1,4 +1,4 @@
-"""``__restore_key__`` is noted on whatever bears one, and on nothing else."""
+"""``set_restore_key`` changes only values that have a ``__restore_key__``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from loader.pipeline.contract.item import set_restore_key
+from loader.pipeline.contract.lane import set_restore_key
 from loader.pipeline.contract.stage import SKIPPED
 from loader.samples.types import TextSample
 from tests.unit.pipeline.stage_check import lane
@@ -55,21 +55,21 @@ KEY = ("2 encode_sample", 3, 19, (5, 6))
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_objects_that_bear_a_key_are_noted_on(value):
+def test_objects_with_a_restore_key_are_changed(value):
     assert stamped(value).__restore_key__ == KEY
 
 
-def test_dicts_that_bear_a_key_are_noted_on_and_others_are_left_alone():
+def test_dicts_with_a_restore_key_are_changed_and_others_are_not():
     assert stamped({"__restore_key__": (), "a": 1}) == {"__restore_key__": KEY, "a": 1}
     assert stamped({"a": 1}) == {"a": 1}
 
 
 @pytest.mark.parametrize("value", [None, 5, "text", [1], (1, 2), SKIPPED, SimpleNamespace(a=1)], ids=str)
-def test_what_bears_no_key_is_left_alone(value):
+def test_values_without_a_restore_key_are_not_changed(value):
     stamped(value)
     assert not hasattr(value, "__restore_key__")
 
 
-def test_what_is_made_of_it_later_is_noted_over_what_was_noted_before():
+def test_a_later_stage_replaces_the_restore_key():
     sample = stamped(Plain(("1 decode", 3, 19, 5)))
     assert sample.__restore_key__ == KEY

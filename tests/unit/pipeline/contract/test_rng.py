@@ -1,4 +1,4 @@
-"""The generators that user code draws from: seeded by name, and put back."""
+"""Seed and restore the generators that user code draws from."""
 
 # ruff: noqa: NPY002 - numpy's global generator is what user code draws from
 
@@ -16,14 +16,14 @@ import torch
 
 from loader.pipeline.contract.hook import Hook
 from loader.pipeline.contract.rng import preserve_rng_state, seed_batch, seed_sample
-from loader.samples.marks import stateless
+from loader.samples.hooks import stateless
 from tests.unit.pipeline.stage_check import lane
 
 REFS = [0, 1, 7, (7,), (7, 8), (8, 7), ((7, 8), 9), (7, (8, 9)), ("2 a", 0, 7), ("2 a", 1, 7), ("2 a", 7, 0)]
 
 
 def draw() -> tuple:
-    """Draw from each generator, an odd number of normally distributed ones too: those are made two at a time."""
+    """Draw from each generator, also an odd number of normally distributed numbers, which are made two at a time."""
     return (
         random.random(),
         random.gauss(0, 1),
@@ -44,7 +44,7 @@ def seed_all(seed: int) -> None:
 # ----------------------------------------------------------------------------------------------------------- seeding
 
 
-def test_what_is_drawn_depends_on_the_name_of_the_batch_or_sample_and_on_nothing_else():
+def test_random_numbers_depend_only_on_the_batch_or_sample():
     names = [partial(seed_batch, *name) for name in itertools.product((0, 1), (0, 1, 2), (0, 1, 2))]
     names += [partial(seed_sample, *name) for name in itertools.product((0, 1), (0, 3), REFS)]
     drawn = []
@@ -60,7 +60,7 @@ def test_what_is_drawn_depends_on_the_name_of_the_batch_or_sample_and_on_nothing
 
 
 @pytest.mark.parametrize("integer", [np.int64, np.int32, np.uint64])
-def test_numpys_integers_name_the_same_as_pythons(integer):
+def test_numpy_integers_seed_as_python_integers_do(integer):
     for plain, numpys in (
         (partial(seed_batch, 5, 1, 2), partial(seed_batch, integer(5), integer(1), integer(2))),
         (partial(seed_sample, 5, 1, (7, 8)), partial(seed_sample, integer(5), integer(1), (integer(7), integer(8)))),
@@ -82,7 +82,7 @@ def test_another_process_draws_the_same():
 
 
 @pytest.mark.parametrize("drawn_before", [0, 1, 2])
-def test_generators_go_on_as_if_nothing_had_been_drawn_in_between(drawn_before):
+def test_generators_continue_where_they_were_before(drawn_before):
     seed_all(1)
     expected = [draw() for _ in range(5)]
     seed_all(1)
@@ -99,7 +99,7 @@ def test_generators_go_on_as_if_nothing_had_been_drawn_in_between(drawn_before):
     assert found == expected
 
 
-def test_inside_generators_are_where_they_were_left():
+def test_generators_inside_continue_after_an_inner_block():
     seed_batch(1, 2, 3)
     expected = [draw() for _ in range(4)]
     with preserve_rng_state():
@@ -113,7 +113,7 @@ def test_inside_generators_are_where_they_were_left():
     assert found == expected
 
 
-def test_generators_are_put_back_after_an_error():
+def test_generators_are_restored_after_an_error():
     seed_all(2)
     expected = draw()
     seed_all(2)
@@ -129,7 +129,7 @@ def test_generators_are_put_back_after_an_error():
     assert draw() == expected
 
 
-def test_generators_of_another_kind_are_put_back():
+def test_another_numpy_bit_generator_is_restored():
     before = np.random.get_bit_generator()
     np.random.set_bit_generator(np.random.PCG64(5))
     try:
@@ -143,7 +143,7 @@ def test_generators_of_another_kind_are_put_back():
         np.random.set_bit_generator(before)
 
 
-def test_hooks_with_numbers_of_their_own_leave_those_of_others_alone():
+def test_hooks_that_restore_seeds_do_not_move_the_generators():
     hook = Hook(stateless(restore_seeds=True)(lambda sample: draw()), lane())
     seed_all(4)
     expected = [(random.random(), np.random.random_sample(), torch.rand(1).item()) for _ in range(2)]

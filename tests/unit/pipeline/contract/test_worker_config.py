@@ -1,4 +1,4 @@
-"""What hooks ask of the worker config."""
+"""The worker config as hooks see it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Asking(DefaultTaskEncoder):
     def encode_sample(self, sample):
         config = WorkerConfig.active_worker_config
         config.assert_worker()
-        said = {
+        seen = {
             "rank": config.global_rank(),
             "local": config.rank_worker_id(),
             "global": config.global_worker_id(),
@@ -24,7 +24,7 @@ class Asking(DefaultTaskEncoder):
         }
         if config.should_log(1):
             config.worker_log({"key": sample.__key__, "path": config})
-        sample.text = said
+        sample.text = seen
         return sample
 
 
@@ -33,19 +33,19 @@ def texts(tmp_path_factory):
     return write_texts(tmp_path_factory.mktemp("texts"), train=(1,), val=(4,))
 
 
-def test_hooks_know_the_config_of_their_run_and_their_worker(texts, tmp_path):
+def test_hooks_see_the_config_of_their_run_and_their_worker(texts, tmp_path):
     config = WorkerConfig(
         rank=1, world_size=2, num_workers=2, worker_debug_path=tmp_path / "{rank}/{worker_id}.jsonl", worker_log_level=0
     )
     # Level 0 logs nothing; the stage that logs batches would otherwise write to the same file.
     dataset = get_val_dataset(texts, worker_config=config, batch_size=None, task_encoder=Asking())
-    said = [sample.text for sample in get_loader(dataset)]
-    assert [one["local"] for one in said] == [0, 1]
-    assert [one["global"] for one in said] == [2, 3] == [config.global_worker_id(local) for local in range(2)]
-    assert [one["seed"] for one in said] == [config.worker_seed(0), config.worker_seed(1)]
+    seen = [sample.text for sample in get_loader(dataset)]
+    assert [one["local"] for one in seen] == [0, 1]
+    assert [one["global"] for one in seen] == [2, 3] == [config.global_worker_id(local) for local in range(2)]
+    assert [one["seed"] for one in seen] == [config.worker_seed(0), config.worker_seed(1)]
     assert len({config.worker_seed(local) for local in range(100)}) == 100
-    assert all(0 <= one["seed"] < 2**32 for one in said)
-    assert [(one["rank"], one["batch"]) for one in said] == [(1, 1), (1, 3)]
+    assert all(0 <= one["seed"] < 2**32 for one in seen)
+    assert [(one["rank"], one["batch"]) for one in seen] == [(1, 1), (1, 3)]
     assert not list(tmp_path.iterdir())
 
 
@@ -67,14 +67,14 @@ def test_outside_of_hooks_no_config_is_active():
     set_hook_context(None)  # other tests leave one
     config = WorkerConfig(rank=0, world_size=1, num_workers=0)
     assert WorkerConfig.active_worker_config is None
-    with pytest.raises(EnergonError, match="none of this run"):
+    with pytest.raises(EnergonError, match="no hook of this run"):
         config.assert_worker()
     with pytest.raises(EnergonError):
         _ = config.active_worker_sample_index
     assert config.config() == {"rank": 0, "world_size": 1, "num_workers": 0, "seed_offset": 0, "lanes": None}
 
 
-def test_one_of_several_ranks_without_a_process_group_is_warned_that_it_loads_everything(
+def test_one_of_several_ranks_without_a_process_group_warns_that_it_loads_all_data(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "4")

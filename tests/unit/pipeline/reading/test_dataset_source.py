@@ -1,4 +1,4 @@
-"""A leaf numbers the samples of a split part, whatever is excluded, and travels light."""
+"""DatasetSource: numbers of a split part's samples, excluded samples, pickling."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from loader.format.documents.subset import SampleRange
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.order_plan import SequentialPlan
-from loader.pipeline.reading.read import ReadDataset
-from loader.pipeline.reading.source_table import SourceTable
+from loader.pipeline.reading.read import ReadDataset, SourceTable
 from loader.samples.decoding.decoder import SampleDecoder
 from loader.training.factories.webdataset_factory import BaseWebdatasetFactory
 from tests.unit.pipeline.stage_check import values
@@ -28,7 +27,7 @@ from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, open_sourc
 def whole(tmp_path_factory) -> Path:
     """Shards of 3, 0, 4 and 5 samples for training, and of 2 and 1 for validation between them."""
     sizes = {"a.tar": 3, "b.tar": 0, "val0.tar": 2, "c.tar": 4, "d.tar": 5, "val1.tar": 1}
-    folder = tmp_path_factory.mktemp("leaf") / "whole"
+    folder = tmp_path_factory.mktemp("source") / "whole"
     return write_dataset(folder, {name: texts(0, size) for name, size in sizes.items()})
 
 
@@ -78,11 +77,11 @@ def test_excluded_samples_keep_their_numbers(tmp_path):
     assert source.identity() == before.identity()
 
 
-# ------------------------------------------------------------------------------------------------- what is refused
+# --------------------------------------------------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize("subset", [(5, 5), (0, 0), (12, 12)])
-def test_a_leaf_without_samples_is_refused(whole, subset):
+def test_a_source_without_samples_is_refused(whole, subset):
     with pytest.raises(ConfigError, match="the subset of split part 'train' of this dataset has no samples") as caught:
         open_source(whole, subset=(SampleRange(start=subset[0], stop=subset[1]),)).samples  # noqa: B018
     assert caught.value.at == str(whole)
@@ -95,21 +94,21 @@ def test_a_part_of_which_every_sample_is_excluded_is_refused(tmp_path):
     leave_out(folder, "a.tar", "b.tar/000", "b.tar/001")
     with pytest.raises(ConfigError, match="all 4 samples of split part 'train' are excluded") as caught:
         DatasetSource(request=LoadRequest(path=str(folder), split_part="train")).samples  # noqa: B018
-    assert caught.value.hint == "take some out of 'exclude' in .nv-meta/split.yaml"
+    assert caught.value.hint == "remove some from 'exclude' in .nv-meta/split.yaml"
     assert DatasetSource(request=LoadRequest(path=str(folder), split_part="val")).samples == 9
 
 
-def test_a_part_or_a_dataset_that_is_not_there_is_refused(whole, tmp_path):
+def test_a_missing_split_part_or_dataset_is_refused(whole, tmp_path):
     with pytest.raises(ConfigError, match="no split part 'test'; there are: train, val"):
         DatasetSource(request=LoadRequest(path=str(whole), split_part="test")).samples  # noqa: B018
     with pytest.raises(StorageError, match="does not exist"):
         DatasetSource(request=LoadRequest(path=str(tmp_path / "gone"), split_part="train")).samples  # noqa: B018
 
 
-# ------------------------------------------------------------------------------------------------ how samples are made
+# ----------------------------------------------------------------------------------------------------- building samples
 
 
-def test_what_dataset_yaml_says_decides_what_is_read_and_made(tmp_path, whole):
+def test_dataset_yaml_decides_which_parts_are_read(tmp_path, whole):
     crude = open_source(whole, split_part="train")
     assert crude.is_crude
     assert crude.locate(np.array([0])).part_name == ["txt", "json"]
@@ -119,7 +118,7 @@ def test_what_dataset_yaml_says_decides_what_is_read_and_made(tmp_path, whole):
     assert typed.locate(np.array([0])).part_name == ["txt"]
 
 
-def test_other_split_and_dataset_files_may_be_named(tmp_path):
+def test_other_split_and_dataset_files_can_be_chosen(tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2), "b.tar": texts(0, 3)}, config=TEXT_AND_JSON)
     (folder / ".nv-meta/mine.yaml").write_text("split_parts: {small: [a.tar]}\n")
     (folder / ".nv-meta/crude.yaml").write_text("__module__: megatron.energon\n__class__: CrudeWebdataset\n")
@@ -129,7 +128,7 @@ def test_other_split_and_dataset_files_may_be_named(tmp_path):
     assert (source.samples, source.is_crude) == (2, True)
 
 
-def test_code_of_the_dataset_runs_only_for_who_trusts_it(tmp_path):
+def test_code_of_the_dataset_runs_only_with_trust_code(tmp_path):
     config = (
         "sample_type: {__module__: megatron.energon, __class__: TextSample}\nsample_loader: sample_loader.py:load\n"
     )
@@ -141,11 +140,11 @@ def test_code_of_the_dataset_runs_only_for_who_trusts_it(tmp_path):
     assert trusting.builder.build({"txt": b"a cat"}, key="a.tar/0").text == "A CAT"
 
 
-# ---------------------------------------------------------------------------------------------------- other processes
+# ------------------------------------------------------------------------------------------------------ other processes
 
 
 def used(folder: Path) -> DatasetSource:
-    """Give a leaf that has read and built samples."""
+    """Open a source, read and build samples."""
     source = DatasetSource(
         request=LoadRequest(path=str(folder), split_part="train", subflavors={"a": 1}),
         decoder=SampleDecoder(image_decode="pil"),
@@ -167,7 +166,7 @@ def read_and_send(source: DatasetSource, connection) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_a_leaf_that_has_been_used_reads_the_same_in_another_process(whole, method):
+def test_a_used_source_reads_the_same_in_another_process(whole, method):
     source = used(whole)
     context = multiprocessing.get_context(method)
     ours, theirs = context.Pipe()
@@ -178,7 +177,7 @@ def test_a_leaf_that_has_been_used_reads_the_same_in_another_process(whole, meth
     process.join()
 
 
-def test_a_leaf_leaves_behind_what_it_has_opened(whole):
+def test_a_pickled_source_drops_open_handles(whole):
     source = used(whole)
     again = pickle.loads(pickle.dumps(source))
     assert again.__dict__.keys() == source.__dataclass_fields__.keys()
@@ -186,12 +185,12 @@ def test_a_leaf_leaves_behind_what_it_has_opened(whole):
     assert (again.request, again.decoder.image_decode) == (source.request, "pil")
 
 
-def test_another_process_does_not_take_samples_of_a_dataset_prepared_anew_for_those_that_were_counted(tmp_path):
+def test_another_process_refuses_a_dataset_prepared_again_since(tmp_path):
     write_dataset(tmp_path, {"train_0.tar": texts(0, 5), "train_1.tar": texts(5, 3)})
     source = used(tmp_path)
     BaseWebdatasetFactory.prepare_dataset(tmp_path, ["train_1.tar"], split_parts_ratio=[("train", 1.0)], workers=1)
     for sent in (pickle.dumps(source), pickle.dumps(pickle.loads(pickle.dumps(source)))):
-        with pytest.raises(FormatError, match="prepared anew since it was opened"):
+        with pytest.raises(FormatError, match="prepared again since it was opened"):
             numbers(pickle.loads(sent))
     assert (
         pickle.loads(pickle.dumps(DatasetSource(request=LoadRequest(path=str(tmp_path), split_part="train")))).samples
@@ -199,7 +198,7 @@ def test_another_process_does_not_take_samples_of_a_dataset_prepared_anew_for_th
     )
 
 
-def test_what_a_leaf_is_tells_other_samples_apart_and_is_plain(whole, tmp_path):
+def test_the_identity_is_plain_and_differs_for_other_samples(whole, tmp_path):
     identity = DatasetSource(request=LoadRequest(path=str(whole), split_part="train")).identity()
     assert json.loads(json.dumps(identity)) == identity
     assert identity == open_source(whole, split_part="train", decoder=None).identity()

@@ -1,4 +1,4 @@
-"""From bytes to samples: what each one bears, and what becomes of those that cannot be made."""
+"""DecodeDataset: fields, keys and labels of samples, and failures."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def crude(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def broken(tmp_path) -> Path:
-    """Ten samples, of which three have a json that is none."""
+    """Ten samples, three of them with invalid JSON."""
     samples = {f"{n}": {"json": b"{" if n in (2, 3, 7) else b'{"x": "%d"}' % n, "txt": b"t"} for n in range(10)}
     return write_dataset(tmp_path / "broken", {"a.tar": samples}, config=FIELDS)
 
 
-def test_samples_are_of_their_dataset_and_bear_key_place_labels_and_how_to_find_them(typed, crude):
+def test_samples_have_type_key_sources_labels_and_restore_key(typed, crude):
     of_lane = lane(0, 2)
     of_lane.context.batch_index = 17
     given = built(source(typed, subflavors={"quality": 2}), source(crude)).open(of_lane, {})
@@ -78,29 +78,29 @@ def test_without_a_decoder_parts_stay_bytes(crude):
     assert (first["txt"], first["json"]) == (b"text 5", b'{"n": 5, "x": "xxxxx"}')
 
 
-def test_a_restored_lane_goes_on_where_it_stopped(typed, crude, tmp_path):
+def test_a_restored_lane_continues_where_it_stopped(typed, crude, tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 9), "b.tar": texts(0, 9)}, config=FIELDS)
     leave_out(folder, "a.tar/003")
     plan = ShuffledPlan(slice_lengths=(2, 2, 2), shuffle_buffer=9, epochs_together=(1, 1, 1), weights=(1.0, 1.0, 1.0))
     check_resumes(built(source(typed), source(crude), source(folder), plan=plan), count=2, most=40)
 
 
-def test_samples_that_were_left_out_stay_out(crude, tmp_path):
+def test_excluded_samples_stay_skipped(crude, tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 4)}, exclude=["a.tar/002"])
     given = [step.value for step in steps(built(source(folder)), lane(), most=9)]
     assert [value is SKIPPED for value in given] == [False, False, True, False]
     assert built(source(folder)).open(lane(), {}).load(2) is SKIPPED
 
 
-# ----------------------------------------------------------------------------------------- samples that cannot be made
+# ------------------------------------------------------------------------------------------------------------- failures
 
 
-def test_a_sample_that_does_not_decode_is_left_out_at_its_place_and_handlers_know_it(broken):
-    told = []
-    given = steps(built(source(broken)), lane(handler=lambda *failure: told.append(failure)), most=20)
+def test_an_undecodable_sample_is_skipped_and_passed_to_handlers(broken):
+    failures = []
+    given = steps(built(source(broken)), lane(handler=lambda *failure: failures.append(failure)), most=20)
     assert [step.item_id for step in given if step.value is SKIPPED] == [2, 3, 7]
     assert [step.value.text for step in given if step.value is not SKIPPED] == list("0145689")
-    error, sample, _ = told[0]
+    error, sample, _ = failures[0]
     assert isinstance(error, SampleError)
     assert (error.key, error.part) == ("a.tar/2", "json")
     assert (sample["__key__"], sample["json"]) == ("a.tar/2", b"{")
@@ -114,7 +114,7 @@ def test_code_of_the_dataset_that_fails_is_reported_with_the_sample(broken, capl
         given = steps(built(source(broken, decoder=None, trust_code=True)), lane(), most=3)
     assert [step.value for step in given] == [SKIPPED] * 3
     assert caplog.records[0].message.startswith(
-        "left out sample 'a.tar/0': decode raised ZeroDivisionError: division by zero · at "
+        "skipped sample 'a.tar/0': decode raised ZeroDivisionError: division by zero · at "
     )
     assert f" · in {broken}/a.tar: 0.json, 0.txt · lane 0" in caplog.records[0].message
 
@@ -131,28 +131,30 @@ def test_failures_in_a_row_are_counted_and_successes_between_them_end_the_row(br
     assert caught.value.key == "a.tar/3"
 
 
-def test_what_no_sample_would_have_stops_the_run_at_once(broken, tmp_path):
-    told = []
+def test_failures_of_all_samples_stop_the_run_at_once(broken, tmp_path):
+    failures = []
     (broken / ".nv-meta/dataset.yaml").write_text(LOADED)
     for code, kind in (("raise ConfigError('not so')", ConfigError), ("return undefined", NameError)):
         text = f"from loader.errors import ConfigError\ndef load(parts): {code}\n"
         (broken / ".nv-meta/sample_loader.py").write_text(text)
-        running = built(source(broken, decoder=None, trust_code=True)).open(lane(handler=lambda *f: told.append(f)), {})
+        running = built(source(broken, decoder=None, trust_code=True)).open(
+            lane(handler=lambda *f: failures.append(f)), {}
+        )
         with pytest.raises(kind):
             running.next()
     folder = write_dataset(tmp_path / "x", {"a.tar": {"0": {"pkl": b"\x80\x04N."}}})
     with pytest.raises(TrustError):
-        built(source(folder)).open(lane(handler=lambda *f: told.append(f)), {}).next()
-    assert told == []
+        built(source(folder)).open(lane(handler=lambda *f: failures.append(f)), {}).next()
+    assert failures == []
 
 
-def test_a_sample_that_is_made_again_and_fails_raises(broken):
+def test_a_rebuilt_sample_that_fails_raises(broken):
     running = built(source(broken)).open(lane(), {})
     with pytest.raises(SampleError, match=r"'a\.tar/2'"):
         running.load(2)
 
 
-def test_it_keeps_positions_and_says_how_it_decodes(typed, crude):
+def test_it_keeps_positions_and_prints_its_decoder(typed, crude):
     dataset = built(source(typed, decoder=SampleDecoder(image_decode="pil")))
     assert (dataset.items, len(dataset)) == (5, 5)
     assert "image_decode='pil'" in str(dataset).splitlines()[0]

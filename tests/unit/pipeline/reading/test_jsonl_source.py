@@ -1,4 +1,4 @@
-"""Lines of a JSONL file as samples."""
+"""JsonlSource: the lines of a file as samples."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_each_line_is_a_crude_sample_with_its_number_as_key(tmp_path: Path) -> N
     [b"\xef\xbb\xbf" + lines(0, 1), b"\n\n" + lines(0) + b"\n  \n" + lines(1) + b"\n\n", lines(0, 1).rstrip()],
     ids=["byte order mark", "blank lines", "no line break at the end"],
 )
-def test_what_is_around_the_objects_is_no_part_of_them(tmp_path: Path, text: bytes) -> None:
+def test_whitespace_and_byte_order_marks_are_not_part_of_a_line(tmp_path: Path, text: bytes) -> None:
     path = write_lines(tmp_path, text)
     assert ids(samples(JsonlSource(request=LoadRequest(path=str(path))))) == [0, 1]
     raw = samples(JsonlSource(request=LoadRequest(path=str(path)), decoder=None))
@@ -78,7 +78,7 @@ def test_a_subset_is_a_range_of_lines_and_part_of_its_identity(tmp_path: Path) -
         JsonlSource(request=LoadRequest(path=str(path), subset=(SampleRange(start=3, stop=3),))).samples  # noqa: B018
 
 
-def test_files_and_datasets_are_read_side_by_side(tmp_path: Path) -> None:
+def test_files_and_datasets_are_read_in_one_run(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     one, other = write_lines(tmp_path, lines(1, 2)), write_lines(tmp_path / "other", lines(3))
     assert ids(
@@ -90,7 +90,7 @@ def test_files_and_datasets_are_read_side_by_side(tmp_path: Path) -> None:
     ) == [1, 2, 3, 1, 2]
 
 
-def test_a_file_that_was_not_prepared_or_has_changed_since_is_refused(tmp_path: Path) -> None:
+def test_an_unprepared_or_changed_file_is_refused(tmp_path: Path) -> None:
     path = write_lines(tmp_path, lines(1, 2, 3))
     (tmp_path / "new.jsonl").write_bytes(lines(1))
     with pytest.raises(FormatError, match="has no index yet"):
@@ -105,14 +105,14 @@ def test_a_file_that_was_not_prepared_or_has_changed_since_is_refused(tmp_path: 
 
 
 @pytest.mark.parametrize("offsets", [(20, 10), (1 << 63, 20), ((1 << 64) - 1, 20), (0, 20), (31, 20)], ids=str)
-def test_an_index_whose_lines_do_not_follow_each_other_is_refused(tmp_path: Path, offsets: tuple[int, int]) -> None:
+def test_an_index_whose_offsets_do_not_ascend_is_refused(tmp_path: Path, offsets: tuple[int, int]) -> None:
     path = write_lines(tmp_path, lines(1, 2, 3))
     np.array([0, *offsets, 30], "<u8").tofile(tmp_path / "x.jsonl.idx")
     with pytest.raises(FormatError, match="the index of this file is damaged"):
         samples(JsonlSource(request=LoadRequest(path=str(path))))
 
 
-def test_a_line_that_is_no_json_fails_with_its_key(tmp_path: Path) -> None:
+def test_a_line_that_is_not_json_fails_with_its_key(tmp_path: Path) -> None:
     path = write_lines(tmp_path, lines(1, 2))
     path.write_bytes(lines(1) + b'{"id":.2}\n')
     source = JsonlSource(request=LoadRequest(path=str(path)))
@@ -122,7 +122,7 @@ def test_a_line_that_is_no_json_fails_with_its_key(tmp_path: Path) -> None:
         source.build(raw.next()[0], ())
 
 
-def test_a_leaf_travels_without_what_it_has_opened(tmp_path: Path) -> None:
+def test_a_pickled_source_drops_open_handles(tmp_path: Path) -> None:
     source = JsonlSource(request=LoadRequest(path=str(write_lines(tmp_path, lines(*range(5000))))))
     assert source.samples == 5000
     assert len(pickle.dumps(source)) < 1500

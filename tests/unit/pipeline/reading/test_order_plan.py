@@ -1,4 +1,4 @@
-"""Plans: the arguments of an order, the same order for equal arguments, and how many samples a pass has."""
+"""Order plans: equal orders for equal arguments, and the number of samples of a pass."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def shuffled(sources=2, **changes) -> ShuffledPlan:
 
 
 def first(plan, samples=(50, 30), *, lanes=2, seed=0, count=20) -> list[list[tuple[int, int]]]:
-    """Give leaf and sample of the first positions of each lane."""
+    """Return source and sample of the first positions of each lane."""
     found = []
     for number in range(lanes):
         lane = plan.order(samples, lanes=lanes, seed=seed).lane(number)
@@ -33,7 +33,7 @@ def first(plan, samples=(50, 30), *, lanes=2, seed=0, count=20) -> list[list[tup
     return found
 
 
-def test_equal_plans_give_equal_orders_also_when_they_have_travelled():
+def test_equal_plans_have_equal_orders_also_after_pickling():
     assert first(shuffled()) == first(shuffled()) == first(pickle.loads(pickle.dumps(shuffled())))
 
 
@@ -50,8 +50,8 @@ def test_equal_plans_give_equal_orders_also_when_they_have_travelled():
     ],
     ids=str,
 )
-def test_each_argument_changes_the_order_and_what_is_said_of_it(other):
-    """The buffer only where it makes windows of another size; 3 makes those of the least."""
+def test_each_argument_changes_the_order_and_the_settings(other):
+    """The buffer matters only if it changes the size of windows; 3 is the smallest."""
     plan = shuffled(**other, slice_lengths=(1, 1)) if "shuffle_buffer" in other else shuffled(**other)
     base = shuffled(slice_lengths=(1, 1)) if "shuffle_buffer" in other else shuffled()
     assert first(plan, count=40) != first(base, count=40)
@@ -71,20 +71,20 @@ def test_seeds_lanes_and_numbers_of_samples_change_the_order():
     assert first(shuffled(), lanes=4)[0] != first(shuffled())[0]
 
 
-def test_two_leaves_of_equal_size_are_shuffled_differently():
+def test_two_sources_of_equal_size_are_shuffled_differently():
     order = first(shuffled(), samples=(40, 40), lanes=1, count=80)[0]
-    of_leaves = [[sample for source, sample in order if source == wanted] for wanted in range(2)]
-    assert of_leaves[0][:10] != of_leaves[1][:10]
+    of_sources = [[sample for source, sample in order if source == wanted] for wanted in range(2)]
+    assert of_sources[0][:10] != of_sources[1][:10]
 
 
-# ----------------------------------------------------------------------------------------------------------- a pass
+# --------------------------------------------------------------------------------------------------------------- a pass
 
 repetitions = st.one_of(st.integers(1, 4).map(float), st.floats(0.001, 4.0))
 sizes_and_times = st.lists(st.tuples(st.integers(1, 40), repetitions), min_size=1, max_size=4)
 
 
 @given(sizes_and_times, st.sampled_from([1, 2, 3, 7, 64]), st.sampled_from([None, 1, 5]))
-def test_the_lanes_of_a_pass_have_as_many_samples_as_it_is_said_to_have(sources, lanes, deal):
+def test_the_lanes_of_a_pass_have_the_announced_number_of_samples(sources, lanes, deal):
     samples, times = zip(*sources, strict=True)
     plan = shuffled(len(sources), repetitions=times, deal=deal)
     order = plan.order(samples, lanes=lanes, seed=3)
@@ -92,7 +92,7 @@ def test_the_lanes_of_a_pass_have_as_many_samples_as_it_is_said_to_have(sources,
 
 
 @pytest.mark.parametrize("deal", [None, 4])
-def test_validation_gives_the_samples_as_they_lie(deal):
+def test_validation_keeps_the_order_of_the_shards(deal):
     plan = SequentialPlan(deal=deal)
     found = first(plan, lanes=3, count=80)
     expected = [(0, number) for number in range(50)] + [(1, number) for number in range(30)]
@@ -105,17 +105,17 @@ def test_validation_gives_the_samples_as_they_lie(deal):
     assert first(plan, lanes=3, count=80, seed=9) == found
 
 
-# --------------------------------------------------------------------------------------------------- what is said of it
+# ------------------------------------------------------------------------------------------------------ its description
 
 
-def test_plans_say_whether_they_repeat_and_start_over():
+def test_plans_report_whether_they_repeat_and_start_over():
     endless, one_pass, validation = shuffled(), shuffled(repetitions=(1.0, 2.5)), SequentialPlan(deal=3)
     assert [plan.repeats for plan in (endless, one_pass, validation)] == [True, False, False]
     assert [plan.starts_over for plan in (endless, one_pass, validation)] == [False, False, True]
     assert [plan.items((10, 4)) for plan in (endless, one_pass, validation)] == [None, 20, 14]
 
 
-def test_settings_are_plain_and_short_where_all_leaves_have_the_same():
+def test_settings_are_plain_and_short_if_all_sources_have_the_same():
     settings = shuffled(slice_lengths=(4, 5), repetitions=(1.0, 1.0), deal=8).settings()
     assert json.loads(json.dumps(settings)) == settings
     assert settings == {

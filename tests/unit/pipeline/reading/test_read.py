@@ -1,4 +1,4 @@
-"""Reading: the bytes of each sample in the order of the plan, from any position, in few open files."""
+"""ReadDataset: bytes of samples in the order of the plan, from any position, with few open files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from loader.format.index.sample_bytes import open_fresh_shard
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading import dataset_source as dataset_leaf, read
-from loader.pipeline.reading.joined_rows import JoinedRows
-from loader.pipeline.reading.open_shards import OpenShards
 from loader.pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
-from loader.pipeline.reading.read import ReadDataset
-from loader.pipeline.reading.source_table import SourceTable
+from loader.pipeline.reading.read import ReadDataset, SourceTable
+from loader.pipeline.reading.sample_chunk import ChunkReader
+from loader.pipeline.reading.shard_reads import OpenShards
 from tests.unit.pipeline.stage_check import check_resumes, lane, steps, values
 from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, open_source, raw_samples, texts, write_dataset
 
@@ -37,7 +36,7 @@ def small(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory) -> Path:
-    """9 samples, of most of which the parts that are read lie far apart."""
+    """9 samples, most of them with needed parts that are far apart."""
     return write_dataset(tmp_path_factory.mktemp("read") / "other", {"far.tar": FAR_APART}, config=TEXT_AND_JSON)
 
 
@@ -68,17 +67,17 @@ def by_name(samples):
     return sorted(samples, key=lambda sample: (sample[0], sample[1]))
 
 
-# ---------------------------------------------------------------------------------------------------- what is read
+# ------------------------------------------------------------------------------------------------------ bytes and order
 
 
-def test_a_pass_gives_the_bytes_that_tarfile_gives(small, other):
+def test_a_pass_has_the_bytes_that_tarfile_reads(small, other):
     expected = expected_of(small, other)
     assert values(reader(small, other)) == expected
     assert values(reader(small, other), 0, 2) + values(reader(small, other), 1, 2) == expected
 
 
 @pytest.mark.parametrize("count", [1, 3, 64])
-def test_a_shuffled_pass_gives_each_sample_once(small, other, count):
+def test_a_shuffled_pass_has_each_sample_once(small, other, count):
     dataset = reader(small, other, plan=shuffled(sources=2))
     found = [sample for number in range(count) for sample in values(dataset, number, count)]
     assert found != by_name(found) == expected_of(small, other)
@@ -87,16 +86,16 @@ def test_a_shuffled_pass_gives_each_sample_once(small, other, count):
 @pytest.mark.parametrize(
     "plan", [SequentialPlan(), SequentialPlan(deal=4), shuffled(sources=2), shuffled(sources=2, repeats=True)]
 )
-def test_a_restored_lane_goes_on_where_it_stopped_and_every_sample_can_be_read_again(small, other, plan):
+def test_a_restored_lane_continues_and_every_sample_can_be_rebuilt(small, other, plan):
     check_resumes(reader(small, other, plan=plan), count=2, most=40)
 
 
 @pytest.mark.parametrize(("first", "most", "growth"), [(1, 1, 1), (3, 7, 2), (32, 32, 4), (10_000, 10_000, 1)])
 @pytest.mark.parametrize("repeats", [False, True])
-def test_the_sizes_of_chunks_change_nothing(small, other, monkeypatch, *, repeats, first, most, growth):
+def test_the_sizes_of_chunks_have_no_effect(small, other, monkeypatch, *, repeats, first, most, growth):
     dataset = reader(small, other, plan=shuffled(sources=2, repeats=repeats))
     expected = [steps(dataset, lane(number, 2), most=70) for number in range(2)]
-    for name, size in (("_FIRST_CHUNK", first), ("_MOST_CHUNK", most), ("_GROWTH", growth)):
+    for name, size in (("_FIRST_CHUNK", first), ("_MAX_CHUNK", most), ("_GROWTH", growth)):
         monkeypatch.setattr(read, name, size)
     for together in (1, 3):
         monkeypatch.setattr(read, "_CHUNKS_ORDERED", together)
@@ -128,15 +127,15 @@ def test_the_position_is_noted_before_a_sample_is_read(small):
     assert noted == [5, 2]
 
 
-# ------------------------------------------------------------------------------------------------------ left out
+# ----------------------------------------------------------------------------------------------------- excluded samples
 
 
 @pytest.mark.parametrize("plan", [SequentialPlan(), shuffled(), shuffled(repeats=True), shuffled(deal=3)])
-def test_excluded_samples_and_shards_are_skipped_at_their_turn_and_move_no_other(tmp_path, plan):
+def test_excluded_samples_and_shards_are_skipped_in_place(tmp_path, plan):
     folder = write_dataset(tmp_path / "x", {f"{n}.tar": texts(0, 8) for n in range(4)})
     whole = [step.value for number in range(3) for step in steps(reader(folder, plan=plan), lane(number, 3), most=20)]
     leave_out(folder, "1.tar", "0.tar/003", "3.tar/007", "gone.tar")
-    (folder / "1.tar").unlink()  # nobody looks for a shard that is left out
+    (folder / "1.tar").unlink()  # an excluded shard need not exist
 
     dataset = reader(folder, plan=plan)
     found = [step.value for number in range(3) for step in steps(dataset, lane(number, 3), most=20)]
@@ -150,18 +149,18 @@ def test_excluded_samples_and_shards_are_skipped_at_their_turn_and_move_no_other
     check_resumes(dataset, count=3, most=15)
 
 
-def test_a_sample_that_is_left_out_is_none_when_it_is_loaded(small, tmp_path):
+def test_an_excluded_sample_is_rebuilt_as_skipped(small, tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 3)}, exclude=["a.tar/001"])
     running = reader(folder).open(lane(), {})
     assert [running.load(position) is SKIPPED for position in range(3)] == [False, True, False]
 
 
-# -------------------------------------------------------------------------------------------- parts and how they lie
+# ---------------------------------------------------------------------------------------------------------------- parts
 
 
 @pytest.fixture
 def reads(monkeypatch):
-    """What is read of shards: ``(offset, size)``, in order."""
+    """Reads from shards, ``(offset, size)``, in order."""
     found = []
 
     def opened(storage, index, shard):
@@ -174,7 +173,7 @@ def reads(monkeypatch):
 
 
 class Noting:
-    """An open file whose reads are noted."""
+    """An open file that logs its reads."""
 
     def __init__(self, file, read_at):
         self._file = file
@@ -189,19 +188,19 @@ def test_a_sample_of_any_size_is_one_read(tmp_path, reads):
     assert len(reads) == 9
 
 
-def test_of_parts_that_are_kept_only_their_bytes_are_read(other, reads):
+def test_only_the_bytes_of_needed_parts_are_read(other, reads):
     assert values(reader(other)) == raw_samples(other, parts=("txt", "json"))
-    assert len(reads) == 3 + 2 * 6  # of the first three the gap is small enough to read over
+    assert len(reads) == 3 + 2 * 6  # the gaps of the first three are small enough to read over
     assert sum(size for _, size in reads) < 3 * 65_000 + 6 * 100
 
 
-# ------------------------------------------------------------------------------------------------------ the shards
+# ----------------------------------------------------------------------------------------------------------- the shards
 
 
-def test_more_shards_than_may_be_open_are_read_all_the_same(tmp_path):
+def test_more_shards_than_can_be_open_are_read(tmp_path):
     folder = write_dataset(tmp_path / "x", {f"{n}.tar": texts(0, 4) for n in range(9)})
     dataset = reader(folder, plan=shuffled(repeats=True, buffer=100))
-    dataset.opened = SourceTable(dataset.sources), JoinedRows(dataset.sources, OpenShards(3))
+    dataset.opened = SourceTable(dataset.sources), ChunkReader(dataset.sources, OpenShards(3))
     running = dataset.open(lane(), {})
     expected = {sample[1]: sample for sample in raw_samples(folder)}
     most = 0
@@ -215,18 +214,18 @@ def test_more_shards_than_may_be_open_are_read_all_the_same(tmp_path):
 def open_shards_of(folder: Path) -> int:
     names = []
     for fd in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):  # that of the listing itself
+        with suppress(FileNotFoundError):  # the descriptor of the listing itself
             names.append(os.readlink(f"/proc/self/fd/{fd}"))
     return sum(name.startswith(f"{folder}/") and name.endswith(".tar") for name in names)
 
 
-def test_a_missing_shard_is_named_when_its_turn_comes(tmp_path):
+def test_a_missing_shard_is_named_when_it_is_read(tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2), "b.tar": texts(0, 2)})
     (folder / "b.tar").rename(folder / "gone.tar")
     running = reader(folder).open(lane(), {})
     running.next()
     running.next()
-    for _ in range(2):  # a sample that could not be read is not behind the lane
+    for _ in range(2):  # the lane does not move past a sample that failed
         with pytest.raises(StorageError, match="No such file") as caught:
             running.next()
         assert caught.value.path == str(folder / "b.tar")
@@ -235,7 +234,7 @@ def test_a_missing_shard_is_named_when_its_turn_comes(tmp_path):
     assert running.next()[0] == raw_samples(folder)[2]
 
 
-def test_reading_goes_on_at_the_sample_that_could_not_be_read(small, tmp_path):
+def test_reading_continues_at_the_sample_that_failed(small, tmp_path):
     folder = tmp_path / "x"
     shutil.copytree(small, folder)
     gone = folder / "d.tar"
@@ -254,7 +253,7 @@ def test_reading_goes_on_at_the_sample_that_could_not_be_read(small, tmp_path):
             running.next()
 
 
-def test_a_shard_of_another_size_is_named_when_its_turn_comes(tmp_path):
+def test_a_shard_of_another_size_is_named_when_it_is_read(tmp_path):
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2), "b.tar": texts(0, 2)})
     with (folder / "b.tar").open("ab") as shard:
         shard.write(bytes(512))
@@ -267,7 +266,7 @@ def test_a_shard_of_another_size_is_named_when_its_turn_comes(tmp_path):
 
 
 @pytest.mark.parametrize("far", [False, True], ids=["one read", "several"])
-def test_a_shard_cut_while_it_is_open_gives_no_part_of_a_sample(tmp_path, far):
+def test_a_shard_cut_while_open_yields_no_partial_sample(tmp_path, far):
     middle = {"bin": bytes(90_000)} if far else {}
     samples = {f"{n}": {"txt": b"text %d" % n, **middle, "json": b"[1]"} for n in range(3)}
     folder = write_dataset(tmp_path / "x", {"a.tar": samples}, config=TEXT_AND_JSON)
@@ -282,7 +281,7 @@ def test_a_shard_cut_while_it_is_open_gives_no_part_of_a_sample(tmp_path, far):
     assert caught.value.offset == data.rindex(b"[1]" if far else b"text 2")
 
 
-def test_a_reader_goes_to_other_processes_without_its_open_files(small):
+def test_a_pickled_reader_drops_its_open_files(small):
     dataset = reader(small)
     running = dataset.open(lane(), {})
     running.next()
@@ -292,10 +291,10 @@ def test_a_reader_goes_to_other_processes_without_its_open_files(small):
     assert len(pickle.dumps(dataset)) < 3000
 
 
-# --------------------------------------------------------------------------------------------------- its description
+# ------------------------------------------------------------------------------------------------------ its description
 
 
-def test_a_reader_says_what_it_reads(small, other):
+def test_a_printed_reader_lists_its_sources(small, other):
     dataset = reader(small, other, plan=shuffled(sources=2))
     assert str(dataset).splitlines()[1:] == [f"├─ {small}, train: 40 samples", f"└─ {other}, train: 9 samples"]
     assert (dataset.items, len(dataset), dataset.repeats, dataset.starts_over) == (49, 49, False, False)

@@ -1,4 +1,4 @@
-"""Numbers of samples in their indexes, for many leaves at once."""
+"""SourceTable: index numbers of samples of many sources."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from hypothesis import given, strategies as st
 
-from loader.pipeline.reading.source_table import SourceTable
+from loader.pipeline.reading.read import SourceTable
 
 
 @dataclass
 class Runs:
-    """A leaf made of runs of samples that are neighbours in the index."""
+    """A source of runs of samples that are neighbours in the index."""
 
     runs: list[range]
     excluded: Any
@@ -42,8 +42,8 @@ def sources(draw: Any) -> Runs:
 
 
 @given(st.lists(sources(), min_size=1, max_size=5))
-def test_each_sample_is_found_as_in_its_own_leaf(some: list[Runs]) -> None:
-    table = SourceTable(some)  # type: ignore[arg-type] # all that is asked of a leaf
+def test_each_sample_is_found_as_in_its_own_source(some: list[Runs]) -> None:
+    table = SourceTable(some)  # type: ignore[arg-type] # has the attributes that the table reads
     pairs = [(number, sample) for number, source in enumerate(some) for sample in range(source.samples)][::-1]
     source, sample = np.array(pairs).T
     index = table.index_numbers(source, sample)

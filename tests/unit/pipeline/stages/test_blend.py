@@ -1,4 +1,4 @@
-"""Blending: the weights say whose turn it is, and each dataset goes its own way."""
+"""Blending by weight, which keeps the order within each dataset."""
 
 from __future__ import annotations
 
@@ -58,25 +58,25 @@ def test_each_dataset_gives_its_items_in_its_order():
     assert [item for item in items if item >= 100] == list(range(101, 140, 2))
 
 
-def test_where_a_dataset_ends_the_others_go_on_until_all_have_ended():
+def test_when_a_dataset_ends_the_others_continue():
     parts = [Values(range(3)), Values(range(100, 130)), Values(range(200, 260)), Values([])]
     blend = BlendDataset(*((part, 1) for part in parts))
     items = values(blend, most=200)
 
     assert sorted(items) == [*range(3), *range(100, 130), *range(200, 260)]
     assert all(item >= 200 for item in items[-25:])
-    # Of the two that are left, each has its turn as often as before.
+    # The other two datasets keep their ratio.
     assert Counter(item // 100 for item in items[3 : 3 + 40])[1] == pytest.approx(19, abs=4)
 
 
-def test_lanes_take_turns_of_their_own():
+def test_each_lane_has_another_sequence_of_datasets():
     blend = BlendDataset((endless(0), 1), (endless(100), 1))
 
     turns = [[item // 100 for item in values(blend, number, 4, most=50)] for number in range(4)]
     assert len({tuple(turn) for turn in turns}) == 4
 
 
-def test_equal_datasets_are_shuffled_otherwise():
+def test_equal_datasets_have_different_orders():
     parts = [MapDataset(ShuffleBufferDataset(Values(range(60)), 20), times) for times in (positive, negative)]
     items = values(BlendDataset((parts[0], 1), (parts[1], 1)), most=60)
 
@@ -85,13 +85,13 @@ def test_equal_datasets_are_shuffled_otherwise():
 
 
 @pytest.mark.parametrize("lengths", [(40, 30), (7, 50), (0, 20), (60, 60)])
-def test_a_restored_lane_goes_on_where_it_stopped(lengths):
+def test_a_restored_lane_continues_where_it_stopped(lengths):
     blend = BlendDataset((Values(range(lengths[0])), 2), (Values(range(100, 100 + lengths[1]), skips=(2,)), 1))
 
     check_resumes(blend, count=2, most=100)
 
 
-def test_a_restored_lane_goes_on_within_whole_chains_that_are_blended():
+def test_a_restored_lane_continues_within_blended_chains():
     packed = PackingDataset(MapDataset(Values(range(30)), twice), 6, neighbours, sum)
     filtered = FilterDataset(MapDataset(endless(0), twice), no_multiple_of_three)
     inner = BlendDataset((packed, 0.2), (Values(range(100, 120)), 0.8))
@@ -102,7 +102,7 @@ def test_a_restored_lane_goes_on_within_whole_chains_that_are_blended():
     )
 
 
-def test_a_blend_that_is_done_stays_so():
+def test_a_blend_that_has_ended_stays_ended():
     blend = BlendDataset((Values(range(3)), 1), (Values(range(3)), 9))
 
     assert len(steps(blend, lane(), most=50)) == 6
@@ -112,12 +112,12 @@ def test_a_blend_that_is_done_stays_so():
     "arguments",
     [(), (Values([1]),), ((Values([1]), "x"),), ((),), ((Values([1]), Values([2])),), ((0.5, Values([1])),), (3,)],
 )
-def test_what_is_no_blend_is_refused(arguments):
+def test_arguments_that_are_not_pairs_are_refused(arguments):
     with pytest.raises(ConfigError, match="expected datasets with their weights"):
         BlendDataset(*arguments)
 
 
 @pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf")])
-def test_a_weight_that_is_none_is_refused(weight):
+def test_an_invalid_weight_is_refused(weight):
     with pytest.raises(ConfigError, match="expected weights above 0"):
         BlendDataset((Values([1]), 1), (Values([2]), weight))

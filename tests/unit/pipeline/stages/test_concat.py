@@ -1,4 +1,4 @@
-"""One dataset after another."""
+"""Concatenation of datasets."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def neighbours(samples):
 
 
 def dealt(dataset, count):
-    """Give what the lanes give when they are visited in turn."""
+    """Return the values of all lanes, visited in turn."""
     lanes = [values(dataset, number, count) for number in range(count)]
     return [lanes[number % count][number // count] for number in range(sum(map(len, lanes)))]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_micro_batches_come_in_the_order_of_the_datasets_whatever_the_lanes(count):
+def test_micro_batches_follow_the_order_of_the_datasets_for_any_lanes(count):
     parts = [Values(range(5)), Values([]), Values(range(10, 14)), Values(range(20, 21)), Values(range(30, 38))]
     concat = ConcatDataset(*parts)
 
@@ -40,20 +40,20 @@ def test_micro_batches_come_in_the_order_of_the_datasets_whatever_the_lanes(coun
     assert concat.items == len(concat) == 18
 
 
-def test_where_lengths_are_not_known_each_lane_goes_through_the_datasets_in_order():
+def test_without_known_lengths_each_lane_follows_the_order_of_the_datasets():
     concat = ConcatDataset(FilterDataset(Values(range(9)), is_odd), Values(range(10, 14)))
 
     assert concat.items is None
     assert [values(concat, number, 2) for number in range(2)] == [[10, 12], [1, 3, 5, 7, 11, 13]]
 
 
-def test_a_restored_lane_goes_on_where_it_stopped():
+def test_a_restored_lane_continues_where_it_stopped():
     packed = PackingDataset(MapDataset(Values(range(10)), each_twice), 6, neighbours, list)
     check_resumes(ConcatDataset(Values(range(7), skips=(1,)), packed, Values(range(20, 30))), count=3)
     check_resumes(ConcatDataset(ConcatDataset(Values(range(7)), Values(range(10, 15))), Values(range(20, 29))), count=3)
 
 
-def test_only_the_last_dataset_may_go_on_for_ever():
+def test_only_the_last_dataset_may_be_endless():
     endless = Values(range(3), repeats=True)
 
     assert values(ConcatDataset(Values([7]), endless), most=5) == [7, 0, 1, 2, 0]
@@ -62,6 +62,6 @@ def test_only_the_last_dataset_may_go_on_for_ever():
 
 
 @pytest.mark.parametrize("arguments", [(), (3,), ([Values([1])],)])
-def test_what_is_no_dataset_is_refused(arguments):
+def test_other_objects_are_refused(arguments):
     with pytest.raises(ConfigError, match="expected datasets"):
         ConcatDataset(*arguments)

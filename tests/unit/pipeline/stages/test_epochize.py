@@ -1,4 +1,4 @@
-"""Virtual epochs: a fixed number of micro-batches, whatever the passes below are."""
+"""Virtual epochs: a fixed number of micro-batches, for any passes below."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def epochs(length, source, count=0):
 
 
 @pytest.mark.parametrize("of_pass", [1, 2, 3, 5, 6, 7, 10, 15])
-def test_each_epoch_has_its_length_and_goes_on_behind_the_last(of_pass):
+def test_each_epoch_has_its_length_and_continues_after_the_last(of_pass):
     running = epochs(5, Passes(of_pass))
 
     found = [list(running.batches()) for _ in range(6)]
@@ -28,7 +28,7 @@ def test_each_epoch_has_its_length_and_goes_on_behind_the_last(of_pass):
 
 @pytest.mark.parametrize("of_pass", [2, 4, 5, 100])
 @pytest.mark.parametrize("saved_after", range(1, 9))
-def test_a_restored_epoch_is_finished_and_a_finished_one_followed_by_the_next(saved_after, of_pass):
+def test_a_restored_epoch_is_completed_and_a_complete_one_is_followed_by_the_next(saved_after, of_pass):
     source = Passes(of_pass)
     running = epochs(4, source)
     left = saved_after
@@ -36,17 +36,17 @@ def test_a_restored_epoch_is_finished_and_a_finished_one_followed_by_the_next(sa
         left -= len(list(islice(running.batches(), left)))
 
     assert running.count == (saved_after - 1) % 4 + 1
-    first = list(epochs(4, source, running.count).batches())  # the source goes on, as restored lanes do
+    first = list(epochs(4, source, running.count).batches())  # the source continues, as restored lanes do
     assert first == [(saved_after + number) % of_pass for number in range(-saved_after % 4 or 4)]
 
 
-def test_an_epoch_of_nothing_ends_instead_of_asking_for_ever():
+def test_an_epoch_without_data_ends():
     source = Passes(0)
     assert list(epochs(4, source).batches()) == []
     assert source.asked == 2
 
 
-def test_starting_over_begins_epoch_and_pass_anew():
+def test_starting_over_restarts_epoch_and_pass():
     source = Passes(10)
     running = epochs(4, source)
     assert list(islice(running.batches(), 3)) == [0, 1, 2]
@@ -61,7 +61,7 @@ def test_an_epoch_must_have_a_length(length):
         EpochizeDataset(Values(range(9)), length)
 
 
-def test_an_epoch_says_how_long_it_is_and_is_no_stage_of_lanes():
+def test_an_epoch_has_a_length_and_cannot_be_opened_for_a_lane():
     dataset = EpochizeDataset(Values(range(9), repeats=True), 4)
     assert len(dataset) == 4
     assert str(dataset) == "epochize(length=4)\n└─ values()"

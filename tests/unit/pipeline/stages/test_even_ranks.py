@@ -1,4 +1,4 @@
-"""Passes that end for all ranks together."""
+"""Passes that end on all ranks after the same number of micro-batches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def loader_of(make, rank, world_size):
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4, 6])
 @pytest.mark.parametrize("items", [0, 5, 12, 23])
-def test_where_the_pass_is_known_ahead_each_rank_gets_its_share_and_the_rest_is_dropped(items, world_size):
+def test_with_a_known_length_each_rank_gets_its_share_and_the_rest_is_dropped(items, world_size):
     got = []
     for rank in range(world_size):
         loader = loader_of(lambda config: Values(range(items), worker_config=config), rank, world_size)
@@ -42,7 +42,7 @@ def test_where_the_pass_is_known_ahead_each_rank_gets_its_share_and_the_rest_is_
     assert sorted(got) == list(range(items - items % world_size))
 
 
-def test_a_share_of_nothing_is_said(caplog):
+def test_an_empty_share_is_logged(caplog):
     loader_of(lambda config: Values([1], worker_config=config), 0, 2)
 
     assert "leaves no micro-batch to any rank" in caplog.text
@@ -65,7 +65,7 @@ def test_a_restored_rank_gets_the_rest_of_its_share(done):
     assert [list(restored), list(restored)] == [rest, [0, 2, 4, 6]]
 
 
-def test_virtual_epochs_are_even_already_and_go_on_one_behind_the_other():
+def test_virtual_epochs_are_even_already_and_follow_each_other():
     loader = loader_of(lambda config: EpochizeDataset(Values(range(12), repeats=True, worker_config=config), 4), 1, 2)
     endless = loader_of(lambda config: Values(range(24), repeats=True, worker_config=config), 1, 2)
 
@@ -75,18 +75,18 @@ def test_virtual_epochs_are_even_already_and_go_on_one_behind_the_other():
         len(endless)
 
 
-def test_one_rank_needs_nobody_to_agree_with():
+def test_a_single_rank_needs_no_process_group():
     loader = loader_of(lambda config: FilterDataset(Values(range(9), worker_config=config), is_even_or_small), 0, 1)
 
     assert [sorted(loader), sorted(loader)] == 2 * [[0, 1, 2, 3, 4, 5, 6, 7, 8]]
 
 
 def test_without_a_process_group_ranks_that_have_to_agree_are_refused():
-    with pytest.raises(ConfigError, match=r"even_ranks needs the 2 ranks .* torch\.distributed is not initialised"):
+    with pytest.raises(ConfigError, match=r"even_ranks has to synchronise the 2 ranks.* is not initialised"):
         loader_of(lambda config: FilterDataset(Values(range(9), worker_config=config), is_even_or_small), 0, 2)
 
 
-def test_how_many_the_ranks_will_agree_on_is_not_known():
+def test_the_length_is_unknown_if_the_ranks_have_to_agree():
     dataset = EvenRanksDataset(LimitDataset(Values(range(9), worker_config=config(0, 2)), 2))
 
     with pytest.raises(TypeError, match="agree while they iterate"):
@@ -95,7 +95,7 @@ def test_how_many_the_ranks_will_agree_on_is_not_known():
 
 @pytest.fixture(scope="module")
 def got_by_ranks(tmp_path_factory):
-    """What two processes got that talked to each other."""
+    """Micro-batches of two ranks connected by a process group."""
     store = tmp_path_factory.mktemp("store") / "file"
     ranks = [
         subprocess.Popen(
@@ -114,17 +114,17 @@ def got_by_ranks(tmp_path_factory):
             rank.wait()
 
 
-def test_where_it_is_not_known_ahead_the_ranks_agree_when_to_end(got_by_ranks):
+def test_without_a_known_length_the_ranks_agree_when_to_end(got_by_ranks):
     assert [got["two passes"] for got in got_by_ranks] == [2 * [[0, 2, 4, 6]], 2 * [[1, 3, 5, 7]]]
 
 
-def test_ranks_that_agree_go_on_together_after_a_restore(got_by_ranks):
+def test_ranks_that_agree_stay_even_after_a_restore(got_by_ranks):
     assert [got["before"] for got in got_by_ranks] == [[0, 2], [1, 3]]
     assert [got["after"] for got in got_by_ranks] == [[[4, 6], [0, 2, 4, 6]], [[5, 7], [1, 3, 5, 7]]]
 
 
-def test_limits_that_end_together_go_on_behind_until_a_rank_has_no_more(got_by_ranks):
-    # Of nine items, rank 0 has five: its last is dropped, and both begin anew.
+def test_even_limits_continue_until_a_rank_has_no_more(got_by_ranks):
+    # Of nine items, rank 0 has five: its last is dropped, and both start over.
     assert [got["limited"] for got in got_by_ranks] == [
         [[0, 2], [4, 6], [], [0, 2]],
         [[1, 3], [5, 7], [], [1, 3]],

@@ -1,4 +1,4 @@
-"""Filtering: an item stays or is left out, at its place."""
+"""Filtering, which keeps the positions of items."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_odd_and_complains(sample):
     return sample % 2 == 1
 
 
-def test_what_a_function_is_false_for_is_left_out_at_its_place():
+def test_items_for_which_the_function_is_false_are_skipped_at_their_positions():
     given = steps(FilterDataset(Values(range(5), skips=(1,)), is_odd), lane(), most=9)
 
     assert [(step.value, step.item_id) for step in given] == [
@@ -40,14 +40,14 @@ def test_a_function_may_skip_or_fail_instead():
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_a_restored_lane_goes_on_where_it_stopped(size):
+def test_a_restored_lane_continues_where_it_stopped(size):
     kept = FilterDataset(Values(range(40), skips=(1, 7)), is_odd_and_complains)
 
     check_resumes(kept, count=3)
     check_resumes(BatchDataset(kept, size, list), count=3)
 
 
-def test_how_many_items_a_pass_has_is_not_known():
+def test_the_number_of_items_is_not_known():
     kept = FilterDataset(Values(range(40)), is_odd)
 
     assert kept.items is None

@@ -1,4 +1,4 @@
-"""Garbage collected at fixed steps."""
+"""Garbage collection after a fixed number of items."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def with_freeze_count(item):
 
 @pytest.fixture
 def collections(monkeypatch):
-    """Counts calls by name."""
+    """Count the calls of functions of ``gc`` by name."""
     counts = Counter()
     monkeypatch.setattr(gc, "collect", lambda *_: counts.update(["collect"]))
     monkeypatch.setattr(gc, "freeze", lambda: counts.update(["freeze"]))
@@ -60,7 +60,7 @@ def test_the_objects_of_the_training_process_are_not_frozen(collections):
 
 
 @pytest.mark.parametrize("freeze", [False, True])
-def test_worker_processes_freeze_what_is_there_at_the_start(freeze):
+def test_worker_processes_freeze_the_objects_that_exist_at_their_start(freeze):
     config = WorkerConfig(rank=0, world_size=1, num_workers=1)
     collected = GcDataset(MapDataset(Values(range(4), worker_config=config), with_freeze_count), freeze=freeze)
     counts = [count for _, count in SavableDataLoader(collected, StreamOptions())]
@@ -68,11 +68,11 @@ def test_worker_processes_freeze_what_is_there_at_the_start(freeze):
     assert all(count > 10_000 for count in counts)
 
 
-def test_a_restored_lane_goes_on_where_it_stopped(collections):
+def test_a_restored_lane_continues_where_it_stopped(collections):
     check_resumes(GcDataset(MapDataset(Values(range(20), skips=(1,)), each_twice), every_n_iter=3), count=2)
 
 
-def test_a_run_may_go_on_with_or_without_it(collections):
+def test_a_run_may_be_restored_with_or_without_it(collections):
     def make(dataset):
         return MapDataset(dataset, each_twice)
 
@@ -88,11 +88,11 @@ def test_a_run_may_go_on_with_or_without_it(collections):
     assert list(other) == list(given)
 
 
-def test_it_may_stand_above_a_limit():
+def test_it_may_be_above_a_limit():
     assert list(SavableDataLoader(GcDataset(LimitDataset(Values(range(9)), 3)))) == [0, 1, 2]
 
 
-def test_the_printed_chain_says_how_often():
+def test_the_printed_chain_shows_the_interval():
     assert str(GcDataset(Values([]), every_n_iter=3)).splitlines() == ["gc(every_n_iter=3)", "└─ values()"]
 
 

@@ -1,4 +1,4 @@
-"""Grouping: micro-batches of one key, begun in any order and finished when they are full."""
+"""Grouping: micro-batches of samples with equal keys."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from loader.errors import ConfigError, SkipSample
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.stages.group_batch import GroupBatchDataset
 from loader.pipeline.stages.map import MapDataset
-from loader.samples.encoding.hook_context import hook_context
-from loader.samples.marks import stateless
+from loader.samples.hooks import hook_context, stateless
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
 
 
@@ -75,7 +74,7 @@ def fails_of_twos(samples):
     return samples
 
 
-def test_a_batch_comes_when_it_is_full_and_what_is_left_in_the_order_of_its_beginning():
+def test_full_batches_come_first_then_partial_ones_in_the_order_of_their_first_samples():
     samples = Values(["a1", "b1", "c1", "a2", "a3", "c2", "b2", "b3"])
 
     assert values(GroupBatchDataset(samples, 2, first_letter, list)) == [
@@ -87,19 +86,19 @@ def test_a_batch_comes_when_it_is_full_and_what_is_left_in_the_order_of_its_begi
     ]
 
 
-def test_drop_last_leaves_out_the_batches_that_are_not_full():
+def test_drop_last_drops_partial_batches():
     samples = Values(["a1", "b1", "a2", "a3"])
 
     assert values(GroupBatchDataset(samples, 2, first_letter, list, drop_last=True)) == [["a1", "a2"]]
 
 
-def test_each_group_may_have_a_size_of_its_own():
+def test_each_group_may_have_another_size():
     batches = values(GroupBatchDataset(Values(range(10)), None, by_parity_in_threes_and_twos, list))
 
     assert batches == [[0, 2], [1, 3, 5], [4, 6], [7, 9], [8]]
 
 
-def test_the_first_sample_of_a_batch_says_its_size():
+def test_the_first_sample_of_a_batch_determines_its_size():
     assert values(GroupBatchDataset(Values([2, 9, 1, 3, 1, 1]), None, size_of_the_sample, list)) == [
         [2, 9],
         [1],
@@ -109,33 +108,33 @@ def test_the_first_sample_of_a_batch_says_its_size():
 
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("criterion", [by_parity_in_threes_and_twos, by_parity_unless_seven])
-def test_a_restored_lane_goes_on_where_it_stopped(criterion, drop_last):
+def test_a_restored_lane_continues_where_it_stopped(criterion, drop_last):
     samples = Values(range(40), skips=(3, 5))
 
     check_resumes(GroupBatchDataset(samples, 4, criterion, list, drop_last=drop_last), count=3)
 
 
-def test_a_restored_lane_finds_groups_of_random_keys_again():
+def test_a_restored_lane_rebuilds_groups_of_random_keys():
     check_resumes(GroupBatchDataset(MapDataset(Values(range(40)), with_random), 3, by_random, list))
 
 
-def test_finding_groups_again_draws_no_random_numbers():
+def test_rebuilding_groups_draws_no_random_numbers():
     check_resumes(GroupBatchDataset(Values(range(30)), 3, by_parity_drawing_a_number, with_a_number), loads=False)
 
 
-def test_samples_that_waited_see_the_batch_and_sample_index_for_which_they_were_made():
+def test_rebuilt_samples_see_their_first_batch_and_sample_index():
     samples = MapDataset(Values(range(30), repeats=True), with_context)
 
     check_resumes(GroupBatchDataset(samples, 4, by_parity_of_first, list), count=3, most=15, loads=False)
 
 
-def test_a_batch_that_fails_is_left_out():
+def test_a_batch_that_fails_is_skipped():
     given = steps(GroupBatchDataset(Values(range(6)), 2, by_parity_unless_seven, fails_of_twos), lane(), most=9)
 
     assert [step.value for step in given] == [SKIPPED, [1, 3], [4], [5]]
 
 
-def test_a_key_that_is_none_leaves_its_samples_out():
+def test_samples_with_an_invalid_key_are_skipped():
     assert values(GroupBatchDataset(Values(range(3)), 1, unhashable, list)) == []
 
 

@@ -1,4 +1,4 @@
-"""A function over the stream of items, restarted from what it took since it last began anew."""
+"""A function of the iterator of items, restored from the items taken since it last started over."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loader.pipeline.stages.filter import FilterDataset
 from loader.pipeline.stages.iter_map import IterMapDataset
 from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
-from loader.samples.marks import stateless
+from loader.samples.hooks import stateless
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
 
 
@@ -126,7 +126,7 @@ def neighbours(samples):
         (running_sum_and_end, [0, 1, 3, 6, 10, 15, 21, "end"]),
     ],
 )
-def test_a_stage_gives_what_the_function_gives(function, expected):
+def test_the_stage_yields_the_items_of_the_function(function, expected):
     assert values(IterMapDataset(Values(range(7)), function)) == expected
 
 
@@ -142,18 +142,18 @@ def test_with_restart_after_the_function_is_called_for_some_items_at_a_time():
     "function", [pairs, odd_ones, each_twice, sorted_by_fours, everything_at_once, no_sevens, random_ones_with_random]
 )
 @pytest.mark.parametrize("restart_after", [None, 1, 6])
-def test_a_restored_lane_goes_on_where_it_stopped(function, restart_after):
+def test_a_restored_lane_continues_where_it_stopped(function, restart_after):
     source = Values(range(40), skips=(2, 9))
 
     check_resumes(IterMapDataset(source, function, restart_after=restart_after), count=2)
 
 
 @pytest.mark.parametrize("function", [running_sum_and_end, first_three, start_and_all])
-def test_a_function_that_remembers_is_restored_where_it_is_restarted(function):
+def test_a_function_with_memory_is_restored_at_its_restart(function):
     check_resumes(IterMapDataset(Values(range(40)), function, restart_after=7), count=2)
 
 
-def test_a_restored_lane_goes_on_within_longer_chains():
+def test_a_restored_lane_continues_within_longer_chains():
     mapped = IterMapDataset(MapDataset(Values(range(40)), each_twice_of), random_ones_with_random)
     filtered = FilterDataset(IterMapDataset(mapped, sorted_by_fours), any)
 
@@ -166,7 +166,7 @@ def each_twice_of(item):
     yield item
 
 
-def test_a_state_names_only_what_the_function_took_since_it_began_anew():
+def test_a_state_has_only_the_items_taken_since_the_function_started_over():
     states = [
         json.loads(step.state) for step in steps(IterMapDataset(Values(range(9)), sorted_by_fours), lane(), most=9)
     ]
@@ -177,14 +177,14 @@ def test_a_state_names_only_what_the_function_took_since_it_began_anew():
     assert held[5] == {"held": [[number, 4] for number in range(4, 8)], "given": 1}
 
 
-def test_where_the_function_raises_it_is_called_again_for_what_follows():
+def test_after_an_error_the_function_is_called_again_for_later_items():
     given = steps(IterMapDataset(Values(range(1, 9)), no_sevens), lane(), most=20)
 
     assert [step.value for step in given] == [1, 2, 3, 4, SKIPPED, 6, SKIPPED, 8]
     assert [step.item_id for step in given if step.value is SKIPPED] == [(4,), (6,)]
 
 
-def test_a_failure_at_the_end_of_the_items_is_the_end():
+def test_a_failure_after_the_last_item_ends_the_pass():
     for function, expected in ((no_sevens, [1, 2, SKIPPED]), (fails_at_the_end, [1, 2, 7, SKIPPED])):
         assert [step.value for step in steps(IterMapDataset(Values([1, 2, 7]), function), lane(), most=9)] == expected
         check_resumes(IterMapDataset(Values([1, 2, 7]), function))
@@ -198,7 +198,7 @@ def test_a_function_that_has_ended_is_not_called_again_after_a_restore(restart_a
 
 
 @pytest.mark.parametrize("function", [pairs, catches_everything])
-def test_what_stops_the_run_below_is_not_taken_for_a_failure_of_the_function(function):
+def test_an_error_of_a_stage_below_is_not_counted_for_the_function(function):
     failing = MapDataset(Values(range(9)), fails_at_two)
 
     with pytest.raises(FormatError, match="no tar"):
@@ -209,6 +209,6 @@ def reraise(error, sample, sources):
     raise error
 
 
-def test_calling_it_for_no_items_is_refused():
+def test_restart_after_0_items_is_refused():
     with pytest.raises(ConfigError, match="restart_after of at least 1"):
         IterMapDataset(Values([]), partial(pairs), restart_after=0)

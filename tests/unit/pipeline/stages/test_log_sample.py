@@ -1,4 +1,4 @@
-"""The log of samples: where it is written, and what it says."""
+"""The log of samples: its path and its content."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def entries(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_each_item_is_a_line_that_says_what_made_it(tmp_path):
+def test_each_item_is_logged_as_a_line_with_its_origin(tmp_path):
     path = tmp_path / "made" / "as needed.jsonl"
     loader = SavableDataLoader(LogSampleDataset(BatchDataset(samples(path), 2, list), "train"))
     batches = list(loader)
@@ -55,7 +55,7 @@ def test_each_item_is_a_line_that_says_what_made_it(tmp_path):
     assert [(line["mode"], line["lane"], line["batch"]) for line in lines] == [("train", n % 4, n) for n in range(4)]
 
 
-def test_what_a_line_is_of_can_be_made_again(tmp_path):
+def test_logged_restore_keys_restore_the_samples(tmp_path):
     path = tmp_path / "log.jsonl"
     logged = LogSampleDataset(MapDataset(samples(path), each_twice), "val")
     loader = SavableDataLoader(BatchDataset(logged, 4, list))
@@ -65,7 +65,7 @@ def test_what_a_line_is_of_can_be_made_again(tmp_path):
     assert [loader.restore_sample(key) for key in keys] == made
 
 
-def test_each_worker_of_each_rank_has_a_file_of_its_own(tmp_path):
+def test_each_worker_of_each_rank_writes_another_file(tmp_path):
     for rank in range(2):
         source = samples(tmp_path / "{rank} {worker_id}", workers=2, rank=rank, world_size=2)
         assert len(list(SavableDataLoader(LogSampleDataset(source, "train")))) == 4
@@ -74,33 +74,33 @@ def test_each_worker_of_each_rank_has_a_file_of_its_own(tmp_path):
     assert all(len(entries(path)) == 2 for path in tmp_path.iterdir())
 
 
-def test_the_path_may_say_the_process(tmp_path):
+def test_the_path_may_contain_the_process_id(tmp_path):
     list(SavableDataLoader(LogSampleDataset(samples(tmp_path / "{pid}"), "train")))
 
     assert [path.name for path in tmp_path.iterdir()] == [str(os.getpid())]
 
 
-@pytest.mark.parametrize(("keys", "said"), [(numbers_of, ["0", "4"]), (no_keys, None)])
-def test_what_an_item_is_called_may_be_said_otherwise(tmp_path, keys, said):
+@pytest.mark.parametrize(("keys", "logged"), [(numbers_of, ["0", "4"]), (no_keys, None)])
+def test_a_function_may_return_the_keys(tmp_path, keys, logged):
     path = tmp_path / "log"
     list(SavableDataLoader(LogSampleDataset(BatchDataset(samples(path), 2, list), "train", get_keys_fn=keys)))
 
-    assert entries(path)[0]["keys"] == said
+    assert entries(path)[0]["keys"] == logged
 
 
 @pytest.mark.parametrize(("named", "level"), [(False, 2), (True, 0)])
-def test_nothing_is_written_where_it_is_not_asked_for(tmp_path, named, level):
+def test_nothing_is_written_unless_the_config_requests_it(tmp_path, named, level):
     source = samples(tmp_path / "log" if named else None, level=level)
 
     assert len(list(SavableDataLoader(LogSampleDataset(source, "train")))) == 8
     assert not list(tmp_path.iterdir())
 
 
-def test_a_restored_lane_goes_on_where_it_stopped(tmp_path):
+def test_a_restored_lane_continues_where_it_stopped(tmp_path):
     check_resumes(LogSampleDataset(MapDataset(samples(tmp_path / "log"), each_twice), "train"), count=2)
 
 
-def test_a_run_may_go_on_with_or_without_it(tmp_path):
+def test_a_run_may_be_restored_with_or_without_it(tmp_path):
     source = samples(tmp_path / "log")
     with_it = MapDataset(LogSampleDataset(source, "train"), each_twice)
 

@@ -1,4 +1,4 @@
-"""Micro-batches mixed of several datasets."""
+"""Micro-batches that mix samples of several datasets."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def test_the_function_may_be_a_generator():
     assert values(mixed) == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
-def test_a_restored_lane_goes_on_where_it_stopped():
+def test_a_restored_lane_continues_where_it_stopped():
     sources = ((Values(range(30), skips=(2,)), 2), (Values(range(100, 120)), 1))
 
     check_resumes(MixBatchDataset(*sources, batch_size=4, batch_mix_fn=halves), count=2)
     check_resumes(MixBatchDataset(*sources, batch_size=3), count=2)
 
 
-def test_a_batch_of_nothing_is_refused():
+def test_an_empty_batch_is_refused():
     with pytest.raises(ConfigError, match="batch_size of at least 1"):
         MixBatchDataset((Values([1]), 1), batch_size=0)

@@ -1,4 +1,4 @@
-"""Packing: groups chosen from a buffer, which wait by name."""
+"""Packing: groups selected from a buffer, saved by the ids of their samples."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
-from loader.samples.encoding.hook_context import hook_context
-from loader.samples.marks import stateless
+from loader.samples.hooks import hook_context, stateless
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
 
 
 def pairs_from_both_ends(samples):
-    """The first with the last, and so on; the middle one of an odd number is in no group."""
+    """Pair the first with the last value, and so on; the middle one of an odd number is in no group."""
     return [[samples[place], samples[-1 - place]] for place in range(len(samples) // 2)]
 
 
 def all_by_parity(samples):
-    samples.sort(reverse=True)  # its list is its own
+    samples.sort(reverse=True)  # the argument is a copy
     return (group for group in ([one for one in samples if one % 2], [one for one in samples if not one % 2]))
 
 
@@ -92,7 +91,7 @@ def with_context(sample):
     return sample, hook_context().batch_index, hook_context().sample_index
 
 
-def test_each_group_becomes_one_sample_and_what_is_in_none_is_left_out():
+def test_each_group_becomes_one_sample_and_samples_in_no_group_are_dropped():
     packed = PackingDataset(Values(range(10)), 5, pairs_from_both_ends, total)
 
     assert values(packed) == [0 + 4, 1 + 3, 5 + 9, 6 + 8]
@@ -109,13 +108,13 @@ def test_a_group_may_be_in_any_order_and_the_list_may_be_changed():
 @pytest.mark.parametrize("packer", [total, each_and_total])
 @pytest.mark.parametrize("encoder", [None, ten_times, no_threes, no_fives_by_failure, sample_and_negative])
 @pytest.mark.parametrize("select", [pairs_from_both_ends, all_by_parity])
-def test_a_restored_lane_goes_on_where_it_stopped(select, encoder, packer):
+def test_a_restored_lane_continues_where_it_stopped(select, encoder, packer):
     source = Values(range(40), skips=(3, 4, 11))
 
     check_resumes(PackingDataset(source, 7, select, packer, sample_encoder=encoder), count=3)
 
 
-def test_a_restored_lane_goes_on_with_the_random_numbers_of_marked_hooks():
+def test_a_restored_lane_draws_the_same_random_numbers_in_marked_hooks():
     encoded = MapDataset(MapDataset(Values(range(20)), two_with_random), with_random)
     packed = PackingDataset(encoded, 6, neighbours, list, sample_encoder=two_with_random)
 
@@ -123,7 +122,7 @@ def test_a_restored_lane_goes_on_with_the_random_numbers_of_marked_hooks():
     check_resumes(BatchDataset(packed, 2, list), count=2)
 
 
-def test_samples_that_waited_see_the_batch_and_sample_index_for_which_they_were_made():
+def test_rebuilt_samples_see_their_first_batch_and_sample_index():
     encoded = MapDataset(Values(range(20), repeats=True), with_context)
 
     check_resumes(PackingDataset(encoded, 6, neighbours, list), count=2, most=20, loads=False)
@@ -136,7 +135,7 @@ def test_restore_keys_are_those_of_the_uninterrupted_run():
     check_resumes(packed, loads=False)
 
 
-def test_an_encoded_sample_is_made_again_from_its_restore_key():
+def test_an_encoded_sample_is_rebuilt_from_its_restore_key():
     samples = Values([{"__restore_key__": (), "number": number} for number in range(4)])
     packed = PackingDataset(samples, 4, neighbours, list, sample_encoder=doubled_and_tripled)
     running = packed.inputs[0].open(lane(), {})
@@ -153,7 +152,7 @@ def doubled_and_tripled(sample):
     return (sample | {"number": times * sample["number"]} for times in (2, 3))
 
 
-def test_a_state_has_no_samples_and_nothing_while_none_waits():
+def test_a_state_has_no_samples_and_no_entry_while_the_buffer_is_empty():
     packed = PackingDataset(Values([f"sample {number}" for number in range(8)]), 4, neighbours, "".join)
     states = [json.loads(step.state) for step in steps(packed, lane(), most=4)]
 
@@ -162,7 +161,7 @@ def test_a_state_has_no_samples_and_nothing_while_none_waits():
     assert states[2] == {"0 values": 4}
 
 
-def test_equal_values_are_told_apart():
+def test_equal_values_are_distinguished():
     check_resumes(PackingDataset(Values(["a"] * 9), 4, pairs_from_both_ends, list))
     item_ids = [step.item_id for step in steps(PackingDataset(Values(["a"] * 4), 4, neighbours, list), lane(), most=9)]
 
@@ -178,18 +177,18 @@ def test_a_sample_may_be_in_several_groups():
     ]
 
 
-def test_a_selection_of_other_objects_is_an_error_that_says_what_is_expected():
+def test_a_selection_of_other_objects_is_an_error_with_a_hint():
     packed = PackingDataset(Values(["ab", "cd"]), 2, new_objects, list)
 
-    with pytest.raises(ConfigError, match=r"expected select_samples_to_pack to choose .* a str"):
+    with pytest.raises(ConfigError, match=r"expected select_samples_to_pack to select .* a str"):
         steps(packed, lane(), most=1)
 
 
-def test_a_selection_that_fails_costs_its_buffer_only():
+def test_a_selection_that_fails_skips_only_its_buffer():
     assert values(PackingDataset(Values(range(8)), 3, all_unless_a_two, list)) == [[3, 4, 5], [6, 7]]
 
 
-def test_a_group_whose_samples_are_all_left_out_gives_no_pack():
+def test_a_group_whose_samples_are_all_skipped_is_not_packed():
     given = steps(
         PackingDataset(Values([3, 6, 1, 4]), 2, all_unless_a_two, total, sample_encoder=no_threes), lane(), most=9
     )
@@ -197,6 +196,6 @@ def test_a_group_whose_samples_are_all_left_out_gives_no_pack():
     assert [step.value for step in given] == [SKIPPED, 5]
 
 
-def test_a_buffer_without_room_is_refused():
+def test_a_buffer_of_size_0_is_refused():
     with pytest.raises(ConfigError, match="buffer_size of at least 1"):
         PackingDataset(Values([]), 0, pairs_from_both_ends, total)

@@ -47,7 +47,7 @@ def negative(item):
 
 
 def dealt(dataset, count, total):
-    """Give what the lanes give when they are visited in turn."""
+    """Return the values of all lanes, visited in turn."""
     lanes = [values(dataset, number, count, most=-(-total // count)) for number in range(count)]
     return [lanes[number % count][number // count] for number in range(total)]
 
@@ -57,7 +57,7 @@ def dealt(dataset, count, total):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 @pytest.mark.parametrize("repeats", [0, 1, 3, 2.5, 0.4])
-def test_passes_follow_each_other_in_turn_whatever_the_lanes(repeats, count):
+def test_passes_follow_each_other_for_any_lanes(repeats, count):
     repeated = RepeatDataset(Values(range(5)), repeats=repeats)
     total = round(5 * repeats)
 
@@ -67,7 +67,7 @@ def test_passes_follow_each_other_in_turn_whatever_the_lanes(repeats, count):
 
 
 @pytest.mark.parametrize("count", [1, 3, 7])
-def test_without_a_number_it_goes_on_for_ever(count):
+def test_without_a_number_it_repeats_without_end(count):
     repeated = RepeatDataset(Values(range(5)))
 
     assert dealt(repeated, count, 40) == [number % 5 for number in range(40)]
@@ -75,13 +75,13 @@ def test_without_a_number_it_goes_on_for_ever(count):
     assert repeated.items is None
 
 
-def test_where_lengths_are_not_known_each_lane_repeats_its_own_pass():
+def test_without_known_lengths_each_lane_repeats_its_own_pass():
     repeated = RepeatDataset(FilterDataset(Values(range(9)), is_odd), repeats=2)
 
     assert [values(repeated, number, 2) for number in range(2)] == [[], [1, 3, 5, 7, 1, 3, 5, 7]]
 
 
-def test_each_pass_of_a_shuffled_dataset_has_an_order_of_its_own():
+def test_each_pass_of_a_shuffled_dataset_has_another_order():
     items = values(RepeatDataset(ShuffleBufferDataset(Values(range(20)), 10), repeats=3))
     passes = [tuple(items[start : start + 20]) for start in (0, 20, 40)]
 
@@ -90,13 +90,13 @@ def test_each_pass_of_a_shuffled_dataset_has_an_order_of_its_own():
 
 
 @pytest.mark.parametrize("repeats", [3, 2.5, None])
-def test_a_restored_lane_goes_on_where_it_stopped(repeats):
+def test_a_restored_lane_continues_where_it_stopped(repeats):
     source = Values(range(10), skips=(1,))
 
     check_resumes(RepeatDataset(MapDataset(source, negative), repeats=repeats), count=3, most=40)
 
 
-def test_a_restored_lane_goes_on_within_longer_chains():
+def test_a_restored_lane_continues_within_longer_chains():
     packed = PackingDataset(MapDataset(Values(range(7)), each_twice), 5, neighbours, list)
     repeated = RepeatDataset(ShuffleBufferDataset(RepeatDataset(packed, repeats=2), 4))
 
@@ -114,7 +114,7 @@ def test_a_lane_that_never_gets_an_item_ends():
 
 
 class OpenedPasses(FilterDataset):
-    """Counts how often it is opened, in the process."""
+    """Count how often the dataset is opened in this process."""
 
     passes = 0
 
@@ -123,7 +123,7 @@ class OpenedPasses(FilterDataset):
         return super().open(lane, state)
 
 
-def test_a_lane_that_got_nothing_is_not_asked_again_where_each_pass_is_the_same(monkeypatch):
+def test_an_empty_lane_is_opened_once_if_all_passes_are_equal(monkeypatch):
     monkeypatch.setattr(OpenedPasses, "passes", 0)
 
     running = RepeatDataset(OpenedPasses(ForValidation([]), is_odd)).open(lane(), {})
@@ -133,24 +133,24 @@ def test_a_lane_that_got_nothing_is_not_asked_again_where_each_pass_is_the_same(
     assert OpenedPasses.passes == 2
 
 
-def test_fewer_items_than_lanes_come_all_the_same():
+def test_all_items_come_with_fewer_items_than_lanes():
     repeated = RepeatDataset(Values(["the only one"]))
 
     assert [values(repeated, number, 64, most=3) for number in range(64)] == 64 * [3 * ["the only one"]]
 
 
-def test_a_part_of_a_pass_whose_length_is_not_known_is_refused():
+def test_a_fraction_of_a_pass_of_unknown_length_is_refused():
     with pytest.raises(ConfigError, match=r"whole number of repeats, found 1\.5"):
         RepeatDataset(FilterDataset(Values(range(9)), is_odd), repeats=1.5)
 
 
 @pytest.mark.parametrize("repeats", [-1, float("inf"), float("nan")])
-def test_what_is_no_number_of_times_is_refused(repeats):
+def test_an_invalid_number_of_repeats_is_refused(repeats):
     with pytest.raises(ConfigError, match="repeats of at least 0, or None"):
         RepeatDataset(Values([1]), repeats=repeats)
 
 
-def test_a_dataset_for_validation_that_is_repeated_for_ever_does_not_start_over():
+def test_endlessly_repeated_validation_does_not_start_over():
     assert RepeatDataset(ForValidation([1]), repeats=2).starts_over
     assert not RepeatDataset(ForValidation([1])).starts_over
 
@@ -159,13 +159,13 @@ def test_a_dataset_for_validation_that_is_repeated_for_ever_does_not_start_over(
 
 
 def without_end(count):
-    """Give values again and again; in one lane, since no lane of such a run is empty."""
+    """Return endlessly repeated values on one lane; an endless run has no empty lanes."""
     alone = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
     return Values(range(count), repeats=True, worker_config=alone)
 
 
 def rest_after(dataset, steps_done):
-    """Give what an iteration gives after a state was saved, and restored, behind some steps of it."""
+    """Return the rest of an iteration after its state was saved and restored at a step."""
     loader = SavableDataLoader(dataset)
     given = iter(loader)
     for _ in range(steps_done):
@@ -199,17 +199,17 @@ def test_above_a_stage_that_counts_on_the_rank_its_iterations_are_repeated(datas
         assert rest_after(dataset, done) == expected[done:], done
 
 
-def test_virtual_epochs_repeated_without_a_number_never_end():
+def test_virtual_epochs_repeated_without_a_number_are_endless():
     loader = SavableDataLoader(RepeatDataset(EpochizeDataset(Values(range(9), repeats=True), 4)))
 
     assert [item for item, _ in zip(loader, range(30), strict=False)] == [number % 9 for number in range(30)]
 
 
-def test_nothing_repeated_for_ever_is_nothing():
+def test_an_empty_dataset_repeated_without_end_is_empty():
     assert list(SavableDataLoader(RepeatDataset(LimitDataset(Values(range(9)), 0)))) == []
 
 
-def test_on_the_rank_a_part_of_a_pass_is_refused():
+def test_on_the_rank_a_fraction_of_a_pass_is_refused():
     with pytest.raises(ConfigError, match="whole number of repeats"):
         RepeatDataset(LimitDataset(Values(range(9)), 4), repeats=1.5)
 
@@ -221,7 +221,7 @@ def test_a_stage_that_joins_items_of_the_rank_is_refused_when_it_is_opened():
         next(iter(SavableDataLoader(dataset)))
 
 
-def test_steps_of_a_repeated_pass_keep_their_refs():
+def test_items_of_a_repeated_pass_keep_their_ids():
     given = steps(RepeatDataset(Values(range(2)), repeats=2), lane(), most=9)
 
     assert [step.item_id for step in given] == [

@@ -11,8 +11,7 @@ import pytest
 from loader.errors import ConfigError
 from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
-from loader.samples.encoding.hook_context import hook_context
-from loader.samples.marks import stateless
+from loader.samples.hooks import hook_context, stateless
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
 
 
@@ -33,7 +32,7 @@ def test_every_item_comes_once_in_another_order():
     assert sum(after == item + 1 for item, after in pairwise(items)) < 30
 
 
-def test_an_item_waits_for_as_long_as_chance_has_it_but_comes_early_by_less_than_the_buffer():
+def test_an_item_may_be_late_by_any_distance_but_is_early_by_less_than_the_buffer():
     items = values(ShuffleBufferDataset(Values(range(300)), 20), most=400)
 
     assert all(item - place < 20 for place, item in enumerate(items))
@@ -41,14 +40,14 @@ def test_an_item_waits_for_as_long_as_chance_has_it_but_comes_early_by_less_than
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
-def test_a_restored_lane_goes_on_where_it_stopped(size):
+def test_a_restored_lane_continues_where_it_stopped(size):
     source = Values(range(45), skips=(2, 9))
 
     check_resumes(ShuffleBufferDataset(MapDataset(source, with_random), size), count=2)
     check_resumes(ShuffleBufferDataset(ShuffleBufferDataset(source, 4), size))
 
 
-def test_samples_that_waited_see_the_batch_and_sample_index_for_which_they_were_made():
+def test_rebuilt_samples_see_their_first_batch_and_sample_index():
     buffer = ShuffleBufferDataset(MapDataset(Values(range(20), repeats=True), with_context), 8)
 
     check_resumes(buffer, count=2, most=20, loads=False)
@@ -58,7 +57,7 @@ def test_a_buffer_of_one_shuffles_nothing():
     assert values(ShuffleBufferDataset(Values(range(9)), 1)) == list(range(9))
 
 
-def test_lanes_and_stages_pick_by_random_numbers_of_their_own():
+def test_lanes_and_stages_draw_different_random_numbers():
     one = ShuffleBufferDataset(Values(["x"] * 400), 10)
     item_ids = [[step.item_id for step in steps(one, lane(number, 4), most=100)] for number in range(4)]
     two = [
@@ -81,6 +80,6 @@ def test_a_state_has_no_items():
     }
 
 
-def test_a_buffer_without_room_is_refused():
+def test_a_buffer_of_size_0_is_refused():
     with pytest.raises(ConfigError, match="size of at least 1"):
         ShuffleBufferDataset(Values([]), 0)

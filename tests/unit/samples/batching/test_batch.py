@@ -50,14 +50,14 @@ def test_a_batch_of_samples_has_their_fields_of_the_same_names() -> None:
     assert not hasattr(batch, "caption")
 
 
-def test_fields_that_are_given_are_not_made() -> None:
+def test_given_fields_are_not_batched() -> None:
     image = torch.zeros(1)
     batch = CaptioningBatch.from_samples(samples(), image=image, scale=2.0)
     assert batch.image is image
     assert (batch.scale, batch.caption) == (2.0, ["1", "4"])
 
 
-def test_dicts_and_other_objects_are_samples_too() -> None:
+def test_dicts_and_other_objects_can_be_samples() -> None:
     @dataclass
     class Plain:
         image: torch.Tensor
@@ -69,7 +69,7 @@ def test_dicts_and_other_objects_are_samples_too() -> None:
     assert ImageBatch.from_samples([Plain(torch.ones(1))], __key__=["a"]).image.tolist() == [[1]]
 
 
-def test_a_field_that_no_sample_has_is_asked_for() -> None:
+def test_the_error_of_a_field_that_no_sample_has_names_it() -> None:
     @edataclass
     class LabelBatch(Batch):
         label: int
@@ -87,19 +87,19 @@ def test_a_field_that_some_samples_lack_is_an_error_even_with_a_default() -> Non
         )
 
 
-def test_samples_that_do_not_fit_are_named() -> None:
+def test_mismatched_samples_are_named() -> None:
     first, second = samples()
     second.image = torch.ones(2)
-    with pytest.raises(SampleError, match=r"'s.tar/1' and 's.tar/4' don't fit into one batch: 'image' is a tensor"):
+    with pytest.raises(SampleError, match=r"'s.tar/1' and 's.tar/4' cannot be batched: 'image' is a tensor"):
         ImageBatch.from_samples([first, second])
 
 
-def test_a_batch_of_nothing_is_refused() -> None:
-    with pytest.raises(SampleError, match="the list is empty"):
+def test_an_empty_batch_is_refused() -> None:
+    with pytest.raises(SampleError, match="of an empty list"):
         ImageBatch.from_samples([])
 
 
-def test_derive_from_takes_over_where_a_batch_is_from_and_nothing_else() -> None:
+def test_derive_from_copies_keys_and_sources_only() -> None:
     base = CaptioningBatch.from_samples(samples(), scale=3.0)
     derived = ImageBatch.derive_from(base, image=torch.zeros(1))
     assert type(derived) is ImageBatch
@@ -109,14 +109,14 @@ def test_derive_from_takes_over_where_a_batch_is_from_and_nothing_else() -> None
     assert ImageBatch.derive_from(base, image=torch.zeros(1), __key__=["x"]).__key__ == ["x"]
 
 
-def test_extend_takes_over_every_field() -> None:
+def test_extend_copies_every_field() -> None:
     base = ImageBatch.from_samples(samples(), scale=3.0)
     extended = CaptioningBatch.extend(base, caption=["a", "b"])
     assert (extended.image is base.image, extended.scale, extended.caption) == (True, 3.0, ["a", "b"])
     assert CaptioningBatch.extend(extended, scale=1.0).scale == 1.0
 
 
-def test_a_batch_prints_its_keys_and_fields_and_no_bookkeeping() -> None:
+def test_the_repr_of_a_batch_has_its_keys_and_fields_only() -> None:
     batch = Batch(__key__=["a"], __restore_key__=(1,), __subflavors__=[{}], __sources__=(SOURCE,))
     assert repr(batch) == "Batch(__key__=['a'])"
 
@@ -132,7 +132,7 @@ def test_a_batch_pickles() -> None:
 
 
 class Pinnable(torch.Tensor):
-    """A tensor that notes that it was pinned, where there is no device to pin it for."""
+    """Tensor that records that it was pinned, on machines without a device."""
 
     def pin_memory(self, *args: Any) -> Any:
         return Pinned(self.as_subclass(torch.Tensor))
@@ -153,7 +153,7 @@ def tensor() -> Any:
     return torch.ones(2).as_subclass(Pinnable)
 
 
-def test_pinning_copies_the_tensors_wherever_they_are_and_leaves_the_original() -> None:
+def test_pinning_copies_all_tensors_and_keeps_the_original() -> None:
     from collections import namedtuple
 
     Pair = namedtuple("Pair", "left right")  # noqa: PYI024 - as training code writes them
@@ -188,6 +188,6 @@ def test_batches_and_samples_pin_their_own_fields() -> None:
     assert sample.caption == "c"
 
 
-def test_pinning_asks_objects_that_can_pin_themselves() -> None:
+def test_pinning_calls_pin_memory_of_other_objects() -> None:
     found = pinned({"batch": ImageBatch(__key__=["a"], image=tensor())})
     assert isinstance(found["batch"].image, Pinned)

@@ -49,7 +49,7 @@ def caption(number: int, image: Any, **fields: Any) -> CaptioningSample:
 
 
 def padded(tensors: list[torch.Tensor]) -> torch.Tensor:
-    """What padding is, said without regard to speed."""
+    """Reference implementation of padding."""
     longest = [max(sizes) for sizes in zip(*(tensor.shape for tensor in tensors), strict=True)]
     batch = torch.zeros(len(tensors), *longest)
     for number, tensor in enumerate(tensors):
@@ -65,7 +65,7 @@ def padded(tensors: list[torch.Tensor]) -> torch.Tensor:
 def reused_memory() -> Iterator[None]:
     class Dirty(ReusedMemory):
         def array(self, shape: Sequence[int], dtype: Any) -> Any:
-            super().array(shape, dtype).view(np.uint8).fill(0x7F)  # what an earlier batch left there
+            super().array(shape, dtype).view(np.uint8).fill(0x7F)  # values of an earlier batch
             return super().array(shape, dtype)
 
     set_batch_memory(Dirty())
@@ -140,7 +140,7 @@ def test_batches_have_the_type_of_their_samples(dtype: torch.dtype, size: int) -
 
 @pytest.mark.parametrize("lengths", [(2, 2), (2, 3), (3, 2), (2, MIN_BYTES), (MIN_BYTES, MIN_BYTES)])
 @pytest.mark.usefixtures("memory")
-def test_no_value_is_lost_where_types_differ(lengths: tuple[int, int]) -> None:
+def test_no_value_is_lost_where_dtypes_differ(lengths: tuple[int, int]) -> None:
     tensors = [torch.full((lengths[0],), 3), torch.full((lengths[1],), 0.5)]
     for order in (tensors, tensors[::-1]):
         batch = batch_pad_stack(order)
@@ -149,7 +149,7 @@ def test_no_value_is_lost_where_types_differ(lengths: tuple[int, int]) -> None:
         assert set(concat_pad([tensor[None] for tensor in order]).flatten().tolist()) >= {3.0, 0.5}
 
 
-def test_memory_is_used_again_when_nothing_looks_into_it_any_more_and_not_before() -> None:
+def test_memory_is_reused_only_after_its_last_reference_is_gone() -> None:
     make = ReusedMemory()
     first = make((3, LARGE, LARGE), torch.float32)
     address = first.data_ptr()
@@ -178,7 +178,7 @@ def test_free_memory_is_bounded() -> None:
     assert make._free_bytes == 0
 
 
-def test_small_tensors_are_made_in_ordinary_memory() -> None:
+def test_small_tensors_are_allocated_in_ordinary_memory() -> None:
     asked: list[Sequence[int]] = []
 
     class Noted(ReusedMemory):
@@ -198,7 +198,7 @@ def test_small_tensors_are_made_in_ordinary_memory() -> None:
         set_batch_memory(None)
 
 
-def test_arrays_have_the_memory_of_tensors_that_are_gone_and_keep_it_while_anything_looks_into_them() -> None:
+def test_arrays_reuse_memory_of_freed_tensors_and_keep_it_while_referenced() -> None:
     make = ReusedMemory()
     address = make((LARGE, LARGE), torch.float32).data_ptr()
     array = make.array((LARGE, LARGE), np.float32)
@@ -216,7 +216,7 @@ def test_arrays_have_the_memory_of_tensors_that_are_gone_and_keep_it_while_anyth
 
 
 @pytest.mark.parametrize("shapes", [[(2,), (2,)], [(2,), (3,)], [(2, 3), (3, 2)]], ids=str)
-def test_batching_lets_gradients_through(shapes: list[tuple[int, ...]]) -> None:
+def test_batching_propagates_gradients(shapes: list[tuple[int, ...]]) -> None:
     tensors = [torch.ones(shape, requires_grad=True) for shape in shapes]
     batch_pad_stack(tensors).sum().backward()
     assert all(torch.equal(tensor.grad, torch.ones_like(tensor)) for tensor in tensors)
@@ -245,7 +245,7 @@ def test_parameters_and_tensors_go_into_one_batch() -> None:
     ],
     ids=str,
 )
-def test_everything_else_gives_a_list(values: list[Any]) -> None:
+def test_other_values_become_a_list(values: list[Any]) -> None:
     batch = generic_batch(values)
     assert batch == values
     assert type(batch) is list
@@ -257,12 +257,12 @@ def test_numpy_arrays_stay_arrays_in_a_list() -> None:
     assert all(one is other for one, other in zip(generic_batch(arrays), arrays, strict=True))
 
 
-def test_a_batch_shares_no_list_with_what_it_is_made_of() -> None:
+def test_a_batch_shares_no_list_with_its_samples() -> None:
     values = ["a", "b"]
     assert generic_batch(values) is not values
 
 
-def test_samples_give_one_of_their_own_class_made_field_by_field() -> None:
+def test_samples_are_batched_field_by_field_to_their_own_class() -> None:
     batch = generic_batch([caption(0, torch.ones(3, 2, 2)), caption(1, torch.ones(3, 1, 4))])
     assert type(batch) is CaptioningSample
     assert batch.image.shape == (2, 3, 2, 4)
@@ -273,19 +273,19 @@ def test_samples_give_one_of_their_own_class_made_field_by_field() -> None:
     assert batch.__sources__ == (source("0.jpg"), source("1.jpg"))
 
 
-def test_samples_without_sources_give_a_batch_without() -> None:
+def test_a_batch_of_samples_without_sources_has_none() -> None:
     batch = generic_batch([caption(0, "", __sources__=None), caption(1, "", __sources__=None)])
     assert batch.__sources__ is None
     assert generic_batch([caption(0, ""), caption(1, "", __sources__=None)]).__sources__ == (source("0.jpg"),)
 
 
-def test_plain_dataclasses_are_batched_inside_samples_too() -> None:
+def test_plain_dataclasses_inside_samples_are_batched() -> None:
     batch = generic_batch([{"point": Point(1, torch.ones(1))}, {"point": Point(2, torch.ones(2))}])
     assert batch["point"].x == [1, 2]
     assert batch["point"].at.tolist() == [[1, 0], [1, 1]]
 
 
-def test_dicts_give_a_dict_name_by_name_and_deep_down() -> None:
+def test_dicts_are_batched_name_by_name_recursively() -> None:
     first = CrudeSample({"__key__": "a", "__restore_key__": (1,), "__subflavors__": {"x": 1}, "__sources__": (1,)})
     second = CrudeSample({"__key__": "b", "__restore_key__": (2,), "__subflavors__": {"y": 1}, "__sources__": (2, 3)})
     batch = generic_batch([first | {"json": {"id": 1, "at": {"n": 2}}}, second | {"json": {"id": 3, "at": {"n": 4}}}])
@@ -307,7 +307,7 @@ def test_the_order_of_names_in_a_dict_does_not_matter() -> None:
     assert generic_batch([{"a": 1, "b": 2}, {"b": 3, "a": 4}]) == {"a": [1, 4], "b": [2, 3]}
 
 
-def test_fields_that_a_class_fills_itself_are_left_to_it() -> None:
+def test_fields_without_init_are_set_by_the_class() -> None:
     from dataclasses import field
 
     @dataclass
@@ -321,7 +321,7 @@ def test_fields_that_a_class_fills_itself_are_left_to_it() -> None:
     assert generic_batch([Counted("abc"), Counted("de")]).count == 2
 
 
-# --------------------------------------------------------------------------------------- what does not fit
+# ------------------------------------------------------------------------------------------ mismatches
 
 
 @pytest.mark.parametrize(
@@ -331,16 +331,16 @@ def test_fields_that_a_class_fills_itself_are_left_to_it() -> None:
         (None, torch.ones(2), "'image' is None in the first, of type Tensor in the second"),
         ("a", torch.ones(2), "'image' is of type str in the first, of type Tensor in the second"),
         (torch.ones(2), torch.ones(2, 2), r"'image' is a tensor of shape \(2,\) in the first, one of shape \(2, 2\)"),
-        ({"a": 1}, {"b": 1}, "'image.a' is there in the first, missing in the second"),
-        ({"a": 1}, {"a": 1, "b": 1}, "'image.b' is missing in the first, there in the second"),
+        ({"a": 1}, {"b": 1}, "'image.a' is present in the first, missing in the second"),
+        ({"a": 1}, {"a": 1, "b": 1}, "'image.b' is missing in the first, present in the second"),
         ({"a": {3: torch.ones(1)}}, {"a": {3: 2}}, "'image.a.3' is of type Tensor in the first, of type int"),
         (Point(1, torch.ones(1)), Point(2, torch.ones(())), r"'image.at' is a tensor of shape \(1,\)"),
     ],
     ids=str,
 )
-def test_samples_that_do_not_fit_are_named_with_the_place(first: Any, second: Any, found: str) -> None:
+def test_mismatched_samples_are_named_with_the_field(first: Any, second: Any, found: str) -> None:
     samples = [caption(0, first), caption(1, first), caption(2, second), caption(3, first)]
-    with pytest.raises(SampleError, match=f"'s.tar/0' and 's.tar/2' don't fit into one batch: {found}") as raised:
+    with pytest.raises(SampleError, match=f"'s.tar/0' and 's.tar/2' cannot be batched: {found}") as raised:
         generic_batch(samples)
     assert raised.value.key == "s.tar/2"
     assert "encode_sample" in (raised.value.hint or "")
@@ -353,10 +353,10 @@ def test_samples_of_two_classes_are_named() -> None:
         generic_batch([caption(0, torch.ones(1)), other])
 
 
-def test_dicts_that_do_not_fit_are_named_by_their_keys_and_other_values_by_their_numbers() -> None:
-    with pytest.raises(SampleError, match="'a' and 'b' don't fit"):
+def test_mismatched_dicts_are_named_by_key_and_other_values_by_index() -> None:
+    with pytest.raises(SampleError, match="'a' and 'b' cannot be batched"):
         generic_batch([{"__key__": "a", "x": torch.ones(1)}, {"__key__": "b", "x": 1}])
-    with pytest.raises(SampleError, match=r"number 0 and number 1 don't fit into one batch: a tensor of shape \(1,\)"):
+    with pytest.raises(SampleError, match=r"number 0 and number 1 cannot be batched: a tensor of shape \(1,\)"):
         batch_pad_stack([torch.ones(1), torch.ones(1, 1)])
     with pytest.raises(SampleError, match=r"a tensor of shape \(1,\) in the first, one of shape \(2,\)"):
         batch_stack([torch.ones(1), torch.ones(2)])
@@ -365,12 +365,12 @@ def test_dicts_that_do_not_fit_are_named_by_their_keys_and_other_values_by_their
 
 
 @pytest.mark.parametrize("make", [generic_batch, batch_pad_stack, batch_stack, concat_pad])
-def test_a_batch_of_nothing_is_refused(make: Any) -> None:
-    with pytest.raises(SampleError, match="the list is empty"):
+def test_an_empty_batch_is_refused(make: Any) -> None:
+    with pytest.raises(SampleError, match="of an empty list"):
         make([])
 
 
-def test_what_user_classes_raise_comes_through() -> None:
+def test_errors_of_user_classes_propagate() -> None:
     @dataclass
     class Strict:
         text: Any
@@ -383,5 +383,5 @@ def test_what_user_classes_raise_comes_through() -> None:
         generic_batch([{"a": Strict("a")}, {"a": Strict("b")}])
 
 
-def test_batch_list_makes_a_list() -> None:
+def test_batch_list_returns_a_list() -> None:
     assert batch_list((TextSample, 1)) == [TextSample, 1]

@@ -76,7 +76,7 @@ def test_dict_batches_are_mixed_name_by_name() -> None:
     assert mixed == {"__key__": ["a", "b"], "__restore_key__": ((1,), (2,)), "json": {"id": [1, 2]}}
 
 
-def test_what_some_batches_lack_of_the_bookkeeping_is_left_out() -> None:
+def test_shared_fields_that_some_batches_lack_are_skipped() -> None:
     mixed = generic_concat([batch_of(1, __subflavors__=None, __sources__=None), batch_of(2)])
     assert mixed.__subflavors__ == [{"number": 2}]
     assert mixed.__sources__ == (source("2.jpg"),)
@@ -84,7 +84,7 @@ def test_what_some_batches_lack_of_the_bookkeeping_is_left_out() -> None:
     assert (nothing.__subflavors__, nothing.__sources__) == (None, None)
 
 
-def test_samples_that_are_no_batches_become_one_batch() -> None:
+def test_samples_are_concatenated_to_a_batch() -> None:
     samples = [
         CaptioningSample(__key__=str(n), __subflavors__={"n": n}, image=torch.ones(1, n), caption="c") for n in (1, 2)
     ]
@@ -105,7 +105,7 @@ def test_samples_that_are_no_batches_become_one_batch() -> None:
     ],
     ids=str,
 )
-def test_lists_are_joined_and_other_values_listed(values: list[Any], joined: Any) -> None:
+def test_lists_are_concatenated_and_other_values_listed(values: list[Any], joined: Any) -> None:
     found = generic_concat(values)
     assert found == joined
     assert type(found) is type(joined)
@@ -119,7 +119,7 @@ def test_named_tuples_stay_whole() -> None:
     assert generic_concat([Size(1, 2), Size(3, 4)]) == [Size(1, 2), Size(3, 4)]
 
 
-def test_tensors_without_dimensions_are_stacked() -> None:
+def test_scalars_are_stacked() -> None:
     assert generic_concat([torch.tensor(1), torch.tensor(2)]).tolist() == [1, 2]
 
 
@@ -128,7 +128,7 @@ def test_concat_pad_joins_any_number_of_rows() -> None:
     assert joined.tolist() == [[1, 0, 0], [1, 0, 0], [1, 1, 0]]
 
 
-def test_batches_of_several_types_need_a_mix_function_of_their_own() -> None:
+def test_batches_of_several_types_need_a_batch_mix_fn() -> None:
     other = OtherBatch(__key__=["s.tar/0"], image=torch.ones(1, 3, 2, 2))
     with pytest.raises(ConfigError, match="found CaptioningBatch, OtherBatch") as raised:
         homogeneous_concat_mix([batch_of(1), other])
@@ -143,23 +143,23 @@ def test_batches_of_several_types_need_a_mix_function_of_their_own() -> None:
         ("caption", "text", "'caption' is of type list in the first, of type str in the second"),
     ],
 )
-def test_batches_that_do_not_fit_are_named_by_their_first_keys(field: str, value: Any, found: str) -> None:
-    with pytest.raises(SampleError, match=f"'s.tar/1' and 's.tar/2' don't fit into one batch: {found}"):
+def test_mismatched_batches_are_named_by_their_first_keys(field: str, value: Any, found: str) -> None:
+    with pytest.raises(SampleError, match=f"'s.tar/1' and 's.tar/2' cannot be batched: {found}"):
         homogeneous_concat_mix([batch_of(1), batch_of(1), batch_of(2, **{field: value})])
 
 
 @pytest.mark.parametrize(
     ("first", "second", "found"),
     [
-        ({"a": [1], "b": [2]}, {"a": [1]}, "'b' is there in the first, missing in the second"),
-        ({"a": [1]}, {"a": [1], "b": [2]}, "'b' is missing in the first, there in the second"),
+        ({"a": [1], "b": [2]}, {"a": [1]}, "'b' is present in the first, missing in the second"),
+        ({"a": [1]}, {"a": [1], "b": [2]}, "'b' is missing in the first, present in the second"),
     ],
 )
-def test_dict_batches_with_other_names_do_not_fit(first: Any, second: Any, found: str) -> None:
-    with pytest.raises(SampleError, match=f"number 0 and number 1 don't fit into one batch: {found}"):
+def test_dict_batches_with_different_names_are_refused(first: Any, second: Any, found: str) -> None:
+    with pytest.raises(SampleError, match=f"number 0 and number 1 cannot be batched: {found}"):
         generic_concat([first, second])
 
 
-def test_nothing_cannot_be_joined() -> None:
-    with pytest.raises(SampleError, match="the list is empty"):
+def test_an_empty_list_is_refused() -> None:
+    with pytest.raises(SampleError, match="of an empty list"):
         generic_concat([])

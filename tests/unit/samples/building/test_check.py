@@ -18,7 +18,7 @@ from PIL import Image
 
 from loader.format.documents.dataset_config import DatasetConfig, parse_dataset_config
 from loader.samples import DecodeCheck, check_image_bytes
-from loader.samples.building.check import PICTURE, kind_fault
+from loader.samples.building.check import CHECKED_IMAGE, kind_fault
 from tests.source_tree import ROOT
 from tests.unit.samples.image_corpus import corpus, encode, pattern
 
@@ -38,16 +38,16 @@ def check(
     return DecodeCheck(config, folder, trust_code)("0001", parts)
 
 
-# ----------------------------------------------------------------------------------------------------- pictures
+# ------------------------------------------------------------------------------------------------------- images
 
 
 @pytest.mark.parametrize("name", CORPUS)
-def test_nothing_is_wrong_with_a_picture_that_is_whole(name: str) -> None:
+def test_a_complete_image_has_no_fault(name: str) -> None:
     assert check_image_bytes(CORPUS[name], "jpg") is None
 
 
 @pytest.mark.parametrize("name", CORPUS)
-def test_a_picture_without_its_second_half_is_found(name: str) -> None:
+def test_an_image_cut_in_half_is_found(name: str) -> None:
     data = CORPUS[name]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -55,7 +55,7 @@ def test_a_picture_without_its_second_half_is_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in CORPUS if name.startswith("jpeg") and "bytes-behind" not in name])
-def test_a_jpeg_that_lacks_its_end_is_found(name: str) -> None:
+def test_a_jpeg_without_its_end_is_found(name: str) -> None:
     if name != "jpeg-mpo":
         for missing in (2, 3, 20):
             assert check_image_bytes(CORPUS[name][:-missing], "jpg") is not None
@@ -69,7 +69,7 @@ def complains(data: bytes) -> bool:
     return False
 
 
-def test_damage_inside_a_jpeg_is_found_where_decoding_it_in_full_would_find_it() -> None:
+def test_damage_in_a_jpeg_is_found_if_full_decoding_finds_it() -> None:
     rng = np.random.default_rng(0)
     start = JPEG.index(b"\xff\xda") + 20
     damaged = []
@@ -83,7 +83,7 @@ def test_damage_inside_a_jpeg_is_found_where_decoding_it_in_full_would_find_it()
     assert sum(found) > 60, "some damage is just another picture, but not most"
 
 
-def test_a_damaged_jpeg_that_decodes_says_so() -> None:
+def test_damage_of_a_jpeg_that_decodes_is_reported() -> None:
     start = JPEG.index(b"\xff\xda") + 300
     data = JPEG[:start] + JPEG[start + 10 :]
     Image.open(io.BytesIO(data)).load()
@@ -92,13 +92,13 @@ def test_a_damaged_jpeg_that_decodes_says_so() -> None:
     assert found.startswith("part 'jpg' is a damaged image, though it decodes: Corrupt JPEG data:")
 
 
-def test_what_libjpeg_merely_wonders_about_is_no_damage() -> None:
+def test_a_harmless_warning_of_libjpeg_is_no_damage() -> None:
     data = bytearray(JPEG)
-    data[JPEG.index(b"JFIF") + 5] = 9  # a revision that nobody has seen
+    data[JPEG.index(b"JFIF") + 5] = 9  # a JFIF revision that does not exist
     assert check_image_bytes(bytes(data), "jpg") is None
 
 
-def test_a_wrong_checksum_in_a_png_is_found_though_pillow_does_not_look() -> None:
+def test_a_wrong_png_checksum_that_pillow_ignores_is_found() -> None:
     at = PNG.index(b"IDAT") - 4
     size_bytes = struct.unpack(">I", PNG[at : at + 4])[0]
     crc_at = at + 8 + size_bytes
@@ -135,7 +135,7 @@ def test_a_png_with_good_checksums_over_bad_pixels_is_found() -> None:
     assert found.startswith("part 'png' does not decode as image")
 
 
-def test_a_picture_too_large_for_pillow_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_too_large_for_pillow_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 2000)
     found = check_image_bytes(JPEG, "jpg")
     assert found is not None
@@ -144,10 +144,10 @@ def test_a_picture_too_large_for_pillow_is_found(monkeypatch: pytest.MonkeyPatch
     assert check_image_bytes(JPEG, "jpg") is None
 
 
-def test_a_picture_that_is_a_program_is_not_run() -> None:
+def test_an_image_that_is_a_program_is_not_run() -> None:
     found = check_image_bytes(encode(PHOTO, "EPS"), "jpg")
     assert found is not None
-    assert "EPS picture is a program" in found
+    assert "EPS image is a program" in found
 
 
 # -------------------------------------------------------------------------------------------------------- parts
@@ -161,11 +161,11 @@ def test_without_a_config_every_part_is_decoded() -> None:
     assert all(f"part {part!r} " in found for part, found in faults)
 
 
-def test_an_empty_text_is_a_text() -> None:
+def test_an_empty_text_part_is_valid() -> None:
     assert check({"jpg": JPEG, "txt": b""}, CAPTIONING) == []
 
 
-def test_arrays_with_objects_are_found(tmp_path: Path) -> None:
+def test_arrays_of_objects_are_found(tmp_path: Path) -> None:
     stream = io.BytesIO()
     np.save(stream, np.array([{}], dtype=object), allow_pickle=True)
     [(part, found)] = check({"npy": stream.getvalue()}, trust_code=True)
@@ -173,7 +173,7 @@ def test_arrays_with_objects_are_found(tmp_path: Path) -> None:
     assert "allow_pickle" in found
 
 
-def test_pickles_are_left_alone_without_trust() -> None:
+def test_pickles_are_not_loaded_without_trust() -> None:
     assert check({"pkl": b"no pickle"}) == []
     assert [part for part, _ in check({"pkl": b"no pickle"}, trust_code=True)] == ["pkl"]
 
@@ -186,7 +186,7 @@ def test_a_missing_package_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 # ------------------------------------------------------------------------------------------------------ samples
 
 
-def test_a_whole_sample_has_no_faults() -> None:
+def test_a_complete_sample_has_no_faults() -> None:
     assert check({"jpg": JPEG, "txt": b"cat"}, CAPTIONING) == []
     assert check({"jpg": JPEG, "json": b'{"caption": "cat"}'}, CAPTIONING) == []
 
@@ -209,7 +209,7 @@ def test_a_whole_sample_has_no_faults() -> None:
         ),
     ],
 )
-def test_a_sample_that_cannot_be_made_is_found(parts: dict[str, bytes], part: str | None, found: str) -> None:
+def test_a_sample_that_cannot_be_built_is_found(parts: dict[str, bytes], part: str | None, found: str) -> None:
     [(faulty, text)] = check(parts, CAPTIONING)
     assert faulty == part
     assert found in text
@@ -232,10 +232,10 @@ def test_fields_of_the_wrong_kind_are_found() -> None:
     [
         ("any", None, ...),
         ("audio", b"ID3", "x"),
-        ("image", PICTURE, "x"),
+        ("image", CHECKED_IMAGE, "x"),
         ("image", np.zeros((3, 2, 2)), np.zeros(3)),
         ("images", np.zeros((2, 3, 4, 4)), "x"),
-        ("images", [1], PICTURE),
+        ("images", [1], CHECKED_IMAGE),
         ("label", 3, True),
         ("label", np.int64(3), 1.0),
         ("label_name", "cat", 3),
@@ -243,13 +243,13 @@ def test_fields_of_the_wrong_kind_are_found() -> None:
         ("tensor", [1, 2], "x"),
         ("tensor", np.zeros(3), 3),
         ("text", "cat", b"cat"),
-        ("text", "", PICTURE),
+        ("text", "", CHECKED_IMAGE),
         ("text_list", ["a", "b"], ["a", 3]),
         ("text_list", [], "a"),
         ("video", b"\0", "x"),
     ],
 )
-def test_each_kind_of_field_takes_what_it_is_meant_to_hold(kind: Any, good: object, bad: object) -> None:
+def test_each_kind_of_field_accepts_its_values(kind: Any, good: object, bad: object) -> None:
     assert kind_fault(kind, good) is None
     if bad is not ...:
         found = kind_fault(kind, bad)
@@ -273,14 +273,14 @@ def load(sample):
 """
 
 
-def test_code_of_the_dataset_makes_the_sample_where_it_may(tmp_path: Path) -> None:
+def test_trusted_code_of_the_dataset_builds_the_sample(tmp_path: Path) -> None:
     (tmp_path / "sample_loader.py").write_text(CODE)
     options: dict[str, Any] = {"text": LOADER, "folder": tmp_path}
     assert check({"txt": b"cat", "json": b"{}"}, trust_code=True, **options) == []
     [(part, found)] = check({"txt": b"dog"}, trust_code=True, **options)
-    assert (part, found) == (None, "cannot make a TextSample: field 'text' is missing")
+    assert (part, found) == (None, "cannot build a TextSample: field 'text' is missing")
     [(part, found)] = check({"txt": b"broken"}, trust_code=True, **options)
-    assert (part, found) == (None, "making the sample fails: ValueError: it is broken")
+    assert (part, found) == (None, "building the sample fails: ValueError: it is broken")
     assert check({"txt": b"dog"}, trust_code=False, **options) == []
 
 
@@ -288,7 +288,7 @@ def config_of(text: str) -> DatasetConfig:
     return parse_dataset_config(text, file="dataset.yaml")
 
 
-def test_what_was_not_checked_is_said(tmp_path: Path) -> None:
+def test_unchecked_parts_are_reported(tmp_path: Path) -> None:
     unchecked = DecodeCheck(config_of(LOADER), tmp_path, trust_code=False).unchecked
     assert unchecked is not None
     assert "sample_loader.py:load is code, which runs only with --trust-code" in unchecked
@@ -306,7 +306,7 @@ def test_what_was_not_checked_is_said(tmp_path: Path) -> None:
     assert DecodeCheck(None, tmp_path, trust_code=False).unchecked is None
 
 
-def test_a_check_travels_to_worker_processes(tmp_path: Path) -> None:
+def test_a_check_pickles(tmp_path: Path) -> None:
     (tmp_path / "sample_loader.py").write_text(CODE)
     for text in (None, CAPTIONING, LOADER):
         original = DecodeCheck(None if text is None else config_of(text), tmp_path, trust_code=True)

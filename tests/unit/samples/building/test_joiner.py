@@ -1,4 +1,4 @@
-"""The joiner that a metadataset names is found, and nothing is imported for it without trust."""
+"""Find the joiner that a metadataset names; without trust, nothing is imported for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from loader.errors import ConfigError, TrustError
 from loader.metadataset.documents.leaf_plan import Joiner
-from loader.samples.building.joiner import load_joiner
+from loader.samples.building.dataset_code import load_joiner
 
 HERE = __name__
 
@@ -59,19 +59,19 @@ def load(name: str, *, module: str = HERE, is_function: bool = False, trust_code
     return load_joiner(joiner, at="mix.yaml: splits.train", trust_code=trust_code)
 
 
-def test_a_class_joins_by_its_from_joined():
+def test_a_class_joins_with_its_from_joined():
     assert load("Joined")(1, None) == Joined((1, None))
     assert load("Heir")(1) == Heir((1,))
     assert load("Static")(1, 2) == (1, 2)
 
 
-def test_a_function_joins_by_itself():
+def test_a_function_can_join():
     assert load("join", is_function=True) is join
     assert load("PARTIAL", is_function=True)(2) == (1, 2)
 
 
 @pytest.mark.parametrize(("name", "is_function"), [("Joined", False), ("Static", False), ("join", True)])
-def test_a_joiner_travels_to_worker_processes(name, is_function):
+def test_a_joiner_pickles(name, is_function):
     joiner = pickle.loads(pickle.dumps(load(name, is_function=is_function)))
     assert joiner(1, 2) in (Joined((1, 2)), (1, 2))
 
@@ -81,15 +81,15 @@ def test_a_joiner_travels_to_worker_processes(name, is_function):
     [
         ("Joind", False, rf"module {HERE} has no class 'Joind'; did you mean 'Joined'"),
         ("joined", True, rf"module {HERE} has no function 'joined'"),
-        ("join", False, "join is no class"),
+        ("join", False, "join is not a class"),
         ("Joined", True, "Joined is a class"),
-        ("NUMBER", True, "NUMBER is no function"),
-        ("NUMBER", False, "NUMBER is no class"),
+        ("NUMBER", True, "NUMBER is not a function"),
+        ("NUMBER", False, "NUMBER is not a class"),
         ("WithoutMethod", False, "WithoutMethod has no from_joined; expected a classmethod"),
-        ("WithPlainMethod", False, "WithPlainMethod is no classmethod"),
+        ("WithPlainMethod", False, "WithPlainMethod is not a classmethod"),
     ],
 )
-def test_what_cannot_join_is_refused_with_its_place(name, is_function, found):
+def test_an_invalid_joiner_is_refused_with_its_position(name, is_function, found):
     with pytest.raises(ConfigError, match=found) as caught:
         load(name, is_function=is_function)
     assert caught.value.at == "mix.yaml: splits.train"
@@ -97,7 +97,7 @@ def test_what_cannot_join_is_refused_with_its_place(name, is_function, found):
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A module that nobody has imported, which leaves a file where somebody does."""
+    """Write a module that is not imported yet; importing it creates a file."""
     name = "joiner_that_leaves_a_trace"
     trace = tmp_path / "imported"
     (tmp_path / f"{name}.py").write_text(f"open({str(trace)!r}, 'w').close()\ndef join(*samples): return samples\n")
@@ -106,7 +106,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_a_module_is_imported_only_for_those_who_trust_it(module, tmp_path, monkeypatch):
+def test_a_module_is_imported_only_with_trust(module, tmp_path, monkeypatch):
     with pytest.raises(TrustError, match=f"asks to import {module} for its function join") as caught:
         load("join", module=module, is_function=True)
     assert f"import {module} before loading" in (caught.value.hint or "")
@@ -119,18 +119,18 @@ def test_a_module_is_imported_only_for_those_who_trust_it(module, tmp_path, monk
     assert load("join", module=module, is_function=True)(2) == (2,)
 
 
-def test_a_module_that_is_not_there_is_an_error():
+def test_a_missing_module_is_an_error():
     with pytest.raises(ConfigError, match=r"names no_such_module.Joined, but: No module named 'no_such_module'"):
         load("Joined", module="no_such_module", trust_code=True)
 
 
 @pytest.mark.parametrize(("module", "name"), [("os", "system"), ("subprocess", "run"), ("builtins", "exec")])
-def test_pythons_own_functions_are_not_called_without_trust(module, name):
-    with pytest.raises(TrustError, match=f"asks to call {module}.{name}, which is Python's own"):
+def test_stdlib_functions_are_not_called_without_trust(module, name):
+    with pytest.raises(TrustError, match=f"asks to call {module}.{name} of Python's standard library"):
         load(name, module=module, is_function=True)
 
 
-def test_pythons_own_functions_are_known_under_other_names(monkeypatch):
+def test_stdlib_functions_are_refused_under_other_names(monkeypatch):
     monkeypatch.setattr(sys.modules[HERE], "harmless", exec, raising=False)
-    with pytest.raises(TrustError, match="which is Python's own"):
+    with pytest.raises(TrustError, match="of Python's standard library"):
         load("harmless", is_function=True)

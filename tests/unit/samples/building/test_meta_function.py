@@ -46,7 +46,7 @@ def test_code_runs_only_with_trust(meta_folder: Path, monkeypatch: pytest.Monkey
     assert marker.exists()
 
 
-def test_a_function_travels_by_file_and_name(meta_folder: Path) -> None:
+def test_a_function_pickles_as_file_and_name(meta_folder: Path) -> None:
     function = MetaFunction(meta_folder, "sample_loader.py:sample_loader", trust_code=True)
     data = pickle.dumps(function)
     assert b"Point" not in data
@@ -54,12 +54,12 @@ def test_a_function_travels_by_file_and_name(meta_folder: Path) -> None:
     assert repr(function) == f"MetaFunction({str(meta_folder / 'sample_loader.py')!r}, 'sample_loader')"
 
 
-def test_what_a_loader_makes_can_be_pickled(meta_folder: Path) -> None:
+def test_results_of_a_loader_pickle(meta_folder: Path) -> None:
     point = MetaFunction(meta_folder, "sample_loader.py:sample_loader", trust_code=True)({"x": 3})
     assert pickle.loads(pickle.dumps(point)) == point
 
 
-def test_an_edited_file_is_imported_anew_and_an_unchanged_one_is_not(meta_folder: Path) -> None:
+def test_only_an_edited_file_is_imported_again(meta_folder: Path) -> None:
     def load() -> Callable[..., object]:
         return MetaFunction(meta_folder, "sample_loader.py:sample_loader", trust_code=True)
 
@@ -68,9 +68,7 @@ def test_an_edited_file_is_imported_anew_and_an_unchanged_one_is_not(meta_folder
     assert load()({}) == "new"
 
 
-def test_nothing_is_written_beside_the_data_and_no_name_is_taken(
-    meta_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_importing_writes_no_file_and_shadows_no_module(meta_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "dont_write_bytecode", False)
     before = set(sys.modules)
     MetaFunction(meta_folder, "sample_loader.py:sample_loader", trust_code=True)
@@ -79,7 +77,7 @@ def test_nothing_is_written_beside_the_data_and_no_name_is_taken(
     assert added.startswith("_energon_meta_sample_loader_")
 
 
-def test_a_missing_function_names_the_nearest(meta_folder: Path) -> None:
+def test_the_error_of_a_missing_function_names_the_nearest(meta_folder: Path) -> None:
     with pytest.raises(ConfigError, match="there is no function 'sampel_loader'; did you mean 'sample_loader'"):
         MetaFunction(meta_folder, "sample_loader.py:sampel_loader", trust_code=True)
 
@@ -98,7 +96,7 @@ def test_a_missing_file_is_named(meta_folder: Path) -> None:
         ("1 / 0", "ZeroDivision"),
     ],
 )
-def test_a_file_that_fails_to_import_says_why_and_leaves_nothing(meta_folder: Path, source: str, found: str) -> None:
+def test_a_failed_import_is_explained_and_leaves_no_module(meta_folder: Path, source: str, found: str) -> None:
     (meta_folder / "sample_loader.py").write_text(source)
     before = set(sys.modules)
     with pytest.raises(ConfigError, match=f"importing this file fails: {found}"):

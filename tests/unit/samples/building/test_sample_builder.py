@@ -131,7 +131,7 @@ def test_samples_do_not_share_their_subflavors() -> None:
     assert second.__subflavors__ == {"a": 1}
 
 
-def test_only_the_parts_that_are_taken_are_decoded() -> None:
+def test_only_used_parts_are_decoded() -> None:
     parts = {"jpg": JPEG, "png": JPEG, "json": b'{"caption": "cat"}', "txt": b"\xff broken", "other": b""}
     assert builder_of(CAPTIONING).build(parts, key="0").caption == "cat"
 
@@ -150,7 +150,7 @@ def test_a_part_is_decoded_once_for_all_fields() -> None:
     assert decoded == ["jpg", "json"]
 
 
-def test_the_parts_to_read_are_those_of_the_field_map() -> None:
+def test_part_filter_accepts_the_parts_of_the_field_map() -> None:
     builder = builder_of(CAPTIONING)
     assert [name for name in ("jpg", "png", "json", "txt", "cls") if builder.part_filter(name)] == [
         "jpg",
@@ -214,7 +214,7 @@ def test_an_error_names_the_sample_the_part_and_the_place() -> None:
         builder_of(CAPTIONING).build({"jpg": JPEG}, key="s.tar/0")
 
 
-def test_a_sample_loader_makes_the_fields(meta_folder: Path) -> None:
+def test_a_sample_loader_builds_the_fields(meta_folder: Path) -> None:
     text = "__class__: TextWebdataset\nsample_loader: sample_loader.py:{}\npart_filter: sample_loader.py:part_filter"
     with pytest.raises(TrustError, match=r"dataset.yaml asks to run sample_loader\(\) of sample_loader.py"):
         builder_of(text.format("sample_loader"), meta_folder)
@@ -230,10 +230,10 @@ def test_a_sample_loader_makes_the_fields(meta_folder: Path) -> None:
 SHARED: dict[str, Any] = {"__restore_key__": (), "__subflavors__": {}, "__sources__": ()}
 
 
-def test_what_a_sample_loader_returns_is_checked(meta_folder: Path) -> None:
+def test_the_result_of_a_sample_loader_is_checked(meta_folder: Path) -> None:
     text = "__class__: TextWebdataset\nsample_loader: sample_loader.py:"
     builder = builder_of(text + "wrong", meta_folder, trust_code=True)
-    with pytest.raises(SampleError, match="cannot make a TextSample: it has no field 'txt', field 'text' is missing"):
+    with pytest.raises(SampleError, match="cannot build a TextSample: it has no field 'txt', field 'text' is missing"):
         builder.build({"txt": b"cat"}, key="0")
     builder = builder_of(text + "nothing", meta_folder, trust_code=True)
     with pytest.raises(SampleError, match="returned NoneType; expected a dict of the fields of TextSample"):
@@ -251,7 +251,7 @@ def test_a_class_whose_module_is_imported_needs_no_trust(own_module: str) -> Non
     assert builder_of(text).build({"txt": b"cat"}, key="0") == PlainSample("0", "cat")
 
 
-def test_a_dataset_class_of_another_module_brings_its_sample_type(own_module: str) -> None:
+def test_a_dataset_class_of_another_module_defines_the_sample_type(own_module: str) -> None:
     builder = builder_of(f"__module__: {own_module}\n__class__: Factory")
     assert builder.sample_class is OwnSample
     assert builder.build({"picture": b"?", "unknown": b""}, key="0").picture == b"?"
@@ -266,7 +266,7 @@ def test_crude_classes_of_other_modules_stay_crude(own_module: str, meta_folder:
     assert (sample["txt"], sample["__key__"]) == ("x", "0")
 
 
-def test_a_class_s_own_errors_are_passed_on(own_module: str) -> None:
+def test_errors_of_the_sample_class_propagate(own_module: str) -> None:
     text = f"sample_type: {{__module__: {own_module}, __class__: FailingSample}}\nfield_map: {{text: txt}}"
     with pytest.raises(TypeError, match="my own fault"):
         builder_of(text).build({"txt": b"cat"}, key="0")
@@ -278,7 +278,7 @@ def refusal_in_a_worker() -> str:
     return str(caught.value)
 
 
-def test_a_spawned_worker_that_has_not_imported_a_module_says_where_it_would_be() -> None:
+def test_the_hint_in_a_spawned_worker_names_where_to_import() -> None:
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as workers:
         said = workers.submit(refusal_in_a_worker).result(timeout=60)
     assert "import far_module before loading the dataset at the top of your script, which spawned workers" in said
@@ -302,10 +302,8 @@ def test_a_class_of_a_module_that_is_not_imported_needs_trust(tmp_path: Path, mo
         builder_of(missing, trust_code=True)
 
 
-def test_a_module_imports_nothing_more_for_a_dataset_that_is_not_trusted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A module may import its names when they are asked for (PEP 562)."""
+def test_lazy_imports_of_a_module_need_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module may import its names on first access (PEP 562)."""
     (tmp_path / "lazy_module.py").write_text(
         "def __getattr__(name):\n    import late_module\n    return getattr(late_module, name)\n",
         encoding="utf-8",
@@ -334,7 +332,7 @@ def test_a_module_imports_nothing_more_for_a_dataset_that_is_not_trusted(
         ("OwnSampel", "module imported_already has no class 'OwnSampel'; did you mean 'OwnSample'"),
     ],
 )
-def test_that_a_name_is_imported_does_not_make_it_a_sample_class(own_module: str, name: str, found: str) -> None:
+def test_an_imported_name_that_is_no_sample_class_is_refused(own_module: str, name: str, found: str) -> None:
     with pytest.raises(ConfigError, match=found):
         builder_of(f"sample_type: {{__module__: {own_module}, __class__: {name}}}\nfield_map: {{a: txt}}")
 
@@ -345,7 +343,7 @@ def test_a_dataset_cannot_start_a_program_through_an_imported_class() -> None:
         builder_of(text)
 
 
-def test_a_builder_travels_to_worker_processes(meta_folder: Path) -> None:
+def test_a_builder_pickles(meta_folder: Path) -> None:
     for text, parts in (
         (CAPTIONING, {"jpg": JPEG, "txt": b"cat"}),
         ("__class__: TextWebdataset\nsample_loader: sample_loader.py:sample_loader", {"txt": b"cat"}),

@@ -25,17 +25,17 @@ by_form = pytest.mark.parametrize("form", imagespecs)
 
 
 def outcome(decode: Any, *arguments: Any) -> Any:
-    """What comes out, or what is raised: its type and text, without addresses."""
+    """Return the result of a call, or the type and text of its error, without addresses."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return decode(*arguments)
-        except Exception as error:  # noqa: BLE001 - whatever webdataset raises, we should
+        except Exception as error:  # noqa: BLE001 - any error of webdataset is the expected one
             return type(error), re.sub(r"0x[0-9a-f]+", "", str(error))
 
 
 def undated(info: dict[Any, Any]) -> dict[Any, Any]:
-    """Leave out of a colour profile when it was made: Pillow makes one for LAB pictures, each second another."""
+    """Remove the creation time from a colour profile: Pillow writes the current one into profiles of LAB images."""
     profile = info.get("icc_profile")
     return info if profile is None else {**info, "icc_profile": profile[:24] + profile[36:]}
 
@@ -58,18 +58,18 @@ def decode_both(data: bytes, form: str) -> tuple[Any, Any]:
     return outcome(decode_image, data, IMAGE_FORMS[form]), outcome(imagehandler(form), ".jpg", data)
 
 
-def test_the_names_are_those_of_webdataset() -> None:
+def test_image_forms_have_the_names_of_webdataset() -> None:
     assert set(IMAGE_FORMS) == set(imagespecs)
 
 
 @by_name
-def test_every_picture_is_what_webdataset_makes_of_it_in_every_form(name: str) -> None:
+def test_every_image_decodes_as_in_webdataset_in_every_form(name: str) -> None:
     for form in imagespecs:
         assert_same(*decode_both(CORPUS[name], form))
 
 
 @by_name
-def test_a_truncated_picture_fails_or_decodes_as_in_webdataset(name: str) -> None:
+def test_a_truncated_image_fails_or_decodes_as_in_webdataset(name: str) -> None:
     data = CORPUS[name]
     for size_bytes in {0, 1, 3, 20, len(data) // 3, len(data) // 2, len(data) - 20, len(data) - 2, len(data) - 1}:
         assert_same(*decode_both(data[: max(0, size_bytes)], "rgb8"))
@@ -87,7 +87,7 @@ def test_a_damaged_jpeg_fails_or_decodes_as_in_webdataset(name: str) -> None:
 
 
 @by_form
-def test_arrays_and_tensors_are_contiguous_and_may_be_written_to(form: str) -> None:
+def test_arrays_and_tensors_are_contiguous_and_writable(form: str) -> None:
     for name in ("jpeg-subsampling-2", "jpeg-grey", "jpeg-cmyk", "png-alpha", "png-grey", "png-1x1"):
         decoded = decode_image(CORPUS[name], IMAGE_FORMS[form])
         if isinstance(decoded, np.ndarray):
@@ -98,12 +98,12 @@ def test_arrays_and_tensors_are_contiguous_and_may_be_written_to(form: str) -> N
             decoded.zero_()
 
 
-def test_most_jpegs_take_the_fast_way() -> None:
+def test_most_jpegs_are_decoded_by_simplejpeg() -> None:
     slow = [name for name in CORPUS if name.startswith("jpeg") and not is_plain_jpeg(CORPUS[name])]
     assert slow == ["jpeg-cmyk", "jpeg-ycck"]
 
 
-def test_the_jpeg_decoder_is_called_with_settings_that_give_pillow_s_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simplejpeg_decodes_with_the_settings_of_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     real = simplejpeg.decode_jpeg
     monkeypatch.setattr(
@@ -115,13 +115,13 @@ def test_the_jpeg_decoder_is_called_with_settings_that_give_pillow_s_pixels(monk
     assert not np.array_equal(careless, np.asarray(Image.open(io.BytesIO(JPEG)))), "the corpus would not tell"
 
 
-def test_every_level_becomes_the_float_that_webdataset_makes_of_it() -> None:
+def test_every_level_converts_to_the_float_of_webdataset() -> None:
     levels = Image.fromarray(np.arange(256, dtype=np.uint8).reshape(16, 16))
     for form in ("l", "torchl", "rgb", "torchrgb", "rgba", "torchrgba"):
         assert_same(*decode_both(encode(levels, "PNG"), form))
 
 
-def test_pillow_s_limit_on_pixels_holds_for_jpegs_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pillows_limit_on_pixels_applies_to_jpegs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 2000)
     assert not is_plain_jpeg(JPEG)
     with pytest.raises(Image.DecompressionBombError):
@@ -130,14 +130,14 @@ def test_pillow_s_limit_on_pixels_holds_for_jpegs_too(monkeypatch: pytest.Monkey
     assert is_plain_jpeg(JPEG)
 
 
-def test_pillow_s_leave_to_load_truncated_pictures_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pillows_option_to_load_truncated_images_is_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
     ours, theirs = decode_both(JPEG[:-300], "rgb8")
     assert isinstance(ours, np.ndarray)
     assert_same(ours, theirs)
 
 
-def test_a_picture_that_is_a_program_is_run_only_with_trust(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_that_is_a_program_is_run_only_with_trust(monkeypatch: pytest.MonkeyPatch) -> None:
     runs: list[object] = []
 
     def ghostscript(*arguments: object) -> Any:
@@ -146,14 +146,14 @@ def test_a_picture_that_is_a_program_is_run_only_with_trust(monkeypatch: pytest.
 
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", ghostscript)
     data = encode(Image.fromarray(pattern(4, 4)), "EPS")
-    with pytest.raises(TrustError, match="EPS picture is a program"):
+    with pytest.raises(TrustError, match="EPS image is a program"):
         decode_image(data, IMAGE_FORMS["rgb8"])
     assert not runs
     assert decode_image(data, IMAGE_FORMS["rgb8"], trusted=True).shape == (4, 4, 3)
     assert runs
 
 
-def test_pictures_are_known_by_their_first_bytes() -> None:
+def test_images_are_recognized_by_their_first_bytes() -> None:
     known = {name for name, data in CORPUS.items() if looks_like_image(data)}
     assert {name for name in CORPUS if name.startswith(("jpeg", "png", "gif", "webp", "tiff"))} == known
     assert not looks_like_image(b"RIFF\0\0\0\0WAVE")

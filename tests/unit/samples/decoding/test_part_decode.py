@@ -5,7 +5,9 @@ import io
 import json
 import os
 import pickle
+import subprocess
 import sys
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,7 @@ PNG = encode(PHOTO, "PNG")
 
 
 class Marked:
-    """What a pickle may hold."""
+    """Object for pickles."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -106,7 +108,7 @@ def assert_equal(ours: Any, theirs: Any) -> None:
 
 
 @pytest.mark.parametrize("name", PARTS)
-def test_a_part_is_what_webdataset_makes_of_it(name: str) -> None:
+def test_a_part_decodes_as_in_webdataset(name: str) -> None:
     theirs = webdataset_decoder().decode({name: PARTS[name]})
     assert_equal(SampleDecoder(av_decode="bytes")({name: PARTS[name]}), theirs)
 
@@ -123,14 +125,72 @@ def test_a_part_is_what_webdataset_makes_of_it(name: str) -> None:
         max_leaves=20,
     )
 )
-def test_messagepack_is_what_webdataset_makes_of_it(value: Any) -> None:
+def test_messagepack_decodes_as_in_webdataset(value: Any) -> None:
     import msgpack
 
     data = msgpack.packb(value)
     decoder = SampleDecoder()
     assert decoder({"mp": data, "msg": data}) == {"mp": value, "msg": value}
-    if value is not None:  # webdataset gives bytes for it, as for json's null
+    if value is not None:  # webdataset returns bytes for it, as for json's null
         assert decoder({"mp": data}) == webdataset_decoder().decode({"mp": data})
+
+
+ARRAYS = {
+    "scalar": np.float64(2.5),
+    "empty": np.zeros((0, 3), np.int8),
+    "fortran order": np.asfortranarray(np.arange(6, dtype=np.uint16).reshape(2, 3)),
+    "big-endian": np.arange(3, dtype=">i4"),
+    "complex": np.array([1 + 2j, -1j], np.complex64),
+    "booleans": np.array([True, False]),
+    "text": np.array(["a", "bé"]),
+    "bytes": np.array([b"a", b"bc"]),
+    "dates": np.array(["2024-01-01", "1969-12-31"], "datetime64[D]"),
+    "records": np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
+    "objects": np.array([{"a": 1}, None], dtype=object),
+}
+
+
+def by_numpy(name: str, data: bytes) -> Any:
+    if name == "npy":
+        return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    zipfile.ZipFile(io.BytesIO(data))  # its errors come first: the sizes are checked before anything is decompressed
+    with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def outcome_of(decode: Any, name: str, data: bytes) -> Any:
+    """Return a value, or the first line of its error."""
+    try:
+        return decode(name, data)
+    except SampleError as error:
+        return error.message
+    except Exception as error:  # noqa: BLE001 - the reference may raise any exception
+        cause = str(error).partition("\n")[0] or type(error).__name__
+        return f"part {name!r} does not decode as {name}: {cause}" if data else f"part {name!r} is empty (0 bytes)"
+
+
+@pytest.mark.parametrize("kind", ARRAYS)
+@pytest.mark.parametrize("damage", [None, 0, 1, 5, 9, 40, -1, "flipped"])
+def test_arrays_and_their_errors_are_those_of_numpy(kind: str, damage: Any) -> None:
+    array = ARRAYS[kind]
+    for name, whole in (("npy", bytes_of(np.save, array)), ("npz", bytes_of(np.savez, x=array, y=array))):
+        flipped = whole[:20] + bytes([whole[20] ^ 0xFF]) + whole[21:]
+        data = flipped if damage == "flipped" else whole[:damage]
+        decode = SampleDecoder().decode_part
+        assert_equal(outcome_of(decode, name, data), outcome_of(by_numpy, name, data))
+
+
+def test_webdataset_is_imported_for_arrays_only() -> None:
+    code = """
+import sys
+from loader.samples import SampleDecoder
+decode = SampleDecoder().decode_part
+decode("txt", b"a"), decode("json", b"1"), decode("cls", b"1"), decode("mp", b"\\x01")
+assert "webdataset" not in sys.modules
+decode("npy", bytes.fromhex(sys.argv[1]))
+assert "webdataset" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code, PARTS["npy"].hex()], check=True)
 
 
 def test_cbor_is_decoded() -> None:
@@ -140,22 +200,22 @@ def test_cbor_is_decoded() -> None:
     assert SampleDecoder().decode_part("cbor", cbor2.dumps(value)) == value
 
 
-def test_without_cbor2_a_cbor_part_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_cbor_part_without_cbor2_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cbor2", None)
     with pytest.raises(ImportError, match="pip install cbor2"):
         SampleDecoder().decode_part("cbor", b"\xa0")
 
 
-def test_lines_of_json_are_decoded_though_webdataset_leaves_bytes() -> None:
+def test_jsonl_is_decoded_unlike_in_webdataset() -> None:
     assert SampleDecoder().decode_part("jsonl", b'{"a": 1}\n\n[2]\r\n"\xc3\xa9"') == [{"a": 1}, [2], "é"]
 
 
-def test_null_is_none_though_webdataset_leaves_bytes() -> None:
+def test_null_is_none_unlike_in_webdataset() -> None:
     assert SampleDecoder().decode_part("json", b"null") is None
 
 
 @pytest.mark.parametrize("name", ["mpg", "mpeg", "h5", "hdf"])
-def test_what_holds_no_image_stays_bytes_though_webdataset_fails(name: str) -> None:
+def test_video_and_hdf_parts_stay_bytes_unlike_in_webdataset(name: str) -> None:
     assert SampleDecoder().decode_part(name, b"anything") == b"anything"
 
 
@@ -184,7 +244,7 @@ def test_what_holds_no_image_stays_bytes_though_webdataset_fails(name: str) -> N
         ("json.gz", b"no gzip", "part 'json.gz' does not decode as json: Not a gzipped file"),
     ],
 )
-def test_a_part_that_is_not_what_its_name_says_is_an_error_that_names_it(name: str, data: bytes, found: str) -> None:
+def test_a_part_that_does_not_match_its_name_is_named(name: str, data: bytes, found: str) -> None:
     with pytest.raises(SampleError) as caught:
         SampleDecoder().decode_part(name, data)
     assert caught.value.message.startswith(found)
@@ -193,7 +253,7 @@ def test_a_part_that_is_not_what_its_name_says_is_an_error_that_names_it(name: s
     assert "\n" not in caught.value.message
 
 
-def test_an_error_without_text_names_its_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_without_text_names_its_type(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SampleError, match="does not decode as pth: EOFError"):
         SampleDecoder().decode_part("pth", torch_legacy()[:5])
 
@@ -248,7 +308,7 @@ def test_pth_with_more_than_tensors_loads_only_with_trust(zipped: bool) -> None:
     assert SampleDecoder().decode_part("pth", data, trust_code=True) == {"a": Marked(3)}
 
 
-def test_a_broken_pth_is_no_matter_of_trust() -> None:
+def test_a_broken_pth_is_no_trust_error() -> None:
     data = PARTS["pth"]
     for trust_code in (False, True):
         with pytest.raises(SampleError, match="does not decode as pth"):
@@ -257,12 +317,12 @@ def test_a_broken_pth_is_no_matter_of_trust() -> None:
         SampleDecoder().decode_part("pth", pickle.dumps(1)[:-1] + b"\xff", trust_code=True)
 
 
-def test_metadata_and_what_is_not_bytes_is_passed_on() -> None:
+def test_metadata_and_values_that_are_not_bytes_are_unchanged() -> None:
     sample = {"__key__": "s.tar/1", "__restore_key__": (1, 2), "__sources__": b"raw", "json": {"already": "decoded"}}
     assert SampleDecoder()(sample) == sample
 
 
-def test_content_is_guessed_only_where_asked_and_the_name_says_nothing() -> None:
+def test_content_is_guessed_only_on_request_and_for_unknown_names() -> None:
     assert SampleDecoder().decode_part("bin", JPEG) == JPEG
     guessing = SampleDecoder(image_decode="rgb8", av_decode="bytes", guess_content=True)
     assert guessing.decode_part("bin", JPEG).shape == (20, 30, 3)
@@ -270,12 +330,12 @@ def test_content_is_guessed_only_where_asked_and_the_name_says_nothing() -> None
     assert guessing.decode_part("mp4", JPEG) == JPEG
 
 
-def test_an_unknown_image_decode_is_refused_with_the_nearest() -> None:
+def test_an_unknown_image_decode_is_refused_with_a_suggestion() -> None:
     with pytest.raises(ConfigError, match="there is no image_decode 'torchrbg'; did you mean 'torchrgb'"):
         SampleDecoder(image_decode="torchrbg")
 
 
-def test_a_decoder_travels_to_worker_processes() -> None:
+def test_a_decoder_pickles() -> None:
     decoder = SampleDecoder(image_decode="pil", av_decode="torch", video_decode_audio=True, guess_content=True)
     copy = pickle.loads(pickle.dumps(decoder))
     assert repr(copy) == repr(decoder)

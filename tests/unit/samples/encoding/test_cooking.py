@@ -39,18 +39,18 @@ def encoder_with(*cookers: Cooker) -> TaskEncoder[Any, Any, Any, Any]:
 
 
 def names(*wanted: tuple[str, dict[str, Any] | None]) -> TaskEncoder[Any, Any, Any, Any]:
-    """Make an encoder whose cookers give their own name."""
+    """Return an encoder whose cookers return their own names."""
     return encoder_with(*(Cooker(lambda _, name=name, **__: name, has_subflavors=wish) for name, wish in wanted))
 
 
-def test_a_sample_that_is_made_of_a_crude_one_says_where_it_is_from() -> None:
+def test_a_cooked_sample_keeps_the_sources_of_the_crude_one() -> None:
     source = SourceInfo(dataset_path="/data", index=0, shard_name="s.tar", file_names=("0.txt",))
     sample = cook_text(crude(txt="a", __subflavors__={"x": 1}, __sources__=(source,)))
     assert (sample.__key__, sample.__restore_key__) == ("s.tar/0", ("read", 0))
     assert (sample.__subflavors__, sample.__sources__) == ({"x": 1}, (source,))
 
 
-def test_what_a_crude_sample_lacks_of_the_bookkeeping_is_none() -> None:
+def test_shared_fields_that_a_crude_sample_lacks_are_none() -> None:
     assert basic_sample_keys({"__key__": "0"}) == {
         "__key__": "0",
         "__restore_key__": (),
@@ -59,7 +59,7 @@ def test_what_a_crude_sample_lacks_of_the_bookkeeping_is_none() -> None:
     }
 
 
-def test_more_sources_can_be_named() -> None:
+def test_sources_can_be_added() -> None:
     first, second = (SourceInfo(dataset_path=path, index=0, shard_name=None, file_names=()) for path in "ab")
     assert basic_sample_keys(crude(__sources__=(first,)), (second,))["__sources__"] == (first, second)
     assert basic_sample_keys({"__key__": "0"}, (second,))["__sources__"] == (second,)
@@ -76,7 +76,7 @@ def test_the_first_cooker_whose_subflavors_the_sample_has_cooks_it() -> None:
 
 
 @pytest.mark.parametrize("subflavors", [{"a": 1}, {"a": 1, "b": 2}])
-def test_a_subflavor_must_be_there_and_equal(subflavors: dict[str, Any]) -> None:
+def test_a_subflavor_must_be_present_and_equal(subflavors: dict[str, Any]) -> None:
     one = Cooker(dict, has_subflavors={"a": 1})
     assert one.is_match(subflavors)
     assert not any(map(one.is_match, [{"a": 2}, {"b": 1}, {}, None]))
@@ -88,12 +88,12 @@ def test_subflavors_may_be_lists_and_dicts() -> None:
     assert not one.is_match({"crop": {"size": 4}, "langs": ["en", "de"], "more": []})
 
 
-def test_none_as_a_wanted_value_is_no_value_that_is_missing() -> None:
+def test_none_as_expected_value_does_not_match_a_missing_one() -> None:
     assert not Cooker(dict, has_subflavors={"a": None}).is_match({})
     assert Cooker(dict, has_subflavors={"a": None}).is_match({"a": None})
 
 
-def test_subflavors_may_be_given_by_position_as_training_code_does() -> None:
+def test_subflavors_may_be_passed_by_position() -> None:
     assert Cooker(dict, {"a": 1}).has_subflavors == {"a": 1}
 
 
@@ -105,24 +105,24 @@ def test_a_condition_sees_the_whole_sample() -> None:
     assert encoder.cook_crude_sample(crude(json={})) == "no text"
 
 
-def test_without_cookers_the_crude_sample_is_the_sample() -> None:
+def test_without_cookers_the_crude_sample_is_returned() -> None:
     sample = crude(txt="a")
     assert TaskEncoder().cook_crude_sample(sample, primary=object()) is sample
 
 
-def test_a_sample_for_no_cooker_is_an_error_that_names_what_there_is() -> None:
+def test_the_error_of_a_sample_without_cooker_names_all_cookers() -> None:
     encoder = encoder_with(
         Cooker(cook_text, has_subflavors={"type": "ocr"}), Cooker(cook_text, {"lang": "en"}, lambda _: False)
     )
     with pytest.raises(ConfigError) as raised:
         encoder.cook_crude_sample(crude(__subflavors__={"type": "caption"}))
     assert str(raised.value).splitlines()[0] == (
-        "no cooker is for sample 's.tar/0' with subflavors {'type': 'caption'}: "
-        "cook_text wants {'type': 'ocr'}; cook_text wants {'lang': 'en'} and its condition"
+        "no cooker accepts sample 's.tar/0' with subflavors {'type': 'caption'}: "
+        "cook_text accepts {'type': 'ocr'}; cook_text accepts {'lang': 'en'} that pass its condition"
     )
 
 
-def test_a_cooker_gets_the_auxiliary_stores_by_name_and_no_more_than_it_asks_for() -> None:
+def test_a_cooker_gets_auxiliary_stores_by_name_and_primary_and_cache_only_if_needed() -> None:
     given: dict[str, Any] = {}
 
     def cook(sample: dict[str, Any], **aux: Any) -> None:
@@ -136,7 +136,7 @@ def test_a_cooker_gets_the_auxiliary_stores_by_name_and_no_more_than_it_asks_for
     assert given == {}
 
 
-def test_a_cooker_gets_what_it_asks_for() -> None:
+def test_a_cooker_gets_primary_and_cache_if_needed() -> None:
     @cooker(need_primary=True, need_cache=True)
     def cook(sample: dict[str, Any], primary: Any, cache: Any, **aux: Any) -> Any:
         return primary, cache, aux
@@ -147,7 +147,7 @@ def test_a_cooker_gets_what_it_asks_for() -> None:
     assert found == ("parts", "pool", {"pictures": "store"})
 
 
-def test_what_a_cooker_asks_for_is_seen_through_a_partial() -> None:
+def test_marks_of_a_cooker_are_visible_through_a_partial() -> None:
     @cooker(need_primary=True)
     def cook(lang: str, sample: dict[str, Any], primary: Any) -> Any:
         return lang, primary
@@ -167,7 +167,7 @@ def test_a_method_of_the_encoder_can_be_a_cooker() -> None:
     assert Encoder().cook_crude_sample(crude(), primary="parts") == "parts"
 
 
-def test_a_plain_cooker_asks_for_nothing() -> None:
+def test_a_plain_cooker_needs_neither_primary_nor_cache() -> None:
     @cooker
     def cook(sample: dict[str, Any]) -> Any:
         return sample
@@ -176,29 +176,29 @@ def test_a_plain_cooker_asks_for_nothing() -> None:
         assert (one.need_primary, one.need_cache) == (False, False)
 
 
-def test_a_cooker_that_asks_for_primary_where_there_is_none_says_so() -> None:
+def test_a_missing_primary_store_is_a_config_error() -> None:
     @cooker(need_primary=True)
     def cook_page(sample: dict[str, Any], primary: Any) -> None: ...
 
-    with pytest.raises(ConfigError, match="cook_page asks for primary=, which is not there"):
+    with pytest.raises(ConfigError, match="cook_page needs primary=, which is not available"):
         encoder_with(Cooker(cook_page)).cook_crude_sample(crude())
 
 
-def test_a_cooker_that_takes_a_store_that_is_not_there_is_no_failed_sample() -> None:
+def test_a_missing_store_is_a_config_error() -> None:
     def cook_story(sample: dict[str, Any], photos: Any) -> None: ...
 
     with pytest.raises(ConfigError, match=r"cook_story missing a required argument: 'photos'; .* nothing else"):
         encoder_with(Cooker(cook_story)).cook_crude_sample(crude())
-    with pytest.raises(ConfigError, match=r"cook_story .*'photos'.* there is images="):
+    with pytest.raises(ConfigError, match=r"cook_story .*'photos'.* available besides .* images="):
         encoder_with(Cooker(cook_story)).cook_crude_sample(crude(), images="store")
 
 
-def test_a_cooker_that_does_not_take_a_store_that_is_there_is_no_failed_sample() -> None:
+def test_an_unexpected_store_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match=r"cook_text got an unexpected keyword argument 'photos'"):
         encoder_with(Cooker(cook_text)).cook_crude_sample(crude(txt="a"), photos="store")
 
 
-def test_a_type_error_within_a_cooker_stays_what_it_is() -> None:
+def test_a_type_error_within_a_cooker_propagates() -> None:
     def cook_number(sample: dict[str, Any]) -> int:
         return int(sample["json"])
 
@@ -206,7 +206,7 @@ def test_a_type_error_within_a_cooker_stays_what_it_is() -> None:
         encoder_with(Cooker(cook_number)).cook_crude_sample(crude(json=None))
 
 
-def test_a_cooker_that_asks_for_the_cache_gets_that_of_the_run() -> None:
+def test_a_cooker_that_needs_the_cache_gets_that_of_the_run() -> None:
     @cooker(need_cache=True)
     def cook(sample: dict[str, Any], cache: Any) -> Any:
         return cache
@@ -222,7 +222,7 @@ def test_a_cooker_that_asks_for_the_cache_gets_that_of_the_run() -> None:
         set_hook_context(None)
 
 
-def test_a_cooker_may_give_several_samples() -> None:
+def test_a_cooker_may_yield_several_samples() -> None:
     def cook_lines(sample: dict[str, Any]) -> Iterator[TextSample]:
         for line in sample["txt"].splitlines():
             yield TextSample(**basic_sample_keys(sample), text=line)

@@ -28,7 +28,7 @@ from loader.samples import (
     restores_seeds,
     set_hook_context,
 )
-from loader.samples.marks import stateless
+from loader.samples.hooks import stateless
 
 HOOKS = (
     "cook_crude_sample",
@@ -46,7 +46,7 @@ DO_SOMETHING = {"cook_crude_sample", "batch"}
 
 @dataclass
 class RawBatch:
-    """Takes neither restore keys nor sources, as training code writes it."""
+    """Batch type without restore keys and sources, as in training code."""
 
     __key__: list[str]
     image: torch.Tensor
@@ -69,24 +69,24 @@ def captions() -> list[CaptioningSample]:
     return [caption(0), caption(1)]
 
 
-# ------------------------------------------------------------------------------------- which hooks do nothing
+# ---------------------------------------------------------------------------------- hooks without an effect
 
 
 @pytest.mark.parametrize("make", [TaskEncoder, DefaultTaskEncoder, lambda: AugmentTaskEncoder(DefaultTaskEncoder())])
-def test_hooks_that_nobody_defined_do_nothing(make: Any) -> None:
+def test_hooks_that_are_not_overridden_have_no_effect(make: Any) -> None:
     encoder = make()
     assert {hook for hook in HOOKS if not is_default(getattr(encoder, hook))} == DO_SOMETHING
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-def test_a_hook_that_is_defined_does_something(hook: str) -> None:
+def test_an_overridden_hook_has_an_effect(hook: str) -> None:
     encoder = type("Encoder", (DefaultTaskEncoder,), {hook: lambda *_: None})()
     assert not is_default(getattr(encoder, hook))
     for other in {*HOOKS} - DO_SOMETHING - {hook} - ({"preencode_sample"} if hook == "encode_sample" else set()):
         assert is_default(getattr(encoder, other)), other
 
 
-def test_a_type_to_convert_to_gives_its_hook_something_to_do() -> None:
+def test_a_target_type_gives_its_hook_an_effect() -> None:
     assert not is_default(DefaultTaskEncoder(encoded_sample_type=ImageSample).encode_sample)
     assert not is_default(DefaultTaskEncoder(encoded_sample_type=ImageSample).preencode_sample)
     assert not is_default(DefaultTaskEncoder(batch_type=dict).encode_batch)
@@ -94,12 +94,12 @@ def test_a_type_to_convert_to_gives_its_hook_something_to_do() -> None:
     assert is_default(DefaultTaskEncoder(raw_batch_type=dict).encode_batch)
 
 
-def test_any_function_but_a_librarys_hook_does_something() -> None:
+def test_any_function_but_a_hook_of_the_library_has_an_effect() -> None:
     assert not is_default(len)
     assert not is_default(lambda sample: sample)
 
 
-def test_a_hook_set_on_one_encoder_is_that_encoders() -> None:
+def test_a_hook_set_on_an_encoder_object_applies_to_it_only() -> None:
     encoder = DefaultTaskEncoder()
     encoder.encode_sample = lambda sample: "encoded"
     assert not is_default(encoder.encode_sample)
@@ -110,7 +110,7 @@ def test_a_hook_set_on_one_encoder_is_that_encoders() -> None:
 # -------------------------------------------------------------------------------------------------- defaults
 
 
-def test_the_default_hooks_give_back_what_they_are_given() -> None:
+def test_the_default_hooks_return_their_argument() -> None:
     encoder = TaskEncoder()
     sample = caption()
     for hook in ("encode_sample", "preencode_sample", "postencode_sample", "encode_batch"):
@@ -118,7 +118,7 @@ def test_the_default_hooks_give_back_what_they_are_given() -> None:
 
 
 @pytest.mark.parametrize("hook", ["select_samples_to_pack", "pack_selected_samples", "batch_group_criterion"])
-def test_a_hook_that_must_be_defined_says_so(hook: str) -> None:
+def test_a_required_hook_that_is_missing_is_named(hook: str) -> None:
     class Packer(TaskEncoder[Any, Any, Any, Any]):
         pass
 
@@ -126,13 +126,13 @@ def test_a_hook_that_must_be_defined_says_so(hook: str) -> None:
         getattr(Packer(), hook)([])
 
 
-def test_batches_are_made_field_by_field() -> None:
+def test_batches_are_built_field_by_field() -> None:
     batch = TaskEncoder().batch(captions())
     assert type(batch) is CaptioningSample
     assert batch.image.shape == (2, 1, 2)
 
 
-def test_encode_sample_is_what_runs_before_packing_unless_preencode_sample_is_defined() -> None:
+def test_encode_sample_runs_before_packing_unless_preencode_sample_is_defined() -> None:
     class Encoder(TaskEncoder[Any, Any, Any, Any]):
         @stateless(restore_seeds=True)
         def encode_sample(self, sample: Any) -> Any:
@@ -149,18 +149,18 @@ def test_encode_sample_is_what_runs_before_packing_unless_preencode_sample_is_de
     assert not restores_seeds(Pre().preencode_sample)
 
 
-def test_what_the_library_does_by_default_is_stateless() -> None:
+def test_the_default_hooks_are_stateless() -> None:
     encoder = DefaultTaskEncoder(encoded_sample_type=dict, batch_type=dict)
     for hook in ("encode_sample", "preencode_sample", "postencode_sample", "batch", "encode_batch"):
         assert is_stateless(getattr(encoder, hook)), hook
 
 
-def test_the_hooks_can_be_read_about() -> None:
+def test_every_hook_has_a_docstring() -> None:
     for hook in HOOKS:
         assert getattr(TaskEncoder, hook).__doc__, hook
 
 
-def test_the_decoder_is_one_for_the_class_and_may_be_none() -> None:
+def test_the_decoder_is_a_class_attribute_and_may_be_none() -> None:
     class Bytes(TaskEncoder[Any, Any, Any, Any]):
         decoder = None
 
@@ -168,7 +168,7 @@ def test_the_decoder_is_one_for_the_class_and_may_be_none() -> None:
     assert Bytes().decoder is None
 
 
-def test_hooks_know_which_batch_and_sample_they_work_on() -> None:
+def test_hooks_can_read_the_current_batch_and_sample_index() -> None:
     encoder = DefaultTaskEncoder()
     set_hook_context(HookContext(batch_index=3, sample_index=50, cache="pool"))
     try:
@@ -182,23 +182,23 @@ def test_hooks_know_which_batch_and_sample_they_work_on() -> None:
             getattr(encoder, name)
 
 
-# ------------------------------------------------------------------------------------------ types to convert to
+# ------------------------------------------------------------------------------------------------ target types
 
 
-def test_encoded_sample_type_takes_the_fields_of_its_own_names() -> None:
+def test_encoded_sample_type_takes_its_fields_by_name() -> None:
     encoder = DefaultTaskEncoder(encoded_sample_type=ImageSample)
     sample = encoder.encode_sample(caption())
     assert type(sample) is ImageSample
     assert (sample.__key__, sample.__restore_key__, sample.image.shape) == ("0", (0,), (1, 1))
 
 
-def test_samples_of_the_type_already_are_passed_on() -> None:
+def test_samples_of_the_type_are_unchanged() -> None:
     sample = caption()
     assert DefaultTaskEncoder(encoded_sample_type=CaptioningSample).encode_sample(sample) is sample
     assert DefaultTaskEncoder(encoded_sample_type=dict).encode_sample({"a": 1}) == {"a": 1}
 
 
-def test_dicts_and_other_objects_are_converted_too() -> None:
+def test_dicts_and_other_objects_are_converted() -> None:
     class Thing:
         def __init__(self) -> None:
             self.__key__ = "0"
@@ -212,19 +212,19 @@ def test_dicts_and_other_objects_are_converted_too() -> None:
     assert DefaultTaskEncoder(encoded_sample_type=dict).encode_sample(caption())["caption"] == "c"
 
 
-def test_a_field_that_the_type_must_have_and_the_sample_lacks_is_named() -> None:
+def test_a_missing_required_field_is_named() -> None:
     encoder = DefaultTaskEncoder(encoded_sample_type=VQASample)
-    with pytest.raises(SampleError, match="VQASample of a CaptioningSample: it has no field 'context'") as raised:
+    with pytest.raises(SampleError, match="a CaptioningSample to a VQASample: it has no field 'context'") as raised:
         encoder.encode_sample(caption())
     assert raised.value.key == "0"
 
 
-def test_a_type_that_is_no_dataclass_is_refused() -> None:
+def test_a_type_that_is_not_a_dataclass_is_refused() -> None:
     with pytest.raises(ConfigError, match="expected a dataclass or dict as the type of samples or batches, found int"):
         DefaultTaskEncoder(encoded_sample_type=int).encode_sample(caption())
 
 
-def test_raw_batch_type_is_what_batch_makes() -> None:
+def test_raw_batch_type_is_the_result_type_of_batch() -> None:
     batch = DefaultTaskEncoder(raw_batch_type=CaptioningBatch).batch(captions())
     assert type(batch) is CaptioningBatch
     assert batch.image.shape == (2, 1, 2)
@@ -234,7 +234,7 @@ def test_raw_batch_type_is_what_batch_makes() -> None:
     assert as_dict["__restore_key__"] == ((0,), (1,))
 
 
-def test_a_batch_type_makes_its_batches_as_it_likes() -> None:
+def test_from_samples_of_a_batch_type_is_used() -> None:
     @edataclass
     class Counted(Batch):
         count: int
@@ -246,7 +246,7 @@ def test_a_batch_type_makes_its_batches_as_it_likes() -> None:
     assert DefaultTaskEncoder(raw_batch_type=Counted).batch(captions()).count == 2
 
 
-def test_batch_type_is_what_encode_batch_makes() -> None:
+def test_batch_type_is_the_result_type_of_encode_batch() -> None:
     encoder = DefaultTaskEncoder(batch_type=CaptioningBatch)
     raw = encoder.batch(captions())
     assert type(raw) is CaptioningSample
@@ -274,7 +274,7 @@ def test_encoders_pickle_and_copy(encoder: Any) -> None:
         assert again.encode_sample("sample") == "sample"
 
 
-# ----------------------------------------------------------------------------------- an encoder around another
+# -------------------------------------------------------------------------------------- augmenting encoders
 
 
 class Inner(TaskEncoder[Any, Any, Any, Any]):
@@ -294,7 +294,7 @@ class Outer(AugmentTaskEncoder):
         return ("outer", super().encode_sample(sample))
 
 
-def test_an_outer_encoder_is_the_inner_one_where_it_says_nothing() -> None:
+def test_an_outer_encoder_delegates_hooks_that_it_does_not_override() -> None:
     inner = Inner()
     outer = Outer(inner)
     assert outer.decoder is inner.decoder
@@ -306,7 +306,7 @@ def test_an_outer_encoder_is_the_inner_one_where_it_says_nothing() -> None:
     assert is_default(outer.postencode_sample)
 
 
-def test_an_outer_encoders_hook_gets_at_the_inner_one() -> None:
+def test_a_hook_of_an_outer_encoder_can_call_the_inner_one() -> None:
     assert Outer(Inner()).encode_sample("sample") == ("outer", ("inner", "sample"))
     assert Outer(DefaultTaskEncoder()).encode_sample("sample") == ("outer", "sample")
 
@@ -325,7 +325,7 @@ def test_an_inner_preencode_sample_stays_as_it_is() -> None:
     assert Outer(Pre()).preencode_sample("sample") == ("pre", ("inner", "sample"))
 
 
-def test_encoders_may_be_put_around_each_other() -> None:
+def test_augmenting_encoders_nest() -> None:
     class Shout(AugmentTaskEncoder):
         def encode_batch(self, batch: Any) -> Any:
             return ("shout", super().encode_batch(batch))
@@ -352,7 +352,7 @@ def test_an_outer_encoder_may_have_its_own_cookers_and_decoder() -> None:
     assert Own(Own(Inner())).cook_crude_sample({"__key__": "0"}) == "own"
 
 
-def test_the_marks_of_an_inner_hook_are_seen_through_the_outer_encoder() -> None:
+def test_marks_of_inner_hooks_are_visible_through_the_outer_encoder() -> None:
     class Marked(Inner):
         @stateless(restore_seeds=True)
         def encode_sample(self, sample: Any) -> Any:
@@ -374,7 +374,7 @@ def test_any_object_with_hooks_can_be_the_inner_encoder() -> None:
     assert Outer(Duck()).encode_sample("s") == ("outer", ("duck", "s"))
 
 
-def test_how_the_inner_encoder_copies_itself_is_its_own_affair() -> None:
+def test_copying_uses_the_inner_encoders_own_methods() -> None:
     class Copying(Inner):
         def __deepcopy__(self, memo: Any) -> Any:
             return Inner()
@@ -382,7 +382,7 @@ def test_how_the_inner_encoder_copies_itself_is_its_own_affair() -> None:
     assert type(copy.deepcopy(Outer(Copying()))) is Outer
 
 
-def test_an_outer_encoder_without_an_inner_one_says_what_is_missing() -> None:
+def test_the_error_of_an_outer_encoder_without_inner_one_names_the_cause() -> None:
     class Forgetful(AugmentTaskEncoder):
         def __init__(self) -> None:
             pass
@@ -392,6 +392,6 @@ def test_an_outer_encoder_without_an_inner_one_says_what_is_missing() -> None:
             getattr(Forgetful(), name)
 
 
-def test_an_attribute_that_neither_has_is_missing() -> None:
+def test_an_attribute_that_both_encoders_lack_is_an_error() -> None:
     with pytest.raises(AttributeError, match="'Inner' object has no attribute 'nme'"):
         Outer(Inner()).nme  # noqa: B018

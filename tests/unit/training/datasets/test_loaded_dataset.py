@@ -1,4 +1,4 @@
-"""Datasets one by one: chains that an overridden hook composes by hand, as code for megatron-energon does."""
+"""Loaded datasets one by one: chains that an overridden hook builds by hand, as code for megatron-energon does."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def data(tmp_path_factory) -> MixedData:
 
 
 class ByHand(DefaultTaskEncoder):
-    """Written as for megatron-energon: all arguments by name, and the datasets as a list."""
+    """Hooks as written for megatron-energon: all arguments by name, and the datasets as a list."""
 
     def build_train_datasets(
         self,
@@ -87,7 +87,7 @@ class ByHand(DefaultTaskEncoder):
         return sample
 
 
-def test_an_overridden_hook_composes_the_chain_of_a_blend(data):
+def test_an_overridden_hook_builds_the_chain_of_a_blend(data):
     encoder = ByHand()
     dataset = get_train_dataset(
         data.folder / "blend.yaml",
@@ -105,13 +105,13 @@ def test_an_overridden_hook_composes_the_chain_of_a_blend(data):
     assert 0.2 < share < 0.3
 
 
-def test_an_overridden_hook_composes_the_chain_of_validation(data):
+def test_an_overridden_hook_builds_the_chain_of_validation(data):
     dataset = get_val_dataset(data.folder / "blend.yaml", worker_config=ONE, batch_size=None, task_encoder=ByHand())
     texts = [sample.text for sample in get_loader(dataset)]
     assert sorted(texts) == sorted(f"text {n}" for n in [*range(157, 218), *range(5040, 5045)])
 
 
-def test_loaded_datasets_say_what_the_metadataset_says(data):
+def test_loaded_datasets_have_the_settings_of_the_metadataset(data):
     blend = load_dataset(EPath(data.folder) / "blend.yaml").get_datasets(training=True, worker_config=ONE)
     assert blend.blend_mode is DatasetBlendMode.DATASET_WEIGHT
     assert [one.weight for one in blend] == [0.75, 0.25]
@@ -129,7 +129,7 @@ def test_loaded_datasets_say_what_the_metadataset_says(data):
         single[0].dataset.as_file_store()
 
 
-def test_a_path_is_known_by_what_lies_there(data, tmp_path):
+def test_the_kind_of_a_path_is_found_by_its_content(data, tmp_path):
     kinds = [get_dataset_type(path) for path in (data.texts, EPath(data.lines), data.folder / "blend.yaml")]
     assert kinds == [EnergonDatasetType.WEBDATASET, EnergonDatasetType.JSONL, EnergonDatasetType.METADATASET]
     (tmp_path / ".nv-meta").mkdir()
@@ -169,7 +169,7 @@ def test_datasets_are_joined_by_their_keys(data):
     assert len(joined) == len(pairs)
     assert all(pair.text.split()[1] == pair.picture.split()[1].decode() for pair in pairs)
     assert joined.paths == [EPath(data.crude), EPath(data.pictures)]
-    with pytest.raises(EnergonError, match="in no store"):
+    with pytest.raises(EnergonError, match="not in a store"):
         joined.as_file_store()
 
 
@@ -187,7 +187,7 @@ def test_rows_without_a_match_are_errors_or_have_none(data):
     assert any(picture is None for _, picture in rows)
 
 
-def test_what_cannot_be_joined_is_refused(data, tmp_path):
+def test_datasets_that_cannot_be_joined_are_refused(data, tmp_path):
     with pytest.raises(ConfigError, match="found none"):
         JoinedWebdatasetFactory([], joiner=Pair)
     story, picture = members(data)

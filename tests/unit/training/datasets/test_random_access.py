@@ -1,4 +1,4 @@
-"""Samples by their numbers, over every kind of dataset."""
+"""Random access to samples of all kinds of datasets."""
 
 # ruff: noqa: NPY002 - hooks draw from numpy's global generator
 
@@ -59,7 +59,7 @@ def cook(sample: dict[str, Any]) -> TextSample:
 
 
 class Drawing(DefaultTaskEncoder):
-    """Adds what each generator draws."""
+    """Adds a number drawn from each generator."""
 
     def encode_sample(self, sample: TextSample) -> TextSample:
         sample.text += f" {random.random()} {np.random.rand()} {torch.rand(1).item()} {self.current_sample_index}"
@@ -115,14 +115,14 @@ def test_numbers_and_slices_are_those_of_a_list(texts):
             dataset[number]
 
 
-def test_samples_asked_for_together_are_those_asked_for_alone(texts):
+def test_samples_read_together_equal_those_read_alone(texts):
     dataset = random_access(texts)
     numbers = [5, 156, 5, 0, -1, 54, 53]
     assert [sample.text for sample in dataset.__getitems__(numbers)] == [dataset[number].text for number in numbers]
     assert dataset.__getitems__([]) == []
 
 
-def test_a_number_gives_the_same_sample_whenever_it_is_asked_for(texts):
+def test_a_number_always_returns_the_same_sample(texts):
     dataset = random_access(texts, task_encoder=Drawing())
     first = [dataset[number].text for number in range(20)]
     random.seed(0)
@@ -130,14 +130,14 @@ def test_a_number_gives_the_same_sample_whenever_it_is_asked_for(texts):
     again = {number: dataset[number].text for number in (19, 3, 3, 0)}
     assert again == {number: first[number] for number in again}
     assert len({text.split()[2] for text in first}) == 20
-    # The generators of the training loop are its own.
+    # The generators of the training loop are not affected.
     assert random.getstate() == state
     assert np.random.get_state()[1].tolist() == numpys
     assert torch.equal(torch.get_rng_state(), torchs)
     assert random_access(texts, task_encoder=Drawing(), seed_offset=1)[0].text != first[0]
 
 
-def test_crude_samples_are_cooked_and_those_of_nobody_are_dicts(tmp_path):
+def test_crude_samples_without_a_cooker_stay_dicts(tmp_path):
     crude = write_texts(tmp_path / "crude", train=(5,), val=(2,), config=CRUDE)
     assert [sample.text.split()[:2] for sample in random_access(crude, task_encoder=Cooking())][4] == ["TEXT", "4"]
     assert random_access(crude)[3]["txt"] == "text 3"
@@ -213,7 +213,7 @@ def test_excluded_samples_have_no_number(tmp_path):
     assert [sample.text for sample in random_access(texts, "val")] == ["text 11", "text 13"]
 
 
-def test_a_run_that_has_begun_gets_the_next_sample_in_place_of_an_excluded_one(tmp_path):
+def test_replace_returns_the_next_sample_for_an_excluded_one(tmp_path):
     texts = write_texts(tmp_path / "texts", train=(5, 6), val=(3,))
     before = [sample.text for sample in random_access(texts)]
     exclude(texts, *(f"train_{int(number >= 5)}.tar/{number:05d}" for number in (0, 3, 4, 5, 10)))
@@ -224,16 +224,16 @@ def test_a_run_that_has_begun_gets_the_next_sample_in_place_of_an_excluded_one(t
         random_access(texts, excluded="keep")
 
 
-# -------------------------------------------------------------------------------------------------------- what fails
+# -------------------------------------------------------------------------------------------------------- failures
 
 
-def test_what_a_hook_raises_comes_out_and_names_the_sample(texts):
+def test_the_error_of_a_hook_is_raised_and_names_the_sample(texts):
     dataset = random_access(texts, task_encoder=Failing())
-    with pytest.raises(ZeroDivisionError, match=r"by zero\nwhile sample 'train_1.tar/00050' of .* was made"):
+    with pytest.raises(ZeroDivisionError, match=r"by zero\nwhile building sample 'train_1.tar/00050' of "):
         dataset[50]
-    with pytest.raises(SampleError, match=r"leaves this sample out by SkipSample(.|\n)*train_3.tar/00060"):
+    with pytest.raises(SampleError, match=r"skips this sample by SkipSample(.|\n)*train_3.tar/00060"):
         dataset[60]
-    assert dataset[51].text == "text 51"  # nothing is counted, and nothing stops
+    assert dataset[51].text == "text 51"  # failures are not counted
 
 
 def test_a_part_that_does_not_decode_is_named(tmp_path):
@@ -262,7 +262,7 @@ def test_a_shard_that_is_cut_short_is_named(tmp_path):
         random_access(texts)[2]
 
 
-def test_hooks_that_make_several_samples_of_one_are_refused(texts):
+def test_hooks_that_yield_several_samples_are_refused(texts):
     class Several(DefaultTaskEncoder):
         def encode_sample(self, sample):
             yield sample
@@ -272,13 +272,13 @@ def test_hooks_that_make_several_samples_of_one_are_refused(texts):
         def encode_sample(self, sample):
             return (one for one in [sample])
 
-    with pytest.raises(ConfigError, match="encode_sample is a generator, which makes several samples of one"):
+    with pytest.raises(ConfigError, match="encode_sample is a generator, which may yield several samples"):
         random_access(texts, task_encoder=Several())
     with pytest.raises(ConfigError, match="several samples"):
         random_access(texts, task_encoder=Hidden())[0]
 
 
-def test_arguments_that_mean_nothing_here_are_refused(texts):
+def test_arguments_without_effect_are_refused(texts):
     with pytest.raises(TypeError, match=r"random_access.. has no argument 'batch_size'"):
         random_access(texts, batch_size=3)
     with pytest.raises(TypeError, match="'handler'"):
@@ -303,7 +303,7 @@ def test_a_dataset_may_not_run_code_unless_it_is_trusted(texts, tmp_path):
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_workers_of_torchs_loader_give_what_one_process_gives(method, texts):
+def test_workers_of_torchs_loader_return_the_same_as_one_process(method, texts):
     dataset = random_access(texts, task_encoder=Drawing())
     expected = [sample.text for sample in dataset[::10]]
     loader = DataLoader(
@@ -317,7 +317,7 @@ def test_workers_of_torchs_loader_give_what_one_process_gives(method, texts):
     assert [text for batch in loader for text in batch.text] == expected
 
 
-def test_it_pickles_small_and_without_what_is_open(texts):
+def test_it_pickles_small_and_without_open_files(texts):
     dataset = random_access(texts)
     unused = len(pickle.dumps(dataset))
     _ = dataset[3]
@@ -334,7 +334,7 @@ def test_a_distributed_sampler_deals_all_samples(texts):
         sampler.set_epoch(1)
         loader = DataLoader(dataset, 5, sampler=sampler, collate_fn=generic_batch)
         dealt += [text for batch in loader for text in batch.text]
-    assert len(dealt) == 63  # it repeats two samples, so that all ranks have as many
+    assert len(dealt) == 63  # the sampler repeats two samples, so that all ranks have the same number
     assert set(dealt) == {sample.text for sample in dataset}
 
 
@@ -346,7 +346,7 @@ def test_epochs_over_a_prepared_dataset_have_each_sample_once(texts):
     assert seen[:61] != seen[61:]
 
 
-def test_a_hook_may_draw_for_itself(texts):
+def test_a_hook_may_use_its_own_generator(texts):
     class Marked(DefaultTaskEncoder):
         @stateless(restore_seeds=True)
         def encode_sample(self, sample):
@@ -372,7 +372,7 @@ def test_a_second_thread_is_refused_while_a_hook_is_at_work(texts):
     thread.start()
     assert inside.wait(30)
     try:
-        with pytest.raises(EnergonError, match="two threads ask for samples of one dataset"):
+        with pytest.raises(EnergonError, match="two threads read samples of one dataset"):
             dataset[4]
     finally:
         leave.set()

@@ -37,7 +37,7 @@ from loader import (
 )
 from loader.format.documents.sample_types import SAMPLE_TYPES
 from loader.format.documents.subset import SampleRange
-from loader.training.datasets.dataset_subset import DatasetSubset
+from loader.training.datasets.dataset_factory import DatasetSubset
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 
 ONE = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)
@@ -93,7 +93,7 @@ def test_worker_processes_share_a_factory(data):
     assert len(pickle.loads(pickle.dumps(factory))) == 40
 
 
-def test_the_caller_decides_what_dataset_yaml_does_not(data):
+def test_arguments_add_to_dataset_yaml(data):
     factory = get_dataset_from_config(
         data.crude, split_part="val", training=False, subflavors={"a": 1}, worker_config=ONE, decoder=None
     )
@@ -111,7 +111,7 @@ def test_the_caller_decides_what_dataset_yaml_does_not(data):
     assert said["type"].endswith(".CrudeWebdataset")
 
 
-def test_a_class_of_the_library_is_made_by_hand(data):
+def test_a_class_of_the_library_is_built_by_hand(data):
     factory = TextWebdataset(data.texts, split_part="val", training=False, field_map={"text": "txt"}, worker_config=ONE)
     assert texts(factory.build())[:2] == ["text 157", "text 158"]
     assert factory.as_file_store().get("00157.txt") == b"text 157"
@@ -128,14 +128,14 @@ def test_a_class_of_the_library_is_made_by_hand(data):
     assert "val: 61 samples" in repr(made)
 
 
-def test_a_loader_is_made_of_what_a_factory_builds(data):
+def test_a_loader_takes_the_chain_of_a_factory(data):
     factory = get_dataset_from_config(data.texts)
     name = type(factory).__name__
     with pytest.raises(TypeError, match=rf"found {name}; pass {name}\(…\)\.build\(\)$"):
         get_loader(factory)
 
 
-def test_some_of_the_samples_may_be_used(data):
+def test_a_subset_of_the_samples_can_be_used(data):
     for subset, expected in (
         (DatasetSubset(range=(0.0, 0.1)), range(15)),
         (DatasetSubset(absolute_range=(150, None)), range(150, 157)),
@@ -160,7 +160,7 @@ def test_samples_of_another_type_are_refused(data):
     assert get_dataset_from_config(data.lines, sample_type=CrudeSample, worker_config=ONE)
 
 
-def test_what_is_no_single_dataset_is_refused(data):
+def test_a_path_that_is_not_a_single_dataset_is_refused(data):
     meta = data.write("mix.yaml", {"train": {"path": "texts"}})
     with pytest.raises(ConfigError, match="metadataset"):
         get_dataset_from_config(meta)
@@ -172,7 +172,7 @@ def test_what_is_no_single_dataset_is_refused(data):
         get_dataset_from_config(data.texts, max_samples_per_sequence=0)
 
 
-def test_a_dataset_loader_gives_its_dataset(data):
+def test_a_dataset_loader_returns_its_dataset(data):
     found = load_dataset(EPath(data.texts), subflavors={"a": 1, "b": 1})
     assert isinstance(found, DatasetLoader)
     factory = found.get_dataset(training=False, worker_config=ONE, subflavors={"b": 2})
@@ -199,14 +199,14 @@ def test_a_jsonl_file_is_a_factory_too(data, tmp_path):
         factory.as_file_store()
 
 
-def test_a_shard_is_gone_through_without_an_index(data):
+def test_a_shard_is_iterated_without_an_index(data):
     found = list(TextWebdataset.iter_dataset_content(data.texts / "train_1.tar", ("txt",)))
     assert found[0] == {"txt": b"text 41"}
     assert len(found) == 13
     assert next(TextWebdataset.iter_dataset_content(EPath(data.texts) / "train_1.tar")) == {"txt": None}
 
 
-def test_an_epath_is_taken_wherever_a_path_is(data):
+def test_an_epath_is_accepted_wherever_a_path_is(data):
     path = EPath(data.texts)
     train = get_train_dataset(
         path, worker_config=ONE, batch_size=4, shuffle_buffer_size=10, max_samples_per_sequence=5, repeat=False
@@ -219,7 +219,7 @@ def test_an_epath_is_taken_wherever_a_path_is(data):
     assert loader.DatasetFileStore(path).get("00000.txt") == b"text 0"
 
 
-def test_an_empty_split_part_has_an_error_of_its_own(data, tmp_path):
+def test_an_empty_split_part_has_a_specific_error(data, tmp_path):
     split = yaml.safe_load((data.texts / ".nv-meta/split.yaml").read_text())
     split["split_parts"]["test"] = []
     (data.texts / ".nv-meta/empty.yaml").write_text(yaml.safe_dump(split))
@@ -227,6 +227,6 @@ def test_an_empty_split_part_has_an_error_of_its_own(data, tmp_path):
         get_val_dataset(data.texts, split_part="test", split_config="empty.yaml", worker_config=ONE, batch_size=1)
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path):
+def test_a_missing_folder_is_named(tmp_path: Path):
     with pytest.raises(loader.StorageError, match="does not exist"):
         get_dataset_from_config(tmp_path / "gone")

@@ -1,4 +1,4 @@
-"""``load_dataset``: what a path is, and what can be done with it before any loader."""
+"""``load_dataset``: the kind of a path, and its use without a loader."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> MixedData:
     return write_mixed_data(tmp_path_factory.mktemp("loaded"))
 
 
-def test_a_path_is_known_by_what_lies_there(data: MixedData) -> None:
+def test_the_kind_of_a_path_is_found_by_its_content(data: MixedData) -> None:
     second = data.write("second.yaml", {"train": {"path": "texts"}})
     first = data.folder / "first.yaml"
     first.write_text("__class__: Metadataset\nsplits: {train: {datasets: [{path: texts}]}}\n")
@@ -36,7 +36,7 @@ def test_a_path_is_known_by_what_lies_there(data: MixedData) -> None:
     assert kinds == [DatasetLoader, DatasetLoader, Metadataset, MetadatasetV2]
 
 
-def test_what_is_wrong_with_a_metadataset_is_said_at_once(data: MixedData, tmp_path: Path) -> None:
+def test_an_invalid_metadataset_is_refused_at_once(data: MixedData, tmp_path: Path) -> None:
     path = data.write("wrong.yaml", {"train": {"blend": [{"weight": "five", "path": "texts"}]}})
     with pytest.raises(ConfigError, match=r"splits.train.blend\[0\].weight"):
         load_dataset(path)
@@ -44,7 +44,7 @@ def test_what_is_wrong_with_a_metadataset_is_said_at_once(data: MixedData, tmp_p
         load_dataset(tmp_path / "gone.yaml")
 
 
-def test_the_datasets_of_a_mix_make_chains_by_hand(data: MixedData) -> None:
+def test_chains_are_built_on_the_datasets_of_a_mix(data: MixedData) -> None:
     path = data.write("mix.yaml", {"train": {"blend": [{"weight": 3, "path": "texts"}, {"weight": 1, "path": "more"}]}})
     datasets = load_dataset(path, subflavors={"a": 1}).get_datasets(
         training=True, worker_config=ONE, subflavors={"b": 2}, max_samples_per_sequence=5
@@ -74,7 +74,7 @@ def test_epochs_that_are_shuffled_together_multiply_unless_one_is_special(data: 
         assert [spec.epochs_together for spec in datasets.specs] == [expected]
 
 
-def test_datasets_are_listed_without_being_looked_at(data: MixedData) -> None:
+def test_datasets_are_listed_without_being_opened(data: MixedData) -> None:
     path = data.write("list.yaml", {"train": {"blend": [{"path": "texts"}, {"path": "gone"}]}})
     found = load_dataset(path).traverse(split_part="train")
     assert found == traverse_metadataset(path, split_part="train")

@@ -1,4 +1,4 @@
-"""Dataset classes of the user's own, which ``dataset.yaml`` names."""
+"""User-defined dataset classes that ``dataset.yaml`` names."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class NoDataset:
 
 @pytest.fixture
 def written(tmp_path, monkeypatch):
-    """Write a dataset whose ``dataset.yaml`` names a class of a module that is imported."""
+    """Write a dataset whose ``dataset.yaml`` names a class of an importable module."""
     module = ModuleType(MODULE)
     kinds = (Note, Notes, OwnDecoder, Lengths, Raw, Crude, Bytes, OwnChain, OwnBuild, OwnStandard, Untyped, NoDataset)
     module.__dict__.update({kind.__name__: kind for kind in kinds})
@@ -145,7 +145,7 @@ def samples(path, **options):
     return list(get_loader(dataset))
 
 
-def test_the_class_is_given_what_dataset_yaml_says(written):
+def test_the_class_receives_the_settings_of_dataset_yaml(written):
     path = written("Notes", "field_map: {words: txt}\nsubflavors: {a: 1}\n")
     first, *_ = found = samples(path, subflavors={"b": 2})
     assert [note.words for note in found] == [f"text {number}" for number in range(3, 8)]
@@ -159,12 +159,12 @@ def test_the_class_is_given_what_dataset_yaml_says(written):
     assert sorted(next(iter(get_loader(dataset))).words) == ["text 0", "text 1", "text 2"]
 
 
-def test_the_class_may_bring_its_own_decoder_filter_and_arguments(written):
+def test_the_class_may_set_its_decoder_filter_and_arguments(written):
     found = samples(written("OwnDecoder", "mark: '!'\n"))
     assert [note.words for note in found][:2] == [b"text 3!", b"text 4!"]
 
 
-def test_the_task_encoders_decoder_is_used_where_the_class_has_none(written):
+def test_the_task_encoders_decoder_is_used_if_the_class_has_none(written):
     class Plain(DefaultTaskEncoder):
         decoder = None
 
@@ -174,7 +174,7 @@ def test_the_task_encoders_decoder_is_used_where_the_class_has_none(written):
 
 def test_methods_that_the_class_overrides_are_called(written, caplog):
     found = samples(written("Lengths"))
-    assert not caplog.records  # what is left out on purpose is no failure
+    assert not caplog.records  # skipping on purpose is not a failure
     assert [(note.words, note.length) for note in found] == [(f"text {number}", 6) for number in range(4, 8)]
     path = written("Raw")
     assert samples(path)[0].words == b"text 3"
@@ -187,19 +187,19 @@ def test_methods_that_the_class_overrides_are_called(written, caplog):
     assert {next(batches).words[0] for _ in range(20)} == {"text 0", "text 1"}
 
 
-def test_a_class_that_leaves_all_samples_out_does_not_go_on_in_silence(written, monkeypatch, caplog):
-    monkeypatch.setattr(endless_skips, "_WARNED", 10)
-    monkeypatch.setattr(endless_skips, "_STOPPED", 20)
+def test_a_class_that_skips_all_samples_warns_and_fails(written, monkeypatch, caplog):
+    monkeypatch.setattr(endless_skips, "_WARN_AT", 10)
+    monkeypatch.setattr(endless_skips, "_STOP_AT", 20)
     monkeypatch.setattr(Lengths, "sample_filter", lambda self, key: False)
     dataset = get_train_dataset(
         written("Lengths"), worker_config=ONE, batch_size=1, shuffle_buffer_size=0, max_samples_per_sequence=1
     )
-    with pytest.raises(SampleError, match="has left out 20 samples in a row"):
+    with pytest.raises(SampleError, match="has skipped 20 samples in a row"):
         next(iter(get_loader(dataset)))
-    assert "is that wanted?" in caplog.text
+    assert "is that intended?" in caplog.text
 
 
-def test_a_state_restores_what_an_own_class_makes(written):
+def test_a_state_restores_samples_of_an_own_class(written):
     class Packs(DefaultTaskEncoder):
         def select_samples_to_pack(self, samples):
             return [samples]
@@ -238,7 +238,7 @@ def test_parts_stay_bytes_without_a_decoder(written):
     assert samples(written("Bytes", "field_map: {text: txt}\n"))[0].text == b"text 3"
 
 
-def test_a_factory_is_of_the_class_that_is_named(written):
+def test_a_factory_is_of_the_class_in_dataset_yaml(written):
     path = written("Lengths")
     factory = get_dataset_from_config(path, training=False, worker_config=ONE, subflavors={"a": 1})
     assert type(factory) is Lengths
@@ -246,7 +246,7 @@ def test_a_factory_is_of_the_class_that_is_named(written):
     assert [note.length for note in notes] == [6, 6, 6, 6]
     assert notes[0].__subflavors__ == {"a": 1}
     assert len(factory) == 5
-    with pytest.raises(ConfigError, match="is no dataset class"):
+    with pytest.raises(ConfigError, match="is not a dataset class"):
         get_dataset_from_config(written("NoDataset"))
 
 
@@ -278,21 +278,21 @@ def test_a_trusted_dataset_has_its_module_imported(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "titles_of_mine")
 
 
-def test_a_sample_type_beside_the_class_is_handed_to_it(written):
+def test_a_sample_type_next_to_the_class_is_passed_to_it(written):
     more = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nfield_map: {text: txt}\n"
     path = written("OwnStandard", more)
     assert type(samples(path)[0]) is TextSample
     assert type(get_dataset_from_config(path, worker_config=ONE)) is OwnStandard
 
 
-def test_what_has_no_place_in_the_order_of_samples_is_refused(written):
+def test_overrides_that_would_change_the_order_are_refused(written):
     for name in ("OwnChain", "OwnBuild"):
-        with pytest.raises(ConfigError, match=rf"{name} has a build\(\) of its own") as caught:
+        with pytest.raises(ConfigError, match=rf"{name} overrides build\(\)") as caught:
             samples(written(name))
         assert "override load_sample" in str(caught.value)
 
 
-def test_what_is_wrong_with_a_class_is_said(written):
+def test_an_invalid_class_is_refused(written):
     path = written("Notes", "no_such: 3\n")
     with pytest.raises(ConfigError, match=r"Notes\(path, no_such=…\) fails: .*no_such.*"):
         samples(path)
@@ -332,7 +332,7 @@ def test_a_dataset_cannot_allow_its_own_code_to_run(written, tmp_path):
     "module", ["megatron.energon", "megatron.energon.flavors.captioning", "loader", "loader.flavors"]
 )
 @pytest.mark.parametrize("name", ["TextWebdataset", "StandardWebdatasetFactory"])
-def test_own_classes_are_known_by_any_of_their_modules(module, name, tmp_path):
+def test_library_classes_are_found_by_any_of_their_modules(module, name, tmp_path):
     config = f"__module__: {module}\n__class__: {name}\nfield_map: {{text: txt}}\n"
     if name.startswith("Standard"):
         config += "sample_type: {__module__: megatron.energon.flavors.text, __class__: TextSample}\n"

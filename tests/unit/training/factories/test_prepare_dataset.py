@@ -1,4 +1,4 @@
-"""The programmatic prepare leaves what ``energon prepare`` leaves."""
+"""``prepare_dataset`` writes the same files as ``energon prepare``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def split_of(folder):
 
 
 @pytest.mark.parametrize("seed", [42, None, 7])
-def test_a_ratio_deals_shards_as_the_command_does(seed, shards, tmp_path):
+def test_a_ratio_splits_shards_as_the_command_does(seed, shards, tmp_path):
     other = copy_of(shards, tmp_path / "other")
     prepare(other, split=SplitRequest(ratio=dict(RATIO), shuffle_seed=seed))
     assert prepared(EPath(shards), split_parts_ratio=RATIO, shuffle_seed=seed) == {"json", "txt"}
@@ -51,7 +51,7 @@ def test_patterns_and_another_split_file(shards):
     assert len(DatasetFolder(shards, split_config="other.yaml").samples_of_part("all")) == 6
 
 
-def test_only_the_shards_that_are_listed_are_in_the_dataset(shards):
+def test_only_listed_shards_are_in_the_dataset(shards):
     (shards / "sub").mkdir()
     shutil.move(shards / NAMES[5], shards / "sub" / NAMES[5])
     prepared(shards, [NAMES[1], shards / NAMES[3], f"./sub/{NAMES[5]}"], split_parts_ratio=RATIO, shuffle_seed=None)
@@ -68,7 +68,7 @@ def test_the_callers_progress_function_sees_a_step_for_each_shard(shards):
             yield step
         seen.append("end")
 
-    for _ in range(2):  # the second time, nothing is left to do
+    for _ in range(2):  # the second time, all shards are done
         seen.clear()
         prepared(shards, split_parts_ratio=RATIO, progress_fn=progress, workers=2)
         assert seen == [6, *["step"] * 6, "end"]
@@ -88,7 +88,7 @@ def test_a_script_needs_no_guard_around_it(shards, tmp_path):
     assert (done.stderr, done.stdout) == ("", "18\n")
 
 
-def test_without_a_split_the_one_that_is_there_stays(shards):
+def test_without_a_split_the_existing_one_is_kept(shards):
     prepared(shards, split_parts_ratio=RATIO)
     before = split_of(shards)
     prepared(shards)
@@ -96,7 +96,7 @@ def test_without_a_split_the_one_that_is_there_stays(shards):
     assert split_of(shards) == before
 
 
-def test_duplicate_keys_are_renamed_where_that_is_asked_for(tmp_path):
+def test_duplicate_keys_are_renamed_on_request(tmp_path):
     for name in ("a.tar", "b.tar"):
         write_shard(tmp_path / name, {"0": {"txt": name.encode()}})
     prepared(tmp_path, ["a.tar", "b.tar"], split_parts_ratio=RATIO, fix_duplicates=True)
@@ -104,7 +104,7 @@ def test_duplicate_keys_are_renamed_where_that_is_asked_for(tmp_path):
     assert [index.key(sample) for sample in range(2)] == ["0", "0#1"]
 
 
-def test_what_cannot_be_right_is_refused(shards, tmp_path):
+def test_invalid_arguments_are_refused(shards, tmp_path):
     with pytest.raises(
         ConfigError, match=r"shard_00x.tar: there is no such shard(?s:.*)no.tar: there is no such shard"
     ):

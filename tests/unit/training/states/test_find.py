@@ -1,4 +1,4 @@
-"""States are found in checkpoints of strangers, which may be made to take for ever."""
+"""Search untrusted checkpoints for states in bounded time."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from loader.training.states.find import find_states
 from loader.training.states.run_state import RunState
 
 
-def test_a_document_of_endlessly_many_lists_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_VALUES", 1000)
+def test_a_document_of_too_many_lists_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_MAX_VALUES", 1000)
     wide: list[Any] = [[] for _ in range(2000)]
     many = [[[] for _ in range(40)] for _ in range(40)]
     for document in (wide, many):
@@ -23,7 +23,7 @@ def test_a_document_of_endlessly_many_lists_is_refused(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_state_holds_no_number_that_json_has_no_name_for(value: float) -> None:
+def test_a_state_holds_no_number_that_json_cannot_represent(value: float) -> None:
     state = RunState(lanes=1, ranks=1, rank=0, seed=0, dataset=["read", {"weight": value}]).to_plain()
     with pytest.raises(StateError, match=f"it holds {value}"):
         find_states({"loader": state})

@@ -1,4 +1,4 @@
-"""What frameworks find on a loader: ``state_dict()``, ``load_state_dict()``, and that it is true."""
+"""``state_dict()``, ``load_state_dict()`` and the truth value of a loader, as frameworks use them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def loader_of(rank=0, ranks=1, **options):
     return get_savable_loader(Values(range(12), repeats=True, worker_config=config), **options)
 
 
-def test_a_rank_alone_gives_its_own_state():
+def test_a_single_rank_returns_its_own_state():
     loader = loader_of()
     list(islice(loader, 3))
     state = loader.state_dict()
@@ -27,7 +27,7 @@ def test_a_rank_alone_gives_its_own_state():
     assert list(islice(again, 2)) == [3, 4]
 
 
-def test_the_state_of_a_single_rank_is_one_of_all_ranks():
+def test_the_state_of_a_single_rank_is_that_of_all_ranks():
     loader = loader_of()
     list(islice(loader, 4))
     state = loader.state_dict()
@@ -37,7 +37,7 @@ def test_the_state_of_a_single_rank_is_one_of_all_ranks():
     assert [next(iter(one)) for one in two] == [4, 5]
 
 
-def test_without_a_process_group_each_of_several_ranks_gives_its_own_state():
+def test_without_a_process_group_each_rank_returns_its_own_state():
     loader = loader_of(1, 2)
     assert loader.state_dict() == loader.save_state_rank()
     with pytest.raises(StateError, match="this state is of rank 1 of 2; this is rank 0 of 2"):
@@ -45,14 +45,14 @@ def test_without_a_process_group_each_of_several_ranks_gives_its_own_state():
 
 
 @pytest.mark.parametrize("state", [{}, [], {"states of all ranks": []}, {"ranks": 1}, "a state"], ids=str)
-def test_what_is_no_state_is_refused(state):
+def test_other_values_than_states_are_refused(state):
     with pytest.raises(StateError):
         loader_of(0, 2).load_state_dict(state)
 
 
 @pytest.mark.parametrize(("rank", "ranks"), [(0, 1), (1, 2)])
-def test_a_state_that_lost_a_lane_on_its_way_is_refused(rank, ranks):
-    # As by what loads key by key into the state of a new loader, in which no lane has begun.
+def test_a_state_with_a_missing_lane_is_refused(rank, ranks):
+    # As left by a tool that loads key by key into the state of a new loader, in which no lane has begun.
     loader = loader_of(rank, ranks)
     list(islice(loader, 2))
     state = loader.state_dict()
@@ -62,7 +62,7 @@ def test_a_state_that_lost_a_lane_on_its_way_is_refused(rank, ranks):
         loader_of(rank, ranks).load_state_dict(state)
 
 
-def test_a_loader_without_a_length_is_true():
+def test_a_loader_without_a_length_is_truthy():
     loader = loader_of()
     with pytest.raises(TypeError):
         len(loader)
@@ -70,7 +70,7 @@ def test_a_loader_without_a_length_is_true():
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_memory_is_pinned_where_there_is_a_gpu_unless_it_is_not_to_be(asked, monkeypatch):
+def test_memory_is_pinned_by_default_if_there_is_a_gpu(asked, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("loader.training.workers.bundles.pin_memory", lambda batch: ("pinned", batch))
     config = WorkerConfig(rank=0, world_size=1, num_workers=1, lanes=LANES)

@@ -1,4 +1,4 @@
-"""States made for another number of ranks, each restored by its own rank."""
+"""States converted to another number of ranks, each restored by its own rank."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def redistributed(states: Sequence[Any], ranks: int) -> list[Any]:
 
 
 class OwnStates(Run):
-    """A run each of whose ranks has nothing but its own state."""
+    """A run in which each rank has only its own state."""
 
     def __init__(self, pipeline: Pipeline, states: Sequence[Any]) -> None:
         super().__init__(pipeline, Spread(len(states)))
@@ -74,7 +74,7 @@ def steps_of(run: Run, steps: int) -> Delivered:
 
 
 @pytest.mark.parametrize("name", PIPELINES)
-def test_ranks_that_restore_their_own_part_deliver_what_is_left(name: str, data: Data) -> None:
+def test_ranks_that_restore_their_own_part_deliver_the_rest(name: str, data: Data) -> None:
     pipeline = pipeline_of(name, data)
     expected = uninterrupted(pipeline)
     with running(pipeline, Spread(2)) as run:
@@ -90,7 +90,7 @@ def test_ranks_that_restore_their_own_part_deliver_what_is_left(name: str, data:
 
 
 @pytest.mark.parametrize("name", ["endless", "packing", "one pass", "validation, lane by lane"])
-def test_a_run_may_change_its_ranks_again_and_again(name: str, data: Data) -> None:
+def test_a_run_may_change_its_ranks_repeatedly(name: str, data: Data) -> None:
     pipeline = pipeline_of(name, data)
     expected = uninterrupted(pipeline)
     with running(pipeline, Spread(2)) as run:
@@ -104,7 +104,7 @@ def test_a_run_may_change_its_ranks_again_and_again(name: str, data: Data) -> No
     check_rest(pipeline, Spread(3), states, expected, delivered)
 
 
-def test_even_ranks_count_on_after_a_redistribution(data: Data) -> None:
+def test_even_ranks_stay_even_after_a_redistribution(data: Data) -> None:
     pipeline = Pipeline(build=partial(val, data, even_ranks=True), batches=None)  # a pass of 21 micro-batches
     with running(pipeline, Spread(2)) as run:
         steps_of(run, 3)
@@ -144,7 +144,7 @@ def test_numbers_of_ranks_that_the_lanes_do_not_allow_are_refused(data: Data) ->
     assert ranks_of_run(RunState.from_plain(states[0])) == [1, 2, 3, 4, 6, 12]
 
 
-def test_lanes_that_come_one_after_another_allow_any_number_of_ranks(data: Data) -> None:
+def test_lanes_visited_one_by_one_allow_any_number_of_ranks(data: Data) -> None:
     pipeline = pipeline_of("validation, lane by lane", data)
     expected = uninterrupted(pipeline)
     with running(pipeline, Spread(2)) as run:
@@ -160,11 +160,11 @@ def test_lanes_that_come_one_after_another_allow_any_number_of_ranks(data: Data)
     assert before == expected
 
 
-# ------------------------------------------------------------------------------------------------- different moments
+# --------------------------------------------------------------------------------------------------- different steps
 
 
 def states_at(data: Data, *steps: int, **options: Any) -> list[RunState]:
-    """Give the states of ranks that have done some steps each."""
+    """Return the states of ranks after a number of steps each."""
     states = []
     for rank, count in enumerate(steps):
         build = options.get("build", partial(train, virtual_epoch_length=4))
@@ -176,27 +176,25 @@ def states_at(data: Data, *steps: int, **options: Any) -> list[RunState]:
     return states
 
 
-def test_ranks_saved_after_different_steps_are_told_so(data: Data) -> None:
-    with pytest.raises(StateError, match="of different moments: the next micro-batches are 4, 6"):
+def test_ranks_saved_after_different_steps_are_refused(data: Data) -> None:
+    with pytest.raises(StateError, match="at different steps: the next micro-batches are 4, 6"):
         redistribute_states(states_at(data, 2, 3), 1)
     states = states_at(data, 2, 2)
     states[1] = replace(states[1], steps=[3])
-    with pytest.raises(
-        StateError, match=r"different moments: the counts of virtual epochs and limits are \[2\], \[3\]"
-    ):
+    with pytest.raises(StateError, match=r"different steps: the counts of virtual epochs and limits are \[2\], \[3\]"):
         redistribute_states(states, 1)
 
 
-def test_in_a_pass_that_ends_the_furthest_rank_decides_how_much_of_a_limit_is_left(data: Data) -> None:
+def test_in_a_finite_pass_the_furthest_rank_determines_the_rest_of_a_limit(data: Data) -> None:
     states = states_at(data, 3, 2, build=partial(train, virtual_epoch_length=5, repeat=False))
     for order in (states, states[::-1]):
         (whole,) = redistribute_states(order, 1)
         assert (whole.steps, whole.batch) == ([3], 4)
 
 
-def test_states_without_a_kind_must_be_of_one_moment(data: Data) -> None:
+def test_states_without_a_kind_must_be_of_the_same_step(data: Data) -> None:
     states = [replace(state, kind=None) for state in states_at(data, 3, 2, build=partial(train, repeat=False))]
-    with pytest.raises(StateError, match="of different moments"):
+    with pytest.raises(StateError, match="at different steps"):
         redistribute_states(states, 1)
 
 
@@ -228,19 +226,19 @@ def test_states_without_a_kind_must_be_of_one_moment(data: Data) -> None:
     ],
     ids=str,
 )
-def test_numbers_that_no_loader_saves_are_refused(data: Data, changed: dict[str, Any], message: str) -> None:
+def test_numbers_out_of_range_are_refused(data: Data, changed: dict[str, Any], message: str) -> None:
     (state,) = states_at(data, 1)
     with pytest.raises(StateError, match=f"this state is damaged: .*{message}"):
         RunState.from_plain({**state.to_plain(), **changed})
 
 
-def test_a_great_number_of_ranks_is_no_reason_to_count_them(data: Data) -> None:
+def test_the_check_takes_no_time_per_missing_rank(data: Data) -> None:
     (state,) = states_at(data, 1)
     with pytest.raises(StateError, match="each of the 4294967296 ranks"):
         merge_states([replace(state, ranks=1 << 32, lanes=1 << 32)], lockstep=True)
 
 
-def test_a_great_number_of_lanes_is_no_reason_to_look_at_each(data: Data) -> None:
+def test_a_redistribution_takes_no_time_per_missing_lane(data: Data) -> None:
     (state,) = states_at(data, 1)
     parts = redistribute_states([replace(state, lanes=1 << 32)], 4)
     assert [(part.rank, sorted(part.lane_states)) for part in parts] == [(0, []), (1, []), (2, []), (3, [0])]

@@ -5,8 +5,7 @@ from loader.samples.building.described_dataset import FilteredSample
 from loader.samples.encoding.task_encoder import T_sample
 from loader.storage.epath import EPath
 from loader.stores.file_store import FileStore
-from loader.training.datasets.dataset_factory import BaseCoreDatasetFactory
-from loader.training.datasets.dataset_subset import DatasetSubset
+from loader.training.datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
 from loader.training.factories.webdataset_factory import BaseWebdatasetFactory
 
 __all__ = [

@@ -1,0 +1,281 @@
+"""Show the facts about a dataset, metadataset or folder of media files on one screen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from heapq import nlargest
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from loader.inspect import format_bytes, format_count, plural
+
+from ..console import escape_controls, print_table
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["show_facts"]
+
+_MAX_PARTS = 50  # the largest
+_PIPED_COLUMNS = 1_000  # effectively no line wrapping when piped
+_MIXED = {"weight": "mixed by weight", "repetitions": "repeated in each pass", None: "one after another"}
+
+
+def show_facts(console: Console, facts: dict[str, Any]) -> None:
+    """Show what :func:`loader.inspect.path_facts` returns."""
+    if facts["type"] == "metadataset":
+        _show_metadataset(console, facts)
+    elif facts["type"] == "files":
+        _show_media_folder(console, facts)
+    else:
+        _show_dataset(console, facts)
+
+
+def _show_dataset(console: Console, facts: dict[str, Any]) -> None:
+    console.print(Text(escape_controls(facts["path"]), style="bold"), soft_wrap=True)
+    console.print(
+        f"{plural(facts['samples'], 'sample')} in {plural(facts['shards'], 'shard')}, {format_bytes(facts['bytes'])}"
+    )
+    for label, value in _lines(facts):
+        console.print(Text.assemble((f"{label:<12}", "cyan"), escape_controls(value)), soft_wrap=True)
+    if facts["splits"]:
+        console.print()
+        print_table(console, _split_table(facts["splits"]))
+    if facts["parts"]:
+        console.print()
+        print_table(console, _part_table(facts["parts"]))
+        if len(facts["parts"]) > _MAX_PARTS:
+            console.print(f"… and {len(facts['parts']) - _MAX_PARTS:,} more (--json lists all)")
+
+
+def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the facts with a line each, as label and text."""
+    lines = [("samples are", _kind(facts))]
+    for label, key in (("from", "field_map"), ("from", "sample_loader"), ("parts", "part_filter")):
+        value = facts.get(key)
+        if isinstance(value, dict):
+            lines.append((label, ", ".join(f"{field} ← {expression}" for field, expression in value.items())))
+        elif value:
+            lines.append((label, value if isinstance(value, str) else ", ".join(value)))
+    if facts.get("subflavors"):
+        lines.append(("subflavors", ", ".join(f"{name}: {value}" for name, value in facts["subflavors"].items())))
+    if any((facts.get("excluded") or {}).values()):
+        excluded = facts["excluded"]
+        lines.append(
+            ("excluded", f"{plural(excluded['shards'], 'shard')}, {plural(excluded['samples'], 'single sample')}")
+        )
+    lines += _media_lines(facts.get("media_metadata"))
+    if facts.get("prepared"):
+        lines.append(("prepared", f"{facts['prepared']['at']} by {facts['prepared']['by']}"))
+    lines.append(("index", _index_text(facts["index"])))
+    if facts.get("duplicate_keys"):
+        lines.append(("keys", f"{facts['duplicate_keys']:,} samples share the key of an earlier sample"))
+    if "compat" in facts:
+        lines.append(("compat", "index.sqlite for megatron-energon exists" if facts["compat"] else "no index.sqlite"))
+    return lines
+
+
+def _kind(facts: dict[str, Any]) -> str:
+    if facts["sample_type"] is None:
+        return "crude (no dataset.yaml)"
+    return "crude: dicts of parts" if facts["crude"] else str(facts["sample_type"])
+
+
+def _index_text(index: dict[str, Any]) -> str:
+    if index["state"] == "fresh":
+        return "up to date"
+    if index["state"] == "touched":
+        return f"up to date, though the times of {index['touched']:,} shards changed (as copying does)"
+    faults = [
+        f"{len(index[what]):,} {word} ({index[what][0]}{', …' if len(index[what]) > 1 else ''})"
+        for what, word in (("changed", "changed"), ("missing", "missing"))
+        if index[what]
+    ]
+    return f"STALE: shards {' and '.join(faults)} since it was built; run energon prepare again"
+
+
+def _table(first: str, *numbers: str) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column(first)
+    for heading in numbers:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def _split_table(splits: list[dict[str, Any]]) -> Table:
+    table = _table("split part", "shards", "samples", "share")
+    for split in splits:
+        table.add_row(
+            escape_controls(split["name"]),
+            format_count(split["shards"]),
+            format_count(split["samples"]),
+            f"{100 * split['share']:.1f} %",
+        )
+    return table
+
+
+def _part_table(parts: list[dict[str, Any]]) -> Table:
+    table = _table("part", "coverage", "total", "median")
+    largest = nlargest(_MAX_PARTS, range(len(parts)), key=lambda number: parts[number]["total_bytes"])
+    for part in (parts[number] for number in sorted(largest)):
+        table.add_row(
+            escape_controls(part["name"]),
+            f"{100 * part['coverage']:.4g} %",
+            format_bytes(part["total_bytes"]),
+            format_bytes(part["median_bytes"]),
+        )
+    return table
+
+
+def _media_lines(facts: dict[str, Any] | None) -> list[tuple[str, str]]:
+    """Return a line for each kind of media, as label and text."""
+    if facts is None:
+        return []
+    lines = []
+    images, videos, sounds = facts["images"], facts["videos"], facts["sounds"]
+    if images["count"]:
+        formats = ", ".join(f"{name} {count:,}" for name, count in images["formats"].items())
+        lines.append(("images", f"{plural(images['count'], 'image')} ({formats}), {_size_text(images)}"))
+    if videos["count"]:
+        text = f"{plural(videos['count'], 'video')}, {_size_text(videos)}, {_duration_text(videos['seconds'])}"
+        lines.append(("video", text))
+    if sounds["count"]:
+        rates = ", ".join(f"{rate} Hz" for rate in sounds["sample_rates"])
+        lines.append(("audio", f"{plural(sounds['count'], 'track')} ({rates}), {_duration_text(sounds['seconds'])}"))
+    if not facts["complete"]:
+        lines = [(label, f"of the first {facts['entries']:,} media files: {text}") for label, text in lines]
+    return lines or [("media", "no image, audio or video was found")]
+
+
+def _size_text(facts: dict[str, Any]) -> str:
+    width, height = facts["width"], facts["height"]
+    if width is None or height is None:
+        return "sizes unknown"
+    if (width["min"], height["min"]) == (width["max"], height["max"]):
+        return f"all {width['min']}×{height['min']}"
+    return " × ".join(f"{side['min']}–{side['max']} (median {side['median']})" for side in (width, height))
+
+
+def _duration_text(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:,.1f} h"
+
+
+def _show_media_folder(console: Console, facts: dict[str, Any]) -> None:
+    media = facts["media_metadata"]
+    console.print(Text(escape_controls(facts["path"]), style="bold"), soft_wrap=True)
+    more = "" if media["complete"] else "more than "
+    console.print(f"a folder of files, with media metadata of {more}{media['entries']:,}")
+    for label, value in _media_lines(media):
+        console.print(Text.assemble((f"{label:<12}", "cyan"), escape_controls(value)), soft_wrap=True)
+
+
+def _show_metadataset(console: Console, facts: dict[str, Any]) -> None:
+    """Print a tree for each split, and the number of faults."""
+    console.print(Text(escape_controls(facts["path"]), style="bold"), soft_wrap=True)
+    console.print(f"metadataset with {plural(len(facts['splits']), 'split')}")
+    folder = os.path.dirname(facts["path"])
+    if not console.is_terminal:
+        console.width = _PIPED_COLUMNS
+    for split in facts["splits"]:
+        console.print()
+        console.print(
+            Text.assemble((escape_controls(split["name"]), "bold"), f": {_split_text(split)}"), soft_wrap=True
+        )
+        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        table.add_column("", overflow="fold")
+        for heading in ("share", "samples", "per epoch"):
+            table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column("", overflow="fold")
+        for row in _rows(split["tree"], folder):
+            table.add_row(*row)
+        print_table(console, table)
+    if facts["faults"]:
+        count = "1 dataset" if facts["faults"] == 1 else f"{facts['faults']:,} datasets"
+        console.print()
+        console.print(Text(f"{count} cannot be loaded as described; energon lint checks the others", style="red"))
+
+
+def _split_text(split: dict[str, Any]) -> str:
+    """Format the size of a split and how it is mixed."""
+    samples = "an unknown number of samples" if split["samples"] is None else plural(split["samples"], "sample")
+    if split["leaves"] == 1:
+        return samples
+    text = f"{samples} in {plural(split['leaves'], 'dataset')}, {_MIXED[split['mixed_by']]}"
+    if split["mixed_by"] == "repetitions" and split["epoch"] is not None and split["samples"] is not None:
+        text += f" ({split['epoch']:,} samples)"
+    return text
+
+
+def _rows(node: dict[str, Any], folder: str, first: str = "", rest: str = "") -> Iterator[list[Text]]:
+    """Yield the rows of a node and of its descendants.
+
+    Args:
+        node: The node.
+        folder: The folder of the metadataset; paths below it are shown relative to it.
+        first: Indentation of the node.
+        rest: Indentation of its descendants.
+    """
+    labels = [_label(node, folder)] if first else []
+    while node["kind"] == "metadataset" and len(node["children"]) == 1:
+        node = node["children"][0]  # an only child shares the row of its metadataset
+        labels.append(_label(node, folder))
+    children = node["children"]
+    yield [
+        Text(first + escape_controls(" → ".join(labels))),
+        Text(_percent_text(node["share"]) if first else ""),
+        Text("" if node["samples"] is None else f"{node['samples']:,}"),
+        Text("" if node["expected_repetitions"] is None else _times_text(node["expected_repetitions"])),
+        _node_notes(node),
+    ]
+    if node["join"] is not None:
+        children = [{**_MEMBER, **member} for member in node["join"]["members"]]
+    for number, child in enumerate(children, start=1):
+        is_last = number == len(children)
+        yield from _rows(child, folder, rest + ("└─ " if is_last else "├─ "), rest + ("   " if is_last else "│  "))
+
+
+_MEMBER: dict[str, Any] = {
+    "kind": "member", "share": None, "samples": None, "expected_repetitions": None, "subset": [], "join": None,
+    "children": [],
+}  # fmt: skip
+
+
+def _label(node: dict[str, Any], folder: str) -> str:
+    if node["kind"] == "join":
+        return f"join of {len(node['join']['members'])}"
+    if node["kind"] in ("blend", "blend_epochized"):
+        return str(node["kind"])
+    name = f"{node['name']}: " if node.get("name") else ""
+    path = os.path.relpath(node["path"], folder) if "://" not in node["path"] else node["path"]
+    return f"{name}{node['path'] if path.startswith('..') else path} ({node['split_part']})"
+
+
+def _node_notes(node: dict[str, Any]) -> Text:
+    """Format the remaining settings of a node, and its fault, in one line."""
+    notes = [f"{name}: {value}" for name, value in node.get("subflavors", {}).items()]
+    notes += [f"subset {applied}" for applied in node["subset"]]
+    notes += [str(node[key]) for key in ("split_config", "dataset_config") if node.get(key)]
+    if node.get("aux"):
+        notes.append(f"aux {', '.join(node['aux'])}")
+    if node.get("nonmatch", "error") != "error":
+        notes.append(f"nonmatch {node['nonmatch']}")
+    if node["join"] is not None and node["join"]["joiner"]:
+        notes.append(f"by {node['join']['joiner']}")
+    text = Text(escape_controls("; ".join(notes)), style="dim")
+    if node.get("fault"):
+        fault = Text(f"error: {escape_controls(node['fault'])}", style="red")
+        text = Text("; ").join([text, fault]) if notes else fault
+    return text
+
+
+def _percent_text(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.3g} %"
+
+
+def _times_text(repetitions: float) -> str:
+    return f"{repetitions:.3g}×"

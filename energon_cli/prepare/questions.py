@@ -1,0 +1,193 @@
+"""The sequence of prompts of ``energon prepare``, and the reader of answers from standard input."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TextIO
+
+from loader.errors import ConfigError, EnergonError
+from loader.format.documents import SAMPLE_TYPES, SampleTypeSpec, sample_type_of_name
+from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio, propose_field_map
+from loader.inspect import Choices, FieldQuestion, OpenChoices, check_field, field_hint
+
+__all__ = ["PipedQuestions", "Questions", "ask", "yes_or_no"]
+
+_YES = frozenset(("y", "yes", "true", "ok"))
+_NO = frozenset(("n", "no", "false"))
+
+
+class Questions(Protocol):
+    """Prompts for a user, as menus or as lines."""
+
+    def split(self, detected: Mapping[str, tuple[str, ...]] | None) -> SplitRequest:
+        """Prompt for the split."""
+
+    def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:
+        """Prompt for the sample type; None means no ``dataset.yaml``."""
+
+    def use_field_map(self, spec: SampleTypeSpec) -> bool:
+        """Prompt for the use of a field map; False means a ``sample_loader.py`` instead."""
+
+    def field(self, question: FieldQuestion) -> str:
+        """Prompt for the source of a field; an empty answer skips an optional field."""
+
+    def accept_field_map(self, spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
+        """Show a sample built with this map, or the error; False prompts for the fields again."""
+
+
+def ask(questions: Questions, given: OpenChoices) -> Choices:
+    """Prompt for all choices that flags leave open, in an order that scripts rely on.
+
+    The order: the split; the sample type, or none for no ``dataset.yaml``; field map or code; each field.
+    """
+    split = given.split
+    if split is None and given.ask_split:
+        split = questions.split(given.detected_split)
+    if not given.ask_dataset_yaml:
+        return Choices(split=split)
+    spec = given.spec or questions.sample_type(given.sample_types)
+    if spec is None:
+        return Choices(split=split)
+    if spec.crude:
+        return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec))
+    if given.field_map is not None:
+        return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=given.field_map))
+    if not questions.use_field_map(spec):
+        return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec))
+    return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=_ask_fields(questions, given, spec)))
+
+
+def _ask_fields(questions: Questions, given: OpenChoices, spec: SampleTypeSpec) -> dict[str, str]:
+    proposals = propose_field_map(spec, given.part_names, given.json_example)
+    while True:
+        answers: dict[str, str] = {}
+        for field in spec.fields:
+            question = FieldQuestion(
+                spec=spec,
+                field=field,
+                proposal=proposals.get(field.name, ""),
+                part_names=given.part_names,
+                json_example=given.json_example,
+            )
+            answer = questions.field(question).strip()
+            if answer:
+                answers[field.name] = answer
+        if questions.accept_field_map(spec, answers):
+            return answers
+        proposals = answers
+
+
+class PipedQuestions:
+    """Prompts that read one line per answer; an invalid answer raises, since a script cannot correct it.
+
+    Args:
+        proposed_ratio: The ratio for an empty first answer, unless the shards' names suggest a split.
+        show: Prints a prompt.
+        answers: The stream of answers; standard input by default.
+    """
+
+    def __init__(
+        self,
+        proposed_ratio: str,
+        *,
+        show: Callable[[str], None],
+        answers: TextIO | None = None,
+    ) -> None:
+        self._answers = answers or sys.stdin or io.StringIO()
+        self._show = show
+        self._proposed_ratio = proposed_ratio
+        self._asked = 0
+
+    def split(self, detected: Mapping[str, tuple[str, ...]] | None) -> SplitRequest:
+        proposal = f"by shard names: {', '.join(detected)}" if detected else self._proposed_ratio
+        answer = self._ask(f"Ratio of train, val and test, such as 8,1,1 (empty: {proposal})")
+        if not answer:
+            return SplitRequest(parts=detected) if detected else SplitRequest(ratio=parse_ratio(self._proposed_ratio))
+        return SplitRequest(ratio=self._parse(lambda: parse_ratio(answer)))
+
+    def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:
+        answer = self._ask("Create a dataset.yaml? (yes, no, or a sample type)") or "yes"
+        is_yes = yes_or_no(answer)
+        if is_yes is False:
+            return None
+        if is_yes is None:
+            return self._sample_type(answer, also="yes, no")
+        for number, name in enumerate(sorted(SAMPLE_TYPES)):
+            self._show(f"  {number:>2}  {name}")
+        answer = self._ask(f"Sample type, by name or number (empty: {likeliest_first[0].name})")
+        return self._sample_type(answer) if answer else likeliest_first[0]
+
+    def use_field_map(self, spec: SampleTypeSpec) -> bool:
+        answer = self._ask(f"Map parts to the fields of {spec.name} (a field map)? (yes, no)") or "yes"
+        is_yes = yes_or_no(answer)
+        if is_yes is None:
+            raise self._wrong(answer, "expected yes or no")
+        return is_yes
+
+    def field(self, question: FieldQuestion) -> str:
+        field = question.field
+        empty = "" if field.required else " (empty: skip)"
+        answer = self._ask(f"Part for {field.name!r}{empty}; {field_hint(question)}")
+        fault = check_field(question, answer)
+        if fault is not None and not fault.startswith("no inspected sample"):  # later shards may have it
+            raise self._wrong(answer, fault)
+        return answer
+
+    def accept_field_map(self, spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:  # noqa: ARG002 - see Questions
+        return True
+
+    def _sample_type(self, answer: str, *, also: str = "") -> SampleTypeSpec:
+        if answer.isdecimal() and not also:
+            spec = _sample_type_by_number(int(answer))
+            if spec is None:
+                raise self._wrong(answer, f"expected a number from 0 to {len(SAMPLE_TYPES) - 1}")
+            return spec
+        try:
+            return sample_type_of_name(answer)
+        except ConfigError as error:
+            raise self._wrong(
+                answer, (f"expected {also} or a sample type; " if also else "") + error.message
+            ) from error
+
+    def _ask(self, question: str) -> str:
+        self._show(question)
+        self._asked += 1
+        line = self._answers.readline()
+        if not line:
+            raise ConfigError(
+                f"expected answer {self._asked}, found the end of the input: {question}",
+                at="standard input",
+                hint="pipe one line per prompt, or use flags (--yes, or --non-interactive --split-ratio …)",
+            )
+        answer = line.strip()
+        self._show(f"> {answer}")
+        return answer
+
+    def _parse(self, parse: Callable[[], dict[str, float]]) -> dict[str, float]:
+        try:
+            return parse()
+        except ConfigError as error:
+            raise ConfigError(error.message, at=f"answer {self._asked} on standard input", hint=error.hint) from error
+
+    def _wrong(self, answer: str, why: str) -> EnergonError:
+        return ConfigError(f"invalid answer {answer!r}: {why}", at=f"answer {self._asked} on standard input")
+
+
+def _sample_type_by_number(number: int) -> SampleTypeSpec | None:
+    """Return the sample type at a 0-based index of the alphabetical list, or None if out of range."""
+    names = sorted(SAMPLE_TYPES)
+    return SAMPLE_TYPES[names[number]] if 0 <= number < len(names) else None
+
+
+def yes_or_no(text: str) -> bool | None:
+    """Parse an answer to a yes/no prompt; return None if it is neither.
+
+    >>> yes_or_no("Yes"), yes_or_no("n"), yes_or_no("CaptioningWebdataset")
+    (True, False, None)
+    """
+    word = text.strip().lower()
+    if word in _YES:
+        return True
+    return False if word in _NO else None

@@ -1,0 +1,4 @@
+# The public names of this package, each with the module that defines it.
+
+from .dataset_folder import DatasetFolder as DatasetFolder
+from .worker_pool import usable_cores as usable_cores

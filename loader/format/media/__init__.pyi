@@ -1,0 +1,8 @@
+# The public names of this package, each with the module that defines it.
+
+from .kind import (
+    MediaFilter as MediaFilter,
+    parse_patterns as parse_patterns,
+)
+from .metadata import is_media_folder as is_media_folder
+from .tables import MediaReport as MediaReport

@@ -1,0 +1,60 @@
+# The public names of this package, each with the module that defines it.
+
+from .facts import (
+    dataset_facts as dataset_facts,
+    jsonl_facts as jsonl_facts,
+    media_facts as media_facts,
+    media_folder_facts as media_folder_facts,
+    path_facts as path_facts,
+)
+from .fields import (
+    FieldView as FieldView,
+    describe_part as describe_part,
+    describe_value as describe_value,
+)
+from .first_samples import (
+    FirstSamples as FirstSamples,
+    ShardFolder as ShardFolder,
+    field_map_warnings as field_map_warnings,
+    inspect_folder as inspect_folder,
+    inspect_samples as inspect_samples,
+)
+from .folder_views import SampleViews as SampleViews
+from .lint import (
+    ExcludedSamples as ExcludedSamples,
+    LintRequest as LintRequest,
+    exclude_broken as exclude_broken,
+    is_only_media_folder as is_only_media_folder,
+    run_lint as run_lint,
+)
+from .metadataset import metadataset_facts as metadataset_facts
+from .picture import (
+    Picture as Picture,
+    PictureError as PictureError,
+    array_picture as array_picture,
+    encoded_picture as encoded_picture,
+)
+from .prepare_choices import (
+    Choices as Choices,
+    FieldQuestion as FieldQuestion,
+    OpenChoices as OpenChoices,
+    check_field as check_field,
+    choice_files as choice_files,
+    choice_notes as choice_notes,
+    field_hint as field_hint,
+    open_choices as open_choices,
+    propose_choices as propose_choices,
+    view_first_sample as view_first_sample,
+)
+from .sample_view import (
+    PreviewRequest as PreviewRequest,
+    SampleView as SampleView,
+    describe_parts as describe_parts,
+    describe_sample as describe_sample,
+)
+from .text import (
+    format_bytes as format_bytes,
+    format_count as format_count,
+    plural as plural,
+)
+from .views import open_views as open_views

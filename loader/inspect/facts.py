@@ -1,0 +1,262 @@
+"""Collect facts about a dataset, JSONL file or folder of media files, as plain data with stable keys."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from itertools import islice
+from statistics import median_low
+from typing import Any
+
+import numpy as np
+
+from ..errors import EnergonError, StorageError
+from ..format import nv_meta
+from ..format.dataset_folder import DatasetFolder
+from ..format.documents.dataset_config import DatasetConfig
+from ..format.documents.load_request import is_jsonl, is_metadataset
+from ..format.documents.split_config import SplitConfig
+from ..format.index.dataset_index import DatasetIndex
+from ..format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataReader, is_media_folder
+from ..format.media.tables import read_media_filter
+from ..storage import Storage, open_parent, open_storage
+
+__all__ = ["dataset_facts", "jsonl_facts", "media_facts", "media_folder_facts", "path_facts"]
+
+_MAX_ENTRIES = 100_000  # media files to summarise: more would take seconds
+_LINE_RUNS = 512
+_LINES_A_RUN = 512
+
+
+def path_facts(path: str, *, split_config: str | None = None, dataset_config: str | None = None) -> dict[str, Any]:
+    """Return the facts about what a path names, as ``energon info --json`` prints them.
+
+    Args:
+        path: A dataset, JSONL file, folder of media files or metadataset.
+        split_config: Name of the split file; None: ``split.yaml``, or the one that a metadataset names.
+        dataset_config: Name of the dataset file; None: ``dataset.yaml``, or the one that a metadataset names.
+
+    Raises:
+        ConfigError: Documents contain faults. Faults of a metadataset's datasets are part of its facts.
+        FormatError: The index is damaged.
+        StorageError: The path does not exist, or is not prepared.
+    """
+    if is_metadataset(path):
+        from .metadataset import metadataset_facts  # imported late: only metadatasets need the planner
+
+        return metadataset_facts(path, split_config=split_config, dataset_config=dataset_config)
+    if is_jsonl(path):
+        return jsonl_facts(*open_parent(path))
+    storage = open_storage(path)
+    if is_media_folder(storage):
+        return media_folder_facts(storage)
+    return dataset_facts(
+        DatasetFolder(
+            path,
+            split_config=split_config or nv_meta.SPLIT_YAML,
+            dataset_config=dataset_config or nv_meta.DATASET_YAML,
+        )
+    )
+
+
+def dataset_facts(dataset: DatasetFolder) -> dict[str, Any]:
+    """Return the facts about a prepared folder of shards."""
+    index = dataset.index
+    config = dataset.config
+    facts: dict[str, Any] = {
+        "path": dataset.path,
+        "type": "webdataset",
+        "samples": sum(dataset.shard_counts.values()),
+        "shards": len(dataset.shard_counts),
+        "bytes": sum(shard.size_bytes for shard in index.shards),
+    }
+    facts |= _config_facts(config)
+    facts["splits"] = _split_facts(dataset.split, dataset.shard_counts)
+    facts["excluded"] = _excluded_facts(dataset.split)
+    facts["parts"] = _part_facts(index)
+    facts["media_metadata"] = media_facts(dataset.storage)
+    facts["prepared"] = {"by": index.layout.prepared_by, "at": index.layout.prepared_at}
+    facts["index"] = {"uuid": index.uuid, **_freshness(dataset.storage, index)}
+    facts["duplicate_keys"] = index.layout.duplicate_keys
+    facts["compat"] = dataset.storage.exists(nv_meta.INDEX_SQLITE)
+    return facts
+
+
+def jsonl_facts(storage: Storage, name: str) -> dict[str, Any]:
+    """Return the facts about an indexed JSONL file, under the same keys."""
+    from ..format.jsonl.index import open_jsonl_index
+
+    index = open_jsonl_index(storage, name)
+    size_bytes = storage.stat(name).size_bytes
+    return {
+        "path": storage.path(name),
+        "type": "jsonl",
+        "samples": len(index),
+        "shards": 1,
+        "bytes": size_bytes,
+        "sample_type": "CrudeSample",
+        "crude": True,
+        "splits": [],
+        "parts": [
+            {
+                "name": "json",
+                "samples": len(index),
+                "coverage": 1.0,
+                "total_bytes": size_bytes,
+                "median_bytes": _median_line(index.offsets),
+            }
+        ],
+        "index": {"state": "fresh"},
+    }
+
+
+def _median_line(offsets: Any) -> int:
+    """Return the median length of lines; for many lines, that of runs spread evenly over the file.
+
+    Args:
+        offsets: Shape (n + 1,), memory-mapped: only the pages of these runs are read.
+    """
+    lines = len(offsets) - 1
+    if lines <= _LINE_RUNS * _LINES_A_RUN:
+        return int(np.median(np.diff(offsets))) if lines > 0 else 0
+    starts = [run * (lines - _LINES_A_RUN) // (_LINE_RUNS - 1) for run in range(_LINE_RUNS)]
+    return int(np.median([np.diff(offsets[start : start + _LINES_A_RUN + 1]) for start in starts]))
+
+
+def _config_facts(config: DatasetConfig | None) -> dict[str, Any]:
+    if config is None:
+        return {
+            "sample_type": None,
+            "crude": True,
+            "field_map": None,
+            "sample_loader": None,
+            "part_filter": None,
+            "subflavors": {},
+        }
+    part_filter = config.part_filter
+    return {
+        "sample_type": config.sample_type or config.dataset_class,
+        "crude": config.crude,
+        "field_map": config.field_map.expressions() if config.field_map else None,
+        "sample_loader": config.sample_loader,
+        "part_filter": list(part_filter) if isinstance(part_filter, tuple) else part_filter,
+        "subflavors": config.subflavors,
+    }
+
+
+def _split_facts(split: SplitConfig | None, shard_counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    if split is None:
+        return []
+    total = sum(shard_counts.values())
+    excluded_shards = split.excluded_shards()
+    excluded_samples = split.excluded_samples()
+    facts = []
+    for name, shards in split.split_parts.items():
+        kept = [shard for shard in shards if shard not in excluded_shards]
+        samples = sum(shard_counts.get(shard, 0) - len(excluded_samples.get(shard, ())) for shard in kept)
+        facts.append(
+            {"name": name, "shards": len(kept), "samples": samples, "share": samples / total if total else 0.0}
+        )
+    return facts
+
+
+def _excluded_facts(split: SplitConfig | None) -> dict[str, int]:
+    if split is None:
+        return {"shards": 0, "samples": 0}
+    samples = sum(len(keys) for keys in split.excluded_samples().values())
+    return {"shards": len(split.excluded_shards()), "samples": samples}
+
+
+def _part_facts(index: DatasetIndex) -> list[dict[str, Any]]:
+    total = len(index) or 1
+    return [
+        {
+            "name": stats.name,
+            "samples": stats.parts,
+            "coverage": stats.parts / total,
+            "total_bytes": stats.total_bytes,
+            "median_bytes": stats.median_bytes,
+        }
+        for stats in index.part_stats()
+    ]
+
+
+def _freshness(storage: Storage, index: DatasetIndex) -> dict[str, Any]:
+    """Compare the sizes and times of shards with the index; lint compares their contents."""
+    missing, changed, touched = [], [], 0
+    for shard in index.shards:
+        try:
+            now = storage.stat(shard.name)
+        except EnergonError:
+            missing.append(shard.name)
+            continue
+        if now.size_bytes != shard.size_bytes:
+            changed.append(shard.name)
+        elif now.mtime_ns != shard.mtime_ns:
+            touched += 1
+    state = "stale" if missing or changed else "touched" if touched else "fresh"
+    return {"state": state, "changed": changed, "missing": missing, "touched": touched}
+
+
+def media_folder_facts(storage: Storage) -> dict[str, Any]:
+    """Return the facts about a folder of media files.
+
+    Raises:
+        StorageError: Its ``index.sqlite`` contains no media metadata.
+    """
+    facts = media_facts(storage)
+    if facts is None:
+        raise StorageError(
+            "this folder is no prepared dataset, and has no media metadata",
+            path=storage.path(""),
+            hint=f"run: energon prepare {storage.url}",
+        )
+    return {"path": storage.path(""), "type": "files", "media_metadata": facts}
+
+
+def media_facts(storage: Storage) -> dict[str, Any] | None:
+    """Return a summary of the media metadata of a dataset or a folder of files; None if there is none.
+
+    Raises:
+        FormatError: ``index.sqlite`` is damaged.
+    """
+    media_filter = read_media_filter(storage)
+    if media_filter is None:
+        return None
+    with closing(MediaMetadataReader(storage)) as reader:
+        entries = iter(reader)
+        found = [metadata for _, metadata in islice(entries, _MAX_ENTRIES)]
+        complete = next(entries, None) is None
+    images = [metadata for metadata in found if isinstance(metadata, ImageMetadata)]
+    av = [metadata for metadata in found if isinstance(metadata, AVMetadata)]
+    videos = [metadata for metadata in av if metadata.video_width is not None]
+    sounds = [metadata for metadata in av if metadata.audio_channels is not None]
+    return {
+        "strategy": media_filter.strategy,
+        "patterns": list(media_filter.patterns),
+        "entries": len(found),
+        "complete": complete,  # False: only the first entries by name
+        "images": {
+            "count": len(images),
+            "formats": dict(Counter(image.format for image in images).most_common()),
+            "width": _spread([image.width for image in images]),
+            "height": _spread([image.height for image in images]),
+        },
+        "videos": {
+            "count": len(videos),
+            "width": _spread([video.video_width for video in videos]),
+            "height": _spread([video.video_height for video in videos]),
+            "seconds": sum(video.video_duration or 0.0 for video in videos),
+        },
+        "sounds": {
+            "count": len(sounds),
+            "sample_rates": dict(Counter(str(sound.audio_sample_rate) for sound in sounds).most_common()),
+            "seconds": sum(sound.audio_duration or 0.0 for sound in sounds),
+        },
+    }
+
+
+def _spread(values: Sequence[int | None]) -> dict[str, int] | None:
+    known = [value for value in values if value is not None]
+    return {"min": min(known), "median": median_low(known), "max": max(known)} if known else None

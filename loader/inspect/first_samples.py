@@ -1,0 +1,243 @@
+"""Read the first samples of a folder of shards, and check a field map against them, before all shards are scanned."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import EnergonError
+from ..format.documents.dataset_config import DatasetConfig
+from ..format.documents.field_map import FieldMap, parse_field_map
+from ..format.documents.messages import nearest_names
+from ..format.documents.part_kinds import part_extension, part_kind
+from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
+from ..format.prepare.dataset_yaml import DatasetYaml
+from ..format.prepare.proposals import propose_field_map
+from ..format.prepare.shards import find_shards
+from ..format.tar.names import decode_name, split_member_name
+from ..format.tar.scan import TarScan
+from ..storage import Storage, open_storage
+
+__all__ = ["FirstSamples", "ShardFolder", "field_map_warnings", "inspect_folder", "inspect_samples"]
+
+_MAX_SAMPLES = 500
+_MAX_SHARDS_TRIED = 3  # a damaged first shard must not hide the samples of the others
+_MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstSamples:
+    """Facts about the first samples of a folder of shards.
+
+    Attributes:
+        samples: Number of samples inspected.
+        part_counts: Part name → number of inspected samples that have it, in order of first occurrence.
+        key: Key of the first sample, ``<shard>/<key>``.
+        parts: Parts of the first sample, name → bytes.
+        json_example: Decoded ``json`` part of the first sample with a readable one.
+        fault: Why no sample could be read.
+    """
+
+    samples: int = 0
+    part_counts: Mapping[str, int] = field(default_factory=dict)
+    key: str = ""
+    parts: Mapping[str, bytes] = field(default_factory=dict)
+    json_example: Mapping[str, Any] | None = None
+    fault: str | None = None
+
+    @property
+    def part_names(self) -> list[str]:
+        """Part names, the most frequent first."""
+        return sorted(self.part_counts, key=lambda name: -self.part_counts[name])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardFolder:
+    """A folder of shards before it is prepared.
+
+    Attributes:
+        storage: The folder.
+        sizes: Shard → bytes, in the order of the dataset.
+        first: The first samples.
+        has_split: The folder has a split from an earlier prepare.
+        has_dataset_yaml: The folder has a ``dataset.yaml`` from an earlier prepare.
+        prepared: The folder was prepared before.
+    """
+
+    storage: Storage
+    sizes: Mapping[str, int]
+    first: FirstSamples
+    has_split: bool
+    has_dataset_yaml: bool
+    prepared: bool
+
+    @property
+    def meta_folder(self) -> Path:
+        """Local path of ``.nv-meta``."""
+        return self.storage.local_path(FOLDER)
+
+    def has_file(self, name: str) -> bool:
+        """Return True if a file of this name exists in ``.nv-meta``."""
+        return self.storage.exists(f"{FOLDER}/{name}")
+
+
+def inspect_folder(path: str, *, exclude: str | None = None, dataset_yaml_name: str = "dataset.yaml") -> ShardFolder:
+    """Find the shards of a folder, read its first samples, and check for files of an earlier prepare.
+
+    Args:
+        path: The folder.
+        exclude: Regular expression of shards to exclude.
+        dataset_yaml_name: Name of the dataset file in ``.nv-meta``.
+
+    Raises:
+        StorageError: The folder does not exist or has no shards.
+    """
+    storage = open_storage(path)
+    sizes = {shard.name: shard.size_bytes for shard in find_shards(storage, exclude=exclude).shards}
+
+    def has_any(*names: str) -> bool:
+        return any(storage.exists(f"{FOLDER}/{name}") for name in names)
+
+    prepared = storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
+    return ShardFolder(
+        storage=storage,
+        sizes=sizes,
+        first=inspect_samples(storage, list(sizes)),
+        has_split=prepared and has_any("split.yaml", "split.json"),
+        has_dataset_yaml=prepared and has_any(dataset_yaml_name),
+        prepared=prepared,
+    )
+
+
+def inspect_samples(storage: Storage, shards: Sequence[str]) -> FirstSamples:
+    """Read the first samples of the first readable shard.
+
+    Unreadable shards are skipped: the scan of a prepare reports each of them with its path and offset.
+    """
+    fault: str | None = None
+    for shard in shards[:_MAX_SHARDS_TRIED]:
+        try:
+            first = _inspect_shard(storage, shard)
+        except EnergonError as error:
+            fault = fault or error.message
+            continue
+        if first.samples:
+            return first
+    return FirstSamples(fault=fault)
+
+
+def _inspect_shard(storage: Storage, shard: str) -> FirstSamples:
+    with storage.open(shard) as file:
+        samples: dict[str, dict[str, tuple[int, int]]] = {}  # key → part name → offset and size
+        batch = next(iter(TarScan(file, storage.path(shard))))
+        rows = zip(batch.names.tolist(), batch.content_offset.tolist(), batch.size_bytes.tolist(), strict=True)
+        for name, offset, size_bytes in rows:
+            split = split_member_name(decode_name(name))
+            if split is None:
+                continue
+            key, part_name = split
+            if key not in samples and len(samples) == _MAX_SAMPLES:
+                break
+            samples.setdefault(key, {})[part_name] = (offset, size_bytes)
+        if not samples:
+            return FirstSamples()
+        first_key, first_parts = next(iter(samples.items()))
+        counts = Counter(part_name for parts in samples.values() for part_name in parts)
+        return FirstSamples(
+            samples=len(samples),
+            part_counts=dict(counts),
+            key=f"{shard}/{first_key}",
+            parts={
+                part_name: file.read_at(offset, size_bytes)
+                for part_name, (offset, size_bytes) in first_parts.items()
+                if size_bytes <= _MAX_PART_BYTES
+            },
+            json_example=_json_example(file.read_at, samples),
+        )
+
+
+def _json_example(read_at: Any, samples: Mapping[str, Mapping[str, tuple[int, int]]]) -> Mapping[str, Any] | None:
+    for parts in list(samples.values())[:10]:
+        for part_name, (offset, size_bytes) in parts.items():
+            if part_extension(part_name) != "json" or part_name.endswith(".gz") or size_bytes > _MAX_PART_BYTES:
+                continue
+            try:
+                document = json.loads(read_at(offset, size_bytes))
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(document, dict):
+                return document
+    return None
+
+
+def field_map_warnings(
+    choice: DatasetYaml, first: FirstSamples, *, meta_folder: Path, trust_code: bool = False
+) -> list[str]:
+    """Return a warning for each field that the first samples cannot fill; later samples may.
+
+    Args:
+        choice: Sample type and field map.
+        first: The first samples.
+        meta_folder: The dataset's ``.nv-meta``.
+        trust_code: Load pickles.
+    """
+    if choice.field_map is None or not first.samples:
+        return []
+    field_map = parse_field_map(dict(choice.field_map), file="the field map")
+    proposals = propose_field_map(choice.spec, first.part_names, first.json_example)
+    warnings: list[str] = []
+    testable: dict[str, str] = {}
+    for name in field_map.fields:
+        expression = field_map.expressions()[name]
+        missing = _missing_part(field_map, name, first)
+        if missing is not None:
+            warnings.append(f"{missing}{_suggestion(field_map, name, first, proposals)}")
+        elif FieldMap({name: field_map.fields[name]}).missing(first.parts):
+            if choice.spec.field(name).required:
+                only = ", ".join(first.parts)
+                warnings.append(f"field {name!r} ({expression}): the first sample, {first.key}, has only {only}")
+        else:
+            testable[name] = expression
+    for name, fault in _faults(choice, testable, first, meta_folder=meta_folder, trust_code=trust_code):
+        proposal = proposals.get(name)
+        has_hint = "did you mean" in fault or proposal in (None, testable[name])
+        warnings.append(
+            f"in the first sample, {first.key}, {fault}{'' if has_hint else f'; did you mean {proposal!r}?'}"
+        )
+    return warnings
+
+
+def _missing_part(field_map: FieldMap, name: str, first: FirstSamples) -> str | None:
+    if not FieldMap({name: field_map.fields[name]}).missing(first.part_counts):
+        return None
+    expression = field_map.expressions()[name]
+    seen = f"the first {first.samples:,} samples have" if first.samples > 1 else "the only sample inspected has"
+    return f"field {name!r} comes from {expression!r}, but {seen} only {', '.join(first.part_names)}"
+
+
+def _suggestion(field_map: FieldMap, name: str, first: FirstSamples, proposals: Mapping[str, str]) -> str:
+    near = nearest_names(field_map.fields[name][0].part, first.part_names, limit=1)
+    meant = near[0] if near else proposals.get(name)
+    return f"; did you mean {meant!r}?" if meant else ""
+
+
+def _faults(
+    choice: DatasetYaml, expressions: Mapping[str, str], first: FirstSamples, *, meta_folder: Path, trust_code: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield the fields that the first sample cannot fill; each is checked separately, to report all of them."""
+    from ..samples.building.check import DecodeCheck
+
+    for name, expression in expressions.items():
+        field_map = parse_field_map({name: expression}, file="the field map")
+        config = DatasetConfig(sample_type=choice.spec.name, field_map=field_map)
+        needed = {part: data for part, data in first.parts.items() if part in field_map.part_names()}
+        if not trust_code and any(part_kind(part) == "pickle" for part in needed):
+            continue  # pickles are not loaded
+        faults = DecodeCheck(config, meta_folder, trust_code)(first.key, needed)
+        for part, fault in faults:
+            if choice.spec.field(name).required or part is not None or "is missing" not in fault:
+                yield name, fault if fault.startswith("field ") else f"field {name!r} ({expression}): {fault}"

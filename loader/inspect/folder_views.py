@@ -1,0 +1,154 @@
+"""View the samples of one dataset: a folder of shards, a JSONL file or a folder of media files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ..errors import ConfigError, EnergonError
+from ..format.dataset_folder import DatasetFolder
+from ..format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataReader
+from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
+from ..storage import Storage, open_parent, open_storage
+from .fields import FieldView, describe_part
+from .sample_view import PreviewRequest, SampleView, make_build, place_of, view_of_line, view_of_sample
+from .selection import Selection
+from .text import av_text, format_bytes, format_count
+
+__all__ = ["SampleViews", "line_number", "open_file_views", "open_folder_views", "open_line_views"]
+
+
+class SampleViews(NamedTuple):
+    """The samples that a request selects.
+
+    Attributes:
+        total: Number of samples.
+        view: Reads and describes the sample at a place, ``0 <= place < total``.
+    """
+
+    total: int
+    view: Callable[[int], SampleView]
+
+
+def open_folder_views(request: PreviewRequest) -> SampleViews:
+    """View the samples of a prepared folder of shards.
+
+    Raises:
+        ConfigError: The split part or key does not exist.
+        StorageError: The dataset is missing or not prepared.
+    """
+    dataset = DatasetFolder(
+        request.path,
+        split_config=request.split_config or SPLIT_YAML,
+        dataset_config=request.dataset_config or DATASET_YAML,
+    )
+    build = None if request.crude else make_build(dataset, request)
+    selection = _select_samples(dataset, request)
+
+    def view(place: int) -> SampleView:
+        title = place_of(place, len(selection))
+        if request.key is not None:  # the position in the dataset, since a key selects only one sample or a few
+            title = place_of(selection[place], len(dataset.index))
+            if len(selection) > 1:
+                title += f", {place + 1} of {len(selection):,} with this key"
+        return view_of_sample(dataset, selection[place], title=title, build=build)
+
+    return SampleViews(len(selection), view)
+
+
+def _select_samples(dataset: DatasetFolder, request: PreviewRequest) -> Selection:
+    if request.key is not None:
+        found = dataset.index.find(request.key)
+        if not found:
+            raise ConfigError(
+                f"no sample has the key {request.key!r}",
+                at=dataset.path,
+                hint="give it as '<shard>/<key>', or as the key alone; energon preview shows some",
+            )
+        return Selection([range(number, number + 1) for number in found])
+    if request.split_parts is None:
+        return Selection([range(len(dataset.index))], seed=request.seed)
+    ranges = [some for name in request.split_parts for some in dataset.samples_of_part(name)]
+    return Selection(ranges, seed=request.seed)
+
+
+def open_line_views(request: PreviewRequest) -> SampleViews:
+    """View the lines of a JSONL file: each is a sample with the part json, and its number is its key.
+
+    Raises:
+        ConfigError: The key does not exist.
+        FormatError: The file is not indexed.
+    """
+    from ..format.jsonl.index import JsonlReader
+
+    storage, name = open_parent(request.path)
+    reader = JsonlReader(storage, name)
+    if request.key is None:
+        selection = Selection([range(len(reader))], seed=request.seed)
+    else:
+        found = line_number(request.key, name, len(reader))
+        if found is None:
+            there = f"keys are the numbers from 0 to {len(reader) - 1}"
+            raise ConfigError(f"no sample has the key {request.key!r}; {there}", at=request.path)
+        selection = Selection([range(found, found + 1)])
+
+    def view(place: int) -> SampleView:
+        number = selection[place]
+        title = place_of(place, len(selection)) if request.key is None else place_of(number, len(reader))
+        return view_of_line(reader, number, f"{name}/{number}   {title}")
+
+    return SampleViews(len(selection), view)
+
+
+def line_number(key: str, name: str, lines: int) -> int | None:
+    """Return the line number of a key, ``"3"`` or ``"texts.jsonl/3"``; None if there is no such line.
+
+    >>> line_number("3", "texts.jsonl", 4), line_number("texts.jsonl/0", "texts.jsonl", 4)
+    (3, 0)
+    """
+    number = key.removeprefix(f"{name}/")
+    if not number.isdecimal() or len(number) > len(str(lines)):
+        return None
+    return int(number) if str(int(number)) == number and int(number) < lines else None
+
+
+def open_file_views(request: PreviewRequest) -> SampleViews:
+    """View the files of a folder with media metadata.
+
+    Raises:
+        ConfigError: The key names none of the files, or no media metadata was collected.
+        FormatError: ``index.sqlite`` is damaged.
+    """
+    storage = open_storage(request.path)
+    known = dict(sorted(MediaMetadataReader(storage)))
+    names = list(known)
+    key = request.key
+    if key is not None and key not in known:
+        raise ConfigError(
+            f"no media metadata is known of the file {key!r}",
+            at=storage.path(""),
+            hint="give its path relative to the folder; energon preview shows some",
+        )
+    chosen = range(len(names)) if key is None else range(names.index(key), names.index(key) + 1)
+    selection = Selection([chosen], seed=request.seed)
+
+    def view(place: int) -> SampleView:
+        name = names[selection[place]]
+        number = place if key is None else selection[place]
+        title = f"{name}   file {format_count(number)} of {format_count(len(names))}"
+        try:
+            return SampleView(title=title, fields=(_describe_file(storage, name, known[name]),))
+        except EnergonError as error:
+            return SampleView(title=title, fields=(), fault=str(error))
+
+    return SampleViews(len(selection), view)
+
+
+def _describe_file(storage: Storage, name: str, metadata: MediaMetadata) -> FieldView:
+    """Describe an image by its bytes, and audio or video by its metadata."""
+    shown = os.path.basename(name)
+    if not isinstance(metadata, AVMetadata):
+        return describe_part(shown, storage.read(name))
+    facts = (av_text(metadata), format_bytes(storage.stat(name).size_bytes))
+    return FieldView(name=shown, facts=", ".join(filter(None, facts)))

@@ -1,0 +1,229 @@
+"""View the samples of one leaf of a metadataset: a dataset, a JSONL file or the rows of a join."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..errors import EnergonError, TrustError
+from ..format.dataset_folder import DatasetFolder
+from ..format.documents.subset import resolve_subset
+from ..format.jsonl.index import JsonlReader
+from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
+from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
+from ..metadataset.joins.open_join import open_join
+from ..storage import open_parent
+from .fields import FieldView
+from .folder_views import line_number
+from .sample_view import (
+    Build,
+    PreviewRequest,
+    SampleView,
+    describe_sample,
+    make_build,
+    untrusted_note,
+    view_of_line,
+    view_of_sample,
+)
+from .selection import Selection
+
+__all__ = ["LeafViews", "open_leaf_views"]
+
+_NOT_JOINED = "shown one after another"
+
+
+class LeafViews(Protocol):
+    """The samples of a leaf, counted from 0 after its subset."""
+
+    def __len__(self) -> int: ...
+
+    def find(self, key: str) -> Sequence[int]:
+        """Return the numbers of the samples that have a key."""
+
+    def view(self, index: int, title: str) -> SampleView:
+        """Read a sample and describe it; ``title`` is shown after its key."""
+
+
+def open_leaf_views(leaf: LeafPlan, request: PreviewRequest) -> LeafViews:
+    """Open a leaf.
+
+    Args:
+        leaf: The leaf.
+        request: Whether to view raw parts, and whether code of the dataset may run.
+
+    Raises:
+        ConfigError: The split part does not exist, a subset does not fit, or a join is not prepared.
+        FormatError: A JSONL file is not indexed.
+        StorageError: A dataset is missing or not prepared.
+    """
+    if leaf.join is not None:
+        return _Rows(leaf, leaf.join, request)
+    if leaf.path.endswith(".jsonl"):
+        return _Lines(leaf)
+    return _Samples(leaf, request)
+
+
+def _open_folder(dataset: LeafPlan | JoinMember) -> DatasetFolder:
+    return DatasetFolder(
+        dataset.path,
+        split_config=dataset.split_config or SPLIT_YAML,
+        dataset_config=dataset.dataset_config or DATASET_YAML,
+    )
+
+
+class _Samples:
+    """A split part of a prepared dataset."""
+
+    def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
+        self._folder = _open_folder(leaf)
+        ranges = self._folder.samples_of_part(leaf.split_part, excluded_shards=True)
+        start, stop = resolve_subset(leaf.subset, sum(map(len, ranges)), at=leaf.path)
+        self._ranges = _cut(ranges, start, stop)
+        self._numbers = Selection(self._ranges)
+        self._build = None if request.crude else make_build(self._folder, request)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def find(self, key: str) -> Sequence[int]:
+        numbers = self._folder.index.find(key)
+        begins = np.cumsum([0, *map(len, self._ranges)]).tolist()
+        return [
+            begin + number - some.start
+            for number in numbers
+            for begin, some in zip(begins, self._ranges, strict=False)
+            if number in some
+        ]
+
+    def view(self, index: int, title: str) -> SampleView:
+        return view_of_sample(self._folder, self._numbers[index], title=title, build=self._build)
+
+
+class _Lines:
+    """Lines of a JSONL file."""
+
+    def __init__(self, leaf: LeafPlan) -> None:
+        storage, self._name = open_parent(leaf.path)
+        self._reader = JsonlReader(storage, self._name)
+        self._start, self._stop = resolve_subset(leaf.subset, len(self._reader), at=leaf.path)
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def find(self, key: str) -> Sequence[int]:
+        number = line_number(key, self._name, len(self._reader))
+        return [] if number is None or not self._start <= number < self._stop else [number - self._start]
+
+    def view(self, index: int, title: str) -> SampleView:
+        number = self._start + index
+        return view_of_line(self._reader, number, f"{self._name}/{number}   {title}")
+
+
+class _Rows:
+    """Rows of a join: the joined samples, or the members' samples if the joiner cannot run."""
+
+    def __init__(self, leaf: LeafPlan, join: JoinPlan, request: PreviewRequest) -> None:
+        self._rows = open_join(join)
+        self._start, self._stop = resolve_subset(leaf.subset, len(self._rows), at=f"{join.file}: {join.place}")
+        self._members = [_Member(member, number, request) for number, member in enumerate(join.members)]
+        self._names = [member.name for member in join.members]
+        self._joiner: Callable[..., Any] | None = None
+        self._refused: EnergonError | None = None
+        if not request.crude and join.joiner is not None:
+            from ..samples.building.dataset_code import load_joiner
+
+            try:
+                self._joiner = load_joiner(join.joiner, at=f"{join.file}: {join.place}", trust_code=request.trust_code)
+            except EnergonError as error:
+                self._refused = error
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def find(self, key: str) -> Sequence[int]:
+        numbers = self._members[0].folder.index.find(key)
+        found = np.flatnonzero(np.isin(self._rows[self._start : self._stop, 0], numbers))
+        return [int(row) for row in found]
+
+    def view(self, index: int, title: str) -> SampleView:
+        numbers = self._rows[self._start + index].tolist()
+        heading = f"{self._members[0].folder.index.full_key(numbers[0])}   {title}"
+        if self._joiner is None:
+            return self._separately(numbers, heading)
+        try:
+            samples = [member.make(number) for member, number in zip(self._members, numbers, strict=True)]
+            joined = self._join(self._joiner, samples)
+        except TrustError as error:
+            return replace(self._separately(numbers, heading), note=untrusted_note(_NOT_JOINED, error))
+        except EnergonError as error:
+            return replace(self._separately(numbers, heading), fault=str(error))
+        except Exception as error:  # noqa: BLE001 - the joiner may raise anything
+            fault = f"the joiner fails: {type(error).__name__}: {error}"
+            return replace(self._separately(numbers, heading), fault=fault)
+        return SampleView(title=heading, fields=describe_sample(joined))
+
+    def _join(self, joiner: Callable[..., Any], samples: Sequence[Any]) -> Any:
+        if None in self._names:
+            return joiner(*samples)
+        return joiner(**dict(zip(map(str, self._names), samples, strict=True)))
+
+    def _separately(self, numbers: Sequence[int], heading: str) -> SampleView:
+        """Describe the members' samples one after another."""
+        views = [member.view(number) for member, number in zip(self._members, numbers, strict=True)]
+        faults = [view.fault for view in views if view.fault is not None]
+        notes = [view.note for view in views if view.note is not None]
+        if isinstance(self._refused, TrustError):
+            notes.append(untrusted_note(_NOT_JOINED, self._refused))
+        elif self._refused is not None:
+            faults.append(str(self._refused))
+        return SampleView(
+            title=heading,
+            fields=[field for view in views for field in view.fields],
+            fault="\n".join(faults) or None,
+            note="\n".join(notes) or None,
+        )
+
+
+class _Member:
+    """One dataset of a join."""
+
+    def __init__(self, member: JoinMember, number: int, request: PreviewRequest) -> None:
+        self.folder = _open_folder(member)
+        self._label = member.name if member.name is not None else f"{number} {os.path.basename(member.path)}"
+        self._build = None if request.crude else make_build(self.folder, request)
+        self._request = request
+        self._for_joiner: Build | None = None
+
+    def make(self, number: int) -> Any:
+        """Build the sample to pass to the joiner; None for a missing one (``number < 0``)."""
+        if number < 0:
+            return None
+        if self._for_joiner is None:
+            self._for_joiner = make_build(self.folder, self._request, crude_too=True)
+        parts: Mapping[str, bytes] = self.folder.read_parts(number)
+        return None if self._for_joiner is None else self._for_joiner(parts, self.folder.index.full_key(number))
+
+    def view(self, number: int) -> SampleView:
+        """Describe the sample; the names of its fields are prefixed with the member's name."""
+        if number < 0:
+            return SampleView(title="", fields=[FieldView(name=self._label, facts="no sample has this key")])
+        view = view_of_sample(self.folder, number, title="", build=self._build)
+        fields = [replace(field, name=f"{self._label}: {field.name}") for field in view.fields]
+        return replace(view, fields=fields)
+
+
+def _cut(ranges: Sequence[range], start: int, stop: int) -> list[range]:
+    """Return the elements ``[start, stop)`` of concatenated ranges, as ranges.
+
+    >>> _cut([range(10, 15), range(30, 35)], 3, 7)
+    [range(13, 15), range(30, 32)]
+    """
+    cut, begin = [], 0
+    for some in ranges:
+        cut.append(some[max(0, start - begin) : max(0, stop - begin)])
+        begin += len(some)
+    return [some for some in cut if len(some)]

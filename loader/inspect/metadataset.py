@@ -1,0 +1,197 @@
+"""Collect facts about a metadataset, as plain data with stable keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import ConfigError, EnergonError
+from ..metadataset.documents.leaf_plan import JoinMember, LeafPlan
+from ..metadataset.documents.paths import DatasetPaths
+from ..metadataset.leaf_samples import LeafCounter
+from ..metadataset.plans.plan_leaves import plan_splits
+from ..metadataset.plans.plan_node import PlanNode
+
+__all__ = ["metadataset_facts"]
+
+
+def metadataset_facts(path: str, *, split_config: str | None, dataset_config: str | None) -> dict[str, Any]:
+    """Return the facts about the splits of a metadataset.
+
+    Args:
+        path: The metadataset.
+        split_config: Split file of every dataset; overrides the documents.
+        dataset_config: Dataset file of every dataset; overrides the documents.
+
+    Raises:
+        ConfigError: Documents contain faults; all are listed. Faults of datasets are part of the facts instead.
+        StorageError: The file cannot be read.
+    """
+    planned = plan_splits(path, split_config=split_config, dataset_config=dataset_config)
+    if planned.faults:
+        raise ConfigError(file=planned.file, faults=planned.faults)
+    datasets = _Datasets()
+    splits = [_SplitFacts(tree, datasets).facts(name) for name, tree in planned.trees.items()]
+    return {
+        "path": planned.file,
+        "type": "metadataset",
+        "faults": sum(split["faults"] for split in splits),
+        "splits": splits,
+    }
+
+
+class _Datasets:
+    """Cache of the datasets that leaves name: their faults and numbers of samples."""
+
+    def __init__(self) -> None:
+        self._paths = DatasetPaths()
+        self._counter = LeafCounter()
+
+    def fault(self, dataset: LeafPlan | JoinMember) -> str | None:
+        """Return the fault of a dataset's path, or of the paths of its auxiliary stores; None if there is none."""
+        try:
+            found = self._paths.fault_of_dataset(dataset.path)
+            for name, store in dataset.aux.items():
+                fault = self._paths.fault_of_aux(store)
+                found = found or (f"aux {name}: {fault}" if fault else None)
+        except EnergonError as error:
+            return _one_line(error)
+        return found
+
+    def count(self, leaf: LeafPlan) -> tuple[int | None, str | None]:
+        """Return the number of samples of a leaf, and why it is unknown or the leaf cannot be loaded."""
+        fault = None if leaf.join is not None else self.fault(leaf)
+        try:
+            return self._counter.count(leaf), fault
+        except EnergonError as error:
+            return None, fault or _one_line(error, of_dataset=leaf.join is None)
+
+
+class _SplitFacts:
+    """The shares and repetitions of the leaves of one split.
+
+    Args:
+        tree: The split's tree.
+        datasets: Cache of the datasets that leaves name.
+    """
+
+    def __init__(self, tree: PlanNode, datasets: _Datasets) -> None:
+        self._tree = tree
+        self._datasets = datasets
+        leaves = list(tree.leaves())
+        self._counts = {id(leaf): datasets.count(leaf) for leaf in leaves}
+        self._weighted = any(leaf.weight is not None for leaf in leaves)
+        self._total = _sum([self._counts[id(leaf)][0] for leaf in leaves])
+        self._pass = _sum([self._pass_samples(leaf) for leaf in leaves])
+        self._faults = 0
+
+    def facts(self, name: str) -> dict[str, Any]:
+        """Return the facts of the split; ``epoch`` is the number of samples in a pass, with repetitions."""
+        tree = self._node(self._tree)
+        return {
+            "name": name,
+            "leaves": len(self._counts),
+            "samples": self._total,
+            "epoch": self._total if self._weighted or self._pass is None else round(self._pass),
+            "mixed_by": "weight" if self._weighted else "repetitions" if self._is_epochized() else None,
+            "faults": self._faults,
+            "tree": tree,
+        }
+
+    def _is_epochized(self) -> bool:
+        return any(leaf.repetitions is not None for leaf in self._tree.leaves())
+
+    def _pass_samples(self, leaf: LeafPlan) -> float | None:
+        """Return the number of samples of a leaf in a pass, if no leaf is weighted."""
+        samples = self._counts[id(leaf)][0]
+        return None if samples is None else samples * (1.0 if leaf.repetitions is None else leaf.repetitions)
+
+    def _share(self, leaf: LeafPlan) -> float | None:
+        if leaf.weight is not None:
+            return leaf.weight
+        times = self._pass_samples(leaf)
+        return times / self._pass if times is not None and self._pass else None
+
+    def _expected_repetitions(self, leaf: LeafPlan) -> float | None:
+        """Return the repetitions of each sample in a pass, or in as many samples as the whole mix has."""
+        samples = self._counts[id(leaf)][0]
+        if leaf.weight is None:
+            return 1.0 if leaf.repetitions is None else leaf.repetitions
+        return leaf.weight * self._total / samples if self._total is not None and samples else None
+
+    def _node(self, node: PlanNode) -> dict[str, Any]:
+        children = [self._node(child) for child in node.children]
+        facts: dict[str, Any] = {
+            "kind": node.kind,
+            "place": node.place,
+            "path": node.path,
+            "split_part": node.split_part,
+            "share": _sum([child["share"] for child in children]),
+            "repetitions": node.repetitions,
+            "expected_repetitions": None,
+            "samples": _sum([child["samples"] for child in children]),
+            "split_config": None,
+            "dataset_config": None,
+            "subset": [],
+            "subflavors": {},
+            "aux": {},
+            "join": None,
+            "fault": None,
+            "children": children,
+        }
+        if node.leaf is not None:
+            facts |= self._leaf(node.leaf)
+        return facts
+
+    def _leaf(self, leaf: LeafPlan) -> dict[str, Any]:
+        samples, fault = self._counts[id(leaf)]
+        join = None if leaf.join is None else self._join(leaf)
+        if join is not None:
+            fault = next((member["fault"] for member in join["members"] if member["fault"]), fault)
+        self._faults += fault is not None
+        return {
+            "share": self._share(leaf),
+            "expected_repetitions": self._expected_repetitions(leaf),
+            "samples": samples,
+            "split_config": leaf.split_config,
+            "dataset_config": leaf.dataset_config,
+            "subset": [str(applied) for applied in leaf.subset],
+            "subflavors": dict(leaf.subflavors),
+            "aux": dict(leaf.aux),
+            "join": join,
+            "fault": fault,
+        }
+
+    def _join(self, leaf: LeafPlan) -> dict[str, Any]:
+        if leaf.join is None:
+            return {}
+        joiner = leaf.join.joiner
+        return {
+            "joiner": None if joiner is None else f"{joiner.module}.{joiner.name}",
+            "members": [
+                {
+                    "name": member.name,
+                    "path": member.path,
+                    "split_part": member.split_part,
+                    "split_config": member.split_config,
+                    "dataset_config": member.dataset_config,
+                    "nonmatch": member.nonmatch,
+                    "subflavors": dict(member.subflavors),
+                    "aux": dict(member.aux),
+                    "fault": self._datasets.fault(member),
+                }
+                for member in leaf.join.members
+            ],
+        }
+
+
+def _one_line(error: EnergonError, *, of_dataset: bool = True) -> str:
+    found = error.message.replace("\n", "; ")
+    if of_dataset and isinstance(error, ConfigError) and error.file:
+        found = f"{error.file}: {found}"
+    return f"{found}; {error.hint}" if error.hint else found
+
+
+def _sum(numbers: Sequence[Any]) -> Any:
+    """Return the sum of numbers; None if one is unknown."""
+    return None if any(number is None for number in numbers) else sum(numbers)

@@ -1,0 +1,184 @@
+"""Reduce images of any kind and size to small RGB pictures."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from PIL.Image import Image
+
+__all__ = ["Picture", "PictureError", "array_picture", "encoded_picture", "image_facts"]
+
+_MODE_OF_CHANNELS = {1: "L", 3: "RGB", 4: "RGBA"}
+_INDEXED_MODES = ("1", "P", "PA")
+
+
+class PictureError(Exception):
+    """An image cannot be drawn; the message gives the reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """An image of known size that is decoded only when it is drawn.
+
+    Attributes:
+        width: Pixels.
+        height: Pixels.
+        load: Returns the RGB image, no side longer than the given number of pixels; raises ``PictureError``.
+    """
+
+    width: int
+    height: int
+    load: Callable[[int], Image]
+
+
+def image_facts(data: bytes) -> tuple[str, int, int, str]:
+    """Read format, width, height and mode from an image file's header.
+
+    Raises:
+        PictureError: Pillow cannot read the image.
+    """
+    with _open(data) as image:
+        return image.format or "?", image.width, image.height, image.mode
+
+
+def encoded_picture(data: bytes) -> Picture:
+    """Return a picture of an image file's bytes; JPEGs are decoded at a fraction of their size.
+
+    Raises:
+        PictureError: Pillow cannot read the image.
+    """
+    _format, width, height, _mode = image_facts(data)
+
+    def load(longest: int) -> Image:
+        with _open(data) as image:
+            try:
+                return _to_rgb(_shrink(image, longest))
+            except Exception as error:  # a broken file may raise anything from a codec
+                raise PictureError(_reason(error)) from error
+
+    return Picture(width=width, height=height, load=load)
+
+
+def array_picture(array: Any) -> Picture | None:
+    """Return a picture of a decoded image: a numpy array or a tensor, (C, H, W), (H, W, C) or (H, W).
+
+    Returns:
+        None if the array does not have the shape of an image.
+    """
+    shape = tuple(int(size) for size in array.shape)
+    if 0 in shape:
+        return None
+    if len(shape) == 2:
+        height, width = shape
+        channels_first = False
+    elif len(shape) == 3 and shape[0] in _MODE_OF_CHANNELS and (shape[2] not in _MODE_OF_CHANNELS or shape[1] > 4):
+        _channels, height, width = shape
+        channels_first = True
+    elif len(shape) == 3 and shape[2] in _MODE_OF_CHANNELS:
+        height, width, _channels = shape
+        channels_first = False
+    else:
+        return None
+
+    def load(longest: int) -> Image:
+        # Rows and columns are skipped before anything is converted: a huge image costs as little as a small one.
+        step = max(1, max(height, width) // max(1, 2 * longest))
+        small = array[:, ::step, ::step] if channels_first else array[::step, ::step]
+        try:
+            return _to_rgb(_shrink(_array_to_image(small, channels_first=channels_first), longest))
+        except Exception as error:  # arrays of unforeseen types
+            raise PictureError(_reason(error)) from error
+
+    return Picture(width=width, height=height, load=load)
+
+
+def _open(data: bytes) -> Image:
+    from PIL import Image as PillowImage, UnidentifiedImageError
+
+    from ..errors import TrustError
+    from ..samples.decoding.image_decode import identify_image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return identify_image(data)
+    except TrustError as error:
+        raise PictureError(error.message) from error
+    except PillowImage.DecompressionBombError as error:
+        raise PictureError("too many pixels to decode safely") from error
+    except UnidentifiedImageError as error:
+        raise PictureError(f"not an image (it starts with {data[:12]!r})") from error
+    except Exception as error:  # a broken header may raise anything from a format's plugin
+        raise PictureError(_reason(error)) from error
+
+
+def _shrink(image: Image, longest: int) -> Image:
+    """Reduce an image so that no side is longer than ``longest``, decoding as little as the format allows."""
+    from PIL import Image as PillowImage
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if max(image.size) <= longest:
+            image.load()
+            return image
+        if image.mode in _INDEXED_MODES or image.mode.startswith(("I", "F")):
+            # Pillow cannot interpolate these modes: nearest neighbours only.
+            scale = longest / max(image.size)
+            size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+            return image.resize(size, PillowImage.Resampling.NEAREST)
+        image.thumbnail((longest, longest), PillowImage.Resampling.BILINEAR, reducing_gap=2.0)
+        return image
+
+
+def _to_rgb(image: Image) -> Image:
+    import numpy as np
+    from PIL import Image as PillowImage
+
+    if image.mode.startswith("I") or image.mode == "F":
+        return PillowImage.fromarray(_stretch(np.asarray(image))).convert("RGB")
+    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
+        rgba = image.convert("RGBA")
+        ground = PillowImage.new("RGBA", rgba.size, (128, 128, 128, 255))
+        return PillowImage.alpha_composite(ground, rgba).convert("RGB")
+    return image.convert("RGB")
+
+
+def _stretch(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Scale numbers of any range to 0–255; constant ones become mid-grey."""
+    import numpy as np
+
+    numbers = np.nan_to_num(values.astype(np.float64))
+    low, high = float(numbers.min()), float(numbers.max())
+    if high <= low:
+        return np.full(numbers.shape, 128, dtype=np.uint8)
+    spread: np.ndarray[Any, Any] = ((numbers - low) * (255.0 / (high - low))).astype(np.uint8)
+    return spread
+
+
+def _array_to_image(array: Any, *, channels_first: bool) -> Image:
+    import numpy as np
+    from PIL import Image as PillowImage
+
+    detach = getattr(array, "detach", None)
+    if detach is not None:  # a tensor; bfloat16 has no numpy type
+        array = detach().cpu()
+        array = array.float() if array.is_floating_point() else array
+    pixels = np.asarray(array)  # (C, H, W), (H, W, C) or (H, W)
+    if channels_first:
+        pixels = pixels.transpose(1, 2, 0)  # (H, W, C)
+    if pixels.ndim == 3 and pixels.shape[2] == 1:
+        pixels = pixels[:, :, 0]
+    if pixels.dtype != np.uint8:
+        finite = np.nan_to_num(pixels.astype(np.float64))
+        within_one = pixels.dtype.kind in "fb" and finite.min() >= 0 and finite.max() <= 1
+        pixels = np.rint(finite * 255).astype(np.uint8) if within_one else _stretch(pixels)
+    return PillowImage.fromarray(np.ascontiguousarray(pixels))
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

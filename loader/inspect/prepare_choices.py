@@ -1,0 +1,235 @@
+"""Propose and check the choices of a prepare: the split, the sample type and its fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import EnergonError
+from ..format.documents.field_map import FieldAccess, FieldMap, parse_field_expression
+from ..format.documents.messages import nearest_names
+from ..format.documents.part_kinds import part_extension, part_kind
+from ..format.documents.sample_types import SAMPLE_TYPES, FieldSpec, SampleTypeSpec
+from ..format.prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
+from ..format.prepare.plan import SplitRequest
+from ..format.prepare.proposals import propose_field_map, propose_sample_types
+from ..format.prepare.split import plan_split
+from ..format.prepare.split_plan import detect_split, parse_ratio
+from .first_samples import ShardFolder, field_map_warnings
+from .sample_view import SampleView, describe_sample
+from .text import plural
+
+__all__ = [
+    "Choices",
+    "FieldQuestion",
+    "OpenChoices",
+    "check_field",
+    "choice_files",
+    "choice_notes",
+    "field_hint",
+    "open_choices",
+    "propose_choices",
+    "view_first_sample",
+]
+
+_RATIO_PROPOSALS = {1: "1", 2: "1,1"}  # by the number of shards; shards are never divided
+_RATIO_PROPOSAL = "8,1,1"
+_MAX_KEYS = 6  # of json, in a hint
+_MAX_DEVIATION = 5  # percent, of a split's share from the requested one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """The choices of a prepare; None keeps what the dataset has."""
+
+    split: SplitRequest | None = None
+    dataset_yaml: DatasetYaml | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenChoices:
+    """The choices that are settled before a user is asked, and proposals for the others.
+
+    Attributes:
+        shards: Names of the shards.
+        detected_split: Split that the names of the shards suggest.
+        part_names: Names of the parts of the first samples.
+        json_example: Decoded ``json`` part of a sample.
+        sample_types: All sample types, the likeliest first.
+        split: The split, if it is settled.
+        ask_split: False keeps the split of the dataset.
+        spec: The sample type, if it is settled.
+        field_map: The field map, if it is settled.
+        ask_dataset_yaml: False keeps ``dataset.yaml``, or writes none.
+    """
+
+    shards: Sequence[str]
+    detected_split: Mapping[str, tuple[str, ...]] | None
+    part_names: Sequence[str]
+    json_example: Mapping[str, Any] | None
+    sample_types: Sequence[SampleTypeSpec]
+    split: SplitRequest | None = None
+    ask_split: bool = True
+    spec: SampleTypeSpec | None = None
+    field_map: Mapping[str, str] | None = None
+    ask_dataset_yaml: bool = True
+
+    @property
+    def proposed_ratio(self) -> str:
+        """The ratio to propose; with fewer shards than parts, it leaves no part empty."""
+        return _RATIO_PROPOSALS.get(len(self.shards), _RATIO_PROPOSAL)
+
+
+def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:
+    """Return the choices for a folder, with proposals from its shards and first samples.
+
+    Args:
+        folder: The folder.
+        settled: Fields of :class:`OpenChoices` that are settled: ``split``, ``spec`` …
+    """
+    first = folder.first
+    likeliest = propose_sample_types(first.part_names, first.json_example)
+    return OpenChoices(
+        shards=list(folder.sizes),
+        detected_split=detect_split(list(folder.sizes)),
+        part_names=first.part_names,
+        json_example=first.json_example,
+        sample_types=[*likeliest, *(spec for spec in SAMPLE_TYPES.values() if spec not in likeliest)],
+        **settled,
+    )
+
+
+def propose_choices(given: OpenChoices) -> Choices:
+    """Settle every open choice by its proposal."""
+    split = given.split
+    if split is None and given.ask_split:
+        detected = given.detected_split
+        split = SplitRequest(parts=detected) if detected else SplitRequest(ratio=parse_ratio(given.proposed_ratio))
+    if not given.ask_dataset_yaml:
+        return Choices(split=split)
+    spec = given.spec or given.sample_types[0]
+    field_map = given.field_map
+    if field_map is None and not spec.crude:
+        proposed = propose_field_map(spec, given.part_names, given.json_example)
+        field_map = proposed if all(name in proposed for name in spec.required) else None
+    return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=field_map))
+
+
+def choice_files(folder: ShardFolder, choices: Choices, *, name: str) -> dict[str, str]:
+    """Return the files to write to ``.nv-meta``, name → text; an existing ``sample_loader.py`` is kept.
+
+    Args:
+        folder: The folder.
+        choices: Its choices.
+        name: File name for ``dataset.yaml``.
+    """
+    chosen = choices.dataset_yaml
+    if chosen is None:
+        return {}
+    first = folder.first
+    proposals = propose_field_map(chosen.spec, first.part_names, first.json_example)
+    files = files_to_write(chosen, name=name, proposals=proposals, part_names=first.part_names)
+    if folder.has_file(SAMPLE_LOADER):
+        files.pop(SAMPLE_LOADER, None)
+    return files
+
+
+def choice_notes(folder: ShardFolder, choices: Choices) -> list[str]:
+    """Return notes on consequences of the choices that a user may not expect."""
+    notes: list[str] = []
+    chosen = choices.dataset_yaml
+    if chosen is None and not folder.has_dataset_yaml:
+        notes.append(
+            "no dataset.yaml was requested, so samples stay crude until there is one;"
+            " --sample-type NAME --field-map JSON write it"
+        )
+    if chosen is not None and chosen.field_map is None and not chosen.spec.crude:
+        notes.append(f"complete .nv-meta/{SAMPLE_LOADER}: it fills the fields of {chosen.spec.name}")
+    if choices.split is not None and choices.split.ratio is not None:
+        notes.extend(_real_shares(folder, choices.split, choices.split.ratio))
+    existing = (
+        ("the split", folder.has_split, choices.split),
+        ("dataset.yaml", folder.has_dataset_yaml, choices.dataset_yaml),
+    )
+    kept = [name for name, exists, new in existing if exists and new is None]
+    if kept:
+        notes.append(f"kept as before: {' and '.join(kept)}")
+    return notes
+
+
+def _real_shares(folder: ShardFolder, request: SplitRequest, ratio: Mapping[str, float]) -> list[str]:
+    """Return a note with the real shares of a split if whole shards cannot approximate its ratio."""
+    parts = plan_split(folder.storage, request, list(folder.sizes)).parts
+    total = sum(ratio.values())
+    wanted = {name: 100 * share / total for name, share in ratio.items()}
+    real = {name: 100 * len(parts.get(name, ())) / len(folder.sizes) for name in ratio}
+    if all(abs(real[name] - wanted[name]) <= _MAX_DEVIATION for name in ratio):
+        return []
+    count = len(folder.sizes)
+    shares = ", ".join(f"{name} {real[name]:.0f} % ({wanted[name]:.0f} % requested)" for name in ratio)
+    return [f"shards are never divided, so {plural(count, 'shard')} {'comes' if count == 1 else 'come'} to {shares}"]
+
+
+def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: bool = False) -> SampleView:
+    """Build the first sample as chosen and describe it; ``fault`` holds why it cannot be built."""
+    from ..samples.building.sample_builder import SampleBuilder
+    from ..samples.decoding.decoder import SampleDecoder
+
+    first = folder.first
+    title = f"as a {choice.spec.name}: {first.key}"
+    try:
+        builder = SampleBuilder(
+            dataset_config_of(choice), meta_folder=folder.meta_folder, decoder=SampleDecoder(), trust_code=trust_code
+        )
+        sample = builder.build(first.parts, key=first.key)  # a field map decodes only the parts it needs
+        faults = field_map_warnings(choice, first, meta_folder=folder.meta_folder, trust_code=trust_code)
+        return SampleView(title=title, fields=describe_sample(sample), fault="\n".join(faults) or None)
+    except EnergonError as error:
+        # The hint is omitted: it applies to a dataset.yaml that exists, not to a choice.
+        return SampleView(title=title, fields=(), fault=error.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldQuestion:
+    """A field to fill, and its proposed field-map expression, empty if there is none."""
+
+    spec: SampleTypeSpec
+    field: FieldSpec
+    proposal: str
+    part_names: Sequence[str]
+    json_example: Mapping[str, Any] | None = None
+
+
+def check_field(question: FieldQuestion, answer: str) -> str | None:
+    """Return the fault of a field's expression; None if it is valid."""
+    answer = answer.strip()
+    if not answer:
+        return f"{question.spec.name} requires {question.field.name!r}" if question.field.required else None
+    try:
+        accesses = parse_field_expression(answer)
+    except ValueError as error:
+        return str(error)
+    name = question.field.name
+    if question.part_names and FieldMap({name: accesses}).missing(question.part_names):
+        wanted = accesses[0].part
+        near = nearest_names(wanted, question.part_names, limit=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(question.part_names)}"
+        return f"no inspected sample has a part {wanted!r}; {hint}"
+    return None
+
+
+def field_hint(question: FieldQuestion) -> str:
+    """Return a hint with parts and json keys that a field may come from."""
+    hints = [f"parts: {', '.join(question.part_names)}"]
+    tree = next((name for name in question.part_names if part_extension(name) == "json"), None)
+    if tree is not None and question.json_example:
+        keys = [str(FieldAccess(tree, (key,))) for key in question.json_example]
+        hints.append(f"inside {tree}: {', '.join(keys[:_MAX_KEYS])}{', …' if len(keys) > _MAX_KEYS else ''}")
+    by_kind: dict[str, list[str]] = {}
+    for name in question.part_names:
+        by_kind.setdefault(part_kind(name), []).append(name)
+    alike = next((names for names in by_kind.values() if len(names) > 1), None)
+    if alike is not None:
+        hints.append(f"whichever is there: {','.join(alike[:2])}")
+    return "; ".join(hints)

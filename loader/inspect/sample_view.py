@@ -1,0 +1,196 @@
+"""Describe single samples: as training gets them, or as raw parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import EnergonError, TrustError
+from ..format.dataset_folder import DatasetFolder
+from ..format.nv_meta import FOLDER
+from .fields import FieldView, describe_part, describe_value
+from .text import format_count
+
+if TYPE_CHECKING:
+    from ..format.jsonl.index import JsonlReader
+
+__all__ = [
+    "Build",
+    "PreviewRequest",
+    "SampleView",
+    "describe_parts",
+    "describe_sample",
+    "make_build",
+    "place_of",
+    "untrusted_note",
+    "view_of_line",
+    "view_of_sample",
+]
+
+Build = Callable[[Mapping[str, bytes], str], Any]
+"""Builds a sample of its parts and its key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleView:
+    """A sample to show.
+
+    Attributes:
+        title: The key and position of the sample.
+        fields: Its fields, or its raw parts.
+        fault: Why the sample could not be built.
+        note: A remark on the whole sample.
+        origin: The dataset that the sample is from, if there are several.
+    """
+
+    title: str
+    fields: Sequence[FieldView]
+    fault: str | None = None
+    note: str | None = None
+    origin: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreviewRequest:
+    """The samples to view, and how.
+
+    Attributes:
+        path: A dataset, JSONL file, folder of media files or metadataset.
+        split_parts: Only these split parts, or splits of a metadataset.
+        key: Only the samples with this key.
+        seed: Shuffles; None keeps the order.
+        crude: View raw parts, even if ``dataset.yaml`` names a sample type.
+        trust_code: Run code that comes with the data.
+        dataset_config: The dataset file; None: ``dataset.yaml``, or the one that a metadataset names.
+        split_config: The split file; None: ``split.yaml``, or the one that a metadataset names.
+        on_decode: Called before the first sample of a dataset is decoded, which may take seconds.
+    """
+
+    path: str
+    split_parts: tuple[str, ...] | None = None
+    key: str | None = None
+    seed: int | None = None
+    crude: bool = False
+    trust_code: bool = False
+    dataset_config: str | None = None
+    split_config: str | None = None
+    on_decode: Callable[[], None] | None = None
+
+
+def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bool = False) -> Build | None:
+    """Return a function that builds the samples of a dataset; None if they are viewed as parts.
+
+    Args:
+        dataset: The dataset.
+        request: Its ``trust_code`` decides if code of the dataset may run.
+        crude_too: Also build crude samples, of decoded parts, for a joiner.
+    """
+    config = dataset.config
+    if (config is None or config.crude) and not crude_too:
+        return None
+    if request.on_decode is not None:
+        request.on_decode()
+    from ..samples.building.sample_builder import SampleBuilder
+    from ..samples.decoding.decoder import SampleDecoder
+
+    try:
+        builder = SampleBuilder(
+            config,
+            meta_folder=dataset.storage.local_path(FOLDER),
+            decoder=SampleDecoder(),
+            trust_code=request.trust_code,
+        )
+    except TrustError as error:
+        refused = error
+
+        def refuse(_parts: Mapping[str, bytes], _key: str) -> Any:
+            raise refused
+
+        return refuse
+
+    def build(parts: Mapping[str, bytes], key: str) -> Any:
+        if config is not None and config.field_map is not None:
+            return builder.build(parts, key=key)  # decodes only the parts it needs; its errors name the others
+        wanted = {name: data for name, data in parts.items() if builder.part_filter(name)}
+        return builder.build(wanted, key=key)
+
+    return build
+
+
+def view_of_sample(dataset: DatasetFolder, number: int, *, title: str, build: Build | None) -> SampleView:
+    """Read one sample and describe it: its fields, or its raw parts if it has no type or cannot be built.
+
+    Args:
+        dataset: The dataset.
+        number: The sample's number in the whole dataset.
+        title: The sample's position, shown after its key.
+        build: Builds a sample of parts and key; None shows the parts.
+    """
+    key = dataset.index.full_key(number)
+    heading = f"{key}   {title}{_excluded(dataset, number)}"
+    try:
+        parts = dataset.read_parts(number)
+    except EnergonError as error:
+        return SampleView(title=heading, fields=(), fault=str(error))
+    if build is None:
+        return SampleView(title=heading, fields=describe_parts(parts))
+    try:
+        sample = build(parts, key)
+    except TrustError as error:
+        note = untrusted_note("shown as parts", error)
+        return SampleView(title=heading, fields=describe_parts(parts), note=note)
+    except EnergonError as error:
+        return SampleView(title=heading, fields=describe_parts(parts), fault=str(error))
+    except Exception as error:  # noqa: BLE001 - the dataset's own code may raise anything
+        return SampleView(title=heading, fields=describe_parts(parts), fault=f"{type(error).__name__}: {error}")
+    return SampleView(title=heading, fields=describe_sample(sample))
+
+
+def view_of_line(reader: JsonlReader, number: int, title: str) -> SampleView:
+    """Read one line of a JSONL file and describe it."""
+    try:
+        line = reader.read_line(number)
+    except EnergonError as error:
+        return SampleView(title=title, fields=(), fault=str(error))
+    return SampleView(title=title, fields=describe_parts({"json": line}))
+
+
+def describe_parts(parts: Mapping[str, bytes]) -> tuple[FieldView, ...]:
+    """Describe the raw parts of a sample."""
+    return tuple(describe_part(name, data) for name, data in parts.items())
+
+
+def describe_sample(sample: Any) -> tuple[FieldView, ...]:
+    """Describe the fields of a typed sample, or the values of a crude one, without bookkeeping (``__key__`` …)."""
+    if isinstance(sample, Mapping):
+        values: dict[str, Any] = dict(sample)
+    elif is_dataclass(sample):
+        values = {each.name: getattr(sample, each.name, None) for each in fields(sample)}
+    else:
+        values = dict(vars(sample))
+    return tuple(describe_value(name, value) for name, value in values.items() if not name.startswith("__"))
+
+
+def place_of(place: int, count: int) -> str:
+    """Format the position of a sample, counted from 0.
+
+    >>> place_of(0, 1200)
+    'sample 0 of 1,200'
+    """
+    return f"sample {format_count(place)} of {format_count(count)}"
+
+
+def untrusted_note(shown: str, error: TrustError) -> str:
+    """Return the note for a sample whose code may not run."""
+    at = f"\n  at: {error.at}" if error.at else ""
+    hint = "\n  hint: read it; if you trust it, add --trust-code"
+    return f"{shown}, since --trust-code is not given: {error.message}{at}{hint}"
+
+
+def _excluded(dataset: DatasetFolder, number: int) -> str:
+    """Return the mark of a sample that the split file excludes."""
+    try:
+        return ", excluded" if dataset.is_excluded(number) else ""
+    except EnergonError:
+        return ""  # preview does not need the split file: lint reports its faults

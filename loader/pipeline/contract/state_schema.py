@@ -1,0 +1,151 @@
+"""Schemas of the plain data that stages save, and the check of a saved value against one.
+
+========================  ==================================================================
+``Count(stop)``           an integer in ``[0, stop)``; ``COUNT`` has the largest stop
+``FLAG``                  a bool
+``ITEM_ID``               an item id: a count, or nested lists of strings and counts
+``PLAIN``                 any of these, None and strings, nested in lists and dicts
+``Nullable(schema)``      None, or a value of the schema
+``[schema]``              a list of any length
+``(schema, schema, …)``   a list of this length
+``{"key": schema, …}``    a dict; other keys are allowed, with values of ``PLAIN``
+``NotRequired(schema)``   within a dict: the key may be missing
+========================  ==================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from ...format.documents.messages import short_repr
+
+__all__ = [
+    "BUFFERED_ITEM",
+    "COUNT",
+    "FLAG",
+    "ITEM_ID",
+    "PLAIN",
+    "Count",
+    "NotRequired",
+    "Nullable",
+    "Schema",
+    "check_value",
+]
+
+_MAX_COUNT = 1 << 53  # every JSON reader keeps smaller integers exactly
+
+Schema = Any
+"""One of the forms in the module's table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """An integer in ``[0, stop)``."""
+
+    stop: int = _MAX_COUNT
+
+    def accepts(self, value: Any) -> bool:
+        """Check a value; a bool is no count."""
+        return type(value) is int and 0 <= value < self.stop
+
+
+@dataclass(frozen=True, slots=True)
+class Nullable:
+    """None, or a value of a schema."""
+
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class NotRequired:
+    """The value of a key that may be missing."""
+
+    schema: Schema
+
+
+class _Leaf(Enum):
+    FLAG = "a bool"
+    ITEM_ID = "an item id"
+    PLAIN = "plain data"
+
+
+COUNT = Count()
+FLAG, ITEM_ID, PLAIN = _Leaf.FLAG, _Leaf.ITEM_ID, _Leaf.PLAIN
+BUFFERED_ITEM = (ITEM_ID, Nullable(COUNT))
+"""The saved form of a :class:`~loader.pipeline.contract.buffered.BufferedItem`."""
+
+
+def check_value(value: Any, schema: Schema, name: str = "") -> None:
+    """Check a saved value.
+
+    Args:
+        value: The value.
+        schema: Its schema.
+        name: The value's key, for messages.
+
+    Raises:
+        ValueError: The value does not match the schema.
+
+    >>> check_value({"next": 3, "ended": [0, 7]}, {"next": COUNT, "ended": [Count(2)]})
+    Traceback (most recent call last):
+    ...
+    ValueError: expected 'ended' to be an integer in [0, 2), found 7
+    """
+    if isinstance(schema, Nullable):
+        if value is not None:
+            check_value(value, schema.schema, name)
+    elif isinstance(schema, Count):
+        if not schema.accepts(value):
+            raise _mismatch(f"an integer in [0, {schema.stop})", value, name)
+    elif schema is FLAG:
+        if type(value) is not bool:
+            raise _mismatch(FLAG.value, value, name)
+    elif schema is ITEM_ID:
+        _check_leaves(value, name, containers=(list, tuple), leaves=(str,))
+    elif schema is PLAIN:
+        _check_leaves(value, name, containers=(list, tuple, Mapping), leaves=(str, bool, type(None)))
+    elif isinstance(schema, dict):
+        _check_dict(value, schema, name)
+    else:
+        _check_list(value, schema, name)
+
+
+def _check_dict(value: Any, schema: dict[str, Schema], name: str) -> None:
+    if not isinstance(value, Mapping):
+        raise _mismatch("a dict", value, name)
+    for key, inner in schema.items():
+        if key not in value:
+            if not isinstance(inner, NotRequired):
+                raise ValueError(f"expected {name!r} to have the key {key!r}")
+        else:
+            check_value(value[key], inner.schema if isinstance(inner, NotRequired) else inner, key)
+    for key in value:
+        if key not in schema:
+            check_value(value[key], PLAIN, str(key))
+
+
+def _check_list(value: Any, schema: list[Schema] | tuple[Schema, ...], name: str) -> None:
+    if not isinstance(value, list | tuple):
+        raise _mismatch("a list", value, name)
+    if isinstance(schema, tuple) and len(value) != len(schema):
+        raise _mismatch(f"a list of {len(schema)} values", value, name)
+    schemas: Iterable[Schema] = schema if isinstance(schema, tuple) else schema * len(value)
+    for inner, inner_schema in zip(value, schemas, strict=True):
+        check_value(inner, inner_schema, name)
+
+
+def _check_leaves(value: Any, name: str, *, containers: tuple[type, ...], leaves: tuple[type, ...]) -> None:
+    """Check that each leaf of a nested value is a count, or of another accepted type."""
+    is_container: bool = isinstance(value, containers)
+    if is_container:
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            _check_leaves(inner, name, containers=containers, leaves=leaves)
+    elif not (COUNT.accepts(value) or isinstance(value, leaves)):
+        raise _mismatch(f"integers in [0, {_MAX_COUNT})", value, name, verb="hold")
+
+
+def _mismatch(expected: str, value: Any, name: str, *, verb: str = "be") -> ValueError:
+    return ValueError(f"expected {name!r} to {verb} {expected}, found {short_repr(value)}")

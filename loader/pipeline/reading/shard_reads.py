@@ -1,0 +1,123 @@
+"""Read byte ranges of shards: few open files, and few reads where small samples are neighbours."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+
+import numpy as np
+
+from ...arrays import IntArray
+from ...errors import EnergonError
+from ...storage import ReadableFile
+
+__all__ = ["OpenShards", "coalesce_ranges", "read_coalesced"]
+
+_MAX_OPEN = 4096  # more than a run reads from at a time
+_OPEN_SHARE = 4  # use a quarter of the limit on open files: torch also passes tensors as files
+
+_MIN_COALESCED = 64  # samples; smaller chunks are read one by one
+_MAX_COALESCED_BYTES = 512 << 10  # held in memory until the samples are decoded
+_GAP_BYTES = 8 << 10  # largest gap that is read over: one more read costs as much as copying some KiB
+_MIN_PER_RANGE = 2  # samples, on average
+
+
+class OpenShards:
+    """Open files by file number; adding one too many closes the file that was opened first.
+
+    Args:
+        most: Maximum number of open files; by default a quarter of the process's limit.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        if most is None:
+            most = min(_MAX_OPEN, max(16, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _OPEN_SHARE))
+        self._most = most
+        self._files: dict[int, ReadableFile] = {}
+        self.find = self._files.get
+        """Return the open file of a number, or None."""
+
+    def add(self, name: int, file: ReadableFile) -> ReadableFile:
+        """Add an open file, and return it."""
+        while len(self._files) >= self._most:
+            self._files.pop(next(iter(self._files))).close()
+        self._files[name] = file
+        return file
+
+    def close(self) -> None:
+        """Close all files."""
+        while self._files:
+            self._files.popitem()[1].close()
+
+
+def read_coalesced(
+    file: IntArray,
+    start: IntArray,
+    size_bytes: IntArray,
+    *,
+    open_file: Callable[[int], ReadableFile],
+    begin: Callable[[], None],
+) -> list[bytes] | None:
+    """Read small samples in any order by few reads, which include the gaps between neighbours.
+
+    Args:
+        file: Shape (n,): file number of each sample.
+        start: Shape (n,): its first byte in the file.
+        size_bytes: Shape (n,): its bytes; -1 if it is not one range.
+        open_file: Returns the file of a number.
+        begin: Called before the first read.
+
+    Returns:
+        The bytes of each sample. None if the samples are too few, too large or too far apart, or if some cannot be
+        read: reading them one by one raises an error that names the sample.
+    """
+    if len(file) < _MIN_COALESCED or size_bytes.min() < 0 or size_bytes.sum() > _MAX_COALESCED_BYTES:
+        return None
+    which, (range_file, range_start, range_bytes) = coalesce_ranges(file, start, size_bytes, gap_bytes=_GAP_BYTES)
+    if len(range_start) * _MIN_PER_RANGE > len(file):
+        return None
+    begin()
+    columns = (column.tolist() for column in (range_file, range_start, range_bytes))
+    contents = _read_ranges([*zip(*columns, strict=True)], open_file)
+    if contents is None:
+        return None
+    first_byte = start - range_start[which]
+    cuts = zip(which.tolist(), first_byte.tolist(), (first_byte + size_bytes).tolist(), strict=True)
+    return [contents[number][first:stop] for number, first, stop in cuts]
+
+
+def coalesce_ranges(
+    file: IntArray, start: IntArray, size_bytes: IntArray, *, gap_bytes: int
+) -> tuple[IntArray, tuple[IntArray, IntArray, IntArray]]:
+    """Join byte ranges of one file to larger ranges, where the gap between them is at most ``gap_bytes``.
+
+    Args:
+        file: Shape (n,): file number of each range.
+        start: Shape (n,): its first byte in the file.
+        size_bytes: Shape (n,): its bytes, at least 0.
+        gap_bytes: Largest gap between neighbours of one range.
+
+    Returns:
+        Shape (n,): the number of the joined range that contains each range. And the joined ranges, sorted by file and
+        start: file, start and bytes.
+    """
+    order = np.lexsort((start, file))
+    file, low, high = file[order], start[order], (start + size_bytes)[order]
+    begins = np.ones(len(order), bool)
+    begins[1:] = (file[1:] != file[:-1]) | (low[1:] > high[:-1] + gap_bytes)
+    which = np.empty_like(order)
+    which[order] = np.cumsum(begins) - 1
+    first = np.flatnonzero(begins)
+    return which, (file[first], low[first], np.maximum.reduceat(high, first) - low[first])
+
+
+def _read_ranges(ranges: list[tuple[int, int, int]], open_file: Callable[[int], ReadableFile]) -> list[bytes] | None:
+    """Read ranges of ``(file, start, bytes)``; return None if one of them cannot be read completely."""
+    try:
+        for file, start, size_bytes in ranges:
+            open_file(file).expect(start, size_bytes)
+        contents = [open_file(file).read_at(start, size_bytes) for file, start, size_bytes in ranges]
+    except EnergonError:
+        return None
+    complete = all(len(content) == size_bytes for content, (*_, size_bytes) in zip(contents, ranges, strict=True))
+    return contents if complete else None

@@ -1,0 +1,257 @@
+"""Hooks of task encoders: their marks, which the pipeline reads, and the context in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar, cast, overload
+
+from ..errors import EnergonError
+
+__all__ = [
+    "HookContext",
+    "alias_hook",
+    "current_cache",
+    "failure_tolerance",
+    "hook_context",
+    "is_default",
+    "is_library_hook",
+    "is_stateless",
+    "library_hook",
+    "mark_of",
+    "marked",
+    "noop_hook",
+    "restores_seeds",
+    "running_hook_context",
+    "set_hook_context",
+    "stateless",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_LIBRARY = "__library_hook__"
+_NOTHING_UNLESS = "__nothing_unless__"
+
+
+def library_hook(hook: F) -> F:
+    """Mark a method of the library's task encoders, which ``AugmentTaskEncoder`` may rebind to the outer encoder."""
+    setattr(hook, _LIBRARY, True)
+    return hook
+
+
+def noop_hook(*, unless: str = "") -> Callable[[F], F]:
+    """Mark a method of the library's task encoders that has no effect, so that the pipeline builds no stage for it.
+
+    The mark is on the function, so overriding methods do not inherit it.
+
+    Args:
+        unless: Attribute of the encoder; the hook has an effect if it is not None.
+    """
+
+    def mark(hook: F) -> F:
+        setattr(hook, _NOTHING_UNLESS, unless)
+        return library_hook(hook)
+
+    return mark
+
+
+def is_default(hook: Callable[..., Any]) -> bool:
+    """Return True if a bound hook is the library's own, without effect.
+
+    >>> from loader.samples import TaskEncoder
+    >>> class Encoder(TaskEncoder):
+    ...     def encode_sample(self, sample):
+    ...         return sample
+    >>> is_default(Encoder().encode_sample), is_default(Encoder().encode_batch)
+    (False, True)
+    """
+    unless = getattr(hook, _NOTHING_UNLESS, None)
+    if unless is None:
+        return False
+    return not unless or getattr(getattr(hook, "__self__", None), unless, None) is None
+
+
+def is_library_hook(attribute: object) -> bool:
+    """Return True if an attribute of a class is a method of the library's task encoders."""
+    return getattr(attribute, _LIBRARY, False) is True
+
+
+def alias_hook(other: str) -> Callable[[F], F]:
+    """Replace a hook by another hook of the same encoder, until a subclass defines it.
+
+    The alias has the marks of the other hook and adds no call. Only the docstring of the decorated method is used.
+    """
+
+    def replace(described: F) -> F:
+        return cast("F", _Alias(other, described))
+
+    return replace
+
+
+class _Alias:
+    __library_hook__ = True
+
+    def __init__(self, other: str, described: Callable[..., Any]) -> None:
+        self._other = other
+        self._described = described
+
+    def __get__(self, encoder: Any, owner: type[Any] | None = None) -> Callable[..., Any]:
+        hook: Callable[..., Any] = self._described if encoder is None else getattr(encoder, self._other)
+        return hook
+
+
+def marked(fn: Callable[..., Any], marks: Mapping[str, Any]) -> Callable[..., Any]:
+    """Set marks on a function. The function is not wrapped, so calls cost no more.
+
+    Bound methods and functions written in C take no attributes: these are returned as a marked ``functools.partial``.
+    """
+    if not hasattr(fn, "__dict__") or hasattr(fn, "__self__"):
+        fn = partial(fn)
+    for name, value in marks.items():
+        setattr(fn, name, value)
+    return fn
+
+
+def mark_of(fn: Any, name: str, default: Any) -> Any:
+    """Return a mark of a function, a bound method, a callable object, or a ``functools.partial`` of these."""
+    while True:
+        found = getattr(fn, name, None)
+        if found is None and callable(fn) and not hasattr(fn, "__code__") and not isinstance(fn, type):
+            found = getattr(type(fn).__call__, name, None)
+        if found is not None:
+            return found
+        if isinstance(fn, partial):
+            fn = fn.func
+        elif isinstance(fn, staticmethod):  # a name in a class body, before the class exists
+            fn = fn.__func__
+        else:
+            return default
+
+
+_STATELESS = "__stateless__"
+_RESTORES_SEEDS = "__restores_seeds__"
+_FAILURE_TOLERANCE = "__failure_tolerance__"
+
+
+@overload
+def stateless(fn: F, /) -> F: ...
+
+
+@overload
+def stateless(
+    fn: None = None, /, *, restore_seeds: bool = False, failure_tolerance: int | None = None
+) -> Callable[[F], F]: ...
+
+
+def stateless(
+    fn: Callable[..., Any] | None = None, /, *, restore_seeds: bool = False, failure_tolerance: int | None = None
+) -> Any:
+    """Mark a hook whose result depends on its arguments only, and, with ``restore_seeds``, on random numbers.
+
+    A saved state then contains the ids of buffered items only: they are rebuilt from their samples on restore.
+
+    Args:
+        fn: The function or method. It is marked, not wrapped, so calls cost no more.
+        restore_seeds: Seed Python's, numpy's and torch's generators for each sample, so that a hook that draws random
+            numbers returns the same result when it is called again.
+        failure_tolerance: Number of consecutive failures of this hook that stops the run; None uses the run's number.
+
+    >>> @stateless(restore_seeds=True, failure_tolerance=50)
+    ... def crop(sample): ...
+    >>> is_stateless(crop), restores_seeds(crop), failure_tolerance(crop, 100)
+    (True, True, 50)
+    """
+    marks: dict[str, Any] = {_STATELESS: True, _RESTORES_SEEDS: restore_seeds}
+    if failure_tolerance is not None:
+        marks[_FAILURE_TOLERANCE] = failure_tolerance
+    return partial(marked, marks=marks) if fn is None else marked(fn, marks)
+
+
+def is_stateless(fn: Callable[..., Any]) -> bool:
+    """Return True if a function, a bound method or a ``functools.partial`` of one is marked as stateless."""
+    return bool(mark_of(fn, _STATELESS, False))
+
+
+def restores_seeds(fn: Callable[..., Any]) -> bool:
+    """Return True if the random generators must be seeded for each call of ``fn``."""
+    return bool(mark_of(fn, _RESTORES_SEEDS, False))
+
+
+def failure_tolerance(fn: Callable[..., Any], default: int | None = None) -> int:
+    """Return the number of consecutive failures of ``fn`` that stops the run: its mark, else ``default``, else 0."""
+    return int(mark_of(fn, _FAILURE_TOLERANCE, default or 0))
+
+
+class HookContext:
+    """Position in the run of the item that a hook processes.
+
+    Args:
+        batch_index: Index of the current micro-batch in the whole run; None if unknown.
+        sample_index: Index of the current sample; None if unknown.
+        cache: The cache pool of the run, if any.
+        worker_config: The worker config of the run; None if unknown.
+    """
+
+    __slots__ = ("batch_index", "cache", "sample_index", "worker_config")
+
+    def __init__(
+        self,
+        *,
+        batch_index: int | None = None,
+        sample_index: int | None = None,
+        cache: Any | None = None,
+        worker_config: Any | None = None,
+    ) -> None:
+        self.batch_index = batch_index
+        self.sample_index = sample_index
+        self.cache = cache
+        self.worker_config = worker_config
+
+    def __repr__(self) -> str:
+        return f"HookContext(batch_index={self.batch_index}, sample_index={self.sample_index})"
+
+
+# One slot is enough: a process runs the hooks of one lane at a time. The pipeline sets it before user code runs.
+_current: list[HookContext | None] = [None]
+
+
+def set_hook_context(context: HookContext | None) -> None:
+    """Set the context that hooks see; None means that no hook is running."""
+    _current[0] = context
+
+
+def running_hook_context() -> HookContext | None:
+    """Return the context of the running hook; None if no hook is running."""
+    return _current[0]
+
+
+def hook_context() -> HookContext:
+    """Return the context of the running hook.
+
+    Raises:
+        EnergonError: No hook is running.
+
+    >>> set_hook_context(HookContext(batch_index=3, sample_index=50))
+    >>> hook_context()
+    HookContext(batch_index=3, sample_index=50)
+    >>> set_hook_context(None)
+    """
+    context = _current[0]
+    if context is None:
+        raise EnergonError(
+            "the current batch and sample are known only while a loader runs a hook, and none is running",
+            hint="read them inside a hook of a task encoder (encode_sample, batch, …) that a loader calls",
+        )
+    return context
+
+
+def current_cache() -> Any:
+    """Return the cache pool of the run.
+
+    Raises:
+        EnergonError: No hook is running, or the run has no cache pool.
+    """
+    cache = hook_context().cache
+    if cache is None:
+        raise EnergonError("a hook asks for the cache, and this run has none", hint="pass a cache_pool to the loader")
+    return cache

@@ -1,0 +1,17 @@
+# The public names of this package, each with the module that defines it.
+
+from .describe import (
+    describe_run as describe_run,
+    describe_state as describe_state,
+    is_same_run as is_same_run,
+)
+from .files import (
+    Redistributed as Redistributed,
+    StateFile as StateFile,
+    list_state_files as list_state_files,
+    read_state_file as read_state_file,
+    redistribute_files as redistribute_files,
+)
+from .find import place_text as place_text
+from .run_state import RunState as RunState
+from .split_state import ranks_of_run as ranks_of_run

@@ -1,0 +1,135 @@
+"""Plain technical English in the source, the tests and the documentation, as far as a rule can check it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.source_tree import ROOT
+
+REFUSED_OPENINGS = re.compile(
+    r"(Give|Tell|Say|What|Whether|Which|How|Is|Are|Where|Who|Make|Know|Take)(s|ever|n)?\b(?!-)"
+)
+"""First words of a docstring that hide what the function does: write Return, Build, Report, Check, Read …"""
+
+REFUSED_WORDS = {
+    "anew": "again",
+    "for ever": "forever, or: endless",
+    "nobody": "no caller, no process …",
+    "somebody": "a user, a process …",
+    "anybody": "any user",
+    "whoever": "the caller, the reader …",
+    "as good as": "nearly",
+    "in the place of": "instead of",
+    "put back": "restored",
+    "left out": "excluded, skipped, omitted",
+    "leave out": "exclude, skip, omit",
+    "beside": "next to",
+    "stands for": "represents, aliases",
+    "stays behind": "is dropped, is kept",
+    "mend": "fix",
+    "mends": "fixes",
+    "mended": "fixed",
+    "mending": "fixing",
+    "goes on": "continues",
+    "go on": "continue",
+    "going on": "continuing",
+    "is told": "receives, is called with",
+    "are told": "receive",
+    "tells": "reports, shows",
+    "made again": "rebuilt",
+    "looked at": "read, inspected",
+    "asked for": "requested",
+    "nothing but": "only",
+    "the like": "name it",
+    "lies in": "is in",
+    "lie in": "are in",
+    "lies beside": "is next to",
+}
+"""Words and turns that the field does not use, each with a plain one."""
+
+_GAP = re.compile(r"[ \n#]+")
+_WORDS = "|".join(word.replace(" ", _GAP.pattern) for word in REFUSED_WORDS)
+_REFUSED = re.compile(rf"\b({_WORDS})\b", flags=re.IGNORECASE)
+_OWN_TEXT = Path(__file__)
+
+
+def python_files() -> Iterator[Path]:
+    for folder in ("loader", "energon_cli", "tests", "benchmarks"):
+        yield from sorted((ROOT / folder).rglob("*.py"))
+
+
+def pages() -> Iterator[Path]:
+    yield from sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+
+def refused_openings(text: str) -> Iterator[str]:
+    """Yield the docstrings that begin with a refused word, each with its line."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = ast.get_docstring(node) or ""
+            if REFUSED_OPENINGS.match(docstring):
+                yield f"{getattr(node, 'lineno', 1)}: {docstring.splitlines()[0]}"
+
+
+def refused_words(text: str) -> Iterator[str]:
+    """Yield the refused words of a text, each with its line and a plain word; line breaks count as blanks."""
+    for found in _REFUSED.finditer(text):
+        word = _GAP.sub(" ", found[0]).lower()
+        line = text.count("\n", 0, found.start()) + 1
+        yield f"{line}: {word!r}; expected {REFUSED_WORDS[word]}"
+
+
+def test_docstrings_begin_with_what_they_do() -> None:
+    assert not [
+        f"{path.relative_to(ROOT)}:{fault}"
+        for path in python_files()
+        for fault in refused_openings(path.read_text(encoding="utf-8"))
+    ]
+
+
+def test_the_source_uses_the_words_of_the_field() -> None:
+    assert not [
+        f"{path.relative_to(ROOT)}:{fault}"
+        for path in python_files()
+        if path != _OWN_TEXT
+        for fault in refused_words(path.read_text(encoding="utf-8"))
+    ]
+
+
+def test_the_documentation_uses_the_words_of_the_field() -> None:
+    assert not [
+        f"{page.relative_to(ROOT)}:{fault}"
+        for page in pages()
+        for fault in refused_words(page.read_text(encoding="utf-8"))
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""What a leaf is."""',
+        'def f():\n    """Gives the samples."""',
+        'class A:\n    """Whether it is over."""',
+        'class A:\n    def f(self):\n        """How many samples there are."""',
+    ],
+)
+def test_a_refused_opening_is_found(text: str) -> None:
+    assert list(refused_openings(text))
+
+
+def test_other_openings_pass() -> None:
+    assert not list(refused_openings('"""Return the samples."""\ndef f():\n    """Whatsoever."""'))
+
+
+@pytest.mark.parametrize("text", ["were left out", "were left\n    out", "# were left\n# out", "Left out"])
+def test_a_refused_word_is_found_across_lines(text: str) -> None:
+    assert list(refused_words(text)) == ["1: 'left out'; expected excluded, skipped, omitted"]
+
+
+def test_other_words_pass() -> None:
+    assert not list(refused_words("samples that the split excludes; besides, recommended"))

@@ -1,0 +1,89 @@
+"""First samples of a folder, and the choices of a prepare that they suggest."""
+
+from __future__ import annotations
+
+from loader.format.documents import SAMPLE_TYPES
+from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
+from loader.inspect import (
+    Choices,
+    FieldQuestion,
+    check_field,
+    choice_files,
+    choice_notes,
+    field_hint,
+    field_map_warnings,
+    inspect_folder,
+    open_choices,
+    propose_choices,
+    view_first_sample,
+)
+from tests.cli.make_dataset import write_captions
+from tests.unit.inspect.prepared import CAPTIONING, prepare_captions
+
+CRUDE = next(spec for spec in SAMPLE_TYPES.values() if spec.crude)
+
+
+def test_the_first_samples_of_a_folder(tmp_path):
+    folder = inspect_folder(str(write_captions(tmp_path / "captions")))
+    assert (len(folder.sizes), folder.prepared, folder.has_split) == (4, False, False)
+    assert (folder.first.key, folder.first.samples) == ("shard_000.tar/000000", 3)
+    assert {"jpg", "txt"} <= set(folder.first.part_names)
+    assert folder.first.parts["jpg"][:2] == b"\xff\xd8"
+
+
+def test_a_damaged_first_shard_does_not_hide_the_others(tmp_path):
+    path = write_captions(tmp_path / "captions")
+    (path / "shard_000.tar").write_bytes(b"no tar" * 200)
+    first = inspect_folder(str(path)).first
+    assert first.key.startswith("shard_001.tar/")
+
+
+def test_every_open_choice_has_a_proposal(tmp_path):
+    folder = inspect_folder(str(write_captions(tmp_path / "captions")))
+    choices = propose_choices(open_choices(folder))
+    assert choices.split.ratio == parse_ratio("8,1,1")
+    assert choices.dataset_yaml.spec is CAPTIONING
+    assert choices.dataset_yaml.field_map["image"] == "jpg"
+    assert "sample_type" in choice_files(folder, choices, name="dataset.yaml")["dataset.yaml"]
+    settled = propose_choices(open_choices(folder, split=SplitRequest(ratio={"train": 1.0}), spec=CRUDE))
+    assert settled == Choices(split=SplitRequest(ratio={"train": 1.0}), dataset_yaml=DatasetYaml(spec=CRUDE))
+    assert propose_choices(open_choices(folder, ask_split=False, ask_dataset_yaml=False)) == Choices()
+
+
+def test_notes_name_what_a_user_may_not_expect(tmp_path):
+    folder = inspect_folder(str(write_captions(tmp_path / "captions")))
+    [crude, shares] = choice_notes(folder, Choices(split=SplitRequest(ratio=parse_ratio("8,1,1"))))
+    assert crude.startswith("no dataset.yaml was requested")
+    assert shares.startswith("shards are never divided, so 4 shards come to train 50 % (80 % requested)")
+    [code] = choice_notes(folder, Choices(dataset_yaml=DatasetYaml(spec=CAPTIONING)))
+    assert code == "complete .nv-meta/sample_loader.py: it fills the fields of CaptioningSample"
+    prepared = inspect_folder(prepare_captions(tmp_path / "prepared"))
+    assert choice_notes(prepared, Choices()) == ["kept as before: the split and dataset.yaml"]
+
+
+def test_a_field_map_is_tried_on_the_first_sample(tmp_path):
+    folder = inspect_folder(str(write_captions(tmp_path / "captions")))
+    right = DatasetYaml(spec=CAPTIONING, field_map={"image": "jpg", "caption": "txt"})
+    wrong = DatasetYaml(spec=CAPTIONING, field_map={"image": "jpeg", "caption": "txt"})
+    assert field_map_warnings(right, folder.first, meta_folder=folder.meta_folder) == []
+    [warning] = field_map_warnings(wrong, folder.first, meta_folder=folder.meta_folder)
+    assert "field 'image' comes from 'jpeg'" in warning
+    assert "did you mean 'jpg'?" in warning
+    view = view_first_sample(folder, right)
+    assert (view.title, view.fault) == ("as a CaptioningSample: shard_000.tar/000000", None)
+    assert [field.name for field in view.fields] == ["image", "caption"]
+    assert view_first_sample(folder, wrong).fault is not None
+
+
+def test_the_expression_of_a_field_is_checked():
+    question = FieldQuestion(
+        spec=CAPTIONING,
+        field=CAPTIONING.field("caption"),
+        proposal="txt",
+        part_names=["jpg", "json", "txt"],
+        json_example={"caption": "a", "title": "b"},
+    )
+    assert check_field(question, "txt") is None
+    assert check_field(question, "") == "CaptioningSample requires 'caption'"
+    assert check_field(question, "text") == "no inspected sample has a part 'text'; did you mean 'txt'?"
+    assert field_hint(question) == "parts: jpg, json, txt; inside json: json[caption], json[title]"

@@ -1,0 +1,209 @@
+"""Open shards, and coalesced reads: the same bytes by fewer reads, and errors at the same sample."""
+
+from __future__ import annotations
+
+import os
+import resource
+from functools import partial
+
+import numpy as np
+import pytest
+
+from loader.errors import FormatError
+from loader.format.documents.load_request import LoadRequest
+from loader.pipeline.reading.dataset_source import DatasetSource
+from loader.pipeline.reading.read import SourceTable
+from loader.pipeline.reading.sample_chunk import SampleChunk
+from loader.pipeline.reading.shard_reads import OpenShards, read_coalesced
+from loader.storage.local import LocalStorage
+from tests.unit.pipeline.tar_dataset import raw_samples, texts, write_dataset
+
+BYTES = 200_000
+COUNT = 300
+
+
+class Files:
+    """Three files that log their reads."""
+
+    def __init__(self, folder):
+        self.storage, self.opened, self.reads, self.expected = LocalStorage(folder), {}, [], []
+        self.contents = [np.random.default_rng(number).bytes(BYTES) for number in range(3)]
+        for number, content in enumerate(self.contents):
+            (folder / f"{number}").write_bytes(content)
+
+    def open(self, number):
+        if number not in self.opened:
+            self.opened[number] = Noted(self.storage.open(f"{number}"), number, self)
+        return self.opened[number]
+
+
+class Noted:
+    def __init__(self, file, number, files):
+        self.file, self.number, self.files = file, number, files
+
+    def read_at(self, offset, size_bytes):
+        self.files.reads.append((self.number, offset, size_bytes))
+        return self.file.read_at(offset, size_bytes)
+
+    def expect(self, offset, size_bytes):
+        self.files.expected.append((self.number, offset, size_bytes))
+
+
+@pytest.fixture
+def files(tmp_path):
+    return Files(tmp_path)
+
+
+def some_samples(*, most_bytes=300, seed=0, count=COUNT):
+    """Draw ranges in any order, some of them twice, some empty."""
+    random = np.random.default_rng(seed)
+    size = random.integers(0, most_bytes, count)
+    file, start = random.integers(0, 3, count), random.integers(0, BYTES - most_bytes, count)
+    again = random.integers(0, count, count // 10)
+    return tuple(np.append(column, column[again]) for column in (file, start, size))
+
+
+def read(files, samples, began=None):
+    begin = partial((began if began is not None else []).append, "begun")
+    return read_coalesced(*samples, open_file=files.open, begin=begin)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_bytes_are_those_of_each_sample_and_the_reads_are_few(files, seed):
+    samples, began = some_samples(seed=seed), []
+    found = read(files, samples, began)
+    expected = [files.contents[file][start : start + size] for file, start, size in zip(*samples, strict=True)]
+    assert found == expected
+    assert len(files.reads) <= len(expected) // 2
+    assert files.expected == files.reads
+    assert began == ["begun"]
+
+
+def test_only_samples_and_the_gaps_between_neighbours_are_read(files):
+    start = np.concatenate([np.arange(40) * 1000, 100_000 + np.arange(40) * 1000])
+    size = np.full(80, 150)
+    found = read(files, (np.ones(80, np.int64), start, size))
+    assert files.reads == [(1, 0, 39_150), (1, 100_000, 39_150)]
+    assert found == [files.contents[1][first : first + 150] for first in start]
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        some_samples(count=20),
+        tuple(np.zeros(0, np.int64) for _ in range(3)),
+        (np.zeros(100, np.int64), np.arange(100) * 1000, np.full(100, 6000)),
+        (np.arange(100) % 3, np.arange(100) * 20_000, np.full(100, 10)),
+        (np.zeros(100, np.int64), np.arange(100) * 10, np.append(np.full(99, 10), -1)),
+    ],
+    ids=["few", "none", "large", "far apart", "of parts far apart"],
+)
+def test_other_samples_are_not_coalesced(files, samples):
+    began = []
+    assert read(files, samples, began) is None
+    assert (files.reads, began) == ([], [])
+
+
+def test_samples_of_a_missing_or_short_file_are_not_coalesced(files, tmp_path):
+    samples = some_samples()
+    os.truncate(tmp_path / "1", 150_000)
+    assert read(files, samples) is None
+    files.opened.clear()
+    (tmp_path / "2").unlink()
+    assert read(files, samples) is None
+
+
+# ----------------------------------------------------------------------------------------------------------- in a chunk
+
+
+def chunk_of(folder, numbers):
+    source = DatasetSource(request=LoadRequest(path=str(folder), split_part="train"))
+    numbers = np.array(numbers, dtype=np.int64)
+    sources = np.zeros_like(numbers)
+    return SampleChunk((source,), OpenShards(), sources, SourceTable((source,)).index_numbers(sources, numbers))
+
+
+@pytest.mark.parametrize("parts", [("txt", "json"), ("json",)])
+def test_coalesced_and_single_reads_yield_the_same_samples(tmp_path, parts):
+    samples = {key: {part: some[part] for part in parts} for key, some in texts(0, 90).items()}
+    folder = write_dataset(tmp_path / "x", {"a.tar": samples, "b.tar": samples})
+    numbers = np.random.default_rng(1).permutation(180)
+    expected, began = raw_samples(folder), []
+    found = list(chunk_of(folder, numbers).read(range(7, 187), began.append))
+    assert found == [(expected[number], position) for position, number in enumerate(numbers, 7)]
+    assert began == [7, *range(7, 187)]  # before the coalesced read, and before each sample
+    alone = [next(chunk_of(folder, [number]).read([position], bool)) for position, number in enumerate(numbers, 7)]
+    assert alone == found
+
+
+def test_a_shard_cut_short_raises_at_the_sample_that_it_cuts(tmp_path):
+    folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 100)})
+    some = chunk_of(folder, range(100))
+    opened = DatasetSource(request=LoadRequest(path=str(folder), split_part="train")).open_shard(0)
+    some._shards.add(0, opened)  # open it before it is cut
+    os.truncate(folder / "a.tar", 70_000)
+    found, samples = [], some.read(range(100), bool)
+    with pytest.raises(FormatError, match="the shard ends after") as error:
+        found.extend(iter(samples))
+    whole = [raw for raw, _ in found]
+    assert 20 < len(whole) < 60
+    assert whole == raw_samples(folder)[: len(whole)]
+    assert "a.tar" in str(error.value)
+
+
+# ---------------------------------------------------------------------------------------------------------- open shards
+
+
+class File:
+    is_open = True
+
+    def close(self):
+        assert self.is_open
+        self.is_open = False
+
+
+def names_of(shards, files):
+    return [name for name in files if shards.find(name) is not None]
+
+
+def test_an_open_file_is_found_by_its_number():
+    shards = OpenShards(9)
+    one, two = File(), File()
+    assert shards.add(1, one) is one
+    shards.add(1 << 32, two)
+    assert (shards.find(1), shards.find(1 << 32), shards.find(0)) == (one, two, None)
+
+
+def test_the_file_opened_first_is_closed_when_there_are_too_many():
+    shards = OpenShards(3)
+    files = {number: File() for number in range(7)}
+    for number, (name, file) in enumerate(files.items()):
+        shards.add(name, file)
+        first = max(0, number - 2)
+        assert names_of(shards, files) == list(range(first, number + 1))
+    assert [file.is_open for file in files.values()] == [False] * 4 + [True] * 3
+
+
+def test_a_closed_file_can_be_opened_again():
+    shards = OpenShards(1)
+    for _ in range(3):
+        for name in (0, 1):
+            file = shards.add(name, File())
+            assert shards.find(name) is file
+
+
+def test_all_files_can_be_closed():
+    shards = OpenShards()
+    files = [shards.add(number, File()) for number in range(5)]
+    shards.close()
+    shards.close()
+    assert not any(file.is_open for file in files)
+    assert shards.find(0) is None
+
+
+@pytest.mark.parametrize(("may_open", "most"), [(20, 16), (1024, 256), (1 << 20, 4096)])
+def test_a_quarter_of_the_limit_on_open_files_is_used(may_open, most, monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: (may_open, 1 << 20))
+    shards = OpenShards()
+    files = [shards.add(number, File()) for number in range(most + 3)]
+    assert sum(file.is_open for file in files) == most

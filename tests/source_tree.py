@@ -22,6 +22,7 @@ LAYERS = (
     "loader.moved_modules",
     "loader.errors",
     "loader.cached_property",
+    "loader.progress_bar",
     "loader.storage",
     "loader.format",
     "loader.order",

@@ -1,4 +1,4 @@
-"""Samples that fail, and workers that hang or die, as a training loop sees them."""
+"""Failing samples, and workers that hang or die, in a training loop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tests.source_tree import ROOT
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory):
-    """160 samples for training; the text of the sample of key 00037 is ``text 37``."""
+    """Write 160 training samples; the text of the sample with key 00037 is ``text 37``."""
     folder = tmp_path_factory.mktemp("failures") / "texts"
     for first in range(0, 160, 40):
         samples = {f"{number:05d}": {"txt": b"text %d" % number} for number in range(first, first + 40)}
@@ -43,7 +43,7 @@ def texts(tmp_path_factory):
 
 
 class CaptionError(Exception):
-    """An error as users write them: it cannot be made again of its text."""
+    """Error as users write them: its constructor does not accept its text."""
 
     def __init__(self, *, length):
         super().__init__(f"a caption of {length} characters")
@@ -51,7 +51,7 @@ class CaptionError(Exception):
 
 
 class Encoder(TaskEncoder):
-    """Does something bad to the samples whose numbers end in 7."""
+    """Encoder that misbehaves for samples whose numbers end in 7."""
 
     def encode_sample(self, sample):
         if sample.text.endswith("7"):
@@ -63,7 +63,7 @@ class Encoder(TaskEncoder):
 
 
 class LateEncoder(Encoder):
-    """Does something bad to the twentieth sample of the last worker, when all have given micro-batches."""
+    """Encoder that misbehaves at the twentieth sample of the last worker, after all have delivered micro-batches."""
 
     def __init__(self):
         self.count = 0
@@ -112,7 +112,7 @@ class Leaving(LateEncoder):
 
 
 class Hanging(LateEncoder):
-    """Hangs until a file is there."""
+    """Encoder that hangs until a file exists."""
 
     def __init__(self, end):
         super().__init__()
@@ -155,13 +155,13 @@ def test_samples_that_fail_are_left_out_and_the_others_come(texts, workers, meth
 
 
 def leave_out(error, sample, sources):
-    """Say nothing."""
+    """Ignore a failed sample."""
 
 
 def test_each_failure_is_one_line_of_the_log_and_each_cause_one_traceback(texts, capfd):
     texts_of(loader_of(texts, Failing(), workers=2, method="spawn"))
     log = capfd.readouterr().err
-    lines = [line for line in log.splitlines() if line.startswith("skipped ")]
+    lines = [line for line in log.splitlines() if line.startswith("skipped sample ")]
     assert len(lines) == 16
     for line in lines:
         assert re.search(
@@ -236,7 +236,7 @@ def test_a_worker_that_dies_ends_the_loop_with_its_name_and_its_last_sample(text
 
 
 class WhenWarned(logging.Handler):
-    """Touches a file when the watchdog says something."""
+    """Log handler that touches a file when the watchdog warns."""
 
     def __init__(self, file):
         super().__init__()

@@ -16,6 +16,7 @@ from ...format.prepare.plan import PreparePlan, PrepareProgress, PrepareReport, 
 from ...format.prepare.run import run_prepare
 from ...format.prepare.shards import find_shards
 from ...format.prepare.split import plan_split
+from ...progress_bar import progress_bar
 from ...storage import Storage, open_storage
 
 __all__ = ["ProgressFunction", "prepare_dataset"]
@@ -33,6 +34,7 @@ def prepare_dataset(
     split_config: str = SPLIT_YAML,
     shuffle_seed: int | None = 42,
     progress_fn: ProgressFunction | None = None,
+    progress: bool = False,
     workers: int = 32,
     tar_index_only: bool = False,
     media_filter: MediaFilter | None = None,
@@ -48,6 +50,7 @@ def prepare_dataset(
         split_config: Name of the split file.
         shuffle_seed: Seed to shuffle the shards with before they are split by a ratio; None does not shuffle.
         progress_fn: Progress display, one step for each shard.
+        progress: Draw a progress bar on standard error, unless ``progress_fn`` is given.
         workers: Maximum number of scanning processes.
         tar_index_only: Write no split.
         media_filter: Parts to collect media metadata of.
@@ -76,6 +79,8 @@ def prepare_dataset(
         media=media_filter,
         fix_duplicates=fix_duplicates,
     )
+    if progress and progress_fn is None:
+        progress_fn = progress_bar
     steps = _Steps(progress_fn, len(wanted))
     report = run_prepare(plan, on_progress=steps.advance)
     steps.finish()

@@ -164,6 +164,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         split_config: str = SPLIT_YAML,
         shuffle_seed: int | None = 42,
         progress_fn: ProgressFunction | None = None,
+        progress: bool = False,
         workers: int = 32,
         tar_index_only: bool = False,
         media_filter: MediaFilter | None = None,
@@ -180,6 +181,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
             split_config: Name of the split file.
             shuffle_seed: Seed to shuffle the shards with before they are split by a ratio; None does not shuffle.
             progress_fn: Progress display: receives an iterator and its length, and returns an iterator.
+            progress: Draw a progress bar on standard error, unless ``progress_fn`` is given.
             workers: Maximum number of scanning processes.
             tar_index_only: Write no split.
             media_filter: Parts to collect media metadata of.
@@ -202,6 +204,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
             split_config=split_config,
             shuffle_seed=shuffle_seed,
             progress_fn=progress_fn,
+            progress=progress,
             workers=workers,
             tar_index_only=tar_index_only,
             media_filter=media_filter,

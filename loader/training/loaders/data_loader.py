@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from ...errors import StateError
 from ...pipeline.contract.stage import SavableDataset
+from ...progress_bar import progress_bar
 from ..states.framework_state import (
     broadcast_states,
     framework_state,
@@ -46,7 +47,9 @@ class SavableDataLoader(Generic[T_co]):
         self.dataset = dataset
         self.worker_config = dataset.worker_config
         self._chain, stages = cut_rank_stages(dataset)
-        self._lanes = LaneBatches(self._chain, options or StreamOptions())
+        options = options or StreamOptions()
+        self._lanes = LaneBatches(self._chain, options)
+        self._shows_progress = options.progress
         self._steps = RankChain(stages, self._lanes)
         self._continues = False  # the next iteration continues, even if the loader is one that starts over
         self._iteration: object = None
@@ -62,6 +65,8 @@ class SavableDataLoader(Generic[T_co]):
 
     def _iterate(self, iteration: object) -> Iterator[T_co]:
         batches = self._steps.batches()
+        if self._shows_progress:
+            batches = iter(progress_bar(batches, self._known_length(), unit="batch"))
         while True:
             if iteration is not self._iteration:
                 raise StateError(
@@ -80,6 +85,12 @@ class SavableDataLoader(Generic[T_co]):
             TypeError: The dataset repeats without end, or its stages drop or regroup samples.
         """
         return len(self.dataset)
+
+    def _known_length(self) -> int | None:
+        try:
+            return len(self)
+        except TypeError:
+            return None
 
     def __bool__(self) -> bool:
         return True  # Python would call __len__, which endless loaders do not support

@@ -25,6 +25,7 @@ def get_loader(
     fail_on_timeout: bool = False,
     multiprocessing_context: str | None = None,
     pin_memory: bool = True,
+    progress: bool = False,
 ) -> SavableDataLoader[Any]:
     """Build the loader that a training loop iterates.
 
@@ -40,6 +41,7 @@ def get_loader(
         multiprocessing_context: The start method of worker processes: ``"fork"``, ``"spawn"`` or ``"forkserver"``; by
             default torch's.
         pin_memory: Copy micro-batches from worker processes to pinned memory, if there is a GPU.
+        progress: Draw a progress bar of the micro-batches on standard error.
 
     Raises:
         ConfigError: The worker config differs from the dataset's.
@@ -64,6 +66,7 @@ def get_loader(
         start_method=multiprocessing_context,
         cache_pool=NoCachePool() if cache_pool is None else cache_pool,
         pin_memory=pin_memory,
+        progress=progress,
     )
     return SavableDataLoader(dataset, options)
 

@@ -53,6 +53,7 @@ class StreamOptions:
         start_method: ``"fork"``, ``"spawn"`` or ``"forkserver"``; None is torch's default.
         cache_pool: The cache of hooks.
         pin_memory: Copy micro-batches from worker processes to pinned memory, if there is a GPU.
+        progress: Draw a progress bar of the micro-batches.
     """
 
     prefetch_factor: int = 2
@@ -62,6 +63,7 @@ class StreamOptions:
     start_method: str | None = None
     cache_pool: CachePool = field(default_factory=NoCachePool)
     pin_memory: bool = True
+    progress: bool = False
 
     def __post_init__(self) -> None:
         if self.prefetch_factor < 1:

@@ -41,6 +41,13 @@ def test_a_ratio_splits_shards_as_the_command_does(seed, shards, tmp_path):
     assert written(shards, sqlite_as_rows=True) == written(other, sqlite_as_rows=True)
 
 
+def test_progress_draws_a_bar_of_the_shards(shards, capsys):
+    prepared(shards, split_parts_ratio=RATIO, progress=True)
+    assert "6/6" in capsys.readouterr().err
+    prepared(shards, split_parts_ratio=RATIO)
+    assert not capsys.readouterr().err
+
+
 def test_patterns_and_another_split_file(shards):
     prepared(
         shards, ["shard_{000..005}.tar"], split_parts_patterns=[("train", "shard_00[0-3]"), ("val", "shard_00[45]")]

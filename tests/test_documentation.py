@@ -33,13 +33,14 @@ def command_lines(text: str) -> Iterator[list[str]]:
 
 def unknown_words(words: list[str], group: click.Group) -> Iterator[str]:
     context = click.Context(group, info_name="energon")
-    command: click.Command | None = group
+    command: click.Command = group
     for word in words[1:]:
         if isinstance(command, click.Group) and not word.startswith("-"):
-            command = command.get_command(context, word)
-            if command is None:
+            found = command.get_command(context, word)
+            if found is None:
                 yield f"energon {word}"
                 return
+            command = found
         elif word.startswith("-"):
             known = {name for option in command.get_params(context) for name in [*option.opts, *option.secondary_opts]}
             if word.partition("=")[0] not in known:

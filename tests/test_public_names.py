@@ -63,14 +63,15 @@ def test_a_sorted_list_passes() -> None:
 def test_the_face_provides_every_name_it_lists() -> None:
     import loader
 
-    for name in loader.__all__:
+    public: list[str] = vars(loader)["__all__"]  # made at run time: the stub has none
+    for name in public:
         value = getattr(loader, name)
         assert getattr(value, "__name__", name) == name
-    assert set(loader.__all__) <= set(dir(loader))
+    assert set(public) <= set(dir(loader))
 
 
 def test_the_face_invents_no_names() -> None:
     import loader
 
     with pytest.raises(AttributeError, match="attribute get_trian_dataset"):
-        loader.get_trian_dataset  # noqa: B018
+        loader.get_trian_dataset  # type: ignore[attr-defined] # noqa: B018

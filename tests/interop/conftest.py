@@ -44,7 +44,7 @@ class Peer(Program):
 
     python: str
 
-    def read(self, what: str, folder: Path, *arguments: str) -> Any:
+    def read(self, what: str, folder: Path, *arguments: object) -> Any:
         """Run `peer_read.py` with the peer's Python."""
         reader = Program((self.python, str(READER)))
         return json.loads(reader.run(what, folder, *arguments).splitlines()[-1])

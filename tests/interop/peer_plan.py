@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 from megatron.energon import WorkerConfig, load_dataset
 
 WORKERS = WorkerConfig(rank=0, world_size=1, num_workers=0)
 
 
-def datasets(path: str, split_part: str, training: bool) -> list:
+def datasets(path: str, split_part: str, training: bool) -> list[dict[str, Any]]:
     loaded = load_dataset(path).get_datasets(training=training, split_part=split_part, worker_config=WORKERS)
     return [describe(entry) for entry in loaded.datasets]
 
 
-def describe(entry: object) -> dict:
+def describe(entry: Any) -> dict[str, Any]:
     dataset = entry.dataset
     samples = sum(shard.count for shard in dataset.shards)
     return {

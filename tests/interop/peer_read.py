@@ -24,6 +24,7 @@ import sqlite3
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,11 +56,11 @@ def digest(data: bytes) -> str:
 class Parts(Sample):
     """A sample with the digests of its parts."""
 
-    parts: dict
+    parts: dict[str, str]
 
 
 @stateless
-def cook_parts(sample: dict) -> Parts:
+def cook_parts(sample: dict[str, Any]) -> Parts:
     parts = {name: digest(value) for name, value in sample.items() if isinstance(value, bytes)}
     return Parts(**basic_sample_keys(sample), parts=parts)
 
@@ -71,7 +72,7 @@ class PartsEncoder(DefaultTaskEncoder):
     cookers = [Cooker(cook_parts)]
 
     @stateless
-    def batch(self, samples: list) -> Any:
+    def batch(self, samples: list[Any]) -> Any:
         return samples[0]
 
 
@@ -79,7 +80,7 @@ class FieldsEncoder(DefaultTaskEncoder):
     """Task encoder that returns typed samples, one for each batch."""
 
     @stateless
-    def batch(self, samples: list) -> Any:
+    def batch(self, samples: list[Any]) -> Any:
         return samples[0]
 
 
@@ -107,7 +108,7 @@ def training_keys(path: str, part: str, **options: Any) -> list[str]:
     return sorted(sample.__key__ for sample in get_loader(dataset))
 
 
-def read_crude(path: str, part: str, dataset_config: str = "dataset.yaml") -> dict:
+def read_crude(path: str, part: str, dataset_config: str = "dataset.yaml") -> dict[str, Any]:
     options = {"dataset_config": dataset_config}
     samples = [[sample.__key__, sample.parts] for sample in one_pass(path, part, PartsEncoder(), **options)]
     return {"samples": samples, "training_keys": training_keys(path, part, **options)}
@@ -121,7 +122,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def read_fields(path: str, part: str) -> dict:
+def read_fields(path: str, part: str) -> dict[str, Any]:
     samples = []
     for sample in one_pass(path, part, FieldsEncoder()):
         fields = {
@@ -133,12 +134,12 @@ def read_fields(path: str, part: str) -> dict:
     return {"samples": samples}
 
 
-def with_store(path: str, work: Any) -> Any:
+def with_store(path: str, work: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
     """Call ``work(store)`` with the peer's random-access store of a dataset, which cookers receive as ``aux``."""
-    results: list[Any] = []
+    results: list[dict[str, Any]] = []
 
     @stateless
-    def cook(sample: dict, store: Any) -> Parts:
+    def cook(sample: dict[str, Any], store: Any) -> Parts:
         if not results:
             results.append(work(store))
         return Parts(**basic_sample_keys(sample), parts={})
@@ -168,11 +169,12 @@ def with_store(path: str, work: Any) -> Any:
 
 def content(found: Any) -> bytes:
     # The store returns (bytes, source).
-    return found[0] if isinstance(found, tuple) else found
+    data: bytes = found[0] if isinstance(found, tuple) else found
+    return data
 
 
-def lookup(path: str, *names: str) -> dict:
-    def work(store: Any) -> dict:
+def lookup(path: str, *names: str) -> dict[str, Any]:
+    def work(store: Any) -> dict[str, Any]:
         answers = {}
         for name in names:
             try:
@@ -184,8 +186,8 @@ def lookup(path: str, *names: str) -> dict:
     return {"answers": with_store(path, work)}
 
 
-def media(path: str, *names: str) -> dict:
-    def work(store: Any) -> dict:
+def media(path: str, *names: str) -> dict[str, Any]:
+    def work(store: Any) -> dict[str, Any]:
         answers = {}
         for name in names:
             found = store.get_media_metadata(name)
@@ -198,14 +200,14 @@ def media(path: str, *names: str) -> dict:
     return work(SystemFileStore(EPath(str(Path(path).resolve()))))
 
 
-def lookup_timed(path: str, count: str) -> dict:
+def lookup_timed(path: str, count: str) -> dict[str, Any]:
     database = sqlite3.connect(f"file:{Path(path, '.nv-meta/index.sqlite').resolve()}?mode=ro", uri=True)
     rows = database.execute(
         "select sample_key || '.' || part_name from samples join sample_parts using (tar_file_id, sample_index)"
     ).fetchall()
     names = [name for (name,) in random.Random(0).choices(rows, k=int(count))]
 
-    def work(store: Any) -> dict:
+    def work(store: Any) -> dict[str, Any]:
         content(store[names[0]])
         start = time.perf_counter()
         size = sum(len(content(store[name])) for name in names)
@@ -228,7 +230,7 @@ class Pair(Sample):
         return Pair(**own, first=first.caption, second=second.caption)
 
 
-def read_join(first: str, second: str, part: str) -> dict:
+def read_join(first: str, second: str, part: str) -> dict[str, Any]:
     """Join two captioning datasets by key, which the peer does through their index.sqlite."""
     paths = [{"path": str(Path(path).resolve())} for path in (first, second)]
     joiner = {"__module__": "__main__", "__class__": "Pair"}
@@ -245,13 +247,13 @@ def read_join(first: str, second: str, part: str) -> dict:
     return {"samples": samples}
 
 
-def read_all(path: str, part: str, dataset_config: str) -> dict:
+def read_all(path: str, part: str, dataset_config: str) -> dict[str, Any]:
     answer = read_crude(path, part, dataset_config)
     names = [f"{key}.{name}" for key, parts in answer["samples"] for name in parts]
     return {**answer, **lookup(path, *names)}
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., dict[str, Any]]] = {
     "all": read_all,
     "crude": read_crude,
     "fields": read_fields,

@@ -14,16 +14,22 @@ import re
 import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Literal
 
 BLOCK = 512
 END = bytes(2 * BLOCK)
 PART = re.compile(r"(?P<key>(?:.*/|)[^.]+)[.](?P<part>[^/]*)")
 
 Shape = Mapping[str, bytes]
+Form = Literal[0, 1, 2]  # a format of tarfile
 
 
 def file(
-    name: str, content: bytes = b"", *, form: int = tarfile.USTAR_FORMAT, pax: Mapping[str, str] | None = None
+    name: str,
+    content: bytes = b"",
+    *,
+    form: Form = tarfile.USTAR_FORMAT,
+    pax: Mapping[str, str] | None = None,
 ) -> bytes:
     """Return a regular file: its header (and extension headers), content and padding."""
     member = tarfile.TarInfo(name)
@@ -63,7 +69,7 @@ def with_field(entry: bytes, offset: int, value: bytes) -> bytes:
     return bytes(header) + entry[BLOCK:]
 
 
-def pair(key: str, number: int, form: int = tarfile.USTAR_FORMAT) -> bytes:
+def pair(key: str, number: int, form: Form = tarfile.USTAR_FORMAT) -> bytes:
     """Return a sample with a json and a txt part."""
     facts = json.dumps({"number": number, "filler": "x" * (number * 97 % 900)}).encode()
     return file(f"{key}.json", facts, form=form) + file(f"{key}.txt", f"text {number}".encode(), form=form)
@@ -95,7 +101,7 @@ def nested() -> Shape:
     }
 
 
-def long_names(form: int) -> Callable[[], Shape]:
+def long_names(form: Form) -> Callable[[], Shape]:
     def shape() -> Shape:
         long = "folder/" * 14 + "name" * 20
         huge = "ü" * 120 + "/" + "n" * 250
@@ -219,7 +225,7 @@ def random_shards() -> Shape:
 
 
 def random_shard(draw: random.Random, number: int) -> bytes:
-    forms = tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT
+    forms: tuple[Form, ...] = tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT
     noise: tuple[Callable[[], bytes], ...] = (
         lambda: file("README" * draw.randint(1, 9), b"n" * draw.randint(0, 1200)),
         lambda: file("no/dot/" + "l" * draw.randint(90, 200), b"n", form=draw.choice(forms[1:])),

@@ -28,7 +28,7 @@ JSONL = {
 
 
 @pytest.mark.parametrize("name", JSONL)
-def test_the_index_of_a_jsonl_file_is_the_same_byte_for_byte(name, tmp_path: Path, peer: Peer) -> None:
+def test_the_index_of_a_jsonl_file_is_the_same_byte_for_byte(name: str, tmp_path: Path, peer: Peer) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(JSONL[name])
     peer.run("prepare", path)
@@ -44,7 +44,7 @@ def shards_in(folder: Path, names: list[str]) -> None:
 
 @pytest.mark.parametrize("count", [6, 11, 17, 25])
 @pytest.mark.parametrize("ratio", ["8,1,1", "1,1,1", "0.5,0.3,0.2"])
-def test_a_ratio_deals_shards_alike_where_no_part_is_empty(count, ratio, tmp_path: Path, peer: Peer) -> None:
+def test_a_ratio_deals_shards_alike_where_no_part_is_empty(count: int, ratio: str, tmp_path: Path, peer: Peer) -> None:
     shards = [f"s_{number:03d}.tar" for number in range(count)]
     shards_in(tmp_path, shards)
     peer.prepare(tmp_path, "--split-ratio", ratio, "--skip-dataset-yaml")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sqlite3
 import wave
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -84,7 +85,9 @@ def tables(folder: Path) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
 @pytest.mark.parametrize(
     ("kind", "write"), [("shards", write_dataset), ("files", write_files)], ids=["shards", "files"]
 )
-def test_both_tools_write_the_same_and_read_each_others(tmp_path, ours, peer: Peer, kind, write):
+def test_both_tools_write_the_same_and_read_each_others(
+    tmp_path: Path, ours: Program, peer: Peer, kind: str, write: Callable[[Path], Path]
+) -> None:
     by_us = prepare(ours, write(tmp_path / "ours"), kind)
     by_peer = prepare(peer, write(tmp_path / "peers"), kind)
     assert tables(by_us) == tables(by_peer)
@@ -100,7 +103,7 @@ def test_both_tools_write_the_same_and_read_each_others(tmp_path, ours, peer: Pe
     assert peer.read("media", by_us, *MEDIA) == expected
 
 
-def test_our_prepare_continues_with_the_filter_of_the_peer(tmp_path, ours, peer: Peer):
+def test_our_prepare_continues_with_the_filter_of_the_peer(tmp_path: Path, ours: Program, peer: Peer) -> None:
     folder = prepare(peer, write_dataset(tmp_path / "peers"), "shards")
     write_shard(folder / "more.tar", {"more": {"jpg": image("JPEG"), "bin": image("PNG")}})
     ours.prepare(folder)

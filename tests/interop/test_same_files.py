@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sqlite3
 import uuid
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,9 +37,7 @@ class Twins:
 
 
 @pytest.fixture(scope="module", params=list(SHAPES))
-def twins(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ours: Program, peer: Peer
-) -> Iterator[Twins]:
+def twins(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, ours: Program, peer: Peer) -> Twins:
     shape = SHAPES[request.param]()
     folder = tmp_path_factory.mktemp("twins")
     return Twins(

@@ -21,23 +21,23 @@ names_lists = st.lists(shard_run | st.lists(any_name | tricky_name, max_size=4),
 
 
 @given(names_lists)
-def test_expansion_gives_back_exactly_the_names_that_were_compacted(names):
+def test_expansion_gives_back_exactly_the_names_that_were_compacted(names: list[str]) -> None:
     patterns = compact_names(names)
     assert [name for pattern in patterns for name in expand_pattern(pattern)] == names
 
 
 @given(names_lists)
-def test_the_expander_that_megatron_energon_uses_reads_compact_names_too(names):
+def test_the_expander_that_megatron_energon_uses_reads_compact_names_too(names: list[str]) -> None:
     assert [name for pattern in compact_names(names) for name in braceexpand(pattern)] == names
 
 
 @given(st.lists(names_lists, max_size=3).map(lambda lists: [name for names in lists for name in names]))
-def test_there_are_never_more_patterns_than_names(names):
+def test_there_are_never_more_patterns_than_names(names: list[str]) -> None:
     assert len(compact_names(names)) <= len(names)
 
 
 @given(st.text(alphabet="{}\\,..01239-aZ", max_size=25))
-def test_names_are_counted_exactly_before_they_are_made(pattern):
+def test_names_are_counted_exactly_before_they_are_made(pattern: str) -> None:
     """count_names(p) == len(expand_pattern(p)), or both refuse p."""
     try:
         count = count_names(pattern)

@@ -59,7 +59,7 @@ def write_index(
 
 
 @pytest.fixture(autouse=True)
-def no_waiting_for_the_disk(monkeypatch):
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fsync", lambda fd: None)
 
 
@@ -74,7 +74,9 @@ def assert_equal(found: ShardIndex, expected: ShardIndex) -> None:
     st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]),
     st.sampled_from([1, 3, 1 << 20]),
 )
-def test_an_index_gives_what_the_scans_of_its_shards_gave(tmp_path, some, tar_format, rows_at_once):
+def test_an_index_gives_what_the_scans_of_its_shards_gave(
+    tmp_path: Path, some: list[list[tuple[str, str, int]]], tar_format: int, rows_at_once: int
+) -> None:
     with (
         mock.patch.object(index_writer_module, "_ROWS_AT_ONCE", rows_at_once),
         mock.patch.object(
@@ -126,14 +128,16 @@ def test_an_index_gives_what_the_scans_of_its_shards_gave(tmp_path, some, tar_fo
 
 @settings(max_examples=30)
 @given(st.lists(shards, min_size=1, max_size=3), keys | st.text(max_size=5), st.sampled_from(["", *SHARDS, "no.tar"]))
-def test_missing_keys_are_not_found(tmp_path, some, key, shard):
+def test_missing_keys_are_not_found(
+    tmp_path: Path, some: list[list[tuple[str, str, int]]], key: str, shard: str
+) -> None:
     index, _ = write_index(tmp_path, some, tarfile.GNU_FORMAT)
     wanted = f"{shard}/{key}" if shard else key
     expected = [i for i in range(len(index)) if wanted in (index.key(i), index.full_key(i))]
     assert index.find(wanted) == expected
 
 
-def test_a_key_may_hold_the_end_of_a_shard_s_name(tmp_path):
+def test_a_key_may_hold_the_end_of_a_shard_s_name(tmp_path: Path) -> None:
     members = [("b.tar/c", "txt", 1), ("c", "txt", 1)]
     index, _ = write_index(tmp_path, [members, members], tarfile.GNU_FORMAT)
     assert index.shards[1].name == "b.tar"
@@ -144,7 +148,7 @@ def test_a_key_may_hold_the_end_of_a_shard_s_name(tmp_path):
     assert index.find(".tar/c") == index.find("tar/c") == index.find("b.tar/") == index.find("b.tar") == []
 
 
-def test_keys_with_one_hash_are_distinguished(tmp_path, monkeypatch):
+def test_keys_with_one_hash_are_distinguished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A look-up compares the key itself, because hashes may collide.
     monkeypatch.setattr(dataset_index_module, "hash_key", lambda key: 7)
     module = "loader.format.index.shard_index"
@@ -157,7 +161,7 @@ def test_keys_with_one_hash_are_distinguished(tmp_path, monkeypatch):
     assert [(key, group.tolist()) for key, group in duplicates.groups] == [("b", [1, 3])]
 
 
-def test_a_sample_out_of_range_is_an_index_error(tmp_path):
+def test_a_sample_out_of_range_is_an_index_error(tmp_path: Path) -> None:
     index, _ = write_index(tmp_path, [[("a", "txt", 1)]], tarfile.GNU_FORMAT)
     for sample in (-1, 1, 10):
         with pytest.raises(IndexError, match="expected a sample in"):
@@ -166,12 +170,12 @@ def test_a_sample_out_of_range_is_an_index_error(tmp_path):
             index.full_key(sample)
 
 
-def test_a_lone_surrogate_is_no_key(tmp_path):
+def test_a_lone_surrogate_is_no_key(tmp_path: Path) -> None:
     index, _ = write_index(tmp_path, [[("a", "txt", 1)]], tarfile.GNU_FORMAT)
     assert index.find("\ud800") == []
 
 
-def test_a_shard_of_more_than_two_tebibytes_is_refused(tmp_path):
+def test_a_shard_of_more_than_two_tebibytes_is_refused(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     write_shard(tmp_path / "s.tar", [("a", "txt", 1)], tarfile.GNU_FORMAT)
     index = index_shard(storage, "s.tar")
@@ -184,13 +188,13 @@ def test_a_shard_of_more_than_two_tebibytes_is_refused(tmp_path):
     assert not any(path.name.endswith(".npy") for path in (tmp_path / "u").iterdir())
 
 
-def test_an_index_of_no_shards_opens(tmp_path):
+def test_an_index_of_no_shards_opens(tmp_path: Path) -> None:
     index, duplicates = write_index(tmp_path, [], tarfile.GNU_FORMAT)
     assert (len(index), index.shards, index.part_stats(), index.find("a")) == (0, (), (), [])
     assert duplicates == DuplicateKeys()
 
 
-def test_the_median_of_many_parts_is_taken_from_some_of_them(tmp_path, monkeypatch):
+def test_the_median_of_many_parts_is_taken_from_some_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_writer_module, "_MAX_MEDIAN_PARTS", 64)
     members = [
         (f"k{number:04}", part, number * (1 + (part == "jpg"))) for number in range(400) for part in ("txt", "jpg")
@@ -214,7 +218,9 @@ counts = st.integers(0, 1 << 62)
     ),
     st.lists(st.tuples(texts, counts, counts, counts), max_size=3),
 )
-def test_a_layout_reads_back_as_it_was_written(shard_fields, part_fields):
+def test_a_layout_reads_back_as_it_was_written(
+    shard_fields: list[tuple[str, int, int, int, bool, str]], part_fields: list[tuple[str, int, int, int]]
+) -> None:
     first_samples = [0, *np.cumsum([fields[3] for fields in shard_fields]).tolist()]
     layout = Layout(
         version=1,
@@ -244,7 +250,7 @@ def test_a_layout_reads_back_as_it_was_written(shard_fields, part_fields):
     assert decode_layout(encode_layout(layout), file="layout.json") == layout
 
 
-def test_warnings_of_a_layout_are_limited_and_counted(tmp_path):
+def test_warnings_of_a_layout_are_limited_and_counted(tmp_path: Path) -> None:
     empty = ShardEntry(
         name="s.tar",
         size_bytes=0,

@@ -7,6 +7,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
+import numpy.typing as npt
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
 from loader.errors import ConfigError
@@ -19,14 +20,15 @@ from tests.unit.metadataset.joined_data import JoinedData
 # Keys are compared in words of eight bytes: use shorter, equally long and longer keys that differ at either end.
 LONG = "a" * 15
 KEYS = ["a", "b", "c", "é", "d/a", "aaaaaaaa", "aaaaaaab", "baaaaaaa", "aaaaaaaaa", f"{LONG}a", f"{LONG}b", f"b{LONG}"]
+Dataset = tuple[dict[str, list[str]], list[str], list[str]]  # keys of shards, shards of the part, exclusions
+
 SHARDS = ("s0", "s1", "s2")
-MISSING = object()
 # No shrinking: failing examples are small already, and each attempt writes files, so shrinking takes minutes.
 QUICK = (Phase.explicit, Phase.reuse, Phase.generate)
 
 
 @st.composite
-def datasets(draw, *, unique: bool):
+def datasets(draw: st.DrawFn, *, unique: bool) -> Dataset:
     """Draw the keys of shards, the shards of the split part, and the exclusions.
 
     With ``unique``, an example in six still has one duplicate key.
@@ -44,14 +46,17 @@ def datasets(draw, *, unique: bool):
     return shards, part, exclude + draw(st.sampled_from([[], [], [], ["s1.tar"]]))
 
 
-def included_samples(dataset) -> list[tuple[str, str]]:
+def included_samples(dataset: Dataset) -> list[tuple[str, str]]:
     """Return the included samples of a dataset in order, as key and full key."""
     shards, part, exclude = dataset
     samples = [(key, f"{shard}.tar/{key}") for shard in part if f"{shard}.tar" not in exclude for key in shards[shard]]
     return [(key, name) for key, name in samples if name not in exclude]
 
 
-def plain_join(primary, members):
+def plain_join(
+    primary: Dataset,
+    members: list[tuple[Dataset, str]],
+) -> list[list[str | None]] | None:
     """Return the rows of a join by dicts; None if it is an error."""
     tables = []
     wanted = {key for key, _ in included_samples(primary)}
@@ -60,24 +65,24 @@ def plain_join(primary, members):
         if any([key for key, _ in names].count(key) > 1 for key in wanted):
             return None
         tables.append(dict(names))
-    rows = []
+    rows: list[list[str | None]] = []
     for key, name in included_samples(primary):
-        found = [table.get(key, MISSING) for table in tables]
-        kinds = {kind for value, (_, kind) in zip(found, members, strict=True) if value is MISSING}
+        found = [table.get(key) for table in tables]
+        kinds = {kind for value, (_, kind) in zip(found, members, strict=True) if value is None}
         if "skip" in kinds:
             continue
         if "error" in kinds:
             return None
-        rows.append([name, *(None if value is MISSING else value for value in found)])
+        rows.append([name, *found])
     return rows
 
 
-def few_hashes(_keys, lengths):
+def few_hashes(_keys: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
     """Hash many keys to the same value."""
     return lengths.astype(np.uint64) % np.uint64(2)
 
 
-def few_hash(key):
+def few_hash(key: bytes) -> int:
     return len(key) % 2
 
 
@@ -92,7 +97,12 @@ def few_hash(key):
     st.integers(1, 7),
     st.booleans(),
 )
-def test_a_join_is_what_a_dict_gives(primary, members, at_once, hashes_collide):
+def test_a_join_is_what_a_dict_gives(
+    primary: Dataset,
+    members: list[tuple[Dataset, str]],
+    at_once: int,
+    hashes_collide: bool,
+) -> None:
     many, one = (few_hashes, few_hash) if hashes_collide else (hash_keys, hash_key)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -121,6 +131,7 @@ def test_a_join_is_what_a_dict_gives(primary, members, at_once, hashes_collide):
                 assert expected is None
                 return
         assert data.keys(plan, open_join(plan)) == expected
+        assert expected is not None
         assert report.rows == len(expected)
         for (dataset, _), member in zip(members, report.members, strict=True):
             wanted, own = [key for key, _ in included_samples(primary)], [key for key, _ in included_samples(dataset)]

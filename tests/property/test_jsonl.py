@@ -26,7 +26,9 @@ end = st.sampled_from(["\n", "\r\n", " \n"])
 
 
 @given(st.lists(st.tuples(line | blank, end), max_size=12), line, blank, st.integers(1, 40))
-def test_every_object_comes_back_byte_for_byte_however_the_file_is_cut_into_chunks(lines, first, last, chunk_bytes):
+def test_every_object_comes_back_byte_for_byte_however_the_file_is_cut_into_chunks(
+    lines: list[tuple[str, str]], first: str, last: str, chunk_bytes: int
+) -> None:
     text = "".join(content + ending for content, ending in [(first, "\n"), *lines]) + last
     expected = [first, *(content for content, _ in lines if content.strip())]
     with tempfile.TemporaryDirectory() as folder:
@@ -42,7 +44,7 @@ def test_every_object_comes_back_byte_for_byte_however_the_file_is_cut_into_chun
 
 
 @given(st.binary(max_size=40) | st.text('{}[]"\\:,1 \n\r', max_size=30).map(str.encode), st.integers(1, 20))
-def test_a_file_is_accepted_only_if_python_finds_one_object_in_each_line(data, chunk_bytes):
+def test_a_file_is_accepted_only_if_python_finds_one_object_in_each_line(data: bytes, chunk_bytes: int) -> None:
     def is_object(text: bytes) -> bool:
         try:
             return isinstance(json.loads(text.decode()), dict)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, strategies as st
 
@@ -13,7 +17,7 @@ from loader.format.index import writer as index_writer
 from loader.format.index.keys import KeyRuns, RunWriter, equal_neighbours, merge_runs
 from loader.format.index.npy_column import ColumnReader, create_column, map_column
 from loader.format.index.shard_index import index_shard
-from loader.storage import LocalStorage
+from loader.storage import LocalStorage, ReadableFile
 from tests.malformed.tar_bytes import END, member
 
 TOP = (1 << 64) - 1
@@ -27,27 +31,30 @@ def runs_of(parts: list[list[int]]) -> KeyRuns:
 
 
 @given(st.lists(st.lists(hashes, max_size=8), max_size=5), st.integers(1, 12))
-def test_merged_runs_are_what_a_stable_sort_gives(parts, rows_at_once):
+def test_merged_runs_are_what_a_stable_sort_gives(parts: list[list[int]], rows_at_once: int) -> None:
     runs = runs_of(parts)
     pieces = list(merge_runs(runs, rows_at_once=rows_at_once))
-    order = np.argsort(runs.hashes, kind="stable")
-    assert np.concatenate([piece for piece, _ in pieces]).tolist() == runs.hashes[order].tolist()
-    assert np.concatenate([piece for _, piece in pieces]).tolist() == runs.samples[order].tolist()
+    hashes, samples = np.asarray(runs.hashes), np.asarray(runs.samples)
+    order = np.argsort(hashes, kind="stable")
+    assert np.concatenate([piece for piece, _ in pieces]).tolist() == hashes[order].tolist()
+    assert np.concatenate([piece for _, piece in pieces]).tolist() == samples[order].tolist()
     seen: set[int] = set()
     for piece, _ in pieces:
         assert seen.isdisjoint(piece.tolist())  # equal hashes are in one piece
         seen.update(piece.tolist())
 
 
-class Rows(list):
+class Rows(list[int]):
     """A column in memory."""
 
-    def append(self, values):
+    def append(self, values: Any) -> None:
         self.extend(values.tolist())
 
 
 @given(st.lists(st.lists(hashes, max_size=8), max_size=9), st.integers(1, 12), st.integers(1, 12))
-def test_shards_gathered_into_runs_merge_to_what_a_stable_sort_gives(shards, rows_a_run, rows_at_once):
+def test_shards_gathered_into_runs_merge_to_what_a_stable_sort_gives(
+    shards: list[list[int]], rows_a_run: int, rows_at_once: int
+) -> None:
     run_hash, run_sample = Rows(), Rows()
     writer = RunWriter(run_hash, run_sample, rows_at_once=rows_a_run)
     plain: list[int] = []
@@ -66,7 +73,9 @@ def test_shards_gathered_into_runs_merge_to_what_a_stable_sort_gives(shards, row
 
 
 @given(st.lists(hashes, max_size=12), st.data(), st.integers(1, 12))
-def test_a_run_that_is_sorted_already_merges_with_the_others(values, data, rows_at_once):
+def test_a_run_that_is_sorted_already_merges_with_the_others(
+    values: list[int], data: st.DataObject, rows_at_once: int
+) -> None:
     is_kept = data.draw(st.lists(st.booleans(), min_size=len(values), max_size=len(values)))
     piece_rows = data.draw(st.integers(1, 5))
     run_hash, run_sample = Rows(), Rows()
@@ -84,7 +93,7 @@ def test_a_run_that_is_sorted_already_merges_with_the_others(values, data, rows_
     assert found == rows
 
 
-def test_small_shards_share_a_run():
+def test_small_shards_share_a_run() -> None:
     writer = RunWriter(Rows(), Rows())
     for shard in range(3000):
         writer.add(np.arange(1000, dtype=np.uint64), np.arange(1000, dtype=np.uint64) + np.uint64(shard * 1000))
@@ -93,12 +102,12 @@ def test_small_shards_share_a_run():
     assert writer.ends[-1] == 3_000_000
 
 
-def test_a_dataset_of_small_shards_is_one_run(tmp_path, monkeypatch):
+def test_a_dataset_of_small_shards_is_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "s.tar").write_bytes(member(b"a.txt", b"") + member(b"b.txt", b"") + END)
     storage = LocalStorage(tmp_path)
     merged = []
 
-    def merge_and_note(runs):
+    def merge_and_note(runs: KeyRuns) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]:
         merged.append(runs.ends)
         return merge_runs(runs)
 
@@ -115,7 +124,7 @@ def test_a_dataset_of_small_shards_is_one_run(tmp_path, monkeypatch):
     ]
 
 
-def test_pieces_hold_about_as_many_rows_as_asked_for():
+def test_pieces_hold_about_as_many_rows_as_asked_for() -> None:
     chance = np.random.default_rng(5)
     runs = runs_of([chance.integers(0, TOP, 1000, dtype=np.uint64).tolist() for _ in range(4)])
     lengths = [len(piece) for piece, _ in merge_runs(runs, rows_at_once=100)]
@@ -124,7 +133,7 @@ def test_pieces_hold_about_as_many_rows_as_asked_for():
 
 
 @given(st.lists(st.integers(0, 4), max_size=12).map(sorted))
-def test_equal_neighbours_are_all_the_ranges_of_one_value(values):
+def test_equal_neighbours_are_all_the_ranges_of_one_value(values: list[int]) -> None:
     ranges = equal_neighbours(np.array(values, dtype=np.uint64))
     expected = [
         (values.index(v), values.index(v) + values.count(v)) for v in sorted(set(values)) if values.count(v) > 1
@@ -136,7 +145,7 @@ def test_equal_neighbours_are_all_the_ranges_of_one_value(values):
     st.sampled_from(["<u8", "<u4", "<u1"]),
     st.lists(st.lists(st.integers(0, 255), max_size=20), max_size=5),
 )
-def test_a_column_reads_back_as_it_was_written(tmp_path, dtype, pieces):
+def test_a_column_reads_back_as_it_was_written(tmp_path: Path, dtype: str, pieces: list[list[int]]) -> None:
     storage = LocalStorage(tmp_path)
     with create_column(storage, "c.npy", dtype) as column:
         for piece in pieces:
@@ -148,7 +157,7 @@ def test_a_column_reads_back_as_it_was_written(tmp_path, dtype, pieces):
     assert np.load(tmp_path / "c.npy").tolist() == mapped.tolist()
 
 
-def test_a_column_that_fails_leaves_no_file(tmp_path):
+def test_a_column_that_fails_leaves_no_file(tmp_path: Path) -> None:
     def write_half() -> None:
         with create_column(LocalStorage(tmp_path), "c.npy", "<u8") as column:
             column.append(np.arange(3))
@@ -159,14 +168,14 @@ def test_a_column_that_fails_leaves_no_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_missing_column_is_named(tmp_path):
+def test_a_missing_column_is_named(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="cannot map this column") as caught:
         map_column(LocalStorage(tmp_path), "c.npy", "<u8")
     assert caught.value.shard == str(tmp_path / "c.npy")
 
 
 @pytest.mark.parametrize("damage", [b"", b"x" * 300, b"<f8", b"|O", b"<u2"])
-def test_a_damaged_column_raises_in_both_readers(tmp_path, damage):
+def test_a_damaged_column_raises_in_both_readers(tmp_path: Path, damage: bytes) -> None:
     storage = LocalStorage(tmp_path)
     with create_column(storage, "c.npy", "<u8") as column:
         column.append(np.arange(3))
@@ -178,14 +187,19 @@ def test_a_damaged_column_raises_in_both_readers(tmp_path, damage):
         ColumnReader(storage, "c.npy")
 
 
-def test_a_truncated_column_raises_and_is_closed(tmp_path, monkeypatch):
+def test_a_truncated_column_raises_and_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = LocalStorage(tmp_path)
     with create_column(storage, "c.npy", "<u8") as column:
         column.append(np.arange(3))
     os.truncate(tmp_path / "c.npy", 140)
-    opened = []
+    opened: list[ReadableFile] = []
     real = storage.open
-    monkeypatch.setattr(storage, "open", lambda name: opened.append(real(name)) or opened[-1])
+
+    def open_and_note(name: str) -> ReadableFile:
+        opened.append(real(name))
+        return opened[-1]
+
+    monkeypatch.setattr(storage, "open", open_and_note)
     with pytest.raises(FormatError, match="expected 152 bytes for 3 rows, found 140"):
         ColumnReader(storage, "c.npy")
     with pytest.raises(StorageError):  # closed

@@ -22,7 +22,7 @@ def split_one(name: bytes) -> tuple[bytes, bytes] | None:
 
 @settings(max_examples=100)
 @given(st.lists(names, max_size=8), st.integers(0, 9))
-def test_names_split_together_as_they_do_alone(some, padding):
+def test_names_split_together_as_they_do_alone(some: list[bytes], padding: int) -> None:
     width = max([1, *map(len, some)]) + padding
     split = split_member_names(np.array(some, dtype=f"S{width}"))
     assert split.keys.shape[1] % 8 == 0
@@ -40,7 +40,7 @@ def is_hidden(name: bytes) -> bool:
 
 
 @given(st.lists(names, max_size=8))
-def test_members_that_start_with_a_dot_are_counted(some):
+def test_members_that_start_with_a_dot_are_counted(some: list[bytes]) -> None:
     split = split_member_names(np.array(some, dtype="S400"))
     assert split.hidden == sum(map(is_hidden, some))
     # As megatron-energon 7.4.1 does: it splits at the first dot of the whole name, if folders have none.
@@ -77,13 +77,13 @@ def test_members_that_start_with_a_dot_are_counted(some):
         ("/", None),
     ],
 )
-def test_names_split_as_other_readers_of_the_format_split_them(name, split):
+def test_names_split_as_other_readers_of_the_format_split_them(name: str, split: tuple[str, str] | None) -> None:
     assert split_member_name(name) == split
     assert split_one(name.encode()) == (None if split is None else (split[0].encode(), split[1].encode()))
 
 
 @given(st.binary(max_size=40))
-def test_any_bytes_survive_as_text(name):
+def test_any_bytes_survive_as_text(name: bytes) -> None:
     assert encode_name(decode_name(name)) == name
 
 
@@ -106,7 +106,7 @@ keys = st.binary(max_size=40)
 
 
 @given(st.lists(keys, max_size=8), st.integers(0, 2))
-def test_keys_hash_together_as_they_do_alone_and_by_hand(some, more_words):
+def test_keys_hash_together_as_they_do_alone_and_by_hand(some: list[bytes], more_words: int) -> None:
     lengths = np.array([len(key) for key in some], dtype=np.int64)
     width = max(8, (max([0, *map(len, some)]) + 7) & -8) + 8 * more_words
     padded = np.zeros((len(some), width), np.uint8)
@@ -127,5 +127,5 @@ def test_keys_hash_together_as_they_do_alone_and_by_hand(some, more_words):
         (b"\xff\0\xff", 0xBE57B28C4771607E),
     ],
 )
-def test_a_hash_on_disk_stays_what_it_was(key, golden):
+def test_a_hash_on_disk_stays_what_it_was(key: bytes, golden: int) -> None:
     assert hash_key(key) == golden

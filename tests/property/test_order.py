@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -15,7 +16,7 @@ SEEDS = st.integers(0, 2**64 - 1)
 
 
 @st.composite
-def sources(draw, *, epochs_together=EPOCHS_TOGETHER):
+def sources(draw: st.DrawFn, *, epochs_together: st.SearchStrategy[int | None] = EPOCHS_TOGETHER) -> SourceOrder:
     return SourceOrder(
         samples=draw(st.one_of(st.sampled_from([1, 2, 63, 64, 65, 257]), st.integers(1, 700))),
         slice_length=draw(st.integers(1, 120)),
@@ -25,24 +26,26 @@ def sources(draw, *, epochs_together=EPOCHS_TOGETHER):
     )
 
 
-def stream(orders: SourceOrders, lane: int, stop: int, *, source: int = 0, start: int = 0):
+def stream(
+    orders: SourceOrders, lane: int, stop: int, *, source: int = 0, start: int = 0
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     positions = np.arange(start, stop)
     return orders.locate(np.full(len(positions), source), lane, positions)
 
 
 @given(size=st.integers(1, 3000), key=SEEDS)
-def test_a_permutation_takes_each_position_to_a_place_of_its_own(size, key):
+def test_a_permutation_takes_each_position_to_a_place_of_its_own(size: int, key: int) -> None:
     assert sorted(permute(np.arange(size), size, mix(key)).tolist()) == list(range(size))
 
 
 @given(words=st.lists(SEEDS, min_size=1, max_size=9), name=st.integers(-(2**63), 2**63 - 1))
-def test_a_word_is_the_same_alone_and_among_others(words, name):
+def test_a_word_is_the_same_alone_and_among_others(words: list[int], name: int) -> None:
     together = mix(7, np.array(words, dtype=np.uint64), np.array(name), 2**64 - 1)
     assert together.tolist() == [int(mix(7, word, name, -1)) for word in words]
 
 
 @given(sizes=st.lists(st.integers(1, 10**15), min_size=1, max_size=50), key=SEEDS)
-def test_permutations_of_different_sizes_in_one_call_are_those_of_single_calls(sizes, key):
+def test_permutations_of_different_sizes_in_one_call_are_those_of_single_calls(sizes: list[int], key: int) -> None:
     size = np.array(sizes)
     position = size // 2
     keys = mix(key, np.arange(len(sizes)))
@@ -53,7 +56,7 @@ def test_permutations_of_different_sizes_in_one_call_are_those_of_single_calls(s
 
 @settings(max_examples=80)
 @given(source=sources(), lanes=LANES)
-def test_lanes_together_see_each_sample_once_an_epoch(source, lanes):
+def test_lanes_together_see_each_sample_once_an_epoch(source: SourceOrder, lanes: int) -> None:
     orders = SourceOrders([source], lanes)
     seen = []
     for lane in range(lanes):
@@ -64,7 +67,7 @@ def test_lanes_together_see_each_sample_once_an_epoch(source, lanes):
 
 
 @given(source=sources(), lanes=LANES)
-def test_while_repeating_no_lane_is_empty_and_lanes_stay_within_one_sample(source, lanes):
+def test_while_repeating_no_lane_is_empty_and_lanes_stay_within_one_sample(source: SourceOrder, lanes: int) -> None:
     orders = SourceOrders([source], lanes)
     lengths = [int(orders.length(lane)[0]) for lane in range(lanes)]
     assert min(lengths) >= 1
@@ -72,7 +75,7 @@ def test_while_repeating_no_lane_is_empty_and_lanes_stay_within_one_sample(sourc
 
 
 @given(source=sources(), lanes=LANES, cycles=st.integers(1, 3))
-def test_later_cycles_have_each_sample_once_too(source, lanes, cycles):
+def test_later_cycles_have_each_sample_once_too(source: SourceOrder, lanes: int, cycles: int) -> None:
     orders = SourceOrders([source], lanes)
     lane_streams = [stream(orders, lane, cycles * int(orders.length(lane)[0])) for lane in range(lanes)]
     seen = np.concatenate([epoch * source.samples + sample for epoch, sample in lane_streams])
@@ -84,7 +87,9 @@ def test_later_cycles_have_each_sample_once_too(source, lanes, cycles):
 
 
 @given(source=sources(epochs_together=st.sampled_from([None, 1, 3, -1])), lanes=LANES, data=st.data())
-def test_any_position_reached_directly_is_the_one_reached_by_stepping(source, lanes, data):
+def test_any_position_reached_directly_is_the_one_reached_by_stepping(
+    source: SourceOrder, lanes: int, data: st.DataObject
+) -> None:
     orders = SourceOrders([source], lanes)
     lane = data.draw(st.integers(0, lanes - 1))
     length = int(orders.length(lane)[0])
@@ -96,7 +101,7 @@ def test_any_position_reached_directly_is_the_one_reached_by_stepping(source, la
 
 
 @given(many=st.lists(sources(), min_size=1, max_size=5), lanes=LANES)
-def test_one_call_over_several_sources_is_that_of_each_source_alone(many, lanes):
+def test_one_call_over_several_sources_is_that_of_each_source_alone(many: list[SourceOrder], lanes: int) -> None:
     together = SourceOrders(many, lanes)
     positions = np.arange(200)
     source = np.resize(np.arange(len(many)), 200)
@@ -109,20 +114,20 @@ def test_one_call_over_several_sources_is_that_of_each_source_alone(many, lanes)
 
 
 @given(source=sources(epochs_together=st.just(None)), lanes=LANES)
-def test_unshuffled_lanes_one_after_the_other_are_the_source(source, lanes):
+def test_unshuffled_lanes_one_after_the_other_are_the_source(source: SourceOrder, lanes: int) -> None:
     orders = SourceOrders([source], lanes)
     samples = np.concatenate([stream(orders, lane, int(orders.length(lane)[0]))[1] for lane in range(lanes)])
     assert np.array_equal(samples, np.arange(len(samples)) % source.samples)
 
 
 @given(source=sources(epochs_together=st.just(-1)), lanes=LANES)
-def test_drawing_with_replacement_stays_within_the_source(source, lanes):
+def test_drawing_with_replacement_stays_within_the_source(source: SourceOrder, lanes: int) -> None:
     _, sample = stream(SourceOrders([source], lanes), 0, 500)
     assert ((sample >= 0) & (sample < source.samples)).all()
 
 
 @given(counts=st.lists(st.integers(0, 3000), min_size=1, max_size=40).filter(any), lane=st.integers(0, 63), seed=SEEDS)
-def test_a_blend_takes_each_source_in_order_and_in_its_proportion(counts, lane, seed):
+def test_a_blend_takes_each_source_in_order_and_in_its_proportion(counts: list[int], lane: int, seed: int) -> None:
     blend = BlendOrder(counts, lane=lane, seed=seed)
     source, position = blend.locate(0, 2 * blend.period)
     for number, count in enumerate(counts):
@@ -130,7 +135,9 @@ def test_a_blend_takes_each_source_in_order_and_in_its_proportion(counts, lane, 
 
 
 @given(counts=st.lists(st.integers(0, 3000), min_size=1, max_size=40).filter(any), lane=st.integers(0, 63), seed=SEEDS)
-def test_a_blend_keeps_each_sources_proportion_within_a_sample_at_the_end_of_each_block(counts, lane, seed):
+def test_a_blend_keeps_each_sources_proportion_within_a_sample_at_the_end_of_each_block(
+    counts: list[int], lane: int, seed: int
+) -> None:
     blend = BlendOrder(counts, lane=lane, seed=seed)
     source, _ = blend.locate(0, blend.period)
     so_far = np.cumsum(source == np.arange(len(counts))[:, None], axis=1)  # (sources, period)
@@ -146,7 +153,7 @@ def test_a_blend_keeps_each_sources_proportion_within_a_sample_at_the_end_of_eac
 
 
 @given(counts=st.lists(st.integers(0, 3000), min_size=1, max_size=10).filter(any), seed=SEEDS, data=st.data())
-def test_any_piece_of_a_blend_is_found_directly(counts, seed, data):
+def test_any_piece_of_a_blend_is_found_directly(counts: list[int], seed: int, data: st.DataObject) -> None:
     blend = BlendOrder(counts, lane=1, seed=seed)
     whole = blend.locate(0, 2 * blend.period)
     start = data.draw(st.integers(0, 2 * blend.period))
@@ -157,7 +164,7 @@ def test_any_piece_of_a_blend_is_found_directly(counts, seed, data):
 
 
 @given(weights=st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=200))
-def test_quantised_weights_keep_their_proportions_and_omit_no_source(weights):
+def test_quantised_weights_keep_their_proportions_and_omit_no_source(weights: list[float]) -> None:
     counts = quantise_weights(weights)
     exact = np.array(weights) / sum(weights) * 65536
     assert (counts >= 1).all()
@@ -170,10 +177,12 @@ def test_quantised_weights_keep_their_proportions_and_omit_no_source(weights):
     workers=st.integers(0, 7),
     first=st.integers(0, 1000),
 )
-def test_each_micro_batch_is_made_once_by_the_lane_of_its_number(lanes, ranks, workers, first):
+def test_each_micro_batch_is_made_once_by_the_lane_of_its_number(
+    lanes: int, ranks: int, workers: int, first: int
+) -> None:
     if lanes % ranks:
         return
-    made = {}
+    made: dict[int, int] = {}
     for rank in range(ranks):
         hosting = LaneHosting(lanes=lanes, ranks=ranks, rank=rank, workers=workers, first_batch=first)
         for number in range(2 * hosting.hosted):
@@ -183,7 +192,9 @@ def test_each_micro_batch_is_made_once_by_the_lane_of_its_number(lanes, ranks, w
 
 
 @given(lanes=st.integers(1, 60), ranks=st.integers(1, 60), workers=st.integers(0, 7))
-def test_a_number_of_ranks_that_does_not_divide_the_lanes_is_refused_with_those_that_do(lanes, ranks, workers):
+def test_a_number_of_ranks_that_does_not_divide_the_lanes_is_refused_with_those_that_do(
+    lanes: int, ranks: int, workers: int
+) -> None:
     if lanes % ranks == 0:
         hosting = LaneHosting(lanes=lanes, ranks=ranks, rank=0, workers=workers)
         assert hosting.turns % max(1, workers) == 0
@@ -191,5 +202,5 @@ def test_a_number_of_ranks_that_does_not_divide_the_lanes_is_refused_with_those_
     else:
         with pytest.raises(StateError) as caught:
             LaneHosting(lanes=lanes, ranks=ranks, rank=0, workers=workers)
-        possible = [int(number) for number in caught.value.hint.rpartition(":")[2].split(",")]
+        possible = [int(number) for number in (caught.value.hint or "").rpartition(":")[2].split(",")]
         assert possible == [number for number in range(1, lanes + 1) if lanes % number == 0]

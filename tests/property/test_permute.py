@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from math import factorial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,18 +24,20 @@ LENGTHS = st.one_of(
 
 @settings(max_examples=80)
 @given(length=LENGTHS, seed=SEEDS)
-def test_each_index_goes_to_a_place_of_its_own(length, seed):
+def test_each_index_goes_to_a_place_of_its_own(length: int, seed: int) -> None:
     assert sorted(permute_array(np.arange(length), length, seed).tolist()) == list(range(length))
 
 
 @given(length=st.one_of(LENGTHS, st.integers(1, MAX)), seed=SEEDS, data=st.data())
-def test_one_index_goes_where_it_goes_among_others(length, seed, data):
+def test_one_index_goes_where_it_goes_among_others(length: int, seed: int, data: st.DataObject) -> None:
     indices = data.draw(st.lists(st.integers(0, length - 1), min_size=1, max_size=30))
     assert permute_array(indices, length, seed).tolist() == [permute(index, length, seed) for index in indices]
 
 
 @given(length=st.integers(2**62 - 1000, MAX), seed=SEEDS, data=st.data())
-def test_the_longest_permutations_stay_within_their_length_and_take_nothing_together(length, seed, data):
+def test_the_longest_permutations_stay_within_their_length_and_take_nothing_together(
+    length: int, seed: int, data: st.DataObject
+) -> None:
     first = data.draw(st.integers(0, length - 100))
     moved = permute_array(np.arange(first, first + 100), length, seed)
     assert moved.min() >= 0
@@ -43,19 +46,19 @@ def test_the_longest_permutations_stay_within_their_length_and_take_nothing_toge
 
 
 @given(seed=SEEDS, length=st.sampled_from([100, 1000]))
-def test_neighbours_do_not_stay_neighbours(seed, length):
+def test_neighbours_do_not_stay_neighbours(seed: int, length: int) -> None:
     steps = np.diff(permute_array(np.arange(length), length, seed))
     # In a random permutation, two pairs of neighbours stay neighbours on average, one in each direction.
     assert (np.abs(steps) == 1).sum() <= 14
 
 
 @given(seed=st.integers(0, 2**64 - 2))
-def test_seeds_that_are_neighbours_give_orders_that_have_little_in_common(seed):
+def test_seeds_that_are_neighbours_give_orders_that_have_little_in_common(seed: int) -> None:
     one, other = (permute_array(np.arange(1000), 1000, number) for number in (seed, seed + 1))
     assert (one == other).sum() <= 10  # 1 on average
 
 
-def test_all_orders_of_a_few_samples_are_equally_likely():
+def test_all_orders_of_a_few_samples_are_equally_likely() -> None:
     length, draws = 4, 12_000
     orders = permute_array(np.tile(np.arange(length), (draws, 1)), length, np.arange(draws)[:, None])
     counts = Counter(map(tuple, orders.tolist()))
@@ -66,7 +69,7 @@ def test_all_orders_of_a_few_samples_are_equally_likely():
 
 
 @pytest.mark.parametrize("length", [10, 97])
-def test_an_index_goes_everywhere_equally_often(length):
+def test_an_index_goes_everywhere_equally_often(length: int) -> None:
     draws = 20_000
     for index in (0, length // 2, length - 1):
         places = permute_array(np.full(draws, index), length, np.arange(draws))
@@ -80,7 +83,7 @@ BILLION = 127555906
 LARGEST = 3359262710826470154
 
 
-def test_the_values_are_those_on_record():
+def test_the_values_are_those_on_record() -> None:
     assert [permute(index, 10, 0) for index in range(10)] == TEN
     assert permute(123_456_789, 10**9, 42) == BILLION
     assert permute(MAX - 1, MAX, 2**64 - 1) == LARGEST
@@ -106,7 +109,7 @@ def test_the_values_are_those_on_record():
         (("1", 10, 0), "expected index to be an integer, found str '1'"),
     ],
 )
-def test_arguments_that_name_no_permutation_are_refused(arguments, message):
+def test_arguments_that_name_no_permutation_are_refused(arguments: tuple[Any, Any, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         permute(*arguments)
     with pytest.raises(ValueError, match=message):
@@ -124,20 +127,25 @@ def test_arguments_that_name_no_permutation_are_refused(arguments, message):
         ([0, 1], [0.5, 1], "expected seed to hold integers"),
     ],
 )
-def test_one_wrong_element_of_an_array_is_named(index, seed, message):
+def test_one_wrong_element_of_an_array_is_named(
+    index: list[bool | float], seed: int | list[float], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         permute_array(index, 10, seed)
 
 
-def test_integers_of_numpy_and_of_any_width_are_integers():
+def test_integers_of_numpy_and_of_any_width_are_integers() -> None:
     wanted = permute(3, 10, 200)
-    for kind in (np.int8, np.uint8, np.int32, np.uint64):
-        assert permute(kind(3), np.int64(10), np.uint8(200)) == wanted
+    kinds: list[Any] = [np.int8, np.uint8, np.int32, np.uint64]
+    integer: Any = np.int64
+    byte: Any = np.uint8
+    for kind in kinds:
+        assert permute(kind(3), integer(10), byte(200)) == wanted
         assert permute_array(np.array([3], kind), 10, np.uint8(200)).tolist() == [wanted]
-    assert type(permute(np.int64(3), 10, 200)) is int
+    assert type(permute(integer(3), 10, 200)) is int
 
 
-def test_shapes_are_kept_and_seeds_broadcast():
+def test_shapes_are_kept_and_seeds_broadcast() -> None:
     table = permute_array(np.tile(np.arange(7), (3, 1)), 7, np.array([[1], [2], [3]]))
     assert table.tolist() == [[permute(index, 7, seed) for index in range(7)] for seed in (1, 2, 3)]
     assert permute_array([], 7, 1).tolist() == []
@@ -145,12 +153,12 @@ def test_shapes_are_kept_and_seeds_broadcast():
 
 
 @given(seed=st.integers(0, 2**70), epochs=st.integers(0, 50))
-def test_epochs_have_the_seeds_that_numpy_draws(seed, epochs):
+def test_epochs_have_the_seeds_that_numpy_draws(seed: int, epochs: int) -> None:
     drawn = np.random.default_rng(seed).integers(0, np.iinfo(np.int32).max, size=epochs)
     found = epoch_seeds(seed, epochs)
     assert found.dtype == drawn.dtype
     assert found.tolist() == drawn.tolist()
 
 
-def test_the_seeds_of_epochs_are_those_on_record():
+def test_the_seeds_of_epochs_are_those_on_record() -> None:
     assert epoch_seeds(42, 3).tolist() == [191664963, 1662057957, 1405681631]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ BYTES = st.one_of(
 LABELS = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(0, 3), max_size=3)
 
 
-def outcome(build: Any) -> Any:
+def outcome(build: Callable[[], Any]) -> tuple[Any, ...]:
     """Return the bytes of a sample, or the fields of its error."""
     try:
         sample = build()
@@ -35,7 +36,9 @@ def outcome(build: Any) -> Any:
     labels=LABELS,
     own=LABELS,
 )
-def test_both_paths_build_the_same_sample_or_raise_the_same_error(parts, decoder, labels, own) -> None:
+def test_both_paths_build_the_same_sample_or_raise_the_same_error(
+    parts: dict[str, bytes], decoder: SampleDecoder | None, labels: dict[str, int], own: dict[str, int]
+) -> None:
     builder = SampleBuilder(None, meta_folder=Path(), decoder=decoder)
     builder.subflavors = own
     assert builder._is_plain

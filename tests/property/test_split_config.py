@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import yaml
 from hypothesis import given, strategies as st
@@ -23,20 +24,20 @@ json_value = st.recursive(
 
 
 @given(configs)
-def test_what_is_written_is_what_is_read(config):
+def test_what_is_written_is_what_is_read(config: SplitConfig) -> None:
     """parse(format(config)) == config, for any names."""
     assert parse_split_config(format_split_config(config), file="split.yaml") == config
 
 
 @given(configs)
-def test_any_yaml_parser_reads_what_is_written(config):
+def test_any_yaml_parser_reads_what_is_written(config: SplitConfig) -> None:
     document = yaml.safe_load(format_split_config(config))
     assert document.keys() == {"split_parts", "exclude"}
     assert document["split_parts"].keys() == config.split_parts.keys()
 
 
 @given(json_value)
-def test_any_json_is_either_a_split_or_a_config_error(value):
+def test_any_json_is_either_a_split_or_a_config_error(value: Any) -> None:
     try:
         config = parse_split_config(json.dumps(value), file="split.json")
     except ConfigError as error:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice, product
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -37,7 +38,9 @@ class Sample(NamedTuple):
 
 
 @st.composite
-def sources(draw, *, most=3, epochs_together=EPOCHS_TOGETHER):
+def sources(
+    draw: st.DrawFn, *, most: int = 3, epochs_together: st.SearchStrategy[int | None] = EPOCHS_TOGETHER
+) -> tuple[SourceOrder, ...]:
     return tuple(
         SourceOrder(
             samples=draw(st.one_of(st.sampled_from(SIZES), st.integers(1, 300))),
@@ -51,28 +54,28 @@ def sources(draw, *, most=3, epochs_together=EPOCHS_TOGETHER):
 
 
 @st.composite
-def finite_passes(draw):
+def finite_passes(draw: st.DrawFn) -> FinitePass:
     some = draw(sources())
     repetitions = tuple(draw(st.one_of(st.sampled_from([1, 0.1, 0.5, 1.5, 2.5, 3]), st.floats(0.01, 4))) for _ in some)
     return FinitePass(some, repetitions, draw(LANES), draw(SEEDS))
 
 
 @st.composite
-def repeated_orders(draw):
+def repeated_orders(draw: st.DrawFn) -> RepeatedOrder:
     some = draw(sources())
     return RepeatedOrder(some, tuple(draw(st.floats(0.01, 100)) for _ in some), draw(LANES), draw(SEEDS))
 
 
 @st.composite
-def sequential_passes(draw):
+def sequential_passes(draw: st.DrawFn) -> SequentialPass:
     return SequentialPass(tuple(draw(st.lists(st.integers(0, 300), max_size=4))), draw(LANES))
 
 
-def prebatched(passes):
+def prebatched(passes: st.SearchStrategy[FinitePass | SequentialPass]) -> st.SearchStrategy[PrebatchedPass]:
     return st.builds(PrebatchedPass, passes, BATCH_SIZES)
 
 
-def as_samples(columns) -> list[Sample]:
+def as_samples(columns: Iterable[npt.NDArray[np.int64]]) -> list[Sample]:
     return list(map(Sample, *(column.tolist() for column in columns)))
 
 
@@ -80,15 +83,22 @@ def stretch(order: StreamOrder, lane: int, start: int, stop: int) -> list[Sample
     return as_samples(order.lane(lane).locate(start, stop))
 
 
+def length_of(order: StreamOrder, lane: int) -> int:
+    """Return the length of a lane that ends."""
+    length = order.lane(lane).length
+    assert length is not None
+    return length
+
+
 def whole_lane(order: StreamOrder, lane: int) -> list[Sample]:
-    return stretch(order, lane, 0, order.lane(lane).length)
+    return stretch(order, lane, 0, length_of(order, lane))
 
 
 def whole_pass(order: StreamOrder) -> list[Sample]:
     return [sample for lane in range(order.lanes) for sample in whole_lane(order, lane)]
 
 
-def samples_of_pass(order: FinitePass) -> list[Sample]:
+def samples_of_pass(order: FinitePass) -> list[tuple[int, int, int]]:
     """Count the samples of each epoch of a pass by brute force."""
     expected = []
     for place, (source, times) in enumerate(zip(order.sources, order.repetitions, strict=True)):
@@ -102,7 +112,7 @@ def samples_of_pass(order: FinitePass) -> list[Sample]:
 
 
 @given(order=finite_passes())
-def test_a_pass_has_each_sample_once_in_each_of_its_epochs_and_a_part_of_the_last(order):
+def test_a_pass_has_each_sample_once_in_each_of_its_epochs_and_a_part_of_the_last(order: FinitePass) -> None:
     samples = whole_pass(order)
     assert len(set(samples)) == len(samples)
     assert all(0 <= sample.number < order.sources[sample.source].samples for sample in samples)
@@ -111,22 +121,22 @@ def test_a_pass_has_each_sample_once_in_each_of_its_epochs_and_a_part_of_the_las
 
 
 @given(order=finite_passes())
-def test_lanes_of_a_pass_differ_by_a_sample_at_most(order):
-    lengths = [order.lane(lane).length for lane in range(order.lanes)]
+def test_lanes_of_a_pass_differ_by_a_sample_at_most(order: FinitePass) -> None:
+    lengths = [length_of(order, lane) for lane in range(order.lanes)]
     assert max(lengths) - min(lengths) <= 1
 
 
 @pytest.mark.parametrize("source_count", [3, 200])
-def test_even_sources_of_a_single_sample_are_spread_over_all_lanes(source_count):
+def test_even_sources_of_a_single_sample_are_spread_over_all_lanes(source_count: int) -> None:
     some = tuple(SourceOrder(samples=1, slice_length=1, seed=seed) for seed in range(source_count))
     order = FinitePass(some, (1,) * source_count, lanes=48, seed=0)
-    assert sorted({order.lane(lane).length for lane in range(48)}) == sorted(
+    assert sorted({length_of(order, lane) for lane in range(48)}) == sorted(
         {source_count // 48, -(-source_count // 48)}
     )
 
 
 @given(order=finite_passes())
-def test_all_sources_of_a_pass_end_together(order):
+def test_all_sources_of_a_pass_end_together(order: FinitePass) -> None:
     for lane in range(0, order.lanes, 7):
         samples = whole_lane(order, lane)
         for source in range(len(order.sources)):
@@ -140,7 +150,7 @@ def test_all_sources_of_a_pass_end_together(order):
 
 
 @given(together=st.sampled_from([1, 2, 3]), length=st.integers(1, 20), whole=st.integers(0, 5), seed=SEEDS)
-def test_a_part_of_an_epoch_is_a_different_one_in_each_epoch(together, length, whole, seed):
+def test_a_part_of_an_epoch_is_a_different_one_in_each_epoch(together: int, length: int, whole: int, seed: int) -> None:
     source = (SourceOrder(samples=1000, slice_length=length, epochs_together=together, seed=seed),)
     parts = [
         {sample.number for sample in whole_lane(FinitePass(source, (times + 0.5,), 1, 0), 0) if sample.epoch == times}
@@ -151,14 +161,16 @@ def test_a_part_of_an_epoch_is_a_different_one_in_each_epoch(together, length, w
 
 
 @given(source=sources(most=1, epochs_together=st.just(-1)), lanes=LANES, times=st.floats(0.1, 3))
-def test_a_pass_that_draws_with_replacement_has_as_many_samples_as_one_that_does_not(source, lanes, times):
+def test_a_pass_that_draws_with_replacement_has_as_many_samples_as_one_that_does_not(
+    source: tuple[SourceOrder, ...], lanes: int, times: float
+) -> None:
     samples = whole_pass(FinitePass(source, (times,), lanes, 0))
     assert len(samples) == int(times) * source[0].samples + round((times - int(times)) * source[0].samples)
     assert all(0 <= sample.number < source[0].samples for sample in samples)
 
 
 @given(order=sequential_passes())
-def test_validation_lanes_one_after_another_are_the_sources_one_after_another(order):
+def test_validation_lanes_one_after_another_are_the_sources_one_after_another(order: SequentialPass) -> None:
     expected = [Sample(source, 0, number) for source, count in enumerate(order.samples) for number in range(count)]
     assert whole_pass(order) == expected
 
@@ -172,7 +184,7 @@ def micro_batches(order: RepeatedOrder | PrebatchedPass, batch_size: int, number
 
 @settings(max_examples=15)  # each looks up some hundred micro-batches
 @given(order=st.builds(PrebatchedPass, finite_passes(), st.sampled_from([4, 5, 16, 33])))
-def test_micro_batches_of_a_pass_hold_each_sample_once_and_at_most_the_last_is_short(order):
+def test_micro_batches_of_a_pass_hold_each_sample_once_and_at_most_the_last_is_short(order: PrebatchedPass) -> None:
     batches = micro_batches(order, order.batch_size, range(order.batches))
     assert sorted(sample for batch in batches for sample in batch) == sorted(whole_pass(order.inner))
     assert all(len(batch) == order.batch_size for batch in batches[:-1])
@@ -180,14 +192,14 @@ def test_micro_batches_of_a_pass_hold_each_sample_once_and_at_most_the_last_is_s
 
 
 @given(order=prebatched(finite_passes()))
-def test_lanes_give_whole_micro_batches_of_their_own_until_the_shortest_runs_out(order):
-    own = min(order.inner.lane(lane).length for lane in range(order.lanes)) // order.batch_size * order.batch_size
+def test_lanes_give_whole_micro_batches_of_their_own_until_the_shortest_runs_out(order: PrebatchedPass) -> None:
+    own = min(length_of(order.inner, lane) for lane in range(order.lanes)) // order.batch_size * order.batch_size
     for lane in range(0, order.lanes, 7):
         assert stretch(order, lane, 0, own) == stretch(order.inner, lane, 0, own)
 
 
 @pytest.mark.parametrize("samples", range(50))
-def test_lanes_that_just_have_and_just_miss_a_whole_micro_batch_lose_nothing(samples):
+def test_lanes_that_just_have_and_just_miss_a_whole_micro_batch_lose_nothing(samples: int) -> None:
     source = SourceOrder(samples=samples + 1, slice_length=3, shuffle_buffer=5)
     order = PrebatchedPass(FinitePass((source,), (1,), 3, 0), 4)
     batches = micro_batches(order, 4, range(order.batches))
@@ -196,7 +208,7 @@ def test_lanes_that_just_have_and_just_miss_a_whole_micro_batch_lose_nothing(sam
 
 
 @given(order=prebatched(sequential_passes()))
-def test_validation_micro_batches_are_the_sources_cut_in_order_whatever_the_lanes(order):
+def test_validation_micro_batches_are_the_sources_cut_in_order_whatever_the_lanes(order: PrebatchedPass) -> None:
     batches = micro_batches(order, order.batch_size, range(order.batches))
     joined = whole_pass(order.inner)
     size = order.batch_size
@@ -210,7 +222,9 @@ def test_validation_micro_batches_are_the_sources_cut_in_order_whatever_the_lane
     order=st.one_of(finite_passes(), repeated_orders(), sequential_passes(), prebatched(finite_passes())),
     data=st.data(),
 )
-def test_a_lane_is_the_same_in_any_chunks_and_after_a_journey_to_another_process(order, data):
+def test_a_lane_is_the_same_in_any_chunks_and_after_a_journey_to_another_process(
+    order: StreamOrder, data: st.DataObject
+) -> None:
     lane = data.draw(st.integers(0, order.lanes - 1))
     length = order.lane(lane).length
     length = 700 if length is None else length
@@ -223,7 +237,7 @@ def test_a_lane_is_the_same_in_any_chunks_and_after_a_journey_to_another_process
 
 
 @given(order=repeated_orders(), start=st.integers(0, 10**12))
-def test_a_position_far_away_is_reached_directly(order, start):
+def test_a_position_far_away_is_reached_directly(order: RepeatedOrder, start: int) -> None:
     lane = order.lanes - 1
     chunk = stretch(order, lane, start, start + 20)
     assert [stretch(order, lane, start + at, start + at + 1)[0] for at in range(0, 20, 5)] == chunk[::5]
@@ -234,7 +248,9 @@ def test_a_position_far_away_is_reached_directly(order, start):
 
 @settings(max_examples=20)
 @given(source=sources(most=1, epochs_together=st.sampled_from([None, 1, 2])), lanes=LANES, seed=SEEDS)
-def test_while_repeating_lanes_together_see_each_sample_once_an_epoch(source, lanes, seed):
+def test_while_repeating_lanes_together_see_each_sample_once_an_epoch(
+    source: tuple[SourceOrder, ...], lanes: int, seed: int
+) -> None:
     order = RepeatedOrder(source, (1.0,), lanes, seed)
     # After twice their share, all lanes have finished the first epochs, and none has restarted the last one.
     share = 2 * -(-max(source[0].samples, 4 * lanes) * 2 // lanes)
@@ -244,7 +260,9 @@ def test_while_repeating_lanes_together_see_each_sample_once_an_epoch(source, la
 
 
 @given(order=repeated_orders(), lane=st.integers(0, 63))
-def test_a_blend_without_end_keeps_its_proportions_and_each_source_its_own_order(order, lane):
+def test_a_blend_without_end_keeps_its_proportions_and_each_source_its_own_order(
+    order: RepeatedOrder, lane: int
+) -> None:
     lane %= order.lanes
     samples = stretch(order, lane, 0, 2000)
     for place, source in enumerate(order.sources):
@@ -295,9 +313,17 @@ def batches_of_rank(order: StreamOrder, batch_size: int, hosting: LaneHosting) -
                 yield made
 
 
-def run_of(order, batch_size, ranks, workers, *, first_batch=0, batches) -> list[tuple[int, list[Sample]]]:
+def run_of(
+    order: PrebatchedPass | RepeatedOrder,
+    batch_size: int,
+    ranks: int,
+    workers: int,
+    *,
+    first_batch: int = 0,
+    batches: int,
+) -> list[tuple[int, list[Sample]]]:
     """Return the micro-batches of all ranks up to a number, in the order of their numbers."""
-    made = []
+    made: list[tuple[int, list[Sample]]] = []
     for rank in range(ranks):
         hosting = LaneHosting(lanes=order.lanes, ranks=ranks, rank=rank, workers=workers, first_batch=first_batch)
         count = len(range(first_batch + rank, batches, ranks))
@@ -314,8 +340,12 @@ def run_of(order, batch_size, ranks, workers, *, first_batch=0, batches) -> list
     data=st.data(),
 )
 def test_a_run_cut_off_and_continued_elsewhere_gives_the_micro_batches_that_the_order_says(
-    order, batch_size, before, after, data
-):
+    order: RepeatedOrder | PrebatchedPass,
+    batch_size: int,
+    before: tuple[int, int],
+    after: tuple[int, int],
+    data: st.DataObject,
+) -> None:
     batch_size = getattr(order, "batch_size", batch_size)
     # Numbers of ranks that divide the lanes, and batches of a pass at which all ranks have the same count.
     ranks = [max(count for count in range(1, most + 1) if order.lanes % count == 0) for most, _ in (before, after)]
@@ -329,8 +359,8 @@ def test_a_run_cut_off_and_continued_elsewhere_gives_the_micro_batches_that_the_
 @pytest.mark.parametrize("samples", SIZES)
 @pytest.mark.parametrize("lanes", [1, 2, 3, 16, 48, 63, 64])
 def test_the_smallest_datasets_fill_all_lanes_and_workers_while_they_repeat_and_come_once_where_they_do_not(
-    samples, lanes
-):
+    samples: int, lanes: int
+) -> None:
     source = (SourceOrder(samples=samples, slice_length=100, shuffle_buffer=100, seed=5),)
     repeated = RepeatedOrder(source, (1.0,), lanes, 0)
     for workers in (0, 1, 5, 63, 64):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import tarfile
+from typing import Literal
 
 from hypothesis import given, strategies as st
 
@@ -12,11 +13,14 @@ from loader.format.tar.rename import rename_headers
 # Names in archives contain no NUL, and names of files do not end in a slash.
 name = st.binary(min_size=1, max_size=130).filter(lambda text: b"\0" not in text and not text.endswith(b"/"))
 long_name = st.builds(lambda text, times: (text + b"/") * times + text, name, st.integers(0, 5))
-form = st.sampled_from([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+FORMATS: list[Literal[1, 2]] = [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
+form = st.sampled_from(FORMATS)
 
 
 @given(long_name, long_name, form, st.binary(max_size=600))
-def test_python_reads_the_new_name_and_the_same_contents_behind_renamed_headers(old, new, kind, data):
+def test_python_reads_the_new_name_and_the_same_contents_behind_renamed_headers(
+    old: bytes, new: bytes, kind: Literal[1, 2], data: bytes
+) -> None:
     info = tarfile.TarInfo(old.decode("utf-8", "surrogateescape"))
     info.size = len(data)
     headers = info.tobuf(kind, "utf-8", "surrogateescape")

@@ -177,7 +177,9 @@ def described(index: ShardIndex) -> Samples:
     comment=st.sampled_from([None, "made by a test"]),
     sizes=boundaries,
 )
-def test_a_scan_equals_the_list_of_tarfile(tmp_path, some, tar_format, comment, sizes):
+def test_a_scan_equals_the_list_of_tarfile(
+    tmp_path: Path, some: list[Member], tar_format: int, comment: str | None, sizes: Boundaries
+) -> None:
     path = tmp_path / "s.tar"
     write_archive(path, some, tar_format, comment)
     with sizes.in_force():
@@ -210,7 +212,7 @@ EVERY_KIND = [
 
 
 @pytest.mark.parametrize("tar_format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_no_boundary_of_a_window_or_batch_changes_a_scan(tmp_path, tar_format):
+def test_no_boundary_of_a_window_or_batch_changes_a_scan(tmp_path: Path, tar_format: int) -> None:
     write_archive(tmp_path / "s.tar", EVERY_KIND, tar_format, "made by a test")
     samples, end, _ = listing(tmp_path / "s.tar")
     assert len(samples) == 4
@@ -222,7 +224,7 @@ def test_no_boundary_of_a_window_or_batch_changes_a_scan(tmp_path, tar_format):
 
 @settings(max_examples=25)
 @given(some=st.lists(members, max_size=6))
-def test_the_index_of_a_shard_survives_the_journal(tmp_path, some):
+def test_the_index_of_a_shard_survives_the_journal(tmp_path: Path, some: list[Member]) -> None:
     write_archive(tmp_path / "s.tar", some, tarfile.GNU_FORMAT, None)
     index = index_shard(LocalStorage(tmp_path), "s.tar")
     file = io.BytesIO()

@@ -119,7 +119,7 @@ def test_a_module_has_the_attributes_that_the_page_lists_and_keeps_its_arguments
     for name in ATTRIBUTES.split():
         assert hasattr(bare, name)
     assert (bare.init_global_step, bare.train_dataloader_object, bare.val_dataloader_object) == (0, None, None)
-    given = {
+    given: dict[str, Any] = {
         "tokenizer": "t",
         "image_processor": "i",
         "seq_length": 9,
@@ -164,6 +164,7 @@ def test_validation_as_the_page_has_it_is_a_second_training_stream(path: str) ->
     found = texts(module.val_dataloader(), 16)
     assert found != sorted(found)
     assert {*found} <= {*VAL}
+    assert module.val_dataloader_object is not None
     with pytest.raises(TypeError):
         len(module.val_dataloader_object)
 
@@ -181,7 +182,7 @@ def test_there_is_no_test_loader_and_it_is_logged_once(path: str, caplog: pytest
     module = module_of(path)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            assert module.test_dataloader() is None
+            assert module.test_dataloader() is None  # type: ignore[func-returns-value]
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "test_dataloader() returns None" in caplog.text
 
@@ -193,7 +194,7 @@ def test_the_provider_builds_validation_by_default(path: str) -> None:
     assert module.datasets_provider(config, split="train").repeats
 
 
-class Shouting(DefaultTaskEncoder):
+class Shouting(DefaultTaskEncoder[Any, Any, Any, Any]):
     def encode_sample(self, sample: Any) -> Any:
         sample.text = sample.text.upper()
         return sample
@@ -202,8 +203,10 @@ class Shouting(DefaultTaskEncoder):
 def test_validation_may_have_its_own_workers_and_task_encoder(path: str) -> None:
     module = module_of(path, num_workers=3, num_val_workers=0, validation_task_encoder=Shouting())
     assert texts(module.val_dataloader(), 1) == [text.upper() for text in VAL[:4]]
+    assert module.val_dataloader_object is not None
     assert module.val_dataloader_object.worker_config.num_workers == 0
     module.train_dataloader()
+    assert module.train_dataloader_object is not None
     assert module.train_dataloader_object.worker_config.num_workers == 3
     shared = module_of(path, task_encoder=Shouting())
     assert shared.validation_task_encoder is shared.task_encoder

@@ -203,7 +203,7 @@ def page() -> Iterator[ModuleType]:
 def numbered(module: Any) -> type:
     """Return a wrapper class that returns epoch and number, derived from the page's class or from ours."""
 
-    class Numbered(module.MultiEpochDatasetWrapper):  # type: ignore[misc, name-defined] # known at run time
+    class Numbered(module.MultiEpochDatasetWrapper):  # type: ignore[misc] # known at run time
         def apply_transform(self, sample: str, index: Any) -> tuple[str, int, int]:
             return sample, index.epoch, index.idx
 

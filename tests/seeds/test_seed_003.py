@@ -90,6 +90,7 @@ def install(monkeypatch: pytest.MonkeyPatch, name: str) -> list[dict[str, Any]]:
     """Install a fake calculator of micro-batches, and return the list of its updates."""
     updates: list[dict[str, Any]] = []
     parts = name.split(".")
+    module: Any = None
     for end in range(1, len(parts) + 1):
         module = ModuleType(".".join(parts[:end]))
         module.__path__ = []
@@ -164,16 +165,17 @@ class Recorder(pl.LightningModule):
 
 
 def module_of(base: Any, samples: int) -> Any:
-    class Numbers(base):
+    class Numbers(base):  # type: ignore[misc] # known at run time
         """The numbers from 0 on, in micro-batches of 4, two of which make a step."""
 
         def __init__(self) -> None:
             super().__init__()
             self.data_sampler = MegatronDataSampler(global_batch_size=8, micro_batch_size=4)
 
-        def train_dataloader(self) -> Any:
+        def train_dataloader(self) -> DataLoader[int]:
             self.update_init_global_step()
-            return DataLoader(range(samples), batch_sampler=self.data_sampler.batches(samples))
+            numbers: Any = range(samples)
+            return DataLoader(numbers, batch_sampler=self.data_sampler.batches(samples))
 
     return Numbers()
 

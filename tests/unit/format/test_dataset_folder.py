@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from loader.errors import ConfigError, FormatError, StorageError
@@ -20,7 +22,7 @@ from tests.malformed.tar_bytes import END, member
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     (tmp_path / "a.tar").write_bytes(
         member(b"a.txt", b"hello") + member(b"a.jpg", b"") + member(b"b.txt", b"two") + END
@@ -32,7 +34,7 @@ def folder(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def test_the_parts_of_samples_are_read_from_their_shards(folder):
+def test_the_parts_of_samples_are_read_from_their_shards(folder: Path) -> None:
     dataset = DatasetFolder(folder)
     assert dataset.shard_counts == {"a.tar": 2, "b.tar": 1, "c.tar": 1}
     assert dataset.read_parts(0) == {"txt": b"hello", "jpg": b""}
@@ -46,7 +48,7 @@ def test_the_parts_of_samples_are_read_from_their_shards(folder):
     assert dataset.meta_folder == str(folder / ".nv-meta")
 
 
-def test_a_split_part_is_ranges_of_samples_without_excluded_shards(folder):
+def test_a_split_part_is_ranges_of_samples_without_excluded_shards(folder: Path) -> None:
     assert DatasetFolder(folder).samples_of_part("train") == [range(2), range(2, 3)]
     split = folder / ".nv-meta" / "split.yaml"
     split.write_text(split.read_text().replace("exclude: []", "exclude: [a.tar, c.tar/c]"))
@@ -63,7 +65,7 @@ def exclude(folder: Path, *names: str) -> DatasetFolder:
     return DatasetFolder(folder)
 
 
-def test_excluded_shards_keep_their_place_among_the_samples_of_a_part_where_they_are_asked_for(folder):
+def test_excluded_shards_keep_their_place_among_the_samples_of_a_part_where_they_are_asked_for(folder: Path) -> None:
     dataset = exclude(folder, "a.tar", "c.tar/c")
     assert dataset.samples_of_part("train", excluded_shards=True) == [range(2), range(2, 3)]
     assert dataset.samples_of_part("train", excluded_shards=False) == [range(2, 3)]
@@ -83,30 +85,37 @@ def test_excluded_shards_keep_their_place_among_the_samples_of_a_part_where_they
         (("a.tar", "b.tar", "c.tar"), [0, 1, 2, 3]),
     ],
 )
-def test_the_numbers_of_excluded_samples_ascend_each_once(folder, names, expected):
+def test_the_numbers_of_excluded_samples_ascend_each_once(
+    folder: Path, names: tuple[str, ...], expected: list[int]
+) -> None:
     dataset = exclude(folder, *names)
     found = dataset.excluded_samples()
-    assert (found.dtype, found.tolist()) == ("int64", expected)
+    assert (found.dtype, found.tolist()) == (np.dtype(np.int64), expected)
     assert [sample for sample in range(4) if dataset.is_excluded(sample)] == expected
 
 
-def test_a_dataset_without_a_split_file_excludes_nothing(folder):
+def test_a_dataset_without_a_split_file_excludes_nothing(folder: Path) -> None:
     (folder / ".nv-meta" / "split.yaml").unlink()
     assert DatasetFolder(folder).excluded_samples().tolist() == []
 
 
-def test_excluded_samples_are_read_once_from_the_split_file(folder, monkeypatch):
+def test_excluded_samples_are_read_once_from_the_split_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     split = folder / ".nv-meta" / "split.yaml"
     split.write_text(split.read_text().replace("exclude: []", "exclude: [b.tar, a.tar/b]"))
     dataset = DatasetFolder(folder)
     calls = []
     real = SplitConfig.excluded_samples
-    monkeypatch.setattr(SplitConfig, "excluded_samples", lambda config: calls.append(config) or real(config))
+
+    def excluded_samples(config: SplitConfig) -> dict[str, frozenset[str]]:
+        calls.append(config)
+        return real(config)
+
+    monkeypatch.setattr(SplitConfig, "excluded_samples", excluded_samples)
     assert [dataset.is_excluded(sample) for sample in range(4)] == [False, True, True, False]
     assert len(calls) == 1
 
 
-def test_the_split_file_in_force_is_the_one_that_is_read(folder):
+def test_the_split_file_in_force_is_the_one_that_is_read(folder: Path) -> None:
     meta = folder / ".nv-meta"
     assert DatasetFolder(folder).split_file == "split.yaml"
     (meta / "split.json").write_text('{"split_parts": {"all": ["a.tar"]}}')
@@ -123,7 +132,7 @@ def test_the_split_file_in_force_is_the_one_that_is_read(folder):
     assert DatasetFolder(folder, split_config="other.yaml").split_file is None
 
 
-def test_a_shard_cut_while_it_is_open_gives_no_part_of_a_part(folder):
+def test_a_shard_cut_while_it_is_open_gives_no_part_of_a_part(folder: Path) -> None:
     dataset = DatasetFolder(folder)
     assert dataset.read_parts(2) == {"txt": b"x" * 1000}
     os.truncate(folder / "b.tar", 600)
@@ -132,7 +141,7 @@ def test_a_shard_cut_while_it_is_open_gives_no_part_of_a_part(folder):
     assert (caught.value.shard, caught.value.offset) == (str(folder / "b.tar"), 512)
 
 
-def test_without_a_split_file_there_are_no_parts(folder):
+def test_without_a_split_file_there_are_no_parts(folder: Path) -> None:
     (folder / ".nv-meta" / "split.yaml").unlink()
     dataset = DatasetFolder(folder)
     assert dataset.split is None
@@ -140,7 +149,7 @@ def test_without_a_split_file_there_are_no_parts(folder):
         dataset.samples_of_part("train")
 
 
-def test_files_asked_for_by_name_must_be_there(folder):
+def test_files_asked_for_by_name_must_be_there(folder: Path) -> None:
     dataset = DatasetFolder(folder, split_config="other.yaml", dataset_config="another.yaml")
     for ask in (lambda: dataset.split, lambda: dataset.config):
         with pytest.raises(ConfigError, match="there is no such file"):
@@ -148,7 +157,7 @@ def test_files_asked_for_by_name_must_be_there(folder):
     assert DatasetFolder(folder).config is None
 
 
-def test_the_dataset_file_of_a_name_is_read(folder):
+def test_the_dataset_file_of_a_name_is_read(folder: Path) -> None:
     text = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
     (folder / ".nv-meta" / "other.yaml").write_text(text)
     config = DatasetFolder(folder, dataset_config="other.yaml").config
@@ -156,7 +165,7 @@ def test_the_dataset_file_of_a_name_is_read(folder):
     assert config.crude
 
 
-def test_a_folder_that_is_no_dataset_is_told_how_to_become_one(tmp_path):
+def test_a_folder_that_is_no_dataset_is_told_how_to_become_one(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="no prepared dataset") as caught:
         DatasetFolder(tmp_path)
     assert caught.value.hint == f"run: energon prepare {tmp_path}"
@@ -164,7 +173,7 @@ def test_a_folder_that_is_no_dataset_is_told_how_to_become_one(tmp_path):
         DatasetFolder(tmp_path / "missing")
 
 
-def test_a_shard_cut_after_preparing_is_named(folder):
+def test_a_shard_cut_after_preparing_is_named(folder: Path) -> None:
     (folder / "b.tar").write_bytes((folder / "b.tar").read_bytes()[:1000])
     dataset = DatasetFolder(folder)
     assert dataset.read_parts(0)["txt"] == b"hello"
@@ -174,7 +183,7 @@ def test_a_shard_cut_after_preparing_is_named(folder):
 
 
 @pytest.fixture
-def without_calls_of_linux(monkeypatch):
+def without_calls_of_linux(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Hide the system calls that macOS lacks, and those that only some builds of Python can reach."""
 
     def refuse(*arguments: object, **options: object) -> None:
@@ -189,7 +198,7 @@ def without_calls_of_linux(monkeypatch):
     memory_map._libc_calls.cache_clear()
 
 
-def test_a_dataset_is_prepared_and_read_without_the_calls_of_linux(without_calls_of_linux, folder):
+def test_a_dataset_is_prepared_and_read_without_the_calls_of_linux(without_calls_of_linux: None, folder: Path) -> None:
     (folder / "b.tar").write_bytes(member(b"b.txt", b"new") + END)
     split = SplitRequest(patterns=(("train", "{a,b}.tar"), ("val", "c.tar")))
     run_prepare(PreparePlan(path=str(folder), split=split, workers=2))
@@ -198,6 +207,6 @@ def test_a_dataset_is_prepared_and_read_without_the_calls_of_linux(without_calls
     assert dataset.index.find("b") == [1, 2]
 
 
-def test_reading_a_dataset_of_ours_loads_no_sqlite(folder, monkeypatch):
+def test_reading_a_dataset_of_ours_loads_no_sqlite(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "loader.format.compat.foreign_index", None)
     assert DatasetFolder(folder).read_parts(1) == {"txt": b"two"}

@@ -8,7 +8,9 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +20,7 @@ from loader.format.worker_pool import run_in_workers
 
 
 @pytest.fixture(params=["forked", "spawned"])
-def start_method(request, monkeypatch):
+def start_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Run a test with forked workers and with spawned ones, as if this process has threads."""
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     done = threading.Event()
@@ -31,36 +33,36 @@ def start_method(request, monkeypatch):
         thread.join()
 
 
-def squared(number):
+def squared(number: int) -> tuple[int, int]:
     return number * number, os.getpid()
 
 
-def fail_on_three(number):
+def fail_on_three(number: int) -> int:
     if number == 3:
         raise FormatError("it is three", shard="a.tar", offset=3)
     return number
 
 
-def die_on_three(number):
+def die_on_three(number: int) -> int:
     if number == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return number
 
 
-def leave_on_three(number):
+def leave_on_three(number: int) -> int:
     if number == 3:
         os._exit(7)
     return number
 
 
-def test_workers_are_not_forked_where_torch_is_loaded(monkeypatch):
+def test_workers_are_not_forked_where_torch_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", multiprocessing)
     monkeypatch.setattr(threading, "active_count", lambda: 1)  # plugins of pytest may have threads
     monkeypatch.setitem(globals(), "_PARENT", os.getpid())
     assert [parent for _, parent in run_in_workers(inherited_parent, range(4), workers=2)] == [None] * 4
 
 
-def test_workers_are_not_forked_on_macos(monkeypatch):
+def test_workers_are_not_forked_on_macos(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     monkeypatch.setattr(threading, "active_count", lambda: 1)
     monkeypatch.setattr(worker_pool, "_MAY_FORK", False)
@@ -68,15 +70,17 @@ def test_workers_are_not_forked_on_macos(monkeypatch):
     assert [parent for _, parent in run_in_workers(inherited_parent, range(4), workers=2)] == [None] * 4
 
 
-_PARENT = None  # set by the tests above; only a forked worker has the value
+_PARENT: int | None = None  # set by the tests above; only a forked worker has the value
 
 
-def inherited_parent(_):
+def inherited_parent(_: int) -> int | None:
     return _PARENT
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_workers_are_there_when_the_call_returns_and_inherit_no_file_opened_later(start_method, tmp_path):
+def test_workers_are_there_when_the_call_returns_and_inherit_no_file_opened_later(
+    start_method: str, tmp_path: Path
+) -> None:
     with closing(run_in_workers(open_paths, range(4), workers=2)) as results:
         assert len(multiprocessing.active_children()) == 2
         with open(tmp_path / "later", "w"):
@@ -85,7 +89,7 @@ def test_workers_are_there_when_the_call_returns_and_inherit_no_file_opened_late
     assert not any("later" in path for paths in found for path in paths)
 
 
-def open_paths(_):
+def open_paths(_: int) -> list[str]:
     paths = []
     for number in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):
@@ -94,20 +98,20 @@ def open_paths(_):
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
-def test_every_item_is_done_once(start_method, workers):
+def test_every_item_is_done_once(start_method: str, workers: int) -> None:
     results = dict(run_in_workers(squared, range(40), workers=workers))
     assert {number: result for number, (result, _) in results.items()} == {n: n * n for n in range(40)}
     assert (os.getpid() in {process for _, process in results.values()}) == (workers == 1)
     assert multiprocessing.active_children() == []
 
 
-def test_no_items_and_one_worker_need_no_other_process():
+def test_no_items_and_one_worker_need_no_other_process() -> None:
     assert list(run_in_workers(squared, [], workers=4)) == []
     assert list(run_in_workers(squared, [3], workers=1)) == [(0, (9, os.getpid()))]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_error_of_the_function_comes_with_its_fields(start_method, workers):
+def test_an_error_of_the_function_comes_with_its_fields(start_method: str, workers: int) -> None:
     with pytest.raises(FormatError) as caught:
         list(run_in_workers(fail_on_three, range(10), workers=workers))
     assert (caught.value.shard, caught.value.offset) == ("a.tar", 3)
@@ -117,13 +121,15 @@ def test_an_error_of_the_function_comes_with_its_fields(start_method, workers):
 @pytest.mark.parametrize(
     ("function", "how"), [(die_on_three, "was killed by signal 9"), (leave_on_three, "ended with code 7")]
 )
-def test_a_worker_that_dies_is_named_with_what_it_was_at(start_method, function, how):
+def test_a_worker_that_dies_is_named_with_what_it_was_at(
+    start_method: str, function: Callable[[int], int], how: str
+) -> None:
     with pytest.raises(WorkerError, match=f"a worker process {how} while it worked on 3"):
         list(run_in_workers(function, range(40), workers=2))
     assert multiprocessing.active_children() == []
 
 
-def test_leaving_early_ends_workers_at_once(start_method):
+def test_leaving_early_ends_workers_at_once(start_method: str) -> None:
     begin = time.monotonic()
     with closing(run_in_workers(time.sleep, [0, 0, 600, 600, 600], workers=2)) as results:
         next(results)
@@ -131,7 +137,7 @@ def test_leaving_early_ends_workers_at_once(start_method):
     assert time.monotonic() - begin < 60
 
 
-def test_a_worker_that_died_idle_is_named_with_what_it_was_to_get(monkeypatch):
+def test_a_worker_that_died_idle_is_named_with_what_it_was_to_get(monkeypatch: pytest.MonkeyPatch) -> None:
     items = ["first", "second"]
     pool = worker_pool._Pool(len, 2)
     for process in pool._processes.values():
@@ -143,7 +149,7 @@ def test_a_worker_that_died_idle_is_named_with_what_it_was_to_get(monkeypatch):
 
 
 @pytest.mark.parametrize("dies", ["waiting", "with answers unread"])
-def test_a_worker_leaves_when_its_parent_is_gone(dies):
+def test_a_worker_leaves_when_its_parent_is_gone(dies: str) -> None:
     ours, theirs = multiprocessing.Pipe()
     others, unused = multiprocessing.Pipe()
     child = multiprocessing.get_context("fork").Process(target=worker_pool._serve, args=(len, theirs, [ours, others]))

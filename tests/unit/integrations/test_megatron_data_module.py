@@ -5,7 +5,10 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -16,7 +19,7 @@ MODULE = "loader.integrations.megatron_data_module"
 
 
 @pytest.fixture
-def no_lightning(monkeypatch):
+def no_lightning(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in [*sys.modules]:
         if name.partition(".")[0] in ("lightning", "pytorch_lightning"):
             monkeypatch.delitem(sys.modules, name)
@@ -27,15 +30,15 @@ def no_lightning(monkeypatch):
     sys.modules.pop(MODULE, None)
 
 
-def fake(monkeypatch, name):
-    module = ModuleType(name)
-    module.LightningDataModule = type("LightningDataModule", (), {})
+def fake(monkeypatch: pytest.MonkeyPatch, name: str) -> type:
+    module: Any = ModuleType(name)
+    base = module.LightningDataModule = type("LightningDataModule", (), {})
     module.__path__ = []
     monkeypatch.setitem(sys.modules, name, module)
-    return module.LightningDataModule
+    return base
 
 
-def test_without_lightning_the_extra_is_named(no_lightning, monkeypatch):
+def test_without_lightning_the_extra_is_named(no_lightning: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(vars(loader), "MegatronDataModule", raising=False)
     with pytest.raises(ImportError, match=r"pip install 'energon-toolkit\[lightning\]'") as caught:
         loader.MegatronDataModule  # noqa: B018
@@ -43,7 +46,7 @@ def test_without_lightning_the_extra_is_named(no_lightning, monkeypatch):
 
 
 @pytest.mark.slow
-def test_all_else_works_without_lightning_also_where_everything_is_imported():
+def test_all_else_works_without_lightning_also_where_everything_is_imported() -> None:
     code = "import sys; sys.modules.update(lightning=None, pytorch_lightning=None)\n"
     code += "from loader import *; import loader, loader.integrations.megatron_data_sampler\n"
     code += "print(EnergonMultiModalDataModule.__name__, 'MegatronDataModule' in dir(loader))\n"
@@ -53,19 +56,19 @@ def test_all_else_works_without_lightning_also_where_everything_is_imported():
     assert done.stderr.splitlines()[-1].startswith("ImportError: MegatronDataModule needs Lightning")
 
 
-def test_pytorch_lightning_is_used_if_alone(no_lightning, monkeypatch):
+def test_pytorch_lightning_is_used_if_alone(no_lightning: None, monkeypatch: pytest.MonkeyPatch) -> None:
     its = fake(monkeypatch, "pytorch_lightning")
     assert importlib.import_module(MODULE).MegatronDataModule.__bases__ == (its,)
 
 
-def test_lightning_wins_if_both_are_imported(no_lightning, monkeypatch):
+def test_lightning_wins_if_both_are_imported(no_lightning: None, monkeypatch: pytest.MonkeyPatch) -> None:
     fake(monkeypatch, "lightning")
     its = fake(monkeypatch, "lightning.pytorch")
     fake(monkeypatch, "pytorch_lightning")
     assert importlib.import_module(MODULE).MegatronDataModule.__bases__ == (its,)
 
 
-def install_lightning(monkeypatch, folder, code):
+def install_lightning(monkeypatch: pytest.MonkeyPatch, folder: Path, code: str) -> None:
     monkeypatch.delitem(sys.modules, "lightning")
     (folder / "lightning/pytorch").mkdir(parents=True)
     (folder / "lightning/__init__.py").touch()
@@ -73,13 +76,17 @@ def install_lightning(monkeypatch, folder, code):
     monkeypatch.syspath_prepend(folder)
 
 
-def test_where_pytorch_lightning_is_in_use_lightning_is_not_imported(no_lightning, monkeypatch, tmp_path):
+def test_where_pytorch_lightning_is_in_use_lightning_is_not_imported(
+    no_lightning: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     install_lightning(monkeypatch, tmp_path, "raise RuntimeError('imported for nothing')")
     its = fake(monkeypatch, "pytorch_lightning")
     assert importlib.import_module(MODULE).MegatronDataModule.__bases__ == (its,)
 
 
-def test_a_broken_lightning_raises_its_own_error(no_lightning, monkeypatch, tmp_path):
+def test_a_broken_lightning_raises_its_own_error(
+    no_lightning: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     install_lightning(monkeypatch, tmp_path, "import what_it_lacks")
     with pytest.raises(ModuleNotFoundError, match="what_it_lacks"):
         importlib.import_module(MODULE)

@@ -7,7 +7,7 @@ from loader.integrations.megatron_data_sampler import ConsumedSamplesBatchSample
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_ranks_share_the_samples_behind_those_consumed(ranks):
+def test_ranks_share_the_samples_behind_those_consumed(ranks: int) -> None:
     samplers = [
         ConsumedSamplesBatchSampler(30, consumed_samples=6, micro_batch_size=2, rank=rank, data_parallel_size=ranks)
         for rank in range(ranks)
@@ -17,13 +17,13 @@ def test_ranks_share_the_samples_behind_those_consumed(ranks):
     assert {len(sampler) for sampler in samplers} == {30 // 2 // ranks}
 
 
-def test_an_incomplete_last_round_is_dropped():
+def test_an_incomplete_last_round_is_dropped() -> None:
     sampler = ConsumedSamplesBatchSampler(11, micro_batch_size=2, rank=1, data_parallel_size=2)
     assert list(sampler) == [[2, 3], [6, 7]]
     assert list(ConsumedSamplesBatchSampler(11, consumed_samples=20)) == []
 
 
-def test_a_sampler_continues_on_another_number_of_ranks():
+def test_a_sampler_continues_on_another_number_of_ranks() -> None:
     first = MegatronDataSampler(global_batch_size=8, micro_batch_size=2, data_parallel_size=2)
     consumed = first.compute_consumed_samples(3)
     assert consumed == 24
@@ -34,7 +34,7 @@ def test_a_sampler_continues_on_another_number_of_ranks():
     assert second.compute_consumed_samples(2) == 40
 
 
-def test_a_ramp_is_counted():
+def test_a_ramp_is_counted() -> None:
     sampler = MegatronDataSampler(global_batch_size=8, micro_batch_size=2, rampup_batch_size=(2, 2, 12))
     assert [sampler.compute_consumed_samples(steps) for steps in range(7)] == [0, 2, 4, 8, 14, 22, 30]
 
@@ -48,6 +48,6 @@ def test_a_ramp_is_counted():
     ],
     ids=["rank", "batch", "consumed"],
 )
-def test_numbers_out_of_range_are_refused(arguments, found):
+def test_numbers_out_of_range_are_refused(arguments: dict[str, int], found: str) -> None:
     with pytest.raises(ConfigError, match=found):
         ConsumedSamplesBatchSampler(10, **arguments)

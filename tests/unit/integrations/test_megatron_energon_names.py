@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from PIL import Image
 
@@ -20,10 +23,10 @@ from tests.e2e.dataset_tree import write_shard
 PICTURE = ImageMetadata(width=4, height=3, format="PNG", mode="RGB")
 
 
-def test_metadata_are_written_with_a_type_and_read_by_it_or_its_text():
+def test_metadata_are_written_with_a_type_and_read_by_it_or_its_text() -> None:
     kind, text = serialize_media_metadata(PICTURE)
-    assert kind is MediaMetadataType.IMAGE
     assert kind == "image"
+    assert kind is MediaMetadataType.IMAGE
     assert deserialize_media_metadata(kind, text) == deserialize_media_metadata("image", text) == PICTURE
     assert isinstance(PICTURE, MediaMetadataBase)
     sound = AVMetadata(audio_channels=2)
@@ -33,7 +36,7 @@ def test_metadata_are_written_with_a_type_and_read_by_it_or_its_text():
         deserialize_media_metadata("text", "{}")
 
 
-def test_a_filter_is_parsed_from_flags():
+def test_a_filter_is_parsed_from_flags() -> None:
     assert MediaFilterConfig.parse("*.jpg, *.png", False, False).patterns == ("*.jpg", "*.png")
     assert MediaFilterConfig.parse(None, True, False).should_consider_all()
     extension = MediaFilterConfig.parse(None, False, True)
@@ -45,7 +48,7 @@ def test_a_filter_is_parsed_from_flags():
 
 
 @pytest.fixture
-def picture(tmp_path):
+def picture(tmp_path: Path) -> Path:
     path = tmp_path / "files/sub/a.png"
     path.parent.mkdir(parents=True)
     Image.new("RGB", (4, 3)).save(path)
@@ -53,16 +56,16 @@ def picture(tmp_path):
     return path
 
 
-def test_the_files_of_a_folder_are_read(picture):
+def test_the_files_of_a_folder_are_read(picture: Path) -> None:
     folder = picture.parent.parent
     media = MediaFilterConfig(MediaFilterStrategy.HEADER)
     assert prepare_filesystem_dataset(EPath(folder), media, progress=False, workers=1) == 1
     assert SystemFileStore(folder).get_media_metadata("sub/a.png") == PICTURE
 
 
-def test_the_parts_of_a_dataset_are_read_then_or_later(picture, tmp_path):
+def test_the_parts_of_a_dataset_are_read_then_or_later(picture: Path, tmp_path: Path) -> None:
     write_shard(tmp_path / "ds/s.tar", {"0": {"png": picture.read_bytes(), "txt": b"a cat"}})
-    prepared = {"split_parts_ratio": [("train", 1.0)], "workers": 1}
+    prepared: dict[str, Any] = {"split_parts_ratio": [("train", 1.0)], "workers": 1}
     BaseWebdatasetFactory.prepare_dataset(tmp_path / "ds", ["s.tar"], **prepared)
     glob = MediaFilterConfig(MediaFilterStrategy.GLOB, ["*.png"])
     assert BaseWebdatasetFactory.add_media_metadata(tmp_path / "ds", media_filter=glob, workers=1) == 1

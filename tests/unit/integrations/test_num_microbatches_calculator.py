@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -9,26 +11,28 @@ from loader import ConfigError
 from loader.integrations import num_microbatches_calculator as ours
 from loader.integrations.num_microbatches_calculator import BatchRamp, tell_consumed_samples
 
+Update = tuple[str, int, bool]  # package, consumed samples, consistency check
+
 
 @pytest.fixture(autouse=True)
-def nothing_said():
+def nothing_said() -> Iterator[None]:
     yield
     ours.unset_num_microbatches_calculator()
 
 
-def test_without_a_ramp_all_steps_are_alike():
+def test_without_a_ramp_all_steps_are_alike() -> None:
     ramp = BatchRamp(global_batch_size=24, micro_batch_size=2, data_parallel_size=3)
     assert [ramp.num_microbatches(consumed) for consumed in (0, 10**9)] == [4, 4]
     assert ramp.consumed_after(1000, consumed_samples=5) == 24_005
 
 
-def test_a_ramp_grows_by_equal_steps_over_equal_stretches():
+def test_a_ramp_grows_by_equal_steps_over_equal_stretches() -> None:
     ramp = BatchRamp(global_batch_size=16, micro_batch_size=2, rampup_batch_size=(4, 4, 90))
     sizes = [ramp.batch_size(consumed) for consumed in range(100)]
     assert sizes == [4] * 30 + [8] * 30 + [12] * 30 + [16] * 10
 
 
-def test_samples_are_counted_step_by_step_along_the_ramp():
+def test_samples_are_counted_step_by_step_along_the_ramp() -> None:
     ramp = BatchRamp(global_batch_size=16, micro_batch_size=2, rampup_batch_size=(4, 4, 90))
     consumed = 0
     for steps in range(30):
@@ -50,12 +54,12 @@ def test_samples_are_counted_step_by_step_along_the_ramp():
     ],
     ids=["uneven", "nothing", "no micro-batch", "uneven increment", "past the end", "no increment", "two numbers"],
 )
-def test_steps_that_cannot_be_cut_into_micro_batches_are_refused(arguments, found):
+def test_steps_that_cannot_be_cut_into_micro_batches_are_refused(arguments: dict[str, Any], found: str) -> None:
     with pytest.raises(ConfigError, match=found):
         BatchRamp(**arguments)
 
 
-def test_the_functions_of_megatron_return_the_values_set():
+def test_the_functions_of_megatron_return_the_values_set() -> None:
     with pytest.raises(ConfigError, match="is not set"):
         ours.get_num_microbatches()
     ours.update_num_microbatches(50, consistency_check=False)  # not in use any more
@@ -65,14 +69,14 @@ def test_the_functions_of_megatron_return_the_values_set():
     assert (ours.get_num_microbatches(), ours.get_current_global_batch_size()) == (4, 8)
 
 
-def fake(monkeypatch, name, updates, **attributes):
+def fake(monkeypatch: pytest.MonkeyPatch, name: str, updates: list[Update], **attributes: Any) -> None:
     parts = name.split(".")
     for end in range(1, len(parts)):
         if ".".join(parts[:end]) not in sys.modules:
             package = ModuleType(".".join(parts[:end]))
             package.__path__ = []
             monkeypatch.setitem(sys.modules, package.__name__, package)
-    module = ModuleType(name)
+    module: Any = ModuleType(name)
     module.update_num_microbatches = lambda consumed_samples, consistency_check: updates.append(
         (parts[0], consumed_samples, consistency_check)
     )
@@ -81,8 +85,8 @@ def fake(monkeypatch, name, updates, **attributes):
     monkeypatch.setitem(sys.modules, name, module)
 
 
-def test_megatrons_calculator_is_updated_before_apex_and_ours(monkeypatch):
-    updates = []
+def test_megatrons_calculator_is_updated_before_apex_and_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    updates: list[Update] = []
     tell_consumed_samples(8)
     ours.init_num_microbatches_calculator(0, None, 16, 2, 1)
     assert ours._current.consumed_samples == 0
@@ -98,8 +102,8 @@ def test_megatrons_calculator_is_updated_before_apex_and_ours(monkeypatch):
     assert ours._current.consumed_samples == 9
 
 
-def test_a_calculator_that_is_installed_and_not_set_up_is_left_alone(monkeypatch):
-    updates = []
+def test_a_calculator_that_is_installed_and_not_set_up_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    updates: list[Update] = []
     fake(monkeypatch, "megatron.core.num_microbatches_calculator", updates, _GLOBAL_NUM_MICROBATCHES_CALCULATOR=None)
     tell_consumed_samples(11)
     assert updates == []

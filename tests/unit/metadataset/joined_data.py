@@ -53,7 +53,8 @@ class JoinedData:
 
     def prepare(self, name: str) -> None:
         """Prepare a dataset, for the first time or again."""
-        path, options = str(self.folder / name), {"compat": False, "workers": 1, "force": True}
+        path = str(self.folder / name)
+        options: dict[str, Any] = {"compat": False, "workers": 1, "force": True}
         if (self.folder / name / ".nv-meta").exists():
             run_prepare(PreparePlan(path=path, **options))
         else:

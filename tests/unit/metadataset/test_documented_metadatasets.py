@@ -20,9 +20,9 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize(("page", "block"), BLOCKS, ids=[f"{page}-{at}" for at, (page, _) in enumerate(BLOCKS)])
-def test_metadatasets_in_the_documentation_have_no_faults(page, block):
+def test_metadatasets_in_the_documentation_have_no_faults(page: str, block: str) -> None:
     assert parse_metadataset(block, file=page)[1] == []
 
 
-def test_the_documentation_has_metadatasets():
+def test_the_documentation_has_metadatasets() -> None:
     assert len(BLOCKS) >= 9

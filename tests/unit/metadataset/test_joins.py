@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from loader.format.documents.load_request import LoadRequest
 from loader.format.documents.subset import SampleRange
 from loader.metadataset.documents.leaf_plan import Joiner, JoinMember, JoinPlan
+from tests.unit.metadataset.metadataset_files import MetadatasetFiles
 
 JOINER = {"__module__": "my_module", "__class__": "Joined"}
 
 
-def test_a_join_is_one_leaf_of_the_file_that_holds_it(files):
+def test_a_join_is_one_leaf_of_the_file_that_holds_it(files: MetadatasetFiles) -> None:
     join = {
         "join": [{"path": "a"}, {"path": "b", "nonmatch": "skip", "split_part": "all", "aux": {"x": "c"}}],
         "joiner": JOINER,
@@ -42,19 +45,21 @@ def test_a_join_is_one_leaf_of_the_file_that_holds_it(files):
     )
 
 
-def test_members_of_a_mapping_have_its_names(files):
+def test_members_of_a_mapping_have_its_names(files: MetadatasetFiles) -> None:
     members = {"text": {"path": "a"}, "image": {"path": "b", "nonmatch": "none"}}
     joiner = {"__module__": "my_module", "__function__": "join"}
     (leaf,) = files.plan_train({"join": members, "joiner": joiner})
+    assert leaf.join is not None
     assert [(member.name, member.nonmatch) for member in leaf.join.members] == [("text", "error"), ("image", "none")]
     assert leaf.join.joiner == Joiner(module="my_module", name="join", is_function=True)
     assert leaf.join.members[1].place == "splits.train.join.image"
 
 
-def test_a_nested_join_names_its_own_file_and_outer_levels_reach_its_members(files):
+def test_a_nested_join_names_its_own_file_and_outer_levels_reach_its_members(files: MetadatasetFiles) -> None:
     members = [{"path": "../a", "subflavors": {"k": "member", "m": 1}, "dataset_config": "d.yaml"}, {"path": "../b"}]
     files.write("mixes/inner.yaml", {"train": {"join": members, "joiner": JOINER, "subflavors": {"k": "join", "j": 2}}})
     (leaf,) = files.plan_train({"path": "mixes/inner.yaml", "subflavors": {"k": "outer"}}, split_config="s.yaml")
+    assert leaf.join is not None
     assert leaf.join.file == str(files.folder / "mixes/inner.yaml")
     assert (leaf.place, leaf.join.place) == ("mixes/inner.yaml: splits.train", "splits.train")
     assert leaf.subflavors == {"k": "outer", "j": 2}
@@ -64,7 +69,7 @@ def test_a_nested_join_names_its_own_file_and_outer_levels_reach_its_members(fil
     assert [member.dataset_config for member in leaf.join.members] == ["d.yaml", None]
 
 
-def test_the_same_join_reached_twice_is_warned_of(files):
+def test_the_same_join_reached_twice_is_warned_of(files: MetadatasetFiles) -> None:
     join = {"join": [{"path": "a"}, {"path": "b"}], "joiner": JOINER}
     with pytest.warns(UserWarning, match=r"at splits.train.blend\[0\] and at splits.train.blend\[1\]"):
         files.plan_train({"blend": [join, join]})
@@ -128,13 +133,13 @@ MISSING = "this is missing; expected {__module__: …, __class__: …} or {__mod
     ],
     ids=str,
 )
-def test_faults_of_joins_have_their_place(files, join, faults):
+def test_faults_of_joins_have_their_place(files: MetadatasetFiles, join: dict[str, Any], faults: list[str]) -> None:
     found = files.faults_of_train({"joiner": JOINER, **join})
     assert len(found) == len(faults)
     for fault, start in zip(found, faults, strict=True):
         assert fault.startswith(f"splits.train.{start}")
 
 
-def test_a_multiplier_of_one_at_a_member_is_accepted(files):
+def test_a_multiplier_of_one_at_a_member_is_accepted(files: MetadatasetFiles) -> None:
     members = [{"path": "a", "shuffle_over_epochs_multiplier": 1}, {"path": "b"}]
     assert len(files.plan_train({"join": members, "joiner": JOINER})) == 1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from loader.metadataset.documents.parse import parse_metadataset
 from loader.metadataset.documents.spec import BlendSpec
+from tests.unit.metadataset.metadataset_files import MetadatasetFiles
 
 HEADS = "expected one of 'path', 'blend', 'blend_epochized' or 'join', found "
 RANGE = (
@@ -24,7 +27,7 @@ def blend(**entry: object) -> dict[str, object]:
     return {"blend": [{"path": "a"}, {"path": "b", **entry}]}
 
 
-def test_all_faults_of_all_files_come_at_once(files):
+def test_all_faults_of_all_files_come_at_once(files: MetadatasetFiles) -> None:
     inner = {"blend": [{"path": "a", "weight": True}, {"path": "nowhere"}, {"pth": "a"}]}
     files.write("inner.yaml", {"train": inner, "val": 5})
     files.write("broken.yaml", {}).write_text("splits: [")
@@ -55,7 +58,7 @@ def test_all_faults_of_all_files_come_at_once(files):
     ]
 
 
-def test_a_number_that_yaml_parses_as_a_text_has_a_hint(files):
+def test_a_number_that_yaml_parses_as_a_text_has_a_hint(files: MetadatasetFiles) -> None:
     blend_text = "[{weight: 1e-3, path: a}, {weight: 1.0e-3, path: b}]"
     text = f"__module__: megatron.energon\n__class__: MetadatasetV2\nsplits: {{train: {{blend: {blend_text}}}}}\n"
     (files.folder / "mix.yaml").write_text(text)
@@ -65,13 +68,13 @@ def test_a_number_that_yaml_parses_as_a_text_has_a_hint(files):
 
 
 @pytest.mark.parametrize("weight", ["five", "5", 0, -1, True, None, float("nan"), float("inf"), [1], 2**1010], ids=str)
-def test_a_weight_is_a_number_above_zero(files, weight):
+def test_a_weight_is_a_number_above_zero(files: MetadatasetFiles, weight: Any) -> None:
     (fault,) = files.faults_of_train(blend(weight=weight))
     assert fault.startswith("splits.train.blend[1].weight: expected a number > 0, found ")
 
 
 @pytest.mark.parametrize("repetitions", ["two", 0, -0.5, False, None, float("nan")], ids=str)
-def test_repetitions_are_a_number_above_zero(files, repetitions):
+def test_repetitions_are_a_number_above_zero(files: MetadatasetFiles, repetitions: Any) -> None:
     (fault,) = files.faults_of_train({"blend_epochized": [{"path": "a", "repetitions": repetitions}]})
     assert fault.startswith("splits.train.blend_epochized[0].repetitions: expected a number > 0, found ")
 
@@ -145,12 +148,14 @@ def test_repetitions_are_a_number_above_zero(files, repetitions):
     ],
     ids=str,
 )
-def test_what_a_split_is_made_of_has_its_keys_and_types(files, train, faults):
+def test_what_a_split_is_made_of_has_its_keys_and_types(
+    files: MetadatasetFiles, train: dict[str, Any] | list[str] | None, faults: list[str]
+) -> None:
     assert files.faults_of_train(train) == faults
 
 
 @pytest.mark.parametrize("value", [0, -2, 1.5, "3", True, [1]], ids=str)
-def test_epochs_shuffled_together_are_a_count_minus_one_or_null(files, value):
+def test_epochs_shuffled_together_are_a_count_minus_one_or_null(files: MetadatasetFiles, value: Any) -> None:
     (fault,) = files.faults_of_train({"path": "a", "shuffle_over_epochs_multiplier": value})
     assert fault.startswith("splits.train.shuffle_over_epochs_multiplier: expected a whole number >= 1, -1 or null, ")
 
@@ -179,18 +184,20 @@ def test_epochs_shuffled_together_are_a_count_minus_one_or_null(files, value):
     ],
     ids=str,
 )
-def test_a_subset_is_a_range_in_percent_or_in_samples(files, subset, fault):
+def test_a_subset_is_a_range_in_percent_or_in_samples(
+    files: MetadatasetFiles, subset: dict[str, Any] | list[str], fault: str
+) -> None:
     assert files.faults_of_train({"path": "a", "subset": subset}) == [fault]
 
 
-def test_a_subset_has_a_range_and_nothing_else(files):
+def test_a_subset_has_a_range_and_nothing_else(files: MetadatasetFiles) -> None:
     assert files.faults_of_train({"path": "a", "subset": {"rnge": ["0%", "1%"]}}) == [
         "splits.train.subset.rnge: there is no such key; did you mean 'range'?",
         "splits.train.subset.range: this is missing; " + RANGE.removesuffix(", found "),
     ]
 
 
-def test_numbers_of_samples_choose_within_leaves_only(files):
+def test_numbers_of_samples_choose_within_leaves_only(files: MetadatasetFiles) -> None:
     files.write("inner.yaml", {"train": {"path": "a"}})
     numbers = {"range": [0, 5]}
     train = {"blend": [{"path": "inner.yaml", "subset": numbers}, {"path": "b", "subset": numbers}], "subset": numbers}
@@ -204,7 +211,7 @@ def test_numbers_of_samples_choose_within_leaves_only(files):
 # --------------------------------------------------------------------------------------------- paths and splits
 
 
-def test_a_missing_path_is_shown_as_resolved(files):
+def test_a_missing_path_is_shown_as_resolved(files: MetadatasetFiles) -> None:
     files.write("mixes/inner.yaml", {"train": {"path": "../gone", "aux": {"x": "gone_too", "f": "filesystem://no"}}})
     assert files.faults_of_train({"path": "mixes/inner.yaml"}) == [
         f"mixes/inner.yaml: splits.train.path: there is no such folder: '{files.folder}/gone'",
@@ -213,14 +220,14 @@ def test_a_missing_path_is_shown_as_resolved(files):
     ]
 
 
-def test_long_paths_are_shown_in_full(files):
+def test_long_paths_are_shown_in_full(files: MetadatasetFiles) -> None:
     long = "/".join(["a_folder_of_a_shared_disk"] * 20)
     assert files.faults_of_train({"path": long}) == [
         f"splits.train.path: there is no such folder: '{files.folder}/{long}'"
     ]
 
 
-def test_a_folder_that_is_not_prepared_is_a_fault(files):
+def test_a_folder_that_is_not_prepared_is_a_fault(files: MetadatasetFiles) -> None:
     (files.folder / "raw").mkdir()
     (fault,) = files.faults_of_train({"path": "raw"})
     assert fault.endswith(f"has no .nv-meta/.info.json; run: energon prepare '{files.folder}/raw'")
@@ -229,25 +236,25 @@ def test_a_folder_that_is_not_prepared_is_a_fault(files):
     ]
 
 
-def test_datasets_of_other_splits_need_not_be_there(files):
+def test_datasets_of_other_splits_need_not_be_there(files: MetadatasetFiles) -> None:
     files.write("mix.yaml", {"train": {"path": "a"}, "test": {"path": "on_another_machine"}})
     assert len(files.plan()) == 1
 
 
-def test_a_missing_split_is_shown_with_the_existing_ones(files):
+def test_a_missing_split_is_shown_with_the_existing_ones(files: MetadatasetFiles) -> None:
     files.write("mix.yaml", {"training": {"path": "a"}, "val": {"path": "a"}})
     assert files.faults() == [
         f"splits: there is no split 'train' in '{files.folder}/mix.yaml'; there are: training, val"
     ]
 
 
-def test_faults_list_only_the_first_of_many_splits(files):
+def test_faults_list_only_the_first_of_many_splits(files: MetadatasetFiles) -> None:
     files.write("mix.yaml", {f"part{number}": {"path": "a"} for number in range(1000)})
     (fault,) = files.faults()
     assert fault.endswith("part18, part19, …")
 
 
-def test_circles_are_faults_that_show_the_chain(files):
+def test_circles_are_faults_that_show_the_chain(files: MetadatasetFiles) -> None:
     files.write("one.yaml", {"train": {"path": "two.yaml"}})
     files.write("two.yaml", {"train": {"path": "mix.yaml"}, "val": {"path": "mix.yaml", "split_part": "train"}})
     files.write("mix.yaml", {"train": {"path": "one.yaml"}})
@@ -258,14 +265,14 @@ def test_circles_are_faults_that_show_the_chain(files):
     )
 
 
-def test_a_chain_of_files_ends_somewhere(files):
+def test_a_chain_of_files_ends_somewhere(files: MetadatasetFiles) -> None:
     for level in range(40):
         files.write(f"{level}.yaml", {"train": {"path": f"{level + 1}.yaml"}})
     (fault,) = files.faults("0.yaml")
     assert fault.startswith("29.yaml: splits.train.path: more than 30 levels of metadatasets: ")
 
 
-def test_a_nested_metadataset_takes_no_keys_of_datasets(files):
+def test_a_nested_metadataset_takes_no_keys_of_datasets(files: MetadatasetFiles) -> None:
     files.write("inner.yaml", {"train": {"path": "a"}})
     said = "a metadataset has none; set it at its datasets"
     assert files.faults_of_train(
@@ -310,14 +317,14 @@ def test_a_nested_metadataset_takes_no_keys_of_datasets(files):
     ],
     ids=str,
 )
-def test_a_document_that_is_no_metadataset_says_why(text, fault):
+def test_a_document_that_is_no_metadataset_says_why(text: str, fault: str) -> None:
     _, faults = parse_metadataset(text, file="mix.yaml")
     assert str(faults[0]).startswith(fault)
     assert len(faults) == 1
 
 
 @pytest.mark.parametrize("module", ["megatron.energon", "megatron.energon.metadataset.metadataset_v2", "loader"])
-def test_our_classes_may_be_named_by_any_of_their_modules(module):
+def test_our_classes_may_be_named_by_any_of_their_modules(module: str) -> None:
     text = f"__module__: {module}\n__class__: MetadatasetV2\nsplits: {{train: {{path: a}}}}"
     assert parse_metadataset(text, file="mix.yaml")[1] == []
 
@@ -325,7 +332,7 @@ def test_our_classes_may_be_named_by_any_of_their_modules(module):
 # --------------------------------------------------------------------------------------------- the first version
 
 
-def test_the_first_version_is_a_blend_by_weights(files):
+def test_the_first_version_is_a_blend_by_weights(files: MetadatasetFiles) -> None:
     files.write("inner.yaml", {"train": {"datasets": [{"path": "a", "subflavor": "x"}]}}, version=None)
     entries = [{"path": "inner.yaml", "weight": 3, "split_part": "train"}, {"path": "b", "subflavors": {"y": 1}}]
     files.write("mix.yaml", {"train": {"datasets": entries}}, version="Metadataset")
@@ -336,7 +343,7 @@ def test_the_first_version_is_a_blend_by_weights(files):
     ]
 
 
-def test_the_first_version_knows_no_keys_of_the_second():
+def test_the_first_version_knows_no_keys_of_the_second() -> None:
     text = "__class__: Metadataset\nsplits: {train: {datasets: [{path: a, subset: {range: [0%, 1%]}}]}, val: {path: b}}"
     spec, faults = parse_metadataset(text, file="mix.yaml")
     assert list(map(str, faults)) == [

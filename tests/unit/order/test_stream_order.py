@@ -16,6 +16,7 @@ from loader.order import (
     SourceOrder,
     samples_of_batch,
 )
+from loader.order.stream_order import StreamOrder
 
 # Changing any of these reorders every run in progress.
 GOLDEN = """\
@@ -51,7 +52,7 @@ show(samples_of_batch(PrebatchedPass(SequentialPass((3, 4, 5), lanes=3), 5), 1, 
 """
 
 
-def test_whole_orders_are_the_same_in_another_process_and_on_another_day():
+def test_whole_orders_are_the_same_in_another_process_and_on_another_day() -> None:
     assert subprocess.run([sys.executable, "-c", SHOW], capture_output=True, text=True, check=True).stdout == GOLDEN
 
 
@@ -59,14 +60,14 @@ SOURCE = SourceOrder(samples=10, slice_length=2)
 
 
 @pytest.mark.parametrize("together", [1 << 62, 10**300], ids=["64 bits", "more"])
-def test_any_number_of_epochs_can_be_shuffled_together(together):
+def test_any_number_of_epochs_can_be_shuffled_together(together: int) -> None:
     source = SourceOrder(samples=10, slice_length=2, epochs_together=together)
     _, epochs, samples = RepeatedOrder((source,), (1,), lanes=1, seed=1).lane(0).locate(0, 1000)
     assert set(samples.tolist()) == set(range(10))
     assert len(set(epochs.tolist())) > 100
 
 
-def test_orders_of_billions_of_samples_need_no_memory_of_their_size():
+def test_orders_of_billions_of_samples_need_no_memory_of_their_size() -> None:
     billion = SourceOrder(samples=10**9 + 7, slice_length=1000, shuffle_buffer=10_000)
     blend = (billion,) * 3
     # The first calls make numpy import and cache what the order does not need.
@@ -84,7 +85,7 @@ def test_orders_of_billions_of_samples_need_no_memory_of_their_size():
 
 
 @pytest.mark.parametrize("kind", [RepeatedOrder, FinitePass])
-def test_lanes_blend_their_sources_each_in_an_order_of_its_own(kind):
+def test_lanes_blend_their_sources_each_in_an_order_of_its_own(kind: type[RepeatedOrder | FinitePass]) -> None:
     order = kind((SourceOrder(samples=1000, slice_length=10),) * 2, (1, 1), 4, 0)
     assert len({tuple(order.lane(lane).locate(0, 200)[0].tolist()) for lane in range(4)}) == 4
 
@@ -102,39 +103,42 @@ def test_lanes_blend_their_sources_each_in_an_order_of_its_own(kind):
     ],
 )
 @pytest.mark.parametrize("kind", [RepeatedOrder, FinitePass])
-def test_what_is_no_set_of_sources_is_refused(kind, sources, shares, lanes, expected):
+def test_what_is_no_set_of_sources_is_refused(
+    kind: type[RepeatedOrder | FinitePass],
+    sources: tuple[SourceOrder, ...],
+    shares: tuple[float, ...],
+    lanes: int,
+    expected: str,
+) -> None:
     with pytest.raises(ValueError, match=expected):
         kind(sources, shares, lanes, seed=0)
 
 
 @pytest.mark.parametrize(("samples", "lanes"), [((1, -1), 1), ((1,), 0)])
-def test_what_is_no_sequence_of_sources_is_refused(samples, lanes):
+def test_what_is_no_sequence_of_sources_is_refused(samples: tuple[int, ...], lanes: int) -> None:
     with pytest.raises(ValueError, match="expected at least 1 lane and no source below 0 samples"):
         SequentialPass(samples, lanes)
 
 
-def test_micro_batches_of_no_samples_are_refused():
+def test_micro_batches_of_no_samples_are_refused() -> None:
     with pytest.raises(ValueError, match="expected a batch size of at least 1, found 0"):
         PrebatchedPass(SequentialPass((3,), 1), 0)
 
 
-ORDERS = [
-    RepeatedOrder((SOURCE,), (1,), 2, 0),
-    FinitePass((SOURCE,), (1,), 2, 0),
-    SequentialPass((10,), 2),
-    PrebatchedPass(FinitePass((SOURCE,), (1,), 2, 0), 3),
-]
+REPEATED = RepeatedOrder((SOURCE,), (1,), 2, 0)
+PREBATCHED = PrebatchedPass(FinitePass((SOURCE,), (1,), 2, 0), 3)
+ORDERS = [REPEATED, FinitePass((SOURCE,), (1,), 2, 0), SequentialPass((10,), 2), PREBATCHED]
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("lane", [-1, 2])
-def test_a_lane_that_a_run_does_not_have_is_refused(order, lane):
+def test_a_lane_that_a_run_does_not_have_is_refused(order: StreamOrder, lane: int) -> None:
     with pytest.raises(ValueError, match=rf"expected a lane in \[0, 2\), found {lane}"):
         order.lane(lane)
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_positions_that_a_lane_does_not_have_are_refused(order):
+def test_positions_that_a_lane_does_not_have_are_refused(order: StreamOrder) -> None:
     lane = order.lane(1)
     stretches = [(-1, 2), (3, 2)] + ([(0, lane.length + 1)] if lane.length else [])
     for start, stop in stretches:
@@ -142,19 +146,19 @@ def test_positions_that_a_lane_does_not_have_are_refused(order):
             lane.locate(start, stop)
 
 
-def test_a_micro_batch_that_a_run_does_not_have_is_refused():
+def test_a_micro_batch_that_a_run_does_not_have_is_refused() -> None:
     with pytest.raises(ValueError, match="expected a micro-batch of at least 0, found -1"):
-        samples_of_batch(ORDERS[0], -1, 3)
+        samples_of_batch(REPEATED, -1, 3)
     with pytest.raises(ValueError, match="expected a micro-batch of at least 0 below 4, found 4"):
-        samples_of_batch(ORDERS[3], 4, 3)
+        samples_of_batch(PREBATCHED, 4, 3)
 
 
-def test_micro_batches_of_another_size_than_the_passs_are_refused():
+def test_micro_batches_of_another_size_than_the_passs_are_refused() -> None:
     with pytest.raises(ValueError, match="expected the pass's batch size of 3, found 4"):
-        samples_of_batch(ORDERS[3], 0, 4)
+        samples_of_batch(PREBATCHED, 0, 4)
 
 
-def test_a_pass_without_samples_has_no_micro_batch():
+def test_a_pass_without_samples_has_no_micro_batch() -> None:
     none = PrebatchedPass(SequentialPass((), 3), 4)
     assert (none.batches, [none.lane(lane).length for lane in range(3)]) == (0, [0, 0, 0])
     little = PrebatchedPass(FinitePass((SOURCE,), (0.01,), 3, 0), 4)

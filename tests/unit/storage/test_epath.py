@@ -24,7 +24,7 @@ REMOTE = "msc://profile/bucket/ds"
         "msc://__filesystem__/data/coco",
     ],
 )
-def test_what_stands_for_a_path_makes_the_same_one(given):
+def test_what_stands_for_a_path_makes_the_same_one(given: str | EPath | Path) -> None:
     path = EPath(given)
     assert (str(path), os.fspath(path), path.url) == ("/data/coco",) * 3
     assert path.is_local()
@@ -32,14 +32,14 @@ def test_what_stands_for_a_path_makes_the_same_one(given):
     assert hash(path) == hash(EPath("/data/coco"))
 
 
-def test_a_relative_path_is_made_absolute_at_once(tmp_path, monkeypatch):
+def test_a_relative_path_is_made_absolute_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = EPath("a/../b")
     monkeypatch.chdir("/")
     assert path == EPath(tmp_path / "b")
 
 
-def test_paths_are_joined_and_taken_apart():
+def test_paths_are_joined_and_taken_apart() -> None:
     path = EPath("/data") / "coco" / Path("sub/s_0.tar")
     assert path == EPath("/data/coco/sub/s_0.tar")
     assert (path.name, path.stem, path.suffix) == ("s_0.tar", "s_0", ".tar")
@@ -53,7 +53,7 @@ def test_paths_are_joined_and_taken_apart():
         path.relative_to("/other")
 
 
-def test_paths_can_be_sorted_and_pickled():
+def test_paths_can_be_sorted_and_pickled() -> None:
     paths = [EPath("/b"), EPath("/a/z"), EPath(REMOTE)]
     assert sorted(paths) == [EPath("/a/z"), EPath("/b"), EPath(REMOTE)]
     assert pickle.loads(pickle.dumps(paths)) == paths
@@ -63,7 +63,7 @@ def test_paths_can_be_sorted_and_pickled():
         EPath("/a") < "/b"  # noqa: B015
 
 
-def test_files_are_read_written_moved_and_removed(tmp_path):
+def test_files_are_read_written_moved_and_removed(tmp_path: Path) -> None:
     folder = EPath(tmp_path) / "new"
     folder.mkdir()
     file = folder / "a.txt"
@@ -91,7 +91,7 @@ def test_files_are_read_written_moved_and_removed(tmp_path):
         (folder / "b.txt").read_text()
 
 
-def test_a_url_of_another_machine_is_a_value_like_others():
+def test_a_url_of_another_machine_is_a_value_like_others() -> None:
     path = EPath(REMOTE) / "s_0.tar"
     assert (str(path), path.url, os.fspath(path)) == (f"{REMOTE}/s_0.tar",) * 3
     assert (path.name, path.parent) == ("s_0.tar", EPath(REMOTE))
@@ -105,7 +105,7 @@ def test_a_url_of_another_machine_is_a_value_like_others():
 
 
 @pytest.mark.parametrize("method", ["exists", "is_file", "is_dir", "size", "open", "read_text", "local_path", "unlink"])
-def test_looking_at_the_file_of_a_url_says_what_is_missing(method):
+def test_looking_at_the_file_of_a_url_says_what_is_missing(method: str) -> None:
     with pytest.raises(StorageError, match="cannot read msc:// URLs") as caught:
         getattr(EPath(REMOTE), method)()
     assert caught.value.path == REMOTE

@@ -54,7 +54,7 @@ def test_a_read_beyond_the_end_gives_what_is_there(storage: Storage) -> None:
 
 def test_reads_have_no_common_position(storage: Storage) -> None:
     write(storage, "x", bytes(range(256)) * 64)
-    wrong = []
+    wrong: list[bytes] = []
     with storage.open("x") as file:
 
         def read_often(start: int) -> None:
@@ -295,7 +295,8 @@ def test_what_cannot_be_removed_is_a_storage_error(storage: Storage) -> None:
 
 def test_a_rename_to_another_disk_moves_the_content(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     write(storage, "x", b"1")
-    replace, refused = os.replace, []
+    replace = os.replace
+    refused: list[str] = []
 
     def replace_on_one_disk(old: str, new: str) -> None:
         if not refused:
@@ -407,9 +408,10 @@ with LocalStorage(sys.argv[1]).lock("a/lock"):
 
 
 @pytest.fixture
-def holder(storage: Storage) -> subprocess.Popen[str]:
+def holder(storage: Storage) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", HOLD, storage.path("")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         yield process
         process.kill()
@@ -437,6 +439,7 @@ def test_a_lock_can_be_waited_for(storage: Storage, holder: subprocess.Popen[str
     thread = threading.Thread(target=wait_for_it)
     thread.start()
     assert not held.wait(0.2)
+    assert holder.stdin is not None
     holder.stdin.close()  # its process ends, and so does the lock
     thread.join()
     assert held.is_set()

@@ -34,12 +34,14 @@ def indexed(folder: Path, *names: str | bytes) -> ShardIndex:
         (["d/a.txt", "d/.DS_Store"], "hidden files"),
     ],
 )
-def test_what_it_cannot_express_is_said(tmp_path, names, reason):
+def test_what_it_cannot_express_is_said(tmp_path: Path, names: list[bytes | str], reason: str | None) -> None:
     found = cannot_express(indexed(tmp_path, *names))
     assert found is None if reason is None else reason in (found or "")
 
 
-def test_halves_of_a_character_in_neighbouring_keys_leave_the_compat_files_out(tmp_path, monkeypatch):
+def test_halves_of_a_character_in_neighbouring_keys_leave_the_compat_files_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "fsync", lambda fd: None)
     indexed(tmp_path, b"\xc3.txt", b"\xa9.txt")
     plan = PreparePlan(path=str(tmp_path), split=SplitRequest(ratio={"train": 1.0}))

@@ -9,7 +9,10 @@ import sqlite3
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +21,10 @@ from loader.format.compat import foreign_index as foreign_index_module
 from loader.format.compat.foreign_index import build_foreign_index
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.index.dataset_index import DatasetIndex
-from loader.format.index.shard_index import index_shard
+from loader.format.index.shard_index import ShardIndex, index_shard
+from loader.format.index.writer import IndexWriter
 from loader.format.nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON
-from loader.storage import LocalStorage
+from loader.storage import FileInfo, LocalStorage
 from tests.malformed.tar_bytes import END, header, member, pax, record
 from tests.source_tree import ROOT
 
@@ -39,7 +43,7 @@ CREATE TABLE sample_parts (
 
 
 @pytest.fixture
-def dataset(tmp_path, monkeypatch):
+def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalStorage:
     """Write a dataset as another tool does, with shards older than its index.sqlite."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(os, "fsync", lambda fd: None)
@@ -75,9 +79,9 @@ def write_sqlite(storage: LocalStorage) -> None:
                 database.execute("INSERT INTO samples VALUES (?, ?, ?, ?, ?)", row)
                 stop = int(index.part_ends[sample])
                 for part in range(start, stop):
-                    row = (number, sample, index.part_names[index.part_name[part]], int(index.part_offset[part]))
-                    row += (int(index.part_size[part]),)
-                    database.execute("INSERT INTO sample_parts VALUES (?, ?, ?, ?, ?)", row)
+                    part_name, offset, size = index.part_name[part], index.part_offset[part], index.part_size[part]
+                    part_row = (number, sample, index.part_names[part_name], int(offset), int(size))
+                    database.execute("INSERT INTO sample_parts VALUES (?, ?, ?, ?, ?)", part_row)
                 start = stop
         database.commit()
 
@@ -102,11 +106,11 @@ RIGHT = [
 
 
 @pytest.fixture
-def scans(monkeypatch):
+def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the scanned shards, in order."""
     names = []
 
-    def index_and_note(storage: LocalStorage, name: str):
+    def index_and_note(storage: LocalStorage, name: str) -> ShardIndex:
         names.append(name)
         return index_shard(storage, name)
 
@@ -114,7 +118,9 @@ def scans(monkeypatch):
     return names
 
 
-def test_the_rows_of_another_tool_serve_instead_of_a_scan(dataset, scans, caplog):
+def test_the_rows_of_another_tool_serve_instead_of_a_scan(
+    dataset: LocalStorage, scans: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
         index = build_foreign_index(dataset, COUNTS)
     assert described(index) == RIGHT
@@ -127,7 +133,7 @@ def test_the_rows_of_another_tool_serve_instead_of_a_scan(dataset, scans, caplog
     assert "another tool" in index.layout.prepared_by
 
 
-def test_an_index_is_built_once(dataset, scans, caplog):
+def test_an_index_is_built_once(dataset: LocalStorage, scans: list[str], caplog: pytest.LogCaptureFixture) -> None:
     first = build_foreign_index(dataset, COUNTS)
     caplog.clear()
     assert described(build_foreign_index(dataset, COUNTS)) == described(first)
@@ -135,13 +141,13 @@ def test_an_index_is_built_once(dataset, scans, caplog):
     assert caplog.text == ""
 
 
-def test_without_index_sqlite_the_shards_are_scanned(dataset, scans):
+def test_without_index_sqlite_the_shards_are_scanned(dataset: LocalStorage, scans: list[str]) -> None:
     dataset.remove(INDEX_SQLITE)
     assert described(build_foreign_index(dataset, COUNTS)) == RIGHT
     assert scans == ["a.tar", "b.tar"]
 
 
-def test_without_index_uuid_the_index_gets_one_of_its_own(dataset):
+def test_without_index_uuid_the_index_gets_one_of_its_own(dataset: LocalStorage) -> None:
     dataset.remove(INDEX_UUID)
     index = build_foreign_index(dataset, COUNTS)
     assert dataset.read(INDEX_UUID).decode() == index.uuid
@@ -149,7 +155,7 @@ def test_without_index_uuid_the_index_gets_one_of_its_own(dataset):
 
 
 @pytest.mark.parametrize("text", ["../../../x", "a\0b", "a\nb", "", "x" * 300])
-def test_an_index_uuid_that_is_none_leads_nowhere(dataset, text):
+def test_an_index_uuid_that_is_none_leads_nowhere(dataset: LocalStorage, text: str) -> None:
     dataset.local_path(INDEX_UUID).write_text(text)
     index = build_foreign_index(dataset, COUNTS)
     assert described(index) == RIGHT
@@ -157,7 +163,7 @@ def test_an_index_uuid_that_is_none_leads_nowhere(dataset, text):
     assert [path.name for path in dataset.local_path(INDEX_FOLDER).iterdir()] == [index.uuid]
 
 
-def test_a_shard_newer_than_the_rows_is_scanned(dataset, scans):
+def test_a_shard_newer_than_the_rows_is_scanned(dataset: LocalStorage, scans: list[str]) -> None:
     os.utime(dataset.local_path("b.tar"))
     os.utime(dataset.local_path(INDEX_SQLITE), ns=(10**18, 10**18 + 1))
     assert described(build_foreign_index(dataset, COUNTS)) == RIGHT
@@ -206,20 +212,22 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("script", DAMAGE.values(), ids=DAMAGE)
-def test_rows_that_are_not_what_they_should_be_are_not_used(dataset, scans, script):
+def test_rows_that_are_not_what_they_should_be_are_not_used(
+    dataset: LocalStorage, scans: list[str], script: str
+) -> None:
     run_sql(dataset, script)
     assert described(build_foreign_index(dataset, COUNTS)) == RIGHT
     assert "a.tar" in scans or "b.tar" in scans
 
 
 @pytest.mark.parametrize("data", [b"", b"garbage" * 1000, b"SQLite format 3\0" + b"\xff" * 4000])
-def test_a_database_that_is_none_is_not_used(dataset, scans, data):
+def test_a_database_that_is_none_is_not_used(dataset: LocalStorage, scans: list[str], data: bytes) -> None:
     dataset.local_path(INDEX_SQLITE).write_bytes(data)
     assert described(build_foreign_index(dataset, COUNTS)) == RIGHT
     assert scans == ["a.tar", "b.tar"]
 
 
-def test_a_database_cut_anywhere_never_gives_a_wrong_index(dataset):
+def test_a_database_cut_anywhere_never_gives_a_wrong_index(dataset: LocalStorage) -> None:
     good = dataset.read(INDEX_SQLITE)
     for length in range(0, len(good), 1000):
         dataset.local_path(INDEX_SQLITE).write_bytes(good[:length])
@@ -227,7 +235,7 @@ def test_a_database_cut_anywhere_never_gives_a_wrong_index(dataset):
         dataset.remove(INDEX_FOLDER)
 
 
-def test_a_shard_with_another_number_of_samples_is_named(dataset):
+def test_a_shard_with_another_number_of_samples_is_named(dataset: LocalStorage) -> None:
     dataset.remove(INDEX_SQLITE)
     with pytest.raises(FormatError, match=r"expected 3 samples, as \.info\.json says, found 1") as caught:
         build_foreign_index(dataset, {"a.tar": 2, "b.tar": 3})
@@ -237,7 +245,7 @@ def test_a_shard_with_another_number_of_samples_is_named(dataset):
     assert described(build_foreign_index(dataset, COUNTS)) == RIGHT
 
 
-def test_a_missing_shard_is_named(dataset):
+def test_a_missing_shard_is_named(dataset: LocalStorage) -> None:
     dataset.remove("b.tar")
     with pytest.raises(StorageError) as caught:
         build_foreign_index(dataset, COUNTS)
@@ -245,7 +253,9 @@ def test_a_missing_shard_is_named(dataset):
 
 
 @pytest.mark.parametrize("home", ["XDG_CACHE_HOME", "HOME"])
-def test_a_dataset_that_takes_no_files_gets_its_index_in_a_cache_folder(dataset, tmp_path, monkeypatch, home):
+def test_a_dataset_that_takes_no_files_gets_its_index_in_a_cache_folder(
+    dataset: LocalStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str
+) -> None:
     root = dataset.path("")
     is_writable = LocalStorage.is_writable
     monkeypatch.setattr(
@@ -281,18 +291,19 @@ print(index.uuid, len(index))
 """
 
 
-def test_of_several_processes_one_builds_and_the_others_wait(dataset):
+def test_of_several_processes_one_builds_and_the_others_wait(dataset: LocalStorage) -> None:
     dataset.remove(INDEX_UUID)
     dataset.remove(INDEX_SQLITE)
-    command = [sys.executable, "-c", BUILD, os.fsencode(dataset.path(""))]
+    command: list[str | bytes] = [sys.executable, "-c", BUILD, os.fsencode(dataset.path(""))]
     processes = [
         subprocess.Popen(
             command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
         for _ in range(3)
     ]
-    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 3
+    assert [process.stdout.readline() for process in processes if process.stdout] == ["ready\n"] * 3
     for process in processes:
+        assert process.stdin is not None
         process.stdin.write("x")
         process.stdin.flush()
     results = [process.communicate(timeout=60) for process in processes]
@@ -302,14 +313,16 @@ def test_of_several_processes_one_builds_and_the_others_wait(dataset):
     assert len(list(dataset.local_path(INDEX_FOLDER).iterdir())) == 1
 
 
-def test_builds_that_are_killed_leave_one_folder_at_most_and_the_next_one_clears_it(dataset, monkeypatch):
+def test_builds_that_are_killed_leave_one_folder_at_most_and_the_next_one_clears_it(
+    dataset: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dataset.remove(INDEX_UUID)
 
-    def killed(self, shard, index):
+    def killed(self: IndexWriter, shard: FileInfo, index: ShardIndex) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(foreign_index_module.IndexWriter, "add", killed)
+        patch.setattr(IndexWriter, "add", killed)
         patch.setattr(LocalStorage, "create", leave_second_file(LocalStorage.create))
         for _ in range(3):
             with pytest.raises(KeyboardInterrupt):
@@ -321,10 +334,10 @@ def test_builds_that_are_killed_leave_one_folder_at_most_and_the_next_one_clears
     assert [name for name in os.listdir(built) if "left" in name] == []
 
 
-def leave_second_file(create):
+def leave_second_file(create: Callable[..., Any]) -> Callable[..., Any]:
     """Leave a second file with each created one, as a killed process does."""
 
-    def create_and_leave(self, name, *, durable=True):
+    def create_and_leave(self: LocalStorage, name: str, *, durable: bool = True) -> Any:
         self.local_path(name).parent.mkdir(parents=True, exist_ok=True)
         self.local_path(name + ".left").touch()
         return create(self, name, durable=durable)

@@ -43,7 +43,7 @@ def write(path: Path, *shards: ShardIndex) -> None:
 
 
 @pytest.mark.parametrize("rows_at_once", [1, 2, 20_000])
-def test_the_rows_are_those_of_the_scan(tmp_path, monkeypatch, rows_at_once):
+def test_the_rows_are_those_of_the_scan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_at_once: int) -> None:
     monkeypatch.setattr(sqlite_index_module, "_ROWS_AT_ONCE", rows_at_once)
     first = indexed(tmp_path, "a.txt", "README", "a.jpg", "é.txt", "c.")
     second = indexed(tmp_path, "d.txt", "d.txt")
@@ -61,7 +61,7 @@ def test_the_rows_are_those_of_the_scan(tmp_path, monkeypatch, rows_at_once):
     )
 
 
-def test_many_rows_arrive_whole(tmp_path):
+def test_many_rows_arrive_whole(tmp_path: Path) -> None:
     index = indexed(tmp_path, *[f"{number}.{part}" for number in range(150) for part in ("a", "b", "c")])
     write(tmp_path / "i.sqlite", index)
     samples, parts = rows_of(tmp_path / "i.sqlite")
@@ -69,7 +69,7 @@ def test_many_rows_arrive_whole(tmp_path):
     assert [row[1:3] for row in parts] == [(number, part) for number in range(150) for part in "abc"]
 
 
-def test_a_key_of_two_shards_is_refused(tmp_path):
+def test_a_key_of_two_shards_is_refused(tmp_path: Path) -> None:
     for patched in (False, True):
         path = tmp_path / f"{patched}.sqlite"
         if patched:
@@ -88,7 +88,7 @@ def test_a_key_of_two_shards_is_refused(tmp_path):
         writer.close()
 
 
-def test_shards_that_changed_are_replaced_and_those_that_are_gone_removed(tmp_path):
+def test_shards_that_changed_are_replaced_and_those_that_are_gone_removed(tmp_path: Path) -> None:
     write(tmp_path / "1.sqlite", *[indexed(tmp_path, f"{name}.txt") for name in "abc"])
     writer = SqliteIndexWriter(tmp_path / "2.sqlite", earlier=tmp_path / "1.sqlite", replaced=[1, 2])
     writer.add(1, indexed(tmp_path, "z.txt", "y.txt"))
@@ -99,19 +99,19 @@ def test_shards_that_changed_are_replaced_and_those_that_are_gone_removed(tmp_pa
 
 
 @pytest.mark.parametrize("data", [b"", b"garbage" * 500, b"SQLite format 3\0" + b"\xff" * 4000])
-def test_a_database_of_another_tool_or_a_damaged_one_is_not_patched(tmp_path, data):
+def test_a_database_of_another_tool_or_a_damaged_one_is_not_patched(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "1.sqlite").write_bytes(data)
     with pytest.raises((NotPatchable, StorageError)) as caught:
         SqliteIndexWriter(tmp_path / "2.sqlite", earlier=tmp_path / "1.sqlite")
     assert isinstance(caught.value, NotPatchable), caught.value
 
 
-def test_an_earlier_database_that_cannot_be_read_is_a_storage_error(tmp_path):
+def test_an_earlier_database_that_cannot_be_read_is_a_storage_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot copy"):
         SqliteIndexWriter(tmp_path / "2.sqlite", earlier=tmp_path / "missing.sqlite")
 
 
-def test_a_disk_that_is_full_is_named_with_what_helps(tmp_path):
+def test_a_disk_that_is_full_is_named_with_what_helps(tmp_path: Path) -> None:
     index = indexed(tmp_path, *[f"{number:0100}.txt"[-99:] for number in range(1000)])
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -126,7 +126,7 @@ def test_a_disk_that_is_full_is_named_with_what_helps(tmp_path):
     assert "free some space" in (caught.value.hint or "")
 
 
-def test_closing_stops_what_is_being_written(tmp_path):
+def test_closing_stops_what_is_being_written(tmp_path: Path) -> None:
     index = indexed(tmp_path, *[f"{number:06}.txt" for number in range(50_000)])
     writer = SqliteIndexWriter(tmp_path / "i.sqlite")
     writer.add(0, index)
@@ -135,7 +135,7 @@ def test_closing_stops_what_is_being_written(tmp_path):
         writer.finish()
 
 
-def test_closing_stops_the_copy_of_an_earlier_file(tmp_path, monkeypatch):
+def test_closing_stops_the_copy_of_an_earlier_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "1.sqlite", indexed(tmp_path, *[f"{number:06}.txt" for number in range(1000)]))
     monkeypatch.setattr(sqlite_index_module, "_COPIED_AT_ONCE", 1)
     writer = SqliteIndexWriter(tmp_path / "2.sqlite", earlier=tmp_path / "1.sqlite", replaced=[0])

@@ -27,7 +27,7 @@ from loader.format.documents.brace_patterns import compact_names, count_names, e
         ("a,b c", ["a,b c"]),
     ],
 )
-def test_patterns_expand_as_in_bash(pattern, names):
+def test_patterns_expand_as_in_bash(pattern: str, names: list[str]) -> None:
     assert expand_pattern(pattern) == names
     assert count_names(pattern) == len(names)
 
@@ -45,44 +45,44 @@ def test_patterns_expand_as_in_bash(pattern, names):
         "{0..9999999..2}",
     ],
 )
-def test_more_names_than_the_limit_are_refused_before_any_is_made(pattern):
+def test_more_names_than_the_limit_are_refused_before_any_is_made(pattern: str) -> None:
     with pytest.raises(ConfigError, match=r"expands to .* names, expected at most 1,000,000"):
         expand_pattern(pattern)
 
 
-def test_the_limit_is_inclusive():
+def test_the_limit_is_inclusive() -> None:
     assert len(expand_pattern("{1..10}", limit=10)) == 10
     with pytest.raises(ConfigError, match="expands to 10 names, expected at most 9"):
         expand_pattern("{1..10}", limit=9)
 
 
-def test_few_names_that_are_very_long_together_are_refused():
+def test_few_names_that_are_very_long_together_are_refused() -> None:
     with pytest.raises(ConfigError, match="1,000,000 names of up to 1,0"):
         expand_pattern("x" * 1000 + "{000000..999999}")
 
 
 @pytest.mark.parametrize("number", ["9" * 20, "9" * 5000, "1.." + "9" * 5000])
-def test_numbers_of_absurd_length_are_refused(number):
+def test_numbers_of_absurd_length_are_refused(number: str) -> None:
     with pytest.raises(ConfigError, match="more than 18 digits"):
         expand_pattern("{0.." + number + "}")
     with pytest.raises(ConfigError, match="more than 18 digits"):
         expand_pattern("{a..z.." + "9" * 5000 + "}")
 
 
-def test_braces_nest_32_deep_and_no_further():
+def test_braces_nest_32_deep_and_no_further() -> None:
     assert expand_pattern("{" * 32 + "a,b" + "}" * 32) == ["{" * 31 + name + "}" * 31 for name in "ab"]
     with pytest.raises(ConfigError, match="nests braces more than 32 deep"):
         expand_pattern("{" * 20_000 + "}" * 20_000)
 
 
 @pytest.mark.parametrize("pattern", ["a{b", "a}b", "{a,b", "}{", "{a,{b}", r"{a\}", "{" * 50])
-def test_a_brace_without_its_partner_is_an_error_that_says_how_to_write_it(pattern):
+def test_a_brace_without_its_partner_is_an_error_that_says_how_to_write_it(pattern: str) -> None:
     with pytest.raises(ConfigError, match="unbalanced brace") as caught:
         expand_pattern(pattern)
     assert "\\{" in str(caught.value.hint)
 
 
-def test_long_patterns_are_shortened_in_messages():
+def test_long_patterns_are_shortened_in_messages() -> None:
     with pytest.raises(ConfigError) as caught:
         expand_pattern("{" + "x" * 10_000)
     assert len(str(caught.value)) < 400
@@ -117,22 +117,22 @@ def test_long_patterns_are_shortened_in_messages():
         (["٣", "٤"], ["٣", "٤"]),
     ],
 )
-def test_runs_of_neighbours_become_ranges(names, patterns):
+def test_runs_of_neighbours_become_ranges(names: list[str], patterns: list[str]) -> None:
     assert compact_names(names) == patterns
     assert [name for pattern in patterns for name in expand_pattern(pattern)] == names
 
 
-def test_fifty_thousand_shards_in_folders_are_one_pattern():
+def test_fifty_thousand_shards_in_folders_are_one_pattern() -> None:
     names = (f"{folder:03d}/s_{shard:03d}.tar" for folder in range(50) for shard in range(1000))
     assert compact_names(names) == ["{000..049}/s_{000..999}.tar"]
 
 
-def test_names_with_very_many_numbers_stay_cheap_and_exact():
+def test_names_with_very_many_numbers_stay_cheap_and_exact() -> None:
     names = [".".join("1" * 500) + f".{last}" for last in range(3)]
     (pattern,) = compact_names(names)
     assert pattern.endswith(".{0..2}")
 
 
 @pytest.mark.parametrize("name", ["{", "}", "\\", "{a,b}", "\\{", "a\\", "{1..3}", "plain"])
-def test_escaped_names_expand_to_themselves(name):
+def test_escaped_names_expand_to_themselves(name: str) -> None:
     assert expand_pattern(escape_name(name)) == [name]

@@ -32,7 +32,7 @@ def field_map(**expressions: str) -> FieldMap:
         ("json[it's]", [("json", ("it's",))]),
     ],
 )
-def test_an_expression_names_parts_and_paths(text: str, accesses: list) -> None:
+def test_an_expression_names_parts_and_paths(text: str, accesses: list[tuple[str, tuple[str | int, ...]]]) -> None:
     assert parse_field_expression(text) == tuple(FieldAccess(part, path) for part, path in accesses)
 
 
@@ -123,7 +123,7 @@ def test_an_optional_field_that_is_missing_is_left_out() -> None:
 
 
 def test_parts_are_only_looked_at_when_needed() -> None:
-    class Watched(dict):
+    class Watched(dict[str, object]):
         def __getitem__(self, name: str) -> object:
             asked.append(name)
             return super().__getitem__(name)

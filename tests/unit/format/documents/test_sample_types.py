@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from loader.errors import ConfigError
 from loader.format.documents.sample_types import SAMPLE_TYPES, SampleTypeSpec, sample_type_of_name
 from loader.samples import types
 
-OF_KIND = {
+OF_KIND: dict[str, set[Any]] = {
     "any": {torch.Tensor, list[str], list[int]},
     "audio": {typing.Any},
     "image": {torch.Tensor},

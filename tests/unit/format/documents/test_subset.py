@@ -30,7 +30,9 @@ def percent(start: str, stop: str) -> ShareRange:
     ],
     ids=str,
 )
-def test_ranges_are_applied_from_the_inside_out_and_rounded_down_once(ranges, samples, expected):
+def test_ranges_are_applied_from_the_inside_out_and_rounded_down_once(
+    ranges: tuple[SampleRange | ShareRange, ...], samples: int, expected: tuple[int, int]
+) -> None:
     assert resolve_subset(ranges, samples) == expected
 
 
@@ -39,12 +41,14 @@ def test_ranges_are_applied_from_the_inside_out_and_rounded_down_once(ranges, sa
     [(SampleRange(start=2, stop=50), r"\[2, 50\]"), (SampleRange(start=11, stop=None), r"\[11, end\]")],
     ids=str,
 )
-def test_numbers_beyond_the_samples_are_an_error_that_says_how_many_there_are(numbers, written):
+def test_numbers_beyond_the_samples_are_an_error_that_says_how_many_there_are(
+    numbers: SampleRange, written: str
+) -> None:
     with pytest.raises(ConfigError, match=f"the subset {written} does not fit: there are 10 samples") as caught:
         resolve_subset([numbers], 10, at="splits.train")
     assert caught.value.at == "splits.train"
 
 
-def test_ranges_print_as_they_are_written():
+def test_ranges_print_as_they_are_written() -> None:
     assert str(percent("12.5", "100")) == "[12.5%, 100%]"
     assert str(SampleRange(start=1000, stop=None)) == "[1000, end]"

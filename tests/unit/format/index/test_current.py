@@ -53,7 +53,7 @@ def write_shard(folder: Path, name: str, members: Sequence[str]) -> None:
 
 
 @pytest.fixture
-def storage(tmp_path):
+def storage(tmp_path: Path) -> LocalStorage:
     """A dataset with an index named ``u``."""
     for name, members in SHARDS.items():
         write_shard(tmp_path, name, members)
@@ -64,7 +64,9 @@ def storage(tmp_path):
 
 @pytest.mark.parametrize("rows_at_once", [1, 2, 1 << 20])
 @pytest.mark.parametrize("changed", [name for name in SHARDS if name != "empty.tar"])
-def test_an_index_with_kept_rows_is_the_one_of_a_scan(storage, monkeypatch, changed, rows_at_once):
+def test_an_index_with_kept_rows_is_the_one_of_a_scan(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, changed: str, rows_at_once: int
+) -> None:
     monkeypatch.setattr(current, "_ROWS_AT_ONCE", rows_at_once)
     write_shard(storage.local_path(), changed, ["b.mp3", "c.txt", "n1.txt", "n2.txt", "n2.mp3"])
     shards = [
@@ -80,7 +82,7 @@ def test_an_index_with_kept_rows_is_the_one_of_a_scan(storage, monkeypatch, chan
     ]
 
 
-def test_shards_may_come_in_another_order(storage):
+def test_shards_may_come_in_another_order(storage: LocalStorage) -> None:
     shards = ["two.tar", "one.tar", "three.tar"]
     write_index(storage, "v", shards=shards, keep=["two.tar", "three.tar"], of="u")
     write_index(storage, "w", shards=shards)
@@ -106,7 +108,9 @@ def test_shards_may_come_in_another_order(storage):
     ],
 )
 @pytest.mark.parametrize("rows_at_once", [1, 1 << 20])
-def test_columns_that_contradict_each_other_are_not_kept(storage, monkeypatch, column, rows, rows_at_once):
+def test_columns_that_contradict_each_other_are_not_kept(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, column: str, rows: dict[int, int], rows_at_once: int
+) -> None:
     monkeypatch.setattr(current, "_ROWS_AT_ONCE", rows_at_once)
     path = storage.local_path(f"{INDEX_FOLDER}/u/{column}.npy")
     values = np.load(path)
@@ -119,7 +123,7 @@ def test_columns_that_contradict_each_other_are_not_kept(storage, monkeypatch, c
     assert caught.value.hint == "run energon prepare --force-overwrite on this dataset"
 
 
-def test_without_an_earlier_index_nothing_can_be_kept(storage):
+def test_without_an_earlier_index_nothing_can_be_kept(storage: LocalStorage) -> None:
     entry = DatasetIndex(storage, "u").shards[1]
     with IndexWriter(storage, "v") as writer, pytest.raises(LookupError):
         writer.keep(entry)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,12 +21,12 @@ FAR = 65 * 1024  # more than the largest gap that is read over
 
 
 @pytest.fixture(autouse=True, params=["one by one", "together"])
-def way(request, monkeypatch) -> None:
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run each test with both ways of locating samples."""
     monkeypatch.setattr(locations, "_MIN_VECTORISED", 1000 if request.param == "one by one" else 0)
 
 
-def indexed(folder, shards) -> DatasetIndex:
+def indexed(folder: Path, shards: dict[str, list[tuple[bytes, bytes]]]) -> DatasetIndex:
     """Write shards, each a list of ``(member, content)``, and index them."""
     storage = LocalStorage(folder)
     writer = IndexWriter(storage, ".nv-meta/index/u")
@@ -38,7 +39,7 @@ def indexed(folder, shards) -> DatasetIndex:
 
 
 @pytest.fixture
-def index(tmp_path) -> DatasetIndex:
+def index(tmp_path: Path) -> DatasetIndex:
     return indexed(
         tmp_path,
         {
@@ -50,11 +51,11 @@ def index(tmp_path) -> DatasetIndex:
     )
 
 
-def numbers(*samples) -> np.ndarray:
+def numbers(*samples: int) -> np.ndarray:
     return np.array(samples, dtype=np.int64)
 
 
-def parts_of(index, found, row) -> list[tuple[str, int, int]]:
+def parts_of(index: DatasetIndex, found: SampleLocations, row: int) -> list[tuple[str, int, int]]:
     """Return name, offset in the shard and size of the parts of one located sample."""
     rows = range(found.first_part[row], found.first_part[row + 1])
     start = found.start[row]
@@ -65,7 +66,7 @@ def parts_of(index, found, row) -> list[tuple[str, int, int]]:
 
 
 @pytest.mark.parametrize("samples", [[0, 1, 2, 3, 4, 5], [5, 0, 3], [4], [2, 2, 0, 2], []])
-def test_each_sample_of_any_selection_is_found_as_the_index_has_it(index, samples):
+def test_each_sample_of_any_selection_is_found_as_the_index_has_it(index: DatasetIndex, samples: list[int]) -> None:
     found = SampleLocator(index).locate(numbers(*samples))
 
     assert found.sample == samples
@@ -78,7 +79,7 @@ def test_each_sample_of_any_selection_is_found_as_the_index_has_it(index, sample
         assert found.size_bytes[row] == max(offset + size for _, offset, size in expected) - found.start[row]
 
 
-def test_one_read_of_what_is_located_holds_the_parts(index, tmp_path):
+def test_one_read_of_what_is_located_holds_the_parts(index: DatasetIndex, tmp_path: Path) -> None:
     found = SampleLocator(index).locate(numbers(4, 0))
     contents = []
     for row, shard in enumerate(("c.tar", "a.tar")):
@@ -88,7 +89,7 @@ def test_one_read_of_what_is_located_holds_the_parts(index, tmp_path):
     assert contents == [("txt", b"c"), ("json", b"scattered"), ("txt", b"zero"), ("jpg", b"x" * 700)]
 
 
-def test_only_wanted_parts_are_located_and_nothing_around_them_is_read(index):
+def test_only_wanted_parts_are_located_and_nothing_around_them_is_read(index: DatasetIndex) -> None:
     found = SampleLocator(index, ["jpg", "json"]).locate(numbers(0, 1, 2, 4))
 
     names = [[name for name, _, _ in parts_of(index, found, row)] for row in range(4)]
@@ -97,14 +98,14 @@ def test_only_wanted_parts_are_located_and_nothing_around_them_is_read(index):
     assert found.start[0] == index.parts(0)[1].offset
 
 
-def test_samples_without_a_wanted_part_are_there_and_empty(index):
+def test_samples_without_a_wanted_part_are_there_and_empty(index: DatasetIndex) -> None:
     found = SampleLocator(index, []).locate(numbers(3, 0))
 
     assert (found.key, list(found.size_bytes), found.first_part) == (["0", "0"], [0, 0], [0, 0, 0])
 
 
 @pytest.mark.parametrize(("gap", "is_one_read"), [(0, True), (FAR - 3 * 1024, True), (FAR, False)])
-def test_parts_too_far_apart_for_one_read_are_marked(tmp_path, gap, is_one_read):
+def test_parts_too_far_apart_for_one_read_are_marked(tmp_path: Path, gap: int, is_one_read: bool) -> None:
     middle = [(b"1.bin", bytes(gap))] if gap else []
     index = indexed(tmp_path, {"s.tar": [(b"0.txt", b"first"), *middle, (b"0.json", b"end")]})
 
@@ -112,7 +113,7 @@ def test_parts_too_far_apart_for_one_read_are_marked(tmp_path, gap, is_one_read)
     assert SampleLocator(index, ["json"]).locate(numbers(0)).size_bytes == [3]
 
 
-def test_each_gap_between_parts_may_be_read_over(tmp_path):
+def test_each_gap_between_parts_may_be_read_over(tmp_path: Path) -> None:
     gaps = [(b"0.txt", b"a"), (b"1.bin", bytes(FAR - 3 * 1024)), (b"0.json", b"b"), (b"2.bin", bytes(FAR - 3 * 1024))]
     index = indexed(tmp_path, {"s.tar": [*gaps, (b"0.jpg", b"c")]})
 
@@ -120,7 +121,7 @@ def test_each_gap_between_parts_may_be_read_over(tmp_path):
     assert SampleLocator(index, ["txt", "jpg"]).locate(numbers(0)).size_bytes == [-1]
 
 
-def test_a_large_part_alone_is_one_read(tmp_path):
+def test_a_large_part_alone_is_one_read(tmp_path: Path) -> None:
     index = indexed(tmp_path, {"s.tar": [(b"0.bin", bytes(5 * FAR)), (b"0.txt", b"x")]})
 
     assert SampleLocator(index).locate(numbers(0)).size_bytes == [5 * FAR + 512 + 1]
@@ -155,7 +156,9 @@ def damage(index: DatasetIndex, column: str, row: int, value: int) -> DatasetInd
         ("part_ends", 1, 2**40),
     ],
 )
-def test_columns_that_name_no_part_or_no_place_in_the_shard_are_refused(index, column, row, value):
+def test_columns_that_name_no_part_or_no_place_in_the_shard_are_refused(
+    index: DatasetIndex, column: str, row: int, value: int
+) -> None:
     damaged = SampleLocator(damage(index, column, row, value))
 
     with pytest.raises(FormatError, match="contradict each other") as caught:
@@ -177,7 +180,7 @@ KEYS = {
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 @pytest.mark.parametrize("parts", [["txt"], ["txt", "json"], ["json", "txt", "jpg"]], ids=" ".join)
-def test_keys_are_those_of_the_index(tmp_path, keys, parts):
+def test_keys_are_those_of_the_index(tmp_path: Path, keys: list[bytes], parts: list[str]) -> None:
     """With parts of one name, or of two in turn, so that each sample has one."""
     members = [(key + b"." + parts[row % len(parts)].encode(), b"x" * (row + 1)) for row, key in enumerate(keys)]
     index = indexed(tmp_path, {"s.tar": members})
@@ -192,7 +195,7 @@ def test_keys_are_those_of_the_index(tmp_path, keys, parts):
         assert parts_of(index, found, row) == [(p.name, p.offset, p.size_bytes) for p in index.parts(sample)]
 
 
-def test_what_is_found_of_several_indexes_is_joined(tmp_path):
+def test_what_is_found_of_several_indexes_is_joined(tmp_path: Path) -> None:
     """Of an index with one part a sample, and of one with samples of two parts."""
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:

@@ -2,41 +2,44 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from loader.errors import StorageError
 from loader.format.index.publish import Journal
 from loader.format.index.shard_index import index_shard
-from loader.storage import FileInfo, LocalStorage
+from loader.storage import ByteRange, FileInfo, LocalStorage
 from tests.malformed.tar_bytes import END, member
 
 
 @pytest.fixture
-def storage(tmp_path):
+def storage(tmp_path: Path) -> LocalStorage:
     (tmp_path / "s.tar").write_bytes(member(b"a.txt", b"hello") + member(b"b.txt", b"world") + END)
     return LocalStorage(tmp_path)
 
 
 @pytest.fixture
-def scan(storage):
+def scan(storage: LocalStorage) -> Path:
     """The stored scan of s.tar."""
     Journal(storage).save(storage.stat("s.tar"), index_shard(storage, "s.tar"))
     (path,) = storage.local_path(".nv-meta/.prepare/shards").iterdir()
     return path
 
 
-def test_a_scan_is_found_again(storage, scan):
+def test_a_scan_is_found_again(storage: LocalStorage, scan: Path) -> None:
     found = Journal(storage).load(storage.stat("s.tar"))
+    assert found is not None
     assert found.keys() == ["a", "b"]
     assert found.part_offset.tolist() == [512, 1536]
 
 
-def test_there_is_none_of_a_shard_that_was_not_scanned(storage, scan):
+def test_there_is_none_of_a_shard_that_was_not_scanned(storage: LocalStorage, scan: Path) -> None:
     shard = storage.stat("s.tar")
     assert Journal(storage).load(FileInfo(name="s.tar", size_bytes=shard.size_bytes, mtime_ns=5)) is None
 
 
-def test_a_scan_with_any_other_byte_is_not_used(storage, scan):
+def test_a_scan_with_any_other_byte_is_not_used(storage: LocalStorage, scan: Path) -> None:
     whole = scan.read_bytes()
     for place in range(len(whole)):
         scan.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
@@ -44,19 +47,19 @@ def test_a_scan_with_any_other_byte_is_not_used(storage, scan):
 
 
 @pytest.mark.parametrize("kept", [0, 1, 3, 4, 5, 100, -1])
-def test_a_scan_cut_short_is_not_used(storage, scan, kept):
+def test_a_scan_cut_short_is_not_used(storage: LocalStorage, scan: Path, kept: int) -> None:
     scan.write_bytes(scan.read_bytes()[:kept])
     assert Journal(storage).load(storage.stat("s.tar")) is None
 
 
-def test_a_scan_of_zeros_is_not_used(storage, scan):
+def test_a_scan_of_zeros_is_not_used(storage: LocalStorage, scan: Path) -> None:
     scan.write_bytes(bytes(scan.stat().st_size))
     assert Journal(storage).load(storage.stat("s.tar")) is None
 
 
-def test_a_scan_is_read_through_its_storage(storage, scan):
+def test_a_scan_is_read_through_its_storage(storage: LocalStorage, scan: Path) -> None:
     class Refusing(LocalStorage):
-        def read(self, name, byte_range=None):
+        def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
             raise StorageError("cannot read this", path=name)
 
     with pytest.raises(StorageError, match="cannot read this"):

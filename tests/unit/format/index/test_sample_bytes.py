@@ -7,6 +7,7 @@ import logging
 import os
 import tarfile
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -16,6 +17,7 @@ from loader.format.index.dataset_index import PartLocation
 from loader.format.index.sample_bytes import read_sample
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 from loader.format.prepare.run import run_prepare
+from loader.storage import ReadableFile
 
 CONTENT = bytes(range(256)) * 1000
 
@@ -33,13 +35,15 @@ class CountedFile:
         return CONTENT[offset : offset + size_bytes]
 
 
-def read(parts, names=None):
+def read(
+    parts: list[tuple[str, int, int]], names: list[str] | None = None
+) -> tuple[dict[str, bytes], list[tuple[int, int]]]:
     file = CountedFile()
-    found = read_sample(file, [PartLocation(*part) for part in parts], shard="s.tar", names=names)
+    found = read_sample(cast("ReadableFile", file), [PartLocation(*part) for part in parts], shard="s.tar", names=names)
     return found, file.reads
 
 
-def test_near_parts_are_one_read_and_far_ones_are_not():
+def test_near_parts_are_one_read_and_far_ones_are_not() -> None:
     found, reads = read([("far", 200_000, 20), ("a", 512, 10), ("b", 1536, 0), ("c", 2048, 300)])
     assert found == {
         "far": CONTENT[200_000:200_020], "a": CONTENT[512:522], "b": b"", "c": CONTENT[2048:2348],
@@ -48,7 +52,7 @@ def test_near_parts_are_one_read_and_far_ones_are_not():
     assert reads == [(512, 2348 - 512), (200_000, 20)]
 
 
-def test_parts_that_are_not_wanted_are_not_read():
+def test_parts_that_are_not_wanted_are_not_read() -> None:
     assert read([("a", 512, 10), ("b", 1024, 60_000), ("c", 100_000, 5)], names=["a", "c"]) == (
         {"a": CONTENT[512:522], "c": CONTENT[100_000:100_005]},
         [(512, 10), (100_000, 5)],
@@ -56,14 +60,16 @@ def test_parts_that_are_not_wanted_are_not_read():
     assert read([("a", 512, 10)], names=["b"]) == ({}, [])
 
 
-def test_parts_may_lie_within_each_other():
+def test_parts_may_lie_within_each_other() -> None:
     """As damaged columns may state."""
     assert read([("a", 512, 1000), ("b", 600, 10)])[0] == {"a": CONTENT[512:1512], "b": CONTENT[600:610]}
 
 
 @pytest.mark.parametrize("last", [("b", len(CONTENT) - 5, 6), ("b", len(CONTENT) + 100, 6)])
 @pytest.mark.parametrize("before", [[], [("a", len(CONTENT) - 1000, 10)]])
-def test_a_part_that_the_shard_cuts_is_an_error_with_its_place(before, last):
+def test_a_part_that_the_shard_cuts_is_an_error_with_its_place(
+    before: list[tuple[str, int, int]], last: tuple[str, int, int]
+) -> None:
     with pytest.raises(FormatError, match=r"part 'b' has 6 bytes in the index, the shard ends after [05] of") as caught:
         read([*before, last])
     assert (caught.value.shard, caught.value.offset) == ("s.tar", last[1])
@@ -90,14 +96,16 @@ def touch(path: Path) -> None:
     os.utime(path, ns=(1, 1))
 
 
-def test_an_unchanged_shard_is_read_without_a_word(tmp_path, caplog):
+def test_an_unchanged_shard_is_read_without_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
     assert dataset.read_parts(1) == {"txt": b"b"}
     assert caplog.text == ""
 
 
 @pytest.mark.parametrize("tar_format", [tarfile.USTAR_FORMAT, tarfile.PAX_FORMAT])
-def test_a_touched_shard_is_read_with_one_warning(tmp_path, caplog, tar_format):
+def test_a_touched_shard_is_read_with_one_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, tar_format: int
+) -> None:
     keys = ["a", "b" * (95 if tar_format == tarfile.USTAR_FORMAT else 120)]
     dataset = DatasetFolder(prepared(tmp_path, keys, tar_format=tar_format))
     touch(tmp_path / "s.tar")
@@ -107,14 +115,16 @@ def test_a_touched_shard_is_read_with_one_warning(tmp_path, caplog, tar_format):
     assert [record.message.count("touched or copied") for record in caplog.records] == [1]
 
 
-def test_a_copied_dataset_is_one_warning_and_its_other_shards_are_counted_at_debug_level(tmp_path, caplog):
+def test_a_copied_dataset_is_one_warning_and_its_other_shards_are_counted_at_debug_level(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     for name in ("a", "b", "other"):
         (tmp_path / name).mkdir()
-        for shard in range(3):
-            write_shard(tmp_path / name / f"{shard}.tar", [f"{shard}"])
+        for number in range(3):
+            write_shard(tmp_path / name / f"{number}.tar", [f"{number}"])
         run_prepare(PreparePlan(path=str(tmp_path / name), split=SplitRequest(ratio={"train": 1.0})))
-    for shard in (0, 2):
-        touch(tmp_path / "a" / f"{shard}.tar")
+    for number in (0, 2):
+        touch(tmp_path / "a" / f"{number}.tar")
     touch(tmp_path / "b/1.tar")
     with caplog.at_level(logging.DEBUG, "loader"):
         for name in ("a", "b", "other"):
@@ -130,7 +140,9 @@ def test_a_copied_dataset_is_one_warning_and_its_other_shards_are_counted_at_deb
     assert logged[1][1].endswith("; 2 shards of this dataset so far")
 
 
-def test_a_dataset_that_was_prepared_again_may_be_copied_again(tmp_path, caplog):
+def test_a_dataset_that_was_prepared_again_may_be_copied_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     for keys in (["a"], ["a", "b"]):
         folder = prepared(tmp_path, keys)
         touch(tmp_path / "s.tar")
@@ -138,7 +150,7 @@ def test_a_dataset_that_was_prepared_again_may_be_copied_again(tmp_path, caplog)
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
 
 
-def test_a_shard_of_another_size_is_refused_by_name(tmp_path):
+def test_a_shard_of_another_size_is_refused_by_name(tmp_path: Path) -> None:
     dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
     with (tmp_path / "s.tar").open("ab") as shard:
         shard.write(bytes(512))
@@ -148,7 +160,7 @@ def test_a_shard_of_another_size_is_refused_by_name(tmp_path):
 
 
 @pytest.mark.parametrize("other", [["x", "b"], ["a", "x"]], ids=["first", "last"])
-def test_a_shard_with_another_first_or_last_header_is_refused_with_its_offset(tmp_path, other):
+def test_a_shard_with_another_first_or_last_header_is_refused_with_its_offset(tmp_path: Path, other: list[str]) -> None:
     dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
     write_shard(tmp_path / "s.tar", other)
     touch(tmp_path / "s.tar")
@@ -157,7 +169,7 @@ def test_a_shard_with_another_first_or_last_header_is_refused_with_its_offset(tm
     assert caught.value.offset == 1024 * other.index("x")
 
 
-def test_a_shard_with_a_header_of_another_size_is_refused(tmp_path):
+def test_a_shard_with_a_header_of_another_size_is_refused(tmp_path: Path) -> None:
     dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
     with tarfile.open(tmp_path / "s.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
         for name, data in (("a.txt", b"longer"), ("b.txt", b"b")):
@@ -169,7 +181,7 @@ def test_a_shard_with_a_header_of_another_size_is_refused(tmp_path):
         dataset.read_parts(0)
 
 
-def test_an_index_of_another_tool_is_not_mistaken_for_ours(tmp_path):
+def test_an_index_of_another_tool_is_not_mistaken_for_ours(tmp_path: Path) -> None:
     """Another tool prepared the same shards again: same names, same counts, other contents."""
     prepared(tmp_path, ["a", "b"])
     write_shard(tmp_path / "s.tar", ["c", "d"])
@@ -179,7 +191,7 @@ def test_an_index_of_another_tool_is_not_mistaken_for_ours(tmp_path):
     assert [index.key(sample) for sample in range(2)] == ["c", "d"]
 
 
-def test_a_missing_shard_is_refused_by_name(tmp_path):
+def test_a_missing_shard_is_refused_by_name(tmp_path: Path) -> None:
     dataset = DatasetFolder(prepared(tmp_path, ["a", "b"]))
     (tmp_path / "s.tar").unlink()
     with pytest.raises(StorageError, match="No such file") as caught:

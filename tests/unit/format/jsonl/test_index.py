@@ -21,7 +21,7 @@ def storage(tmp_path: Path) -> LocalStorage:
 
 
 @pytest.fixture(params=[7, 64, 1 << 20], ids="chunks of {} bytes".format)
-def any_chunk_size(request, monkeypatch) -> None:
+def any_chunk_size(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jsonl_lines, "_CHUNK_BYTES", request.param)
 
 
@@ -59,14 +59,14 @@ GOOD = {
 
 @pytest.mark.usefixtures("any_chunk_size")
 @pytest.mark.parametrize("name", GOOD)
-def test_offsets_are_where_lines_begin_and_the_size(storage, name):
+def test_offsets_are_where_lines_begin_and_the_size(storage: LocalStorage, name: str) -> None:
     data, offsets = GOOD[name]
     assert offsets_of(storage, data) == offsets
 
 
 @pytest.mark.usefixtures("any_chunk_size")
 @pytest.mark.parametrize("name", GOOD)
-def test_every_line_is_read_back_without_what_surrounds_it(storage, name):
+def test_every_line_is_read_back_without_what_surrounds_it(storage: LocalStorage, name: str) -> None:
     data, _ = GOOD[name]
     storage.local_path("x.jsonl").write_bytes(data)
     prepare_jsonl(storage, "x.jsonl")
@@ -98,14 +98,16 @@ def test_every_line_is_read_back_without_what_surrounds_it(storage, name):
         (b'{} {}\n{"a":{}\n{}}\n', 1, 0, "trailing characters"),
     ],
 )
-def test_a_line_that_is_not_one_object_is_named_with_its_number_and_offset(storage, data, line, offset, found):
+def test_a_line_that_is_not_one_object_is_named_with_its_number_and_offset(
+    storage: LocalStorage, data: bytes, line: int, offset: int, found: str
+) -> None:
     with pytest.raises(FormatError, match=f"line {line} is not one JSON object: .*{found}") as caught:
         offsets_of(storage, data)
     assert caught.value.offset == offset
     assert caught.value.shard == storage.path("x.jsonl")
 
 
-def test_nesting_too_deep_for_any_parser_is_named(storage):
+def test_nesting_too_deep_for_any_parser_is_named(storage: LocalStorage) -> None:
     with pytest.raises(FormatError, match=r"line 2 .*nested too deeply"):
         offsets_of(storage, b'{}\n{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n")
 
@@ -123,59 +125,63 @@ def test_nesting_too_deep_for_any_parser_is_named(storage):
         (b'{"a":1}\n\n\n{"a":"\xf0\x9f\x98x"}', 4, 16),
     ],
 )
-def test_what_is_not_utf8_is_named_with_line_and_offset(storage, data, line, offset):
+def test_what_is_not_utf8_is_named_with_line_and_offset(
+    storage: LocalStorage, data: bytes, line: int, offset: int
+) -> None:
     with pytest.raises(FormatError, match=f"line {line} is not UTF-8") as caught:
         offsets_of(storage, data)
     assert caught.value.offset == offset
 
 
 @pytest.mark.parametrize(("data", "found"), [(b"", "is empty"), (b"\n \n", "only blank lines")])
-def test_a_file_without_samples_is_an_error(storage, data, found):
+def test_a_file_without_samples_is_an_error(storage: LocalStorage, data: bytes, found: str) -> None:
     with pytest.raises(FormatError, match=found):
         offsets_of(storage, data)
 
 
-def test_a_huge_line_is_refused_by_its_first_chunk_if_it_is_no_object(storage, monkeypatch):
+def test_a_huge_line_is_refused_by_its_first_chunk_if_it_is_no_object(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(jsonl_lines, "_CHUNK_BYTES", 16)
-    read = []
+    read: list[int] = []
     storage.local_path("x.jsonl").write_bytes(b"{}\n[" + b"1," * 10_000)
     with pytest.raises(FormatError, match=r"line 2 .*it is '\[1,1,"):
         build_jsonl_index(storage, "x.jsonl", progress=read.append)
     assert max(read) < 100
 
 
-def test_a_huge_line_that_begins_with_blanks_is_read(storage, monkeypatch):
+def test_a_huge_line_that_begins_with_blanks_is_read(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jsonl_lines, "_CHUNK_BYTES", 16)
     assert offsets_of(storage, b" " * 50 + b'{"a":"' + b"x" * 100 + b'"}\n{}') == [0, 159, 161]
 
 
-def test_progress_counts_the_bytes_read(storage, monkeypatch):
+def test_progress_counts_the_bytes_read(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jsonl_lines, "_CHUNK_BYTES", 10)
     storage.local_path("x.jsonl").write_bytes(b"{}\n" * 8)
-    read = []
+    read: list[int] = []
     prepare_jsonl(storage, "x.jsonl", progress=read.append)
     assert read == [10, 20, 24]
 
 
-def test_the_index_file_is_little_endian_offsets(storage):
+def test_the_index_file_is_little_endian_offsets(storage: LocalStorage) -> None:
     storage.local_path("x.jsonl").write_bytes(b'{"a":1}\n{"a":2}\n')
     index = prepare_jsonl(storage, "x.jsonl")
     assert storage.read("x.jsonl.idx") == struct.pack("<3Q", 0, 8, 16)
     assert len(index) == 2
 
 
-def test_an_index_built_in_memory_is_the_one_that_is_written(storage):
+def test_an_index_built_in_memory_is_the_one_that_is_written(storage: LocalStorage) -> None:
     storage.local_path("x.jsonl").write_bytes(b"".join(GOOD[name][0].rstrip() + b"\n" for name in list(GOOD)[:9]))
     written = prepare_jsonl(storage, "x.jsonl").offsets.tolist()
     assert build_jsonl_index(storage, "x.jsonl").offsets.tolist() == written
 
 
-def test_the_index_is_mapped_and_not_read(storage):
+def test_the_index_is_mapped_and_not_read(storage: LocalStorage) -> None:
     storage.local_path("x.jsonl").write_bytes(b"{}\n")
     assert isinstance(prepare_jsonl(storage, "x.jsonl").offsets, np.memmap)
 
 
-def test_a_failed_run_leaves_the_index_that_was_there(storage):
+def test_a_failed_run_leaves_the_index_that_was_there(storage: LocalStorage) -> None:
     storage.local_path("x.jsonl").write_bytes(b"{}\n")
     prepare_jsonl(storage, "x.jsonl")
     before = storage.read("x.jsonl.idx")
@@ -186,14 +192,20 @@ def test_a_failed_run_leaves_the_index_that_was_there(storage):
     assert sorted(os.listdir(storage.path(""))) == ["x.jsonl", "x.jsonl.idx"]
 
 
-def test_a_file_that_grows_while_it_is_read_is_no_index(storage):
+def test_a_file_that_grows_while_it_is_read_is_no_index(storage: LocalStorage) -> None:
     path = storage.local_path("x.jsonl")
     path.write_bytes(b"{}\n")
+
+    def grow(_: int) -> None:
+        path.write_bytes(b"{}\n{}\n")
+
     with pytest.raises(FormatError, match="changed while it was read"):
-        build_jsonl_index(storage, "x.jsonl", progress=lambda _: path.write_bytes(b"{}\n{}\n"))
+        build_jsonl_index(storage, "x.jsonl", progress=grow)
 
 
-def test_a_file_that_shrinks_while_it_is_read_is_no_index(storage, monkeypatch):
+def test_a_file_that_shrinks_while_it_is_read_is_no_index(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(jsonl_lines, "_CHUNK_BYTES", 10)
     path = storage.local_path("x.jsonl")
     path.write_bytes(b"{}\n" * 10)
@@ -205,19 +217,19 @@ def test_a_file_that_shrinks_while_it_is_read_is_no_index(storage, monkeypatch):
 # ----------------------------------------------------------------------------------------------------- staleness
 
 
-def test_a_missing_index_says_what_to_run(storage):
+def test_a_missing_index_says_what_to_run(storage: LocalStorage) -> None:
     storage.local_path("x.jsonl").write_bytes(b"{}\n")
     with pytest.raises(FormatError, match="no index yet") as caught:
         open_jsonl_index(storage, "x.jsonl")
     assert caught.value.hint == f"run: energon prepare {storage.path('x.jsonl')}"
 
 
-def test_a_missing_file_is_a_storage_error(storage):
+def test_a_missing_file_is_a_storage_error(storage: LocalStorage) -> None:
     with pytest.raises(StorageError):
         open_jsonl_index(storage, "x.jsonl")
 
 
-def test_an_index_that_cannot_be_looked_up_is_a_storage_error(storage):
+def test_an_index_that_cannot_be_looked_up_is_a_storage_error(storage: LocalStorage) -> None:
     name = "x" * 252  # a name of valid length, but not with the suffix .idx
     storage.local_path(name).write_bytes(b"{}\n")
     with pytest.raises(StorageError, match="too long"):
@@ -225,7 +237,7 @@ def test_an_index_that_cannot_be_looked_up_is_a_storage_error(storage):
 
 
 @pytest.mark.parametrize("index", [b"", b"\0" * 8, b"\0" * 17])
-def test_an_index_of_an_impossible_size_is_damaged(storage, index):
+def test_an_index_of_an_impossible_size_is_damaged(storage: LocalStorage, index: bytes) -> None:
     storage.local_path("x.jsonl").write_bytes(b"{}\n")
     storage.local_path("x.jsonl.idx").write_bytes(index)
     with pytest.raises(FormatError, match=f"this index has {len(index)} bytes"):
@@ -243,7 +255,9 @@ def test_an_index_of_an_impossible_size_is_damaged(storage, index):
         (b'{"a":1}\n{"a":2}\n', b"               \n", "sample 0 at byte 0"),
     ],
 )
-def test_an_index_of_a_file_that_changed_is_stale(storage, before, after, found):
+def test_an_index_of_a_file_that_changed_is_stale(
+    storage: LocalStorage, before: bytes, after: bytes, found: str
+) -> None:
     storage.local_path("x.jsonl").write_bytes(before)
     prepare_jsonl(storage, "x.jsonl")
     storage.local_path("x.jsonl").write_bytes(after)
@@ -252,20 +266,20 @@ def test_an_index_of_a_file_that_changed_is_stale(storage, before, after, found)
     assert str(caught.value.hint).startswith("run: energon prepare")
 
 
-def test_a_copy_with_another_time_is_not_stale(storage):
+def test_a_copy_with_another_time_is_not_stale(storage: LocalStorage) -> None:
     storage.local_path("x.jsonl").write_bytes(b"{}\n")
     prepare_jsonl(storage, "x.jsonl")
     os.utime(storage.path("x.jsonl"), (0, 0))
     assert len(open_jsonl_index(storage, "x.jsonl")) == 1
 
 
-def test_any_number_of_blank_lines_may_stand_before_the_first_sample(storage):
+def test_any_number_of_blank_lines_may_stand_before_the_first_sample(storage: LocalStorage) -> None:
     storage.local_path("x.jsonl").write_bytes(b"\n" * 10_000 + b"{}\n")
     prepare_jsonl(storage, "x.jsonl")
     assert lines_of(storage) == [b"{}"]
 
 
-def test_a_start_at_the_end_of_the_file_is_stale(storage):
+def test_a_start_at_the_end_of_the_file_is_stale(storage: LocalStorage) -> None:
     storage.local_path("x.jsonl").write_bytes(b"{}\n")
     storage.local_path("x.jsonl.idx").write_bytes(struct.pack("<3Q", 0, 3, 3))
     with pytest.raises(FormatError, match="sample 1 at byte 3"):
@@ -275,7 +289,7 @@ def test_a_start_at_the_end_of_the_file_is_stale(storage):
 # ------------------------------------------------------------------------------------------------------- reading
 
 
-def test_samples_are_read_in_any_order(storage):
+def test_samples_are_read_in_any_order(storage: LocalStorage) -> None:
     storage.local_path("x.jsonl").write_bytes(b"".join(b'{"i":%d}\n' % number for number in range(100)))
     prepare_jsonl(storage, "x.jsonl")
     with JsonlReader(storage, "x.jsonl") as reader:
@@ -285,7 +299,7 @@ def test_samples_are_read_in_any_order(storage):
 
 
 @pytest.mark.parametrize("index", [-1, 1, 10**9])
-def test_a_sample_that_is_not_there_is_an_index_error(storage, index):
+def test_a_sample_that_is_not_there_is_an_index_error(storage: LocalStorage, index: int) -> None:
     storage.local_path("x.jsonl").write_bytes(b"{}\n")
     with (
         JsonlReader(storage, "x.jsonl", build_jsonl_index(storage, "x.jsonl")) as reader,
@@ -295,14 +309,16 @@ def test_a_sample_that_is_not_there_is_an_index_error(storage, index):
 
 
 @pytest.mark.parametrize("offsets", [(0, 6, 6, 9), (0, 6, 3, 9), (0, 4, 6, 9), (0, 5, 6, 9), (0, 2**63, 6, 9)])
-def test_damaged_offsets_inside_the_index_never_yield_a_wrong_sample(storage, offsets):
+def test_damaged_offsets_inside_the_index_never_yield_a_wrong_sample(
+    storage: LocalStorage, offsets: tuple[int, int, int, int]
+) -> None:
     storage.local_path("x.jsonl").write_bytes(b"{}\n{}\n{}\n")
     storage.local_path("x.jsonl.idx").write_bytes(struct.pack("<4Q", *offsets))
     with JsonlReader(storage, "x.jsonl") as reader, pytest.raises(FormatError, match="does not fit this file"):
         reader.read_line(1)
 
 
-def test_a_line_changed_behind_the_readers_back_is_noticed(storage):
+def test_a_line_changed_behind_the_readers_back_is_noticed(storage: LocalStorage) -> None:
     storage.local_path("x.jsonl").write_bytes(b'{"a":1}\n{"a":2}\n{"a":3}\n')
     prepare_jsonl(storage, "x.jsonl")
     with JsonlReader(storage, "x.jsonl") as reader:
@@ -313,7 +329,7 @@ def test_a_line_changed_behind_the_readers_back_is_noticed(storage):
             reader.read_line(1)
 
 
-def test_errors_travel_between_processes(storage):
+def test_errors_travel_between_processes(storage: LocalStorage) -> None:
     with pytest.raises(FormatError) as caught:
         offsets_of(storage, b"[]")
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import struct
 import wave
+from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -21,13 +23,13 @@ EXTENSION = MediaFilter(strategy="EXTENSION")
 EVERYTHING = MediaFilter(strategy="GLOB", patterns=("*",))
 
 
-def image(form, mode="RGB", size=(20, 10), **options):
+def image(form: str, mode: str = "RGB", size: tuple[int, int] = (20, 10), **options: Any) -> bytes:
     buffer = io.BytesIO()
     Image.new(mode, size).save(buffer, form, **options)
     return buffer.getvalue()
 
 
-def sound():
+def sound() -> bytes:
     buffer = io.BytesIO()
     with wave.open(buffer, "wb") as file:
         file.setnchannels(2)
@@ -37,20 +39,27 @@ def sound():
     return buffer.getvalue()
 
 
-@pytest.fixture
-def extract(tmp_path):
+class Extract:
     """Extract from bytes inside a larger file, as parts are stored in shards."""
 
-    def run(data, name, media_filter):
-        (tmp_path / "shard").write_bytes(b"\xff" * 1000 + data + b"\xff" * 1000)
-        with open_storage(tmp_path).open("shard") as file:
-            run.region = FileRegion(file, 1000, len(data))
-            return extract_media(run.region, name, media_filter)
+    region: FileRegion
 
-    return run
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, data: bytes, name: str, media_filter: MediaFilter) -> AVMetadata | ImageMetadata | None:
+        (self.folder / "shard").write_bytes(b"\xff" * 1000 + data + b"\xff" * 1000)
+        with open_storage(self.folder).open("shard") as file:
+            self.region = FileRegion(file, 1000, len(data))
+            return extract_media(self.region, name, media_filter)
 
 
-IMAGES = {
+@pytest.fixture
+def extract(tmp_path: Path) -> Extract:
+    return Extract(tmp_path)
+
+
+IMAGES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "jpg": ("JPEG", "RGB", {}),
     "jpeg": ("JPEG", "CMYK", {}),
     "png": ("PNG", "RGBA", {}),
@@ -64,7 +73,7 @@ IMAGES = {
 
 @pytest.mark.parametrize("media_filter", [HEADER, EXTENSION, EVERYTHING], ids=["header", "extension", "glob"])
 @pytest.mark.parametrize("extension", IMAGES)
-def test_an_image_is_known_by_name_and_by_header(extract, extension, media_filter):
+def test_an_image_is_known_by_name_and_by_header(extract: Extract, extension: str, media_filter: MediaFilter) -> None:
     form, mode, options = IMAGES[extension]
     expected = ImageMetadata(width=20, height=10, format=form, mode=mode)
     assert extract(image(form, mode, **options), f"a.{extension.upper()}", media_filter) == expected
@@ -72,7 +81,7 @@ def test_an_image_is_known_by_name_and_by_header(extract, extension, media_filte
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA"])
 @pytest.mark.parametrize("options", [{}, {"lossless": True}, {"exif": b"Exif\0\0" + bytes(20)}, {"save_all": True}])
-def test_webp_headers_say_what_pillow_says(extract, mode, options):
+def test_webp_headers_say_what_pillow_says(extract: Extract, mode: str, options: dict[str, Any]) -> None:
     data = image("WEBP", mode, (301, 47), **options)
     with Image.open(io.BytesIO(data)) as opened:
         expected = ImageMetadata(width=opened.width, height=opened.height, format="WEBP", mode=opened.mode)
@@ -80,12 +89,14 @@ def test_webp_headers_say_what_pillow_says(extract, mode, options):
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "GIF", "BMP"])
-def test_of_a_large_image_only_the_first_kilobytes_are_read(extract, form):
+def test_of_a_large_image_only_the_first_kilobytes_are_read(extract: Extract, form: str) -> None:
     noise = Image.effect_noise((900, 900), 100).convert("RGB")
     buffer = io.BytesIO()
     noise.save(buffer, form)
     assert len(buffer.getvalue()) > 200_000
-    assert extract(buffer.getvalue(), "a", HEADER).width == 900
+    found = extract(buffer.getvalue(), "a", HEADER)
+    assert isinstance(found, ImageMetadata)
+    assert found.width == 900
     assert extract.region.bytes_read <= 40 * 1024
 
 
@@ -100,7 +111,9 @@ GREEDY = {
 
 
 @pytest.mark.parametrize("extension", GREEDY)
-def test_an_image_that_claims_a_header_of_gigabytes_is_broken_before_they_are_read(tmp_path, extension):
+def test_an_image_that_claims_a_header_of_gigabytes_is_broken_before_they_are_read(
+    tmp_path: Path, extension: str
+) -> None:
     with (tmp_path / "image").open("wb") as file:
         file.write(GREEDY[extension])
         file.truncate(1 << 28)  # a sparse file: the disk stores only the header
@@ -111,14 +124,16 @@ def test_an_image_that_claims_a_header_of_gigabytes_is_broken_before_they_are_re
     assert region.bytes_read < 1 << 26
 
 
-def test_sound_is_measured(extract):
+def test_sound_is_measured(extract: Extract) -> None:
     expected = AVMetadata(audio_duration=0.5, audio_channels=2, audio_sample_rate=8000, audio_num_samples=4000)
     assert extract(sound(), "a.wav", EXTENSION) == expected
     assert extract(sound(), "a", HEADER) == expected
 
 
-def test_without_pyav_sound_is_an_error_that_names_the_package(extract, monkeypatch):
-    def missing():
+def test_without_pyav_sound_is_an_error_that_names_the_package(
+    extract: Extract, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
         raise ImportError("audio and video need the package av (PyAV): pip install 'energon-toolkit[av]'")
 
     monkeypatch.setattr(av_container, "import_av", missing)
@@ -126,7 +141,7 @@ def test_without_pyav_sound_is_an_error_that_names_the_package(extract, monkeypa
         extract(sound(), "a.wav", EXTENSION)
 
 
-def claims(width, height):
+def claims(width: int, height: int) -> bytes:
     """Build a PNG with a header that claims this size."""
     data = bytearray(image("PNG"))
     data[16:24] = struct.pack(">II", width, height)
@@ -150,7 +165,7 @@ def claims(width, height):
     ],
     ids=["empty", "text", "jpeg", "png", "webp", "webp-kind", "tiff", "checksum", "bomb", "mp4", "wav"],
 )
-def test_a_damaged_file_is_broken_whatever_the_damage(extract, data, name):
+def test_a_damaged_file_is_broken_whatever_the_damage(extract: Extract, data: bytes, name: str) -> None:
     with pytest.raises(BrokenMedia, match=r"cannot be read|not an image in a format of Pillow"):
         extract(data, name, EXTENSION)
 
@@ -170,16 +185,16 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("what", TEXTS)
-def test_what_is_no_media_is_passed_over_by_its_header(extract, what):
+def test_what_is_no_media_is_passed_over_by_its_header(extract: Extract, what: str) -> None:
     assert extract(TEXTS[what], "a.jpg", HEADER) is None
 
 
-def test_what_a_pattern_asked_for_and_is_no_media_is_broken(extract):
+def test_what_a_pattern_asked_for_and_is_no_media_is_broken(extract: Extract) -> None:
     with pytest.raises(BrokenMedia, match="not an image, audio or video"):
         extract(b"hello world", "a.txt", EVERYTHING)
 
 
-def test_a_region_reads_as_the_file_it_is_a_part_of(tmp_path):
+def test_a_region_reads_as_the_file_it_is_a_part_of(tmp_path: Path) -> None:
     data = bytes(range(256)) * 100
     (tmp_path / "file").write_bytes(data)
     inside = data[100:-100]

@@ -22,7 +22,7 @@ from loader.format.media.kind import MediaFilter, media_type_of_header, media_ty
         ((b"\x47" + bytes(187)) * 3, "av"),
     ],
 )
-def test_headers_tell_the_kind(head, kind):
+def test_headers_tell_the_kind(head: bytes, kind: str | None) -> None:
     assert media_type_of_header(head) == kind
 
 
@@ -30,7 +30,7 @@ def test_headers_tell_the_kind(head, kind):
     ("name", "kind"),
     [("a.seg.png", "image"), ("a.JPG", "image"), ("a.opus", "av"), ("a.txt", None), ("jpg", None), (".jpg", None)],
 )
-def test_names_tell_the_kind(name, kind):
+def test_names_tell_the_kind(name: str, kind: str | None) -> None:
     assert media_type_of_name(name) == kind
 
 
@@ -45,5 +45,5 @@ def test_names_tell_the_kind(name, kind):
         ("*.{jpg,png}", "a.jpg", False),
     ],
 )
-def test_patterns_match_the_whole_name_in_any_case(pattern, name, matches):
+def test_patterns_match_the_whole_name_in_any_case(pattern: str, name: str, matches: bool) -> None:
     assert may_be_media(name, MediaFilter(strategy="GLOB", patterns=(pattern,))) is matches

@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import tarfile
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import pytest
 
@@ -39,7 +41,8 @@ def write_tar(storage: LocalStorage, name: str, members: Members, kind: int = ta
 
 def read_tar(storage: LocalStorage, name: str) -> Members:
     with tarfile.open(storage.path(name), errors="surrogateescape") as tar:
-        return {member.name: tar.extractfile(member).read() for member in tar.getmembers() if member.isfile()}
+        files = {member.name: tar.extractfile(member) for member in tar.getmembers() if member.isfile()}
+        return {name: file.read() for name, file in files.items() if file is not None}
 
 
 def all_files(storage: LocalStorage) -> dict[str, bytes]:
@@ -51,7 +54,7 @@ A = {"0.txt": b"zero", "0.seg.png": b"p" * 600, "1.txt": b"one"}
 B = {"x/0.txt": b"", "1.txt": b"eins", "2.txt": b"zwei"}
 
 
-def test_duplicate_keys_get_the_number_of_their_shard_and_others_stay(storage):
+def test_duplicate_keys_get_the_number_of_their_shard_and_others_stay(storage: LocalStorage) -> None:
     write_tar(storage, "s/a.tar", A)
     write_tar(storage, "s/b.tar", B)
     write_tar(storage, "s/c.tar", {"0.txt": b"null"})
@@ -69,7 +72,7 @@ def test_duplicate_keys_get_the_number_of_their_shard_and_others_stay(storage):
     assert set(all_files(storage)) == {"s/a.tar", "s/b.tar", "s/c.tar"}
 
 
-def test_shards_without_a_duplicate_are_not_touched(storage):
+def test_shards_without_a_duplicate_are_not_touched(storage: LocalStorage) -> None:
     for name in ("a.tar", "b.tar", "c.tar"):
         write_tar(storage, name, A)
     before = {name: os.stat(storage.path(name)) for name in ("a.tar", "c.tar")}
@@ -82,7 +85,7 @@ def test_shards_without_a_duplicate_are_not_touched(storage):
         )
 
 
-def test_a_second_run_with_the_same_keys_changes_nothing(storage):
+def test_a_second_run_with_the_same_keys_changes_nothing(storage: LocalStorage) -> None:
     write_tar(storage, "a.tar", A)
     fix_duplicates(storage, ["a.tar"], {"a.tar": {"0"}})
     before = all_files(storage), os.stat(storage.path("a.tar")).st_ino
@@ -91,19 +94,19 @@ def test_a_second_run_with_the_same_keys_changes_nothing(storage):
     assert (all_files(storage), os.stat(storage.path("a.tar")).st_ino) == before
 
 
-def test_a_new_key_is_never_one_that_the_shard_has(storage):
+def test_a_new_key_is_never_one_that_the_shard_has(storage: LocalStorage) -> None:
     write_tar(storage, "a.tar", {"0.txt": b"a", "0#0.txt": b"b", "0#0#0.txt": b"c"})
     fix_duplicates(storage, ["a.tar"], {"a.tar": {"0", "0#0"}})
     assert read_tar(storage, "a.tar") == {"0#0#0#0.txt": b"a", "0#0#0#0#0.txt": b"b", "0#0#0.txt": b"c"}
 
 
-def test_parts_that_are_no_neighbours_are_all_renamed(storage):
+def test_parts_that_are_no_neighbours_are_all_renamed(storage: LocalStorage) -> None:
     write_tar(storage, "a.tar", {"0.txt": b"a", "1.txt": b"b", "0.json": b"c"})
     fix_duplicates(storage, ["a.tar"], {"a.tar": {"0"}})
     assert list(read_tar(storage, "a.tar")) == ["0#0.txt", "1.txt", "0#0.json"]
 
 
-def test_what_belongs_to_no_sample_is_copied_as_it_is(storage):
+def test_what_belongs_to_no_sample_is_copied_as_it_is(storage: LocalStorage) -> None:
     with tarfile.open(storage.path("a.tar"), "w", format=tarfile.GNU_FORMAT) as tar:
         for name, kind in [("d", tarfile.DIRTYPE), ("l.txt", tarfile.SYMTYPE), ("h.txt", tarfile.LNKTYPE)]:
             info = tarfile.TarInfo(name)
@@ -126,7 +129,7 @@ def test_what_belongs_to_no_sample_is_copied_as_it_is(storage):
 
 
 @pytest.mark.parametrize("kind", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
-def test_every_format_with_short_and_long_names_comes_out_right(storage, kind):
+def test_every_format_with_short_and_long_names_comes_out_right(storage: LocalStorage, kind: int) -> None:
     keys = ["0", "k" * 95, "d/" + "k" * 94, "é", "d" * 90 + "/" + "k" * 90]
     if kind != tarfile.USTAR_FORMAT:
         keys += ["k" * 200, "é" * 100]
@@ -136,13 +139,15 @@ def test_every_format_with_short_and_long_names_comes_out_right(storage, kind):
     assert read_tar(storage, "a.tar") == {f"{key}#12.txt": key.encode() for key in keys}
 
 
-def test_names_that_are_no_utf8_are_renamed_too(storage):
+def test_names_that_are_no_utf8_are_renamed_too(storage: LocalStorage) -> None:
     write_tar(storage, "a.tar", {"\udcff.txt": b"x"})
     fix_duplicates(storage, ["a.tar"], {"a.tar": {"\udcff"}})
     assert read_tar(storage, "a.tar") == {"\udcff#0.txt": b"x"}
 
 
-def test_contents_larger_than_a_chunk_are_copied_and_compared(storage, monkeypatch):
+def test_contents_larger_than_a_chunk_are_copied_and_compared(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_CHUNK_BYTES", 1000)
     data = os.urandom(5000)
     write_tar(storage, "a.tar", {"0.bin": data, "1.bin": data[:1000]})
@@ -150,7 +155,9 @@ def test_contents_larger_than_a_chunk_are_copied_and_compared(storage, monkeypat
     assert read_tar(storage, "a.tar") == {"0#0.bin": data, "1.bin": data[:1000]}
 
 
-def test_a_shard_behind_a_link_is_replaced_and_its_target_stays(storage, tmp_path_factory):
+def test_a_shard_behind_a_link_is_replaced_and_its_target_stays(
+    storage: LocalStorage, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     elsewhere = LocalStorage(tmp_path_factory.mktemp("elsewhere"))
     write_tar(elsewhere, "a.tar", A)
     storage.local_path("a.tar").symlink_to(elsewhere.path("a.tar"))
@@ -159,7 +166,9 @@ def test_a_shard_behind_a_link_is_replaced_and_its_target_stays(storage, tmp_pat
     assert "0#0.txt" in read_tar(storage, "a.tar")
 
 
-def test_what_an_earlier_run_left_is_removed_before_room_is_needed(storage, monkeypatch):
+def test_what_an_earlier_run_left_is_removed_before_room_is_needed(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_tar(storage, "s/a.tar", A)
     write_tar(storage, "t/b.tar", A)
     left = storage.local_path("t/.renamed-copies/.b.tar.x.partial")
@@ -167,7 +176,7 @@ def test_what_an_earlier_run_left_is_removed_before_room_is_needed(storage, monk
     left.write_bytes(b"half a copy")
     seen = []
 
-    def rename_and_record(*args, **named):
+    def rename_and_record(*args: Any, **named: Any) -> bytes:
         seen.append(left.exists())
         return rename_headers(*args, **named)
 
@@ -179,7 +188,7 @@ def test_what_an_earlier_run_left_is_removed_before_room_is_needed(storage, monk
 # ---------------------------------------------------------------------------------------- when something goes wrong
 
 
-def test_a_damaged_shard_stays_as_it_is(storage):
+def test_a_damaged_shard_stays_as_it_is(storage: LocalStorage) -> None:
     write_tar(storage, "a.tar", A)
     write_tar(storage, "b.tar", B)
     with open(storage.path("b.tar"), "r+b") as file:
@@ -206,7 +215,9 @@ def header_of(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
         (header_of("0#0.txt", 4) + b"none".ljust(512) + header_of("new", 4), "the contents of '0.txt' differ"),
     ],
 )
-def test_a_copy_that_is_not_right_is_thrown_away(storage, monkeypatch, headers, found):
+def test_a_copy_that_is_not_right_is_thrown_away(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, headers: bytes, found: str
+) -> None:
     write_tar(storage, "a.tar", {"0.txt": b"zero", "1.txt": b"one", "2.txt": b"two"})
     before = all_files(storage)
     monkeypatch.setattr(module, "rename_headers", lambda *_, **__: headers)
@@ -219,7 +230,9 @@ def test_a_copy_that_is_not_right_is_thrown_away(storage, monkeypatch, headers, 
 @pytest.mark.parametrize(
     "headers", [header_of("d", 0, tarfile.DIRTYPE), header_of("0#0.txt", 0) + header_of("0#0.txt", 0)]
 )
-def test_a_copy_with_fewer_or_more_members_is_thrown_away(storage, monkeypatch, headers):
+def test_a_copy_with_fewer_or_more_members_is_thrown_away(
+    storage: LocalStorage, monkeypatch: pytest.MonkeyPatch, headers: bytes
+) -> None:
     write_tar(storage, "a.tar", {"0.txt": b""})
     before = all_files(storage)
     monkeypatch.setattr(module, "rename_headers", lambda *_, **__: headers)
@@ -228,10 +241,10 @@ def test_a_copy_with_fewer_or_more_members_is_thrown_away(storage, monkeypatch, 
     assert all_files(storage) == before
 
 
-def test_a_shard_that_changes_meanwhile_is_not_replaced(storage, monkeypatch):
+def test_a_shard_that_changes_meanwhile_is_not_replaced(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     write_tar(storage, "a.tar", A)
 
-    def rename_and_touch(*args, **named):
+    def rename_and_touch(*args: Any, **named: Any) -> bytes:
         os.utime(storage.path("a.tar"), (5, 5))
         return rename_headers(*args, **named)
 
@@ -242,11 +255,11 @@ def test_a_shard_that_changes_meanwhile_is_not_replaced(storage, monkeypatch):
     assert set(all_files(storage)) == {"a.tar"}
 
 
-def test_a_shard_that_shrinks_meanwhile_is_not_replaced(storage, monkeypatch):
+def test_a_shard_that_shrinks_meanwhile_is_not_replaced(storage: LocalStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_CHUNK_BYTES", 1 << 20)
     write_tar(storage, "a.tar", {"0.bin": bytes(1 << 20), "1.bin": bytes(4 << 20)})
 
-    def rename_and_cut(*args, **named):
+    def rename_and_cut(*args: Any, **named: Any) -> bytes:
         os.truncate(storage.path("a.tar"), 3 << 20)
         return rename_headers(*args, **named)
 
@@ -258,13 +271,13 @@ def test_a_shard_that_shrinks_meanwhile_is_not_replaced(storage, monkeypatch):
 
 class FullDisk(LocalStorage):
     @contextmanager
-    def create(self, name, *, durable=True):
+    def create(self, name: str, *, durable: bool = True) -> Iterator[BinaryIO]:
         with super().create(name, durable=durable) as file:
             yield file
             raise StorageError("cannot write this file: No space left on device", path=self.path(name))
 
 
-def test_a_full_disk_leaves_every_shard_as_it_was(storage):
+def test_a_full_disk_leaves_every_shard_as_it_was(storage: LocalStorage) -> None:
     write_tar(storage, "a.tar", A)
     before = all_files(storage)
     with pytest.raises(StorageError, match="No space left"):
@@ -298,7 +311,9 @@ fix_duplicates(Killing(sys.argv[1]), ["s/a.tar", "s/b.tar"], {"s/a.tar": {"0"}, 
 
 
 @pytest.mark.parametrize("share", [0.2, 0.8, 1.0])
-def test_after_a_kill_every_shard_is_whole_and_the_next_run_finishes_and_cleans_up(storage, share):
+def test_after_a_kill_every_shard_is_whole_and_the_next_run_finishes_and_cleans_up(
+    storage: LocalStorage, share: float
+) -> None:
     members = {"0.bin": os.urandom(2 << 20), "1.bin": os.urandom(2 << 20)}
     renamed = [{f"0#{number}.bin": members["0.bin"], "1.bin": members["1.bin"]} for number in range(2)]
     for name in ("s/a.tar", "s/b.tar"):

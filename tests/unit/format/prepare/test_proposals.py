@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from loader.format.documents.sample_types import CRUDE, SampleTypeSpec, sample_type_of_name
@@ -64,7 +66,9 @@ def test_the_likeliest_type_that_parts_can_fill_is_proposed_first(parts: list[st
         (["json"], {"width": 3}, "Crude", {}),
     ],
 )
-def test_keys_of_json_tell_the_type_and_fill_its_fields(parts, example, first, field_map) -> None:
+def test_keys_of_json_tell_the_type_and_fill_its_fields(
+    parts: list[str], example: dict[str, Any], first: str, field_map: dict[str, str]
+) -> None:
     spec = propose_sample_types(parts, example)[0]
     assert spec.short_name == first
     assert propose_field_map(spec, parts, example) == field_map
@@ -127,6 +131,6 @@ def test_keys_of_json_tell_the_type_and_fill_its_fields(parts, example, first, f
     ],
 )
 def test_each_field_gets_the_part_or_path_that_fits(
-    name: str, parts: list[str], example: dict | None, expected: dict[str, str]
+    name: str, parts: list[str], example: dict[str, Any] | None, expected: dict[str, str]
 ) -> None:
     assert propose_field_map(sample_type_of_name(name), parts, example) == expected

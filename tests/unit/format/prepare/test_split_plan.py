@@ -32,36 +32,36 @@ def counts(count: int, ratio: dict[str, float]) -> list[int]:
     # Results of megatron-energon 7.4.1 with --split-ratio 8,1,1.
     list({6: [4, 1, 1], 7: [5, 1, 1], 8: [6, 1, 1], 9: [7, 1, 1], 10: [8, 1, 1], 11: [8, 1, 2], 12: [9, 1, 2]}.items()),
 )
-def test_8_1_1_deals_the_shards_as_megatron_energon_does(count, expected):
+def test_8_1_1_deals_the_shards_as_megatron_energon_does(count: int, expected: list[int]) -> None:
     assert counts(count, THREE) == expected
 
 
 @pytest.mark.parametrize(("count", "expected"), [(3, [1, 1, 1]), (4, [1, 1, 2]), (5, [1, 2, 2]), (7, [2, 2, 3])])
-def test_1_1_1_deals_the_shards_as_megatron_energon_does(count, expected):
+def test_1_1_1_deals_the_shards_as_megatron_energon_does(count: int, expected: list[int]) -> None:
     assert counts(count, {"train": 1, "val": 1, "test": 1}) == expected
 
 
 @pytest.mark.parametrize(
     ("count", "expected"), [(1, [1, 0, 0]), (2, [1, 1, 0]), (3, [1, 1, 1]), (4, [2, 1, 1]), (5, [3, 1, 1])]
 )
-def test_every_part_gets_a_shard_while_there_are_enough_and_train_comes_first(count, expected):
+def test_every_part_gets_a_shard_while_there_are_enough_and_train_comes_first(count: int, expected: list[int]) -> None:
     assert counts(count, THREE) == expected
 
 
-def test_a_tiny_share_still_gets_a_shard():
+def test_a_tiny_share_still_gets_a_shard() -> None:
     assert counts(7, {"train": 0.98, "val": 0.01, "test": 0.01}) == [5, 1, 1]
     assert counts(7, {"train": 0.01, "val": 0.98, "test": 0.01}) == [1, 5, 1]
     assert counts(7, {"train": 0.01, "val": 0.01, "test": 0.98}) == [1, 1, 5]
 
 
-def test_a_part_with_ratio_0_stays_empty_without_a_warning():
+def test_a_part_with_ratio_0_stays_empty_without_a_warning() -> None:
     result = split_by_ratio(shard_names(10), {"train": 1, "val": 0, "test": 0})
     assert result.parts == {"train": tuple(shard_names(10)), "val": (), "test": ()}
     assert result.warnings == ()
     assert counts(1, {"train": 0, "val": 1}) == [0, 1]
 
 
-def test_one_shard_is_all_train_and_warns_about_the_empty_parts():
+def test_one_shard_is_all_train_and_warns_about_the_empty_parts() -> None:
     result = split_by_ratio(["a.tar"], THREE)
     assert result.parts == {"train": ("a.tar",), "val": (), "test": ()}
     assert result.warnings == (
@@ -70,38 +70,38 @@ def test_one_shard_is_all_train_and_warns_about_the_empty_parts():
     )
 
 
-def test_no_shards_leave_every_part_empty():
+def test_no_shards_leave_every_part_empty() -> None:
     result = split_by_ratio([], THREE)
     assert result.parts == {"train": (), "val": (), "test": ()}
     assert result.warnings[0] == "part 'train' is empty: 0 shards for 3 parts, and shards are never divided"
 
 
 @pytest.mark.parametrize("ratio", [(7, 2, 1), (0.7, 0.2, 0.1), (0.07, 0.02, 0.01)])
-def test_shares_are_exact_decimals_so_that_rounding_loses_no_shard(ratio):
+def test_shares_are_exact_decimals_so_that_rounding_loses_no_shard(ratio: tuple[float, float, float]) -> None:
     # In binary fractions 7/10 + 2/10 + 1/10 is below 1, so that the last shard would be in no part.
     assert counts(10, dict(zip(("train", "val", "test"), ratio, strict=True))) == [7, 2, 1]
 
 
-def test_shards_stay_in_order_without_a_seed():
+def test_shards_stay_in_order_without_a_seed() -> None:
     parts = split_by_ratio(["c", "a", "b"], {"train": 2, "val": 1}).parts
     assert parts == {"train": ("c", "a"), "val": ("b",)}
 
 
 @pytest.mark.parametrize(("count", "order"), [(5, "3 1 2 4 0"), (10, "7 3 2 8 5 6 9 4 0 1")])
-def test_seed_42_is_the_order_that_megatron_energon_shuffles_into(count, order):
+def test_seed_42_is_the_order_that_megatron_energon_shuffles_into(count: int, order: str) -> None:
     # Golden values too: a split must not depend on the version of Python.
     parts = split_by_ratio([str(number) for number in range(count)], {"train": 1}, shuffle_seed=42).parts
     assert " ".join(parts["train"]) == order
 
 
-def test_a_seeded_shuffle_is_the_same_every_time_and_another_for_another_seed():
+def test_a_seeded_shuffle_is_the_same_every_time_and_another_for_another_seed() -> None:
     first = split_by_ratio(shard_names(10), THREE, shuffle_seed=1)
     assert first == split_by_ratio(shard_names(10), THREE, shuffle_seed=1)
     assert first != split_by_ratio(shard_names(10), THREE, shuffle_seed=2)
     assert sorted(name for part in first.parts.values() for name in part) == shard_names(10)
 
 
-def test_the_given_list_of_shards_is_not_changed_by_a_shuffle():
+def test_the_given_list_of_shards_is_not_changed_by_a_shuffle() -> None:
     shards = shard_names(5)
     split_by_ratio(shards, THREE, shuffle_seed=0)
     assert shards == shard_names(5)
@@ -119,7 +119,7 @@ def test_the_given_list_of_shards_is_not_changed_by_a_shuffle():
         (" a = 1e2 ", {"a": 100.0}),
     ],
 )
-def test_ratios_are_read(text, ratio):
+def test_ratios_are_read(text: str, ratio: dict[str, float]) -> None:
     assert parse_ratio(text) == ratio
     assert list(parse_ratio(text)) == list(ratio)
 
@@ -141,7 +141,7 @@ def test_ratios_are_read(text, ratio):
         ("=1", "has '1', expected a number"),
     ],
 )
-def test_what_is_no_ratio_is_refused_with_an_example(text, found):
+def test_what_is_no_ratio_is_refused_with_an_example(text: str, found: str) -> None:
     with pytest.raises(ConfigError, match=found) as caught:
         parse_ratio(text)
     assert "8,1,1" in str(caught.value.hint)
@@ -186,12 +186,12 @@ def matched(*patterns: str) -> tuple[str, ...]:
         ("va+l_", ("val_1/x.tar",)),
     ],
 )
-def test_a_pattern_is_expanded_and_then_a_regex_from_the_start(pattern, expected):
+def test_a_pattern_is_expanded_and_then_a_regex_from_the_start(pattern: str, expected: tuple[str, ...]) -> None:
     assert matched(pattern) == expected
 
 
 @pytest.mark.parametrize("pattern", ["s_0.tar", "t:x", "a+b", "train/s_0.tar.", "TRAIN/", " train"])
-def test_a_pattern_is_not_searched_for_in_the_middle_nor_taken_literally(pattern):
+def test_a_pattern_is_not_searched_for_in_the_middle_nor_taken_literally(pattern: str) -> None:
     with pytest.raises(ConfigError, match="matches no shard"):
         matched(pattern)
 
@@ -215,12 +215,12 @@ def test_a_pattern_is_not_searched_for_in_the_middle_nor_taken_literally(pattern
         ("v[a-z/]l/*", ("val/s_0.tar",)),
     ],
 )
-def test_a_glob_matches_the_whole_name_and_a_star_stays_in_its_folder(pattern, expected):
+def test_a_glob_matches_the_whole_name_and_a_star_stays_in_its_folder(pattern: str, expected: tuple[str, ...]) -> None:
     assert matched(f"glob:{pattern}") == expected
 
 
 @pytest.mark.parametrize("pattern", ["train", "test", "train?s_0.tar", "train[!x]s_0.tar", "train/s_[", "a.b.tar"])
-def test_a_glob_matches_neither_half_names_nor_across_folders(pattern):
+def test_a_glob_matches_neither_half_names_nor_across_folders(pattern: str) -> None:
     with pytest.raises(ConfigError, match="matches no shard"):
         matched(f"glob:{pattern}")
 
@@ -238,15 +238,15 @@ def test_a_glob_matches_neither_half_names_nor_across_folders(pattern):
         ("a\nb*", "a\nb\nc"),
     ],
 )
-def test_odd_characters_in_globs_are_mere_characters(pattern, name):
+def test_odd_characters_in_globs_are_mere_characters(pattern: str, name: str) -> None:
     assert split_by_patterns([name, "other"], [("t", f"glob:{pattern}")]).parts == {"t": (name,)}
 
 
-def test_two_patterns_of_one_part_add_up_in_the_order_of_the_dataset():
+def test_two_patterns_of_one_part_add_up_in_the_order_of_the_dataset() -> None:
     assert matched("train/s_2.tar", "test", "train/s_0") == ("test.tar", "train/s_0.tar", "train/s_2.tar")
 
 
-def test_all_patterns_at_fault_are_reported_at_once():
+def test_all_patterns_at_fault_are_reported_at_once() -> None:
     patterns = [("a", "trian/.*"), ("b", "(x"), ("c", "s_{0..2"), ("d", "test"), ("e", "x{0..99999999}")]
     patterns += [("f", "(" * 10_000), ("g", "a{99999999999999999999}"), ("h", "glob:nope")]
     with pytest.raises(ConfigError) as caught:
@@ -261,17 +261,17 @@ def test_all_patterns_at_fault_are_reported_at_once():
     assert "not a regex" in found[5]
 
 
-def test_a_regex_at_fault_is_found_even_where_no_shard_begins_like_it():
+def test_a_regex_at_fault_is_found_even_where_no_shard_begins_like_it() -> None:
     with pytest.raises(ConfigError, match="not a regex"):
         matched("nowhere{0..5}(")
 
 
-def test_a_pattern_over_no_shards_says_that_there_are_none():
+def test_a_pattern_over_no_shards_says_that_there_are_none() -> None:
     with pytest.raises(ConfigError, match="there are no shards"):
         split_by_patterns([], [("a", "x")])
 
 
-def test_shards_in_two_parts_are_warned_about():
+def test_shards_in_two_parts_are_warned_about() -> None:
     result = split_by_patterns(SHARDS, [("a", "train"), ("b", "train/s_0"), ("c", ".*")])
     assert result.parts["b"] == ("train/s_0.tar",)
     assert result.warnings == (
@@ -280,7 +280,7 @@ def test_shards_in_two_parts_are_warned_about():
     )
 
 
-def test_shards_in_no_part_are_warned_about():
+def test_shards_in_no_part_are_warned_about() -> None:
     result = split_by_patterns(SHARDS, [("a", "train"), ("b", "[0-9Tapt]")])
     assert result.warnings == (
         "parts 'a' and 'b' overlap: each holds 'train/s_0.tar' and 3 more",
@@ -288,7 +288,7 @@ def test_shards_in_no_part_are_warned_about():
     )
 
 
-def test_disjoint_patterns_over_all_shards_warn_of_nothing():
+def test_disjoint_patterns_over_all_shards_warn_of_nothing() -> None:
     assert split_by_patterns(["a", "b"], [("x", "a"), ("y", "b")]).warnings == ()
 
 
@@ -300,12 +300,12 @@ def test_disjoint_patterns_over_all_shards_warn_of_nothing():
         (" a : b:c ", ("a", "b:c")),
     ],
 )
-def test_split_part_arguments_are_read(text, expected):
+def test_split_part_arguments_are_read(text: str, expected: tuple[str, str]) -> None:
     assert parse_split_part(text) == expected
 
 
 @pytest.mark.parametrize("text", ["nocolon", ":x", "a:", ":", ""])
-def test_what_is_no_split_part_argument_is_refused(text):
+def test_what_is_no_split_part_argument_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is not NAME:PATTERN"):
         parse_split_part(text)
 
@@ -328,7 +328,7 @@ def test_what_is_no_split_part_argument_is_refused(text):
         ),
     ],
 )
-def test_names_that_tell_their_part_are_detected(shards, parts):
+def test_names_that_tell_their_part_are_detected(shards: list[str], parts: dict[str, list[str]]) -> None:
     detected = detect_split(shards)
     assert detected == {name: tuple(names) for name, names in parts.items()}
     assert list(detected or {}) == list(parts)
@@ -347,5 +347,5 @@ def test_names_that_tell_their_part_are_detected(shards, parts):
         ["latest.tar", "train.tar"],
     ],
 )
-def test_nothing_is_proposed_where_some_shard_tells_no_part_or_all_tell_the_same(shards):
+def test_nothing_is_proposed_where_some_shard_tells_no_part_or_all_tell_the_same(shards: list[str]) -> None:
     assert detect_split(shards) is None

@@ -26,16 +26,16 @@ def data(tmp_path: Path) -> JoinedData:
     return data
 
 
-def test_rows_are_mapped_read_only(data):
+def test_rows_are_mapped_read_only(data: JoinedData) -> None:
     plan = data.plan("p", "q")
     report = prepare_join(plan)
     rows = open_join(plan)
     assert rows.tolist() == [[0, 1], [1, 0], [2, 2]]
-    assert (rows.dtype, rows.flags.writeable) == (np.int64, False)
+    assert (rows.dtype, rows.flags.writeable) == (np.dtype(np.int64), False)
     assert np.load(data.folder / f"meta.yaml.joins/{report.name}.npy", mmap_mode="r").tolist() == rows.tolist()
 
 
-def test_a_join_that_is_not_prepared_raises_with_the_command(data):
+def test_a_join_that_is_not_prepared_raises_with_the_command(data: JoinedData) -> None:
     with pytest.raises(ConfigError) as caught:
         open_join(data.plan("p", "q"))
     path = data.folder / "meta.yaml"
@@ -43,7 +43,7 @@ def test_a_join_that_is_not_prepared_raises_with_the_command(data):
     assert (caught.value.at, caught.value.hint) == (f"{path}: splits.train", f"run: energon prepare {path}")
 
 
-def stale(data: JoinedData, *members) -> str:
+def stale(data: JoinedData, *members: dict[str, str] | str) -> str:
     with pytest.raises(ConfigError) as caught:
         open_join(data.plan(*(members or ("p", "q"))))
     assert caught.value.hint == f"run: energon prepare {data.folder / 'meta.yaml'}"
@@ -76,7 +76,7 @@ def stale(data: JoinedData, *members) -> str:
     ],
     ids=["member again", "primary again", "split", "order of the split", "exclude a sample", "exclude a shard"],
 )
-def test_changes_of_datasets_are_named(data, change: Callable[[JoinedData], None], found):
+def test_changes_of_datasets_are_named(data: JoinedData, change: Callable[[JoinedData], None], found: str) -> None:
     plan = data.plan("p", filling("q"))
     prepare_join(plan)
     change(data)
@@ -85,7 +85,7 @@ def test_changes_of_datasets_are_named(data, change: Callable[[JoinedData], None
     assert len(open_join(plan)) >= 1
 
 
-def test_changes_of_the_metadataset_are_named(data):
+def test_changes_of_the_metadataset_are_named(data: JoinedData) -> None:
     data.set_split("q", PARTS, file="other.yaml")
     prepare_join(data.plan("p", skipping("q")))
     assert stale(data, "p", "q") == "nonmatch of member q is error now, not skip"
@@ -99,14 +99,14 @@ def test_changes_of_the_metadataset_are_named(data):
     assert stale(data, "p", skipping("q"), "q") == different
 
 
-def test_changes_elsewhere_in_a_split_do_not_matter(data):
+def test_changes_elsewhere_in_a_split_do_not_matter(data: JoinedData) -> None:
     plan = data.plan("p", "q")
     prepare_join(plan)
     data.set_split("q", {"train": ["s0", "s1"], "test": ["s2"]}, exclude=["s2.tar", "gone.tar/x"])
     assert len(open_join(plan)) == 3
 
 
-def test_datasets_may_move_with_their_metadataset(data, tmp_path):
+def test_datasets_may_move_with_their_metadataset(data: JoinedData, tmp_path: Path) -> None:
     prepare_join(data.plan("p", "q"))
     moved = JoinedData(tmp_path / "moved")
     moved.folder.mkdir()
@@ -130,7 +130,7 @@ def test_datasets_may_move_with_their_metadataset(data, tmp_path):
     ],
     ids=["cut", "empty", "garbage", "gone", "fewer rows", "type", "shape", "objects", "header"],
 )
-def test_damaged_rows_are_not_read(data, damage):
+def test_damaged_rows_are_not_read(data: JoinedData, damage: Callable[[Path], object]) -> None:
     plan = data.plan("p", "q")
     report = prepare_join(plan)
     damage(data.folder / f"meta.yaml.joins/{report.name}.npy")
@@ -141,7 +141,7 @@ def test_damaged_rows_are_not_read(data, damage):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"rows": "3", "members": []}', "\x80"])
-def test_rows_without_a_readable_record_do_not_count(data, text):
+def test_rows_without_a_readable_record_do_not_count(data: JoinedData, text: str) -> None:
     plan = data.plan("p", "q")
     report = prepare_join(plan)
     path = data.folder / f"meta.yaml.joins/{report.name}.json"
@@ -150,7 +150,7 @@ def test_rows_without_a_readable_record_do_not_count(data, text):
         open_join(plan)
 
 
-def test_a_record_with_another_number_of_rows_is_not_used(data):
+def test_a_record_with_another_number_of_rows_is_not_used(data: JoinedData) -> None:
     plan = data.plan("p", "q")
     report = prepare_join(plan)
     path = data.folder / f"meta.yaml.joins/{report.name}.json"
@@ -159,7 +159,7 @@ def test_a_record_with_another_number_of_rows_is_not_used(data):
         open_join(plan)
 
 
-def test_a_faulty_dataset_raises_its_own_error(data):
+def test_a_faulty_dataset_raises_its_own_error(data: JoinedData) -> None:
     plan = data.plan("p", "q")
     prepare_join(plan)
     data.set_split("q", {"val": ["s0"]})

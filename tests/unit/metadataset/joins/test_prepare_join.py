@@ -28,13 +28,13 @@ def data(tmp_path: Path) -> JoinedData:
     return data
 
 
-def joined(data: JoinedData, *members) -> list[list[str | None]]:
+def joined(data: JoinedData, *members: dict[str, str] | str) -> list[list[str | None]]:
     plan = data.plan(*members)
     prepare_join(plan)
     return data.keys(plan, open_join(plan))
 
 
-def test_rows_follow_the_primary_and_find_keys_in_any_shard(data):
+def test_rows_follow_the_primary_and_find_keys_in_any_shard(data: JoinedData) -> None:
     assert joined(data, "p", skipping("q")) == [
         ["p0.tar/a", "q1.tar/a"],
         ["p0.tar/b", "q1.tar/b"],
@@ -50,12 +50,12 @@ def test_rows_follow_the_primary_and_find_keys_in_any_shard(data):
     ]
 
 
-def test_rows_follow_the_order_of_the_split(data):
+def test_rows_follow_the_order_of_the_split(data: JoinedData) -> None:
     data.set_split("p", {"train": ["p1", "p0"]})
     assert [row[0] for row in joined(data, "p", skipping("q"))] == ["p1.tar/d", "p1.tar/e", "p0.tar/a", "p0.tar/b"]
 
 
-def test_a_report_counts_rows_and_what_does_not_match(data):
+def test_a_report_counts_rows_and_what_does_not_match(data: JoinedData) -> None:
     report = prepare_join(data.plan("p", skipping("q"), filling("q")))
     assert (report.rows, report.skipped) == (4, 2)
     path = str(data.folder / "q")
@@ -67,7 +67,7 @@ def test_a_report_counts_rows_and_what_does_not_match(data):
     assert data.files() == [f"{report.name}.json", f"{report.name}.npy"]
 
 
-def test_missing_keys_are_an_error_that_counts_them_and_writes_nothing(data):
+def test_missing_keys_are_an_error_that_counts_them_and_writes_nothing(data: JoinedData) -> None:
     with pytest.raises(ConfigError) as caught:
         prepare_join(data.plan("p", "q"))
     p, q = data.folder / "p", data.folder / "q"
@@ -77,13 +77,13 @@ def test_missing_keys_are_an_error_that_counts_them_and_writes_nothing(data):
     assert data.files() == []
 
 
-def test_of_many_missing_keys_the_first_are_named(data):
+def test_of_many_missing_keys_the_first_are_named(data: JoinedData) -> None:
     data.add_dataset("many", {"m": [f"{number:03d}" for number in range(100)]})
     with pytest.raises(ConfigError, match=r"lacks 100 of the keys of .*: '000', '001', '002', '003', '004', …\n"):
         prepare_join(data.plan("many", "q"))
 
 
-def test_all_datasets_that_lack_keys_are_named_at_once(data):
+def test_all_datasets_that_lack_keys_are_named_at_once(data: JoinedData) -> None:
     data.add_dataset("r", {"r": list("abcdf")})
     with pytest.raises(ConfigError) as caught:
         prepare_join(data.plan("p", "q", "r"))
@@ -94,14 +94,14 @@ def test_all_datasets_that_lack_keys_are_named_at_once(data):
 
 
 @pytest.mark.parametrize("order", [("q", "r"), ("r", "q")])
-def test_what_one_dataset_skips_another_may_lack(data, order):
+def test_what_one_dataset_skips_another_may_lack(data: JoinedData, order: tuple[str, str]) -> None:
     data.add_dataset("r", {"r": list("abde")})
-    members = {"q": skipping("q"), "r": "r"}
+    members: dict[str, dict[str, str] | str] = {"q": skipping("q"), "r": "r"}
     rows = joined(data, "p", *(members[name] for name in order))
     assert [row[0] for row in rows] == ["p0.tar/a", "p0.tar/b", "p1.tar/d", "p1.tar/e"]
 
 
-def test_excluded_samples_have_no_rows(data):
+def test_excluded_samples_have_no_rows(data: JoinedData) -> None:
     data.set_split("p", {"train": ["p0", "p1"]}, exclude=["p1.tar", "p0.tar/b"])
     data.set_split("q", {"train": ["q0", "q1"]}, exclude=["q1.tar/a"])
     assert joined(data, "p", filling("q")) == [["p0.tar/a", None], ["p0.tar/c", None]]
@@ -109,7 +109,7 @@ def test_excluded_samples_have_no_rows(data):
     assert (report.members[0].missing, report.members[0].unused) == (2, 4)
 
 
-def test_only_the_split_part_counts(data):
+def test_only_the_split_part_counts(data: JoinedData) -> None:
     data.add_dataset(
         "parts", {"s0": ["a", "b"], "s1": ["a", "d"], "s2": ["e"]}, parts={"train": ["s1"], "val": ["s0", "s2"]}
     )
@@ -120,7 +120,7 @@ def test_only_the_split_part_counts(data):
         joined(data, "p", {**skipping("parts"), "split_part": "test"})
 
 
-def test_a_key_that_a_member_has_twice_is_an_error_unless_one_is_excluded(data):
+def test_a_key_that_a_member_has_twice_is_an_error_unless_one_is_excluded(data: JoinedData) -> None:
     shards = {"s0": ["x", "a"], "s1": ["b", "a"], "s2": ["x"]}
     data.add_dataset("twice", shards)
     with pytest.raises(ConfigError) as caught:
@@ -133,7 +133,7 @@ def test_a_key_that_a_member_has_twice_is_an_error_unless_one_is_excluded(data):
     assert [row[1] for row in joined(data, "p", skipping("twice"))] == ["s0.tar/a", "s1.tar/b"]
 
 
-def test_a_key_that_the_primary_has_twice_makes_two_rows(data):
+def test_a_key_that_the_primary_has_twice_makes_two_rows(data: JoinedData) -> None:
     data.add_dataset("twice", {"s0": ["a"], "s1": ["b", "a"]})
     plan = data.plan("twice", "q")
     report = prepare_join(plan)
@@ -145,7 +145,7 @@ def test_a_key_that_the_primary_has_twice_makes_two_rows(data):
     assert (report.members[0].matched, report.members[0].unused) == (3, 3)
 
 
-def test_keys_with_equal_hashes_are_distinguished(data, monkeypatch):
+def test_keys_with_equal_hashes_are_distinguished(data: JoinedData, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("p", "q"):
         (path,) = (data.folder / name / ".nv-meta/index").glob("*/key_hash.npy")
         np.save(path, np.zeros_like(np.load(path)))
@@ -160,13 +160,13 @@ def test_keys_with_equal_hashes_are_distinguished(data, monkeypatch):
 @pytest.mark.parametrize(
     "keys", [["é", "日本/語"], ["caf\udce9", "b" * 300, "b" * 299 + "c"], ["a/b/c", "0" * 8, "0" * 7, "0" * 16]]
 )
-def test_keys_may_be_any_names(data, keys):
+def test_keys_may_be_any_names(data: JoinedData, keys: list[str]) -> None:
     data.add_dataset("one", {"s": [f"k/{key}" for key in keys]})
     data.add_dataset("other", {"t": [f"k/{key}" for key in reversed(keys)] + ["k/x"]})
     assert [row[1] for row in joined(data, "one", "other")] == [f"t.tar/k/{key}" for key in keys]
 
 
-def test_a_dataset_without_samples_matches_nothing(data):
+def test_a_dataset_without_samples_matches_nothing(data: JoinedData) -> None:
     data.set_split("q", {"train": []})
     assert joined(data, "p", skipping("q")) == []
     assert joined(data, "q", "p") == []
@@ -177,7 +177,9 @@ def test_a_dataset_without_samples_matches_nothing(data):
     ("column", "value", "name"),
     [("key_sample", 77, "q"), ("key_ends", [9, 2, 3, 4, 5], "q"), ("key_ends", [9, 2, 3, 4, 5, 6], "p")],
 )
-def test_an_index_that_contradicts_itself_is_an_error(data, column, value, name):
+def test_an_index_that_contradicts_itself_is_an_error(
+    data: JoinedData, column: str, value: int | list[int], name: str
+) -> None:
     (path,) = (data.folder / name / ".nv-meta/index").glob(f"*/{column}.npy")
     values = np.load(path)
     values[:] = value
@@ -187,7 +189,7 @@ def test_an_index_that_contradicts_itself_is_an_error(data, column, value, name)
     assert data.files() == []
 
 
-def test_progress_counts_every_sample_in_small_steps(data, monkeypatch):
+def test_progress_counts_every_sample_in_small_steps(data: JoinedData, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prepare_join_module, "_MIN_BATCH", 2)
     monkeypatch.setattr(prepare_join_module, "_MAX_BATCH", 2)
     monkeypatch.setattr(key_matcher, "_SAMPLES_PER_READ", 2)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +26,7 @@ def data(tmp_path: Path) -> JoinedData:
     return data
 
 
-def test_the_joins_of_all_splits_are_prepared_each_once(data):
+def test_the_joins_of_all_splits_are_prepared_each_once(data: JoinedData) -> None:
     join = join_of("p", "q")
     path = data.write(
         "meta.yaml",
@@ -36,12 +38,12 @@ def test_the_joins_of_all_splits_are_prepared_each_once(data):
     assert len(open_join(data.plan_of(path, "val"))) == 2
 
 
-def test_a_metadataset_without_joins_needs_nothing_and_leaves_nothing(data):
+def test_a_metadataset_without_joins_needs_nothing_and_leaves_nothing(data: JoinedData) -> None:
     assert prepare_metadataset(data.write("meta.yaml", {"train": {"path": "p"}})) == ()
     assert not (data.folder / "meta.yaml.joins").exists()
 
 
-def test_joins_of_nested_metadatasets_are_next_to_their_own_files(data):
+def test_joins_of_nested_metadatasets_are_next_to_their_own_files(data: JoinedData) -> None:
     data.write("inner/meta.yaml", {"train": join_of("../p", "../q"), "val": join_of("../q", "../p")})
     outer = data.write("outer.yaml", {"train": {"blend": [{"path": "inner/meta.yaml"}, join_of("q", "p")]}})
     reports = prepare_metadataset(outer)
@@ -49,7 +51,7 @@ def test_joins_of_nested_metadatasets_are_next_to_their_own_files(data):
     assert (len(data.files("inner/meta.yaml")), len(data.files("outer.yaml"))) == (2, 2)
 
 
-def test_unused_rows_are_removed(data):
+def test_unused_rows_are_removed(data: JoinedData) -> None:
     data.write_join("p", "q")
     path = data.folder / "meta.yaml"
     (first,) = prepare_metadataset(path)
@@ -62,7 +64,7 @@ def test_unused_rows_are_removed(data):
     assert data.files() == []
 
 
-def test_rows_that_another_split_of_an_inner_metadataset_needs_stay(data):
+def test_rows_that_another_split_of_an_inner_metadataset_needs_stay(data: JoinedData) -> None:
     inner = data.write("inner.yaml", {"train": join_of("p", "q"), "val": join_of("q", "p")})
     outer = data.write("outer.yaml", {"train": {"path": "inner.yaml"}})
     prepare_metadataset(inner)
@@ -74,7 +76,7 @@ def test_rows_that_another_split_of_an_inner_metadataset_needs_stay(data):
     assert len(open_join(data.plan_of(outer))) == 2
 
 
-def test_other_files_are_kept(data):
+def test_other_files_are_kept(data: JoinedData) -> None:
     path = data.write_join("p", "q")
     others = [data.folder / "meta.yaml.joins/notes.txt", data.folder / "meta.yaml.cache/join_index_0.bin"]
     for other in others:
@@ -87,7 +89,7 @@ def test_other_files_are_kept(data):
     assert not left.exists()
 
 
-def test_nothing_is_removed_behind_a_symbolic_link(data):
+def test_nothing_is_removed_behind_a_symbolic_link(data: JoinedData) -> None:
     path = data.write_join("p", "q")
     others = data.folder / "other.yaml.joins"
     others.mkdir()
@@ -98,7 +100,7 @@ def test_nothing_is_removed_behind_a_symbolic_link(data):
     assert len(open_join(data.plan_of(path))) == 2
 
 
-def test_all_datasets_that_are_not_prepared_are_listed_with_what_to_run(data):
+def test_all_datasets_that_are_not_prepared_are_listed_with_what_to_run(data: JoinedData) -> None:
     (data.folder / "raw").mkdir()
     path = data.write(
         "meta.yaml", {"train": join_of("p", "raw"), "val": {"blend": [{"path": "raw"}, {"path": "none"}]}}
@@ -116,7 +118,7 @@ def test_all_datasets_that_are_not_prepared_are_listed_with_what_to_run(data):
     assert none == f"there is no such folder: {str(data.folder / 'none')!r}"
 
 
-def test_all_joins_that_do_not_fit_are_named_and_the_old_rows_stay(data):
+def test_all_joins_that_do_not_fit_are_named_and_the_old_rows_stay(data: JoinedData) -> None:
     path = data.write("meta.yaml", {"train": join_of("p", "q")})
     prepare_metadataset(path)
     before = data.files()
@@ -136,19 +138,19 @@ def test_all_joins_that_do_not_fit_are_named_and_the_old_rows_stay(data):
 
 
 @pytest.mark.parametrize("name", ["p", "meta.json"])
-def test_what_is_no_metadataset_is_refused(data, name):
+def test_what_is_no_metadataset_is_refused(data: JoinedData, name: str) -> None:
     with pytest.raises(ConfigError, match="this is no metadataset"):
         prepare_metadataset(data.folder / name)
 
 
-def test_a_document_without_valid_contents_is_refused(data):
+def test_a_document_without_valid_contents_is_refused(data: JoinedData) -> None:
     with pytest.raises(ConfigError, match="splits"):
         prepare_metadataset(data.write("meta.yaml", {}))
     with pytest.raises(StorageError):
         prepare_metadataset(data.folder / "none.yaml")
 
 
-def test_two_prepares_of_one_metadataset_do_not_mix(data):
+def test_two_prepares_of_one_metadataset_do_not_mix(data: JoinedData) -> None:
     path = data.write_join("p", "q")
     with JoinFiles(str(path)).lock(), pytest.raises(StorageError, match="another run is at work here"):
         prepare_metadataset(path)
@@ -161,8 +163,8 @@ def die_at(path: Path, step: int) -> None:
     """Prepare, and exit in the middle: before the ``step``-th rename or removal of a file."""
     left = iter(range(step))
 
-    def dying(function):
-        def call(*arguments):
+    def dying(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
             if next(left, None) is None:
                 os._exit(9)
             return function(*arguments)
@@ -173,7 +175,7 @@ def die_at(path: Path, step: int) -> None:
     prepare_metadataset(path)
 
 
-def test_a_prepare_that_is_killed_leaves_the_old_rows_or_the_new_ones(data):
+def test_a_prepare_that_is_killed_leaves_the_old_rows_or_the_new_ones(data: JoinedData) -> None:
     path = data.write_join("p", "q")
     data.set_split("p", {"train": ["s0", "s1"]})
     data.set_split("q", {"train": ["s1", "s0"]})

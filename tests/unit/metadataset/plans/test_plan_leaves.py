@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Iterator
 from fractions import Fraction
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,8 @@ from loader.format.documents.subset import SampleRange, ShareRange
 from loader.metadataset.documents.leaf_plan import LeafPlan
 from loader.metadataset.plans import tree_planner
 from loader.metadataset.plans.plan_leaves import plan_leaves, plan_tree
+from loader.metadataset.plans.plan_node import PlanNode
+from tests.unit.metadataset.metadataset_files import MetadatasetFiles
 
 
 def share(start: str, stop: str) -> ShareRange:
@@ -21,7 +25,7 @@ def share(start: str, stop: str) -> ShareRange:
 # --------------------------------------------------------------------------------------------- settings of leaves
 
 
-def test_a_folder_is_one_leaf_with_the_settings_of_the_caller(files):
+def test_a_folder_is_one_leaf_with_the_settings_of_the_caller(files: MetadatasetFiles) -> None:
     (leaf,) = plan_leaves(
         files.folder / "a",
         split_part="val",
@@ -44,40 +48,42 @@ def test_a_folder_is_one_leaf_with_the_settings_of_the_caller(files):
     )
 
 
-def test_a_missing_dataset_raises_when_opened(files):
+def test_a_missing_dataset_raises_when_opened(files: MetadatasetFiles) -> None:
     (leaf,) = plan_leaves(files.folder / "nowhere", split_part="train", training=True)
     assert leaf.path == str(files.folder / "nowhere")
 
 
-def test_paths_are_relative_to_the_file_not_to_the_working_folder(files, monkeypatch):
+def test_paths_are_relative_to_the_file_not_to_the_working_folder(
+    files: MetadatasetFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files.write("mixes/mix.yaml", {"train": {"path": "../a"}})
     monkeypatch.chdir(files.folder / "mixes")
     (leaf,) = plan_leaves("mix.yaml", split_part="train", training=True)
     assert leaf.path == str(files.folder / "a")
 
 
-def test_absolute_paths_and_file_urls_are_paths_of_this_machine(files):
+def test_absolute_paths_and_file_urls_are_paths_of_this_machine(files: MetadatasetFiles) -> None:
     for path in (str(files.folder / "a"), f"file://{files.folder}/a", "file://./a", "./a/"):
         assert files.name(files.plan_train({"path": path})[0]) == "a"
 
 
-def test_urls_of_other_machines_stay_as_they_are(files):
+def test_urls_of_other_machines_stay_as_they_are(files: MetadatasetFiles) -> None:
     (leaf,) = files.plan_train({"path": "s3://bucket/coco", "aux": {"x": "msc://profile/bucket/ds"}})
     assert (leaf.path, leaf.aux) == ("s3://bucket/coco", {"x": "msc://profile/bucket/ds"})
 
 
-def test_a_metadataset_may_be_named_by_a_file_url(files):
+def test_a_metadataset_may_be_named_by_a_file_url(files: MetadatasetFiles) -> None:
     files.write("mix.yaml", {"train": {"path": "a"}})
     (leaf,) = plan_leaves(f"file://{files.folder}/mix.yaml", split_part="train", training=True)
     assert files.name(leaf) == "a"
 
 
-def test_a_jsonl_file_is_a_leaf(files):
+def test_a_jsonl_file_is_a_leaf(files: MetadatasetFiles) -> None:
     (files.folder / "x.jsonl").write_text("{}\n")
     assert files.name(files.plan_train({"path": "x.jsonl"})[0]) == "x.jsonl"
 
 
-def test_a_reference_sets_all_settings_of_a_leaf(files):
+def test_a_reference_sets_all_settings_of_a_leaf(files: MetadatasetFiles) -> None:
     (leaf,) = files.plan_train(
         {
             "path": "a",
@@ -117,7 +123,7 @@ def test_a_reference_sets_all_settings_of_a_leaf(files):
     )
 
 
-def test_null_is_the_same_as_nothing_but_for_the_epochs_shuffled_together(files):
+def test_null_is_the_same_as_nothing_but_for_the_epochs_shuffled_together(files: MetadatasetFiles) -> None:
     keys = ("split_part", "split_config", "dataset_config", "subflavors", "subset", "aux")
     (leaf,) = files.plan_train({"path": "a", **dict.fromkeys(keys)})
     assert leaf == LeafPlan(request=LoadRequest(path=str(files.folder / "a"), split_part="train"), place="splits.train")
@@ -125,7 +131,7 @@ def test_null_is_the_same_as_nothing_but_for_the_epochs_shuffled_together(files)
     assert leaf.epochs_together is None
 
 
-def test_the_callers_files_of_nv_meta_win(files):
+def test_the_callers_files_of_nv_meta_win(files: MetadatasetFiles) -> None:
     train = {"path": "a", "split_config": "inner.yaml", "dataset_config": "inner.yaml"}
     (leaf,) = files.plan_train(train, split_config="outer.yaml", dataset_config="outer.yaml")
     assert (leaf.split_config, leaf.dataset_config) == ("outer.yaml", "outer.yaml")
@@ -134,7 +140,7 @@ def test_the_callers_files_of_nv_meta_win(files):
 # --------------------------------------------------------------------------------- weights and repetitions
 
 
-def test_weights_become_shares_of_one(files):
+def test_weights_become_shares_of_one(files: MetadatasetFiles) -> None:
     leaves = files.plan_train({"blend": [{"path": "a", "weight": 5}, {"path": "b"}, {"path": "c", "weight": 0.25}]})
     assert [leaf.weight for leaf in leaves] == pytest.approx([0.8, 0.16, 0.04])
     assert [leaf.repetitions for leaf in leaves] == [None] * 3
@@ -145,30 +151,30 @@ def test_weights_become_shares_of_one(files):
     ]
 
 
-def test_weights_of_a_nested_blend_share_the_outer_weight(files):
+def test_weights_of_a_nested_blend_share_the_outer_weight(files: MetadatasetFiles) -> None:
     files.write("inner.yaml", {"train": {"blend": [{"path": "a", "weight": 3}, {"path": "b"}]}})
     leaves = files.plan_train({"blend": [{"path": "inner.yaml", "weight": 2}, {"path": "c", "weight": 6}]})
     assert [leaf.weight for leaf in leaves] == [0.1875, 0.0625, 0.75]
     assert leaves[0].place == "inner.yaml: splits.train.blend[0]"
 
 
-def test_huge_and_tiny_weights_still_make_shares(files):
+def test_huge_and_tiny_weights_still_make_shares(files: MetadatasetFiles) -> None:
     leaves = files.plan_train({"blend": [{"path": "a", "weight": 1.5e308}, {"path": "b", "weight": 1.5e308}]})
     assert [leaf.weight for leaf in leaves] == [0.5, 0.5]
     leaves = files.plan_train({"blend": [{"path": "a", "weight": 5e-324}, {"path": "b", "weight": 5e-324}]})
     assert [leaf.weight for leaf in leaves] == [0.5, 0.5]
     files.write("inner.yaml", {"train": {"blend": [{"path": "a", "weight": 1e-200}, {"path": "b"}]}})
     leaves = files.plan_train({"blend": [{"path": "inner.yaml", "weight": 1e-200}, {"path": "c"}]})
-    assert all(leaf.weight > 0 for leaf in leaves)
+    assert all(leaf.weight is not None and leaf.weight > 0 for leaf in leaves)
 
 
-def test_repetitions_that_multiply_without_bound_are_a_fault(files):
+def test_repetitions_that_multiply_without_bound_are_a_fault(files: MetadatasetFiles) -> None:
     files.write("inner.yaml", {"train": {"blend_epochized": [{"path": "a", "repetitions": 1e200}]}})
     (fault,) = files.faults_of_train({"blend_epochized": [{"path": "inner.yaml", "repetitions": 1e200}]})
     assert fault.startswith("inner.yaml: splits.train.blend_epochized[0]: the product of the repetitions of all levels")
 
 
-def test_repetitions_multiply_down_the_tree(files):
+def test_repetitions_multiply_down_the_tree(files: MetadatasetFiles) -> None:
     inner = {"blend_epochized": [{"path": "a", "repetitions": 2}, {"path": "b", "repetitions": 0.5}]}
     files.write("inner.yaml", {"train": inner})
     leaves = files.plan_train({"blend_epochized": [{"path": "inner.yaml", "repetitions": 1.5}, {"path": "c"}]})
@@ -176,14 +182,14 @@ def test_repetitions_multiply_down_the_tree(files):
     assert [leaf.weight for leaf in leaves] == [None] * 3
 
 
-def test_a_lone_reference_has_neither_weight_nor_repetitions(files):
+def test_a_lone_reference_has_neither_weight_nor_repetitions(files: MetadatasetFiles) -> None:
     files.write("inner.yaml", {"train": {"path": "a"}})
     (leaf,) = files.plan_train({"path": "inner.yaml"})
     assert (leaf.weight, leaf.repetitions) == (None, None)
 
 
 @pytest.mark.parametrize("kind", ["blend", "blend_epochized"])
-def test_validation_takes_each_dataset_once(files, kind):
+def test_validation_takes_each_dataset_once(files: MetadatasetFiles, kind: str) -> None:
     amount = {"blend": "weight", "blend_epochized": "repetitions"}[kind]
     leaves = files.plan_train({kind: [{"path": "b", amount: 7}, {"path": "a", amount: 0.5}]}, training=False)
     assert [(files.name(leaf), leaf.weight, leaf.repetitions) for leaf in leaves] == [
@@ -192,7 +198,7 @@ def test_validation_takes_each_dataset_once(files, kind):
     ]
 
 
-def test_weights_and_repetitions_in_one_tree_are_a_fault_in_training_only(files):
+def test_weights_and_repetitions_in_one_tree_are_a_fault_in_training_only(files: MetadatasetFiles) -> None:
     files.write("inner.yaml", {"train": {"blend_epochized": [{"path": "a"}]}})
     files.write("mix.yaml", {"train": {"blend": [{"path": "inner.yaml"}, {"path": "b"}]}})
     (fault,) = files.faults()
@@ -206,7 +212,7 @@ def test_weights_and_repetitions_in_one_tree_are_a_fault_in_training_only(files)
 # ------------------------------------------------------------------------------------------------- levels
 
 
-def test_the_requested_split_is_inherited_if_a_level_names_none(files):
+def test_the_requested_split_is_inherited_if_a_level_names_none(files: MetadatasetFiles) -> None:
     files.write("inner.yaml", {"test": {"path": "a"}, "val": {"path": "b", "split_part": "train"}})
     files.write("mix.yaml", {"x": {"path": "inner.yaml", "split_part": "test"}, "val": {"path": "inner.yaml"}})
     (leaf,) = files.plan(split_part="x")
@@ -215,13 +221,13 @@ def test_the_requested_split_is_inherited_if_a_level_names_none(files):
     assert (files.name(leaf), leaf.split_part) == ("b", "train")
 
 
-def test_a_split_may_refer_to_another_split_of_its_own_file(files):
+def test_a_split_may_refer_to_another_split_of_its_own_file(files: MetadatasetFiles) -> None:
     files.write("mix.yaml", {"test": {"path": "mix.yaml", "split_part": "val"}, "val": {"path": "a"}})
     (leaf,) = files.plan(split_part="test")
     assert leaf.split_part == "val"
 
 
-def test_outer_subflavors_win(files):
+def test_outer_subflavors_win(files: MetadatasetFiles) -> None:
     files.write("inner.yaml", {"train": {"path": "a", "subflavors": {"i": 1, "k": "inner"}}})
     outer = {"path": "inner.yaml", "subflavors": {"o": 2, "k": "outer"}}
     assert files.plan_train(outer)[0].subflavors == {"i": 1, "o": 2, "k": "outer"}
@@ -232,14 +238,16 @@ def test_outer_subflavors_win(files):
     ("levels", "together"),
     [((2, 3, 5), 30), ((-1, 3, 5), -1), ((2, None, -1), None), ((None, 1, 1), None), ((1, -1, -1), -1)],
 )
-def test_epochs_shuffled_together_combine_over_all_levels(files, levels, together):
+def test_epochs_shuffled_together_combine_over_all_levels(
+    files: MetadatasetFiles, levels: tuple[int | None, int | None, int], together: int | None
+) -> None:
     inner, outer, caller = levels
     files.write("inner.yaml", {"train": {"path": "a", "shuffle_over_epochs_multiplier": inner}})
     (leaf,) = files.plan_train({"path": "inner.yaml", "shuffle_over_epochs_multiplier": outer}, epochs_together=caller)
     assert leaf.epochs_together == together
 
 
-def test_subsets_of_all_levels_are_listed_inner_first(files):
+def test_subsets_of_all_levels_are_listed_inner_first(files: MetadatasetFiles) -> None:
     inner = {"blend": [{"path": "a", "subset": {"range": [10, "end"]}}], "subset": {"range": ["0%", "50%"]}}
     files.write("inner.yaml", {"train": inner})
     outer = {"blend": [{"path": "inner.yaml", "subset": {"range": ["50%", "100%"]}}], "subset": {"range": ["0%", "1%"]}}
@@ -250,7 +258,7 @@ def test_subsets_of_all_levels_are_listed_inner_first(files):
 # ------------------------------------------------------------------------------------- repeated leaves, trees
 
 
-def test_a_leaf_reached_twice_is_warned_of_and_kept(files):
+def test_a_leaf_reached_twice_is_warned_of_and_kept(files: MetadatasetFiles) -> None:
     files.write("inner.yaml", {"train": {"blend": [{"path": "b"}, {"path": "a"}]}})
     with pytest.warns(UserWarning, match="reached twice") as caught:
         leaves = files.plan_train({"blend": [{"path": "a"}, {"path": "inner.yaml"}]})
@@ -272,7 +280,9 @@ def test_a_leaf_reached_twice_is_warned_of_and_kept(files):
     ],
     ids=str,
 )
-def test_parts_of_a_dataset_that_do_not_overlap_are_no_repetition(files, one, other):
+def test_parts_of_a_dataset_that_do_not_overlap_are_no_repetition(
+    files: MetadatasetFiles, one: dict[str, Any], other: dict[str, Any]
+) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(files.plan_train({"blend": [{"path": "a", **one}, {"path": "a", **other}]})) == 2
@@ -289,23 +299,27 @@ def test_parts_of_a_dataset_that_do_not_overlap_are_no_repetition(files, one, ot
     ],
     ids=str,
 )
-def test_parts_of_a_dataset_that_overlap_are_a_repetition(files, one, other):
+def test_parts_of_a_dataset_that_overlap_are_a_repetition(
+    files: MetadatasetFiles,
+    one: dict[str, Any],
+    other: dict[str, Any],
+) -> None:
     with pytest.warns(UserWarning, match=r"at splits.train.blend\[0\] and at splits.train.blend\[1\]"):
         files.plan_train({"blend": [{"path": "a", **one}, {"path": "a", **other}]})
 
 
-def test_one_repeated_dataset_is_warned_of_once(files):
+def test_one_repeated_dataset_is_warned_of_once(files: MetadatasetFiles) -> None:
     with pytest.warns(UserWarning, match="reached twice") as caught:
         files.plan_train({"blend": [{"path": "a"}] * 40})
     assert len(caught) == 1
 
 
-def test_the_tree_has_a_weight_at_every_place(files):
+def test_the_tree_has_a_weight_at_every_place(files: MetadatasetFiles) -> None:
     files.write("inner.yaml", {"train": {"blend": [{"path": "a", "weight": 3}, {"path": "b"}]}})
     mix = files.write("mix.yaml", {"train": {"blend": [{"path": "inner.yaml"}, {"path": "c"}]}})
     root = plan_tree(mix, split_part="train")
 
-    def lines(node, depth=0):
+    def lines(node: PlanNode, depth: int = 0) -> Iterator[str]:
         yield f"{'  ' * depth}{node.kind} {node.place} {node.weight}"
         for child in node.children:
             yield from lines(child, depth + 1)
@@ -322,14 +336,14 @@ def test_the_tree_has_a_weight_at_every_place(files):
     assert tuple(root.leaves()) == files.plan()
 
 
-def test_a_metadataset_that_cannot_be_read_is_an_error_of_its_own(files):
+def test_a_metadataset_that_cannot_be_read_is_an_error_of_its_own(files: MetadatasetFiles) -> None:
     with pytest.raises(StorageError, match="No such file"):
         files.plan("gone.yaml")
     with pytest.raises(StorageError, match="s3:// URLs"):
         plan_leaves("s3://bucket/mix.yaml", split_part="train", training=True)
 
 
-def test_two_hundred_leaves_are_planned_in_a_moment(files):
+def test_two_hundred_leaves_are_planned_in_a_moment(files: MetadatasetFiles) -> None:
     names = [f"d{number}" for number in range(200)]
     files.add_datasets(*names)
     extra = {"subflavors": {"kind": "photo"}, "subset": {"range": ["0%", "80%"]}, "aux": {"x": "a"}}
@@ -342,7 +356,9 @@ def test_two_hundred_leaves_are_planned_in_a_moment(files):
     assert min(seconds) < 0.5  # 0.05 s on an idle machine, most of it to parse the YAML
 
 
-def test_metadatasets_that_multiply_beyond_bounds_are_refused_before_they_fill_the_memory(files, monkeypatch):
+def test_metadatasets_that_multiply_beyond_bounds_are_refused_before_they_fill_the_memory(
+    files: MetadatasetFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tree_planner, "_MAX_PLACES", 1000)
     files.write("0.yaml", {"train": {"path": "a"}})
     for level in range(1, 25):

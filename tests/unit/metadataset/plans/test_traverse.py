@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from loader.errors import ConfigError
 from loader.metadataset.plans.traverse import TraversedDatasetReference, traverse_metadataset
+from tests.unit.metadataset.metadataset_files import MetadatasetFiles
 
 
-def test_all_datasets_are_listed_even_if_none_exists(tmp_path, files):
+def test_all_datasets_are_listed_even_if_none_exists(tmp_path: Path, files: MetadatasetFiles) -> None:
     files.write("inner.yaml", {"train": {"path": "no/where", "aux": {"x": "filesystem://f", "y": "msc://p/b"}}})
     joiner = {"__module__": "m", "__class__": "J"}
     mix = files.write(
@@ -37,12 +40,12 @@ def test_all_datasets_are_listed_even_if_none_exists(tmp_path, files):
     ]
 
 
-def test_only_metadatasets_are_traversed(files):
+def test_only_metadatasets_are_traversed(files: MetadatasetFiles) -> None:
     with pytest.raises(ConfigError, match="this is no metadataset"):
         traverse_metadataset(files.folder / "a", split_part="train")
 
 
-def test_unknown_arguments_are_refused(files):
+def test_unknown_arguments_are_refused(files: MetadatasetFiles) -> None:
     mix = files.write("mix.yaml", {"train": {"path": "a"}})
     with pytest.raises(TypeError, match="no argument 'splitpart'; did you mean 'split_part'"):
         traverse_metadataset(mix, split_part="train", splitpart="val")

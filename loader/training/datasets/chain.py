@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError
+from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.decode import DecodeDataset
@@ -19,7 +20,7 @@ from ...pipeline.reading.source import Source
 from ...pipeline.stages.batch import BatchDataset
 from ...pipeline.stages.cook import CookDataset, uses_stores
 from ...pipeline.stages.group_batch import GroupBatchDataset
-from ...pipeline.stages.map import MapDataset, makes_several
+from ...pipeline.stages.map import MapDataset
 from ...pipeline.stages.packing import PackingDataset
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...samples.hooks import is_default, is_library_hook

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from loader.errors import FormatError, StorageError
-from loader.format.index.sample_bytes import open_fresh_shard
+from loader.format.dataset_folder import open_fresh_shard
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading import dataset_source as dataset_leaf, read

@@ -21,8 +21,8 @@ from load_rows import PIPELINE
 from load_work import BATCH_SIZE, report
 
 import loader
-from loader.pipeline.reading.read import ReadDataset, SourceTable
-from loader.pipeline.reading.sample_chunk import SampleChunk
+from loader.pipeline.reading.read import ReadDataset
+from loader.pipeline.reading.sample_chunk import SampleChunk, SourceTable
 from loader.pipeline.reading.shard_reads import OpenShards
 from loader.pipeline.reading.source import ShardSource
 from loader.training.workers.lane_host import open_lane

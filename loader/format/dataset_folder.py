@@ -1,7 +1,8 @@
-"""Open a prepared dataset for reading."""
+"""Open a prepared dataset for reading, and its shards if they are as indexed."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection
 
@@ -9,17 +10,23 @@ import numpy as np
 import numpy.typing as npt
 
 from ..cached_property import cached_property
-from ..errors import ConfigError, StorageError
+from ..errors import ConfigError, FormatError, StorageError
 from ..storage import ReadableFile, Storage, open_storage
 from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
 from .documents.split_config import SplitConfig
 from .index.current import current_index
-from .index.dataset_index import DatasetIndex
-from .index.sample_bytes import open_fresh_shard, read_sample
+from .index.dataset_index import DatasetIndex, PartLocation
+from .index.layout import ShardEntry
+from .index.sample_bytes import read_sample
 from .nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
+from .tar.header import BLOCK, check_header, header_name, header_size
+from .tar.names import decode_name, printable
 
-__all__ = ["DatasetFolder"]
+__all__ = ["DatasetFolder", "open_fresh_shard"]
+
+_log = logging.getLogger(__name__)
+_PREPARE_AGAIN = "run energon prepare again on this dataset"
 
 
 class DatasetFolder:
@@ -202,3 +209,68 @@ class DatasetFolder:
 
 def _ends(numbers: range) -> tuple[int, int]:
     return numbers.start, numbers.stop
+
+
+def open_fresh_shard(storage: Storage, index: DatasetIndex, shard: ShardEntry) -> ReadableFile:
+    """Open a shard and check that it is the indexed one.
+
+    A copy of a file has another time of change, so another time alone is no fault: the first and the last header are
+    then compared with the index. The first such shard of a dataset is logged as a warning, the others at debug level,
+    because a copied dataset may have 50,000 of them.
+
+    Raises:
+        FormatError: The size has changed, or a header is not where the index has it.
+        StorageError: The shard is missing or cannot be read.
+    """
+    path = storage.path(shard.name)
+    now = storage.stat(shard.name)
+    if now.size_bytes != shard.size_bytes:
+        raise FormatError(
+            f"the shard has changed since it was indexed: it had {shard.size_bytes} bytes, now {now.size_bytes}",
+            shard=path,
+            hint=_PREPARE_AGAIN,
+        )
+    file = storage.open(shard.name)
+    if now.mtime_ns != shard.mtime_ns and shard.samples:
+        try:
+            samples = index.samples_of(shard)
+            for sample, part in ((samples[0], 0), (samples[-1], -1)):
+                _check_header_of(file, path, index.key(sample), index.parts(sample)[part], plain=shard.plain)
+        except FormatError:
+            file.close()
+            raise
+        _report_touched(index, shard.name, path)
+    return file
+
+
+_touched: dict[str, set[str]] = {}
+"""The touched shards that this process has opened, by index; global, like the log."""
+
+
+def _report_touched(index: DatasetIndex, name: str, path: str) -> None:
+    shards = _touched.setdefault(index.path, set())
+    if name in shards:
+        return  # reported when it was opened before
+    shards.add(name)
+    message = f"{printable(path)} was touched or copied since it was indexed; its first and last headers are as indexed"
+    if len(shards) == 1:
+        _log.warning("%s (more such shards of this dataset are logged at debug level)", message)
+    else:
+        _log.debug("%s; %d shards of this dataset so far", message, len(shards))
+
+
+def _check_header_of(file: ReadableFile, path: str, key: str, part: PartLocation, *, plain: bool) -> None:
+    offset = part.offset - BLOCK
+    header = file.read_at(offset, BLOCK)
+    check_header(header, shard=path, offset=offset)
+    name, expected = decode_name(header_name(header)), f"{key}.{part.name}"
+    # In shards that are not plain, a PAX or GNU header may have renamed the member.
+    size = header_size(header, shard=path, offset=offset)
+    if plain and (name, size) != (expected, part.size_bytes):
+        raise FormatError(
+            "the shard has changed since it was indexed: expected the header of "
+            f"{expected!r}, {part.size_bytes} bytes; found {name!r}, {size} bytes",
+            shard=path,
+            offset=offset,
+            hint=_PREPARE_AGAIN,
+        )

@@ -176,8 +176,9 @@ class LocalStorage:
 
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
         with self.open(name) as file:
-            wanted = byte_range or ByteRange(0, file.size_bytes)
-            return file.read_at(wanted.start, wanted.size_bytes)
+            if byte_range is None:
+                return file.read_at(0, file.size_bytes)
+            return file.read_at(byte_range.start, byte_range.size_bytes)
 
     def exists(self, name: str) -> bool:
         return os.path.lexists(self.path(name))

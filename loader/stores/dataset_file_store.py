@@ -9,11 +9,11 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 from weakref import WeakValueDictionary
 
-from ..format.dataset_folder import DatasetFolder
+from ..format.dataset_folder import DatasetFolder, open_fresh_shard
 from ..format.index.current import read_uuid
 from ..format.index.dataset_index import DatasetIndex, PartLocation
 from ..format.index.layout import ShardEntry
-from ..format.index.sample_bytes import open_fresh_shard, read_sample
+from ..format.index.sample_bytes import read_sample
 from ..format.media.metadata import MediaMetadata, MediaMetadataReader
 from ..format.nv_meta import INFO_JSON, INFO_YAML
 from ..format.tar.names import printable, split_member_name

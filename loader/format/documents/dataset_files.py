@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import msgspec
@@ -11,11 +11,10 @@ import msgspec
 from ...errors import ConfigError
 from ...storage import Storage
 from ..nv_meta import FOLDER, FORMAT_VERSION, INFO_JSON, INFO_YAML, SPLIT_JSON, SPLIT_YAML
-from ..tar.names import check_shard_names
 from .split_config import SplitConfig, parse_split_config
 from .yaml_document import parse_yaml
 
-__all__ = ["current_split_file", "encode_shard_info", "read_shard_info", "read_split_config"]
+__all__ = ["check_shard_names", "current_split_file", "encode_shard_info", "read_shard_info", "read_split_config"]
 
 
 def current_split_file(storage: Storage, name: str = SPLIT_YAML) -> str | None:
@@ -80,3 +79,19 @@ def _parse(data: bytes, *, file: str) -> dict[str, int]:
             file=file,
             hint="run energon prepare again with --force-overwrite",
         ) from error
+
+
+def check_shard_names(names: Iterable[str]) -> None:
+    """Check that each name is that of a tar file inside the dataset, relative to it.
+
+    Raises:
+        ValueError: A name leads elsewhere. Files are read, and written next to them, by these names.
+
+    >>> check_shard_names(["../s.tar"])
+    Traceback (most recent call last):
+    ValueError: expected the name of a .tar file in the dataset, found '../s.tar'
+    """
+    for name in names:
+        if not name.endswith(".tar") or "\0" in name or not {"", ".", ".."}.isdisjoint(name.split("/")):
+            short = repr(name if len(name) <= 120 else name[:119] + "…")
+            raise ValueError(f"expected the name of a .tar file in the dataset, found {short}")

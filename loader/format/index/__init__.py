@@ -10,6 +10,6 @@
 ``current.py``        the index in use, and its rows for the next one
 ``dataset_index.py``  the memory-mapped index of a dataset: sample → key and byte ranges
 ``locations.py``      the byte ranges of many samples at once
-``sample_bytes.py``   the bytes of one sample, from a shard that is checked when opened
+``sample_bytes.py``   the bytes of one sample
 ====================  =====================================================================
 """

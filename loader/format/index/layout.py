@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from ...errors import FormatError
-from ..tar.names import check_shard_names
+from ..documents.dataset_files import check_shard_names
 
 __all__ = [
     "COLUMNS",

@@ -5,7 +5,6 @@ The rules are in ``docs/format.md``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +12,6 @@ import numpy.typing as npt
 
 __all__ = [
     "SplitNames",
-    "check_shard_names",
     "decode_name",
     "encode_name",
     "printable",
@@ -130,19 +128,3 @@ def _tails(letters: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) -> lis
     tails = np.take_along_axis(letters, positions, axis=1)  # (k, width)
     parts: list[bytes] = np.ascontiguousarray(tails).view(f"S{width}").reshape(-1).tolist()
     return parts
-
-
-def check_shard_names(names: Iterable[str]) -> None:
-    """Check that each name is that of a tar file inside the dataset, relative to it.
-
-    Raises:
-        ValueError: A name leads elsewhere. Files are read, and written next to them, by these names.
-
-    >>> check_shard_names(["../s.tar"])
-    Traceback (most recent call last):
-    ValueError: expected the name of a .tar file in the dataset, found '../s.tar'
-    """
-    for name in names:
-        if not name.endswith(".tar") or "\0" in name or not {"", ".", ".."}.isdisjoint(name.split("/")):
-            short = repr(name if len(name) <= 120 else name[:119] + "…")
-            raise ValueError(f"expected the name of a .tar file in the dataset, found {short}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import zlib
 from collections.abc import Callable, Iterator
 from types import GeneratorType
@@ -15,7 +16,7 @@ from .lane import ItemId, Lane, position_of
 from .rng import preserve_rng_state, seed_sample
 from .stage import SKIPPED
 
-__all__ = ["Hook"]
+__all__ = ["Hook", "makes_several"]
 
 
 class Hook:
@@ -165,3 +166,8 @@ class Hook:
 
     def _function_for(self, argument: Any) -> Callable[..., Any]:
         return self._function if self._choose_function is None else self._choose_function(argument)
+
+
+def makes_several(function: Callable[..., Any]) -> bool:
+    """Return True if a function is a generator function, as far as that is known before the call."""
+    return inspect.isgeneratorfunction(inspect.unwrap(function))

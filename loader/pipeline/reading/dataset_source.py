@@ -12,11 +12,11 @@ import numpy as np
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import EmptyDatasetError, FormatError
-from ...format.dataset_folder import DatasetFolder
+from ...format.dataset_folder import DatasetFolder, open_fresh_shard
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
 from ...format.index.locations import SampleLocations, SampleLocator
-from ...format.index.sample_bytes import open_fresh_shard, read_sample
+from ...format.index.sample_bytes import read_sample
 from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 from ...samples.building.described_dataset import DescribedDataset
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of

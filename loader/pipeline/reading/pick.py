@@ -13,8 +13,7 @@ from ...order import SequentialPass
 from ..contract.lane import ItemId, Lane, position_of
 from ..contract.stage import Running, State
 from ..contract.worker_config import WorkerConfig
-from .order_plan import SequentialPlan
-from .read import ReadDataset
+from .read import ReadDataset, SequentialPlan
 from .source import Raw, Source
 
 __all__ = ["PickDataset", "excluded_positions", "positions_without", "replacements"]

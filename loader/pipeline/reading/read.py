@@ -1,4 +1,4 @@
-"""Read the bytes of samples, lane by lane: the first stage of every chain.
+"""Read the bytes of samples, lane by lane, in the order of a plan: the first stage of every chain.
 
 The order returns the samples of several chunks of positions at a time, a chunk of samples is located in the index
 together, and each sample takes one positioned read. Chunks start small so that the first batch comes early; their size
@@ -8,29 +8,37 @@ does not affect the order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
-
-import numpy as np
-import numpy.typing as npt
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any, Protocol, cast
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
-from ...order import LaneOrder
+from ...order import (
+    FinitePass,
+    LaneOrder,
+    PrebatchedPass,
+    RepeatedOrder,
+    SequentialPass,
+    SourceOrder,
+    StreamOrder,
+    mix,
+)
 from ..contract.lane import ItemId, Lane, position_of
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
 from .joined_source import JoinedSource, RowReader
-from .order_plan import OrderPlan
-from .sample_chunk import ChunkReader
+from .sample_chunk import ChunkReader, SourceTable
 from .shard_reads import OpenShards
 from .source import Raw, ShardSource, Source
 
-__all__ = ["ReadDataset", "SourceTable"]
+__all__ = ["OrderPlan", "ReadDataset", "SequentialPlan", "ShuffledPlan"]
 
 _FIRST_CHUNK, _MAX_CHUNK, _GROWTH = 32, 1024, 4
 _CHUNKS_ORDERED = 4  # at a time: the fixed cost of the order is that of about a thousand positions
 _REBUILT_TOGETHER = 256  # positions
+_SOURCE = 21  # purpose of the random numbers: part of their seed
 
 
 class ReadDataset(SavableDataset[Raw]):
@@ -161,40 +169,128 @@ class _ReadRunning:
         return next(self._rows.read((position,), source, index, self._table.excluded(source, index), self._begin))[0]
 
 
-class SourceTable:
-    """Map samples of several sources to their numbers in the indexes, with one search for all of them.
+# --------------------------------------------------------------------------------------------------------- order plans
+
+
+class OrderPlan(Protocol):
+    """The order of a reader's samples."""
+
+    @property
+    def repeats(self) -> bool:
+        """True if the order has no end."""
+
+    @property
+    def starts_over(self) -> bool:
+        """True if each iteration starts a new pass."""
+
+    def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:
+        """Return the order of sources with these numbers of samples."""
+
+    def items(self, samples: Sequence[int]) -> int | None:
+        """Return the number of samples of a pass; None without end."""
+
+    def settings(self) -> dict[str, Any]:
+        """Return the arguments as plain data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShuffledPlan:
+    """The order of training.
 
     Args:
-        sources: The datasets.
+        slice_lengths: Length of a slice, for each source.
+        shuffle_buffer: Number of samples that are shuffled freely.
+        epochs_together: ``shuffle_over_epochs_multiplier``, for each source.
+        weights: Share of a blend without end, for each source.
+        repetitions: Repetitions of a sample in a pass, for each source; None for a blend without end.
+        deal: Samples of a micro-batch, if the lanes take whole micro-batches of one pass in turn; None splits the pass
+            into one stream per lane.
     """
 
-    def __init__(self, sources: Sequence[Source]) -> None:
-        sizes = np.array([source.samples for source in sources], dtype=np.int64)
-        self._first = np.cumsum(sizes) - sizes  # number of each source's first sample, counted over all sources
-        ranges = [source.ranges for source in sources]
-        self._begin = np.concatenate([first + begin for first, (begin, _) in zip(self._first, ranges, strict=True)])
-        start = np.concatenate([start for _, start in ranges])
-        self._shift = start - self._begin
-        excluded = [source.excluded for source in sources]
-        self._stride = 1 + max(int(start.max(initial=0) + sizes.max(initial=0)), *(_last(some) for some in excluded))
-        self._excluded = np.concatenate([some + number * self._stride for number, some in enumerate(excluded)])
+    slice_lengths: tuple[int, ...]
+    shuffle_buffer: int
+    epochs_together: tuple[int | None, ...]
+    weights: tuple[float, ...]
+    repetitions: tuple[float, ...] | None = None
+    deal: int | None = None
 
-    def index_numbers(self, source: IntArray, sample: IntArray) -> IntArray:
-        """Return the numbers in the indexes of some samples; all arrays have shape (n,)."""
-        place = self._first[source] + sample
-        row = self._begin.searchsorted(place, side="right") - 1
-        numbers: IntArray = place + self._shift[row]
-        return numbers
+    @property
+    def repeats(self) -> bool:
+        return self.repetitions is None
 
-    def excluded(self, source: IntArray, index: IntArray) -> npt.NDArray[np.bool_] | None:
-        """Return a mask of the excluded samples, by their numbers in the indexes; None if there are none."""
-        if not len(self._excluded):
-            return None
-        name = source * self._stride + index
-        row = np.minimum(self._excluded.searchsorted(name), len(self._excluded) - 1)
-        found: npt.NDArray[np.bool_] = self._excluded[row] == name
-        return found if found.any() else None
+    @property
+    def starts_over(self) -> bool:
+        return False
+
+    def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:
+        return _shuffled(self, tuple(samples), lanes, seed)
+
+    def items(self, samples: Sequence[int]) -> int | None:
+        return None if self.repetitions is None else _pass_samples(samples, self.repetitions)
+
+    def settings(self) -> dict[str, Any]:
+        return {name: _collapsed(value) for name, value in asdict(self).items() if value is not None}
 
 
-def _last(numbers: IntArray) -> int:
-    return int(numbers[-1]) if len(numbers) else 0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequentialPlan:
+    """The order of validation: the sources one after another, in the order of their shards.
+
+    Args:
+        deal: As in :class:`ShuffledPlan`.
+    """
+
+    deal: int | None = None
+
+    @property
+    def repeats(self) -> bool:
+        return False
+
+    @property
+    def starts_over(self) -> bool:
+        return True
+
+    def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:  # noqa: ARG002 - not shuffled
+        order = SequentialPass(tuple(samples), lanes)
+        return order if self.deal is None else PrebatchedPass(order, self.deal)
+
+    def items(self, samples: Sequence[int]) -> int | None:
+        return sum(samples)
+
+    def settings(self) -> dict[str, Any]:
+        return {} if self.deal is None else {"deal": self.deal}
+
+
+@lru_cache(maxsize=64)  # shared by all lanes of a process
+def _shuffled(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int) -> StreamOrder:
+    sources = tuple(
+        SourceOrder(
+            samples=count,
+            slice_length=length,
+            shuffle_buffer=plan.shuffle_buffer,
+            epochs_together=together,
+            seed=int(mix(seed, _SOURCE, place)),
+        )
+        for place, (count, length, together) in enumerate(
+            zip(samples, plan.slice_lengths, plan.epochs_together, strict=True)
+        )
+    )
+    if plan.repetitions is None:
+        return RepeatedOrder(sources, plan.weights, lanes, seed)
+    order = FinitePass(sources, plan.repetitions, lanes, seed)
+    return order if plan.deal is None else PrebatchedPass(order, plan.deal)
+
+
+def _pass_samples(samples: Sequence[int], repetitions: Sequence[float]) -> int:
+    total = 0
+    for count, times in zip(samples, repetitions, strict=True):
+        whole = int(times)
+        total += whole * count + round((times - whole) * count)
+    return total
+
+
+def _collapsed(value: Any) -> Any:
+    """Replace a tuple of equal values, one for each source, by the value."""
+    if isinstance(value, tuple):
+        return value[0] if len(set(value)) == 1 else list(value)
+    return value

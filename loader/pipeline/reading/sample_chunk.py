@@ -17,9 +17,9 @@ from ...samples.building.sample_builder import RawSample
 from ...storage import ReadableFile
 from ..contract.stage import SKIPPED
 from .shard_reads import OpenShards, coalesce_ranges, read_coalesced
-from .source import ShardSource
+from .source import ShardSource, Source
 
-__all__ = ["ChunkReader", "SampleChunk"]
+__all__ = ["ChunkReader", "SampleChunk", "SourceTable"]
 
 _AHEAD_BYTES = 8 << 20  # announced to the storage at a time
 _AHEAD_GAP_BYTES = 128 << 10  # samples closer than this are announced as one range
@@ -28,6 +28,41 @@ _SHARD_BITS = 32  # a file number is the source's number, followed by 32 bits fo
 _SHARD_MASK = (1 << _SHARD_BITS) - 1
 
 _raw = partial(tuple.__new__, RawSample)  # RawSample(…) takes twice as long
+
+
+class SourceTable:
+    """Map samples of several sources to their numbers in the indexes, with one search for all of them.
+
+    Args:
+        sources: The datasets.
+    """
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        sizes = np.array([source.samples for source in sources], dtype=np.int64)
+        self._first = np.cumsum(sizes) - sizes  # number of each source's first sample, counted over all sources
+        ranges = [source.ranges for source in sources]
+        self._begin = np.concatenate([first + begin for first, (begin, _) in zip(self._first, ranges, strict=True)])
+        start = np.concatenate([start for _, start in ranges])
+        self._shift = start - self._begin
+        excluded = [source.excluded for source in sources]
+        self._stride = 1 + max(int(start.max(initial=0) + sizes.max(initial=0)), *(_last(some) for some in excluded))
+        self._excluded = np.concatenate([some + number * self._stride for number, some in enumerate(excluded)])
+
+    def index_numbers(self, source: IntArray, sample: IntArray) -> IntArray:
+        """Return the numbers in the indexes of some samples; all arrays have shape (n,)."""
+        place = self._first[source] + sample
+        row = self._begin.searchsorted(place, side="right") - 1
+        numbers: IntArray = place + self._shift[row]
+        return numbers
+
+    def excluded(self, source: IntArray, index: IntArray) -> npt.NDArray[np.bool_] | None:
+        """Return a mask of the excluded samples, by their numbers in the indexes; None if there are none."""
+        if not len(self._excluded):
+            return None
+        name = source * self._stride + index
+        row = np.minimum(self._excluded.searchsorted(name), len(self._excluded) - 1)
+        found: npt.NDArray[np.bool_] = self._excluded[row] == name
+        return found if found.any() else None
 
 
 class ChunkReader:
@@ -214,3 +249,7 @@ def _locate(
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
     return found, place
+
+
+def _last(numbers: IntArray) -> int:
+    return int(numbers[-1]) if len(numbers) else 0

@@ -9,9 +9,10 @@ from ...samples.encoding.cooking import cook, needs_primary
 from ...samples.hooks import failure_tolerance, is_library_hook, restores_seeds, stateless
 from ...samples.types import CrudeSample
 from ...stores.aux_store import PrimaryFileStore
+from ..contract.hook import makes_several
 from ..contract.stage import SavableDataset
 from ..reading.source import SourceStores
-from .map import MapDataset, makes_several
+from .map import MapDataset
 
 __all__ = ["CookDataset", "uses_stores"]
 

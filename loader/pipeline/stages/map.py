@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Generator, Iterator
 from types import GeneratorType
 from typing import Any, TypeVar
 
 from ...errors import SkipSample
-from ..contract.hook import Hook
+from ..contract.hook import Hook, makes_several
 from ..contract.lane import ItemId, Lane, as_item_id, plain_item_id, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, ITEM_ID, Nullable
 from ..contract.worker_config import WorkerConfig
 
-__all__ = ["MapDataset", "makes_several"]
+__all__ = ["MapDataset"]
 
 T = TypeVar("T")
 
@@ -61,11 +60,6 @@ class MapDataset(SavableDataset[T]):
 
     def open(self, lane: Lane, state: State) -> Running:
         return _MapRunning(self, lane, state)
-
-
-def makes_several(function: Callable[..., Any]) -> bool:
-    """Return True if a function is a generator function, as far as that is known before the call."""
-    return inspect.isgeneratorfunction(inspect.unwrap(function))
 
 
 class _MapRunning:

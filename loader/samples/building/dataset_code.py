@@ -21,33 +21,10 @@ from ...metadataset.documents.leaf_plan import Joiner
 from .. import types
 from ..trust import is_trusted, refuse
 
-__all__ = ["MetaFunction", "checked_sample_class", "dataset_class_of", "load_joiner", "sample_class_of"]
+__all__ = ["MetaFunction", "checked_sample_class", "dataset_class_of", "find_class", "load_joiner"]
 
 _JOIN_METHOD = "from_joined"
 _MISSING = object()
-
-
-def sample_class_of(config: DatasetConfig, *, trust_code: bool) -> type[Any]:
-    """Return the sample class of a dataset.
-
-    Classes of this library are found by name. A class of another module is used if that module is already imported;
-    importing the module requires trust.
-
-    Raises:
-        TrustError: The class's module is not imported, and the caller does not trust the dataset.
-        ConfigError: The class does not exist, or is not a sample class.
-    """
-    if config.sample_type is None:
-        dataset_class = dataset_class_of(config, trust_code=trust_code)
-        sample_class = getattr(dataset_class, "__sample_type__", None)
-        if sample_class is None:
-            name = f"{config.dataset_module}.{config.dataset_class}"
-            raise ConfigError(f"{name} has no __sample_type__; expected a dataset class that has one")
-        return checked_sample_class(sample_class)
-    if is_own_module(config.module):
-        own: type[Any] = getattr(types, config.sample_type)
-        return own
-    return checked_sample_class(_find_class(config.module, config.sample_type, trust_code))
 
 
 def dataset_class_of(config: DatasetConfig, *, trust_code: bool) -> Any:
@@ -57,7 +34,17 @@ def dataset_class_of(config: DatasetConfig, *, trust_code: bool) -> Any:
         TrustError: The class's module is not imported, and the caller does not trust the dataset.
         ConfigError: The class does not exist.
     """
-    return _find_class(config.dataset_module, config.dataset_class or "", trust_code)
+    return find_class(config.dataset_module, config.dataset_class or "", trust_code=trust_code)
+
+
+def find_class(module: str, name: str, *, trust_code: bool) -> Any:
+    """Return the class that a ``dataset.yaml`` names, unchecked.
+
+    Raises:
+        TrustError: The module is not imported, and the caller does not trust the dataset.
+        ConfigError: The module has no such class.
+    """
+    return _find_code(module, name, kind="class", source="dataset.yaml", trust_code=trust_code)
 
 
 def checked_sample_class(cls: Any) -> type[Any]:
@@ -207,10 +194,6 @@ def _import_file(path: Path) -> ModuleType:
         message = f"importing this file fails: {type(error).__name__}: {error}"
         raise ConfigError(message, file=str(path)) from error
     return module
-
-
-def _find_class(module: str, name: str, trust_code: bool) -> Any:
-    return _find_code(module, name, kind="class", source="dataset.yaml", trust_code=trust_code)
 
 
 def _find_code(

@@ -14,8 +14,8 @@ from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.nv_meta import FOLDER
 from ...storage import EPath
 from ..decoding.decoder import SampleDecoder
-from .dataset_code import checked_sample_class, dataset_class_of, sample_class_of
-from .recipe import BasicSampleBuilder, SampleRecipe
+from .dataset_code import checked_sample_class, dataset_class_of
+from .recipe import BasicSampleBuilder, SampleRecipe, sample_class_of
 
 __all__ = [
     "DescribedDataset",

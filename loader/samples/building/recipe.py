@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ...cached_property import cached_property
-from ...errors import SampleError
-from ...format.documents.dataset_config import DatasetConfig
+from ...errors import ConfigError, SampleError
+from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.documents.field_map import FieldMap, parse_field_map
-from ..decoding.decoder import PartDecoders, SampleDecoder
+from .. import types
+from ..decoding.decoder import DecodedParts, PartDecoders, SampleDecoder
 from ..source_info import SourceInfo
 from ..trust import is_trusted
 from ..types import CrudeSample, Sample
-from .dataset_code import MetaFunction, sample_class_of
+from .dataset_code import MetaFunction, checked_sample_class, dataset_class_of, find_class
 
-__all__ = ["BasicSampleBuilder", "PartFilter", "SampleRecipe", "name_sample"]
+__all__ = ["BasicSampleBuilder", "PartFilter", "SampleRecipe", "name_sample", "sample_class_of"]
 
 PartFilter = frozenset[str] | Callable[[str], Any]
 """Names of the parts to read, or a predicate on part names."""
@@ -87,6 +88,29 @@ class SampleRecipe:
             part_filter=_part_filter(fields, wanted, meta_folder, trust_code),
             subflavors=subflavors,
         )
+
+
+def sample_class_of(config: DatasetConfig, *, trust_code: bool) -> type[Any]:
+    """Return the sample class of a dataset.
+
+    Classes of this library are found by name. A class of another module is used if that module is already imported;
+    importing the module requires trust.
+
+    Raises:
+        TrustError: The class's module is not imported, and the caller does not trust the dataset.
+        ConfigError: The class does not exist, or is not a sample class.
+    """
+    if config.sample_type is None:
+        dataset_class = dataset_class_of(config, trust_code=trust_code)
+        sample_class = getattr(dataset_class, "__sample_type__", None)
+        if sample_class is None:
+            name = f"{config.dataset_module}.{config.dataset_class}"
+            raise ConfigError(f"{name} has no __sample_type__; expected a dataset class that has one")
+        return checked_sample_class(sample_class)
+    if is_own_module(config.module):
+        own: type[Any] = getattr(types, config.sample_type)
+        return own
+    return checked_sample_class(find_class(config.module, config.sample_type, trust_code=trust_code))
 
 
 class BasicSampleBuilder:
@@ -182,7 +206,7 @@ class BasicSampleBuilder:
 
     def _map(self, field_map: FieldMap, parts: Mapping[str, bytes]) -> dict[str, Any]:
         decode = self.decode_part
-        decoded: Mapping[str, Any] = parts if decode is None else _DecodedParts(parts, decode)
+        decoded: Mapping[str, Any] = parts if decode is None else DecodedParts(parts, decode)
         return field_map.apply(decoded, optional=self._optional)
 
     def _decode(self, parts: Mapping[str, bytes]) -> dict[str, Any]:
@@ -247,31 +271,6 @@ class _LoaderParts(dict[str, Any]):
 
     def __missing__(self, name: str) -> Any:
         raise _NoSuchPartError(str(name))
-
-
-class _DecodedParts(Mapping[str, Any]):
-    """The parts of one sample, each decoded on first access."""
-
-    __slots__ = ("_decode", "_decoded", "_parts")
-
-    def __init__(self, parts: Mapping[str, bytes], decode: Callable[[str, bytes], Any]) -> None:
-        self._parts = parts
-        self._decode = decode
-        self._decoded: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._decoded:
-            self._decoded[name] = self._decode(name, self._parts[name])
-        return self._decoded[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._parts
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._parts)
-
-    def __len__(self) -> int:
-        return len(self._parts)
 
 
 def _names_or_test(given: Sequence[str] | Callable[[str], Any]) -> tuple[str, ...] | Callable[[str], Any]:

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError
+from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.decode import DecodeDataset
-from ...pipeline.reading.order_plan import OrderPlan
-from ...pipeline.reading.read import ReadDataset
+from ...pipeline.reading.read import OrderPlan, ReadDataset
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.batch import BatchDataset
 from ...pipeline.stages.cook import CookDataset, uses_stores
 from ...pipeline.stages.group_batch import GroupBatchDataset
-from ...pipeline.stages.map import MapDataset, makes_several
+from ...pipeline.stages.map import MapDataset
 from ...pipeline.stages.packing import PackingDataset
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...samples.hooks import is_default, is_library_hook

@@ -13,8 +13,7 @@ from ...format.documents.subset import SampleRange, ShareRange, SubsetRange, res
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.decode import DecodeDataset
-from ...pipeline.reading.order_plan import OrderPlan, SequentialPlan, ShuffledPlan
-from ...pipeline.reading.read import ReadDataset
+from ...pipeline.reading.read import OrderPlan, ReadDataset, SequentialPlan, ShuffledPlan
 from ...pipeline.reading.source import Source
 from ...stores.file_store import FileStore
 

@@ -17,13 +17,13 @@ from torch.utils.data import Dataset
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError, SampleError, SkipSample
+from ...pipeline.contract.hook import makes_several
 from ...pipeline.contract.lane import Lane
 from ...pipeline.contract.rng import preserve_rng_state, seed_sample
 from ...pipeline.contract.stage import Running
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.pick import PickDataset, excluded_positions, positions_without, replacements
 from ...pipeline.reading.source import Source
-from ...pipeline.stages.map import makes_several
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...samples.hooks import set_hook_context
 from ..workers.lane_host import open_lane

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ...errors import ConfigError, EnergonError
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
-from ...pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
+from ...pipeline.reading.read import SequentialPlan, ShuffledPlan
 from ...pipeline.reading.source import Source
 from ...pipeline.stages.epochize import EpochizeDataset
 from ...pipeline.stages.even_ranks import EvenRanksDataset

@@ -21,7 +21,8 @@ from typing import Any, NoReturn
 
 from ...errors import WorkerError
 from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.reading.read import ReadDataset, SourceTable
+from ...pipeline.reading.read import ReadDataset
+from ...pipeline.reading.sample_chunk import SourceTable
 from .worker_board import WorkerBoard, read_crash_stack, request_stack
 
 __all__ = [

@@ -18,8 +18,7 @@ from loader.format.jsonl.index import prepare_jsonl
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading.decode import DecodeDataset
 from loader.pipeline.reading.jsonl_source import JsonlSource
-from loader.pipeline.reading.order_plan import SequentialPlan
-from loader.pipeline.reading.read import ReadDataset
+from loader.pipeline.reading.read import ReadDataset, SequentialPlan
 from loader.storage import open_storage
 from tests.unit.pipeline.stage_check import lane, values
 

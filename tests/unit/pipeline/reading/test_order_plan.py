@@ -8,7 +8,7 @@ import pickle
 import pytest
 from hypothesis import given, strategies as st
 
-from loader.pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
+from loader.pipeline.reading.read import SequentialPlan, ShuffledPlan
 
 
 def shuffled(sources=2, **changes) -> ShuffledPlan:

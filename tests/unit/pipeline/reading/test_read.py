@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 from loader.errors import FormatError, StorageError
-from loader.format.index.sample_bytes import open_fresh_shard
+from loader.format.dataset_folder import open_fresh_shard
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading import dataset_source as dataset_leaf, read
-from loader.pipeline.reading.order_plan import SequentialPlan, ShuffledPlan
-from loader.pipeline.reading.read import ReadDataset, SourceTable
-from loader.pipeline.reading.sample_chunk import ChunkReader
+from loader.pipeline.reading.read import ReadDataset, SequentialPlan, ShuffledPlan
+from loader.pipeline.reading.sample_chunk import ChunkReader, SourceTable
 from loader.pipeline.reading.shard_reads import OpenShards
 from tests.unit.pipeline.stage_check import check_resumes, lane, steps, values
 from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, open_source, raw_samples, texts, write_dataset

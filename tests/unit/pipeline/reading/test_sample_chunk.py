@@ -12,8 +12,7 @@ from loader.format.documents.load_request import LoadRequest
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.reading import sample_chunk
 from loader.pipeline.reading.dataset_source import DatasetSource
-from loader.pipeline.reading.read import SourceTable
-from loader.pipeline.reading.sample_chunk import SampleChunk
+from loader.pipeline.reading.sample_chunk import SampleChunk, SourceTable
 from loader.pipeline.reading.shard_reads import OpenShards
 from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, raw_samples, texts, write_dataset
 

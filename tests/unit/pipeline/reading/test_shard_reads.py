@@ -12,8 +12,7 @@ import pytest
 from loader.errors import FormatError
 from loader.format.documents.load_request import LoadRequest
 from loader.pipeline.reading.dataset_source import DatasetSource
-from loader.pipeline.reading.read import SourceTable
-from loader.pipeline.reading.sample_chunk import SampleChunk
+from loader.pipeline.reading.sample_chunk import SampleChunk, SourceTable
 from loader.pipeline.reading.shard_reads import OpenShards, read_coalesced
 from loader.storage.local import LocalStorage
 from tests.unit.pipeline.tar_dataset import raw_samples, texts, write_dataset

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import given, strategies as st
 
-from loader.pipeline.reading.read import SourceTable
+from loader.pipeline.reading.sample_chunk import SourceTable
 
 
 @dataclass

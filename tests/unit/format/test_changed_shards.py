@@ -74,8 +74,8 @@ def test_a_copied_dataset_is_one_warning_and_its_other_shards_are_counted_at_deb
                 assert [dataset.read_parts(sample)["txt"] for sample in (0, 1, 2, 0)] == [b"0", b"1", b"2", b"0"]
     logged = [(record.levelname, record.message) for record in caplog.records if "touched" in record.message]
     assert [level for level, _ in logged] == ["WARNING", "DEBUG", "WARNING"]
-    for (_, message), shard in zip(logged, ("a/0.tar", "a/2.tar", "b/1.tar"), strict=True):
-        assert message.startswith(f"{tmp_path}/{shard} was touched or copied since it was indexed; its first and last")
+    for (_, message), name in zip(logged, ("a/0.tar", "a/2.tar", "b/1.tar"), strict=True):
+        assert message.startswith(f"{tmp_path}/{name} was touched or copied since it was indexed; its first and last")
     assert logged[1][1].endswith("; 2 shards of this dataset so far")
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any, cast
 
 __all__ = ["install"]
 
@@ -98,8 +98,11 @@ _MOVED = {
 }
 
 
-class _MovedModules(MetaPathFinder, Loader):
-    """Finder of modules by their old paths. It is the last finder, so it is used only if all others have failed."""
+class _MovedModules:
+    """Finder of modules by their old paths. It is the last finder, so it is used only if all others have failed.
+
+    It does not inherit from ``importlib.abc``: importing that takes a tenth of the time of ``energon --help``.
+    """
 
     def find_spec(
         self,
@@ -109,7 +112,10 @@ class _MovedModules(MetaPathFinder, Loader):
     ) -> ModuleSpec | None:
         if fullname.removeprefix(_PACKAGE) not in _MOVED or not fullname.startswith(_PACKAGE):
             return None
-        return ModuleSpec(fullname, self)
+        return ModuleSpec(fullname, cast("Any", self))
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """Return None: the default module, which ``exec_module`` replaces."""
 
     def exec_module(self, module: ModuleType) -> None:
         new_name = _PACKAGE + _MOVED[module.__name__.removeprefix(_PACKAGE)]

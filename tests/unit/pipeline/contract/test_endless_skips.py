@@ -13,21 +13,21 @@ from loader.pipeline.contract import failures as endless_skips
 from tests.unit.pipeline.tar_dataset import texts, write_dataset
 
 
-class Skips(TaskEncoder):
+class Skips(TaskEncoder[Any, Any, Any, Any]):
     decoder = None
 
     def encode_sample(self, sample: Any) -> Any:
         raise SkipSample
 
 
-class YieldsNothing(TaskEncoder):
+class YieldsNothing(TaskEncoder[Any, Any, Any, Any]):
     decoder = None
 
     def encode_sample(self, sample: Any) -> Any:
         yield from ()
 
 
-class SkipsMost(TaskEncoder):
+class SkipsMost(TaskEncoder[Any, Any, Any, Any]):
     decoder = None
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ from tests.unit.pipeline.stage_check import Values
 OTHER = WorkerConfig(rank=1, world_size=2, num_workers=3)
 
 
-def source() -> Any:
+def source() -> Values:
     return Values(range(12))
 
 
@@ -34,7 +34,7 @@ def by_text(sample: object) -> tuple[str, int | None]:
     return str(sample), None
 
 
-def stages(**named: Any) -> Any:
+def stages(**named: Any) -> list[Any]:
     """Return each stage with its ``waits``, ``runs_user_code`` and ``items``."""
     return [
         (BlendDataset((source(), 1), (source(), 2), **named), False, False, None),
@@ -55,7 +55,7 @@ STAGES = [pytest.param(*stage, id=type(stage[0]).__name__) for stage in stages()
 
 
 @pytest.mark.parametrize(("stage", "waits", "runs_user_code", "items"), STAGES)
-def test_the_properties_of_a_stage(stage: Any, waits: Any, runs_user_code: Any, items: Any) -> None:
+def test_the_properties_of_a_stage(stage: Any, waits: bool, runs_user_code: bool, items: int | None) -> None:
     assert (stage.waits, stage.runs_user_code, stage.items) == (waits, runs_user_code, items)
     assert stage.keeps_positions == (items is not None)
     assert not stage.repeats
@@ -63,7 +63,7 @@ def test_the_properties_of_a_stage(stage: Any, waits: Any, runs_user_code: Any, 
 
 @pytest.mark.parametrize(("stage", "waits", "runs_user_code", "items"), STAGES)
 def test_the_properties_of_a_chain_follow_from_its_stages(
-    stage: Any, waits: Any, runs_user_code: Any, items: Any
+    stage: Any, waits: bool, runs_user_code: bool, items: int | None
 ) -> None:
     above = GcDataset(BatchDataset(ConcatDataset(source(), stage), 2, sorted))
 
@@ -72,7 +72,9 @@ def test_the_properties_of_a_chain_follow_from_its_stages(
 
 
 @pytest.mark.parametrize(("stage", "waits", "runs_user_code", "items"), STAGES)
-def test_the_identity_of_a_stage_is_plain_data(stage: Any, waits: Any, runs_user_code: Any, items: Any) -> None:
+def test_the_identity_of_a_stage_is_plain_data(
+    stage: Any, waits: bool, runs_user_code: bool, items: int | None
+) -> None:
     assert json.loads(json.dumps(stage.identity())) == stage.identity()
 
 

@@ -26,7 +26,12 @@ def nothing_logged_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fail_with(
-    error: Any, *, handler: Any = log_exception, sample: Any = SAMPLE, times: int = 1, hook: str = "encode_sample"
+    error: Exception,
+    *,
+    handler: Callable[..., Any] = log_exception,
+    sample: Any = SAMPLE,
+    times: int = 1,
+    hook: str = "encode_sample",
 ) -> None:
     policy = FailurePolicy(handler, lane=3)
     for _ in range(times):
@@ -56,7 +61,7 @@ def test_the_traceback_is_logged_once_for_a_cause_then_its_count(caplog: pytest.
     assert third.getMessage().endswith("· 3 times so far")
 
 
-def raise_one_of_two(number: Any) -> None:
+def raise_one_of_two(number: int) -> None:
     if number == 1:
         raise ValueError("here")
     raise ValueError("here")
@@ -89,7 +94,7 @@ def test_another_line_or_another_type_is_another_cause(caplog: pytest.LogCapture
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_any_error_takes_one_line(caplog: pytest.LogCaptureFixture, error: Any, shown: Any) -> None:
+def test_any_error_takes_one_line(caplog: pytest.LogCaptureFixture, error: Exception, shown: str) -> None:
     fail_with(error)
     line = caplog.records[0].getMessage()
     assert shown in line
@@ -109,7 +114,7 @@ def test_a_batch_is_named_by_its_first_keys(caplog: pytest.LogCaptureFixture) ->
 def test_a_users_handler_that_calls_the_logging_one_keeps_hook_and_lane(caplog: pytest.LogCaptureFixture) -> None:
     seen = []
 
-    def handler(error: Any, sample: Any, sources: Any) -> None:
+    def handler(error: Exception, sample: TextSample, sources: Any) -> None:
         seen.append(error)
         log_exception(error, sample, sources)
 
@@ -154,19 +159,21 @@ class Handler:
     def __init__(self) -> None:
         self.received: tuple[Any, ...] | None = None
 
-    def of_three(self, error: Any, sample: Any, sources: Any) -> None:
+    def of_three(self, error: Exception, sample: TextSample, sources: tuple[SourceInfo, ...]) -> None:
         self.received = (error, sample, sources)
 
-    def of_three_or_two(self, error: Any, sample: Any, sources: Any = None) -> None:
+    def of_three_or_two(
+        self, error: Exception, sample: TextSample, sources: tuple[SourceInfo, ...] | None = None
+    ) -> None:
         self.received = (error, sample, sources)
 
     def of_any(self, *arguments: Any) -> None:
         self.received = arguments
 
-    def of_two(self, error: Any, key: Any) -> None:
+    def of_two(self, error: Exception, key: str) -> None:
         self.received = (error, key)
 
-    def of_two_and_its_own(self, error: Any, key: Any, verbose: bool = False) -> None:
+    def of_two_and_its_own(self, error: Exception, key: str, verbose: bool = False) -> None:
         self.received = (error, key, verbose)
 
 
@@ -183,7 +190,7 @@ ERROR = ValueError("x")
         ("of_two_and_its_own", (ERROR, "a.tar/0001", False)),
     ],
 )
-def test_a_handler_takes_the_sample_and_its_sources_or_only_the_key(method: Any, received: Any) -> None:
+def test_a_handler_takes_the_sample_and_its_sources_or_only_the_key(method: str, received: Any) -> None:
     handler = Handler()
     three_argument_handler(getattr(handler, method))(ERROR, SAMPLE, SOURCES)
     assert handler.received == received
@@ -204,6 +211,6 @@ def test_handlers_written_in_c_get_three_arguments() -> None:
 
 
 @pytest.mark.parametrize("handler", [lambda: None, lambda error: None, lambda a, b, c, d: None])
-def test_a_handler_of_other_arguments_is_refused_before_a_failure(handler: Any) -> None:
+def test_a_handler_of_other_arguments_is_refused_before_a_failure(handler: Callable[..., Any]) -> None:
     with pytest.raises(ConfigError, match="takes other arguments"):
         three_argument_handler(handler)

@@ -48,7 +48,7 @@ def test_two_items_of_a_stage_have_different_integers(two: Any) -> None:
 @pytest.mark.parametrize(
     ("item_id", "numbers"), [(7, [7]), ((7, 8), [2, 7, 8]), (("2 a", 1, 7), [3, 1, 7]), (((7, 8), 9), [2, 2, 7, 8, 9])]
 )
-def test_the_integers_of_an_item_never_change(item_id: Any, numbers: Any) -> None:
+def test_the_integers_of_an_item_never_change(item_id: Any, numbers: list[int]) -> None:
     """The random numbers of existing runs depend on these integers."""
     assert list(integers_of(item_id)) == numbers
 
@@ -66,5 +66,5 @@ def test_the_integers_of_an_item_never_change(item_id: Any, numbers: Any) -> Non
         (((), 8), -1),
     ],
 )
-def test_the_position_of_an_item_is_that_of_its_first_sample(item_id: Any, position: Any) -> None:
+def test_the_position_of_an_item_is_that_of_its_first_sample(item_id: Any, position: int) -> None:
     assert position_of(item_id) == position

@@ -98,7 +98,7 @@ def test_another_process_draws_the_same() -> None:
 
 
 @pytest.mark.parametrize("drawn_before", [0, 1, 2])
-def test_generators_continue_where_they_were_before(drawn_before: Any) -> None:
+def test_generators_continue_where_they_were_before(drawn_before: int) -> None:
     seed_all(1)
     expected = [draw() for _ in range(5)]
     seed_all(1)

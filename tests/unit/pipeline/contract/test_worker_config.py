@@ -32,11 +32,11 @@ class Asking(DefaultTaskEncoder[Any, Any, Any, Any]):
 
 
 @pytest.fixture(scope="module")
-def texts(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_texts(tmp_path_factory.mktemp("texts"), train=(1,), val=(4,))
 
 
-def test_hooks_see_the_config_of_their_run_and_their_worker(texts: Any, tmp_path: Path) -> None:
+def test_hooks_see_the_config_of_their_run_and_their_worker(texts: Path, tmp_path: Path) -> None:
     config = WorkerConfig(
         rank=1, world_size=2, num_workers=2, worker_debug_path=tmp_path / "{rank}/{worker_id}.jsonl", worker_log_level=0
     )

@@ -18,6 +18,7 @@ from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.order_plan import SequentialPlan
 from loader.pipeline.reading.read import ReadDataset, SourceTable
+from loader.samples.building.sample_builder import RawSample
 from loader.samples.decoding.decoder import SampleDecoder
 from loader.training.factories.webdataset_factory import BaseWebdatasetFactory
 from tests.unit.pipeline.stage_check import values
@@ -41,7 +42,7 @@ def numbers(source: DatasetSource) -> list[int]:
 TRAIN = [0, 1, 2, *range(3, 7), *range(7, 12)]  # d.tar comes before val0.tar in the index
 
 
-def test_samples_are_numbered_over_the_shards_of_the_split_part(whole: Any) -> None:
+def test_samples_are_numbered_over_the_shards_of_the_split_part(whole: Path) -> None:
     train, val = (
         DatasetSource(request=LoadRequest(path=str(whole), split_part="train")),
         DatasetSource(request=LoadRequest(path=str(whole), split_part="val")),
@@ -64,7 +65,7 @@ def test_shards_of_a_part_need_not_be_neighbours(tmp_path: Path) -> None:
     ("subset", "expected"),
     [((0, 12), TRAIN), ((2, 5), [2, 3, 4]), ((11, None), [11]), ((0, 1), [0]), ((3, 9), [3, 4, 5, 6, 7, 8])],
 )
-def test_a_subset_is_a_range_of_the_parts_samples(whole: Any, subset: Any, expected: Any) -> None:
+def test_a_subset_is_a_range_of_the_parts_samples(whole: Path, subset: Any, expected: list[int]) -> None:
     source = open_source(whole, split_part="train", subset=(SampleRange(start=subset[0], stop=subset[1]),))
     assert (source.samples, numbers(source)) == (len(expected), expected)
 
@@ -83,7 +84,7 @@ def test_excluded_samples_keep_their_numbers(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("subset", [(5, 5), (0, 0), (12, 12)])
-def test_a_source_without_samples_is_refused(whole: Any, subset: Any) -> None:
+def test_a_source_without_samples_is_refused(whole: Path, subset: tuple[int, int]) -> None:
     with pytest.raises(ConfigError, match="the subset of split part 'train' of this dataset has no samples") as caught:
         open_source(whole, subset=(SampleRange(start=subset[0], stop=subset[1]),)).samples  # noqa: B018
     assert caught.value.at == str(whole)
@@ -100,7 +101,7 @@ def test_a_part_of_which_every_sample_is_excluded_is_refused(tmp_path: Path) -> 
     assert DatasetSource(request=LoadRequest(path=str(folder), split_part="val")).samples == 9
 
 
-def test_a_missing_split_part_or_dataset_is_refused(whole: Any, tmp_path: Path) -> None:
+def test_a_missing_split_part_or_dataset_is_refused(whole: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no split part 'test'; there are: train, val"):
         DatasetSource(request=LoadRequest(path=str(whole), split_part="test")).samples  # noqa: B018
     with pytest.raises(StorageError, match="does not exist"):
@@ -110,7 +111,7 @@ def test_a_missing_split_part_or_dataset_is_refused(whole: Any, tmp_path: Path) 
 # ----------------------------------------------------------------------------------------------------- building samples
 
 
-def test_dataset_yaml_decides_which_parts_are_read(tmp_path: Path, whole: Any) -> None:
+def test_dataset_yaml_decides_which_parts_are_read(tmp_path: Path, whole: Path) -> None:
     crude = open_source(whole, split_part="train")
     assert crude.is_crude
     assert crude.locate(np.array([0])).part_name == ["txt", "json"]
@@ -158,7 +159,7 @@ def used(folder: Path) -> DatasetSource:
     return source
 
 
-def raw_samples_of_train(folder: Path) -> Any:
+def raw_samples_of_train(folder: Path) -> list[RawSample]:
     return [sample for sample in raw_samples(folder) if not sample[2].startswith("val")]
 
 
@@ -179,7 +180,7 @@ def test_a_used_source_reads_the_same_in_another_process(whole: Any, method: Any
     process.join()
 
 
-def test_a_pickled_source_drops_open_handles(whole: Any) -> None:
+def test_a_pickled_source_drops_open_handles(whole: Path) -> None:
     source = used(whole)
     again = pickle.loads(pickle.dumps(source))
     assert again.__dict__.keys() == source.__dataclass_fields__.keys()
@@ -200,7 +201,7 @@ def test_another_process_refuses_a_dataset_prepared_again_since(tmp_path: Path) 
     )
 
 
-def test_the_identity_is_plain_and_differs_for_other_samples(whole: Any, tmp_path: Path) -> None:
+def test_the_identity_is_plain_and_differs_for_other_samples(whole: Path, tmp_path: Path) -> None:
     identity = DatasetSource(request=LoadRequest(path=str(whole), split_part="train")).identity()
     assert json.loads(json.dumps(identity)) == identity
     assert identity == open_source(whole, split_part="train", decoder=None).identity()

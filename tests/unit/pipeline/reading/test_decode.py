@@ -26,7 +26,7 @@ FIELDS = TEXT + "field_map: {text: 'json[x]'}\nsubflavors: {source: web, quality
 LOADED = TEXT + "sample_loader: sample_loader.py:load\n"
 
 
-def built(*sources: DatasetSource, plan: Any = None) -> DecodeDataset:
+def built(*sources: DatasetSource, plan: ShuffledPlan | None = None) -> DecodeDataset:
     alone = WorkerConfig(rank=0, world_size=1, num_workers=0)
     return DecodeDataset(ReadDataset(sources, plan or SequentialPlan(), worker_config=alone))
 
@@ -53,7 +53,7 @@ def broken(tmp_path: Path) -> Path:
     return write_dataset(tmp_path / "broken", {"a.tar": samples}, config=FIELDS)
 
 
-def test_samples_have_type_key_sources_labels_and_restore_key(typed: Any, crude: Any) -> None:
+def test_samples_have_type_key_sources_labels_and_restore_key(typed: Path, crude: Path) -> None:
     of_lane = lane(0, 2)
     of_lane.context.batch_index = 17
     given = built(source(typed, subflavors={"quality": 2}), source(crude)).open(of_lane, {})
@@ -76,19 +76,19 @@ def test_samples_have_type_key_sources_labels_and_restore_key(typed: Any, crude:
     assert [tuple(source) for source in last["__sources__"]] == [(str(crude), 1, "a.tar", ("006.txt", "006.json"))]
 
 
-def test_without_a_decoder_parts_stay_bytes(crude: Any) -> None:
+def test_without_a_decoder_parts_stay_bytes(crude: Path) -> None:
     (first, _) = values(built(source(crude, decoder=None)))
     assert (first["txt"], first["json"]) == (b"text 5", b'{"n": 5, "x": "xxxxx"}')
 
 
-def test_a_restored_lane_continues_where_it_stopped(typed: Any, crude: Any, tmp_path: Path) -> None:
+def test_a_restored_lane_continues_where_it_stopped(typed: Path, crude: Path, tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 9), "b.tar": texts(0, 9)}, config=FIELDS)
     leave_out(folder, "a.tar/003")
     plan = ShuffledPlan(slice_lengths=(2, 2, 2), shuffle_buffer=9, epochs_together=(1, 1, 1), weights=(1.0, 1.0, 1.0))
     check_resumes(built(source(typed), source(crude), source(folder), plan=plan), count=2, most=40)
 
 
-def test_excluded_samples_stay_skipped(crude: Any, tmp_path: Path) -> None:
+def test_excluded_samples_stay_skipped(crude: Path, tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 4)}, exclude=["a.tar/002"])
     given = [step.value for step in steps(built(source(folder)), lane(), most=9)]
     assert [value is SKIPPED for value in given] == [False, False, True, False]
@@ -98,7 +98,7 @@ def test_excluded_samples_stay_skipped(crude: Any, tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------------------- failures
 
 
-def test_an_undecodable_sample_is_skipped_and_passed_to_handlers(broken: Any) -> None:
+def test_an_undecodable_sample_is_skipped_and_passed_to_handlers(broken: Path) -> None:
     failures = []
     given = steps(built(source(broken)), lane(handler=lambda *failure: failures.append(failure)), most=20)
     assert [step.item_id for step in given if step.value is SKIPPED] == [2, 3, 7]
@@ -111,7 +111,7 @@ def test_an_undecodable_sample_is_skipped_and_passed_to_handlers(broken: Any) ->
 
 
 def test_code_of_the_dataset_that_fails_is_reported_with_the_sample(
-    broken: Any, caplog: pytest.LogCaptureFixture
+    broken: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (broken / ".nv-meta/dataset.yaml").write_text(LOADED)
     (broken / ".nv-meta/sample_loader.py").write_text("def load(parts): return {'text': 1 / 0}\n")
@@ -124,8 +124,8 @@ def test_code_of_the_dataset_that_fails_is_reported_with_the_sample(
     assert f" · in {broken}/a.tar: 0.json, 0.txt · lane 0" in caplog.records[0].message
 
 
-def test_failures_in_a_row_are_counted_and_successes_between_them_end_the_row(broken: Any) -> None:
-    def policy(tolerance: Any) -> Any:
+def test_failures_in_a_row_are_counted_and_successes_between_them_end_the_row(broken: Path) -> None:
+    def policy(tolerance: int) -> FailurePolicy:
         return FailurePolicy(lambda *failure: None, lane=0, tolerance=tolerance)
 
     patient, strict = lane(), lane()
@@ -136,7 +136,7 @@ def test_failures_in_a_row_are_counted_and_successes_between_them_end_the_row(br
     assert caught.value.key == "a.tar/3"
 
 
-def test_failures_of_all_samples_stop_the_run_at_once(broken: Any, tmp_path: Path) -> None:
+def test_failures_of_all_samples_stop_the_run_at_once(broken: Path, tmp_path: Path) -> None:
     failures = []
     (broken / ".nv-meta/dataset.yaml").write_text(LOADED)
     for code, kind in (("raise ConfigError('not so')", ConfigError), ("return undefined", NameError)):
@@ -153,13 +153,13 @@ def test_failures_of_all_samples_stop_the_run_at_once(broken: Any, tmp_path: Pat
     assert failures == []
 
 
-def test_a_rebuilt_sample_that_fails_raises(broken: Any) -> None:
+def test_a_rebuilt_sample_that_fails_raises(broken: Path) -> None:
     running = built(source(broken)).open(lane(), {})
     with pytest.raises(SampleError, match=r"'a\.tar/2'"):
         running.load(2)
 
 
-def test_it_keeps_positions_and_prints_its_decoder(typed: Any, crude: Any) -> None:
+def test_it_keeps_positions_and_prints_its_decoder(typed: Path, crude: Path) -> None:
     dataset = built(source(typed, decoder=SampleDecoder(image_decode="pil")))
     assert (dataset.items, len(dataset)) == (5, 5)
     assert "image_decode='pil'" in str(dataset).splitlines()[0]

@@ -25,7 +25,7 @@ def shuffled(sources: int = 2, **changes: Any) -> ShuffledPlan:
 
 
 def first(
-    plan: Any, samples: Any = (50, 30), *, lanes: int = 2, seed: int = 0, count: int = 20
+    plan: Any, samples: tuple[int, int] = (50, 30), *, lanes: int = 2, seed: int = 0, count: int = 20
 ) -> list[list[tuple[int, int]]]:
     """Return source and sample of the first positions of each lane."""
     found = []
@@ -53,7 +53,7 @@ def test_equal_plans_have_equal_orders_also_after_pickling() -> None:
     ],
     ids=str,
 )
-def test_each_argument_changes_the_order_and_the_settings(other: Any) -> None:
+def test_each_argument_changes_the_order_and_the_settings(other: dict[str, Any]) -> None:
     """The buffer matters only if it changes the size of windows; 3 is the smallest."""
     plan = shuffled(**other, slice_lengths=(1, 1)) if "shuffle_buffer" in other else shuffled(**other)
     base = shuffled(slice_lengths=(1, 1)) if "shuffle_buffer" in other else shuffled()
@@ -87,7 +87,9 @@ sizes_and_times = st.lists(st.tuples(st.integers(1, 40), repetitions), min_size=
 
 
 @given(sizes_and_times, st.sampled_from([1, 2, 3, 7, 64]), st.sampled_from([None, 1, 5]))
-def test_the_lanes_of_a_pass_have_the_announced_number_of_samples(sources: Any, lanes: Any, deal: Any) -> None:
+def test_the_lanes_of_a_pass_have_the_announced_number_of_samples(
+    sources: list[tuple[int, float]], lanes: int, deal: int | None
+) -> None:
     samples, times = zip(*sources, strict=True)
     plan = shuffled(len(sources), repetitions=times, deal=deal)
     order = plan.order(samples, lanes=lanes, seed=3)
@@ -97,7 +99,7 @@ def test_the_lanes_of_a_pass_have_the_announced_number_of_samples(sources: Any, 
 
 
 @pytest.mark.parametrize("deal", [None, 4])
-def test_validation_keeps_the_order_of_the_shards(deal: Any) -> None:
+def test_validation_keeps_the_order_of_the_shards(deal: int | None) -> None:
     plan = SequentialPlan(deal=deal)
     found = first(plan, lanes=3, count=80)
     expected = [(0, number) for number in range(50)] + [(1, number) for number in range(30)]

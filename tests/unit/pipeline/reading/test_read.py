@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -13,6 +13,8 @@ from typing import Any, cast
 import pytest
 
 from loader.errors import FormatError, StorageError
+from loader.format.index.dataset_index import DatasetIndex
+from loader.format.index.layout import ShardEntry
 from loader.format.index.sample_bytes import open_fresh_shard
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.contract.worker_config import WorkerConfig
@@ -22,6 +24,8 @@ from loader.pipeline.reading.read import ReadDataset, SourceTable
 from loader.pipeline.reading.sample_chunk import ChunkReader
 from loader.pipeline.reading.shard_reads import OpenShards
 from loader.pipeline.reading.source import ShardSource
+from loader.samples.building.sample_builder import RawSample
+from loader.storage.local import LocalStorage
 from tests.unit.pipeline.stage_check import check_resumes, lane, steps, values
 from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, open_source, raw_samples, texts, write_dataset
 
@@ -46,7 +50,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 FAR_APART = {f"{n}": {"txt": b"near %d" % n, "bin": bytes(n * 30_000), "json": b"[%d]" % n} for n in range(9)}
 
 
-def expected_of(small: Any, other: Any) -> Any:
+def expected_of(small: Path, other: Path) -> list[RawSample]:
     return raw_samples(small) + raw_samples(other, source=1, parts=("txt", "json"))
 
 
@@ -55,7 +59,7 @@ def reader(*folders: Any, plan: Any = None, **options: Any) -> ReadDataset:
     return ReadDataset(sources, plan or SequentialPlan(), worker_config=ALONE)
 
 
-def shuffled(*, sources: int = 1, repeats: bool = False, buffer: int = 5, deal: Any = None) -> ShuffledPlan:
+def shuffled(*, sources: int = 1, repeats: bool = False, buffer: int = 5, deal: int | None = None) -> ShuffledPlan:
     return ShuffledPlan(
         slice_lengths=(3,) * sources,
         shuffle_buffer=buffer,
@@ -66,21 +70,21 @@ def shuffled(*, sources: int = 1, repeats: bool = False, buffer: int = 5, deal: 
     )
 
 
-def by_name(samples: Any) -> Any:
+def by_name(samples: list[RawSample]) -> list[RawSample]:
     return sorted(samples, key=lambda sample: (sample[0], sample[1]))
 
 
 # ------------------------------------------------------------------------------------------------------ bytes and order
 
 
-def test_a_pass_has_the_bytes_that_tarfile_reads(small: Any, other: Any) -> None:
+def test_a_pass_has_the_bytes_that_tarfile_reads(small: Path, other: Path) -> None:
     expected = expected_of(small, other)
     assert values(reader(small, other)) == expected
     assert values(reader(small, other), 0, 2) + values(reader(small, other), 1, 2) == expected
 
 
 @pytest.mark.parametrize("count", [1, 3, 64])
-def test_a_shuffled_pass_has_each_sample_once(small: Any, other: Any, count: Any) -> None:
+def test_a_shuffled_pass_has_each_sample_once(small: Path, other: Path, count: int) -> None:
     dataset = reader(small, other, plan=shuffled(sources=2))
     found = [sample for number in range(count) for sample in values(dataset, number, count)]
     assert found != by_name(found) == expected_of(small, other)
@@ -89,14 +93,14 @@ def test_a_shuffled_pass_has_each_sample_once(small: Any, other: Any, count: Any
 @pytest.mark.parametrize(
     "plan", [SequentialPlan(), SequentialPlan(deal=4), shuffled(sources=2), shuffled(sources=2, repeats=True)]
 )
-def test_a_restored_lane_continues_and_every_sample_can_be_rebuilt(small: Any, other: Any, plan: Any) -> None:
+def test_a_restored_lane_continues_and_every_sample_can_be_rebuilt(small: Path, other: Path, plan: Any) -> None:
     check_resumes(reader(small, other, plan=plan), count=2, most=40)
 
 
 @pytest.mark.parametrize(("first", "most", "growth"), [(1, 1, 1), (3, 7, 2), (32, 32, 4), (10_000, 10_000, 1)])
 @pytest.mark.parametrize("repeats", [False, True])
 def test_the_sizes_of_chunks_have_no_effect(
-    small: Any, other: Any, monkeypatch: pytest.MonkeyPatch, *, repeats: Any, first: Any, most: Any, growth: Any
+    small: Path, other: Path, monkeypatch: pytest.MonkeyPatch, *, repeats: bool, first: int, most: int, growth: int
 ) -> None:
     dataset = reader(small, other, plan=shuffled(sources=2, repeats=repeats))
     expected = [steps(dataset, lane(number, 2), most=70) for number in range(2)]
@@ -107,7 +111,7 @@ def test_the_sizes_of_chunks_have_no_effect(
         assert [steps(dataset, lane(number, 2), most=70) for number in range(2)] == expected
 
 
-def test_runs_of_different_seeds_read_in_different_orders(small: Any) -> None:
+def test_runs_of_different_seeds_read_in_different_orders(small: Path) -> None:
     dataset = reader(small, plan=shuffled())
     found = []
     for seed in (1, 2):
@@ -118,7 +122,7 @@ def test_runs_of_different_seeds_read_in_different_orders(small: Any) -> None:
     assert found[0] != found[1]
 
 
-def test_the_position_is_noted_before_a_sample_is_read(small: Any) -> None:
+def test_the_position_is_noted_before_a_sample_is_read(small: Path) -> None:
     noted: list[int] = []
 
     class Board:
@@ -156,7 +160,7 @@ def test_excluded_samples_and_shards_are_skipped_in_place(tmp_path: Path, plan: 
     check_resumes(dataset, count=3, most=15)
 
 
-def test_an_excluded_sample_is_rebuilt_as_skipped(small: Any, tmp_path: Path) -> None:
+def test_an_excluded_sample_is_rebuilt_as_skipped(small: Path, tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 3)}, exclude=["a.tar/001"])
     running = reader(folder).open(lane(), {})
     assert [running.load(position) is SKIPPED for position in range(3)] == [False, True, False]
@@ -170,7 +174,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Reads from shards, ``(offset, size)``, in order."""
     found = []
 
-    def opened(storage: Any, index: Any, shard: Any) -> Any:
+    def opened(storage: LocalStorage, index: DatasetIndex, shard: ShardEntry) -> Noting:
         file = open_fresh_shard(storage, index, shard)
         file_read = file.read_at
 
@@ -188,7 +192,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Any:
 class Noting:
     """An open file that logs its reads."""
 
-    def __init__(self, file: Any, read_at: Any) -> None:
+    def __init__(self, file: Any, read_at: Callable[..., Any]) -> None:
         self._file = file
         self.read_at = read_at
         self.expect = file.expect
@@ -201,7 +205,7 @@ def test_a_sample_of_any_size_is_one_read(tmp_path: Path, reads: Any) -> None:
     assert len(reads) == 9
 
 
-def test_only_the_bytes_of_needed_parts_are_read(other: Any, reads: Any) -> None:
+def test_only_the_bytes_of_needed_parts_are_read(other: Path, reads: Any) -> None:
     assert values(reader(other)) == raw_samples(other, parts=("txt", "json"))
     assert len(reads) == 3 + 2 * 6  # the gaps of the first three are small enough to read over
     assert sum(size for _, size in reads) < 3 * 65_000 + 6 * 100
@@ -248,7 +252,7 @@ def test_a_missing_shard_is_named_when_it_is_read(tmp_path: Path) -> None:
     assert running.next()[0] == raw_samples(folder)[2]
 
 
-def test_reading_continues_at_the_sample_that_failed(small: Any, tmp_path: Path) -> None:
+def test_reading_continues_at_the_sample_that_failed(small: Path, tmp_path: Path) -> None:
     folder = tmp_path / "x"
     shutil.copytree(small, folder)
     gone = folder / "d.tar"
@@ -280,7 +284,7 @@ def test_a_shard_of_another_size_is_named_when_it_is_read(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("far", [False, True], ids=["one read", "several"])
-def test_a_shard_cut_while_open_yields_no_partial_sample(tmp_path: Path, far: Any) -> None:
+def test_a_shard_cut_while_open_yields_no_partial_sample(tmp_path: Path, far: bool) -> None:
     middle = {"bin": bytes(90_000)} if far else {}
     samples = {f"{n}": {"txt": b"text %d" % n, **middle, "json": b"[1]"} for n in range(3)}
     folder = write_dataset(tmp_path / "x", {"a.tar": samples}, config=TEXT_AND_JSON)
@@ -295,7 +299,7 @@ def test_a_shard_cut_while_open_yields_no_partial_sample(tmp_path: Path, far: An
     assert caught.value.offset == data.rindex(b"[1]" if far else b"text 2")
 
 
-def test_a_pickled_reader_drops_its_open_files(small: Any) -> None:
+def test_a_pickled_reader_drops_its_open_files(small: Path) -> None:
     dataset = reader(small)
     running = dataset.open(lane(), {})
     running.next()
@@ -308,7 +312,7 @@ def test_a_pickled_reader_drops_its_open_files(small: Any) -> None:
 # ------------------------------------------------------------------------------------------------------ its description
 
 
-def test_a_printed_reader_lists_its_sources(small: Any, other: Any) -> None:
+def test_a_printed_reader_lists_its_sources(small: Path, other: Path) -> None:
     dataset = reader(small, other, plan=shuffled(sources=2))
     assert str(dataset).splitlines()[1:] == [f"├─ {small}, train: 40 samples", f"└─ {other}, train: 9 samples"]
     assert (dataset.items, len(dataset), dataset.repeats, dataset.starts_over) == (49, 49, False, False)

@@ -16,6 +16,7 @@ from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.read import SourceTable
 from loader.pipeline.reading.sample_chunk import SampleChunk
 from loader.pipeline.reading.shard_reads import OpenShards
+from loader.samples.building.sample_builder import RawSample
 from loader.storage.protocol import ReadableFile
 from tests.unit.pipeline.reading.stub_file import StubFile
 from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, raw_samples, texts, write_dataset
@@ -39,7 +40,7 @@ class Watched(StubFile):
         self.noted.append(("expect", self.name, offset, offset + size_bytes))
 
 
-def chunk(folder: Path, samples: Any, *, opened: Any = ()) -> Any:
+def chunk(folder: Path, samples: Any, *, opened: Any = ()) -> tuple[SampleChunk, Any]:
     """Build a chunk of samples, with some shards open, and the log of these shards."""
     source = DatasetSource(request=LoadRequest(path=str(folder), split_part="train"))
     shards = OpenShards()
@@ -53,13 +54,13 @@ def chunk(folder: Path, samples: Any, *, opened: Any = ()) -> Any:
     return SampleChunk((source,), shards, sources, indexes, table.excluded(sources, indexes)), noted
 
 
-def read_all(some: Any, position: int = 0) -> Any:
+def read_all(some: SampleChunk, position: int = 0) -> tuple[list[RawSample], list[int], list[int]]:
     began: list[int] = []
     found = list(some.read(range(position, position + len(some)), began.append))
     return [sample for sample, _ in found], [place for _, place in found], began
 
 
-def announced(noted: Any) -> Any:
+def announced(noted: list[tuple[str, str, int, int]]) -> list[tuple[str, int, int]]:
     return [entry[1:] for entry in noted if entry[0] == "expect"]
 
 
@@ -68,7 +69,7 @@ def near(tmp_path: Path) -> Path:
     return write_dataset(tmp_path / "near", {"a.tar": texts(0, 30), "b.tar": texts(0, 30)})
 
 
-def test_neighbours_are_announced_as_one_range_in_any_order(near: Any) -> None:
+def test_neighbours_are_announced_as_one_range_in_any_order(near: Path) -> None:
     some, noted = chunk(near, [7, 3, 29, 4, 33, 8], opened=["a.tar", "b.tar"])
     samples, _, _ = read_all(some)
 
@@ -100,7 +101,7 @@ def test_a_sample_of_distant_parts_is_not_announced(tmp_path: Path) -> None:
     assert all(start == stop for _, start, stop in announced(noted))
 
 
-def test_shards_are_opened_and_checked_only_when_read(near: Any) -> None:
+def test_shards_are_opened_and_checked_only_when_read(near: Path) -> None:
     some, noted = chunk(near, [0, 31, 1], opened=["b.tar"])
     samples = some.read(range(3), lambda position: None)
     next(samples)
@@ -116,7 +117,7 @@ def test_shards_are_opened_and_checked_only_when_read(near: Any) -> None:
 
 @pytest.mark.parametrize(("ahead_bytes", "times"), [(1, [30]), (5_000, range(4, 9)), (1 << 30, [1])])
 def test_more_is_announced_when_the_announced_samples_are_read(
-    near: Any, monkeypatch: pytest.MonkeyPatch, ahead_bytes: Any, times: Any
+    near: Path, monkeypatch: pytest.MonkeyPatch, ahead_bytes: int, times: Any
 ) -> None:
     monkeypatch.setattr(sample_chunk, "_AHEAD_BYTES", ahead_bytes)
     some, noted = chunk(near, np.random.default_rng(5).permutation(30), opened=["a.tar"])
@@ -131,7 +132,7 @@ def test_more_is_announced_when_the_announced_samples_are_read(
     assert sum(kind == "read" and before == "expect" for before, kind in pairwise(asked)) in times
 
 
-def test_each_position_is_noted_before_its_sample_is_read(near: Any) -> None:
+def test_each_position_is_noted_before_its_sample_is_read(near: Path) -> None:
     leave_out(near, "a.tar/003")
     some, noted = chunk(near, [2, 3, 4], opened=["a.tar"])
     began: list[int] = []

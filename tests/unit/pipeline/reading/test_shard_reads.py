@@ -62,7 +62,7 @@ def files(tmp_path: Path) -> Files:
     return Files(tmp_path)
 
 
-def some_samples(*, most_bytes: int = 300, seed: int = 0, count: Any = COUNT) -> Any:
+def some_samples(*, most_bytes: int = 300, seed: int = 0, count: int = COUNT) -> Any:
     """Draw ranges in any order, some of them twice, some empty."""
     random = np.random.default_rng(seed)
     size = random.integers(0, most_bytes, count)
@@ -77,7 +77,7 @@ def read(files: Files, samples: Any, began: Any = None) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_bytes_are_those_of_each_sample_and_the_reads_are_few(files: Files, seed: Any) -> None:
+def test_the_bytes_are_those_of_each_sample_and_the_reads_are_few(files: Files, seed: int) -> None:
     samples = some_samples(seed=seed)
     began: list[str] = []
     found = read(files, samples, began)
@@ -107,7 +107,7 @@ def test_only_samples_and_the_gaps_between_neighbours_are_read(files: Files) -> 
     ],
     ids=["few", "none", "large", "far apart", "of parts far apart"],
 )
-def test_other_samples_are_not_coalesced(files: Files, samples: Any) -> None:
+def test_other_samples_are_not_coalesced(files: Files, samples: tuple[Any, Any, Any]) -> None:
     began: list[str] = []
     assert read(files, samples, began) is None
     assert (files.reads, began) == ([], [])

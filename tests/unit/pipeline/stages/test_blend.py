@@ -22,11 +22,11 @@ def no_multiple_of_three(sample: Any) -> Any:
     return sample % 3
 
 
-def positive(sample: Any) -> Any:
+def positive(sample: int) -> int:
     return 1 + sample
 
 
-def negative(sample: Any) -> Any:
+def negative(sample: int) -> int:
     return -1 - sample
 
 
@@ -35,7 +35,7 @@ def twice(sample: Any) -> Iterator[Any]:
     yield sample
 
 
-def neighbours(samples: Any) -> Any:
+def neighbours(samples: list[int]) -> list[list[int]]:
     return [samples[start : start + 2] for start in range(0, len(samples), 2)]
 
 
@@ -44,7 +44,7 @@ def endless(first: Any, count: int = 10) -> Any:
 
 
 @pytest.mark.parametrize("as_one_argument", [False, True])
-def test_items_come_by_weight(as_one_argument: Any) -> None:
+def test_items_come_by_weight(as_one_argument: bool) -> None:
     pairs = ((endless(0), 6), (endless(100), 0.5), (endless(200), 3.5))
     blend: BlendDataset[Any] = BlendDataset(pairs) if as_one_argument else BlendDataset(*pairs)
     counts = Counter(item // 100 for item in values(blend, most=2560))
@@ -122,6 +122,6 @@ def test_arguments_that_are_not_pairs_are_refused(arguments: Any) -> None:
 
 
 @pytest.mark.parametrize("weight", [0, -1, float("nan"), float("inf")])
-def test_an_invalid_weight_is_refused(weight: Any) -> None:
+def test_an_invalid_weight_is_refused(weight: float) -> None:
     with pytest.raises(ConfigError, match="expected weights above 0"):
         BlendDataset((Values([1]), 1), (Values([2]), weight))

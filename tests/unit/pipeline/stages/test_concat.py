@@ -19,23 +19,23 @@ def is_odd(item: Any) -> Any:
     return item % 2
 
 
-def each_twice(item: Any) -> Iterator[Any]:
+def each_twice(item: int) -> Iterator[Any]:
     yield item
     yield -item
 
 
-def neighbours(samples: Any) -> Any:
+def neighbours(samples: list[int]) -> list[list[int]]:
     return [samples[start : start + 2] for start in range(0, len(samples), 2)]
 
 
-def dealt(dataset: Any, count: Any) -> Any:
+def dealt(dataset: ConcatDataset[Any], count: int) -> list[int]:
     """Return the values of all lanes, visited in turn."""
     lanes = [values(dataset, number, count) for number in range(count)]
     return [lanes[number % count][number // count] for number in range(sum(map(len, lanes)))]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_micro_batches_follow_the_order_of_the_datasets_for_any_lanes(count: Any) -> None:
+def test_micro_batches_follow_the_order_of_the_datasets_for_any_lanes(count: int) -> None:
     parts = [Values(range(5)), Values([]), Values(range(10, 14)), Values(range(20, 21)), Values(range(30, 38))]
     concat = ConcatDataset(*parts)
 

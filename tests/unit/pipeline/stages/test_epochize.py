@@ -13,12 +13,12 @@ from tests.unit.pipeline.rank_passes import Passes
 from tests.unit.pipeline.stage_check import Values, lane
 
 
-def epochs(length: Any, source: Any, count: int = 0) -> Any:
+def epochs(length: int, source: Passes, count: int = 0) -> Any:
     return EpochizeDataset(Values(range(9)), length).on_rank(source, count)
 
 
 @pytest.mark.parametrize("of_pass", [1, 2, 3, 5, 6, 7, 10, 15])
-def test_each_epoch_has_its_length_and_continues_after_the_last(of_pass: Any) -> None:
+def test_each_epoch_has_its_length_and_continues_after_the_last(of_pass: int) -> None:
     running = epochs(5, Passes(of_pass))
 
     found = [list(running.batches()) for _ in range(6)]
@@ -30,7 +30,7 @@ def test_each_epoch_has_its_length_and_continues_after_the_last(of_pass: Any) ->
 @pytest.mark.parametrize("of_pass", [2, 4, 5, 100])
 @pytest.mark.parametrize("saved_after", range(1, 9))
 def test_a_restored_epoch_is_completed_and_a_complete_one_is_followed_by_the_next(
-    saved_after: Any, of_pass: Any
+    saved_after: int, of_pass: int
 ) -> None:
     source = Passes(of_pass)
     running = epochs(4, source)
@@ -59,7 +59,7 @@ def test_starting_over_restarts_epoch_and_pass() -> None:
 
 
 @pytest.mark.parametrize("length", [0, -3])
-def test_an_epoch_must_have_a_length(length: Any) -> None:
+def test_an_epoch_must_have_a_length(length: int) -> None:
     with pytest.raises(ConfigError, match=f"at least 1 micro-batch, found {length}"):
         EpochizeDataset(Values(range(9)), length)
 

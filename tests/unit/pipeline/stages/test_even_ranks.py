@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,17 +22,17 @@ from tests.unit.pipeline.even_ranks_child import is_even_or_small
 from tests.unit.pipeline.stage_check import Values
 
 
-def config(rank: Any, world_size: Any) -> Any:
+def config(rank: int, world_size: int) -> WorkerConfig:
     return WorkerConfig(rank=rank, world_size=world_size, num_workers=0, lanes=12)
 
 
-def loader_of(make: Any, rank: Any, world_size: Any) -> Any:
+def loader_of(make: Callable[..., Any], rank: int, world_size: int) -> SavableDataLoader[Any]:
     return SavableDataLoader(EvenRanksDataset(make(config(rank, world_size))))
 
 
 @pytest.mark.parametrize("world_size", [1, 2, 3, 4, 6])
 @pytest.mark.parametrize("items", [0, 5, 12, 23])
-def test_with_a_known_length_each_rank_gets_its_share_and_the_rest_is_dropped(items: Any, world_size: Any) -> None:
+def test_with_a_known_length_each_rank_gets_its_share_and_the_rest_is_dropped(items: int, world_size: int) -> None:
     got = []
     for rank in range(world_size):
         loader = loader_of(lambda config: Values(range(items), worker_config=config), rank, world_size)
@@ -50,8 +51,8 @@ def test_an_empty_share_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("done", range(5))
-def test_a_restored_rank_gets_the_rest_of_its_share(done: Any) -> None:
-    def make(config: Any) -> Any:
+def test_a_restored_rank_gets_the_rest_of_its_share(done: int) -> None:
+    def make(config: WorkerConfig) -> Values:
         return Values(range(9), worker_config=config)
 
     loader = loader_of(make, 0, 2)
@@ -95,7 +96,7 @@ def test_the_length_is_unknown_if_the_ranks_have_to_agree() -> None:
 
 
 @pytest.fixture(scope="module")
-def got_by_ranks(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def got_by_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Micro-batches of two ranks connected by a process group."""
     store = tmp_path_factory.mktemp("store") / "file"
     ranks = [
@@ -120,12 +121,12 @@ def test_without_a_known_length_the_ranks_agree_when_to_end(got_by_ranks: Any) -
     assert [got["two passes"] for got in got_by_ranks] == [2 * [[0, 2, 4, 6]], 2 * [[1, 3, 5, 7]]]
 
 
-def test_ranks_that_agree_stay_even_after_a_restore(got_by_ranks: Any) -> None:
+def test_ranks_that_agree_stay_even_after_a_restore(got_by_ranks: list[dict[str, Any]]) -> None:
     assert [got["before"] for got in got_by_ranks] == [[0, 2], [1, 3]]
     assert [got["after"] for got in got_by_ranks] == [[[4, 6], [0, 2, 4, 6]], [[5, 7], [1, 3, 5, 7]]]
 
 
-def test_even_limits_continue_until_a_rank_has_no_more(got_by_ranks: Any) -> None:
+def test_even_limits_continue_until_a_rank_has_no_more(got_by_ranks: list[dict[str, Any]]) -> None:
     # Of nine items, rank 0 has five: its last is dropped, and both start over.
     assert [got["limited"] for got in got_by_ranks] == [
         [[0, 2], [4, 6], [], [0, 2]],
@@ -133,7 +134,7 @@ def test_even_limits_continue_until_a_rank_has_no_more(got_by_ranks: Any) -> Non
     ]
 
 
-def test_a_group_of_another_size_is_refused(got_by_ranks: Any) -> None:
+def test_a_group_of_another_size_is_refused(got_by_ranks: list[dict[str, Any]]) -> None:
     for got in got_by_ranks:
         assert got["another size"].startswith(
             "ConfigError: expected a process group of world_size=3 ranks, found one of 2"

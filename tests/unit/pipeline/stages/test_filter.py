@@ -17,7 +17,7 @@ def is_odd(sample: Any) -> Any:
     return sample % 2
 
 
-def is_odd_and_complains(sample: Any) -> Any:
+def is_odd_and_complains(sample: int) -> bool:
     if sample == 3:
         raise SkipSample
     if sample == 5:
@@ -42,7 +42,7 @@ def test_a_function_may_skip_or_fail_instead() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_a_restored_lane_continues_where_it_stopped(size: Any) -> None:
+def test_a_restored_lane_continues_where_it_stopped(size: int) -> None:
     kept = FilterDataset(Values(range(40), skips=(1, 7)), is_odd_and_complains)
 
     check_resumes(kept, count=3)

@@ -19,7 +19,7 @@ from loader.training.workers.bundles import StreamOptions
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane
 
 
-def each_twice(item: Any) -> Iterator[Any]:
+def each_twice(item: int) -> Iterator[Any]:
     yield item
     yield item
 
@@ -62,7 +62,7 @@ def test_the_objects_of_the_training_process_are_not_frozen(collections: Counter
 
 
 @pytest.mark.parametrize("freeze", [False, True])
-def test_worker_processes_freeze_the_objects_that_exist_at_their_start(freeze: Any) -> None:
+def test_worker_processes_freeze_the_objects_that_exist_at_their_start(freeze: bool) -> None:
     config = WorkerConfig(rank=0, world_size=1, num_workers=1)
     collected = GcDataset(MapDataset(Values(range(4), worker_config=config), with_freeze_count), freeze=freeze)
     counts = [count for _, count in SavableDataLoader(collected, StreamOptions())]
@@ -75,7 +75,7 @@ def test_a_restored_lane_continues_where_it_stopped(collections: Counter[str]) -
 
 
 def test_a_run_may_be_restored_with_or_without_it(collections: Counter[str]) -> None:
-    def make(dataset: Any) -> Any:
+    def make(dataset: Any) -> MapDataset[Any]:
         return MapDataset(dataset, each_twice)
 
     source = Values(range(4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,15 +16,15 @@ from loader.samples.hooks import hook_context, stateless
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
 
 
-def first_letter(sample: Any) -> Any:
+def first_letter(sample: str) -> tuple[str, None]:
     return sample[0], None
 
 
-def by_parity_in_threes_and_twos(sample: Any) -> Any:
+def by_parity_in_threes_and_twos(sample: int) -> tuple[bool, int]:
     return sample % 2 == 0, 3 if sample % 2 else 2
 
 
-def by_parity_unless_seven(sample: Any) -> Any:
+def by_parity_unless_seven(sample: int) -> Any:
     if sample == 7:
         raise SkipSample
     if sample == 8:
@@ -31,11 +32,11 @@ def by_parity_unless_seven(sample: Any) -> Any:
     return ("odd" if sample % 2 else None), None
 
 
-def size_of_the_sample(sample: Any) -> Any:
+def size_of_the_sample(sample: int) -> tuple[str, int]:
     return "all", sample
 
 
-def no_size(sample: Any) -> Any:
+def no_size(sample: int) -> tuple[int, None]:
     return sample, None
 
 
@@ -44,11 +45,11 @@ def unhashable(sample: Any) -> Any:
 
 
 @stateless(restore_seeds=True)
-def with_random(sample: Any) -> Any:
+def with_random(sample: int) -> tuple[int, float]:
     return sample, random.random()
 
 
-def by_random(sample: Any) -> Any:
+def by_random(sample: tuple[int, float]) -> tuple[int, None]:
     return int(3 * sample[1]), None
 
 
@@ -56,20 +57,20 @@ def with_context(sample: Any) -> Any:
     return sample, hook_context().batch_index, hook_context().sample_index
 
 
-def by_parity_of_first(sample: Any) -> Any:
+def by_parity_of_first(sample: tuple[int, int, int]) -> tuple[int, None]:
     return sample[0] % 2, None
 
 
-def by_parity_drawing_a_number(sample: Any) -> Any:
+def by_parity_drawing_a_number(sample: int) -> tuple[int, None]:
     random.random()
     return sample % 2, None
 
 
-def with_a_number(samples: Any) -> Any:
+def with_a_number(samples: list[int]) -> tuple[list[int], float]:
     return samples, random.random()
 
 
-def fails_of_twos(samples: Any) -> Any:
+def fails_of_twos(samples: list[int]) -> list[int]:
     if 2 in samples:
         raise ValueError("a two")
     return samples
@@ -109,7 +110,7 @@ def test_the_first_sample_of_a_batch_determines_its_size() -> None:
 
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("criterion", [by_parity_in_threes_and_twos, by_parity_unless_seven])
-def test_a_restored_lane_continues_where_it_stopped(criterion: Any, drop_last: Any) -> None:
+def test_a_restored_lane_continues_where_it_stopped(criterion: Callable[..., Any], drop_last: bool) -> None:
     samples = Values(range(40), skips=(3, 5))
 
     check_resumes(GroupBatchDataset(samples, 4, criterion, list, drop_last=drop_last), count=3)

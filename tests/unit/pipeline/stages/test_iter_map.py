@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import accumulate, islice, takewhile
 from typing import Any
@@ -41,7 +41,7 @@ def sorted_by_fours(items: Any) -> Iterator[Any]:
         yield from sorted(waiting, reverse=True)
 
 
-def everything_at_once(items: Any) -> Any:
+def everything_at_once(items: Any) -> list[int]:
     return [sum(items)]
 
 
@@ -81,7 +81,7 @@ def up_to_three(items: Any) -> Any:
     return takewhile(is_below_three, items)
 
 
-def is_below_three(item: Any) -> Any:
+def is_below_three(item: int) -> bool:
     return item < 3
 
 
@@ -106,13 +106,13 @@ def catches_everything(items: Any) -> Iterator[Any]:
             yield item
 
 
-def fails_at_two(item: Any) -> Any:
+def fails_at_two(item: int) -> int:
     if item == 2:
         raise FormatError("no tar")
     return item
 
 
-def neighbours(samples: Any) -> Any:
+def neighbours(samples: list[tuple[int, float]]) -> list[list[tuple[int, float]]]:
     return [samples[start : start + 2] for start in range(0, len(samples), 2)]
 
 
@@ -128,7 +128,7 @@ def neighbours(samples: Any) -> Any:
         (running_sum_and_end, [0, 1, 3, 6, 10, 15, 21, "end"]),
     ],
 )
-def test_the_stage_yields_the_items_of_the_function(function: Any, expected: Any) -> None:
+def test_the_stage_yields_the_items_of_the_function(function: Callable[..., Any], expected: list[Any]) -> None:
     assert values(IterMapDataset(Values(range(7)), function)) == expected
 
 
@@ -144,14 +144,14 @@ def test_with_restart_after_the_function_is_called_for_some_items_at_a_time() ->
     "function", [pairs, odd_ones, each_twice, sorted_by_fours, everything_at_once, no_sevens, random_ones_with_random]
 )
 @pytest.mark.parametrize("restart_after", [None, 1, 6])
-def test_a_restored_lane_continues_where_it_stopped(function: Any, restart_after: Any) -> None:
+def test_a_restored_lane_continues_where_it_stopped(function: Callable[..., Any], restart_after: int | None) -> None:
     source = Values(range(40), skips=(2, 9))
 
     check_resumes(IterMapDataset(source, function, restart_after=restart_after), count=2)
 
 
 @pytest.mark.parametrize("function", [running_sum_and_end, first_three, start_and_all])
-def test_a_function_with_memory_is_restored_at_its_restart(function: Any) -> None:
+def test_a_function_with_memory_is_restored_at_its_restart(function: Callable[..., Any]) -> None:
     check_resumes(IterMapDataset(Values(range(40)), function, restart_after=7), count=2)
 
 
@@ -163,7 +163,7 @@ def test_a_restored_lane_continues_within_longer_chains() -> None:
     check_resumes(PackingDataset(filtered, 5, neighbours, list))
 
 
-def each_twice_of(item: Any) -> Iterator[Any]:
+def each_twice_of(item: int) -> Iterator[Any]:
     yield item
     yield item
 
@@ -193,21 +193,21 @@ def test_a_failure_after_the_last_item_ends_the_pass() -> None:
 
 
 @pytest.mark.parametrize("restart_after", [None, 3])
-def test_a_function_that_has_ended_is_not_called_again_after_a_restore(restart_after: Any) -> None:
+def test_a_function_that_has_ended_is_not_called_again_after_a_restore(restart_after: int | None) -> None:
     check_resumes(
         BatchDataset(IterMapDataset(Values(range(6)), everything_at_once, restart_after=restart_after), 4, list)
     )
 
 
 @pytest.mark.parametrize("function", [pairs, catches_everything])
-def test_an_error_of_a_stage_below_is_not_counted_for_the_function(function: Any) -> None:
+def test_an_error_of_a_stage_below_is_not_counted_for_the_function(function: Callable[..., Any]) -> None:
     failing = MapDataset(Values(range(9)), fails_at_two)
 
     with pytest.raises(FormatError, match="no tar"):
         steps(IterMapDataset(failing, function), lane(handler=reraise), most=9)
 
 
-def reraise(error: Any, sample: Any, sources: Any) -> None:
+def reraise(error: Exception, sample: int, sources: Any) -> None:
     raise error
 
 

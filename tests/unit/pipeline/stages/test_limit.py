@@ -13,7 +13,7 @@ from tests.unit.pipeline.rank_passes import Passes
 from tests.unit.pipeline.stage_check import Values, lane
 
 
-def limited(length: Any, source: Any, count: int = 0, **options: Any) -> Any:
+def limited(length: int, source: Passes, count: int = 0, **options: Any) -> Any:
     return LimitDataset(Values(range(9)), length, **options).on_rank(source, count)
 
 
@@ -25,13 +25,15 @@ def limited(length: Any, source: Any, count: int = 0, **options: Any) -> Any:
         (8, [[0, 1, 2, 3], [4, 5, 6, 7], [], [0, 1, 2, 3]]),  # the pass was complete
     ],
 )
-def test_an_iteration_ends_with_its_limit_or_the_pass_and_the_next_continues(of_pass: Any, expected: Any) -> None:
+def test_an_iteration_ends_with_its_limit_or_the_pass_and_the_next_continues(
+    of_pass: int, expected: list[list[int]]
+) -> None:
     running = limited(4, Passes(of_pass))
     assert [list(running.batches()) for _ in range(4)] == expected
 
 
 @pytest.mark.parametrize("of_pass", [2, 4, 6])
-def test_each_iteration_starts_over_with_reset_after_epoch(of_pass: Any) -> None:
+def test_each_iteration_starts_over_with_reset_after_epoch(of_pass: int) -> None:
     source = Passes(of_pass)
     running = limited(4, source, reset_after_epoch=True)
     assert [list(running.batches()) for _ in range(3)] == [[*range(min(4, of_pass))]] * 3
@@ -66,7 +68,7 @@ def test_starting_over_restarts_limit_and_pass() -> None:
 
 
 @pytest.mark.parametrize(("items", "repeats", "expected"), [(9, False, 4), (3, False, 3), (9, True, 4)])
-def test_a_limit_determines_the_length(items: Any, repeats: Any, expected: Any) -> None:
+def test_a_limit_determines_the_length(items: int, repeats: bool, expected: int) -> None:
     assert len(LimitDataset(Values(range(items), repeats=repeats), 4)) == expected
 
 

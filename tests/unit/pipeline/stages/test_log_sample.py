@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from loader.training.loaders.data_loader import SavableDataLoader
 from tests.unit.pipeline.stage_check import Values, check_resumes
 
 
-def samples(path: Any, *, count: int = 8, level: int = 1, workers: int = 0, rank: int = 0, world_size: int = 1) -> Any:
+def samples(
+    path: Path | None, *, count: int = 8, level: int = 1, workers: int = 0, rank: int = 0, world_size: int = 1
+) -> Values:
     config = WorkerConfig(
         rank=rank,
         world_size=world_size,
@@ -31,20 +33,20 @@ def samples(path: Any, *, count: int = 8, level: int = 1, workers: int = 0, rank
     return Values(made, worker_config=config)
 
 
-def each_twice(sample: Any) -> Iterator[Any]:
+def each_twice(sample: dict[str, Any]) -> Iterator[Any]:
     yield sample
     yield sample | {"again": True}
 
 
-def numbers_of(batch: Any) -> Any:
+def numbers_of(batch: list[dict[str, Any]]) -> list[str]:
     return [str(sample["number"]) for sample in batch]
 
 
-def no_keys(batch: Any) -> Any:
+def no_keys(batch: list[dict[str, Any]]) -> Any:
     return None
 
 
-def entries(path: Any) -> Any:
+def entries(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
@@ -84,7 +86,7 @@ def test_the_path_may_contain_the_process_id(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("keys", "logged"), [(numbers_of, ["0", "4"]), (no_keys, None)])
-def test_a_function_may_return_the_keys(tmp_path: Path, keys: Any, logged: Any) -> None:
+def test_a_function_may_return_the_keys(tmp_path: Path, keys: Callable[..., Any], logged: list[str] | None) -> None:
     path = tmp_path / "log"
     list(SavableDataLoader(LogSampleDataset(BatchDataset(samples(path), 2, list), "train", get_keys_fn=keys)))
 
@@ -92,7 +94,7 @@ def test_a_function_may_return_the_keys(tmp_path: Path, keys: Any, logged: Any) 
 
 
 @pytest.mark.parametrize(("named", "level"), [(False, 2), (True, 0)])
-def test_nothing_is_written_unless_the_config_requests_it(tmp_path: Path, named: Any, level: Any) -> None:
+def test_nothing_is_written_unless_the_config_requests_it(tmp_path: Path, named: bool, level: int) -> None:
     source = samples(tmp_path / "log" if named else None, level=level)
 
     assert len(list(SavableDataLoader(LogSampleDataset(source, "train")))) == 8

@@ -22,16 +22,16 @@ class NumberBatch:
     names: list[str]
 
 
-def batch_of_one(items: Any) -> Any:
+def batch_of_one(items: list[int]) -> NumberBatch:
     return NumberBatch(torch.tensor(items), [str(item) for item in items])
 
 
-def halves(batches: Any) -> Iterator[Any]:
+def halves(batches: list[int]) -> Iterator[Any]:
     yield batches[: len(batches) // 2]
     yield batches[len(batches) // 2 :]
 
 
-def numbers(first: Any, count: Any) -> Any:
+def numbers(first: int, count: int) -> BatchDataset[Any]:
     return BatchDataset(Values(range(first, first + count)), 1, batch_of_one)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,60 +18,60 @@ from loader.samples.hooks import hook_context, stateless
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, values
 
 
-def pairs_from_both_ends(samples: Any) -> Any:
+def pairs_from_both_ends(samples: list[Any]) -> list[Any]:
     """Pair the first with the last value, and so on; the middle one of an odd number is in no group."""
     return [[samples[place], samples[-1 - place]] for place in range(len(samples) // 2)]
 
 
-def all_by_parity(samples: Any) -> Any:
+def all_by_parity(samples: list[int]) -> Any:
     samples.sort(reverse=True)  # the argument is a copy
     return (group for group in ([one for one in samples if one % 2], [one for one in samples if not one % 2]))
 
 
-def neighbours(samples: Any) -> Any:
+def neighbours(samples: list[Any]) -> list[Any]:
     return [samples[start : start + 2] for start in range(0, len(samples), 2)]
 
 
-def first_with_each(samples: Any) -> Any:
+def first_with_each(samples: list[int]) -> list[list[int]]:
     return [[samples[0], one] for one in samples[1:]]
 
 
-def new_objects(samples: Any) -> Any:
+def new_objects(samples: list[str]) -> list[list[str]]:
     return [[sample.upper() for sample in samples]]
 
 
-def all_unless_a_two(samples: Any) -> Any:
+def all_unless_a_two(samples: list[int]) -> list[list[int]]:
     if 2 in samples:
         raise ValueError("a two")
     return [samples]
 
 
-def total(samples: Any) -> Any:
+def total(samples: list[int]) -> int:
     return sum(samples)
 
 
-def each_and_total(samples: Any) -> Iterator[Any]:
+def each_and_total(samples: list[int]) -> Iterator[Any]:
     yield from samples
     yield sum(samples)
 
 
-def ten_times(sample: Any) -> Any:
+def ten_times(sample: int) -> int:
     return 10 * sample
 
 
-def no_threes(sample: Any) -> Any:
+def no_threes(sample: int) -> int:
     if sample % 3 == 0:
         raise SkipSample
     return sample
 
 
-def no_fives_by_failure(sample: Any) -> Any:
+def no_fives_by_failure(sample: int) -> int:
     if sample % 5 == 0:
         raise ValueError("a five")
     return sample
 
 
-def sample_and_negative(sample: Any) -> Iterator[Any]:
+def sample_and_negative(sample: int) -> Iterator[Any]:
     yield sample
     if sample % 4 == 0:
         raise SkipSample
@@ -79,7 +79,7 @@ def sample_and_negative(sample: Any) -> Iterator[Any]:
 
 
 @stateless(restore_seeds=True)
-def with_random(sample: Any) -> Any:
+def with_random(sample: tuple[int, float]) -> tuple[tuple[int, float], float]:
     return sample, random.random()
 
 
@@ -110,7 +110,9 @@ def test_a_group_may_be_in_any_order_and_the_list_may_be_changed() -> None:
 @pytest.mark.parametrize("packer", [total, each_and_total])
 @pytest.mark.parametrize("encoder", [None, ten_times, no_threes, no_fives_by_failure, sample_and_negative])
 @pytest.mark.parametrize("select", [pairs_from_both_ends, all_by_parity])
-def test_a_restored_lane_continues_where_it_stopped(select: Any, encoder: Any, packer: Any) -> None:
+def test_a_restored_lane_continues_where_it_stopped(
+    select: Callable[..., Any], encoder: Callable[..., Any] | None, packer: Callable[..., Any]
+) -> None:
     source = Values(range(40), skips=(3, 4, 11))
 
     check_resumes(PackingDataset(source, 7, select, packer, sample_encoder=encoder), count=3)
@@ -150,7 +152,7 @@ def test_an_encoded_sample_is_rebuilt_from_its_restore_key() -> None:
         assert running.load(item_id) == sample
 
 
-def doubled_and_tripled(sample: Any) -> Any:
+def doubled_and_tripled(sample: dict[str, Any]) -> Any:
     return (sample | {"number": times * sample["number"]} for times in (2, 3))
 
 

@@ -27,7 +27,7 @@ from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, 
 
 class ForValidation(Values):
     @property
-    def starts_over(self) -> Any:
+    def starts_over(self) -> bool:
         return True
 
 
@@ -35,20 +35,20 @@ def is_odd(item: Any) -> Any:
     return item % 2
 
 
-def each_twice(item: Any) -> Iterator[Any]:
+def each_twice(item: int) -> Iterator[Any]:
     yield item
     yield -item
 
 
-def neighbours(samples: Any) -> Any:
+def neighbours(samples: list[int]) -> list[list[int]]:
     return [samples[start : start + 2] for start in range(0, len(samples), 2)]
 
 
-def negative(item: Any) -> Any:
+def negative(item: int) -> int:
     return -item
 
 
-def dealt(dataset: Any, count: Any, total: Any) -> Any:
+def dealt(dataset: RepeatDataset[Any], count: int, total: int) -> list[int]:
     """Return the values of all lanes, visited in turn."""
     lanes = [values(dataset, number, count, most=-(-total // count)) for number in range(count)]
     return [lanes[number % count][number // count] for number in range(total)]
@@ -59,7 +59,7 @@ def dealt(dataset: Any, count: Any, total: Any) -> Any:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 @pytest.mark.parametrize("repeats", [0, 1, 3, 2.5, 0.4])
-def test_passes_follow_each_other_for_any_lanes(repeats: Any, count: Any) -> None:
+def test_passes_follow_each_other_for_any_lanes(repeats: float, count: int) -> None:
     repeated = RepeatDataset(Values(range(5)), repeats=repeats)
     total = round(5 * repeats)
 
@@ -69,7 +69,7 @@ def test_passes_follow_each_other_for_any_lanes(repeats: Any, count: Any) -> Non
 
 
 @pytest.mark.parametrize("count", [1, 3, 7])
-def test_without_a_number_it_repeats_without_end(count: Any) -> None:
+def test_without_a_number_it_repeats_without_end(count: int) -> None:
     repeated = RepeatDataset(Values(range(5)))
 
     assert dealt(repeated, count, 40) == [number % 5 for number in range(40)]
@@ -92,7 +92,7 @@ def test_each_pass_of_a_shuffled_dataset_has_another_order() -> None:
 
 
 @pytest.mark.parametrize("repeats", [3, 2.5, None])
-def test_a_restored_lane_continues_where_it_stopped(repeats: Any) -> None:
+def test_a_restored_lane_continues_where_it_stopped(repeats: float | None) -> None:
     source = Values(range(10), skips=(1,))
 
     check_resumes(RepeatDataset(MapDataset(source, negative), repeats=repeats), count=3, most=40)
@@ -147,7 +147,7 @@ def test_a_fraction_of_a_pass_of_unknown_length_is_refused() -> None:
 
 
 @pytest.mark.parametrize("repeats", [-1, float("inf"), float("nan")])
-def test_an_invalid_number_of_repeats_is_refused(repeats: Any) -> None:
+def test_an_invalid_number_of_repeats_is_refused(repeats: float) -> None:
     with pytest.raises(ConfigError, match="repeats of at least 0, or None"):
         RepeatDataset(Values([1]), repeats=repeats)
 
@@ -160,13 +160,13 @@ def test_endlessly_repeated_validation_does_not_start_over() -> None:
 # -------------------------------------------------------------------------------------------- on the rank
 
 
-def without_end(count: Any) -> Any:
+def without_end(count: int) -> Values:
     """Return endlessly repeated values on one lane; an endless run has no empty lanes."""
     alone = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
     return Values(range(count), repeats=True, worker_config=alone)
 
 
-def rest_after(dataset: Any, steps_done: Any) -> Any:
+def rest_after(dataset: Any, steps_done: int) -> list[int]:
     """Return the rest of an iteration after its state was saved and restored at a step."""
     loader = SavableDataLoader(dataset)
     given = iter(loader)
@@ -194,7 +194,7 @@ def rest_after(dataset: Any, steps_done: Any) -> Any:
         (RepeatDataset(RepeatDataset(LimitDataset(ForValidation(range(9)), 2), repeats=2), repeats=2), 4 * [0, 1]),
     ],
 )
-def test_above_a_stage_that_counts_on_the_rank_its_iterations_are_repeated(dataset: Any, expected: Any) -> None:
+def test_above_a_stage_that_counts_on_the_rank_its_iterations_are_repeated(dataset: Any, expected: list[int]) -> None:
     assert isinstance(dataset, RankStage)
     assert len(dataset) == len(expected)
     for done in range(len(expected) + 1):

@@ -17,7 +17,7 @@ from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, 
 
 
 @stateless(restore_seeds=True)
-def with_random(item: Any) -> Any:
+def with_random(item: int) -> tuple[int, float]:
     return item, random.random()
 
 
@@ -41,7 +41,7 @@ def test_an_item_may_be_late_by_any_distance_but_is_early_by_less_than_the_buffe
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
-def test_a_restored_lane_continues_where_it_stopped(size: Any) -> None:
+def test_a_restored_lane_continues_where_it_stopped(size: int) -> None:
     source = Values(range(45), skips=(2, 9))
 
     check_resumes(ShuffleBufferDataset(MapDataset(source, with_random), size), count=2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,13 +18,13 @@ def dataset(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_url_names_its_store(dataset: Any, tmp_path: Path) -> None:
+def test_a_url_names_its_store(dataset: Path, tmp_path: Path) -> None:
     assert open_aux_store(dataset) == open_aux_store(str(dataset)) == DatasetFileStore(dataset)
     assert open_aux_store(f"filesystem://{tmp_path}") == SystemFileStore(tmp_path)
 
 
 @pytest.mark.parametrize("protocol", ["msc", "s3", "filesystem+msc"])
-def test_a_protocol_that_is_not_served_is_told_with_those_that_are(protocol: Any) -> None:
+def test_a_protocol_that_is_not_served_is_told_with_those_that_are(protocol: str) -> None:
     with pytest.raises(StorageError, match=rf"cannot read {protocol.replace('+', '.')}:// URLs; expected the folder"):
         open_aux_store(f"{protocol}://profile/bucket/ds")
 
@@ -37,7 +36,7 @@ def test_a_folder_that_is_not_prepared_may_be_meant_as_files(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("scheme", ["", "filesystem://"])
-def test_a_folder_that_is_missing_is_told_when_the_store_is_opened(tmp_path: Path, scheme: Any) -> None:
+def test_a_folder_that_is_missing_is_told_when_the_store_is_opened(tmp_path: Path, scheme: str) -> None:
     with pytest.raises(StorageError, match="this folder does not exist"):
         open_aux_store(f"{scheme}{tmp_path}/gone")
 

@@ -53,20 +53,20 @@ def folder(tmp_path: Path) -> Path:
     ],
 )
 def test_a_part_is_found_by_key_and_by_shard_and_key(
-    folder: Any, key: Any, value: Any, shard: Any, member: Any
+    folder: Path, key: str, value: bytes, shard: str, member: str
 ) -> None:
     store = DatasetFileStore(folder)
     assert store[key] == (value, SourceInfo(str(folder), member, shard, (member,)))
 
 
-def test_a_key_of_two_shards_is_refused_with_both_names(folder: Any) -> None:
+def test_a_key_of_two_shards_is_refused_with_both_names(folder: Path) -> None:
     with pytest.raises(MissingFileError) as caught:
         DatasetFileStore(folder)["both.txt"]
     assert caught.value.message == ("2 shards have 'both.txt': 'parts/s1.tar/both.txt' and 'parts/s2.tar/both.txt'")
     assert "write shard.tar/key.part: 'parts/s1.tar/both.txt'" in str(caught.value.hint)
 
 
-def test_a_key_of_two_shards_is_found_by_a_part_that_only_one_has(folder: Any) -> None:
+def test_a_key_of_two_shards_is_found_by_a_part_that_only_one_has(folder: Path) -> None:
     assert DatasetFileStore(folder).get("both.jpg") == b"picture"
 
 
@@ -89,7 +89,7 @@ def test_what_reads_as_shard_and_key_is_that_before_it_is_a_key_with_slashes(tmp
     ],
     ids=["part", "part-in-shard", "key", "no-part", "no-key", "surrogate"],
 )
-def test_a_missing_part_is_told_with_what_there_is(folder: Any, key: Any, found: Any) -> None:
+def test_a_missing_part_is_told_with_what_there_is(folder: Path, key: str, found: str) -> None:
     with pytest.raises(MissingFileError) as caught:
         DatasetFileStore(folder)[key]
     assert caught.value.message == found
@@ -97,7 +97,7 @@ def test_a_missing_part_is_told_with_what_there_is(folder: Any, key: Any, found:
 
 
 @pytest.mark.parametrize("kind", [KeyError, FileNotFoundError, SampleError])
-def test_code_for_dicts_and_for_folders_catches_what_is_missing(folder: Any, kind: Any) -> None:
+def test_code_for_dicts_and_for_folders_catches_what_is_missing(folder: Path, kind: Any) -> None:
     with pytest.raises(kind):
         DatasetFileStore(folder)["9.txt"]
     error = pickle.loads(pickle.dumps(MissingFileError("gone", key="9", part="txt")))
@@ -105,7 +105,7 @@ def test_code_for_dicts_and_for_folders_catches_what_is_missing(folder: Any, kin
 
 
 @pytest.mark.parametrize("sample", [{}, {"__sources__": None}, TextSample(__key__="1", text="x")], ids=type)
-def test_get_appends_the_sources_to_a_sample(folder: Any, sample: Any) -> None:
+def test_get_appends_the_sources_to_a_sample(folder: Path, sample: Any) -> None:
     store = DatasetFileStore(folder)
     store.get("a/1.txt", sample)
     store.get("3.txt", sample)
@@ -113,7 +113,7 @@ def test_get_appends_the_sources_to_a_sample(folder: Any, sample: Any) -> None:
     assert [source.file_names for source in sources] == [("a/1.txt",), ("3.txt",)]
 
 
-def test_excluded_samples_are_served_too(folder: Any) -> None:
+def test_excluded_samples_are_served_too(folder: Path) -> None:
     (folder / ".nv-meta/split.yaml").write_text("split_parts: {train: []}\nexclude: [parts/s0.tar, parts/s1.tar/3]\n")
     store = DatasetFileStore(folder)
     assert [store.get("a/1.txt"), store.get("3.txt")] == [b"one", b"three"]
@@ -125,7 +125,7 @@ def test_of_a_member_that_is_there_twice_the_last_one_counts(tmp_path: Path) -> 
     assert DatasetFileStore(tmp_path).get("1.txt") == b"last"
 
 
-def test_the_stores_of_a_dataset_share_what_is_open_until_it_is_prepared_again(folder: Any) -> None:
+def test_the_stores_of_a_dataset_share_what_is_open_until_it_is_prepared_again(folder: Path) -> None:
     store, again = DatasetFileStore(folder), DatasetFileStore(str(folder))
     assert store == again
     assert hash(store) == hash(again)
@@ -151,13 +151,13 @@ def test_media_metadata_is_found_by_the_same_keys(tmp_path: Path) -> None:
         store.get_media_metadata("2.png")
 
 
-def test_media_metadata_that_was_not_collected_is_told_with_the_command(folder: Any) -> None:
+def test_media_metadata_that_was_not_collected_is_told_with_the_command(folder: Path) -> None:
     with pytest.raises(ConfigError, match="no media metadata was collected here") as caught:
         DatasetFileStore(folder).get_media_metadata("a/1.txt")
     assert "energon prepare --media-metadata-by-header" in str(caught.value.hint)
 
 
-def test_a_pickled_store_leaves_behind_what_is_open(folder: Any) -> None:
+def test_a_pickled_store_leaves_behind_what_is_open(folder: Path) -> None:
     store = DatasetFileStore(folder)
     store.get("3.txt")
     text = pickle.dumps(store)
@@ -165,7 +165,7 @@ def test_a_pickled_store_leaves_behind_what_is_open(folder: Any) -> None:
     assert pickle.loads(text).get("a/1.txt") == b"one"
 
 
-def test_a_forked_process_reads_with_what_its_parent_has_open(folder: Any) -> None:
+def test_a_forked_process_reads_with_what_its_parent_has_open(folder: Path) -> None:
     store = DatasetFileStore(folder)
     store.get("3.txt")
     pid = os.fork()
@@ -180,7 +180,7 @@ def test_a_forked_process_reads_with_what_its_parent_has_open(folder: Any) -> No
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_a_shard_that_changed_since_it_was_indexed_is_told(folder: Any) -> None:
+def test_a_shard_that_changed_since_it_was_indexed_is_told(folder: Path) -> None:
     store = DatasetFileStore(folder)
     write_shard(folder / "parts/s1.tar", {"3": {"txt": b"three"}, **{str(n): {"txt": bytes(9000)} for n in range(9)}})
     with pytest.raises(FormatError, match="the shard has changed since it was indexed"):

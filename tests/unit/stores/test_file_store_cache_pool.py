@@ -56,7 +56,7 @@ def is_idle(pool: FileStoreCachePool) -> bool:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_file_is_there_before_it_is_asked_for(tmp_path: Path, method: Any) -> None:
+def test_a_file_is_there_before_it_is_asked_for(tmp_path: Path, method: str) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files/1.json").write_bytes(b'{"number": 1}')
     store = DecodeFileStore(SystemFileStore(tmp_path / "files"), decoder=SampleDecoder())
@@ -71,7 +71,7 @@ def test_a_file_is_there_before_it_is_asked_for(tmp_path: Path, method: Any) -> 
     pool.close()
 
 
-def test_a_file_that_several_ask_for_is_fetched_once_and_kept_for_the_last(pool: Any) -> None:
+def test_a_file_that_several_ask_for_is_fetched_once_and_kept_for_the_last(pool: FileStoreCachePool) -> None:
     store = RecordingStore()
     first, second = pool.get_lazy(store, "a"), pool.get_lazy(store, "a")
     assert first == second
@@ -80,7 +80,7 @@ def test_a_file_that_several_ask_for_is_fetched_once_and_kept_for_the_last(pool:
     assert sorted(store.read) in (["a"], ["a", "b"])
 
 
-def test_the_store_of_a_sample_asks_for_the_same_file_as_that_of_the_dataset(pool: Any) -> None:
+def test_the_store_of_a_sample_asks_for_the_same_file_as_that_of_the_dataset(pool: FileStoreCachePool) -> None:
     store = RecordingStore()
     lazy = pool.get_lazy(PrimaryFileStore(store, "s.tar/1"), ".txt")
     assert lazy == pool.get_lazy(store, "s.tar/1.txt")
@@ -88,7 +88,7 @@ def test_the_store_of_a_sample_asks_for_the_same_file_as_that_of_the_dataset(poo
     assert lazy.get() == content("s.tar/1.txt")
 
 
-def test_a_place_is_free_when_the_last_lazy_was_got_or_dropped(pool: Any) -> None:
+def test_a_place_is_free_when_the_last_lazy_was_got_or_dropped(pool: FileStoreCachePool) -> None:
     store = RecordingStore()
     lazies = [pool.get_lazy(store, name) for name in "aab"]
     wait_until(lambda: is_idle(pool))
@@ -125,7 +125,7 @@ def test_raw_files_are_decoded_by_those_who_get_them_and_pickled_ones_by_the_thr
 
 
 class _ThreadNames(FileStoreDecoder):
-    def decode(self, fname: Any, data: Any) -> Any:
+    def decode(self, fname: str, data: bytes) -> str:
         return threading.current_thread().name
 
 
@@ -142,7 +142,7 @@ def test_what_is_kept_has_no_name_and_is_nobody_elses(tmp_path: Path, pool: Any)
 
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("method", METHODS)
-def test_one_thread_gets_more_files_than_there_is_room_for(tmp_path: Path, method: Any, backwards: Any) -> None:
+def test_one_thread_gets_more_files_than_there_is_room_for(tmp_path: Path, method: str, backwards: bool) -> None:
     pool, store = make_pool(tmp_path, blocks=3, num_workers=2, method=method), RecordingStore()
     names = [f"{number:02d}" for number in range(40)]
     lazies = [pool.get_lazy(store, name) for name in names]
@@ -206,7 +206,7 @@ def test_whoever_gets_a_file_before_its_turn_fetches_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_error_of_a_thread_is_raised_where_the_file_is_got_with_its_cause(tmp_path: Path, method: Any) -> None:
+def test_an_error_of_a_thread_is_raised_where_the_file_is_got_with_its_cause(tmp_path: Path, method: str) -> None:
     pool = make_pool(tmp_path, method=method)
     lazy = pool.get_lazy(RecordingStore(), "bad")
     wait_until(lambda: is_idle(pool))
@@ -220,7 +220,7 @@ def test_an_error_of_a_thread_is_raised_where_the_file_is_got_with_its_cause(tmp
     pool.close()
 
 
-def test_a_file_that_failed_once_is_tried_again_when_it_is_got_again(tmp_path: Path, pool: Any) -> None:
+def test_a_file_that_failed_once_is_tried_again_when_it_is_got_again(tmp_path: Path, pool: FileStoreCachePool) -> None:
     (tmp_path / "files").mkdir()
     lazy = pool.get_lazy(SystemFileStore(tmp_path / "files"), "late.txt")
     with pytest.raises(MissingFileError):
@@ -229,7 +229,7 @@ def test_a_file_that_failed_once_is_tried_again_when_it_is_got_again(tmp_path: P
     assert lazy.get() == b"here"
 
 
-def test_what_does_not_decode_is_told_when_it_is_got(tmp_path: Path, pool: Any) -> None:
+def test_what_does_not_decode_is_told_when_it_is_got(tmp_path: Path, pool: FileStoreCachePool) -> None:
     (tmp_path / "1.png").write_bytes(b"no picture")
     store = DecodeFileStore(SystemFileStore(tmp_path), decoder=SampleDecoder())
     with pytest.raises(EnergonError, match=r"file '1\.png': part 'png' is not an image"):
@@ -255,7 +255,7 @@ def test_values_that_do_not_pickle_are_fetched_when_they_are_got(
 
 @pytest.mark.parametrize("allowed", [0, 1])
 def test_where_the_system_allows_no_more_threads_files_are_fetched_when_they_are_got(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, allowed: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, allowed: int
 ) -> None:
     start = threading.Thread.start
     started: list[threading.Thread] = []
@@ -299,7 +299,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     [b"bytes", np.arange(6).reshape(2, 3), torch.arange(6.0), Image.new("RGB", (3, 4), "red"), {"a": [1, None]}],
     ids=["bytes", "array", "tensor", "image", "dict"],
 )
-def test_a_value_that_was_put_away_comes_back(pool: Any, value: Any) -> None:
+def test_a_value_that_was_put_away_comes_back(pool: FileStoreCachePool, value: Any) -> None:
     lazy = pool.to_cache(value, "name")
     assert pool.fetcher.size_bytes == BLOCK
     assert isinstance(lazy.get(), Image.Image if isinstance(value, Image.Image) else type(value))
@@ -310,7 +310,9 @@ def test_a_value_that_was_put_away_comes_back(pool: Any, value: Any) -> None:
     assert lazy != pool.to_cache(value, "name")
 
 
-def test_a_value_that_is_not_needed_frees_its_place_and_one_that_travels_takes_itself_along(pool: Any) -> None:
+def test_a_value_that_is_not_needed_frees_its_place_and_one_that_travels_takes_itself_along(
+    pool: FileStoreCachePool,
+) -> None:
     lazy = pool.to_cache([1, 2], "name")
     assert pickle.loads(pickle.dumps(lazy)).get() == lazy.get() == [1, 2]
     lazy = pool.to_cache([1, 2], "name")
@@ -359,7 +361,9 @@ def test_a_pool_that_nobody_holds_stops_its_threads() -> None:
 
 
 @pytest.mark.parametrize("got", [False, True])
-def test_a_pickled_lazy_fetches_its_file_and_leaves_what_was_got_behind(tmp_path: Path, pool: Any, got: Any) -> None:
+def test_a_pickled_lazy_fetches_its_file_and_leaves_what_was_got_behind(
+    tmp_path: Path, pool: FileStoreCachePool, got: bool
+) -> None:
     (tmp_path / "large").write_bytes(bytes(100_000))
     for lazy in (
         pool.get_lazy(SystemFileStore(tmp_path), "large"),
@@ -380,7 +384,7 @@ def test_a_pickled_lazy_fetches_its_file_and_leaves_what_was_got_behind(tmp_path
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("locked", [True, False])
-def test_a_forked_process_works_with_threads_and_files_of_its_own(tmp_path: Path, locked: Any) -> None:
+def test_a_forked_process_works_with_threads_and_files_of_its_own(tmp_path: Path, locked: bool) -> None:
     pool, store = make_pool(tmp_path), RecordingStore()
     lazy, value = pool.get_lazy(store, "a"), pool.to_cache([1], "value")
     wait_until(lambda: is_idle(pool))

@@ -50,7 +50,7 @@ def write(scratch: ScratchFile, data: bytes) -> scratch_file.Extent:
     return extent
 
 
-def test_a_piece_that_is_given_back_is_free_on_the_disk_and_the_others_stay(small_disk: Any) -> None:
+def test_a_piece_that_is_given_back_is_free_on_the_disk_and_the_others_stay(small_disk: Path) -> None:
     scratch = ScratchFile(small_disk, max_bytes=1 << 20)
     before = taken(small_disk)
     pieces = [write(scratch, bytes([number]) * size) for number, size in enumerate([1, BLOCK, 3 * BLOCK + 1, 0, 7])]
@@ -183,7 +183,7 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "raise"])
-def test_nothing_is_left_on_the_disk_however_a_process_ends(small_disk: Any, tmp_path: Path, end: Any) -> None:
+def test_nothing_is_left_on_the_disk_however_a_process_ends(small_disk: Path, tmp_path: Path, end: str) -> None:
     files = tmp_path / "files"
     files.mkdir()
     for name in "ab":

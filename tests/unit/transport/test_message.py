@@ -86,12 +86,12 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_tensors_of_every_layout_arrive(name: Any) -> None:
+def test_tensors_of_every_layout_arrive(name: str) -> None:
     check_tensor(sent(LAYOUTS[name]), LAYOUTS[name])
 
 
 @pytest.mark.parametrize("name", ["transposed", "images as decoded", "channels last", "a permutation of no order"])
-def test_tensors_without_gaps_keep_their_strides(name: Any) -> None:
+def test_tensors_without_gaps_keep_their_strides(name: str) -> None:
     assert sent(LAYOUTS[name]).stride() == LAYOUTS[name].stride()
 
 
@@ -105,7 +105,7 @@ class Labelled(torch.Tensor):
     """A tensor of a user's own class, as torchvision has some."""
 
 
-def labelled(label: Any) -> Any:
+def labelled(label: str) -> Any:
     tensor = counted(100, 60).T.as_subclass(Labelled)
     tensor.label = label
     return tensor
@@ -181,14 +181,14 @@ ARRAYS = {
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_arrays_of_every_kind_arrive(name: Any) -> None:
+def test_arrays_of_every_kind_arrive(name: str) -> None:
     found = sent(ARRAYS[name])
     check_array(found, ARRAYS[name])
     assert found.flags.writeable
 
 
 @pytest.mark.parametrize("count", [10, MANY])
-def test_read_only_arrays_stay_read_only(count: Any) -> None:
+def test_read_only_arrays_stay_read_only(count: int) -> None:
     array = np.arange(count)
     array.flags.writeable = False
     found = sent(array)
@@ -238,7 +238,7 @@ def test_a_message_without_large_contents_needs_no_shared_memory(message: Any) -
 
 
 @pytest.mark.parametrize("count", [3, MANY])
-def test_the_sent_and_the_received_values_share_no_memory(count: Any) -> None:
+def test_the_sent_and_the_received_values_share_no_memory(count: int) -> None:
     tensor, array = counted(count), np.arange(count)
     packed = pack_message([tensor, array])
     tensor += 1
@@ -267,7 +267,7 @@ def send_and_end(queue: Any, flags: Any, has_read: Any) -> None:
 
 
 @pytest.mark.parametrize("has_segments", [False, True], ids=["a piece of its own", "a segment"])
-def test_a_message_can_be_read_when_its_sender_has_ended(has_segments: Any) -> None:
+def test_a_message_can_be_read_when_its_sender_has_ended(has_segments: bool) -> None:
     context = torch.multiprocessing.get_context("fork")
     queue, has_read, flags = context.Queue(), context.Event(), SegmentFlags(1)
     process = context.Process(target=send_and_end, args=(queue, flags if has_segments else None, has_read))

@@ -31,6 +31,7 @@ from loader import (
     load_dataset,
 )
 from loader.integrations.megatron_energon_names import EnergonDatasetType, get_dataset_type
+from loader.samples.types import CrudeSample, TextSample
 from loader.training.datasets.run_datasets import DatasetBlendMode, LoadedDataset
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 
@@ -68,7 +69,7 @@ class ByHand(DefaultTaskEncoder[Any, Any, Any, Any]):
         shuffle_buffer_size: int | None = None,
         blend_mode: DatasetBlendMode = DatasetBlendMode.NONE,
         repeat: bool = True,
-    ) -> Any:
+    ) -> BatchDataset[Any]:
         assert batch_size is not None
         assert shuffle_buffer_size is not None
         self.blend_mode = blend_mode
@@ -89,12 +90,12 @@ class ByHand(DefaultTaskEncoder[Any, Any, Any, Any]):
         batch_drop_last: bool = False,
         packing_buffer_size: int | None = None,
         limit: int | None = None,
-    ) -> Any:
+    ) -> ConcatDataset[Any]:
         assert len(datasets) == 2
         return ConcatDataset(*[dataset.dataset.build() for dataset in datasets], worker_config=worker_config)
 
     @staticmethod
-    def mark(sample: Any) -> Any:
+    def mark(sample: TextSample) -> TextSample:
         sample.text += "!"
         return sample
 
@@ -161,7 +162,7 @@ class Pair(Sample):
     picture: bytes
 
     @classmethod
-    def from_joined(cls, story: Any, picture: Any) -> Any:
+    def from_joined(cls, story: CrudeSample, picture: CrudeSample) -> Pair:
         return cls(**basic_sample_keys(story), text=story["txt"], picture=picture["raw"])
 
 

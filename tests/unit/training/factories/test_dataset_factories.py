@@ -74,7 +74,7 @@ def test_a_pass_for_training_is_shuffled_and_one_for_validation_is_not(data: Any
     assert len(factory) == 61
 
 
-def test_stages_are_composed_on_a_factory(data: Any) -> None:
+def test_stages_are_composed_on_a_factory(data: MixedData) -> None:
     factory = get_dataset_from_config(EPath(data.texts), training=False, worker_config=ONE)
     chain = RepeatDataset(BatchDataset(factory.build(), 10, batcher=generic_batch), repeats=2)
     batches = list(get_loader(chain))
@@ -94,7 +94,7 @@ def test_worker_processes_share_a_factory(data: Any) -> None:
     assert len(pickle.loads(pickle.dumps(factory))) == 40
 
 
-def test_arguments_add_to_dataset_yaml(data: Any) -> None:
+def test_arguments_add_to_dataset_yaml(data: MixedData) -> None:
     factory = get_dataset_from_config(
         data.crude, split_part="val", training=False, subflavors={"a": 1}, worker_config=ONE, decoder=None
     )
@@ -129,7 +129,7 @@ def test_a_class_of_the_library_is_built_by_hand(data: Any) -> None:
     assert "val: 61 samples" in repr(made)
 
 
-def test_a_loader_takes_the_chain_of_a_factory(data: Any) -> None:
+def test_a_loader_takes_the_chain_of_a_factory(data: MixedData) -> None:
     factory = get_dataset_from_config(data.texts)
     name = type(factory).__name__
     with pytest.raises(TypeError, match=rf"found {name}; pass {name}\(…\)\.build\(\)$"):
@@ -154,14 +154,14 @@ def test_a_subset_of_the_samples_can_be_used(data: Any) -> None:
             DatasetSubset(**wrong)
 
 
-def test_samples_of_another_type_are_refused(data: Any) -> None:
+def test_samples_of_another_type_are_refused(data: MixedData) -> None:
     assert get_dataset_from_config(data.texts, sample_type=TextSample, worker_config=ONE)
     with pytest.raises(ConfigError, match="expected samples of ImageSample, found TextSample"):
         get_dataset_from_config(data.texts, sample_type=ImageSample, worker_config=ONE)
     assert get_dataset_from_config(data.lines, sample_type=CrudeSample, worker_config=ONE)
 
 
-def test_a_path_that_is_not_a_single_dataset_is_refused(data: Any) -> None:
+def test_a_path_that_is_not_a_single_dataset_is_refused(data: MixedData) -> None:
     meta = data.write("mix.yaml", {"train": {"path": "texts"}})
     with pytest.raises(ConfigError, match="metadataset"):
         get_dataset_from_config(meta)
@@ -173,7 +173,7 @@ def test_a_path_that_is_not_a_single_dataset_is_refused(data: Any) -> None:
         get_dataset_from_config(data.texts, max_samples_per_sequence=0)
 
 
-def test_a_dataset_loader_returns_its_dataset(data: Any) -> None:
+def test_a_dataset_loader_returns_its_dataset(data: MixedData) -> None:
     found = load_dataset(EPath(data.texts), subflavors={"a": 1, "b": 1})
     assert isinstance(found, DatasetLoader)
     factory = found.get_dataset(training=False, worker_config=ONE, subflavors={"b": 2})
@@ -181,7 +181,7 @@ def test_a_dataset_loader_returns_its_dataset(data: Any) -> None:
     assert len(factory) == 61
 
 
-def test_a_jsonl_file_is_a_factory_too(data: Any, tmp_path: Path) -> None:
+def test_a_jsonl_file_is_a_factory_too(data: MixedData, tmp_path: Path) -> None:
     factory = get_dataset_from_config(data.lines, training=False, subflavors={"a": 1}, worker_config=ONE)
     assert type(factory) is DefaultCrudeJsonlDatasetFactory
     samples = list(get_loader(factory.build()))
@@ -200,14 +200,14 @@ def test_a_jsonl_file_is_a_factory_too(data: Any, tmp_path: Path) -> None:
         factory.as_file_store()
 
 
-def test_a_shard_is_iterated_without_an_index(data: Any) -> None:
+def test_a_shard_is_iterated_without_an_index(data: MixedData) -> None:
     found = list(TextWebdataset.iter_dataset_content(data.texts / "train_1.tar", ("txt",)))
     assert found[0] == {"txt": b"text 41"}
     assert len(found) == 13
     assert next(TextWebdataset.iter_dataset_content(EPath(data.texts) / "train_1.tar")) == {"txt": None}
 
 
-def test_an_epath_is_accepted_wherever_a_path_is(data: Any) -> None:
+def test_an_epath_is_accepted_wherever_a_path_is(data: MixedData) -> None:
     path = EPath(data.texts)
     train = get_train_dataset(
         path, worker_config=ONE, batch_size=4, shuffle_buffer_size=10, max_samples_per_sequence=5, repeat=False
@@ -220,7 +220,7 @@ def test_an_epath_is_accepted_wherever_a_path_is(data: Any) -> None:
     assert loader.DatasetFileStore(path).get("00000.txt") == b"text 0"
 
 
-def test_an_empty_split_part_has_a_specific_error(data: Any, tmp_path: Path) -> None:
+def test_an_empty_split_part_has_a_specific_error(data: MixedData, tmp_path: Path) -> None:
     split = yaml.safe_load((data.texts / ".nv-meta/split.yaml").read_text())
     split["split_parts"]["test"] = []
     (data.texts / ".nv-meta/empty.yaml").write_text(yaml.safe_dump(split))

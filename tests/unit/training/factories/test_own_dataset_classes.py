@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -34,6 +35,7 @@ from loader import (
     get_val_dataset,
 )
 from loader.pipeline.contract import failures as endless_skips
+from loader.training.loaders.data_loader import SavableDataLoader
 from tests.e2e.text_dataset import write_texts
 
 MODULE = "my_training_code"
@@ -125,7 +127,7 @@ class NoDataset:
 
 
 @pytest.fixture
-def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Write a dataset whose ``dataset.yaml`` names a class of an importable module."""
     module = ModuleType(MODULE)
     kinds = (Note, Notes, OwnDecoder, Lengths, Raw, Crude, Bytes, OwnChain, OwnBuild, OwnStandard, Untyped, NoDataset)
@@ -134,19 +136,19 @@ def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(kind, "__module__", MODULE)
     monkeypatch.setitem(sys.modules, MODULE, module)
 
-    def write(name: Any, more: str = "") -> Any:
+    def write(name: str, more: str = "") -> Path:
         config = f"__module__: {MODULE}\n__class__: {name}\n{more}"
         return write_texts(tmp_path / name, train=(3,), val=(4, 1), config=config)
 
     return write
 
 
-def samples(path: Any, **options: Any) -> Any:
+def samples(path: Path, **options: Any) -> list[Any]:
     dataset = get_val_dataset(path, worker_config=ONE, batch_size=None, **options)
     return list(get_loader(dataset))
 
 
-def test_the_class_receives_the_settings_of_dataset_yaml(written: Any) -> None:
+def test_the_class_receives_the_settings_of_dataset_yaml(written: Callable[..., Path]) -> None:
     path = written("Notes", "field_map: {words: txt}\nsubflavors: {a: 1}\n")
     first, *_ = found = samples(path, subflavors={"b": 2})
     assert [note.words for note in found] == [f"text {number}" for number in range(3, 8)]
@@ -161,12 +163,12 @@ def test_the_class_receives_the_settings_of_dataset_yaml(written: Any) -> None:
     assert sorted(next(iter(get_loader(dataset))).words) == ["text 0", "text 1", "text 2"]
 
 
-def test_the_class_may_set_its_decoder_filter_and_arguments(written: Any) -> None:
+def test_the_class_may_set_its_decoder_filter_and_arguments(written: Callable[..., Path]) -> None:
     found = samples(written("OwnDecoder", "mark: '!'\n"))
     assert [note.words for note in found][:2] == [b"text 3!", b"text 4!"]
 
 
-def test_the_task_encoders_decoder_is_used_if_the_class_has_none(written: Any) -> None:
+def test_the_task_encoders_decoder_is_used_if_the_class_has_none(written: Callable[..., Path]) -> None:
     class Plain(DefaultTaskEncoder[Any, Any, Any, Any]):
         decoder = None
 
@@ -174,7 +176,9 @@ def test_the_task_encoders_decoder_is_used_if_the_class_has_none(written: Any) -
     assert found[0].words == b"text 3"
 
 
-def test_methods_that_the_class_overrides_are_called(written: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_methods_that_the_class_overrides_are_called(
+    written: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
     found = samples(written("Lengths"))
     assert not caplog.records  # skipping on purpose is not a failure
     assert [(note.words, note.length) for note in found] == [(f"text {number}", 6) for number in range(4, 8)]
@@ -190,7 +194,7 @@ def test_methods_that_the_class_overrides_are_called(written: Any, caplog: pytes
 
 
 def test_a_class_that_skips_all_samples_warns_and_fails(
-    written: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    written: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(endless_skips, "_WARN_AT", 10)
     monkeypatch.setattr(endless_skips, "_STOP_AT", 20)
@@ -203,15 +207,15 @@ def test_a_class_that_skips_all_samples_warns_and_fails(
     assert "is that intended?" in caplog.text
 
 
-def test_a_state_restores_samples_of_an_own_class(written: Any) -> None:
+def test_a_state_restores_samples_of_an_own_class(written: Callable[..., Path]) -> None:
     class Packs(DefaultTaskEncoder[Any, Any, Any, Any]):
-        def select_samples_to_pack(self, samples: Any) -> Any:
+        def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
             return [samples]
 
-        def pack_selected_samples(self, samples: Any) -> Any:
+        def pack_selected_samples(self, samples: list[Any]) -> Any:
             return samples[0]
 
-    def made(start: Any = None) -> Any:
+    def made(start: dict[str, Any] | None = None) -> SavableDataLoader[Any]:
         loader = get_loader(
             get_train_dataset(
                 path,
@@ -238,11 +242,11 @@ def test_a_state_restores_samples_of_an_own_class(written: Any) -> None:
     ]
 
 
-def test_parts_stay_bytes_without_a_decoder(written: Any) -> None:
+def test_parts_stay_bytes_without_a_decoder(written: Callable[..., Path]) -> None:
     assert samples(written("Bytes", "field_map: {text: txt}\n"))[0].text == b"text 3"
 
 
-def test_a_factory_is_of_the_class_in_dataset_yaml(written: Any) -> None:
+def test_a_factory_is_of_the_class_in_dataset_yaml(written: Callable[..., Path]) -> None:
     path = written("Lengths")
     factory = get_dataset_from_config(path, training=False, worker_config=ONE, subflavors={"a": 1})
     assert type(factory) is Lengths
@@ -254,7 +258,7 @@ def test_a_factory_is_of_the_class_in_dataset_yaml(written: Any) -> None:
         get_dataset_from_config(written("NoDataset"))
 
 
-def test_a_class_by_hand_needs_no_dataset_yaml(written: Any) -> None:
+def test_a_class_by_hand_needs_no_dataset_yaml(written: Callable[..., Path]) -> None:
     factory = Lengths(written("Notes", "field_map: {words: txt}\n"), training=False, worker_config=ONE)
     assert [note.length for note in get_loader(factory.build())] == [6, 6, 6, 6]
     notes = Notes(factory.path, training=False, worker_config=ONE, field_map={"words": "txt"}, decoder=SampleDecoder())
@@ -280,21 +284,21 @@ def test_a_trusted_dataset_has_its_module_imported(tmp_path: Path, monkeypatch: 
     monkeypatch.delitem(sys.modules, "titles_of_mine")
 
 
-def test_a_sample_type_next_to_the_class_is_passed_to_it(written: Any) -> None:
+def test_a_sample_type_next_to_the_class_is_passed_to_it(written: Callable[..., Path]) -> None:
     more = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nfield_map: {text: txt}\n"
     path = written("OwnStandard", more)
     assert type(samples(path)[0]) is TextSample
     assert type(get_dataset_from_config(path, worker_config=ONE)) is OwnStandard
 
 
-def test_overrides_that_would_change_the_order_are_refused(written: Any) -> None:
+def test_overrides_that_would_change_the_order_are_refused(written: Callable[..., Path]) -> None:
     for name in ("OwnChain", "OwnBuild"):
         with pytest.raises(ConfigError, match=rf"{name} overrides build\(\)") as caught:
             samples(written(name))
         assert "override load_sample" in str(caught.value)
 
 
-def test_an_invalid_class_is_refused(written: Any) -> None:
+def test_an_invalid_class_is_refused(written: Callable[..., Path]) -> None:
     path = written("Notes", "no_such: 3\n")
     with pytest.raises(ConfigError, match=r"Notes\(path, no_such=…\) fails: .*no_such.*"):
         samples(path)
@@ -305,7 +309,7 @@ def test_an_invalid_class_is_refused(written: Any) -> None:
 
 
 def test_a_module_is_not_imported_for_a_dataset_that_is_not_trusted(
-    written: Any, monkeypatch: pytest.MonkeyPatch
+    written: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = written("Notes", "field_map: {words: txt}\n")
     monkeypatch.delitem(sys.modules, MODULE)
@@ -315,7 +319,7 @@ def test_a_module_is_not_imported_for_a_dataset_that_is_not_trusted(
         get_dataset_from_config(path)
 
 
-def test_a_dataset_cannot_allow_its_own_code_to_run(written: Any, tmp_path: Path) -> None:
+def test_a_dataset_cannot_allow_its_own_code_to_run(written: Callable[..., Path], tmp_path: Path) -> None:
     code = f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\ndef load(parts): return {{}}\n"
     asks = "sample_loader: sample_loader.py:load\n"
     for name, more, error in (
@@ -336,7 +340,7 @@ def test_a_dataset_cannot_allow_its_own_code_to_run(written: Any, tmp_path: Path
     "module", ["megatron.energon", "megatron.energon.flavors.captioning", "loader", "loader.flavors"]
 )
 @pytest.mark.parametrize("name", ["TextWebdataset", "StandardWebdatasetFactory"])
-def test_library_classes_are_found_by_any_of_their_modules(module: Any, name: Any, tmp_path: Path) -> None:
+def test_library_classes_are_found_by_any_of_their_modules(module: str, name: str, tmp_path: Path) -> None:
     config = f"__module__: {module}\n__class__: {name}\nfield_map: {{text: txt}}\n"
     if name.startswith("Standard"):
         config += "sample_type: {__module__: megatron.energon.flavors.text, __class__: TextSample}\n"

@@ -24,11 +24,11 @@ RATIO = [("train", 2.0), ("val", 1.0)]
 
 
 @pytest.fixture
-def shards(tmp_path: Path) -> Any:
+def shards(tmp_path: Path) -> Path:
     return write_shards(tmp_path / "shards")
 
 
-def prepared(folder: Any, paths: Any = NAMES, **options: Any) -> Any:
+def prepared(folder: Any, paths: list[Any] = NAMES, **options: Any) -> set[str]:
     return BaseWebdatasetFactory.prepare_dataset(folder, paths, **options)
 
 
@@ -37,21 +37,21 @@ def split_of(folder: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", [42, None, 7])
-def test_a_ratio_splits_shards_as_the_command_does(seed: Any, shards: Any, tmp_path: Path) -> None:
+def test_a_ratio_splits_shards_as_the_command_does(seed: int | None, shards: Path, tmp_path: Path) -> None:
     other = copy_of(shards, tmp_path / "other")
     prepare(other, split=SplitRequest(ratio=dict(RATIO), shuffle_seed=seed))
     assert prepared(EPath(shards), split_parts_ratio=RATIO, shuffle_seed=seed) == {"json", "txt"}
     assert written(shards, sqlite_as_rows=True) == written(other, sqlite_as_rows=True)
 
 
-def test_progress_draws_a_bar_of_the_shards(shards: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_draws_a_bar_of_the_shards(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prepared(shards, split_parts_ratio=RATIO, progress=True)
     assert "6/6" in capsys.readouterr().err
     prepared(shards, split_parts_ratio=RATIO)
     assert not capsys.readouterr().err
 
 
-def test_patterns_and_another_split_file(shards: Any) -> None:
+def test_patterns_and_another_split_file(shards: Path) -> None:
     prepared(
         shards, ["shard_{000..005}.tar"], split_parts_patterns=[("train", "shard_00[0-3]"), ("val", "shard_00[45]")]
     )
@@ -61,7 +61,7 @@ def test_patterns_and_another_split_file(shards: Any) -> None:
     assert len(DatasetFolder(shards, split_config="other.yaml").samples_of_part("all")) == 6
 
 
-def test_only_listed_shards_are_in_the_dataset(shards: Any) -> None:
+def test_only_listed_shards_are_in_the_dataset(shards: Path) -> None:
     (shards / "sub").mkdir()
     shutil.move(shards / NAMES[5], shards / "sub" / NAMES[5])
     prepared(shards, [NAMES[1], shards / NAMES[3], f"./sub/{NAMES[5]}"], split_parts_ratio=RATIO, shuffle_seed=None)
@@ -84,7 +84,7 @@ def test_the_callers_progress_function_sees_a_step_for_each_shard(shards: Any) -
         assert seen == [6, *["step"] * 6, "end"]
 
 
-def test_a_script_needs_no_guard_around_it(shards: Any, tmp_path: Path) -> None:
+def test_a_script_needs_no_guard_around_it(shards: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import sys, types\n"
@@ -98,7 +98,7 @@ def test_a_script_needs_no_guard_around_it(shards: Any, tmp_path: Path) -> None:
     assert (done.stderr, done.stdout) == ("", "18\n")
 
 
-def test_without_a_split_the_existing_one_is_kept(shards: Any) -> None:
+def test_without_a_split_the_existing_one_is_kept(shards: Path) -> None:
     prepared(shards, split_parts_ratio=RATIO)
     before = split_of(shards)
     prepared(shards)
@@ -114,7 +114,7 @@ def test_duplicate_keys_are_renamed_on_request(tmp_path: Path) -> None:
     assert [index.key(sample) for sample in range(2)] == ["0", "0#1"]
 
 
-def test_invalid_arguments_are_refused(shards: Any, tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused(shards: Path, tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"shard_00x.tar: there is no such shard(?s:.*)no.tar: there is no such shard"
     ):

@@ -17,14 +17,14 @@ from tests.unit.training.real_workers import workers
 
 
 class OfTwoArgumentsError(Exception):
-    def __init__(self, key: Any, *, size: Any) -> None:
+    def __init__(self, key: str, *, size: int) -> None:
         super().__init__(f"{key} has {size} bytes")
         self.key = key
         self.size = size
 
 
 class OfItsOwnTextError(Exception):
-    def __init__(self, key: Any) -> None:
+    def __init__(self, key: str) -> None:
         super().__init__()
         self.key = key
 
@@ -35,7 +35,7 @@ class OfItsOwnTextError(Exception):
 class AddsToItsTextError(Exception):
     """An exception whose ``__init__`` accepts its ``args``, but changes the text."""
 
-    def __init__(self, key: Any) -> None:
+    def __init__(self, key: str) -> None:
         super().__init__(f"bad {key}")
 
 

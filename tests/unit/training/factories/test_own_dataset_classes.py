@@ -71,7 +71,7 @@ class OwnDecoder(DefaultDecoderWebdatasetFactory[Note]):
 class Lengths(DefaultDecoderWebdatasetFactory[Note]):
     __sample_type__ = Note
 
-    def __init__(self, path: EPath, **kwargs: Any) -> None:
+    def __init__(self, path: EPath | Path, **kwargs: Any) -> None:
         super().__init__(path, field_map={"words": "txt"}, **kwargs)
 
     def sample_filter(self, key: str) -> bool:

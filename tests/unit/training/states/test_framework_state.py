@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from loader import StateError, WorkerConfig, get_savable_loader
+from loader.training.loaders.data_loader import SavableDataLoader
 from tests.unit.pipeline.stage_check import Values
 
 LANES = 6
 
 
-def loader_of(rank: int = 0, ranks: int = 1, **options: Any) -> Any:
+def loader_of(rank: int = 0, ranks: int = 1, **options: Any) -> SavableDataLoader[Any]:
     config = WorkerConfig(rank=rank, world_size=ranks, num_workers=0, lanes=LANES)
     return get_savable_loader(Values(range(12), repeats=True, worker_config=config), **options)
 
@@ -52,7 +53,7 @@ def test_other_values_than_states_are_refused(state: Any) -> None:
 
 
 @pytest.mark.parametrize(("rank", "ranks"), [(0, 1), (1, 2)])
-def test_a_state_with_a_missing_lane_is_refused(rank: Any, ranks: Any) -> None:
+def test_a_state_with_a_missing_lane_is_refused(rank: int, ranks: int) -> None:
     # As left by a tool that loads key by key into the state of a new loader, in which no lane has begun.
     loader = loader_of(rank, ranks)
     list(islice(loader, 2))
@@ -71,7 +72,7 @@ def test_a_loader_without_a_length_is_truthy() -> None:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_memory_is_pinned_by_default_if_there_is_a_gpu(asked: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_pinned_by_default_if_there_is_a_gpu(asked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("loader.training.workers.bundles.pin_memory", lambda batch: ("pinned", batch))
     config = WorkerConfig(rank=0, world_size=1, num_workers=1, lanes=LANES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from collections.abc import Callable
 from multiprocessing import get_context
 from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
@@ -16,13 +17,14 @@ import torch
 from torch.utils.data._utils import worker as torch_worker
 
 from loader import MapDataset, WorkerConfig, get_loader
+from loader.training.loaders.data_loader import SavableDataLoader
 from loader.transport import segments
 from tests.unit.pipeline.stage_check import Values
 
 START_METHODS = ["fork", pytest.param("spawn", marks=pytest.mark.slow)]
 
 
-def loader_of(hook: Any, *, count: Any, workers: Any, method: Any) -> Any:
+def loader_of(hook: Callable[..., Any], *, count: int, workers: int, method: str) -> SavableDataLoader[Any]:
     config = WorkerConfig(rank=0, world_size=1, num_workers=workers, lanes=workers)
     return get_loader(MapDataset(Values(range(count), worker_config=config), hook), multiprocessing_context=method)
 
@@ -45,7 +47,7 @@ def hidden(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_
 
 @pytest.mark.usefixtures("hidden")
 @pytest.mark.parametrize("method", START_METHODS)
-def test_batches_arrive_without_linux_only_calls(method: Any) -> None:
+def test_batches_arrive_without_linux_only_calls(method: str) -> None:
     assert not segments.has_segments()
     before = dict(segments._attached)
     batches = list(loader_of(fill_tensor_and_array, count=60, workers=2, method=method))
@@ -81,7 +83,7 @@ def be_a_rank(method: Any, connection: Any) -> None:
     time.sleep(1000)
 
 
-def is_running(pid: Any) -> Any:
+def is_running(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except FileNotFoundError:
@@ -90,7 +92,7 @@ def is_running(pid: Any) -> Any:
 
 
 @pytest.mark.parametrize("method", [*START_METHODS, pytest.param("forkserver", marks=pytest.mark.slow)])
-def test_workers_that_wait_to_send_end_with_their_killed_rank(method: Any) -> None:
+def test_workers_that_wait_to_send_end_with_their_killed_rank(method: str) -> None:
     # A fork server serves no forks.
     context: ForkContext | SpawnContext = get_context("fork") if method == "fork" else get_context("spawn")
     ours, theirs = context.Pipe()

@@ -21,7 +21,7 @@ from tests.unit.training.real_workers import Workers, workers
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_the_last_sample_and_process_of_a_killed_worker_can_be_read(method: Any) -> None:
+def test_the_last_sample_and_process_of_a_killed_worker_can_be_read(method: str) -> None:
     with workers(hooks.end_well, hooks.be_killed, method=method) as started:
         started.processes[1].join()
         recorded = started.board.read(1)
@@ -48,7 +48,7 @@ def test_workers_do_not_write_to_each_others_slots() -> None:
 
 
 @pytest.mark.parametrize("worker", [-1, 2])
-def test_there_is_no_slot_beyond_the_workers(worker: Any) -> None:
+def test_there_is_no_slot_beyond_the_workers(worker: int) -> None:
     with pytest.raises(IndexError, match=rf"expected a worker of \[0, 2\), found {worker}"):
         WorkerBoard(2).slot(worker)
 
@@ -89,7 +89,7 @@ def stack_inside(hook: Callable[..., Any], started: Workers, worker: int = 0) ->
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("hook", [hooks.sleep_while_a_thread_runs, hooks.be_stuck_in_c_code])
-def test_a_worker_that_hangs_writes_its_stack(method: Any, hook: Any) -> None:
+def test_a_worker_that_hangs_writes_its_stack(method: str, hook: Callable[..., Any]) -> None:
     with workers(hook, method=method) as started:
         stack = stack_inside(hook, started)
         assert stack is not None
@@ -143,7 +143,7 @@ def test_a_crash_is_written_although_the_trainer_removed_the_handler() -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_a_worker_that_crashes_has_written_its_stack(method: Any) -> None:
+def test_a_worker_that_crashes_has_written_its_stack(method: str) -> None:
     with workers(hooks.crash_in_c_code, method=method) as started:
         started.processes[0].join()
         stack = read_crash_stack(started.board, 0)
@@ -159,7 +159,7 @@ def test_a_dump_of_a_hang_is_not_taken_for_one_of_a_crash() -> None:
         assert read_crash_stack(started.board, 0) is None
 
 
-def catches(pid: Any, number: Any) -> Any:
+def catches(pid: int, number: int) -> bool:
     status = Path(f"/proc/{pid}/status").read_text()
     caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 from torch import distributed
 
@@ -24,7 +25,7 @@ def main(rank: int, world_size: int, store: str) -> None:
     config = WorkerConfig(rank=rank, world_size=world_size, num_workers=0, lanes=world_size)
     # Of two lanes, only the first has items above 8.
     uneven = FilterDataset(Values(range(20), worker_config=config), is_even_or_small)
-    got = {}
+    got: dict[str, Any] = {}
 
     loader = SavableDataLoader(EvenRanksDataset(uneven))
     got["two passes"] = [list(loader), list(loader)]

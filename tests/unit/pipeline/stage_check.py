@@ -76,6 +76,7 @@ class _ValuesRunning:
 
     def load(self, item_id: ItemId) -> Any:
         # A copy, as a reader makes it: changes that a stage makes to a sample must not show in a second load.
+        assert isinstance(item_id, int)
         return SKIPPED if item_id in self._skips else copy.deepcopy(self._values[item_id % len(self._values)])
 
 

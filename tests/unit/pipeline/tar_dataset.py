@@ -67,9 +67,12 @@ def raw_samples(folder: Path, *, source: int = 0, parts: Sequence[str] = ("txt",
         with tarfile.open(path) as tar:
             for member in tar:
                 key, _, name = member.name.partition(".")
-                samples.setdefault(key, {})[name] = tar.extractfile(member).read()
+                file = tar.extractfile(member)
+                assert file is not None
+                samples.setdefault(key, {})[name] = file.read()
         for key, each in samples.items():
-            found.append((source, index, path.name, key, {name: each[name] for name in each if name in parts}))
+            read = {name: each[name] for name in each if name in parts}
+            found.append(RawSample(source, index, path.name, key, read))
             index += 1
     return found
 

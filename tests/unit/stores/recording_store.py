@@ -24,7 +24,7 @@ class RecordingStore(FileStore[bytes]):
         return self.size
 
     def __setstate__(self, size: int) -> None:
-        self.__init__(size)
+        RecordingStore.__init__(self, size)
 
     def __getitem__(self, key: str) -> tuple[bytes, SourceInfo]:
         self.read.append(key)

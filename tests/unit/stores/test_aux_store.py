@@ -18,30 +18,30 @@ def dataset(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_url_names_its_store(dataset, tmp_path):
+def test_a_url_names_its_store(dataset: Path, tmp_path: Path) -> None:
     assert open_aux_store(dataset) == open_aux_store(str(dataset)) == DatasetFileStore(dataset)
     assert open_aux_store(f"filesystem://{tmp_path}") == SystemFileStore(tmp_path)
 
 
 @pytest.mark.parametrize("protocol", ["msc", "s3", "filesystem+msc"])
-def test_a_protocol_that_is_not_served_is_told_with_those_that_are(protocol):
+def test_a_protocol_that_is_not_served_is_told_with_those_that_are(protocol: str) -> None:
     with pytest.raises(StorageError, match=rf"cannot read {protocol.replace('+', '.')}:// URLs; expected the folder"):
         open_aux_store(f"{protocol}://profile/bucket/ds")
 
 
-def test_a_folder_that_is_not_prepared_may_be_meant_as_files(tmp_path):
+def test_a_folder_that_is_not_prepared_may_be_meant_as_files(tmp_path: Path) -> None:
     with pytest.raises(StorageError) as caught:
         open_aux_store(tmp_path)
     assert caught.value.hint == f"run: energon prepare {tmp_path}; or, for plain files, write filesystem://{tmp_path}"
 
 
 @pytest.mark.parametrize("scheme", ["", "filesystem://"])
-def test_a_folder_that_is_missing_is_told_when_the_store_is_opened(tmp_path, scheme):
+def test_a_folder_that_is_missing_is_told_when_the_store_is_opened(tmp_path: Path, scheme: str) -> None:
     with pytest.raises(StorageError, match="this folder does not exist"):
         open_aux_store(f"{scheme}{tmp_path}/gone")
 
 
-def test_a_dot_names_a_part_of_the_current_sample(tmp_path):
+def test_a_dot_names_a_part_of_the_current_sample(tmp_path: Path) -> None:
     write_shard(tmp_path / "parts/s1.tar", {"3": {"txt": b"three"}, "both": {"txt": b"of s1", "jpg": b"picture"}})
     write_shard(tmp_path / "parts/s2.tar", {"both": {"txt": b"of s2"}})
     prepare(tmp_path)

@@ -7,6 +7,7 @@ import os
 import pickle
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -51,23 +52,25 @@ def folder(tmp_path: Path) -> Path:
         ("parts/s2.tar/both.txt", b"of s2", "parts/s2.tar", "both.txt"),
     ],
 )
-def test_a_part_is_found_by_key_and_by_shard_and_key(folder, key, value, shard, member):
+def test_a_part_is_found_by_key_and_by_shard_and_key(
+    folder: Path, key: str, value: bytes, shard: str, member: str
+) -> None:
     store = DatasetFileStore(folder)
     assert store[key] == (value, SourceInfo(str(folder), member, shard, (member,)))
 
 
-def test_a_key_of_two_shards_is_refused_with_both_names(folder):
+def test_a_key_of_two_shards_is_refused_with_both_names(folder: Path) -> None:
     with pytest.raises(MissingFileError) as caught:
         DatasetFileStore(folder)["both.txt"]
     assert caught.value.message == ("2 shards have 'both.txt': 'parts/s1.tar/both.txt' and 'parts/s2.tar/both.txt'")
     assert "write shard.tar/key.part: 'parts/s1.tar/both.txt'" in str(caught.value.hint)
 
 
-def test_a_key_of_two_shards_is_found_by_a_part_that_only_one_has(folder):
+def test_a_key_of_two_shards_is_found_by_a_part_that_only_one_has(folder: Path) -> None:
     assert DatasetFileStore(folder).get("both.jpg") == b"picture"
 
 
-def test_what_reads_as_shard_and_key_is_that_before_it_is_a_key_with_slashes(tmp_path):
+def test_what_reads_as_shard_and_key_is_that_before_it_is_a_key_with_slashes(tmp_path: Path) -> None:
     folder = write(tmp_path / "dataset", s0={"1": {"txt": b"by shard"}}, s1={"parts/s0.tar/1": {"txt": b"by key"}})
     store = DatasetFileStore(folder)
     assert store.get("parts/s0.tar/1.txt") == b"by shard"
@@ -86,7 +89,7 @@ def test_what_reads_as_shard_and_key_is_that_before_it_is_a_key_with_slashes(tmp
     ],
     ids=["part", "part-in-shard", "key", "no-part", "no-key", "surrogate"],
 )
-def test_a_missing_part_is_told_with_what_there_is(folder, key, found):
+def test_a_missing_part_is_told_with_what_there_is(folder: Path, key: str, found: str) -> None:
     with pytest.raises(MissingFileError) as caught:
         DatasetFileStore(folder)[key]
     assert caught.value.message == found
@@ -94,7 +97,7 @@ def test_a_missing_part_is_told_with_what_there_is(folder, key, found):
 
 
 @pytest.mark.parametrize("kind", [KeyError, FileNotFoundError, SampleError])
-def test_code_for_dicts_and_for_folders_catches_what_is_missing(folder, kind):
+def test_code_for_dicts_and_for_folders_catches_what_is_missing(folder: Path, kind: Any) -> None:
     with pytest.raises(kind):
         DatasetFileStore(folder)["9.txt"]
     error = pickle.loads(pickle.dumps(MissingFileError("gone", key="9", part="txt")))
@@ -102,7 +105,7 @@ def test_code_for_dicts_and_for_folders_catches_what_is_missing(folder, kind):
 
 
 @pytest.mark.parametrize("sample", [{}, {"__sources__": None}, TextSample(__key__="1", text="x")], ids=type)
-def test_get_appends_the_sources_to_a_sample(folder, sample):
+def test_get_appends_the_sources_to_a_sample(folder: Path, sample: Any) -> None:
     store = DatasetFileStore(folder)
     store.get("a/1.txt", sample)
     store.get("3.txt", sample)
@@ -110,19 +113,19 @@ def test_get_appends_the_sources_to_a_sample(folder, sample):
     assert [source.file_names for source in sources] == [("a/1.txt",), ("3.txt",)]
 
 
-def test_excluded_samples_are_served_too(folder):
+def test_excluded_samples_are_served_too(folder: Path) -> None:
     (folder / ".nv-meta/split.yaml").write_text("split_parts: {train: []}\nexclude: [parts/s0.tar, parts/s1.tar/3]\n")
     store = DatasetFileStore(folder)
     assert [store.get("a/1.txt"), store.get("3.txt")] == [b"one", b"three"]
 
 
-def test_of_a_member_that_is_there_twice_the_last_one_counts(tmp_path):
+def test_of_a_member_that_is_there_twice_the_last_one_counts(tmp_path: Path) -> None:
     write_tar(tmp_path / "s.tar", [("1.txt", b"first"), ("1.jpg", b"x"), ("1.txt", b"last")])
     prepare(tmp_path, split=ALL_TRAIN)
     assert DatasetFileStore(tmp_path).get("1.txt") == b"last"
 
 
-def test_the_stores_of_a_dataset_share_what_is_open_until_it_is_prepared_again(folder):
+def test_the_stores_of_a_dataset_share_what_is_open_until_it_is_prepared_again(folder: Path) -> None:
     store, again = DatasetFileStore(folder), DatasetFileStore(str(folder))
     assert store == again
     assert hash(store) == hash(again)
@@ -132,7 +135,7 @@ def test_the_stores_of_a_dataset_share_what_is_open_until_it_is_prepared_again(f
     assert DatasetFileStore(folder).get("a/1.txt") == b"other"
 
 
-def test_media_metadata_is_found_by_the_same_keys(tmp_path):
+def test_media_metadata_is_found_by_the_same_keys(tmp_path: Path) -> None:
     image = io.BytesIO()
     Image.new("RGB", (5, 4)).save(image, "png")
     write_shard(tmp_path / "s.tar", {"1": {"png": image.getvalue(), "txt": b"a text"}})
@@ -148,13 +151,13 @@ def test_media_metadata_is_found_by_the_same_keys(tmp_path):
         store.get_media_metadata("2.png")
 
 
-def test_media_metadata_that_was_not_collected_is_told_with_the_command(folder):
+def test_media_metadata_that_was_not_collected_is_told_with_the_command(folder: Path) -> None:
     with pytest.raises(ConfigError, match="no media metadata was collected here") as caught:
         DatasetFileStore(folder).get_media_metadata("a/1.txt")
     assert "energon prepare --media-metadata-by-header" in str(caught.value.hint)
 
 
-def test_a_pickled_store_leaves_behind_what_is_open(folder):
+def test_a_pickled_store_leaves_behind_what_is_open(folder: Path) -> None:
     store = DatasetFileStore(folder)
     store.get("3.txt")
     text = pickle.dumps(store)
@@ -162,7 +165,7 @@ def test_a_pickled_store_leaves_behind_what_is_open(folder):
     assert pickle.loads(text).get("a/1.txt") == b"one"
 
 
-def test_a_forked_process_reads_with_what_its_parent_has_open(folder):
+def test_a_forked_process_reads_with_what_its_parent_has_open(folder: Path) -> None:
     store = DatasetFileStore(folder)
     store.get("3.txt")
     pid = os.fork()
@@ -177,19 +180,19 @@ def test_a_forked_process_reads_with_what_its_parent_has_open(folder):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_a_shard_that_changed_since_it_was_indexed_is_told(folder):
+def test_a_shard_that_changed_since_it_was_indexed_is_told(folder: Path) -> None:
     store = DatasetFileStore(folder)
     write_shard(folder / "parts/s1.tar", {"3": {"txt": b"three"}, **{str(n): {"txt": bytes(9000)} for n in range(9)}})
     with pytest.raises(FormatError, match="the shard has changed since it was indexed"):
         store["3.txt"]
 
 
-def test_a_folder_that_is_not_prepared_is_told(tmp_path):
+def test_a_folder_that_is_not_prepared_is_told(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="this folder is no prepared dataset"):
         DatasetFileStore(tmp_path)
 
 
-def test_threads_read_while_shards_are_closed_behind_them(tmp_path):
+def test_threads_read_while_shards_are_closed_behind_them(tmp_path: Path) -> None:
     """Of 12 shards only 2 stay open: a file is closed when no thread reads from it any more, not before."""
     shards = {f"s{n:02d}": {f"{n:02d}": {"bin": bytes([n]) * 70_000}} for n in range(12)}
     folder = write(tmp_path / "dataset", **shards)

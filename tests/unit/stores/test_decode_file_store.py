@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,6 @@ from PIL import Image
 from loader import SampleDecoder, SampleError, TrustError
 from loader.stores import (
     DecodeFileStore,
-    FileStore,
     FileStoreDecoder,
     MissingFileError,
     PrimaryFileStore,
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_sample_decoder_decodes_files_by_what_stands_behind_the_first_dot(folder):
+def test_a_sample_decoder_decodes_files_by_what_stands_behind_the_first_dot(folder: Path) -> None:
     decoder = SampleDecoder(image_decode="rgb8")
     assert isinstance(decoder, FileStoreDecoder)
     store = DecodeFileStore(Files(folder), decoder=decoder)
@@ -48,7 +48,7 @@ def test_a_sample_decoder_decodes_files_by_what_stands_behind_the_first_dot(fold
     assert store["1.json"][1] == Files(folder)["1.json"][1]
 
 
-def test_a_file_that_does_not_decode_is_named(folder):
+def test_a_file_that_does_not_decode_is_named(folder: Path) -> None:
     store = DecodeFileStore(Files(folder), decoder=SampleDecoder())
     with pytest.raises(SampleError, match=r"file 'bad\.png': part 'png' is not an image") as caught:
         store["bad.png"]
@@ -57,7 +57,7 @@ def test_a_file_that_does_not_decode_is_named(folder):
         store["gone.png"]
 
 
-def test_pickles_load_only_with_trust(folder):
+def test_pickles_load_only_with_trust(folder: Path) -> None:
     with pytest.raises(TrustError):
         DecodeFileStore(Files(folder), decoder=SampleDecoder())["1.pkl"]
     trusting = DecodeFileStore(Files(folder), decoder=SampleDecoder(), trust_code=True)
@@ -65,32 +65,32 @@ def test_pickles_load_only_with_trust(folder):
 
 
 class Upper(FileStoreDecoder):
-    def decode(self, fname, data):
+    def decode(self, fname: str, data: bytes) -> tuple[str, bytes]:
         return fname, data.upper()
 
 
 class UpperSamples(SampleDecoder):
-    def decode(self, fname, data, *, trust_code=False):
+    def decode(self, fname: str, data: bytes, *, trust_code: bool = False) -> tuple[str, bytes]:
         return fname, data.upper()
 
 
 class UpperParts(SampleDecoder):
-    def decode_part(self, part_name, data, *, trust_code=False):
+    def decode_part(self, part_name: str, data: bytes, *, trust_code: bool = False) -> tuple[str, bytes, bool]:
         return part_name, data.upper(), trust_code
 
 
-def test_a_sample_decoder_with_rules_of_its_own_for_parts_is_asked(folder):
+def test_a_sample_decoder_with_rules_of_its_own_for_parts_is_asked(folder: Path) -> None:
     store = DecodeFileStore(Files(folder), decoder=UpperParts(), trust_code=True)
     assert store.get("1.json") == ("json", b'{"NUMBER": 1}', True)
 
 
 @pytest.mark.parametrize("decoder", [Upper(), UpperSamples()], ids=["own", "derived"])
-def test_a_decoder_of_your_own_is_given_the_whole_name(folder, decoder):
+def test_a_decoder_of_your_own_is_given_the_whole_name(folder: Path, decoder: Any) -> None:
     store = PrimaryFileStore(DecodeFileStore(Files(folder), decoder=decoder), "1")
     assert store.get(".json") == ("1.json", b'{"NUMBER": 1}')
 
 
-def test_stores_that_decode_alike_are_equal(folder):
+def test_stores_that_decode_alike_are_equal(folder: Path) -> None:
     decoder = SampleDecoder()
     store = DecodeFileStore(Files(folder), decoder=decoder)
     assert store == DecodeFileStore(Files(folder), decoder=decoder)
@@ -99,8 +99,8 @@ def test_stores_that_decode_alike_are_equal(folder):
     assert len({store, DecodeFileStore(Files(folder), decoder=decoder)}) == 1
 
 
-def test_the_raw_form_of_a_store_is_decoded_to_its_value(folder):
-    store: FileStore = PrimaryFileStore(DecodeFileStore(Files(folder), decoder=SampleDecoder()), "1")
+def test_the_raw_form_of_a_store_is_decoded_to_its_value(folder: Path) -> None:
+    store: PrimaryFileStore[Any] = PrimaryFileStore(DecodeFileStore(Files(folder), decoder=SampleDecoder()), "1")
     raw, source = store.read_raw(".json")
     assert raw == b'{"number": 1}'
     assert source.file_names == ("1.json",)

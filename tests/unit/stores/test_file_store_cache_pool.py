@@ -8,7 +8,10 @@ import pickle
 import random
 import stat
 import threading
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +23,7 @@ from loader.stores import (
     DecodeFileStore,
     DirectLazy,
     FileCacheLazy,
+    FileStore,
     FileStoreCachePool,
     FileStoreDecoder,
     MissingFileError,
@@ -33,13 +37,13 @@ METHODS = ["raw", "pickle"]
 
 
 @pytest.fixture
-def pool(tmp_path):
+def pool(tmp_path: Path) -> Iterator[Any]:
     pool = make_pool(tmp_path)
     yield pool
     pool.close()
 
 
-def make_pool(tmp_path: Path, *, blocks: int = 1000, **options: object) -> FileStoreCachePool:
+def make_pool(tmp_path: Path, *, blocks: int = 1000, **options: Any) -> FileStoreCachePool:
     size = blocks * BLOCK / (1 << 30)
     return FileStoreCachePool(parent_cache_dir=tmp_path / "cache", max_cache_size_gbytes=size, **options)
 
@@ -52,7 +56,7 @@ def is_idle(pool: FileStoreCachePool) -> bool:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_file_is_there_before_it_is_asked_for(tmp_path, method):
+def test_a_file_is_there_before_it_is_asked_for(tmp_path: Path, method: str) -> None:
     (tmp_path / "files").mkdir()
     (tmp_path / "files/1.json").write_bytes(b'{"number": 1}')
     store = DecodeFileStore(SystemFileStore(tmp_path / "files"), decoder=SampleDecoder())
@@ -60,14 +64,14 @@ def test_a_file_is_there_before_it_is_asked_for(tmp_path, method):
     lazy = pool.get_lazy(store, "1.json")
     wait_until(lambda: is_idle(pool))
     (tmp_path / "files/1.json").unlink()
-    sample = {}
+    sample: dict[str, Any] = {}
     assert lazy.get(sample) == {"number": 1}
     assert lazy.get() is lazy.get()
     assert [source.file_names for source in sample["__sources__"]] == [("1.json",)]
     pool.close()
 
 
-def test_a_file_that_several_ask_for_is_fetched_once_and_kept_for_the_last(pool):
+def test_a_file_that_several_ask_for_is_fetched_once_and_kept_for_the_last(pool: FileStoreCachePool) -> None:
     store = RecordingStore()
     first, second = pool.get_lazy(store, "a"), pool.get_lazy(store, "a")
     assert first == second
@@ -76,7 +80,7 @@ def test_a_file_that_several_ask_for_is_fetched_once_and_kept_for_the_last(pool)
     assert sorted(store.read) in (["a"], ["a", "b"])
 
 
-def test_the_store_of_a_sample_asks_for_the_same_file_as_that_of_the_dataset(pool):
+def test_the_store_of_a_sample_asks_for_the_same_file_as_that_of_the_dataset(pool: FileStoreCachePool) -> None:
     store = RecordingStore()
     lazy = pool.get_lazy(PrimaryFileStore(store, "s.tar/1"), ".txt")
     assert lazy == pool.get_lazy(store, "s.tar/1.txt")
@@ -84,7 +88,7 @@ def test_the_store_of_a_sample_asks_for_the_same_file_as_that_of_the_dataset(poo
     assert lazy.get() == content("s.tar/1.txt")
 
 
-def test_a_place_is_free_when_the_last_lazy_was_got_or_dropped(pool):
+def test_a_place_is_free_when_the_last_lazy_was_got_or_dropped(pool: FileStoreCachePool) -> None:
     store = RecordingStore()
     lazies = [pool.get_lazy(store, name) for name in "aab"]
     wait_until(lambda: is_idle(pool))
@@ -97,7 +101,7 @@ def test_a_place_is_free_when_the_last_lazy_was_got_or_dropped(pool):
     assert (pool.fetcher.count, pool.fetcher.size_bytes) == (0, 0)
 
 
-def test_a_lazy_that_is_dropped_before_its_turn_is_not_fetched(tmp_path):
+def test_a_lazy_that_is_dropped_before_its_turn_is_not_fetched(tmp_path: Path) -> None:
     pool, store = make_pool(tmp_path, num_workers=1), RecordingStore()
     store.hold.clear()
     first = pool.get_lazy(store, "first")
@@ -111,21 +115,21 @@ def test_a_lazy_that_is_dropped_before_its_turn_is_not_fetched(tmp_path):
     pool.close()
 
 
-def test_raw_files_are_decoded_by_those_who_get_them_and_pickled_ones_by_the_threads(tmp_path):
+def test_raw_files_are_decoded_by_those_who_get_them_and_pickled_ones_by_the_threads(tmp_path: Path) -> None:
     for method, expected in (("raw", "MainThread"), ("pickle", "energon-cache-0")):
         pool, decoder = make_pool(tmp_path, num_workers=1, method=method), _ThreadNames()
         lazy = pool.get_lazy(DecodeFileStore(RecordingStore(), decoder=decoder), "a.bin")
-        wait_until(lambda pool=pool: is_idle(pool))
+        wait_until(partial(is_idle, pool))
         assert lazy.get() == expected
         pool.close()
 
 
 class _ThreadNames(FileStoreDecoder):
-    def decode(self, fname, data):
+    def decode(self, fname: str, data: bytes) -> str:
         return threading.current_thread().name
 
 
-def test_what_is_kept_has_no_name_and_is_nobody_elses(tmp_path, pool):
+def test_what_is_kept_has_no_name_and_is_nobody_elses(tmp_path: Path, pool: Any) -> None:
     lazy = pool.get_lazy(RecordingStore(), "a")
     wait_until(lambda: is_idle(pool))
     assert os.listdir(tmp_path / "cache") == []
@@ -138,7 +142,7 @@ def test_what_is_kept_has_no_name_and_is_nobody_elses(tmp_path, pool):
 
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("method", METHODS)
-def test_one_thread_gets_more_files_than_there_is_room_for(tmp_path, method, backwards):
+def test_one_thread_gets_more_files_than_there_is_room_for(tmp_path: Path, method: str, backwards: bool) -> None:
     pool, store = make_pool(tmp_path, blocks=3, num_workers=2, method=method), RecordingStore()
     names = [f"{number:02d}" for number in range(40)]
     lazies = [pool.get_lazy(store, name) for name in names]
@@ -152,7 +156,7 @@ def test_one_thread_gets_more_files_than_there_is_room_for(tmp_path, method, bac
     pool.close()
 
 
-def test_the_threads_wait_for_room_and_go_on_when_there_is_some(tmp_path):
+def test_the_threads_wait_for_room_and_go_on_when_there_is_some(tmp_path: Path) -> None:
     pool, store = make_pool(tmp_path, blocks=2, num_workers=1), RecordingStore()
     lazies = [pool.get_lazy(store, name) for name in "abcd"]
     wait_until(lambda: store.read == ["a", "b", "c"])  # no space for c
@@ -163,7 +167,7 @@ def test_the_threads_wait_for_room_and_go_on_when_there_is_some(tmp_path):
     pool.close()
 
 
-def test_a_file_larger_than_the_cache_is_fetched_when_it_is_got(tmp_path):
+def test_a_file_larger_than_the_cache_is_fetched_when_it_is_got(tmp_path: Path) -> None:
     pool, store = make_pool(tmp_path, blocks=2), RecordingStore(size=3 * BLOCK)
     lazy, again = pool.get_lazy(store, "large"), pool.get_lazy(store, "large")
     wait_until(lambda: is_idle(pool))
@@ -171,7 +175,7 @@ def test_a_file_larger_than_the_cache_is_fetched_when_it_is_got(tmp_path):
     pool.close()
 
 
-def test_behind_the_count_files_are_fetched_when_they_are_got(tmp_path):
+def test_behind_the_count_files_are_fetched_when_they_are_got(tmp_path: Path) -> None:
     pool, store = make_pool(tmp_path, max_cache_count=2), RecordingStore()
     lazies = [pool.get_lazy(store, name) for name in "abc"]
     wait_until(lambda: is_idle(pool))
@@ -183,7 +187,7 @@ def test_behind_the_count_files_are_fetched_when_they_are_got(tmp_path):
     pool.close()
 
 
-def test_whoever_gets_a_file_before_its_turn_fetches_it(tmp_path):
+def test_whoever_gets_a_file_before_its_turn_fetches_it(tmp_path: Path) -> None:
     pool, slow, store = make_pool(tmp_path, num_workers=1), RecordingStore(), RecordingStore()
     slow.hold.clear()
     blocker = pool.get_lazy(slow, "slow")
@@ -202,7 +206,7 @@ def test_whoever_gets_a_file_before_its_turn_fetches_it(tmp_path):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_an_error_of_a_thread_is_raised_where_the_file_is_got_with_its_cause(tmp_path, method):
+def test_an_error_of_a_thread_is_raised_where_the_file_is_got_with_its_cause(tmp_path: Path, method: str) -> None:
     pool = make_pool(tmp_path, method=method)
     lazy = pool.get_lazy(RecordingStore(), "bad")
     wait_until(lambda: is_idle(pool))
@@ -216,7 +220,7 @@ def test_an_error_of_a_thread_is_raised_where_the_file_is_got_with_its_cause(tmp
     pool.close()
 
 
-def test_a_file_that_failed_once_is_tried_again_when_it_is_got_again(tmp_path, pool):
+def test_a_file_that_failed_once_is_tried_again_when_it_is_got_again(tmp_path: Path, pool: FileStoreCachePool) -> None:
     (tmp_path / "files").mkdir()
     lazy = pool.get_lazy(SystemFileStore(tmp_path / "files"), "late.txt")
     with pytest.raises(MissingFileError):
@@ -225,20 +229,23 @@ def test_a_file_that_failed_once_is_tried_again_when_it_is_got_again(tmp_path, p
     assert lazy.get() == b"here"
 
 
-def test_what_does_not_decode_is_told_when_it_is_got(tmp_path, pool):
+def test_what_does_not_decode_is_told_when_it_is_got(tmp_path: Path, pool: FileStoreCachePool) -> None:
     (tmp_path / "1.png").write_bytes(b"no picture")
     store = DecodeFileStore(SystemFileStore(tmp_path), decoder=SampleDecoder())
     with pytest.raises(EnergonError, match=r"file '1\.png': part 'png' is not an image"):
         pool.get_lazy(store, "1.png").get()
 
 
-def test_values_that_do_not_pickle_are_fetched_when_they_are_got(tmp_path, caplog):
+def test_values_that_do_not_pickle_are_fetched_when_they_are_got(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     class Functions(RecordingStore):
-        def __getitem__(self, key):
+        def __getitem__(self, key: Any) -> Any:
             return (lambda: key), super().__getitem__(key)[1]
 
     pool = make_pool(tmp_path, method="pickle")
-    lazies = [pool.get_lazy(Functions(), name) for name in "ab"]
+    stores: list[FileStore[Any]] = [Functions(), Functions()]
+    lazies = [pool.get_lazy(store, name) for store, name in zip(stores, "ab", strict=True)]
     wait_until(lambda: is_idle(pool))
     assert [lazy.get()() for lazy in lazies] == ["a", "b"]
     assert len(caplog.records) == 1
@@ -248,11 +255,12 @@ def test_values_that_do_not_pickle_are_fetched_when_they_are_got(tmp_path, caplo
 
 @pytest.mark.parametrize("allowed", [0, 1])
 def test_where_the_system_allows_no_more_threads_files_are_fetched_when_they_are_got(
-    tmp_path, monkeypatch, caplog, allowed
-):
-    start, started = threading.Thread.start, []
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, allowed: int
+) -> None:
+    start = threading.Thread.start
+    started: list[threading.Thread] = []
 
-    def start_some(thread):
+    def start_some(thread: Any) -> None:
         if len(started) == allowed:
             raise RuntimeError("can't start new thread")  # the error of CPython at the limit of processes
         started.append(thread)
@@ -266,9 +274,9 @@ def test_where_the_system_allows_no_more_threads_files_are_fetched_when_they_are
     pool.close()
 
 
-def test_arguments_out_of_range_are_told_all_at_once():
+def test_arguments_out_of_range_are_told_all_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
-        FileStoreCachePool(num_workers=0, max_cache_size_gbytes=0, max_cache_count=0, method="zip")
+        FileStoreCachePool(num_workers=0, max_cache_size_gbytes=0, max_cache_count=0, method="zip")  # type: ignore[arg-type]
     assert str(caught.value).splitlines() == [
         "num_workers: expected at least 1, found 0",
         "max_cache_size_gbytes: expected more than 0, found 0",
@@ -277,7 +285,7 @@ def test_arguments_out_of_range_are_told_all_at_once():
     ]
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_a_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError, match="cannot create a cache file in this folder"):
         FileStoreCachePool(parent_cache_dir=tmp_path / "file").get_lazy(RecordingStore(), "a")
@@ -291,7 +299,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path):
     [b"bytes", np.arange(6).reshape(2, 3), torch.arange(6.0), Image.new("RGB", (3, 4), "red"), {"a": [1, None]}],
     ids=["bytes", "array", "tensor", "image", "dict"],
 )
-def test_a_value_that_was_put_away_comes_back(pool, value):
+def test_a_value_that_was_put_away_comes_back(pool: FileStoreCachePool, value: Any) -> None:
     lazy = pool.to_cache(value, "name")
     assert pool.fetcher.size_bytes == BLOCK
     assert isinstance(lazy.get(), Image.Image if isinstance(value, Image.Image) else type(value))
@@ -302,7 +310,9 @@ def test_a_value_that_was_put_away_comes_back(pool, value):
     assert lazy != pool.to_cache(value, "name")
 
 
-def test_a_value_that_is_not_needed_frees_its_place_and_one_that_travels_takes_itself_along(pool):
+def test_a_value_that_is_not_needed_frees_its_place_and_one_that_travels_takes_itself_along(
+    pool: FileStoreCachePool,
+) -> None:
     lazy = pool.to_cache([1, 2], "name")
     assert pickle.loads(pickle.dumps(lazy)).get() == lazy.get() == [1, 2]
     lazy = pool.to_cache([1, 2], "name")
@@ -310,7 +320,7 @@ def test_a_value_that_is_not_needed_frees_its_place_and_one_that_travels_takes_i
     wait_until(lambda: pool.fetcher.size_bytes == 0)
 
 
-def test_a_value_without_room_or_that_does_not_pickle_stays_in_memory(tmp_path):
+def test_a_value_without_room_or_that_does_not_pickle_stays_in_memory(tmp_path: Path) -> None:
     pool = make_pool(tmp_path, blocks=1)
     value, function = bytes(2 * BLOCK), lambda: None
     assert pool.to_cache(value, "large").get() is value
@@ -321,7 +331,7 @@ def test_a_value_without_room_or_that_does_not_pickle_stays_in_memory(tmp_path):
 # --------------------------------------------------------------------------------- lifetimes of pools and lazies
 
 
-def test_after_the_pool_is_closed_lazies_fetch_their_files(tmp_path):
+def test_after_the_pool_is_closed_lazies_fetch_their_files(tmp_path: Path) -> None:
     pool, store = make_pool(tmp_path), RecordingStore()
     lazies, value = [pool.get_lazy(store, name) for name in "ab"], pool.to_cache([1], "value")
     wait_until(lambda: is_idle(pool))
@@ -339,7 +349,7 @@ def test_after_the_pool_is_closed_lazies_fetch_their_files(tmp_path):
     pool.close()
 
 
-def test_a_pool_that_nobody_holds_stops_its_threads():
+def test_a_pool_that_nobody_holds_stops_its_threads() -> None:
     pool = FileStoreCachePool(num_workers=2)
     lazy = pool.get_lazy(RecordingStore(), "a")
     threads = pool.fetcher._threads
@@ -351,7 +361,9 @@ def test_a_pool_that_nobody_holds_stops_its_threads():
 
 
 @pytest.mark.parametrize("got", [False, True])
-def test_a_pickled_lazy_fetches_its_file_and_leaves_what_was_got_behind(tmp_path, pool, got):
+def test_a_pickled_lazy_fetches_its_file_and_leaves_what_was_got_behind(
+    tmp_path: Path, pool: FileStoreCachePool, got: bool
+) -> None:
     (tmp_path / "large").write_bytes(bytes(100_000))
     for lazy in (
         pool.get_lazy(SystemFileStore(tmp_path), "large"),
@@ -365,13 +377,14 @@ def test_a_pickled_lazy_fetches_its_file_and_leaves_what_was_got_behind(tmp_path
         assert type(copy) is type(lazy)
         assert copy == lazy
         assert copy.get() == bytes(100_000)
+        assert isinstance(copy.pool, FileStoreCachePool)
         assert copy.pool.parent_cache_dir == pool.parent_cache_dir
         assert not copy.pool._fetchers
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("locked", [True, False])
-def test_a_forked_process_works_with_threads_and_files_of_its_own(tmp_path, locked):
+def test_a_forked_process_works_with_threads_and_files_of_its_own(tmp_path: Path, locked: bool) -> None:
     pool, store = make_pool(tmp_path), RecordingStore()
     lazy, value = pool.get_lazy(store, "a"), pool.to_cache([1], "value")
     wait_until(lambda: is_idle(pool))
@@ -404,14 +417,14 @@ def test_a_forked_process_works_with_threads_and_files_of_its_own(tmp_path, lock
     pool.close()
 
 
-def test_threads_get_and_drop_files_at_random_and_nothing_is_left(tmp_path):
+def test_threads_get_and_drop_files_at_random_and_nothing_is_left(tmp_path: Path) -> None:
     """With little space, lazies in reference cycles that the collector frees at any place, and files with errors."""
     pool, store = make_pool(tmp_path, blocks=4, num_workers=3, max_cache_count=20), RecordingStore(size=3000)
     faults: list[object] = []
 
     def work(seed: int) -> None:
         draw = random.Random(seed)
-        waiting: list[FileCacheLazy] = []
+        waiting: list[FileCacheLazy[Any]] = []
         for _ in range(300):
             waiting.append(pool.get_lazy(store, draw.choice(["bad", *"abcdefghijklmnopqrstuvwxyz"])))
             if draw.random() < 0.2:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def write(scratch: ScratchFile, data: bytes) -> scratch_file.Extent:
     return extent
 
 
-def test_a_piece_that_is_given_back_is_free_on_the_disk_and_the_others_stay(small_disk):
+def test_a_piece_that_is_given_back_is_free_on_the_disk_and_the_others_stay(small_disk: Path) -> None:
     scratch = ScratchFile(small_disk, max_bytes=1 << 20)
     before = taken(small_disk)
     pieces = [write(scratch, bytes([number]) * size) for number, size in enumerate([1, BLOCK, 3 * BLOCK + 1, 0, 7])]
@@ -68,7 +69,7 @@ def without_holes(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A system without ``fallocate``, as macOS."""
     scratch_file._fallocate.cache_clear()
     with monkeypatch.context() as patch:
-        patch.setattr(scratch_file.ctypes, "CDLL", lambda name: SimpleNamespace())
+        patch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace())
         assert scratch_file._fallocate() is None  # and stays so, because it is cached
     yield
     scratch_file._fallocate.cache_clear()
@@ -81,7 +82,7 @@ def without_unnamed_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "_O_TMPFILE_WORKS", False)  # tempfile checks this at import
 
 
-def test_without_fallocate_a_disk_has_no_holes_and_all_pieces_can_be_read(tmp_path, without_holes):
+def test_without_fallocate_a_disk_has_no_holes_and_all_pieces_can_be_read(tmp_path: Path, without_holes: Any) -> None:
     scratch = ScratchFile(tmp_path, max_bytes=1 << 20)
     first, second = write(scratch, b"x" * 10), write(scratch, b"y" * BLOCK)
     assert not scratch_file._punch_hole(first.segment.fd, 0, BLOCK)
@@ -92,7 +93,9 @@ def test_without_fallocate_a_disk_has_no_holes_and_all_pieces_can_be_read(tmp_pa
 
 
 @pytest.mark.parametrize("method", ["raw", "pickle"])
-def test_a_pool_works_without_the_calls_that_only_linux_has(tmp_path, without_holes, without_unnamed_files, method):
+def test_a_pool_works_without_the_calls_that_only_linux_has(
+    tmp_path: Path, without_holes: Any, without_unnamed_files: Any, method: Any
+) -> None:
     files = tmp_path / "files"
     files.mkdir()
     contents = {f"{number:02d}": bytes([number]) * 3000 for number in range(30)}
@@ -109,7 +112,9 @@ def test_a_pool_works_without_the_calls_that_only_linux_has(tmp_path, without_ho
     pool.close()
 
 
-def test_where_the_disk_has_no_holes_a_segment_is_free_when_it_is_empty(tmp_path, monkeypatch):
+def test_where_the_disk_has_no_holes_a_segment_is_free_when_it_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(scratch_file, "_punch_hole", lambda *_: False)
     scratch = ScratchFile(tmp_path, max_bytes=1 << 20)
     pieces = [write(scratch, b"x" * 10) for _ in range(3)]
@@ -120,7 +125,9 @@ def test_where_the_disk_has_no_holes_a_segment_is_free_when_it_is_empty(tmp_path
     assert scratch.size_bytes == 0
 
 
-def test_a_segment_is_closed_when_it_is_full_and_its_last_piece_is_dropped(tmp_path, monkeypatch):
+def test_a_segment_is_closed_when_it_is_full_and_its_last_piece_is_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(scratch_file, "_MIN_SEGMENT_BYTES", 2 * BLOCK)
     scratch = ScratchFile(tmp_path, max_bytes=8 * BLOCK)
     pieces = [write(scratch, bytes([number])) for number in range(5)]
@@ -136,7 +143,9 @@ def test_a_segment_is_closed_when_it_is_full_and_its_last_piece_is_dropped(tmp_p
 
 
 @pytest.mark.parametrize("method", ["raw", "pickle"])
-def test_on_a_full_disk_files_are_read_when_they_are_got_and_one_warning_says_so(small_disk, tmp_path, caplog, method):
+def test_on_a_full_disk_files_are_read_when_they_are_got_and_one_warning_says_so(
+    small_disk: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, method: Any
+) -> None:
     files = tmp_path / "files"
     files.mkdir()
     contents = {f"{number:02d}": bytes([number]) * 60_000 for number in range(40)}
@@ -174,13 +183,14 @@ time.sleep(60)
 
 
 @pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "raise"])
-def test_nothing_is_left_on_the_disk_however_a_process_ends(small_disk, tmp_path, end):
+def test_nothing_is_left_on_the_disk_however_a_process_ends(small_disk: Path, tmp_path: Path, end: str) -> None:
     files = tmp_path / "files"
     files.mkdir()
     for name in "ab":
         (files / name).write_bytes(bytes(200_000))
     command = [sys.executable, "-c", HOLDER, str(small_disk), str(files), end]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         assert process.stdout.readline() == "there\n"
         if end != "raise":
             assert taken(small_disk) >= 400_000

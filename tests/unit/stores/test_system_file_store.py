@@ -34,22 +34,22 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("key", "value"), [("a.txt", b"a"), ("sub/b.txt", b"b"), ("sub/../a.txt", b"a"), ("inside", b"b")]
 )
-def test_a_file_is_found_by_its_path(folder, key, value):
+def test_a_file_is_found_by_its_path(folder: Path, key: str, value: bytes) -> None:
     assert SystemFileStore(folder)[key] == (value, SourceInfo(str(folder), key, None, (key,)))
 
 
 @pytest.mark.parametrize("key", ["../secret", "sub/../../secret", "outside", "up/secret", "../files-next/c.txt"])
-def test_a_key_that_leads_out_of_the_folder_is_refused(folder, key):
+def test_a_key_that_leads_out_of_the_folder_is_refused(folder: Path, key: str) -> None:
     with pytest.raises(StorageError, match="leads out of this folder"):
         SystemFileStore(folder)[key]
 
 
-def test_an_absolute_path_is_refused_even_of_a_file_in_the_folder(folder):
+def test_an_absolute_path_is_refused_even_of_a_file_in_the_folder(folder: Path) -> None:
     with pytest.raises(StorageError, match="leads out of this folder"):
         SystemFileStore(folder)[str(folder / "a.txt")]
 
 
-def test_without_a_folder_any_path_is_served(folder, monkeypatch):
+def test_without_a_folder_any_path_is_served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = SystemFileStore()
     assert store.get(str(folder / "a.txt")) == b"a"
     monkeypatch.chdir(folder)
@@ -61,7 +61,7 @@ def test_without_a_folder_any_path_is_served(folder, monkeypatch):
 @pytest.mark.parametrize(
     "key", ["gone.txt", "a.txt/b", "nul\0", "half a character \ud800", "x/" * 100_000], ids=lambda key: ascii(key)[:20]
 )
-def test_a_missing_file_is_told(folder, key):
+def test_a_missing_file_is_told(folder: Path, key: str) -> None:
     with pytest.raises(FileNotFoundError, match="there is no file") as caught:
         SystemFileStore(folder)[key]
     assert len(str(caught.value)) < 500
@@ -69,19 +69,19 @@ def test_a_missing_file_is_told(folder, key):
         SystemFileStore()[key]
 
 
-def test_a_folder_is_no_file(folder):
+def test_a_folder_is_no_file(folder: Path) -> None:
     with pytest.raises(StorageError, match="expected a file, found a directory"):
         SystemFileStore(folder)["sub"]
 
 
-def test_a_folder_that_is_reached_by_a_link_serves_its_files(folder, tmp_path):
+def test_a_folder_that_is_reached_by_a_link_serves_its_files(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("files")
     store = pickle.loads(pickle.dumps(SystemFileStore(tmp_path / "link")))
     assert store.get("sub/b.txt") == b"b"
     assert store == SystemFileStore(tmp_path / "link") != SystemFileStore(folder)
 
 
-def test_media_metadata_of_a_folder_is_found_by_path(folder):
+def test_media_metadata_of_a_folder_is_found_by_path(folder: Path) -> None:
     Image.new("L", (3, 2)).save(folder / "sub/p.png")
     store = SystemFileStore(folder)
     with pytest.raises(ConfigError, match="no media metadata was collected here"):

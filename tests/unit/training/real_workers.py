@@ -10,63 +10,65 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from loader.training.workers.worker_board import WorkerBoard, register_stack_dump
 
 
-def sleep_in_the_hook():
+def sleep_in_the_hook() -> None:
     time.sleep(1000)
 
 
-def sleep_while_a_thread_runs():
+def sleep_while_a_thread_runs() -> None:
     threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
     time.sleep(1000)
 
 
-def be_stuck_in_c_code():
+def be_stuck_in_c_code() -> None:
     readable, _ = os.pipe()
     ctypes.PyDLL(None).read(readable, ctypes.create_string_buffer(1), 1)  # unlike os.read, it keeps Python's lock
 
 
-def be_stopped():
+def be_stopped() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def crash_in_c_code():
+def crash_in_c_code() -> None:
     import numpy as np  # faulthandler lists what is written in C
 
     assert np.arange(3).sum() == 3
-    faulthandler._sigsegv()
+    vars(faulthandler)["_sigsegv"]()  # the stubs have no private functions
 
 
-def be_killed():
+def be_killed() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def be_ended_by_a_nameless_signal():
+def be_ended_by_a_nameless_signal() -> None:
     os.kill(os.getpid(), signal.SIGRTMIN + 5)
 
 
-def leave():
+def leave() -> None:
     sys.exit(4)
 
 
-def take_a_second_to_leave():
+def take_a_second_to_leave() -> None:
     libc = ctypes.CDLL(None)
     libc.on_exit(ctypes.cast(libc.sleep, ctypes.c_void_p), None)  # it is called with the exit code, after Python's end
     sys.exit(1)
 
 
-def end_well():
+def end_well() -> None:
     pass
 
 
-def wait_for_a_message(connection):
+def wait_for_a_message(connection: Any) -> None:
     connection.recv()
 
 
-def work(board, worker, hook, connection, registers):
+def work(board: WorkerBoard, worker: int, hook: Callable[..., Any], connection: Any, registers: bool) -> None:
     if registers:
         register_stack_dump(board, worker)
     board.slot(worker).note(3, 7)
@@ -81,8 +83,8 @@ def work(board, worker, hook, connection, registers):
 class Workers:
     """Processes that run their hooks, and a connection to each."""
 
-    def __init__(self, *hooks, method, registers):
-        context = multiprocessing.get_context(method)
+    def __init__(self, *hooks: Callable[..., Any], method: str, registers: bool) -> None:
+        context: Any = multiprocessing.get_context(method)
         self.board = WorkerBoard(len(hooks))
         self.processes = []
         self.connections = []
@@ -96,7 +98,7 @@ class Workers:
         for connection in self.connections:
             connection.recv()
 
-    def close(self):
+    def close(self) -> None:
         for process in self.processes:
             process.kill()
             process.join()
@@ -105,7 +107,7 @@ class Workers:
 
 
 @contextmanager
-def workers(*hooks, method="fork", registers=True):
+def workers(*hooks: Callable[..., Any], method: str = "fork", registers: bool = True) -> Iterator[Workers]:
     """Start a process for each hook, and kill all at the end of the block."""
     started = Workers(*hooks, method=method, registers=registers)
     try:

@@ -6,6 +6,7 @@ import itertools
 import re
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,30 +19,30 @@ from loader.transport.segments import SegmentFlags, SegmentPool
 MANY = 5000  # elements, more than travel in the pickle
 
 
-def sent(message):
+def sent(message: Any) -> Any:
     """Pack and unpack within this process, without segments."""
     return unpack_message(pack_message(message), SegmentFlags(1))
 
 
-def as_bytes(tensor) -> bytes:
+def as_bytes(tensor: Any) -> bytes:
     dense = torch.empty(tensor.shape, dtype=tensor.dtype)
     dense.copy_(tensor.detach())
     return dense.reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
-def check_tensor(found, expected):
+def check_tensor(found: Any, expected: Any) -> None:
     assert type(found) is type(expected)
     assert (found.dtype, found.shape, found.requires_grad) == (expected.dtype, expected.shape, expected.requires_grad)
     assert as_bytes(found) == as_bytes(expected)
 
 
-def check_array(found, expected):
+def check_array(found: Any, expected: Any) -> None:
     assert type(found) is type(expected)
     assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
     assert repr(found.tolist()) == repr(expected.tolist())
 
 
-def counted(*shape):
+def counted(*shape: Any) -> Any:
     return torch.arange(int(np.prod(shape)), dtype=torch.float32).reshape(shape)
 
 
@@ -58,7 +59,7 @@ DTYPES = [
 
 @pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_tensors_of_every_type_arrive(dtype):
+def test_tensors_of_every_type_arrive(dtype: Any) -> None:
     for count in (0, 1, MANY):
         whole = (torch.arange(count * dtype.itemsize) % 2).to(torch.uint8).view(dtype)  # also right for bool
         check_tensor(sent(whole), whole)
@@ -85,16 +86,16 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_tensors_of_every_layout_arrive(name):
+def test_tensors_of_every_layout_arrive(name: str) -> None:
     check_tensor(sent(LAYOUTS[name]), LAYOUTS[name])
 
 
 @pytest.mark.parametrize("name", ["transposed", "images as decoded", "channels last", "a permutation of no order"])
-def test_tensors_without_gaps_keep_their_strides(name):
+def test_tensors_without_gaps_keep_their_strides(name: str) -> None:
     assert sent(LAYOUTS[name]).stride() == LAYOUTS[name].stride()
 
 
-def test_only_the_elements_of_a_crop_are_sent():
+def test_only_the_elements_of_a_crop_are_sent() -> None:
     crop = counted(1000, 1000)[10:50, 5:75]
     _, _, ranges = pack_message(crop)
     assert ranges == [(0, 40 * 70 * 4)]
@@ -104,13 +105,13 @@ class Labelled(torch.Tensor):
     """A tensor of a user's own class, as torchvision has some."""
 
 
-def labelled(label):
+def labelled(label: str) -> Any:
     tensor = counted(100, 60).T.as_subclass(Labelled)
     tensor.label = label
     return tensor
 
 
-def test_tensors_of_a_users_own_class_keep_their_attributes():
+def test_tensors_of_a_users_own_class_keep_their_attributes() -> None:
     found = sent(labelled("box"))
     check_tensor(found, labelled("box"))
     assert found.label == "box"
@@ -129,11 +130,11 @@ def test_tensors_of_a_users_own_class_keep_their_attributes():
     ],
     ids=["gradient", "transposed", "parameter", "frozen parameter", "conjugated", "imaginary parts", "negated"],
 )
-def test_unusual_tensors_arrive(tensor):
+def test_unusual_tensors_arrive(tensor: Any) -> None:
     check_tensor(sent(tensor), tensor)
 
 
-def test_sparse_quantized_and_meta_tensors_arrive():
+def test_sparse_quantized_and_meta_tensors_arrive() -> None:
     dense = counted(100, 60) * (counted(100, 60) % 7 == 0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch warns that both are in beta, or deprecated
@@ -149,7 +150,7 @@ def test_sparse_quantized_and_meta_tensors_arrive():
     assert (found.device.type, found.shape) == ("meta", (MANY,))
 
 
-def test_a_tensor_with_a_history_is_refused_with_a_hint():
+def test_a_tensor_with_a_history_is_refused_with_a_hint() -> None:
     with pytest.raises(RuntimeError, match=r"non-leaf tensor which requires_grad(.|\n)*detach\(\)"):
         pack_message(counted(MANY).requires_grad_() * 2)
 
@@ -168,7 +169,7 @@ ARRAYS = {
     "structured": np.array([(n, (n, -n), f"{n}") for n in range(300)], [("a", "i4"), ("b", "f8", (2,)), ("c", "U5")]),
     "objects": np.array([{"a": 1}, None, "x"] * 1000, dtype=object),
     "records": np.rec.array([(n, f"{n}") for n in range(MANY)], dtype=[("a", "i4"), ("b", "U4")]),
-    "masked": np.ma.array(np.arange(MANY), mask=np.arange(MANY) % 2),
+    "masked": np.ma.array(np.arange(MANY), mask=np.arange(MANY) % 2 == 1),
     "Fortran order": np.asfortranarray(np.arange(6000.0).reshape(60, 100)),
     "transposed": np.arange(6000).reshape(60, 100).T,
     "every second": np.arange(2 * MANY)[::2],
@@ -180,14 +181,14 @@ ARRAYS = {
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_arrays_of_every_kind_arrive(name):
+def test_arrays_of_every_kind_arrive(name: str) -> None:
     found = sent(ARRAYS[name])
     check_array(found, ARRAYS[name])
     assert found.flags.writeable
 
 
 @pytest.mark.parametrize("count", [10, MANY])
-def test_read_only_arrays_stay_read_only(count):
+def test_read_only_arrays_stay_read_only(count: int) -> None:
     array = np.arange(count)
     array.flags.writeable = False
     found = sent(array)
@@ -201,10 +202,10 @@ def test_read_only_arrays_stay_read_only(count):
 @dataclass
 class Sample:
     image: object
-    others: list
+    others: list[object]
 
 
-def test_a_message_is_packed_in_one_piece_and_small_contents_stay_in_the_pickle():
+def test_a_message_is_packed_in_one_piece_and_small_contents_stay_in_the_pickle() -> None:
     large, odd, small = counted(MANY), torch.ones(3001, dtype=torch.uint8), counted(3)
     message = {"a": Sample(large, [small, np.arange(MANY), None, "text"]), "b": (odd, b"x" * 9000), "c": [large]}
     pickled, shared, ranges = pack_message(message)
@@ -229,7 +230,7 @@ def test_a_message_is_packed_in_one_piece_and_small_contents_stay_in_the_pickle(
 
 
 @pytest.mark.parametrize("message", [None, "text", {"a": [1, 2.5]}, [counted(3), np.arange(3)]])
-def test_a_message_without_large_contents_needs_no_shared_memory(message):
+def test_a_message_without_large_contents_needs_no_shared_memory(message: Any) -> None:
     pool = SegmentPool(0, SegmentFlags(1))
     packed = pack_message(message, pool)
     assert packed[1:] == (None, [])
@@ -237,7 +238,7 @@ def test_a_message_without_large_contents_needs_no_shared_memory(message):
 
 
 @pytest.mark.parametrize("count", [3, MANY])
-def test_the_sent_and_the_received_values_share_no_memory(count):
+def test_the_sent_and_the_received_values_share_no_memory(count: int) -> None:
     tensor, array = counted(count), np.arange(count)
     packed = pack_message([tensor, array])
     tensor += 1
@@ -249,7 +250,7 @@ def test_the_sent_and_the_received_values_share_no_memory(count):
     assert (tensor[1].item(), array[1], found[0][1].item(), found[1][1]) == (2, 2, 6, 6)
 
 
-def test_a_value_that_does_not_pickle_is_refused_by_name():
+def test_a_value_that_does_not_pickle_is_refused_by_name() -> None:
     with pytest.raises(Exception, match=r"local object|Can't pickle|pickle.*lambda"):
         pack_message([counted(MANY), lambda: None])
 
@@ -257,7 +258,7 @@ def test_a_value_that_does_not_pickle_is_refused_by_name():
 # ----------------------------------------------------------------------------------------------------- processes
 
 
-def send_and_end(queue, flags, has_read):
+def send_and_end(queue: Any, flags: Any, has_read: Any) -> None:
     torch.set_num_threads(1)  # as torch's workers do: a forked process has none of its parent's threads
     messages = [*LAYOUTS.values(), labelled("box"), counted(60, 100).T.requires_grad_(), np.arange(MANY)]
     pool = None if flags is None else SegmentPool(0, flags)
@@ -266,7 +267,7 @@ def send_and_end(queue, flags, has_read):
 
 
 @pytest.mark.parametrize("has_segments", [False, True], ids=["a piece of its own", "a segment"])
-def test_a_message_can_be_read_when_its_sender_has_ended(has_segments):
+def test_a_message_can_be_read_when_its_sender_has_ended(has_segments: bool) -> None:
     context = torch.multiprocessing.get_context("fork")
     queue, has_read, flags = context.Queue(), context.Event(), SegmentFlags(1)
     process = context.Process(target=send_and_end, args=(queue, flags if has_segments else None, has_read))

@@ -10,30 +10,31 @@ import pytest
 
 from loader import FilterDataset, SampleError, SkipSample, TaskEncoder, WorkerConfig, get_loader, get_train_dataset
 from loader.pipeline.contract import failures as endless_skips
+from loader.samples.types import CrudeSample
 from tests.unit.pipeline.tar_dataset import texts, write_dataset
 
 
-class Skips(TaskEncoder):
+class Skips(TaskEncoder[Any, Any, Any, Any]):
     decoder = None
 
-    def encode_sample(self, sample: Any) -> Any:
+    def encode_sample(self, sample: CrudeSample) -> Any:
         raise SkipSample
 
 
-class YieldsNothing(TaskEncoder):
+class YieldsNothing(TaskEncoder[Any, Any, Any, Any]):
     decoder = None
 
-    def encode_sample(self, sample: Any) -> Any:
+    def encode_sample(self, sample: CrudeSample) -> Any:
         yield from ()
 
 
-class SkipsMost(TaskEncoder):
+class SkipsMost(TaskEncoder[Any, Any, Any, Any]):
     decoder = None
 
     def __init__(self) -> None:
         self.count = 0
 
-    def encode_sample(self, sample: Any) -> Any:
+    def encode_sample(self, sample: CrudeSample) -> CrudeSample:
         self.count += 1
         if self.count % 50:
             raise SkipSample

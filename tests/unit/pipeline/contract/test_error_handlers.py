@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import traceback
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -19,11 +21,18 @@ SAMPLE = TextSample(__key__="a.tar/0001", __restore_key__=(), __sources__=SOURCE
 
 
 @pytest.fixture(autouse=True)
-def nothing_logged_before(monkeypatch):
+def nothing_logged_before(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(error_handlers, "_times", Counter())
 
 
-def fail_with(error, *, handler=log_exception, sample=SAMPLE, times=1, hook="encode_sample"):
+def fail_with(
+    error: Exception,
+    *,
+    handler: Callable[..., Any] = log_exception,
+    sample: Any = SAMPLE,
+    times: int = 1,
+    hook: str = "encode_sample",
+) -> None:
     policy = FailurePolicy(handler, lane=3)
     for _ in range(times):
         try:
@@ -32,7 +41,7 @@ def fail_with(error, *, handler=log_exception, sample=SAMPLE, times=1, hook="enc
             policy.failed(hook, caught, sample)
 
 
-def test_a_log_line_names_hook_sample_error_code_file_lane_and_worker(caplog):
+def test_a_log_line_names_hook_sample_error_code_file_lane_and_worker(caplog: pytest.LogCaptureFixture) -> None:
     fail_with(ValueError("no caption"))
     (record,) = caplog.records
     line = record.getMessage()
@@ -42,7 +51,7 @@ def test_a_log_line_names_hook_sample_error_code_file_lane_and_worker(caplog):
     assert record.levelname == "WARNING"
 
 
-def test_the_traceback_is_logged_once_for_a_cause_then_its_count(caplog):
+def test_the_traceback_is_logged_once_for_a_cause_then_its_count(caplog: pytest.LogCaptureFixture) -> None:
     fail_with(ValueError("first"), times=3)
     first, second, third = caplog.records
     assert "Traceback" in caplog.text
@@ -52,13 +61,13 @@ def test_the_traceback_is_logged_once_for_a_cause_then_its_count(caplog):
     assert third.getMessage().endswith("· 3 times so far")
 
 
-def raise_one_of_two(number):
+def raise_one_of_two(number: int) -> None:
     if number == 1:
         raise ValueError("here")
     raise ValueError("here")
 
 
-def test_another_line_or_another_type_is_another_cause(caplog):
+def test_another_line_or_another_type_is_another_cause(caplog: pytest.LogCaptureFixture) -> None:
     for raised in (
         functools.partial(raise_one_of_two, 1),
         functools.partial(raise_one_of_two, 2),
@@ -85,27 +94,27 @@ def test_another_line_or_another_type_is_another_cause(caplog):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_any_error_takes_one_line(caplog, error, shown):
+def test_any_error_takes_one_line(caplog: pytest.LogCaptureFixture, error: Exception, shown: str) -> None:
     fail_with(error)
     line = caplog.records[0].getMessage()
     assert shown in line
     assert "\n" not in line
 
 
-def test_the_text_of_an_error_is_not_longer_than_a_line(caplog):
+def test_the_text_of_an_error_is_not_longer_than_a_line(caplog: pytest.LogCaptureFixture) -> None:
     fail_with(ValueError("x" * 10_000))
     assert len(caplog.records[0].getMessage()) < 700
 
 
-def test_a_batch_is_named_by_its_first_keys(caplog):
+def test_a_batch_is_named_by_its_first_keys(caplog: pytest.LogCaptureFixture) -> None:
     fail_with(ValueError("batch"), sample=[{"__key__": f"k{number}"} for number in range(9)], hook="batch")
     assert caplog.records[0].getMessage().startswith("skipped samples k0, k1, k2 and 6 more:")
 
 
-def test_a_users_handler_that_calls_the_logging_one_keeps_hook_and_lane(caplog):
+def test_a_users_handler_that_calls_the_logging_one_keeps_hook_and_lane(caplog: pytest.LogCaptureFixture) -> None:
     seen = []
 
-    def handler(error, sample, sources):
+    def handler(error: Exception, sample: TextSample, sources: Any) -> None:
         seen.append(error)
         log_exception(error, sample, sources)
 
@@ -115,7 +124,7 @@ def test_a_users_handler_that_calls_the_logging_one_keeps_hook_and_lane(caplog):
     assert "lane 3" in caplog.text
 
 
-def test_called_by_hand_it_logs_the_sample_and_its_sources(caplog):
+def test_called_by_hand_it_logs_the_sample_and_its_sources(caplog: pytest.LogCaptureFixture) -> None:
     log_exception(ValueError("by hand"), SAMPLE)
     assert caplog.records[0].getMessage() == (
         "skipped sample 'a.tar/0001': a hook raised ValueError: by hand · in /ds/a.tar: 0001.jpg, 0001.txt"
@@ -125,18 +134,18 @@ def test_called_by_hand_it_logs_the_sample_and_its_sources(caplog):
 # ---------------------------------------------------------------------------------------------- raising again
 
 
-def test_the_same_error_is_raised_again_with_a_note_of_hook_and_sample():
+def test_the_same_error_is_raised_again_with_a_note_of_hook_and_sample() -> None:
     error = ValueError("no caption")
     for _ in range(2):
         with pytest.raises(ValueError, match="no caption") as caught:
             fail_with(error, handler=reraise_exception)
-    assert caught.value is error
+        assert caught.value is error
     printed = "".join(traceback.format_exception(error))
     note = "raised by encode_sample for sample 'a.tar/0001'\n  at: /ds/a.tar: 0001.jpg, 0001.txt\n"
     assert printed.count(note) == 1
 
 
-def test_stop_iteration_is_raised_as_a_sample_error():
+def test_stop_iteration_is_raised_as_a_sample_error() -> None:
     error = StopIteration()
     with pytest.raises(SampleError, match=r"encode_sample raised StopIteration, .*sample 'a.tar/0001'") as caught:
         fail_with(error, handler=reraise_exception)
@@ -147,22 +156,24 @@ def test_stop_iteration_is_raised_as_a_sample_error():
 
 
 class Handler:
-    def __init__(self):
-        self.received = None
+    def __init__(self) -> None:
+        self.received: tuple[Any, ...] | None = None
 
-    def of_three(self, error, sample, sources):
+    def of_three(self, error: Exception, sample: TextSample, sources: tuple[SourceInfo, ...]) -> None:
         self.received = (error, sample, sources)
 
-    def of_three_or_two(self, error, sample, sources=None):
+    def of_three_or_two(
+        self, error: Exception, sample: TextSample, sources: tuple[SourceInfo, ...] | None = None
+    ) -> None:
         self.received = (error, sample, sources)
 
-    def of_any(self, *arguments):
+    def of_any(self, *arguments: Any) -> None:
         self.received = arguments
 
-    def of_two(self, error, key):
+    def of_two(self, error: Exception, key: str) -> None:
         self.received = (error, key)
 
-    def of_two_and_its_own(self, error, key, verbose=False):
+    def of_two_and_its_own(self, error: Exception, key: str, verbose: bool = False) -> None:
         self.received = (error, key, verbose)
 
 
@@ -179,25 +190,27 @@ ERROR = ValueError("x")
         ("of_two_and_its_own", (ERROR, "a.tar/0001", False)),
     ],
 )
-def test_a_handler_takes_the_sample_and_its_sources_or_only_the_key(method, received):
+def test_a_handler_takes_the_sample_and_its_sources_or_only_the_key(method: str, received: Any) -> None:
     handler = Handler()
     three_argument_handler(getattr(handler, method))(ERROR, SAMPLE, SOURCES)
     assert handler.received == received
 
 
-def test_a_handler_of_keys_gets_none_for_a_sample_without_a_key():
-    received = []
+def test_a_handler_of_keys_gets_none_for_a_sample_without_a_key() -> None:
+    received: list[Any] = []
     three_argument_handler(lambda error, key: received.append(key))(ERROR, b"no sample", None)
     assert received == [None]
 
 
-def test_handlers_written_in_c_get_three_arguments():
-    received = []
-    three_argument_handler(functools.partial(print, file=type("Sink", (), {"write": received.append})))(1, 2, 3)
+def test_handlers_written_in_c_get_three_arguments() -> None:
+    received: list[Any] = []
+    sink = type("Sink", (), {"write": received.append})
+    handler: Callable[..., Any] = three_argument_handler(functools.partial(print, file=sink))
+    handler(1, 2, 3)
     assert "".join(map(str, received)) == "1 2 3\n"
 
 
 @pytest.mark.parametrize("handler", [lambda: None, lambda error: None, lambda a, b, c, d: None])
-def test_a_handler_of_other_arguments_is_refused_before_a_failure(handler):
+def test_a_handler_of_other_arguments_is_refused_before_a_failure(handler: Callable[..., Any]) -> None:
     with pytest.raises(ConfigError, match="takes other arguments"):
         three_argument_handler(handler)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, strategies as st
@@ -19,7 +19,7 @@ SAMPLE = {"__key__": "a.tar/0001", "txt": b"caption"}
 class PackedTexts:
     """A packed sample."""
 
-    def __init__(self, keys):
+    def __init__(self, keys: Any) -> None:
         self.__key__ = keys
 
 
@@ -30,35 +30,35 @@ class NamedTexts(NamedTuple):
     second: str
 
 
-def skip_silently(error, sample, sources):
+def skip_silently(error: Any, sample: Any, sources: Any) -> None:
     """Skip every failed sample without a message."""
 
 
-def encode(sample):
+def encode(sample: Any, size: int = 0) -> None:
     """A hook."""
 
 
-def other_hook(sample):
+def other_hook(sample: Any) -> None:
     """Another."""
 
 
-def made_policy(**arguments):
+def made_policy(**arguments: Any) -> Any:
     return FailurePolicy(skip_silently, lane=5, **arguments)
 
 
-def fail(policy, hook=encode, times=1, sample=SAMPLE):
+def fail(policy: Any, hook: Any = encode, times: int = 1, sample: Any = SAMPLE) -> None:
     for number in range(times):
         policy.failed(hook, ValueError(f"number {number}"), sample)
 
 
-def succeed(policy, hook=encode, times=1):
+def succeed(policy: Any, hook: Any = encode, times: int = 1) -> None:
     """As the pipeline does."""
     for _ in range(times):
         if policy.pending:
             policy.succeeded(hook)
 
 
-def test_the_handler_gets_error_sample_and_sources():
+def test_the_handler_gets_error_sample_and_sources() -> None:
     received = []
     policy = FailurePolicy(lambda *arguments: received.append(arguments), lane=0)
     error, sources = ValueError("x"), (SourceInfo(dataset_path="/ds", index=1, shard_name="a.tar", file_names=()),)
@@ -80,7 +80,7 @@ def test_the_handler_gets_error_sample_and_sources():
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_fault_of_the_program_ends_the_run_and_names_hook_and_sample(error):
+def test_a_fault_of_the_program_ends_the_run_and_names_hook_and_sample(error: Any) -> None:
     received = []
     policy = FailurePolicy(lambda *arguments: received.append(arguments), lane=0, tolerance=0)
     succeed(policy, times=2000)
@@ -91,7 +91,7 @@ def test_a_fault_of_the_program_ends_the_run_and_names_hook_and_sample(error):
     assert not received
 
 
-def test_a_hook_that_fails_in_all_of_its_first_ten_calls_stops_the_run():
+def test_a_hook_that_fails_in_all_of_its_first_ten_calls_stops_the_run() -> None:
     policy = made_policy()
     fail(policy, times=9)
     cause = ValueError("bad\ncaption")
@@ -105,14 +105,14 @@ def test_a_hook_that_fails_in_all_of_its_first_ten_calls_stops_the_run():
 
 
 @pytest.mark.parametrize("succeeds_at", range(10))
-def test_one_success_among_the_first_ten_calls_is_enough(succeeds_at):
+def test_one_success_among_the_first_ten_calls_is_enough(succeeds_at: Any) -> None:
     policy = made_policy()
     fail(policy, times=succeeds_at)
     succeed(policy)
     fail(policy, times=99)
 
 
-def test_a_hundred_failures_in_a_row_stop_the_run():
+def test_a_hundred_failures_in_a_row_stop_the_run() -> None:
     policy = made_policy()
     succeed(policy)
     fail(policy, times=99)
@@ -123,7 +123,7 @@ def test_a_hundred_failures_in_a_row_stop_the_run():
     assert isinstance(caught.value.__cause__, ValueError)
 
 
-def test_failures_are_counted_for_each_hook():
+def test_failures_are_counted_for_each_hook() -> None:
     policy = made_policy(tolerance=20)
     succeed(policy, encode)
     for _ in range(9):
@@ -136,9 +136,9 @@ def test_failures_are_counted_for_each_hook():
         fail(policy, encode)
 
 
-def test_a_bound_method_is_the_same_hook_at_each_access():
+def test_a_bound_method_is_the_same_hook_at_each_access() -> None:
     class Encoder:
-        def encode_sample(self, sample): ...
+        def encode_sample(self, sample: Any) -> None: ...
 
     one, other = Encoder(), Encoder()
     policy = made_policy()
@@ -152,15 +152,15 @@ def test_a_bound_method_is_the_same_hook_at_each_access():
 class Unhashable:
     """A callable without a hash, such as a dataclass."""
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> Any:
         return True
 
-    def __call__(self, sample): ...
+    def __call__(self, sample: Any) -> None: ...
 
 
-def test_unhashable_hooks_are_compared_by_identity():
+def test_unhashable_hooks_are_compared_by_identity() -> None:
     one, other = Unhashable(), Unhashable()
     policy = made_policy()
     fail(policy, one, times=9)
@@ -170,21 +170,21 @@ def test_unhashable_hooks_are_compared_by_identity():
 
 
 @pytest.mark.parametrize("hook", ["decode", functools.partial(encode, size=3), lambda sample: sample])
-def test_a_hook_is_named_in_the_error(hook):
+def test_a_hook_is_named_in_the_error(hook: Any) -> None:
     policy = made_policy(tolerance=1)
     with pytest.raises(SampleError, match=r"^(decode|encode|<lambda>) failed 1 time in a row"):
         fail(policy, hook)
 
 
 @stateless(failure_tolerance=3)
-def hook_of_little_patience(sample): ...
+def hook_of_little_patience(sample: Any) -> None: ...
 
 
 @stateless(failure_tolerance=0)
-def hook_of_any_patience(sample): ...
+def hook_of_any_patience(sample: Any) -> None: ...
 
 
-def test_a_hook_may_have_another_tolerance():
+def test_a_hook_may_have_another_tolerance() -> None:
     policy = made_policy()
     fail(policy, hook_of_little_patience, times=2)
     with pytest.raises(SampleError, match="3 times in a row"):
@@ -193,18 +193,18 @@ def test_a_hook_may_have_another_tolerance():
 
 
 @pytest.mark.parametrize("tolerance", [0, None])
-def test_without_a_tolerance_no_number_of_failures_stops_the_run(tolerance):
+def test_without_a_tolerance_no_number_of_failures_stops_the_run(tolerance: Any) -> None:
     fail(made_policy(tolerance=tolerance), times=1000)
 
 
-def test_tolerated_samples_are_tolerated_by_a_run_restored_before_them():
+def test_tolerated_samples_are_tolerated_by_a_run_restored_before_them() -> None:
     policy = made_policy(resumed=True)
     fail(policy, times=99)
     with pytest.raises(SampleError, match="100 times in a row"):
         fail(policy)
 
 
-def test_successes_are_reported_at_the_start_and_after_failures():
+def test_successes_are_reported_at_the_start_and_after_failures() -> None:
     policy = made_policy()
     assert policy.pending
     for _ in range(2000):
@@ -216,7 +216,7 @@ def test_successes_are_reported_at_the_start_and_after_failures():
     assert not policy.pending
 
 
-def test_another_hooks_success_does_not_end_a_row():
+def test_another_hooks_success_does_not_end_a_row() -> None:
     policy = made_policy(tolerance=3)
     succeed(policy, times=2000)
     fail(policy, times=2)
@@ -226,14 +226,14 @@ def test_another_hooks_success_does_not_end_a_row():
         fail(policy)
 
 
-def test_a_hook_with_unreported_successes_is_not_called_broken():
+def test_a_hook_with_unreported_successes_is_not_called_broken() -> None:
     policy = made_policy()
     succeed(policy, encode, times=2000)
     fail(policy, other_hook, times=99)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 40) | st.integers(1, 1500)), max_size=12), st.integers(1, 120))
-def test_a_run_stops_at_the_first_ten_or_at_the_tolerance_and_at_no_other_call(runs, tolerance):
+def test_a_run_stops_at_the_first_ten_or_at_the_tolerance_and_at_no_other_call(runs: Any, tolerance: Any) -> None:
     """End the run at the first call that completes ``tolerance`` consecutive failures, or ten failed first calls."""
     policy = made_policy(tolerance=tolerance)
     calls = row = 0
@@ -251,15 +251,15 @@ def test_a_run_stops_at_the_first_ten_or_at_the_tolerance_and_at_no_other_call(r
                 fail(policy)
 
 
-def test_an_error_of_the_handler_ends_the_run():
-    def handler(error, sample, sources):
+def test_an_error_of_the_handler_ends_the_run() -> None:
+    def handler(error: Any, sample: Any, sources: Any) -> None:
         raise KeyError("of the handler") from error
 
     with pytest.raises(KeyError, match="of the handler"):
         fail(FailurePolicy(handler, lane=0))
 
 
-def test_a_negative_tolerance_is_refused():
+def test_a_negative_tolerance_is_refused() -> None:
     with pytest.raises(ConfigError, match="found -1"):
         made_policy(tolerance=-1)
     policy = made_policy()
@@ -278,6 +278,6 @@ def test_a_negative_tolerance_is_refused():
         ([], "a sample without a key"),
     ],
 )
-def test_the_error_names_the_sample_or_the_first_of_a_batch(sample, named):
+def test_the_error_names_the_sample_or_the_first_of_a_batch(sample: Any, named: Any) -> None:
     with pytest.raises(SampleError, match=f"the last time for {named}: ValueError"):
         fail(made_policy(tolerance=1), sample=sample)

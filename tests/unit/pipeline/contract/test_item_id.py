@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -21,7 +22,7 @@ item_ids = st.recursive(
 
 
 @given(item_ids)
-def test_an_item_id_survives_json(item_id):
+def test_an_item_id_survives_json(item_id: Any) -> None:
     assert as_item_id(json.loads(json.dumps(plain_item_id(item_id)))) == item_id
     hash(as_item_id(plain_item_id(item_id)))
 
@@ -39,7 +40,7 @@ of_one_stage = st.one_of([st.tuples(kind, kind) for kind in kinds])
 
 
 @given(of_one_stage)
-def test_two_items_of_a_stage_have_different_integers(two):
+def test_two_items_of_a_stage_have_different_integers(two: Any) -> None:
     one, other = two
     assert (list(integers_of(one)) == list(integers_of(other))) == (one == other)
 
@@ -47,7 +48,7 @@ def test_two_items_of_a_stage_have_different_integers(two):
 @pytest.mark.parametrize(
     ("item_id", "numbers"), [(7, [7]), ((7, 8), [2, 7, 8]), (("2 a", 1, 7), [3, 1, 7]), (((7, 8), 9), [2, 2, 7, 8, 9])]
 )
-def test_the_integers_of_an_item_never_change(item_id, numbers):
+def test_the_integers_of_an_item_never_change(item_id: Any, numbers: list[int]) -> None:
     """The random numbers of existing runs depend on these integers."""
     assert list(integers_of(item_id)) == numbers
 
@@ -65,5 +66,5 @@ def test_the_integers_of_an_item_never_change(item_id, numbers):
         (((), 8), -1),
     ],
 )
-def test_the_position_of_an_item_is_that_of_its_first_sample(item_id, position):
+def test_the_position_of_an_item_is_that_of_its_first_sample(item_id: Any, position: int) -> None:
     assert position_of(item_id) == position

@@ -9,20 +9,35 @@ import random
 import subprocess
 import sys
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.random import mtrand
 
 from loader.pipeline.contract.hook import Hook
+from loader.pipeline.contract.lane import ItemId
 from loader.pipeline.contract.rng import preserve_rng_state, seed_batch, seed_sample
 from loader.samples.hooks import stateless
 from tests.unit.pipeline.stage_check import lane
 
-REFS = [0, 1, 7, (7,), (7, 8), (8, 7), ((7, 8), 9), (7, (8, 9)), ("2 a", 0, 7), ("2 a", 1, 7), ("2 a", 7, 0)]
+REFS: list[ItemId] = [
+    0,
+    1,
+    7,
+    (7,),
+    (7, 8),
+    (8, 7),
+    ((7, 8), 9),
+    (7, (8, 9)),
+    ("2 a", 0, 7),
+    ("2 a", 1, 7),
+    ("2 a", 7, 0),
+]
 
 
-def draw() -> tuple:
+def draw() -> tuple[Any, ...]:
     """Draw from each generator, also an odd number of normally distributed numbers, which are made two at a time."""
     return (
         random.random(),
@@ -44,7 +59,7 @@ def seed_all(seed: int) -> None:
 # ----------------------------------------------------------------------------------------------------------- seeding
 
 
-def test_random_numbers_depend_only_on_the_batch_or_sample():
+def test_random_numbers_depend_only_on_the_batch_or_sample() -> None:
     names = [partial(seed_batch, *name) for name in itertools.product((0, 1), (0, 1, 2), (0, 1, 2))]
     names += [partial(seed_sample, *name) for name in itertools.product((0, 1), (0, 3), REFS)]
     drawn = []
@@ -60,7 +75,7 @@ def test_random_numbers_depend_only_on_the_batch_or_sample():
 
 
 @pytest.mark.parametrize("integer", [np.int64, np.int32, np.uint64])
-def test_numpy_integers_seed_as_python_integers_do(integer):
+def test_numpy_integers_seed_as_python_integers_do(integer: Any) -> None:
     for plain, numpys in (
         (partial(seed_batch, 5, 1, 2), partial(seed_batch, integer(5), integer(1), integer(2))),
         (partial(seed_sample, 5, 1, (7, 8)), partial(seed_sample, integer(5), integer(1), (integer(7), integer(8)))),
@@ -72,7 +87,7 @@ def test_numpy_integers_seed_as_python_integers_do(integer):
 
 
 @pytest.mark.slow
-def test_another_process_draws_the_same():
+def test_another_process_draws_the_same() -> None:
     code = "from tests.unit.pipeline.contract.test_rng import *; seed_sample(3, 5, ('2 a', 1, 7)); print(draw())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     seed_sample(3, 5, ("2 a", 1, 7))
@@ -83,7 +98,7 @@ def test_another_process_draws_the_same():
 
 
 @pytest.mark.parametrize("drawn_before", [0, 1, 2])
-def test_generators_continue_where_they_were_before(drawn_before):
+def test_generators_continue_where_they_were_before(drawn_before: int) -> None:
     seed_all(1)
     expected = [draw() for _ in range(5)]
     seed_all(1)
@@ -100,7 +115,7 @@ def test_generators_continue_where_they_were_before(drawn_before):
     assert found == expected
 
 
-def test_generators_inside_continue_after_an_inner_block():
+def test_generators_inside_continue_after_an_inner_block() -> None:
     seed_batch(1, 2, 3)
     expected = [draw() for _ in range(4)]
     with preserve_rng_state():
@@ -114,7 +129,7 @@ def test_generators_inside_continue_after_an_inner_block():
     assert found == expected
 
 
-def test_generators_are_restored_after_an_error():
+def test_generators_are_restored_after_an_error() -> None:
     seed_all(2)
     expected = draw()
     seed_all(2)
@@ -130,21 +145,21 @@ def test_generators_are_restored_after_an_error():
     assert draw() == expected
 
 
-def test_another_numpy_bit_generator_is_restored():
-    before = np.random.get_bit_generator()
-    np.random.set_bit_generator(np.random.PCG64(5))
+def test_another_numpy_bit_generator_is_restored() -> None:
+    before = mtrand.get_bit_generator()
+    mtrand.set_bit_generator(np.random.PCG64(5))
     try:
         expected = np.random.PCG64(5).random_raw()
         with preserve_rng_state():
             seed_sample(1, 2, 3)
             draw()
-        assert isinstance(np.random.get_bit_generator(), np.random.PCG64)
-        assert np.random.get_bit_generator().random_raw() == expected
+        assert isinstance(mtrand.get_bit_generator(), np.random.PCG64)
+        assert mtrand.get_bit_generator().random_raw() == expected
     finally:
-        np.random.set_bit_generator(before)
+        mtrand.set_bit_generator(before)
 
 
-def test_hooks_that_restore_seeds_do_not_move_the_generators():
+def test_hooks_that_restore_seeds_do_not_move_the_generators() -> None:
     hook = Hook(stateless(restore_seeds=True)(lambda sample: draw()), lane())
     seed_all(4)
     expected = [(random.random(), np.random.random_sample(), torch.rand(1).item()) for _ in range(2)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,9 +13,10 @@ from loader.samples import set_hook_context
 from tests.e2e.text_dataset import write_texts
 
 
-class Asking(DefaultTaskEncoder):
-    def encode_sample(self, sample):
+class Asking(DefaultTaskEncoder[Any, Any, Any, Any]):
+    def encode_sample(self, sample: Any) -> Any:
         config = WorkerConfig.active_worker_config
+        assert config is not None
         config.assert_worker()
         seen = {
             "rank": config.global_rank(),
@@ -29,11 +32,11 @@ class Asking(DefaultTaskEncoder):
 
 
 @pytest.fixture(scope="module")
-def texts(tmp_path_factory):
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_texts(tmp_path_factory.mktemp("texts"), train=(1,), val=(4,))
 
 
-def test_hooks_see_the_config_of_their_run_and_their_worker(texts, tmp_path):
+def test_hooks_see_the_config_of_their_run_and_their_worker(texts: Path, tmp_path: Path) -> None:
     config = WorkerConfig(
         rank=1, world_size=2, num_workers=2, worker_debug_path=tmp_path / "{rank}/{worker_id}.jsonl", worker_log_level=0
     )
@@ -49,7 +52,7 @@ def test_hooks_see_the_config_of_their_run_and_their_worker(texts, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_hooks_lines_go_to_the_debug_file(tmp_path):
+def test_a_hooks_lines_go_to_the_debug_file(tmp_path: Path) -> None:
     config = WorkerConfig(
         rank=0, world_size=1, num_workers=0, worker_debug_path=tmp_path / "logs/{worker_id}.jsonl", worker_log_level=2
     )
@@ -63,7 +66,7 @@ def test_a_hooks_lines_go_to_the_debug_file(tmp_path):
     silent.worker_log({"key": "a"})
 
 
-def test_outside_of_hooks_no_config_is_active():
+def test_outside_of_hooks_no_config_is_active() -> None:
     set_hook_context(None)  # other tests leave one
     config = WorkerConfig(rank=0, world_size=1, num_workers=0)
     assert WorkerConfig.active_worker_config is None

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import pickle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.read import ReadDataset, SequentialPlan
 from loader.pipeline.reading.sample_chunk import SourceTable
+from loader.samples.building.sample_builder import RawSample
 from loader.samples.decoding.decoder import SampleDecoder
 from loader.training.factories.webdataset_factory import BaseWebdatasetFactory
 from tests.unit.pipeline.stage_check import values
@@ -24,7 +26,7 @@ from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, open_sourc
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory) -> Path:
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards of 3, 0, 4 and 5 samples for training, and of 2 and 1 for validation between them."""
     sizes = {"a.tar": 3, "b.tar": 0, "val0.tar": 2, "c.tar": 4, "d.tar": 5, "val1.tar": 1}
     folder = tmp_path_factory.mktemp("source") / "whole"
@@ -33,13 +35,14 @@ def whole(tmp_path_factory) -> Path:
 
 def numbers(source: DatasetSource) -> list[int]:
     samples = np.arange(source.samples)
-    return SourceTable((source,)).index_numbers(np.zeros_like(samples), samples).tolist()
+    found: list[int] = SourceTable((source,)).index_numbers(np.zeros_like(samples), samples).tolist()
+    return found
 
 
 TRAIN = [0, 1, 2, *range(3, 7), *range(7, 12)]  # d.tar comes before val0.tar in the index
 
 
-def test_samples_are_numbered_over_the_shards_of_the_split_part(whole):
+def test_samples_are_numbered_over_the_shards_of_the_split_part(whole: Path) -> None:
     train, val = (
         DatasetSource(request=LoadRequest(path=str(whole), split_part="train")),
         DatasetSource(request=LoadRequest(path=str(whole), split_part="val")),
@@ -50,7 +53,7 @@ def test_samples_are_numbered_over_the_shards_of_the_split_part(whole):
     assert SourceTable((train,)).index_numbers(np.zeros(4, int), np.array([11, 0, 3, 3])).tolist() == [11, 0, 3, 3]
 
 
-def test_shards_of_a_part_need_not_be_neighbours(tmp_path):
+def test_shards_of_a_part_need_not_be_neighbours(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {f"{n}.tar": texts(0, n + 1) for n in range(5)})
     split = folder / ".nv-meta/split.yaml"
     split.write_text("split_parts: {train: [3.tar, 0.tar], val: ['{1,4}.tar']}\n")
@@ -62,12 +65,12 @@ def test_shards_of_a_part_need_not_be_neighbours(tmp_path):
     ("subset", "expected"),
     [((0, 12), TRAIN), ((2, 5), [2, 3, 4]), ((11, None), [11]), ((0, 1), [0]), ((3, 9), [3, 4, 5, 6, 7, 8])],
 )
-def test_a_subset_is_a_range_of_the_parts_samples(whole, subset, expected):
+def test_a_subset_is_a_range_of_the_parts_samples(whole: Path, subset: Any, expected: list[int]) -> None:
     source = open_source(whole, split_part="train", subset=(SampleRange(start=subset[0], stop=subset[1]),))
     assert (source.samples, numbers(source)) == (len(expected), expected)
 
 
-def test_excluded_samples_keep_their_numbers(tmp_path):
+def test_excluded_samples_keep_their_numbers(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 3), "b.tar": texts(0, 4)})
     before = open_source(folder, split_part="train")
     assert (before.excluded.tolist(), before.samples) == ([], 7)
@@ -81,13 +84,13 @@ def test_excluded_samples_keep_their_numbers(tmp_path):
 
 
 @pytest.mark.parametrize("subset", [(5, 5), (0, 0), (12, 12)])
-def test_a_source_without_samples_is_refused(whole, subset):
+def test_a_source_without_samples_is_refused(whole: Path, subset: tuple[int, int]) -> None:
     with pytest.raises(ConfigError, match="the subset of split part 'train' of this dataset has no samples") as caught:
         open_source(whole, subset=(SampleRange(start=subset[0], stop=subset[1]),)).samples  # noqa: B018
     assert caught.value.at == str(whole)
 
 
-def test_a_part_of_which_every_sample_is_excluded_is_refused(tmp_path):
+def test_a_part_of_which_every_sample_is_excluded_is_refused(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2), "b.tar": texts(0, 2), "val.tar": texts(0, 9)})
     leave_out(folder, "a.tar", "b.tar/000", "val.tar")
     assert DatasetSource(request=LoadRequest(path=str(folder), split_part="train")).samples == 4
@@ -98,7 +101,7 @@ def test_a_part_of_which_every_sample_is_excluded_is_refused(tmp_path):
     assert DatasetSource(request=LoadRequest(path=str(folder), split_part="val")).samples == 9
 
 
-def test_a_missing_split_part_or_dataset_is_refused(whole, tmp_path):
+def test_a_missing_split_part_or_dataset_is_refused(whole: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no split part 'test'; there are: train, val"):
         DatasetSource(request=LoadRequest(path=str(whole), split_part="test")).samples  # noqa: B018
     with pytest.raises(StorageError, match="does not exist"):
@@ -108,7 +111,7 @@ def test_a_missing_split_part_or_dataset_is_refused(whole, tmp_path):
 # ----------------------------------------------------------------------------------------------------- building samples
 
 
-def test_dataset_yaml_decides_which_parts_are_read(tmp_path, whole):
+def test_dataset_yaml_decides_which_parts_are_read(tmp_path: Path, whole: Path) -> None:
     crude = open_source(whole, split_part="train")
     assert crude.is_crude
     assert crude.locate(np.array([0])).part_name == ["txt", "json"]
@@ -118,7 +121,7 @@ def test_dataset_yaml_decides_which_parts_are_read(tmp_path, whole):
     assert typed.locate(np.array([0])).part_name == ["txt"]
 
 
-def test_other_split_and_dataset_files_can_be_chosen(tmp_path):
+def test_other_split_and_dataset_files_can_be_chosen(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2), "b.tar": texts(0, 3)}, config=TEXT_AND_JSON)
     (folder / ".nv-meta/mine.yaml").write_text("split_parts: {small: [a.tar]}\n")
     (folder / ".nv-meta/crude.yaml").write_text("__module__: megatron.energon\n__class__: CrudeWebdataset\n")
@@ -128,7 +131,7 @@ def test_other_split_and_dataset_files_can_be_chosen(tmp_path):
     assert (source.samples, source.is_crude) == (2, True)
 
 
-def test_code_of_the_dataset_runs_only_with_trust_code(tmp_path):
+def test_code_of_the_dataset_runs_only_with_trust_code(tmp_path: Path) -> None:
     config = (
         "sample_type: {__module__: megatron.energon, __class__: TextSample}\nsample_loader: sample_loader.py:load\n"
     )
@@ -156,17 +159,17 @@ def used(folder: Path) -> DatasetSource:
     return source
 
 
-def raw_samples_of_train(folder: Path):
+def raw_samples_of_train(folder: Path) -> list[RawSample]:
     return [sample for sample in raw_samples(folder) if not sample[2].startswith("val")]
 
 
-def read_and_send(source: DatasetSource, connection) -> None:
+def read_and_send(source: DatasetSource, connection: Any) -> None:
     alone = WorkerConfig(rank=0, world_size=1, num_workers=0)
     connection.send((values(ReadDataset((source,), SequentialPlan(), worker_config=alone)), source.identity()))
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_a_used_source_reads_the_same_in_another_process(whole, method):
+def test_a_used_source_reads_the_same_in_another_process(whole: Any, method: Any) -> None:
     source = used(whole)
     context = multiprocessing.get_context(method)
     ours, theirs = context.Pipe()
@@ -177,7 +180,7 @@ def test_a_used_source_reads_the_same_in_another_process(whole, method):
     process.join()
 
 
-def test_a_pickled_source_drops_open_handles(whole):
+def test_a_pickled_source_drops_open_handles(whole: Path) -> None:
     source = used(whole)
     again = pickle.loads(pickle.dumps(source))
     assert again.__dict__.keys() == source.__dataclass_fields__.keys()
@@ -185,7 +188,7 @@ def test_a_pickled_source_drops_open_handles(whole):
     assert (again.request, again.decoder.image_decode) == (source.request, "pil")
 
 
-def test_another_process_refuses_a_dataset_prepared_again_since(tmp_path):
+def test_another_process_refuses_a_dataset_prepared_again_since(tmp_path: Path) -> None:
     write_dataset(tmp_path, {"train_0.tar": texts(0, 5), "train_1.tar": texts(5, 3)})
     source = used(tmp_path)
     BaseWebdatasetFactory.prepare_dataset(tmp_path, ["train_1.tar"], split_parts_ratio=[("train", 1.0)], workers=1)
@@ -198,7 +201,7 @@ def test_another_process_refuses_a_dataset_prepared_again_since(tmp_path):
     )
 
 
-def test_the_identity_is_plain_and_differs_for_other_samples(whole, tmp_path):
+def test_the_identity_is_plain_and_differs_for_other_samples(whole: Path, tmp_path: Path) -> None:
     identity = DatasetSource(request=LoadRequest(path=str(whole), split_part="train")).identity()
     assert json.loads(json.dumps(identity)) == identity
     assert identity == open_source(whole, split_part="train", decoder=None).identity()

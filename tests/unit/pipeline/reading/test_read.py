@@ -5,19 +5,26 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from loader.errors import FormatError, StorageError
 from loader.format.dataset_folder import open_fresh_shard
+from loader.format.index.dataset_index import DatasetIndex
+from loader.format.index.layout import ShardEntry
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.reading import dataset_source as dataset_leaf, read
 from loader.pipeline.reading.read import ReadDataset, SequentialPlan, ShuffledPlan
 from loader.pipeline.reading.sample_chunk import ChunkReader, SourceTable
 from loader.pipeline.reading.shard_reads import OpenShards
+from loader.pipeline.reading.source import ShardSource
+from loader.samples.building.sample_builder import RawSample
+from loader.storage.local import LocalStorage
 from tests.unit.pipeline.stage_check import check_resumes, lane, steps, values
 from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, open_source, raw_samples, texts, write_dataset
 
@@ -25,7 +32,7 @@ ALONE = WorkerConfig(rank=0, world_size=1, num_workers=0)
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory) -> Path:
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """40 samples in shards of different sizes."""
     sizes = {"a.tar": 13, "b.tar": 1, "c.tar": 0, "d.tar": 20, "e.tar": 6}
     return write_dataset(
@@ -34,7 +41,7 @@ def small(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def other(tmp_path_factory) -> Path:
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """9 samples, most of them with needed parts that are far apart."""
     return write_dataset(tmp_path_factory.mktemp("read") / "other", {"far.tar": FAR_APART}, config=TEXT_AND_JSON)
 
@@ -42,16 +49,16 @@ def other(tmp_path_factory) -> Path:
 FAR_APART = {f"{n}": {"txt": b"near %d" % n, "bin": bytes(n * 30_000), "json": b"[%d]" % n} for n in range(9)}
 
 
-def expected_of(small, other):
+def expected_of(small: Path, other: Path) -> list[RawSample]:
     return raw_samples(small) + raw_samples(other, source=1, parts=("txt", "json"))
 
 
-def reader(*folders, plan=None, **options) -> ReadDataset:
+def reader(*folders: Any, plan: Any = None, **options: Any) -> ReadDataset:
     sources = [open_source(folder, **options) for folder in folders]
     return ReadDataset(sources, plan or SequentialPlan(), worker_config=ALONE)
 
 
-def shuffled(*, sources=1, repeats=False, buffer=5, deal=None) -> ShuffledPlan:
+def shuffled(*, sources: int = 1, repeats: bool = False, buffer: int = 5, deal: int | None = None) -> ShuffledPlan:
     return ShuffledPlan(
         slice_lengths=(3,) * sources,
         shuffle_buffer=buffer,
@@ -62,21 +69,21 @@ def shuffled(*, sources=1, repeats=False, buffer=5, deal=None) -> ShuffledPlan:
     )
 
 
-def by_name(samples):
+def by_name(samples: list[RawSample]) -> list[RawSample]:
     return sorted(samples, key=lambda sample: (sample[0], sample[1]))
 
 
 # ------------------------------------------------------------------------------------------------------ bytes and order
 
 
-def test_a_pass_has_the_bytes_that_tarfile_reads(small, other):
+def test_a_pass_has_the_bytes_that_tarfile_reads(small: Path, other: Path) -> None:
     expected = expected_of(small, other)
     assert values(reader(small, other)) == expected
     assert values(reader(small, other), 0, 2) + values(reader(small, other), 1, 2) == expected
 
 
 @pytest.mark.parametrize("count", [1, 3, 64])
-def test_a_shuffled_pass_has_each_sample_once(small, other, count):
+def test_a_shuffled_pass_has_each_sample_once(small: Path, other: Path, count: int) -> None:
     dataset = reader(small, other, plan=shuffled(sources=2))
     found = [sample for number in range(count) for sample in values(dataset, number, count)]
     assert found != by_name(found) == expected_of(small, other)
@@ -85,13 +92,15 @@ def test_a_shuffled_pass_has_each_sample_once(small, other, count):
 @pytest.mark.parametrize(
     "plan", [SequentialPlan(), SequentialPlan(deal=4), shuffled(sources=2), shuffled(sources=2, repeats=True)]
 )
-def test_a_restored_lane_continues_and_every_sample_can_be_rebuilt(small, other, plan):
+def test_a_restored_lane_continues_and_every_sample_can_be_rebuilt(small: Path, other: Path, plan: Any) -> None:
     check_resumes(reader(small, other, plan=plan), count=2, most=40)
 
 
 @pytest.mark.parametrize(("first", "most", "growth"), [(1, 1, 1), (3, 7, 2), (32, 32, 4), (10_000, 10_000, 1)])
 @pytest.mark.parametrize("repeats", [False, True])
-def test_the_sizes_of_chunks_have_no_effect(small, other, monkeypatch, *, repeats, first, most, growth):
+def test_the_sizes_of_chunks_have_no_effect(
+    small: Path, other: Path, monkeypatch: pytest.MonkeyPatch, *, repeats: bool, first: int, most: int, growth: int
+) -> None:
     dataset = reader(small, other, plan=shuffled(sources=2, repeats=repeats))
     expected = [steps(dataset, lane(number, 2), most=70) for number in range(2)]
     for name, size in (("_FIRST_CHUNK", first), ("_MAX_CHUNK", most), ("_GROWTH", growth)):
@@ -101,7 +110,7 @@ def test_the_sizes_of_chunks_have_no_effect(small, other, monkeypatch, *, repeat
         assert [steps(dataset, lane(number, 2), most=70) for number in range(2)] == expected
 
 
-def test_runs_of_different_seeds_read_in_different_orders(small):
+def test_runs_of_different_seeds_read_in_different_orders(small: Path) -> None:
     dataset = reader(small, plan=shuffled())
     found = []
     for seed in (1, 2):
@@ -112,11 +121,13 @@ def test_runs_of_different_seeds_read_in_different_orders(small):
     assert found[0] != found[1]
 
 
-def test_the_position_is_noted_before_a_sample_is_read(small):
-    noted = []
+def test_the_position_is_noted_before_a_sample_is_read(small: Path) -> None:
+    noted: list[int] = []
 
     class Board:
         note_position = noted.append
+
+        def note_lane(self, lane: int) -> None: ...
 
     of_lane = lane(1, 2)
     of_lane.last_sample = Board()
@@ -130,7 +141,7 @@ def test_the_position_is_noted_before_a_sample_is_read(small):
 
 
 @pytest.mark.parametrize("plan", [SequentialPlan(), shuffled(), shuffled(repeats=True), shuffled(deal=3)])
-def test_excluded_samples_and_shards_are_skipped_in_place(tmp_path, plan):
+def test_excluded_samples_and_shards_are_skipped_in_place(tmp_path: Path, plan: Any) -> None:
     folder = write_dataset(tmp_path / "x", {f"{n}.tar": texts(0, 8) for n in range(4)})
     whole = [step.value for number in range(3) for step in steps(reader(folder, plan=plan), lane(number, 3), most=20)]
     leave_out(folder, "1.tar", "0.tar/003", "3.tar/007", "gone.tar")
@@ -148,7 +159,7 @@ def test_excluded_samples_and_shards_are_skipped_in_place(tmp_path, plan):
     check_resumes(dataset, count=3, most=15)
 
 
-def test_an_excluded_sample_is_rebuilt_as_skipped(small, tmp_path):
+def test_an_excluded_sample_is_rebuilt_as_skipped(small: Path, tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 3)}, exclude=["a.tar/001"])
     running = reader(folder).open(lane(), {})
     assert [running.load(position) is SKIPPED for position in range(3)] == [False, True, False]
@@ -158,14 +169,20 @@ def test_an_excluded_sample_is_rebuilt_as_skipped(small, tmp_path):
 
 
 @pytest.fixture
-def reads(monkeypatch):
+def reads(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Reads from shards, ``(offset, size)``, in order."""
     found = []
 
-    def opened(storage, index, shard):
+    def opened(storage: LocalStorage, index: DatasetIndex, shard: ShardEntry) -> Noting:
         file = open_fresh_shard(storage, index, shard)
         file_read = file.read_at
-        return Noting(file, lambda offset, size: found.append((offset, size)) or file_read(offset, size))
+
+        def read_at(offset: int, size_bytes: int) -> bytes:
+            found.append((offset, size_bytes))
+            data: bytes = file_read(offset, size_bytes)
+            return data
+
+        return Noting(file, read_at)
 
     monkeypatch.setattr(dataset_leaf, "open_fresh_shard", opened)
     return found
@@ -174,20 +191,20 @@ def reads(monkeypatch):
 class Noting:
     """An open file that logs its reads."""
 
-    def __init__(self, file, read_at):
+    def __init__(self, file: Any, read_at: Callable[..., Any]) -> None:
         self._file = file
         self.read_at = read_at
         self.expect = file.expect
         self.close = file.close
 
 
-def test_a_sample_of_any_size_is_one_read(tmp_path, reads):
+def test_a_sample_of_any_size_is_one_read(tmp_path: Path, reads: Any) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": FAR_APART})
     assert values(reader(folder)) == raw_samples(folder)
     assert len(reads) == 9
 
 
-def test_only_the_bytes_of_needed_parts_are_read(other, reads):
+def test_only_the_bytes_of_needed_parts_are_read(other: Path, reads: Any) -> None:
     assert values(reader(other)) == raw_samples(other, parts=("txt", "json"))
     assert len(reads) == 3 + 2 * 6  # the gaps of the first three are small enough to read over
     assert sum(size for _, size in reads) < 3 * 65_000 + 6 * 100
@@ -196,10 +213,11 @@ def test_only_the_bytes_of_needed_parts_are_read(other, reads):
 # ----------------------------------------------------------------------------------------------------------- the shards
 
 
-def test_more_shards_than_can_be_open_are_read(tmp_path):
+def test_more_shards_than_can_be_open_are_read(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {f"{n}.tar": texts(0, 4) for n in range(9)})
     dataset = reader(folder, plan=shuffled(repeats=True, buffer=100))
-    dataset.opened = SourceTable(dataset.sources), ChunkReader(dataset.sources, OpenShards(3))
+    sources = cast("Sequence[ShardSource]", dataset.sources)
+    dataset.opened = SourceTable(sources), ChunkReader(sources, OpenShards(3))
     running = dataset.open(lane(), {})
     expected = {sample[1]: sample for sample in raw_samples(folder)}
     most = 0
@@ -218,7 +236,7 @@ def open_shards_of(folder: Path) -> int:
     return sum(name.startswith(f"{folder}/") and name.endswith(".tar") for name in names)
 
 
-def test_a_missing_shard_is_named_when_it_is_read(tmp_path):
+def test_a_missing_shard_is_named_when_it_is_read(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2), "b.tar": texts(0, 2)})
     (folder / "b.tar").rename(folder / "gone.tar")
     running = reader(folder).open(lane(), {})
@@ -233,7 +251,7 @@ def test_a_missing_shard_is_named_when_it_is_read(tmp_path):
     assert running.next()[0] == raw_samples(folder)[2]
 
 
-def test_reading_continues_at_the_sample_that_failed(small, tmp_path):
+def test_reading_continues_at_the_sample_that_failed(small: Path, tmp_path: Path) -> None:
     folder = tmp_path / "x"
     shutil.copytree(small, folder)
     gone = folder / "d.tar"
@@ -252,7 +270,7 @@ def test_reading_continues_at_the_sample_that_failed(small, tmp_path):
             running.next()
 
 
-def test_a_shard_of_another_size_is_named_when_it_is_read(tmp_path):
+def test_a_shard_of_another_size_is_named_when_it_is_read(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 2), "b.tar": texts(0, 2)})
     with (folder / "b.tar").open("ab") as shard:
         shard.write(bytes(512))
@@ -265,7 +283,7 @@ def test_a_shard_of_another_size_is_named_when_it_is_read(tmp_path):
 
 
 @pytest.mark.parametrize("far", [False, True], ids=["one read", "several"])
-def test_a_shard_cut_while_open_yields_no_partial_sample(tmp_path, far):
+def test_a_shard_cut_while_open_yields_no_partial_sample(tmp_path: Path, far: bool) -> None:
     middle = {"bin": bytes(90_000)} if far else {}
     samples = {f"{n}": {"txt": b"text %d" % n, **middle, "json": b"[1]"} for n in range(3)}
     folder = write_dataset(tmp_path / "x", {"a.tar": samples}, config=TEXT_AND_JSON)
@@ -280,7 +298,7 @@ def test_a_shard_cut_while_open_yields_no_partial_sample(tmp_path, far):
     assert caught.value.offset == data.rindex(b"[1]" if far else b"text 2")
 
 
-def test_a_pickled_reader_drops_its_open_files(small):
+def test_a_pickled_reader_drops_its_open_files(small: Path) -> None:
     dataset = reader(small)
     running = dataset.open(lane(), {})
     running.next()
@@ -293,7 +311,7 @@ def test_a_pickled_reader_drops_its_open_files(small):
 # ------------------------------------------------------------------------------------------------------ its description
 
 
-def test_a_printed_reader_lists_its_sources(small, other):
+def test_a_printed_reader_lists_its_sources(small: Path, other: Path) -> None:
     dataset = reader(small, other, plan=shuffled(sources=2))
     assert str(dataset).splitlines()[1:] == [f"├─ {small}, train: 40 samples", f"└─ {other}, train: 9 samples"]
     assert (dataset.items, len(dataset), dataset.repeats, dataset.starts_over) == (49, 49, False, False)

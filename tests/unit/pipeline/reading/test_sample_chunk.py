@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,31 +15,35 @@ from loader.pipeline.reading import sample_chunk
 from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.sample_chunk import SampleChunk, SourceTable
 from loader.pipeline.reading.shard_reads import OpenShards
+from loader.samples.building.sample_builder import RawSample
+from loader.storage.protocol import ReadableFile
+from tests.unit.pipeline.reading.stub_file import StubFile
 from tests.unit.pipeline.tar_dataset import TEXT_AND_JSON, leave_out, raw_samples, texts, write_dataset
 
 LARGE = 200_000  # bytes, more than the largest gap within one announced range
 
 
-class Watched:
+class Watched(StubFile):
     """An open shard that logs announcements and reads."""
 
-    def __init__(self, name, file, noted):
+    def __init__(self, name: str, file: ReadableFile, noted: list[tuple[str, str, int, int]]) -> None:
         self.name = name
         self.file = file
         self.noted = noted
 
-    def read_at(self, offset, size_bytes):
+    def read_at(self, offset: int, size_bytes: int) -> bytes:
         self.noted.append(("read", self.name, offset, offset + size_bytes))
         return self.file.read_at(offset, size_bytes)
 
-    def expect(self, offset, size_bytes):
+    def expect(self, offset: int, size_bytes: int) -> None:
         self.noted.append(("expect", self.name, offset, offset + size_bytes))
 
 
-def chunk(folder: Path, samples, *, opened=()):
+def chunk(folder: Path, samples: Any, *, opened: Any = ()) -> tuple[SampleChunk, Any]:
     """Build a chunk of samples, with some shards open, and the log of these shards."""
     source = DatasetSource(request=LoadRequest(path=str(folder), split_part="train"))
-    shards, noted = OpenShards(), []
+    shards = OpenShards()
+    noted: list[tuple[str, str, int, int]] = []
     for name in opened:
         file = source.folder.storage.open(name)
         shards.add(source.shard_names.index(name), Watched(name, file, noted))
@@ -48,22 +53,22 @@ def chunk(folder: Path, samples, *, opened=()):
     return SampleChunk((source,), shards, sources, indexes, table.excluded(sources, indexes)), noted
 
 
-def read_all(some, position=0):
-    began = []
+def read_all(some: SampleChunk, position: int = 0) -> tuple[list[RawSample], list[int], list[int]]:
+    began: list[int] = []
     found = list(some.read(range(position, position + len(some)), began.append))
     return [sample for sample, _ in found], [place for _, place in found], began
 
 
-def announced(noted):
+def announced(noted: list[tuple[str, str, int, int]]) -> list[tuple[str, int, int]]:
     return [entry[1:] for entry in noted if entry[0] == "expect"]
 
 
 @pytest.fixture
-def near(tmp_path) -> Path:
+def near(tmp_path: Path) -> Path:
     return write_dataset(tmp_path / "near", {"a.tar": texts(0, 30), "b.tar": texts(0, 30)})
 
 
-def test_neighbours_are_announced_as_one_range_in_any_order(near):
+def test_neighbours_are_announced_as_one_range_in_any_order(near: Path) -> None:
     some, noted = chunk(near, [7, 3, 29, 4, 33, 8], opened=["a.tar", "b.tar"])
     samples, _, _ = read_all(some)
 
@@ -79,7 +84,7 @@ def test_neighbours_are_announced_as_one_range_in_any_order(near):
     assert [entry[0] for entry in noted[:2]] == ["expect", "expect"]  # before anything is read
 
 
-def test_distant_samples_are_announced_separately(tmp_path):
+def test_distant_samples_are_announced_separately(tmp_path: Path) -> None:
     samples = {f"{n}": {"txt": b"text %d" % n, "bin": bytes(LARGE if n % 2 else 10), "json": b"[]"} for n in range(6)}
     folder = write_dataset(tmp_path / "x", {"a.tar": samples}, config=TEXT_AND_JSON)
     some, noted = chunk(folder, [0, 2, 4], opened=["a.tar"])
@@ -87,7 +92,7 @@ def test_distant_samples_are_announced_separately(tmp_path):
     assert announced(noted) == [entry[1:] for entry in noted if entry[0] == "read"]
 
 
-def test_a_sample_of_distant_parts_is_not_announced(tmp_path):
+def test_a_sample_of_distant_parts_is_not_announced(tmp_path: Path) -> None:
     samples = {f"{n}": {"txt": b"text", "bin": bytes(LARGE), "json": b"[]"} for n in range(3)}
     folder = write_dataset(tmp_path / "x", {"a.tar": samples}, config=TEXT_AND_JSON)
     some, noted = chunk(folder, [0, 1, 2], opened=["a.tar"])
@@ -95,7 +100,7 @@ def test_a_sample_of_distant_parts_is_not_announced(tmp_path):
     assert all(start == stop for _, start, stop in announced(noted))
 
 
-def test_shards_are_opened_and_checked_only_when_read(near):
+def test_shards_are_opened_and_checked_only_when_read(near: Path) -> None:
     some, noted = chunk(near, [0, 31, 1], opened=["b.tar"])
     samples = some.read(range(3), lambda position: None)
     next(samples)
@@ -110,7 +115,9 @@ def test_shards_are_opened_and_checked_only_when_read(near):
 
 
 @pytest.mark.parametrize(("ahead_bytes", "times"), [(1, [30]), (5_000, range(4, 9)), (1 << 30, [1])])
-def test_more_is_announced_when_the_announced_samples_are_read(near, monkeypatch, ahead_bytes, times):
+def test_more_is_announced_when_the_announced_samples_are_read(
+    near: Path, monkeypatch: pytest.MonkeyPatch, ahead_bytes: int, times: Any
+) -> None:
     monkeypatch.setattr(sample_chunk, "_AHEAD_BYTES", ahead_bytes)
     some, noted = chunk(near, np.random.default_rng(5).permutation(30), opened=["a.tar"])
     read_all(some)
@@ -124,10 +131,10 @@ def test_more_is_announced_when_the_announced_samples_are_read(near, monkeypatch
     assert sum(kind == "read" and before == "expect" for before, kind in pairwise(asked)) in times
 
 
-def test_each_position_is_noted_before_its_sample_is_read(near):
+def test_each_position_is_noted_before_its_sample_is_read(near: Path) -> None:
     leave_out(near, "a.tar/003")
     some, noted = chunk(near, [2, 3, 4], opened=["a.tar"])
-    began = []
+    began: list[int] = []
     found = some.read(range(100, 103), began.append)
     assert next(found)[1] == 100
     assert began == [100]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +18,8 @@ from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.sample_chunk import SampleChunk, SourceTable
 from loader.pipeline.reading.shard_reads import OpenShards, read_coalesced
 from loader.storage.local import LocalStorage
+from loader.storage.protocol import ReadableFile
+from tests.unit.pipeline.reading.stub_file import StubFile
 from tests.unit.pipeline.tar_dataset import raw_samples, texts, write_dataset
 
 BYTES = 200_000
@@ -24,36 +29,39 @@ COUNT = 300
 class Files:
     """Three files that log their reads."""
 
-    def __init__(self, folder):
-        self.storage, self.opened, self.reads, self.expected = LocalStorage(folder), {}, [], []
+    def __init__(self, folder: Path) -> None:
+        self.storage = LocalStorage(folder)
+        self.opened: dict[int, Noted] = {}
+        self.reads: list[tuple[int, int, int]] = []
+        self.expected: list[tuple[int, int, int]] = []
         self.contents = [np.random.default_rng(number).bytes(BYTES) for number in range(3)]
         for number, content in enumerate(self.contents):
             (folder / f"{number}").write_bytes(content)
 
-    def open(self, number):
+    def open(self, number: int) -> Noted:
         if number not in self.opened:
             self.opened[number] = Noted(self.storage.open(f"{number}"), number, self)
         return self.opened[number]
 
 
-class Noted:
-    def __init__(self, file, number, files):
+class Noted(StubFile):
+    def __init__(self, file: ReadableFile, number: int, files: Files) -> None:
         self.file, self.number, self.files = file, number, files
 
-    def read_at(self, offset, size_bytes):
+    def read_at(self, offset: int, size_bytes: int) -> bytes:
         self.files.reads.append((self.number, offset, size_bytes))
         return self.file.read_at(offset, size_bytes)
 
-    def expect(self, offset, size_bytes):
+    def expect(self, offset: int, size_bytes: int) -> None:
         self.files.expected.append((self.number, offset, size_bytes))
 
 
 @pytest.fixture
-def files(tmp_path):
+def files(tmp_path: Path) -> Files:
     return Files(tmp_path)
 
 
-def some_samples(*, most_bytes=300, seed=0, count=COUNT):
+def some_samples(*, most_bytes: int = 300, seed: int = 0, count: int = COUNT) -> Any:
     """Draw ranges in any order, some of them twice, some empty."""
     random = np.random.default_rng(seed)
     size = random.integers(0, most_bytes, count)
@@ -62,14 +70,15 @@ def some_samples(*, most_bytes=300, seed=0, count=COUNT):
     return tuple(np.append(column, column[again]) for column in (file, start, size))
 
 
-def read(files, samples, began=None):
+def read(files: Files, samples: Any, began: Any = None) -> Any:
     begin = partial((began if began is not None else []).append, "begun")
     return read_coalesced(*samples, open_file=files.open, begin=begin)
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_bytes_are_those_of_each_sample_and_the_reads_are_few(files, seed):
-    samples, began = some_samples(seed=seed), []
+def test_the_bytes_are_those_of_each_sample_and_the_reads_are_few(files: Files, seed: int) -> None:
+    samples = some_samples(seed=seed)
+    began: list[str] = []
     found = read(files, samples, began)
     expected = [files.contents[file][start : start + size] for file, start, size in zip(*samples, strict=True)]
     assert found == expected
@@ -78,7 +87,7 @@ def test_the_bytes_are_those_of_each_sample_and_the_reads_are_few(files, seed):
     assert began == ["begun"]
 
 
-def test_only_samples_and_the_gaps_between_neighbours_are_read(files):
+def test_only_samples_and_the_gaps_between_neighbours_are_read(files: Files) -> None:
     start = np.concatenate([np.arange(40) * 1000, 100_000 + np.arange(40) * 1000])
     size = np.full(80, 150)
     found = read(files, (np.ones(80, np.int64), start, size))
@@ -97,13 +106,13 @@ def test_only_samples_and_the_gaps_between_neighbours_are_read(files):
     ],
     ids=["few", "none", "large", "far apart", "of parts far apart"],
 )
-def test_other_samples_are_not_coalesced(files, samples):
-    began = []
+def test_other_samples_are_not_coalesced(files: Files, samples: tuple[Any, Any, Any]) -> None:
+    began: list[str] = []
     assert read(files, samples, began) is None
     assert (files.reads, began) == ([], [])
 
 
-def test_samples_of_a_missing_or_short_file_are_not_coalesced(files, tmp_path):
+def test_samples_of_a_missing_or_short_file_are_not_coalesced(files: Files, tmp_path: Path) -> None:
     samples = some_samples()
     os.truncate(tmp_path / "1", 150_000)
     assert read(files, samples) is None
@@ -115,7 +124,7 @@ def test_samples_of_a_missing_or_short_file_are_not_coalesced(files, tmp_path):
 # ----------------------------------------------------------------------------------------------------------- in a chunk
 
 
-def chunk_of(folder, numbers):
+def chunk_of(folder: Any, numbers: Any) -> Any:
     source = DatasetSource(request=LoadRequest(path=str(folder), split_part="train"))
     numbers = np.array(numbers, dtype=np.int64)
     sources = np.zeros_like(numbers)
@@ -123,11 +132,12 @@ def chunk_of(folder, numbers):
 
 
 @pytest.mark.parametrize("parts", [("txt", "json"), ("json",)])
-def test_coalesced_and_single_reads_yield_the_same_samples(tmp_path, parts):
+def test_coalesced_and_single_reads_yield_the_same_samples(tmp_path: Path, parts: Any) -> None:
     samples = {key: {part: some[part] for part in parts} for key, some in texts(0, 90).items()}
     folder = write_dataset(tmp_path / "x", {"a.tar": samples, "b.tar": samples})
     numbers = np.random.default_rng(1).permutation(180)
-    expected, began = raw_samples(folder), []
+    expected = raw_samples(folder)
+    began: list[int] = []
     found = list(chunk_of(folder, numbers).read(range(7, 187), began.append))
     assert found == [(expected[number], position) for position, number in enumerate(numbers, 7)]
     assert began == [7, *range(7, 187)]  # before the coalesced read, and before each sample
@@ -135,7 +145,7 @@ def test_coalesced_and_single_reads_yield_the_same_samples(tmp_path, parts):
     assert alone == found
 
 
-def test_a_shard_cut_short_raises_at_the_sample_that_it_cuts(tmp_path):
+def test_a_shard_cut_short_raises_at_the_sample_that_it_cuts(tmp_path: Path) -> None:
     folder = write_dataset(tmp_path / "x", {"a.tar": texts(0, 100)})
     some = chunk_of(folder, range(100))
     opened = DatasetSource(request=LoadRequest(path=str(folder), split_part="train")).open_shard(0)
@@ -153,19 +163,25 @@ def test_a_shard_cut_short_raises_at_the_sample_that_it_cuts(tmp_path):
 # ---------------------------------------------------------------------------------------------------------- open shards
 
 
-class File:
+class File(StubFile):
     is_open = True
 
-    def close(self):
+    def close(self) -> None:
         assert self.is_open
         self.is_open = False
 
 
-def names_of(shards, files):
+def add_file(shards: OpenShards, name: int) -> File:
+    file = File()
+    assert shards.add(name, file) is file
+    return file
+
+
+def names_of(shards: OpenShards, files: Mapping[int, File]) -> list[int]:
     return [name for name in files if shards.find(name) is not None]
 
 
-def test_an_open_file_is_found_by_its_number():
+def test_an_open_file_is_found_by_its_number() -> None:
     shards = OpenShards(9)
     one, two = File(), File()
     assert shards.add(1, one) is one
@@ -173,7 +189,7 @@ def test_an_open_file_is_found_by_its_number():
     assert (shards.find(1), shards.find(1 << 32), shards.find(0)) == (one, two, None)
 
 
-def test_the_file_opened_first_is_closed_when_there_are_too_many():
+def test_the_file_opened_first_is_closed_when_there_are_too_many() -> None:
     shards = OpenShards(3)
     files = {number: File() for number in range(7)}
     for number, (name, file) in enumerate(files.items()):
@@ -183,17 +199,17 @@ def test_the_file_opened_first_is_closed_when_there_are_too_many():
     assert [file.is_open for file in files.values()] == [False] * 4 + [True] * 3
 
 
-def test_a_closed_file_can_be_opened_again():
+def test_a_closed_file_can_be_opened_again() -> None:
     shards = OpenShards(1)
     for _ in range(3):
         for name in (0, 1):
-            file = shards.add(name, File())
+            file = add_file(shards, name)
             assert shards.find(name) is file
 
 
-def test_all_files_can_be_closed():
+def test_all_files_can_be_closed() -> None:
     shards = OpenShards()
-    files = [shards.add(number, File()) for number in range(5)]
+    files = [add_file(shards, number) for number in range(5)]
     shards.close()
     shards.close()
     assert not any(file.is_open for file in files)
@@ -201,8 +217,10 @@ def test_all_files_can_be_closed():
 
 
 @pytest.mark.parametrize(("may_open", "most"), [(20, 16), (1024, 256), (1 << 20, 4096)])
-def test_a_quarter_of_the_limit_on_open_files_is_used(may_open, most, monkeypatch):
+def test_a_quarter_of_the_limit_on_open_files_is_used(
+    may_open: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (may_open, 1 << 20))
     shards = OpenShards()
-    files = [shards.add(number, File()) for number in range(most + 3)]
+    files = [add_file(shards, number) for number in range(most + 3)]
     assert sum(file.is_open for file in files) == most

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,13 +28,13 @@ class Runs:
         return len(self.numbers)
 
     @property
-    def ranges(self) -> Any:
+    def ranges(self) -> tuple[Any, Any]:
         lengths = [len(run) for run in self.runs]
         return np.cumsum([0, *lengths[:-1]]), np.array([run.start for run in self.runs])
 
 
 @st.composite
-def sources(draw: Any) -> Runs:
+def sources(draw: Callable[..., Any]) -> Runs:
     runs = draw(st.lists(st.tuples(st.integers(0, 1000), st.integers(1, 9)), min_size=1, max_size=4))
     found = [range(start, start + length) for start, length in runs]
     some = [number for run in found for number in run]

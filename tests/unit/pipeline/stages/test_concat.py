@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
 from loader.errors import ConfigError
@@ -12,27 +15,27 @@ from loader.pipeline.stages.packing import PackingDataset
 from tests.unit.pipeline.stage_check import Values, check_resumes, values
 
 
-def is_odd(item):
+def is_odd(item: Any) -> Any:
     return item % 2
 
 
-def each_twice(item):
+def each_twice(item: int) -> Iterator[Any]:
     yield item
     yield -item
 
 
-def neighbours(samples):
+def neighbours(samples: list[int]) -> list[list[int]]:
     return [samples[start : start + 2] for start in range(0, len(samples), 2)]
 
 
-def dealt(dataset, count):
+def dealt(dataset: ConcatDataset[Any], count: int) -> list[int]:
     """Return the values of all lanes, visited in turn."""
     lanes = [values(dataset, number, count) for number in range(count)]
     return [lanes[number % count][number // count] for number in range(sum(map(len, lanes)))]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
-def test_micro_batches_follow_the_order_of_the_datasets_for_any_lanes(count):
+def test_micro_batches_follow_the_order_of_the_datasets_for_any_lanes(count: int) -> None:
     parts = [Values(range(5)), Values([]), Values(range(10, 14)), Values(range(20, 21)), Values(range(30, 38))]
     concat = ConcatDataset(*parts)
 
@@ -40,20 +43,20 @@ def test_micro_batches_follow_the_order_of_the_datasets_for_any_lanes(count):
     assert concat.items == len(concat) == 18
 
 
-def test_without_known_lengths_each_lane_follows_the_order_of_the_datasets():
+def test_without_known_lengths_each_lane_follows_the_order_of_the_datasets() -> None:
     concat = ConcatDataset(FilterDataset(Values(range(9)), is_odd), Values(range(10, 14)))
 
     assert concat.items is None
     assert [values(concat, number, 2) for number in range(2)] == [[10, 12], [1, 3, 5, 7, 11, 13]]
 
 
-def test_a_restored_lane_continues_where_it_stopped():
-    packed = PackingDataset(MapDataset(Values(range(10)), each_twice), 6, neighbours, list)
+def test_a_restored_lane_continues_where_it_stopped() -> None:
+    packed: PackingDataset[Any] = PackingDataset(MapDataset(Values(range(10)), each_twice), 6, neighbours, list)
     check_resumes(ConcatDataset(Values(range(7), skips=(1,)), packed, Values(range(20, 30))), count=3)
     check_resumes(ConcatDataset(ConcatDataset(Values(range(7)), Values(range(10, 15))), Values(range(20, 29))), count=3)
 
 
-def test_only_the_last_dataset_may_be_endless():
+def test_only_the_last_dataset_may_be_endless() -> None:
     endless = Values(range(3), repeats=True)
 
     assert values(ConcatDataset(Values([7]), endless), most=5) == [7, 0, 1, 2, 0]
@@ -62,6 +65,6 @@ def test_only_the_last_dataset_may_be_endless():
 
 
 @pytest.mark.parametrize("arguments", [(), (3,), ([Values([1])],)])
-def test_other_objects_are_refused(arguments):
+def test_other_objects_are_refused(arguments: Any) -> None:
     with pytest.raises(ConfigError, match="expected datasets"):
         ConcatDataset(*arguments)

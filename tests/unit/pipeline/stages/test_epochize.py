@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,12 @@ from tests.unit.pipeline.rank_passes import Passes
 from tests.unit.pipeline.stage_check import Values, lane
 
 
-def epochs(length, source, count=0):
+def epochs(length: int, source: Passes, count: int = 0) -> Any:
     return EpochizeDataset(Values(range(9)), length).on_rank(source, count)
 
 
 @pytest.mark.parametrize("of_pass", [1, 2, 3, 5, 6, 7, 10, 15])
-def test_each_epoch_has_its_length_and_continues_after_the_last(of_pass):
+def test_each_epoch_has_its_length_and_continues_after_the_last(of_pass: int) -> None:
     running = epochs(5, Passes(of_pass))
 
     found = [list(running.batches()) for _ in range(6)]
@@ -28,7 +29,9 @@ def test_each_epoch_has_its_length_and_continues_after_the_last(of_pass):
 
 @pytest.mark.parametrize("of_pass", [2, 4, 5, 100])
 @pytest.mark.parametrize("saved_after", range(1, 9))
-def test_a_restored_epoch_is_completed_and_a_complete_one_is_followed_by_the_next(saved_after, of_pass):
+def test_a_restored_epoch_is_completed_and_a_complete_one_is_followed_by_the_next(
+    saved_after: int, of_pass: int
+) -> None:
     source = Passes(of_pass)
     running = epochs(4, source)
     left = saved_after
@@ -40,13 +43,13 @@ def test_a_restored_epoch_is_completed_and_a_complete_one_is_followed_by_the_nex
     assert first == [(saved_after + number) % of_pass for number in range(-saved_after % 4 or 4)]
 
 
-def test_an_epoch_without_data_ends():
+def test_an_epoch_without_data_ends() -> None:
     source = Passes(0)
     assert list(epochs(4, source).batches()) == []
     assert source.asked == 2
 
 
-def test_starting_over_restarts_epoch_and_pass():
+def test_starting_over_restarts_epoch_and_pass() -> None:
     source = Passes(10)
     running = epochs(4, source)
     assert list(islice(running.batches(), 3)) == [0, 1, 2]
@@ -56,12 +59,12 @@ def test_starting_over_restarts_epoch_and_pass():
 
 
 @pytest.mark.parametrize("length", [0, -3])
-def test_an_epoch_must_have_a_length(length):
+def test_an_epoch_must_have_a_length(length: int) -> None:
     with pytest.raises(ConfigError, match=f"at least 1 micro-batch, found {length}"):
         EpochizeDataset(Values(range(9)), length)
 
 
-def test_an_epoch_has_a_length_and_cannot_be_opened_for_a_lane():
+def test_an_epoch_has_a_length_and_cannot_be_opened_for_a_lane() -> None:
     dataset = EpochizeDataset(Values(range(9), repeats=True), 4)
     assert len(dataset) == 4
     assert str(dataset) == "epochize(length=4)\n└─ values()"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +18,9 @@ from loader.training.loaders.data_loader import SavableDataLoader
 from tests.unit.pipeline.stage_check import Values, check_resumes
 
 
-def samples(path, *, count=8, level=1, workers=0, rank=0, world_size=1):
+def samples(
+    path: Path | None, *, count: int = 8, level: int = 1, workers: int = 0, rank: int = 0, world_size: int = 1
+) -> Values:
     config = WorkerConfig(
         rank=rank,
         world_size=world_size,
@@ -28,24 +33,24 @@ def samples(path, *, count=8, level=1, workers=0, rank=0, world_size=1):
     return Values(made, worker_config=config)
 
 
-def each_twice(sample):
+def each_twice(sample: dict[str, Any]) -> Iterator[Any]:
     yield sample
     yield sample | {"again": True}
 
 
-def numbers_of(batch):
+def numbers_of(batch: list[dict[str, Any]]) -> list[str]:
     return [str(sample["number"]) for sample in batch]
 
 
-def no_keys(batch):
+def no_keys(batch: list[dict[str, Any]]) -> Any:
     return None
 
 
-def entries(path):
+def entries(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_each_item_is_logged_as_a_line_with_its_origin(tmp_path):
+def test_each_item_is_logged_as_a_line_with_its_origin(tmp_path: Path) -> None:
     path = tmp_path / "made" / "as needed.jsonl"
     loader = SavableDataLoader(LogSampleDataset(BatchDataset(samples(path), 2, list), "train"))
     batches = list(loader)
@@ -55,7 +60,7 @@ def test_each_item_is_logged_as_a_line_with_its_origin(tmp_path):
     assert [(line["mode"], line["lane"], line["batch"]) for line in lines] == [("train", n % 4, n) for n in range(4)]
 
 
-def test_logged_restore_keys_restore_the_samples(tmp_path):
+def test_logged_restore_keys_restore_the_samples(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     logged = LogSampleDataset(MapDataset(samples(path), each_twice), "val")
     loader = SavableDataLoader(BatchDataset(logged, 4, list))
@@ -65,7 +70,7 @@ def test_logged_restore_keys_restore_the_samples(tmp_path):
     assert [loader.restore_sample(key) for key in keys] == made
 
 
-def test_each_worker_of_each_rank_writes_another_file(tmp_path):
+def test_each_worker_of_each_rank_writes_another_file(tmp_path: Path) -> None:
     for rank in range(2):
         source = samples(tmp_path / "{rank} {worker_id}", workers=2, rank=rank, world_size=2)
         assert len(list(SavableDataLoader(LogSampleDataset(source, "train")))) == 4
@@ -74,14 +79,14 @@ def test_each_worker_of_each_rank_writes_another_file(tmp_path):
     assert all(len(entries(path)) == 2 for path in tmp_path.iterdir())
 
 
-def test_the_path_may_contain_the_process_id(tmp_path):
+def test_the_path_may_contain_the_process_id(tmp_path: Path) -> None:
     list(SavableDataLoader(LogSampleDataset(samples(tmp_path / "{pid}"), "train")))
 
     assert [path.name for path in tmp_path.iterdir()] == [str(os.getpid())]
 
 
 @pytest.mark.parametrize(("keys", "logged"), [(numbers_of, ["0", "4"]), (no_keys, None)])
-def test_a_function_may_return_the_keys(tmp_path, keys, logged):
+def test_a_function_may_return_the_keys(tmp_path: Path, keys: Callable[..., Any], logged: list[str] | None) -> None:
     path = tmp_path / "log"
     list(SavableDataLoader(LogSampleDataset(BatchDataset(samples(path), 2, list), "train", get_keys_fn=keys)))
 
@@ -89,18 +94,18 @@ def test_a_function_may_return_the_keys(tmp_path, keys, logged):
 
 
 @pytest.mark.parametrize(("named", "level"), [(False, 2), (True, 0)])
-def test_nothing_is_written_unless_the_config_requests_it(tmp_path, named, level):
+def test_nothing_is_written_unless_the_config_requests_it(tmp_path: Path, named: bool, level: int) -> None:
     source = samples(tmp_path / "log" if named else None, level=level)
 
     assert len(list(SavableDataLoader(LogSampleDataset(source, "train")))) == 8
     assert not list(tmp_path.iterdir())
 
 
-def test_a_restored_lane_continues_where_it_stopped(tmp_path):
+def test_a_restored_lane_continues_where_it_stopped(tmp_path: Path) -> None:
     check_resumes(LogSampleDataset(MapDataset(samples(tmp_path / "log"), each_twice), "train"), count=2)
 
 
-def test_a_run_may_be_restored_with_or_without_it(tmp_path):
+def test_a_run_may_be_restored_with_or_without_it(tmp_path: Path) -> None:
     source = samples(tmp_path / "log")
     with_it = MapDataset(LogSampleDataset(source, "train"), each_twice)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -25,28 +27,28 @@ from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, 
 
 class ForValidation(Values):
     @property
-    def starts_over(self):
+    def starts_over(self) -> bool:
         return True
 
 
-def is_odd(item):
+def is_odd(item: Any) -> Any:
     return item % 2
 
 
-def each_twice(item):
+def each_twice(item: int) -> Iterator[Any]:
     yield item
     yield -item
 
 
-def neighbours(samples):
+def neighbours(samples: list[int]) -> list[list[int]]:
     return [samples[start : start + 2] for start in range(0, len(samples), 2)]
 
 
-def negative(item):
+def negative(item: int) -> int:
     return -item
 
 
-def dealt(dataset, count, total):
+def dealt(dataset: RepeatDataset[Any], count: int, total: int) -> list[int]:
     """Return the values of all lanes, visited in turn."""
     lanes = [values(dataset, number, count, most=-(-total // count)) for number in range(count)]
     return [lanes[number % count][number // count] for number in range(total)]
@@ -57,7 +59,7 @@ def dealt(dataset, count, total):
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7])
 @pytest.mark.parametrize("repeats", [0, 1, 3, 2.5, 0.4])
-def test_passes_follow_each_other_for_any_lanes(repeats, count):
+def test_passes_follow_each_other_for_any_lanes(repeats: float, count: int) -> None:
     repeated = RepeatDataset(Values(range(5)), repeats=repeats)
     total = round(5 * repeats)
 
@@ -67,7 +69,7 @@ def test_passes_follow_each_other_for_any_lanes(repeats, count):
 
 
 @pytest.mark.parametrize("count", [1, 3, 7])
-def test_without_a_number_it_repeats_without_end(count):
+def test_without_a_number_it_repeats_without_end(count: int) -> None:
     repeated = RepeatDataset(Values(range(5)))
 
     assert dealt(repeated, count, 40) == [number % 5 for number in range(40)]
@@ -75,13 +77,13 @@ def test_without_a_number_it_repeats_without_end(count):
     assert repeated.items is None
 
 
-def test_without_known_lengths_each_lane_repeats_its_own_pass():
+def test_without_known_lengths_each_lane_repeats_its_own_pass() -> None:
     repeated = RepeatDataset(FilterDataset(Values(range(9)), is_odd), repeats=2)
 
     assert [values(repeated, number, 2) for number in range(2)] == [[], [1, 3, 5, 7, 1, 3, 5, 7]]
 
 
-def test_each_pass_of_a_shuffled_dataset_has_another_order():
+def test_each_pass_of_a_shuffled_dataset_has_another_order() -> None:
     items = values(RepeatDataset(ShuffleBufferDataset(Values(range(20)), 10), repeats=3))
     passes = [tuple(items[start : start + 20]) for start in (0, 20, 40)]
 
@@ -90,21 +92,21 @@ def test_each_pass_of_a_shuffled_dataset_has_another_order():
 
 
 @pytest.mark.parametrize("repeats", [3, 2.5, None])
-def test_a_restored_lane_continues_where_it_stopped(repeats):
+def test_a_restored_lane_continues_where_it_stopped(repeats: float | None) -> None:
     source = Values(range(10), skips=(1,))
 
     check_resumes(RepeatDataset(MapDataset(source, negative), repeats=repeats), count=3, most=40)
 
 
-def test_a_restored_lane_continues_within_longer_chains():
-    packed = PackingDataset(MapDataset(Values(range(7)), each_twice), 5, neighbours, list)
+def test_a_restored_lane_continues_within_longer_chains() -> None:
+    packed: PackingDataset[Any] = PackingDataset(MapDataset(Values(range(7)), each_twice), 5, neighbours, list)
     repeated = RepeatDataset(ShuffleBufferDataset(RepeatDataset(packed, repeats=2), 4))
 
     check_resumes(repeated, most=40)
     check_resumes(BatchDataset(repeated, 3, list), most=20)
 
 
-def test_a_lane_that_never_gets_an_item_ends():
+def test_a_lane_that_never_gets_an_item_ends() -> None:
     nothing = RepeatDataset(Values([]))
     only_for_lane_1 = RepeatDataset(FilterDataset(Values(range(9)), is_odd))
 
@@ -113,17 +115,17 @@ def test_a_lane_that_never_gets_an_item_ends():
     assert Counter(values(only_for_lane_1, 1, 2, most=8)) == {1: 2, 3: 2, 5: 2, 7: 2}
 
 
-class OpenedPasses(FilterDataset):
+class OpenedPasses(FilterDataset[Any]):
     """Count how often the dataset is opened in this process."""
 
     passes = 0
 
-    def open(self, lane, state):
+    def open(self, lane: Any, state: Any) -> Any:
         type(self).passes += 1
         return super().open(lane, state)
 
 
-def test_an_empty_lane_is_opened_once_if_all_passes_are_equal(monkeypatch):
+def test_an_empty_lane_is_opened_once_if_all_passes_are_equal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OpenedPasses, "passes", 0)
 
     running = RepeatDataset(OpenedPasses(ForValidation([]), is_odd)).open(lane(), {})
@@ -133,24 +135,24 @@ def test_an_empty_lane_is_opened_once_if_all_passes_are_equal(monkeypatch):
     assert OpenedPasses.passes == 2
 
 
-def test_all_items_come_with_fewer_items_than_lanes():
+def test_all_items_come_with_fewer_items_than_lanes() -> None:
     repeated = RepeatDataset(Values(["the only one"]))
 
     assert [values(repeated, number, 64, most=3) for number in range(64)] == 64 * [3 * ["the only one"]]
 
 
-def test_a_fraction_of_a_pass_of_unknown_length_is_refused():
+def test_a_fraction_of_a_pass_of_unknown_length_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"whole number of repeats, found 1\.5"):
         RepeatDataset(FilterDataset(Values(range(9)), is_odd), repeats=1.5)
 
 
 @pytest.mark.parametrize("repeats", [-1, float("inf"), float("nan")])
-def test_an_invalid_number_of_repeats_is_refused(repeats):
+def test_an_invalid_number_of_repeats_is_refused(repeats: float) -> None:
     with pytest.raises(ConfigError, match="repeats of at least 0, or None"):
         RepeatDataset(Values([1]), repeats=repeats)
 
 
-def test_endlessly_repeated_validation_does_not_start_over():
+def test_endlessly_repeated_validation_does_not_start_over() -> None:
     assert RepeatDataset(ForValidation([1]), repeats=2).starts_over
     assert not RepeatDataset(ForValidation([1])).starts_over
 
@@ -158,13 +160,13 @@ def test_endlessly_repeated_validation_does_not_start_over():
 # -------------------------------------------------------------------------------------------- on the rank
 
 
-def without_end(count):
+def without_end(count: int) -> Values:
     """Return endlessly repeated values on one lane; an endless run has no empty lanes."""
     alone = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=1)
     return Values(range(count), repeats=True, worker_config=alone)
 
 
-def rest_after(dataset, steps_done):
+def rest_after(dataset: Any, steps_done: int) -> list[int]:
     """Return the rest of an iteration after its state was saved and restored at a step."""
     loader = SavableDataLoader(dataset)
     given = iter(loader)
@@ -192,36 +194,36 @@ def rest_after(dataset, steps_done):
         (RepeatDataset(RepeatDataset(LimitDataset(ForValidation(range(9)), 2), repeats=2), repeats=2), 4 * [0, 1]),
     ],
 )
-def test_above_a_stage_that_counts_on_the_rank_its_iterations_are_repeated(dataset, expected):
+def test_above_a_stage_that_counts_on_the_rank_its_iterations_are_repeated(dataset: Any, expected: list[int]) -> None:
     assert isinstance(dataset, RankStage)
     assert len(dataset) == len(expected)
     for done in range(len(expected) + 1):
         assert rest_after(dataset, done) == expected[done:], done
 
 
-def test_virtual_epochs_repeated_without_a_number_are_endless():
+def test_virtual_epochs_repeated_without_a_number_are_endless() -> None:
     loader = SavableDataLoader(RepeatDataset(EpochizeDataset(Values(range(9), repeats=True), 4)))
 
     assert [item for item, _ in zip(loader, range(30), strict=False)] == [number % 9 for number in range(30)]
 
 
-def test_an_empty_dataset_repeated_without_end_is_empty():
+def test_an_empty_dataset_repeated_without_end_is_empty() -> None:
     assert list(SavableDataLoader(RepeatDataset(LimitDataset(Values(range(9)), 0)))) == []
 
 
-def test_on_the_rank_a_fraction_of_a_pass_is_refused():
+def test_on_the_rank_a_fraction_of_a_pass_is_refused() -> None:
     with pytest.raises(ConfigError, match="whole number of repeats"):
         RepeatDataset(LimitDataset(Values(range(9)), 4), repeats=1.5)
 
 
-def test_a_stage_that_joins_items_of_the_rank_is_refused_when_it_is_opened():
+def test_a_stage_that_joins_items_of_the_rank_is_refused_when_it_is_opened() -> None:
     dataset = RepeatDataset(BatchDataset(LimitDataset(Values(range(9)), 4), 2, list))
 
     with pytest.raises(ConfigError, match="apply limit last"):
         next(iter(SavableDataLoader(dataset)))
 
 
-def test_items_of_a_repeated_pass_keep_their_ids():
+def test_items_of_a_repeated_pass_keep_their_ids() -> None:
     given = steps(RepeatDataset(Values(range(2)), repeats=2), lane(), most=9)
 
     assert [step.item_id for step in given] == [

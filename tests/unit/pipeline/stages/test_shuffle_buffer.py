@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -16,15 +17,15 @@ from tests.unit.pipeline.stage_check import Values, check_resumes, lane, steps, 
 
 
 @stateless(restore_seeds=True)
-def with_random(item):
+def with_random(item: int) -> tuple[int, float]:
     return item, random.random()
 
 
-def with_context(item):
+def with_context(item: Any) -> Any:
     return item, hook_context().batch_index, hook_context().sample_index
 
 
-def test_every_item_comes_once_in_another_order():
+def test_every_item_comes_once_in_another_order() -> None:
     items = values(ShuffleBufferDataset(Values(range(500)), 50), most=600)
 
     assert sorted(items) == list(range(500))
@@ -32,7 +33,7 @@ def test_every_item_comes_once_in_another_order():
     assert sum(after == item + 1 for item, after in pairwise(items)) < 30
 
 
-def test_an_item_may_be_late_by_any_distance_but_is_early_by_less_than_the_buffer():
+def test_an_item_may_be_late_by_any_distance_but_is_early_by_less_than_the_buffer() -> None:
     items = values(ShuffleBufferDataset(Values(range(300)), 20), most=400)
 
     assert all(item - place < 20 for place, item in enumerate(items))
@@ -40,24 +41,24 @@ def test_an_item_may_be_late_by_any_distance_but_is_early_by_less_than_the_buffe
 
 
 @pytest.mark.parametrize("size", [1, 7, 100])
-def test_a_restored_lane_continues_where_it_stopped(size):
+def test_a_restored_lane_continues_where_it_stopped(size: int) -> None:
     source = Values(range(45), skips=(2, 9))
 
     check_resumes(ShuffleBufferDataset(MapDataset(source, with_random), size), count=2)
     check_resumes(ShuffleBufferDataset(ShuffleBufferDataset(source, 4), size))
 
 
-def test_rebuilt_samples_see_their_first_batch_and_sample_index():
+def test_rebuilt_samples_see_their_first_batch_and_sample_index() -> None:
     buffer = ShuffleBufferDataset(MapDataset(Values(range(20), repeats=True), with_context), 8)
 
     check_resumes(buffer, count=2, most=20, loads=False)
 
 
-def test_a_buffer_of_one_shuffles_nothing():
+def test_a_buffer_of_one_shuffles_nothing() -> None:
     assert values(ShuffleBufferDataset(Values(range(9)), 1)) == list(range(9))
 
 
-def test_lanes_and_stages_draw_different_random_numbers():
+def test_lanes_and_stages_draw_different_random_numbers() -> None:
     one = ShuffleBufferDataset(Values(["x"] * 400), 10)
     item_ids = [[step.item_id for step in steps(one, lane(number, 4), most=100)] for number in range(4)]
     two = [
@@ -67,11 +68,11 @@ def test_lanes_and_stages_draw_different_random_numbers():
     assert len({tuple(each) for each in [*item_ids, two]}) == 5
 
 
-def test_the_order_is_the_same_on_another_day():
+def test_the_order_is_the_same_on_another_day() -> None:
     assert values(ShuffleBufferDataset(Values(range(12)), 6)) == [1, 2, 6, 5, 8, 7, 3, 4, 11, 9, 10, 0]
 
 
-def test_a_state_has_no_items():
+def test_a_state_has_no_items() -> None:
     state = steps(ShuffleBufferDataset(Values(["a sample"] * 9), 4), lane(), most=2)[1].state
 
     assert json.loads(state) == {
@@ -80,6 +81,6 @@ def test_a_state_has_no_items():
     }
 
 
-def test_a_buffer_of_size_0_is_refused():
+def test_a_buffer_of_size_0_is_refused() -> None:
     with pytest.raises(ConfigError, match="size of at least 1"):
         ShuffleBufferDataset(Values([]), 0)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from loader import (
@@ -28,6 +31,7 @@ from loader import (
     load_dataset,
 )
 from loader.integrations.megatron_energon_names import EnergonDatasetType, get_dataset_type
+from loader.samples.types import CrudeSample, TextSample
 from loader.training.datasets.run_datasets import DatasetBlendMode, LoadedDataset
 from tests.e2e.mixed_data import MixedData, write_mixed_data
 
@@ -35,7 +39,7 @@ ONE = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=2)
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory) -> MixedData:
+def data(tmp_path_factory: pytest.TempPathFactory) -> MixedData:
     data = write_mixed_data(tmp_path_factory.mktemp("loaded"))
     data.write(
         "blend.yaml",
@@ -50,10 +54,10 @@ def data(tmp_path_factory) -> MixedData:
     return data
 
 
-class ByHand(DefaultTaskEncoder):
+class ByHand(DefaultTaskEncoder[Any, Any, Any, Any]):
     """Hooks as written for megatron-energon: all arguments by name, and the datasets as a list."""
 
-    def build_train_datasets(
+    def build_train_datasets(  # type: ignore[override] # fewer arguments than the base class allows
         self,
         *,
         datasets: list[LoadedDataset],
@@ -65,29 +69,38 @@ class ByHand(DefaultTaskEncoder):
         shuffle_buffer_size: int | None = None,
         blend_mode: DatasetBlendMode = DatasetBlendMode.NONE,
         repeat: bool = True,
-    ):
+    ) -> BatchDataset[Any]:
+        assert batch_size is not None
+        assert shuffle_buffer_size is not None
         self.blend_mode = blend_mode
         inner = []
         for one in datasets:
-            dataset = RepeatDataset(one.dataset.build(), worker_config=worker_config)
-            dataset = ShuffleBufferDataset(dataset, size=shuffle_buffer_size, worker_config=worker_config)
+            repeated = RepeatDataset(one.dataset.build(), worker_config=worker_config)
+            dataset = ShuffleBufferDataset(repeated, size=shuffle_buffer_size, worker_config=worker_config)
             inner.append((MapDataset(dataset, self.mark, worker_config=worker_config), one.weight or 1.0))
-        blend = BlendDataset(*inner, worker_config=worker_config)
+        blend: BlendDataset[Any] = BlendDataset(*inner, worker_config=worker_config)
         return BatchDataset(blend, batch_size, self.batch, worker_config=worker_config)
 
-    def build_val_datasets(
-        self, *, datasets, worker_config, batch_size, batch_drop_last=False, packing_buffer_size=None, limit=None
-    ):
+    def build_val_datasets(  # type: ignore[override] # fewer arguments than the base class allows
+        self,
+        *,
+        datasets: list[LoadedDataset],
+        worker_config: WorkerConfig,
+        batch_size: int | None,
+        batch_drop_last: bool = False,
+        packing_buffer_size: int | None = None,
+        limit: int | None = None,
+    ) -> ConcatDataset[Any]:
         assert len(datasets) == 2
         return ConcatDataset(*[dataset.dataset.build() for dataset in datasets], worker_config=worker_config)
 
     @staticmethod
-    def mark(sample):
+    def mark(sample: TextSample) -> TextSample:
         sample.text += "!"
         return sample
 
 
-def test_an_overridden_hook_builds_the_chain_of_a_blend(data):
+def test_an_overridden_hook_builds_the_chain_of_a_blend(data: MixedData) -> None:
     encoder = ByHand()
     dataset = get_train_dataset(
         data.folder / "blend.yaml",
@@ -105,13 +118,13 @@ def test_an_overridden_hook_builds_the_chain_of_a_blend(data):
     assert 0.2 < share < 0.3
 
 
-def test_an_overridden_hook_builds_the_chain_of_validation(data):
+def test_an_overridden_hook_builds_the_chain_of_validation(data: MixedData) -> None:
     dataset = get_val_dataset(data.folder / "blend.yaml", worker_config=ONE, batch_size=None, task_encoder=ByHand())
     texts = [sample.text for sample in get_loader(dataset)]
     assert sorted(texts) == sorted(f"text {n}" for n in [*range(157, 218), *range(5040, 5045)])
 
 
-def test_loaded_datasets_have_the_settings_of_the_metadataset(data):
+def test_loaded_datasets_have_the_settings_of_the_metadataset(data: MixedData) -> None:
     blend = load_dataset(EPath(data.folder) / "blend.yaml").get_datasets(training=True, worker_config=ONE)
     assert blend.blend_mode is DatasetBlendMode.DATASET_WEIGHT
     assert [one.weight for one in blend] == [0.75, 0.25]
@@ -129,7 +142,7 @@ def test_loaded_datasets_have_the_settings_of_the_metadataset(data):
         single[0].dataset.as_file_store()
 
 
-def test_the_kind_of_a_path_is_found_by_its_content(data, tmp_path):
+def test_the_kind_of_a_path_is_found_by_its_content(data: MixedData, tmp_path: Path) -> None:
     kinds = [get_dataset_type(path) for path in (data.texts, EPath(data.lines), data.folder / "blend.yaml")]
     assert kinds == [EnergonDatasetType.WEBDATASET, EnergonDatasetType.JSONL, EnergonDatasetType.METADATASET]
     (tmp_path / ".nv-meta").mkdir()
@@ -149,19 +162,19 @@ class Pair(Sample):
     picture: bytes
 
     @classmethod
-    def from_joined(cls, story, picture):
+    def from_joined(cls, story: CrudeSample, picture: CrudeSample) -> Pair:
         return cls(**basic_sample_keys(story), text=story["txt"], picture=picture["raw"])
 
 
-def members(data, part="train"):
-    options = {"training": False, "worker_config": ONE}
+def members(data: MixedData, part: str = "train") -> Any:
+    options: dict[str, Any] = {"training": False, "worker_config": ONE}
     return [
         get_dataset_from_config(data.crude, split_part=part, **options),
         get_dataset_from_config(data.pictures, split_part="train", **options),
     ]
 
 
-def test_datasets_are_joined_by_their_keys(data):
+def test_datasets_are_joined_by_their_keys(data: MixedData) -> None:
     joined = JoinedWebdatasetFactory(
         members(data, "val"), joiner=Pair, nonmatch="skip", training=False, worker_config=ONE
     )
@@ -173,7 +186,7 @@ def test_datasets_are_joined_by_their_keys(data):
         joined.as_file_store()
 
 
-def test_rows_without_a_match_are_errors_or_have_none(data):
+def test_rows_without_a_match_are_errors_or_have_none(data: MixedData) -> None:
     story, picture = members(data)
     named = {"story": story, "picture": picture}
     strict = JoinedWebdatasetFactory(named, joiner=Pair, training=False, worker_config=ONE)
@@ -187,7 +200,7 @@ def test_rows_without_a_match_are_errors_or_have_none(data):
     assert any(picture is None for _, picture in rows)
 
 
-def test_datasets_that_cannot_be_joined_are_refused(data, tmp_path):
+def test_datasets_that_cannot_be_joined_are_refused(data: MixedData, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="found none"):
         JoinedWebdatasetFactory([], joiner=Pair)
     story, picture = members(data)

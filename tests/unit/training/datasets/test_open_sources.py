@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ def metadataset_calls() -> Iterator[set[str]]:
     """Collect the functions of ``loader/metadataset`` that this thread calls."""
     called: set[str] = set()
 
-    def note(frame, event, _) -> None:
+    def note(frame: Any, event: Any, _: Any) -> None:
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(METADATASET):
             called.add(f"{code.co_filename}: {code.co_qualname}")

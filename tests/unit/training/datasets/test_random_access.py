@@ -8,6 +8,7 @@ import multiprocessing
 import pickle
 import random
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def cook(sample: dict[str, Any]) -> TextSample:
     return TextSample(**basic_sample_keys(sample), text=sample["txt"].upper())
 
 
-class Drawing(DefaultTaskEncoder):
+class Drawing(DefaultTaskEncoder[Any, Any, Any, Any]):
     """Adds a number drawn from each generator."""
 
     def encode_sample(self, sample: TextSample) -> TextSample:
@@ -70,7 +71,7 @@ class Cooking(Drawing):
     cookers = (Cooker(cook),)
 
 
-class Failing(DefaultTaskEncoder):
+class Failing(DefaultTaskEncoder[Any, Any, Any, Any]):
     def encode_sample(self, sample: TextSample) -> TextSample:
         if sample.text == "text 50":
             raise ZeroDivisionError("by zero")
@@ -79,85 +80,95 @@ class Failing(DefaultTaskEncoder):
         return sample
 
 
+def numpy_state() -> Any:
+    state: Any = np.random.get_state()
+    return state[1].tolist()
+
+
 def described(sample: Any) -> tuple[str, str]:
     return sample.__key__, sample.text
 
 
-def test_the_samples_are_those_of_validation_in_its_order(texts):
+def test_the_samples_are_those_of_validation_in_its_order(texts: Path) -> None:
     dataset = random_access(texts, "val")
     expected = [
         described(sample) for sample in get_loader(get_val_dataset(texts, worker_config=ALONE, batch_size=None))
     ]
     assert [described(dataset[number]) for number in range(len(dataset))] == expected
-    assert [described(sample) for sample in dataset] == expected
+    assert [described(sample) for sample in iter(dataset)] == expected
     assert len(dataset) == 61
     assert "61 samples" in repr(dataset)
 
 
-def test_the_split_part_is_that_of_training_unless_another_is_named(texts):
+def test_the_split_part_is_that_of_training_unless_another_is_named(texts: Path) -> None:
     dataset = random_access(texts)
-    assert [sample.text for sample in dataset] == [f"text {number}" for number in range(157)]
+    assert [sample.text for sample in iter(dataset)] == [f"text {number}" for number in range(157)]
     with pytest.raises(ConfigError, match="nowhere"):
         random_access(texts, "nowhere")
 
 
-def test_numbers_and_slices_are_those_of_a_list(texts):
+def test_numbers_and_slices_are_those_of_a_list(texts: Path) -> None:
     dataset, everything = random_access(texts), [f"text {number}" for number in range(157)]
-    for number in (0, 1, 40, 41, 54, 156, -1, -157, np.int64(7), torch.tensor(9)):
+    numbers: list[Any] = [0, 1, 40, 41, 54, 156, -1, -157, np.int64(7), torch.tensor(9)]
+    for number in numbers:
         assert dataset[number].text == everything[int(number)]
     for part in (slice(3, 9), slice(None, None, 50), slice(10, 3, -2), slice(150, 1000), slice(5, 5)):
         assert [sample.text for sample in dataset[part]] == everything[part]
-    for number in (157, -158, 10**30):
+    for too_large in (157, -158, 10**30):
         with pytest.raises(IndexError, match=r"there is no sample .*: the dataset has 157, numbered from 0"):
-            dataset[number]
-    for number in (1.0, "1", None):
+            dataset[too_large]
+    no_numbers: list[Any] = [1.0, "1", None]
+    for number in no_numbers:
         with pytest.raises(TypeError):
             dataset[number]
 
 
-def test_samples_read_together_equal_those_read_alone(texts):
+def test_samples_read_together_equal_those_read_alone(texts: Path) -> None:
     dataset = random_access(texts)
     numbers = [5, 156, 5, 0, -1, 54, 53]
     assert [sample.text for sample in dataset.__getitems__(numbers)] == [dataset[number].text for number in numbers]
     assert dataset.__getitems__([]) == []
 
 
-def test_a_number_always_returns_the_same_sample(texts):
+def test_a_number_always_returns_the_same_sample(texts: Path) -> None:
     dataset = random_access(texts, task_encoder=Drawing())
     first = [dataset[number].text for number in range(20)]
     random.seed(0)
-    state, numpys, torchs = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state()
+    state, numpys, torchs = random.getstate(), numpy_state(), torch.get_rng_state()
     again = {number: dataset[number].text for number in (19, 3, 3, 0)}
     assert again == {number: first[number] for number in again}
     assert len({text.split()[2] for text in first}) == 20
     # The generators of the training loop are not affected.
     assert random.getstate() == state
-    assert np.random.get_state()[1].tolist() == numpys
+    assert numpy_state() == numpys
     assert torch.equal(torch.get_rng_state(), torchs)
     assert random_access(texts, task_encoder=Drawing(), seed_offset=1)[0].text != first[0]
 
 
-def test_crude_samples_without_a_cooker_stay_dicts(tmp_path):
+def test_crude_samples_without_a_cooker_stay_dicts(tmp_path: Path) -> None:
     crude = write_texts(tmp_path / "crude", train=(5,), val=(2,), config=CRUDE)
-    assert [sample.text.split()[:2] for sample in random_access(crude, task_encoder=Cooking())][4] == ["TEXT", "4"]
+    assert [sample.text.split()[:2] for sample in iter(random_access(crude, task_encoder=Cooking()))][4] == [
+        "TEXT",
+        "4",
+    ]
     assert random_access(crude)[3]["txt"] == "text 3"
 
 
 # ------------------------------------------------------------------------------------------- all kinds of datasets
 
 
-def test_a_jsonl_file_has_random_access(tmp_path):
+def test_a_jsonl_file_has_random_access(tmp_path: Path) -> None:
     (tmp_path / "lines.jsonl").write_text("".join(f'{{"text": "line {number}"}}\n' for number in range(9)))
     prepare_jsonl(open_storage(tmp_path), "lines.jsonl")
 
-    class Lines(DefaultTaskEncoder):
+    class Lines(DefaultTaskEncoder[Any, Any, Any, Any]):
         cookers = (Cooker(lambda sample: TextSample(**basic_sample_keys(sample), text=sample["json"]["text"])),)
 
     dataset = random_access(tmp_path / "lines.jsonl", task_encoder=Lines())
     assert [dataset[number].text for number in (8, 0, -2)] == ["line 8", "line 0", "line 7"]
 
 
-def test_the_datasets_of_a_metadataset_follow_one_another_each_once(texts, tmp_path):
+def test_the_datasets_of_a_metadataset_follow_one_another_each_once(texts: Path, tmp_path: Path) -> None:
     more = write_texts(tmp_path / "more", train=(4, 3), val=(1,), first=1000)
     (tmp_path / "mix.yaml").write_text(
         "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n  train:\n    blend:\n"
@@ -165,7 +176,7 @@ def test_the_datasets_of_a_metadataset_follow_one_another_each_once(texts, tmp_p
         f"      - {{path: {texts}, weight: 1, split_part: val, subset: {{range: [50%, 100%]}}}}\n"
     )
     dataset = random_access(tmp_path / "mix.yaml")
-    assert [sample.text for sample in dataset] == [
+    assert [sample.text for sample in iter(dataset)] == [
         *(f"text {number}" for number in range(1000, 1007)),
         *(f"text {number}" for number in range(157 + 30, 157 + 61)),
     ]
@@ -173,7 +184,7 @@ def test_the_datasets_of_a_metadataset_follow_one_another_each_once(texts, tmp_p
     assert [sample.text for sample in dataset.__getitems__([7, 6])] == ["text 187", "text 1006"]
 
 
-def test_a_join_has_random_access(tmp_path):
+def test_a_join_has_random_access(tmp_path: Path) -> None:
     data = JoinedData(tmp_path)
     data.add_dataset("left", {"a": ["1", "2", "3"], "b": ["4", "5"]})
     data.add_dataset("right", {"c": ["5", "3"], "d": ["1", "4", "2"]})
@@ -201,33 +212,33 @@ class Pair(Sample):
 # -------------------------------------------------------------------------------------------------- excluded samples
 
 
-def test_excluded_samples_have_no_number(tmp_path):
+def test_excluded_samples_have_no_number(tmp_path: Path) -> None:
     texts = write_texts(tmp_path / "texts", train=(5, 6), val=(3,))
     left_out = {0, 3, 4, 5, 10}
     exclude(texts, *(f"train_{int(number >= 5)}.tar/{number:05d}" for number in left_out), "val_0.tar/00012")
     dataset = random_access(texts)
     kept = [f"text {number}" for number in range(11) if number not in left_out]
-    assert [sample.text for sample in dataset] == kept
+    assert [sample.text for sample in iter(dataset)] == kept
     assert len(dataset) == len(kept)
     assert [sample.text for sample in dataset.__getitems__([5, -6, 2])] == [kept[5], kept[0], kept[2]]
-    assert [sample.text for sample in random_access(texts, "val")] == ["text 11", "text 13"]
+    assert [sample.text for sample in iter(random_access(texts, "val"))] == ["text 11", "text 13"]
 
 
-def test_replace_returns_the_next_sample_for_an_excluded_one(tmp_path):
+def test_replace_returns_the_next_sample_for_an_excluded_one(tmp_path: Path) -> None:
     texts = write_texts(tmp_path / "texts", train=(5, 6), val=(3,))
-    before = [sample.text for sample in random_access(texts)]
+    before = [sample.text for sample in iter(random_access(texts))]
     exclude(texts, *(f"train_{int(number >= 5)}.tar/{number:05d}" for number in (0, 3, 4, 5, 10)))
     dataset = random_access(texts, excluded="replace")
     replaced = {0: 1, 3: 6, 4: 6, 5: 6, 10: 1}
-    assert [sample.text for sample in dataset] == [before[replaced.get(number, number)] for number in range(11)]
+    assert [sample.text for sample in iter(dataset)] == [before[replaced.get(number, number)] for number in range(11)]
     with pytest.raises(ConfigError, match="expected excluded to be 'leave_out' or 'replace', found 'keep'"):
-        random_access(texts, excluded="keep")
+        random_access(texts, excluded="keep")  # type: ignore[arg-type]
 
 
 # -------------------------------------------------------------------------------------------------------- failures
 
 
-def test_the_error_of_a_hook_is_raised_and_names_the_sample(texts):
+def test_the_error_of_a_hook_is_raised_and_names_the_sample(texts: Path) -> None:
     dataset = random_access(texts, task_encoder=Failing())
     with pytest.raises(ZeroDivisionError, match=r"by zero\nwhile building sample 'train_1.tar/00050' of "):
         dataset[50]
@@ -236,7 +247,7 @@ def test_the_error_of_a_hook_is_raised_and_names_the_sample(texts):
     assert dataset[51].text == "text 51"  # failures are not counted
 
 
-def test_a_part_that_does_not_decode_is_named(tmp_path):
+def test_a_part_that_does_not_decode_is_named(tmp_path: Path) -> None:
     pictures = write_texts(
         tmp_path / "texts",
         train=(3,),
@@ -250,7 +261,7 @@ def test_a_part_that_does_not_decode_is_named(tmp_path):
         random_access(pictures)[1]
 
 
-def test_a_shard_that_is_cut_short_is_named(tmp_path):
+def test_a_shard_that_is_cut_short_is_named(tmp_path: Path) -> None:
     texts = write_texts(tmp_path / "texts", train=(3,), val=(1,))
     dataset = random_access(texts)
     shard = texts / "train_0.tar"
@@ -262,14 +273,14 @@ def test_a_shard_that_is_cut_short_is_named(tmp_path):
         random_access(texts)[2]
 
 
-def test_hooks_that_yield_several_samples_are_refused(texts):
-    class Several(DefaultTaskEncoder):
-        def encode_sample(self, sample):
+def test_hooks_that_yield_several_samples_are_refused(texts: Path) -> None:
+    class Several(DefaultTaskEncoder[Any, Any, Any, Any]):
+        def encode_sample(self, sample: Any) -> Iterator[Any]:
             yield sample
             yield sample
 
-    class Hidden(DefaultTaskEncoder):
-        def encode_sample(self, sample):
+    class Hidden(DefaultTaskEncoder[Any, Any, Any, Any]):
+        def encode_sample(self, sample: Any) -> Any:
             return (one for one in [sample])
 
     with pytest.raises(ConfigError, match="encode_sample is a generator, which may yield several samples"):
@@ -278,14 +289,14 @@ def test_hooks_that_yield_several_samples_are_refused(texts):
         random_access(texts, task_encoder=Hidden())[0]
 
 
-def test_arguments_without_effect_are_refused(texts):
+def test_arguments_without_effect_are_refused(texts: Path) -> None:
     with pytest.raises(TypeError, match=r"random_access.. has no argument 'batch_size'"):
         random_access(texts, batch_size=3)
     with pytest.raises(TypeError, match="'handler'"):
         random_access(texts, handler=print)
 
 
-def test_a_dataset_may_not_run_code_unless_it_is_trusted(texts, tmp_path):
+def test_a_dataset_may_not_run_code_unless_it_is_trusted(texts: Path, tmp_path: Path) -> None:
     crude = write_texts(tmp_path / "own", train=(2,), val=(1,))
     (crude / ".nv-meta/dataset.yaml").write_text(
         "sample_type: {__module__: megatron.energon, __class__: TextSample}\n"
@@ -303,7 +314,7 @@ def test_a_dataset_may_not_run_code_unless_it_is_trusted(texts, tmp_path):
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_workers_of_torchs_loader_return_the_same_as_one_process(method, texts):
+def test_workers_of_torchs_loader_return_the_same_as_one_process(method: Any, texts: Path) -> None:
     dataset = random_access(texts, task_encoder=Drawing())
     expected = [sample.text for sample in dataset[::10]]
     loader = DataLoader(
@@ -317,7 +328,7 @@ def test_workers_of_torchs_loader_return_the_same_as_one_process(method, texts):
     assert [text for batch in loader for text in batch.text] == expected
 
 
-def test_it_pickles_small_and_without_open_files(texts):
+def test_it_pickles_small_and_without_open_files(texts: Path) -> None:
     dataset = random_access(texts)
     unused = len(pickle.dumps(dataset))
     _ = dataset[3]
@@ -326,19 +337,19 @@ def test_it_pickles_small_and_without_open_files(texts):
     assert pickle.loads(data)[3].text == "text 3"
 
 
-def test_a_distributed_sampler_deals_all_samples(texts):
+def test_a_distributed_sampler_deals_all_samples(texts: Path) -> None:
     dataset = random_access(texts, "val")
     dealt = []
     for rank in range(3):
-        sampler = DistributedSampler(dataset, num_replicas=3, rank=rank, shuffle=True)
+        sampler: DistributedSampler[Any] = DistributedSampler(dataset, num_replicas=3, rank=rank, shuffle=True)
         sampler.set_epoch(1)
         loader = DataLoader(dataset, 5, sampler=sampler, collate_fn=generic_batch)
         dealt += [text for batch in loader for text in batch.text]
     assert len(dealt) == 63  # the sampler repeats two samples, so that all ranks have the same number
-    assert set(dealt) == {sample.text for sample in dataset}
+    assert set(dealt) == {sample.text for sample in iter(dataset)}
 
 
-def test_epochs_over_a_prepared_dataset_have_each_sample_once(texts):
+def test_epochs_over_a_prepared_dataset_have_each_sample_once(texts: Path) -> None:
     dataset = MultiEpochDatasetResampler(IdentityMultiEpochDatasetWrapper(random_access(texts, "val")), num_epochs=2)
     loader = DataLoader(dataset, batch_size=7, collate_fn=generic_batch)
     seen = [text for batch in loader for text in batch.text]
@@ -346,10 +357,10 @@ def test_epochs_over_a_prepared_dataset_have_each_sample_once(texts):
     assert seen[:61] != seen[61:]
 
 
-def test_a_hook_may_use_its_own_generator(texts):
-    class Marked(DefaultTaskEncoder):
+def test_a_hook_may_use_its_own_generator(texts: Path) -> None:
+    class Marked(DefaultTaskEncoder[Any, Any, Any, Any]):
         @stateless(restore_seeds=True)
-        def encode_sample(self, sample):
+        def encode_sample(self, sample: Any) -> Any:
             sample.text = str(random.random())
             return sample
 
@@ -357,11 +368,11 @@ def test_a_hook_may_use_its_own_generator(texts):
     assert dataset[4].text == dataset[4].text != dataset[5].text
 
 
-def test_a_second_thread_is_refused_while_a_hook_is_at_work(texts):
+def test_a_second_thread_is_refused_while_a_hook_is_at_work(texts: Path) -> None:
     inside, leave = threading.Event(), threading.Event()
 
-    class Waits(DefaultTaskEncoder):
-        def encode_sample(self, sample):
+    class Waits(DefaultTaskEncoder[Any, Any, Any, Any]):
+        def encode_sample(self, sample: Any) -> Any:
             inside.set()
             assert leave.wait(30)
             return sample

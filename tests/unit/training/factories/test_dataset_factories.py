@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -45,22 +46,22 @@ TRAIN = [f"text {number}" for number in range(157)]
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory) -> MixedData:
+def data(tmp_path_factory: pytest.TempPathFactory) -> MixedData:
     return write_mixed_data(tmp_path_factory.mktemp("factories"))
 
 
-def texts(dataset):
+def texts(dataset: Any) -> Any:
     return [sample.text for sample in get_loader(dataset)]
 
 
-def test_every_sample_type_has_a_dataset_class():
+def test_every_sample_type_has_a_dataset_class() -> None:
     for spec in SAMPLE_TYPES.values():
         dataset_class = getattr(loader, spec.dataset_class)
         assert dataset_class.__sample_type__.__name__ == spec.name
         assert issubclass(dataset_class, DefaultDecoderWebdatasetFactory)
 
 
-def test_a_pass_for_training_is_shuffled_and_one_for_validation_is_not(data):
+def test_a_pass_for_training_is_shuffled_and_one_for_validation_is_not(data: Any) -> None:
     factory = get_dataset_from_config(data.texts, worker_config=ONE, max_samples_per_sequence=5)
     assert type(factory) is StandardWebdatasetFactory
     assert len(factory) == len(factory.build()) == 157
@@ -73,7 +74,7 @@ def test_a_pass_for_training_is_shuffled_and_one_for_validation_is_not(data):
     assert len(factory) == 61
 
 
-def test_stages_are_composed_on_a_factory(data):
+def test_stages_are_composed_on_a_factory(data: MixedData) -> None:
     factory = get_dataset_from_config(EPath(data.texts), training=False, worker_config=ONE)
     chain = RepeatDataset(BatchDataset(factory.build(), 10, batcher=generic_batch), repeats=2)
     batches = list(get_loader(chain))
@@ -86,14 +87,14 @@ def test_stages_are_composed_on_a_factory(data):
     assert len({next(endless).text for _ in range(400)}) > 100
 
 
-def test_worker_processes_share_a_factory(data):
+def test_worker_processes_share_a_factory(data: Any) -> None:
     config = WorkerConfig(rank=0, world_size=1, num_workers=2, lanes=2)
     factory = get_dataset_from_config(data.more, worker_config=config)
     assert sorted(texts(factory.build())) == [f"text {number}" for number in range(5000, 5040)]
     assert len(pickle.loads(pickle.dumps(factory))) == 40
 
 
-def test_arguments_add_to_dataset_yaml(data):
+def test_arguments_add_to_dataset_yaml(data: MixedData) -> None:
     factory = get_dataset_from_config(
         data.crude, split_part="val", training=False, subflavors={"a": 1}, worker_config=ONE, decoder=None
     )
@@ -111,7 +112,7 @@ def test_arguments_add_to_dataset_yaml(data):
     assert said["type"].endswith(".CrudeWebdataset")
 
 
-def test_a_class_of_the_library_is_built_by_hand(data):
+def test_a_class_of_the_library_is_built_by_hand(data: Any) -> None:
     factory = TextWebdataset(data.texts, split_part="val", training=False, field_map={"text": "txt"}, worker_config=ONE)
     assert texts(factory.build())[:2] == ["text 157", "text 158"]
     assert factory.as_file_store().get("00157.txt") == b"text 157"
@@ -128,14 +129,14 @@ def test_a_class_of_the_library_is_built_by_hand(data):
     assert "val: 61 samples" in repr(made)
 
 
-def test_a_loader_takes_the_chain_of_a_factory(data):
+def test_a_loader_takes_the_chain_of_a_factory(data: MixedData) -> None:
     factory = get_dataset_from_config(data.texts)
     name = type(factory).__name__
     with pytest.raises(TypeError, match=rf"found {name}; pass {name}\(…\)\.build\(\)$"):
-        get_loader(factory)
+        get_loader(factory)  # type: ignore[arg-type]
 
 
-def test_a_subset_of_the_samples_can_be_used(data):
+def test_a_subset_of_the_samples_can_be_used(data: Any) -> None:
     for subset, expected in (
         (DatasetSubset(range=(0.0, 0.1)), range(15)),
         (DatasetSubset(absolute_range=(150, None)), range(150, 157)),
@@ -153,14 +154,14 @@ def test_a_subset_of_the_samples_can_be_used(data):
             DatasetSubset(**wrong)
 
 
-def test_samples_of_another_type_are_refused(data):
+def test_samples_of_another_type_are_refused(data: MixedData) -> None:
     assert get_dataset_from_config(data.texts, sample_type=TextSample, worker_config=ONE)
     with pytest.raises(ConfigError, match="expected samples of ImageSample, found TextSample"):
         get_dataset_from_config(data.texts, sample_type=ImageSample, worker_config=ONE)
     assert get_dataset_from_config(data.lines, sample_type=CrudeSample, worker_config=ONE)
 
 
-def test_a_path_that_is_not_a_single_dataset_is_refused(data):
+def test_a_path_that_is_not_a_single_dataset_is_refused(data: MixedData) -> None:
     meta = data.write("mix.yaml", {"train": {"path": "texts"}})
     with pytest.raises(ConfigError, match="metadataset"):
         get_dataset_from_config(meta)
@@ -172,7 +173,7 @@ def test_a_path_that_is_not_a_single_dataset_is_refused(data):
         get_dataset_from_config(data.texts, max_samples_per_sequence=0)
 
 
-def test_a_dataset_loader_returns_its_dataset(data):
+def test_a_dataset_loader_returns_its_dataset(data: MixedData) -> None:
     found = load_dataset(EPath(data.texts), subflavors={"a": 1, "b": 1})
     assert isinstance(found, DatasetLoader)
     factory = found.get_dataset(training=False, worker_config=ONE, subflavors={"b": 2})
@@ -180,7 +181,7 @@ def test_a_dataset_loader_returns_its_dataset(data):
     assert len(factory) == 61
 
 
-def test_a_jsonl_file_is_a_factory_too(data, tmp_path):
+def test_a_jsonl_file_is_a_factory_too(data: MixedData, tmp_path: Path) -> None:
     factory = get_dataset_from_config(data.lines, training=False, subflavors={"a": 1}, worker_config=ONE)
     assert type(factory) is DefaultCrudeJsonlDatasetFactory
     samples = list(get_loader(factory.build()))
@@ -199,14 +200,14 @@ def test_a_jsonl_file_is_a_factory_too(data, tmp_path):
         factory.as_file_store()
 
 
-def test_a_shard_is_iterated_without_an_index(data):
+def test_a_shard_is_iterated_without_an_index(data: MixedData) -> None:
     found = list(TextWebdataset.iter_dataset_content(data.texts / "train_1.tar", ("txt",)))
     assert found[0] == {"txt": b"text 41"}
     assert len(found) == 13
     assert next(TextWebdataset.iter_dataset_content(EPath(data.texts) / "train_1.tar")) == {"txt": None}
 
 
-def test_an_epath_is_accepted_wherever_a_path_is(data):
+def test_an_epath_is_accepted_wherever_a_path_is(data: MixedData) -> None:
     path = EPath(data.texts)
     train = get_train_dataset(
         path, worker_config=ONE, batch_size=4, shuffle_buffer_size=10, max_samples_per_sequence=5, repeat=False
@@ -219,7 +220,7 @@ def test_an_epath_is_accepted_wherever_a_path_is(data):
     assert loader.DatasetFileStore(path).get("00000.txt") == b"text 0"
 
 
-def test_an_empty_split_part_has_a_specific_error(data, tmp_path):
+def test_an_empty_split_part_has_a_specific_error(data: MixedData, tmp_path: Path) -> None:
     split = yaml.safe_load((data.texts / ".nv-meta/split.yaml").read_text())
     split["split_parts"]["test"] = []
     (data.texts / ".nv-meta/empty.yaml").write_text(yaml.safe_dump(split))
@@ -227,6 +228,6 @@ def test_an_empty_split_part_has_a_specific_error(data, tmp_path):
         get_val_dataset(data.texts, split_part="test", split_config="empty.yaml", worker_config=ONE, batch_size=1)
 
 
-def test_a_missing_folder_is_named(tmp_path: Path):
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(loader.StorageError, match="does not exist"):
         get_dataset_from_config(tmp_path / "gone")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -33,6 +35,7 @@ from loader import (
     get_val_dataset,
 )
 from loader.pipeline.contract import failures as endless_skips
+from loader.training.loaders.data_loader import SavableDataLoader
 from tests.e2e.text_dataset import write_texts
 
 MODULE = "my_training_code"
@@ -68,7 +71,7 @@ class OwnDecoder(DefaultDecoderWebdatasetFactory[Note]):
 class Lengths(DefaultDecoderWebdatasetFactory[Note]):
     __sample_type__ = Note
 
-    def __init__(self, path: EPath, **kwargs: Any) -> None:
+    def __init__(self, path: EPath | Path, **kwargs: Any) -> None:
         super().__init__(path, field_map={"words": "txt"}, **kwargs)
 
     def sample_filter(self, key: str) -> bool:
@@ -124,7 +127,7 @@ class NoDataset:
 
 
 @pytest.fixture
-def written(tmp_path, monkeypatch):
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     """Write a dataset whose ``dataset.yaml`` names a class of an importable module."""
     module = ModuleType(MODULE)
     kinds = (Note, Notes, OwnDecoder, Lengths, Raw, Crude, Bytes, OwnChain, OwnBuild, OwnStandard, Untyped, NoDataset)
@@ -133,24 +136,25 @@ def written(tmp_path, monkeypatch):
         monkeypatch.setattr(kind, "__module__", MODULE)
     monkeypatch.setitem(sys.modules, MODULE, module)
 
-    def write(name, more=""):
+    def write(name: str, more: str = "") -> Path:
         config = f"__module__: {MODULE}\n__class__: {name}\n{more}"
         return write_texts(tmp_path / name, train=(3,), val=(4, 1), config=config)
 
     return write
 
 
-def samples(path, **options):
+def samples(path: Path, **options: Any) -> list[Any]:
     dataset = get_val_dataset(path, worker_config=ONE, batch_size=None, **options)
     return list(get_loader(dataset))
 
 
-def test_the_class_receives_the_settings_of_dataset_yaml(written):
+def test_the_class_receives_the_settings_of_dataset_yaml(written: Callable[..., Path]) -> None:
     path = written("Notes", "field_map: {words: txt}\nsubflavors: {a: 1}\n")
     first, *_ = found = samples(path, subflavors={"b": 2})
     assert [note.words for note in found] == [f"text {number}" for number in range(3, 8)]
     assert type(first) is Note
     assert (first.__key__, first.__subflavors__) == ("val_0.tar/00003", {"a": 1, "b": 2})
+    assert first.__sources__ is not None
     assert first.__sources__[0].shard_name == "val_0.tar"
     assert first.__restore_key__
     dataset = get_train_dataset(
@@ -159,20 +163,22 @@ def test_the_class_receives_the_settings_of_dataset_yaml(written):
     assert sorted(next(iter(get_loader(dataset))).words) == ["text 0", "text 1", "text 2"]
 
 
-def test_the_class_may_set_its_decoder_filter_and_arguments(written):
+def test_the_class_may_set_its_decoder_filter_and_arguments(written: Callable[..., Path]) -> None:
     found = samples(written("OwnDecoder", "mark: '!'\n"))
     assert [note.words for note in found][:2] == [b"text 3!", b"text 4!"]
 
 
-def test_the_task_encoders_decoder_is_used_if_the_class_has_none(written):
-    class Plain(DefaultTaskEncoder):
+def test_the_task_encoders_decoder_is_used_if_the_class_has_none(written: Callable[..., Path]) -> None:
+    class Plain(DefaultTaskEncoder[Any, Any, Any, Any]):
         decoder = None
 
     found = samples(written("Notes", "field_map: {words: txt}\n"), task_encoder=Plain())
     assert found[0].words == b"text 3"
 
 
-def test_methods_that_the_class_overrides_are_called(written, caplog):
+def test_methods_that_the_class_overrides_are_called(
+    written: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
     found = samples(written("Lengths"))
     assert not caplog.records  # skipping on purpose is not a failure
     assert [(note.words, note.length) for note in found] == [(f"text {number}", 6) for number in range(4, 8)]
@@ -187,7 +193,9 @@ def test_methods_that_the_class_overrides_are_called(written, caplog):
     assert {next(batches).words[0] for _ in range(20)} == {"text 0", "text 1"}
 
 
-def test_a_class_that_skips_all_samples_warns_and_fails(written, monkeypatch, caplog):
+def test_a_class_that_skips_all_samples_warns_and_fails(
+    written: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(endless_skips, "_WARN_AT", 10)
     monkeypatch.setattr(endless_skips, "_STOP_AT", 20)
     monkeypatch.setattr(Lengths, "sample_filter", lambda self, key: False)
@@ -199,15 +207,15 @@ def test_a_class_that_skips_all_samples_warns_and_fails(written, monkeypatch, ca
     assert "is that intended?" in caplog.text
 
 
-def test_a_state_restores_samples_of_an_own_class(written):
-    class Packs(DefaultTaskEncoder):
-        def select_samples_to_pack(self, samples):
+def test_a_state_restores_samples_of_an_own_class(written: Callable[..., Path]) -> None:
+    class Packs(DefaultTaskEncoder[Any, Any, Any, Any]):
+        def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
             return [samples]
 
-        def pack_selected_samples(self, samples):
+        def pack_selected_samples(self, samples: list[Any]) -> Any:
             return samples[0]
 
-    def made(start=None):
+    def made(start: dict[str, Any] | None = None) -> SavableDataLoader[Any]:
         loader = get_loader(
             get_train_dataset(
                 path,
@@ -234,11 +242,11 @@ def test_a_state_restores_samples_of_an_own_class(written):
     ]
 
 
-def test_parts_stay_bytes_without_a_decoder(written):
+def test_parts_stay_bytes_without_a_decoder(written: Callable[..., Path]) -> None:
     assert samples(written("Bytes", "field_map: {text: txt}\n"))[0].text == b"text 3"
 
 
-def test_a_factory_is_of_the_class_in_dataset_yaml(written):
+def test_a_factory_is_of_the_class_in_dataset_yaml(written: Callable[..., Path]) -> None:
     path = written("Lengths")
     factory = get_dataset_from_config(path, training=False, worker_config=ONE, subflavors={"a": 1})
     assert type(factory) is Lengths
@@ -250,16 +258,14 @@ def test_a_factory_is_of_the_class_in_dataset_yaml(written):
         get_dataset_from_config(written("NoDataset"))
 
 
-def test_a_class_by_hand_needs_no_dataset_yaml(written):
+def test_a_class_by_hand_needs_no_dataset_yaml(written: Callable[..., Path]) -> None:
     factory = Lengths(written("Notes", "field_map: {words: txt}\n"), training=False, worker_config=ONE)
     assert [note.length for note in get_loader(factory.build())] == [6, 6, 6, 6]
-    factory = Notes(
-        factory.path, training=False, worker_config=ONE, field_map={"words": "txt"}, decoder=SampleDecoder()
-    )
-    assert next(iter(get_loader(factory.build()))).words == "text 3"
+    notes = Notes(factory.path, training=False, worker_config=ONE, field_map={"words": "txt"}, decoder=SampleDecoder())
+    assert next(iter(get_loader(notes.build()))).words == "text 3"
 
 
-def test_a_trusted_dataset_has_its_module_imported(tmp_path, monkeypatch):
+def test_a_trusted_dataset_has_its_module_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "titles_of_mine.py").write_text(
         "from loader import DefaultDecoderWebdatasetFactory, TextSample\n"
         "class Titles(DefaultDecoderWebdatasetFactory[TextSample]):\n"
@@ -278,21 +284,21 @@ def test_a_trusted_dataset_has_its_module_imported(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "titles_of_mine")
 
 
-def test_a_sample_type_next_to_the_class_is_passed_to_it(written):
+def test_a_sample_type_next_to_the_class_is_passed_to_it(written: Callable[..., Path]) -> None:
     more = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nfield_map: {text: txt}\n"
     path = written("OwnStandard", more)
     assert type(samples(path)[0]) is TextSample
     assert type(get_dataset_from_config(path, worker_config=ONE)) is OwnStandard
 
 
-def test_overrides_that_would_change_the_order_are_refused(written):
+def test_overrides_that_would_change_the_order_are_refused(written: Callable[..., Path]) -> None:
     for name in ("OwnChain", "OwnBuild"):
         with pytest.raises(ConfigError, match=rf"{name} overrides build\(\)") as caught:
             samples(written(name))
         assert "override load_sample" in str(caught.value)
 
 
-def test_an_invalid_class_is_refused(written):
+def test_an_invalid_class_is_refused(written: Callable[..., Path]) -> None:
     path = written("Notes", "no_such: 3\n")
     with pytest.raises(ConfigError, match=r"Notes\(path, no_such=…\) fails: .*no_such.*"):
         samples(path)
@@ -302,7 +308,9 @@ def test_an_invalid_class_is_refused(written):
         samples(written("Untyped", "field_map: {words: txt}\n"))
 
 
-def test_a_module_is_not_imported_for_a_dataset_that_is_not_trusted(written, monkeypatch):
+def test_a_module_is_not_imported_for_a_dataset_that_is_not_trusted(
+    written: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = written("Notes", "field_map: {words: txt}\n")
     monkeypatch.delitem(sys.modules, MODULE)
     with pytest.raises(TrustError, match=f"asks to import {MODULE}"):
@@ -311,7 +319,7 @@ def test_a_module_is_not_imported_for_a_dataset_that_is_not_trusted(written, mon
         get_dataset_from_config(path)
 
 
-def test_a_dataset_cannot_allow_its_own_code_to_run(written, tmp_path):
+def test_a_dataset_cannot_allow_its_own_code_to_run(written: Callable[..., Path], tmp_path: Path) -> None:
     code = f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\ndef load(parts): return {{}}\n"
     asks = "sample_loader: sample_loader.py:load\n"
     for name, more, error in (
@@ -332,7 +340,7 @@ def test_a_dataset_cannot_allow_its_own_code_to_run(written, tmp_path):
     "module", ["megatron.energon", "megatron.energon.flavors.captioning", "loader", "loader.flavors"]
 )
 @pytest.mark.parametrize("name", ["TextWebdataset", "StandardWebdatasetFactory"])
-def test_library_classes_are_found_by_any_of_their_modules(module, name, tmp_path):
+def test_library_classes_are_found_by_any_of_their_modules(module: str, name: str, tmp_path: Path) -> None:
     config = f"__module__: {module}\n__class__: {name}\nfield_map: {{text: txt}}\n"
     if name.startswith("Standard"):
         config += "sample_type: {__module__: megatron.energon.flavors.text, __class__: TextSample}\n"

@@ -6,6 +6,9 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -21,34 +24,34 @@ RATIO = [("train", 2.0), ("val", 1.0)]
 
 
 @pytest.fixture
-def shards(tmp_path):
+def shards(tmp_path: Path) -> Path:
     return write_shards(tmp_path / "shards")
 
 
-def prepared(folder, paths=NAMES, **options):
+def prepared(folder: Any, paths: list[Any] = NAMES, **options: Any) -> set[str]:
     return BaseWebdatasetFactory.prepare_dataset(folder, paths, **options)
 
 
-def split_of(folder):
+def split_of(folder: Any) -> Any:
     return yaml.safe_load((folder / ".nv-meta/split.yaml").read_text())["split_parts"]
 
 
 @pytest.mark.parametrize("seed", [42, None, 7])
-def test_a_ratio_splits_shards_as_the_command_does(seed, shards, tmp_path):
+def test_a_ratio_splits_shards_as_the_command_does(seed: int | None, shards: Path, tmp_path: Path) -> None:
     other = copy_of(shards, tmp_path / "other")
     prepare(other, split=SplitRequest(ratio=dict(RATIO), shuffle_seed=seed))
     assert prepared(EPath(shards), split_parts_ratio=RATIO, shuffle_seed=seed) == {"json", "txt"}
     assert written(shards, sqlite_as_rows=True) == written(other, sqlite_as_rows=True)
 
 
-def test_progress_draws_a_bar_of_the_shards(shards, capsys):
+def test_progress_draws_a_bar_of_the_shards(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
     prepared(shards, split_parts_ratio=RATIO, progress=True)
     assert "6/6" in capsys.readouterr().err
     prepared(shards, split_parts_ratio=RATIO)
     assert not capsys.readouterr().err
 
 
-def test_patterns_and_another_split_file(shards):
+def test_patterns_and_another_split_file(shards: Path) -> None:
     prepared(
         shards, ["shard_{000..005}.tar"], split_parts_patterns=[("train", "shard_00[0-3]"), ("val", "shard_00[45]")]
     )
@@ -58,17 +61,17 @@ def test_patterns_and_another_split_file(shards):
     assert len(DatasetFolder(shards, split_config="other.yaml").samples_of_part("all")) == 6
 
 
-def test_only_listed_shards_are_in_the_dataset(shards):
+def test_only_listed_shards_are_in_the_dataset(shards: Path) -> None:
     (shards / "sub").mkdir()
     shutil.move(shards / NAMES[5], shards / "sub" / NAMES[5])
     prepared(shards, [NAMES[1], shards / NAMES[3], f"./sub/{NAMES[5]}"], split_parts_ratio=RATIO, shuffle_seed=None)
     assert list(DatasetFolder(shards).shard_counts) == [NAMES[1], NAMES[3], f"sub/{NAMES[5]}"]
 
 
-def test_the_callers_progress_function_sees_a_step_for_each_shard(shards):
+def test_the_callers_progress_function_sees_a_step_for_each_shard(shards: Any) -> None:
     seen = []
 
-    def progress(steps, total):
+    def progress(steps: Any, total: Any) -> Iterator[Any]:
         seen.append(total)
         for step in steps:
             seen.append("step")
@@ -81,7 +84,7 @@ def test_the_callers_progress_function_sees_a_step_for_each_shard(shards):
         assert seen == [6, *["step"] * 6, "end"]
 
 
-def test_a_script_needs_no_guard_around_it(shards, tmp_path):
+def test_a_script_needs_no_guard_around_it(shards: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(
         "import sys, types\n"
@@ -95,7 +98,7 @@ def test_a_script_needs_no_guard_around_it(shards, tmp_path):
     assert (done.stderr, done.stdout) == ("", "18\n")
 
 
-def test_without_a_split_the_existing_one_is_kept(shards):
+def test_without_a_split_the_existing_one_is_kept(shards: Path) -> None:
     prepared(shards, split_parts_ratio=RATIO)
     before = split_of(shards)
     prepared(shards)
@@ -103,7 +106,7 @@ def test_without_a_split_the_existing_one_is_kept(shards):
     assert split_of(shards) == before
 
 
-def test_duplicate_keys_are_renamed_on_request(tmp_path):
+def test_duplicate_keys_are_renamed_on_request(tmp_path: Path) -> None:
     for name in ("a.tar", "b.tar"):
         write_shard(tmp_path / name, {"0": {"txt": name.encode()}})
     prepared(tmp_path, ["a.tar", "b.tar"], split_parts_ratio=RATIO, fix_duplicates=True)
@@ -111,7 +114,7 @@ def test_duplicate_keys_are_renamed_on_request(tmp_path):
     assert [index.key(sample) for sample in range(2)] == ["0", "0#1"]
 
 
-def test_invalid_arguments_are_refused(shards, tmp_path):
+def test_invalid_arguments_are_refused(shards: Path, tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"shard_00x.tar: there is no such shard(?s:.*)no.tar: there is no such shard"
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ class Failing:
         return value
 
 
-def batches_of(dataset, *, workers=0, lanes=3):
+def batches_of(dataset: Any, *, workers: int = 0, lanes: int = 3) -> Any:
     config = WorkerConfig(rank=0, world_size=1, num_workers=workers, lanes=lanes)
     chain = dataset(config)
     return LaneBatches(chain, StreamOptions(start_method="fork"))
@@ -38,7 +39,9 @@ def batches_of(dataset, *, workers=0, lanes=3):
 @pytest.mark.parametrize(
     ("workers", "error"), [(0, FatalSampleError), (2, FatalSampleError), (0, KeyboardInterrupt)]
 )  # an interrupt ends worker processes as a signal, not as an error
-def test_an_iteration_after_an_error_continues_at_the_next_batch_of_the_same_pass(workers, error, tmp_path):
+def test_an_iteration_after_an_error_continues_at_the_next_batch_of_the_same_pass(
+    workers: Any, error: Any, tmp_path: Path
+) -> None:
     file = tmp_path / "broken"
     file.touch()
     lanes = batches_of(
@@ -57,7 +60,7 @@ def test_an_iteration_after_an_error_continues_at_the_next_batch_of_the_same_pas
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_interrupted_iteration_continues_and_an_ended_pass_restarts(workers):
+def test_an_interrupted_iteration_continues_and_an_ended_pass_restarts(workers: Any) -> None:
     lanes = batches_of(lambda config: Values(range(10), worker_config=config), workers=workers)
     assert list(islice(lanes.batches(), 4)) == [0, 1, 2, 3]
     assert (lanes.batch, lanes.passes, lanes.ended) == (4, 0, False)

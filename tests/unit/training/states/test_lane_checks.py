@@ -35,7 +35,8 @@ def saved_after(build: Build, data: Data, batches: int) -> dict[str, Any]:
     loader = get_savable_loader(build(data, config(lanes=4)))
     for _ in zip(range(batches), loader, strict=False):
         pass
-    return through_json(loader.save_state_rank())
+    state: dict[str, Any] = through_json(loader.save_state_rank())
+    return state
 
 
 def with_entry(state: dict[str, Any], entry: str, value: Any) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from tests.elastic_runs import (
     uninterrupted,
 )
 
-PIPELINES = {
+PIPELINES: dict[str, dict[str, Any]] = {
     "endless": {"build": train},
     "packing": {"build": partial(train, encoder=PackingTwice, packing_buffer_size=9)},
     "virtual epochs": {"build": partial(train, virtual_epoch_length=4)},
@@ -44,12 +44,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
 
 def pipeline_of(name: str, data: Data) -> Pipeline:
     options = PIPELINES[name]
-    return Pipeline(**{**options, "build": partial(options["build"], data)})  # type: ignore[arg-type] # checked by pytest
+    return Pipeline(**{**options, "build": partial(options["build"], data)})
 
 
 def redistributed(states: Sequence[Any], ranks: int) -> list[Any]:
     parts = redistribute_states([RunState.from_plain(state) for state in states], ranks)
-    return through_json([part.to_plain() for part in parts])
+    plain: list[Any] = through_json([part.to_plain() for part in parts])
+    return plain
 
 
 class OwnStates(Run):

@@ -5,7 +5,11 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.context import ForkContext, SpawnContext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +17,14 @@ import torch
 from torch.utils.data._utils import worker as torch_worker
 
 from loader import MapDataset, WorkerConfig, get_loader
+from loader.training.loaders.data_loader import SavableDataLoader
 from loader.transport import segments
 from tests.unit.pipeline.stage_check import Values
 
 START_METHODS = ["fork", pytest.param("spawn", marks=pytest.mark.slow)]
 
 
-def loader_of(hook, *, count, workers, method):
+def loader_of(hook: Callable[..., Any], *, count: int, workers: int, method: str) -> SavableDataLoader[Any]:
     config = WorkerConfig(rank=0, world_size=1, num_workers=workers, lanes=workers)
     return get_loader(MapDataset(Values(range(count), worker_config=config), hook), multiprocessing_context=method)
 
@@ -27,12 +32,12 @@ def loader_of(hook, *, count, workers, method):
 # ------------------------------------------------------------------------------------- systems other than Linux
 
 
-def fill_tensor_and_array(value):
+def fill_tensor_and_array(value: Any) -> Any:
     return {"tensor": torch.full((20, 500), float(value)), "array": np.full(5000, value), "number": value}
 
 
 @pytest.fixture(params=["memfd_create", "/proc"])
-def hidden(request, monkeypatch, tmp_path):
+def hidden(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Hide a call or folder that only Linux has."""
     if request.param == "/proc":
         monkeypatch.setattr(segments, "_PROCESSES", tmp_path)
@@ -42,7 +47,7 @@ def hidden(request, monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("hidden")
 @pytest.mark.parametrize("method", START_METHODS)
-def test_batches_arrive_without_linux_only_calls(method):
+def test_batches_arrive_without_linux_only_calls(method: str) -> None:
     assert not segments.has_segments()
     before = dict(segments._attached)
     batches = list(loader_of(fill_tensor_and_array, count=60, workers=2, method=method))
@@ -56,19 +61,21 @@ def test_batches_arrive_without_linux_only_calls(method):
     assert not multiprocessing.active_children()
 
 
-def test_segments_are_used_on_linux():
+def test_segments_are_used_on_linux() -> None:
     assert segments.has_segments() == Path("/proc/self/fd").is_dir()
 
 
 # -------------------------------------------------------------------------------------------- a rank that is killed
 
 
-def make_large_bytes(value):
+def make_large_bytes(value: Any) -> Any:
     return b"%d" % value * (1 << 20)  # bytes travel through the pipe, which holds 64 KiB
 
 
-def be_a_rank(method, connection):
-    torch_worker.MP_STATUS_CHECK_INTERVAL = 0.2  # forked workers check for their parent more often than every 5 s
+def be_a_rank(method: Any, connection: Any) -> None:
+    vars(torch_worker)["MP_STATUS_CHECK_INTERVAL"] = (
+        0.2  # forked workers check for their parent more often than every 5 s
+    )
     loader = loader_of(make_large_bytes, count=1000, workers=2, method=method)
     batches = iter(loader)
     next(batches)
@@ -76,7 +83,7 @@ def be_a_rank(method, connection):
     time.sleep(1000)
 
 
-def is_running(pid):
+def is_running(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except FileNotFoundError:
@@ -85,8 +92,9 @@ def is_running(pid):
 
 
 @pytest.mark.parametrize("method", [*START_METHODS, pytest.param("forkserver", marks=pytest.mark.slow)])
-def test_workers_that_wait_to_send_end_with_their_killed_rank(method):
-    context = multiprocessing.get_context("fork" if method == "fork" else "spawn")  # a fork server serves no forks
+def test_workers_that_wait_to_send_end_with_their_killed_rank(method: str) -> None:
+    # A fork server serves no forks.
+    context: ForkContext | SpawnContext = get_context("fork") if method == "fork" else get_context("spawn")
     ours, theirs = context.Pipe()
     rank = context.Process(target=be_a_rank, args=(method, theirs))
     rank.start()

@@ -6,6 +6,7 @@ import multiprocessing
 import pickle
 import threading
 import traceback
+from typing import Any
 
 import pytest
 
@@ -16,34 +17,34 @@ from tests.unit.training.real_workers import workers
 
 
 class OfTwoArgumentsError(Exception):
-    def __init__(self, key, *, size):
+    def __init__(self, key: str, *, size: int) -> None:
         super().__init__(f"{key} has {size} bytes")
         self.key = key
         self.size = size
 
 
 class OfItsOwnTextError(Exception):
-    def __init__(self, key):
+    def __init__(self, key: str) -> None:
         super().__init__()
         self.key = key
 
-    def __str__(self):
+    def __str__(self) -> Any:
         return f"text of {self.key}"
 
 
 class AddsToItsTextError(Exception):
     """An exception whose ``__init__`` accepts its ``args``, but changes the text."""
 
-    def __init__(self, key):
+    def __init__(self, key: str) -> None:
         super().__init__(f"bad {key}")
 
 
 class HasNoTextError(Exception):
-    def __str__(self):
+    def __str__(self) -> str:
         raise RuntimeError("no text")
 
 
-def sent(error, worker=1):
+def sent(error: BaseException, worker: int | None = 1) -> Any:
     """Return the error that arrives in another process; every packed error must pickle."""
     packed = pickle.loads(pickle.dumps(pack_error(error, worker=worker)))
     try:
@@ -69,7 +70,7 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-def test_type_text_and_fields_arrive(error):
+def test_type_text_and_fields_arrive(error: Any) -> None:
     arrived = sent(error)
     assert type(arrived) is type(error)
     assert str(arrived) == str(error)
@@ -78,34 +79,33 @@ def test_type_text_and_fields_arrive(error):
     assert fields == {name: value for name, value in vars(error).items() if name != "__notes__"}
 
 
-def test_fields_that_c_code_stores_arrive():
+def test_fields_that_c_code_stores_arrive() -> None:
     arrived = sent(FileNotFoundError(2, "No such file", "/ds/a.tar"))
     assert (arrived.errno, arrived.filename) == (2, "/ds/a.tar")
 
 
-def users_hook():
+def users_hook() -> None:
     raise ValueError("in the hook")
 
 
-def test_the_traceback_of_the_worker_is_printed_with_the_error():
-    try:
+def test_the_traceback_of_the_worker_is_printed_with_the_error() -> None:
+    with pytest.raises(ValueError, match="in the hook") as caught:
         users_hook()
-    except ValueError as error:
-        arrived = sent(error, worker=3)
+    arrived = sent(caught.value, worker=3)
     printed = "".join(traceback.format_exception(arrived))
     assert "in worker process 3:\n  Traceback (most recent call last):" in printed
     assert "in users_hook\n" in printed
     assert "in the worker process:\n" in "".join(traceback.format_exception(sent(ValueError(), worker=None)))
 
 
-def test_notes_of_the_worker_arrive_before_its_traceback():
+def test_notes_of_the_worker_arrive_before_its_traceback() -> None:
     error = ValueError("x")
     error.add_note("raised by encode_sample")
     assert sent(error).__notes__[0] == "raised by encode_sample"
     assert error.__notes__ == ["raised by encode_sample"]
 
 
-def test_causes_arrive_with_their_types_and_fields():
+def test_causes_arrive_with_their_types_and_fields() -> None:
     error = SampleError("encode failed", key="k")
     error.__cause__ = OfTwoArgumentsError("k", size=3)
     error.__cause__.__context__ = KeyError("txt")
@@ -115,14 +115,14 @@ def test_causes_arrive_with_their_types_and_fields():
     assert arrived.__cause__.__cause__.__cause__ is None
 
 
-def test_a_suppressed_context_stays_hidden():
+def test_a_suppressed_context_stays_hidden() -> None:
     error = ValueError("x")
     error.__context__ = KeyError("hidden")
     error.__suppress_context__ = True
     assert sent(error).__cause__ is None
 
 
-def test_circular_causes_arrive_once():
+def test_circular_causes_arrive_once() -> None:
     one, other = ValueError("one"), ValueError("other")
     one.__context__, other.__context__ = other, one
     arrived = sent(one)
@@ -130,7 +130,7 @@ def test_circular_causes_arrive_once():
     assert arrived.__cause__.__cause__ is None
 
 
-def test_an_error_that_does_not_pickle_arrives_as_text():
+def test_an_error_that_does_not_pickle_arrives_as_text() -> None:
     class LocalError(Exception):
         pass
 
@@ -140,20 +140,20 @@ def test_an_error_that_does_not_pickle_arrives_as_text():
     assert "LocalError: no caption" in str(arrived)
 
 
-def test_an_error_with_a_field_that_does_not_pickle_arrives_as_text_and_its_cause_whole():
+def test_an_error_with_a_field_that_does_not_pickle_arrives_as_text_and_its_cause_whole() -> None:
     error = ValueError("x")
-    error.lock = threading.Lock()
+    vars(error)["lock"] = threading.Lock()
     error.__cause__ = KeyError("txt")
     arrived = sent(error)
     assert (type(arrived), str(arrived)) == (WorkerError, "a worker process raised ValueError: x")
     assert isinstance(arrived.__cause__, KeyError)
 
 
-def test_an_error_without_a_text_arrives_as_text():
+def test_an_error_without_a_text_arrives_as_text() -> None:
     assert "HasNoTextError" in str(sent(HasNoTextError()))
 
 
-def test_an_error_of_a_module_that_only_the_worker_has_arrives_as_text(monkeypatch):
+def test_an_error_of_a_module_that_only_the_worker_has_arrives_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = pack_error(OfItsOwnTextError("k"))
     monkeypatch.delitem(globals(), "OfItsOwnTextError")
     with pytest.raises(WorkerError, match=r"a worker process raised .*OfItsOwnTextError: text of k"):
@@ -161,13 +161,13 @@ def test_an_error_of_a_module_that_only_the_worker_has_arrives_as_text(monkeypat
 
 
 @pytest.mark.parametrize("error", [StopIteration(3), StopAsyncIteration(), GeneratorExit()])
-def test_an_error_that_would_end_a_loop_unnoticed_arrives_as_text(error):
+def test_an_error_that_would_end_a_loop_unnoticed_arrives_as_text(error: Any) -> None:
     arrived = sent(error)
     assert type(arrived) is WorkerError
     assert type(error).__name__ in str(arrived)
 
 
-def pack_in_a_worker(connection):
+def pack_in_a_worker(connection: Any) -> None:
     try:
         users_hook()
     except ValueError as error:
@@ -175,7 +175,7 @@ def pack_in_a_worker(connection):
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_an_error_arrives_from_a_real_process(method):
+def test_an_error_arrives_from_a_real_process(method: Any) -> None:
     context = multiprocessing.get_context(method)
     ours, theirs = context.Pipe()
     process = context.Process(target=pack_in_a_worker, args=(theirs,))
@@ -200,39 +200,43 @@ def test_an_error_arrives_from_a_real_process(method):
         (hooks.leave, "ended with exit code 4 ", "see what the process printed"),
     ],
 )
-def test_the_error_names_the_worker_the_signal_and_the_last_sample(method, hook, how, hint):
+def test_the_error_names_the_worker_the_signal_and_the_last_sample(method: Any, hook: Any, how: Any, hint: Any) -> None:
     with workers(hooks.wait_for_a_message, hook, method=method) as started:
         started.processes[1].join()
         error = worker_died_error(started.processes, started.board)
     assert isinstance(error, WorkerError)
     assert error.message.startswith(f"worker process 1 (pid {started.processes[1].pid}) {how}")
     assert error.at == "the last sample it began is the sample at position 7 of lane 3"
+    assert error.hint is not None
     assert hint in error.hint
 
 
-def test_the_stack_of_a_crash_comes_with_it():
+def test_the_stack_of_a_crash_comes_with_it() -> None:
     with workers(hooks.crash_in_c_code) as started:
         started.processes[0].join()
         error = worker_died_error(started.processes, started.board)
+    assert error is not None
     assert "in crash_in_c_code" in error.__notes__[0]
 
 
-def test_there_is_no_error_while_all_workers_are_alive():
+def test_there_is_no_error_while_all_workers_are_alive() -> None:
     with workers(hooks.wait_for_a_message) as started:
         assert worker_died_error(started.processes, started.board) is None
 
 
-def test_a_worker_that_failed_is_named_rather_than_one_that_exited_with_0():
+def test_a_worker_that_failed_is_named_rather_than_one_that_exited_with_0() -> None:
     with workers(hooks.end_well, hooks.be_killed) as started:
         for process in started.processes:
             process.join()
         error = worker_died_error(started.processes, started.board, lambda worker: f"'a.tar/{worker}'")
+    assert error is not None
     assert error.message.endswith("was killed by SIGKILL; 1 more ended, too")
     assert error.at == "the last sample it began is 'a.tar/1'"
 
 
-def test_a_worker_that_exited_with_0_too_early_is_named():
+def test_a_worker_that_exited_with_0_too_early_is_named() -> None:
     with workers(hooks.end_well) as started:
         started.processes[0].join()
         error = worker_died_error(started.processes, started.board)
+    assert error is not None
     assert error.message.endswith("ended with exit code 0 in the middle of its work")

@@ -6,6 +6,8 @@ import io
 import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,16 +24,16 @@ class Done:
     err: str
 
     @property
-    def json(self):
+    def json(self) -> Any:
         return json.loads(self.out)
 
 
 @pytest.fixture
-def energon(capfd, monkeypatch):
+def energon(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run the program in this process, with one worker by default; ``answers`` are piped to it."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
 
-    def run(*arguments, answers=None):
+    def run(*arguments: Any, answers: Any = None) -> Any:
         monkeypatch.setattr("sys.stdin", io.StringIO("" if answers is None else "\n".join([*answers, ""])))
         capfd.readouterr()
         code = main([str(argument) for argument in arguments])
@@ -41,13 +43,13 @@ def energon(capfd, monkeypatch):
 
 
 @pytest.fixture
-def captions(tmp_path):
+def captions(tmp_path: Path) -> Any:
     """Four shards of three captioned pictures, not prepared."""
     return write_captions(tmp_path / "captions")
 
 
 @pytest.fixture
-def prepared(captions, energon):
+def prepared(captions: Any, energon: Any) -> Any:
     """The folder ``captions``, prepared: two shards train, one val, one test."""
     assert energon("prepare", captions, "--yes", "--num-workers", 1).code == 0
     return captions

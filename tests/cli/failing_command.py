@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from energon_cli.command import energon_command
@@ -10,7 +12,7 @@ from loader.errors import FormatError
 
 @energon_command("fail", examples=[("Fail", "energon fail bug")], short_help="Fail in a given way.")
 @click.argument("how")
-def fail(how):
+def fail(how: Any) -> None:
     """Fail in the way HOW."""
     if how == "bug":
         raise RuntimeError("the flux\x1b[31m is off")

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import time
+from typing import Any
 
 import pexpect
 import pyte
@@ -26,7 +27,7 @@ class TerminalRun:
         environment: Variables to set; None unsets.
     """
 
-    def __init__(self, *arguments, rows=40, columns=100, environment=None):
+    def __init__(self, *arguments: Any, rows: int = 40, columns: int = 100, environment: Any = None) -> None:
         variables = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(environment or {})}
         for name in ("NO_COLOR", "CI", "COLUMNS", "LINES"):
             if not (environment or {}).get(name):
@@ -43,17 +44,17 @@ class TerminalRun:
             cwd=str(ROOT),
         )
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.process.close(force=True)
 
     @property
-    def text(self):
+    def text(self) -> Any:
         return "\n".join(line.rstrip() for line in self.screen.display)
 
-    def _read(self, timeout_s):
+    def _read(self, timeout_s: Any) -> Any:
         try:
             data = self.process.read_nonblocking(65536, timeout=timeout_s)
         except pexpect.TIMEOUT:
@@ -67,7 +68,7 @@ class TerminalRun:
             self.process.send(f"\x1b[{self.screen.cursor.y + 1};{self.screen.cursor.x + 1}R")
         return True
 
-    def wait_for(self, text, *, timeout_s=60):
+    def wait_for(self, text: Any, *, timeout_s: int = 60) -> Any:
         """Read until the screen shows the text."""
         deadline = time.monotonic() + timeout_s
         while text not in self.text:
@@ -78,14 +79,14 @@ class TerminalRun:
                 raise AssertionError(f"{text!r} did not appear on\n{self.text}")
         return self
 
-    def press(self, *keys):
+    def press(self, *keys: Any) -> Any:
         """Send keys, one after the other."""
         for key in keys:
             self.process.send(key)
             self._read(0.02)
         return self
 
-    def finish(self, *, timeout_s=60):
+    def finish(self, *, timeout_s: int = 60) -> Any:
         """Read to the end and return the exit code."""
         deadline = time.monotonic() + timeout_s
         while self._read(0.1):

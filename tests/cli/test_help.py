@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -20,7 +21,9 @@ COMMANDS = ["", *BY_NAME]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_matches_the_golden_file(capsys, monkeypatch, name):
+def test_the_help_matches_the_golden_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: Any
+) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("LINES", "50")
     assert main([*name.split(), "--help"]) == 0
@@ -34,7 +37,7 @@ def test_the_help_matches_the_golden_file(capsys, monkeypatch, name):
 
 
 @pytest.mark.parametrize("name", COMMANDS[1:])
-def test_every_command_ends_with_examples_that_are_valid_usage(capsys, name):
+def test_every_command_ends_with_examples_that_are_valid_usage(capsys: pytest.CaptureFixture[str], name: Any) -> None:
     import shlex
 
     command = BY_NAME[name]
@@ -52,7 +55,7 @@ def test_every_command_ends_with_examples_that_are_valid_usage(capsys, name):
 
 
 @pytest.mark.parametrize("name", COMMANDS[1:])
-def test_every_command_takes_both_help_flags_and_debug(capsys, name):
+def test_every_command_takes_both_help_flags_and_debug(capsys: pytest.CaptureFixture[str], name: Any) -> None:
     assert main([*name.split(), "-h"]) == 0
     text = capsys.readouterr().out
     assert "-h, --help" in text

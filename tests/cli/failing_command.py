@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from energon_cli.command import energon_command
@@ -12,7 +10,7 @@ from loader.errors import FormatError
 
 @energon_command("fail", examples=[("Fail", "energon fail bug")], short_help="Fail in a given way.")
 @click.argument("how")
-def fail(how: Any) -> None:
+def fail(how: str) -> None:
     """Fail in the way HOW."""
     if how == "bug":
         raise RuntimeError("the flux\x1b[31m is off")

@@ -5,29 +5,30 @@ from __future__ import annotations
 import io
 import json
 import unicodedata
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, strategies as st
+from rich.console import Console
 
 from energon_cli.console import error_console, escape_controls, output_console, print_json
 from loader.inspect import format_bytes, plural
 
 
 class Terminal(io.StringIO):
-    def isatty(self) -> Any:
+    def isatty(self) -> bool:
         return True
 
 
 @given(st.text(alphabet=st.characters(codec=None)))
-def test_no_control_character_survives(text: Any) -> None:
+def test_no_control_character_survives(text: str) -> None:
     escaped = escape_controls(text)
     assert not [c for c in escaped if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")]
     escaped.encode("utf-8")
 
 
 @given(st.text(alphabet=st.characters(categories=("L", "N", "P", "S", "Zs"))))
-def test_ordinary_text_is_unchanged(text: Any) -> None:
+def test_ordinary_text_is_unchanged(text: str) -> None:
     assert escape_controls(text) == text
 
 
@@ -41,7 +42,7 @@ def test_ordinary_text_is_unchanged(text: Any) -> None:
         (b"caf\xe9".decode("utf-8", "surrogateescape"), "caf\\xe9"),
     ],
 )
-def test_escapes_are_readable(text: Any, escaped: Any) -> None:
+def test_escapes_are_readable(text: str, escaped: str) -> None:
     assert escape_controls(text) == escaped
 
 
@@ -50,7 +51,9 @@ def test_kept_characters_are_kept() -> None:
 
 
 @pytest.mark.parametrize("make", [output_console, error_console])
-def test_a_terminal_gets_colours_and_a_pipe_does_not(monkeypatch: pytest.MonkeyPatch, make: Any) -> None:
+def test_a_terminal_gets_colours_and_a_pipe_does_not(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[], Console]
+) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     name = "stdout" if make is output_console else "stderr"
@@ -96,7 +99,7 @@ def test_json_prints_names_that_are_not_utf8(capsys: pytest.CaptureFixture[str])
         (7e15, "7.0 PB"),
     ],
 )
-def test_sizes_keep_a_digit_before_the_point(size: Any, text: Any) -> None:
+def test_sizes_keep_a_digit_before_the_point(size: float, text: str) -> None:
     assert format_bytes(size) == text
 
 

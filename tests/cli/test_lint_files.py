@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
 
+from tests.cli.run_energon import RunEnergon
+
 
 @pytest.fixture
-def files(tmp_path: Path, energon: Any) -> Any:
+def files(tmp_path: Path, energon: RunEnergon) -> Path:
     folder = tmp_path / "files"
     (folder / "photos").mkdir(parents=True)
     for number in range(3):
@@ -20,13 +21,13 @@ def files(tmp_path: Path, energon: Any) -> Any:
 
 
 @pytest.mark.parametrize("level", ["headers", "bytes", "decode"])
-def test_a_sound_folder_exits_0(files: Any, energon: Any, level: Any) -> None:
+def test_a_sound_folder_exits_0(files: Path, energon: RunEnergon, level: str) -> None:
     done = energon("lint", files, "--level", level)
     assert (done.code, done.err) == (0, "")
     assert f"no findings: 3 files, level {level}" in done.out
 
 
-def test_missing_changed_and_broken_files_are_found(files: Any, energon: Any) -> None:
+def test_missing_changed_and_broken_files_are_found(files: Path, energon: RunEnergon) -> None:
     (files / "photos/0.png").unlink()
     Image.new("L", (30, 40)).save(files / "photos/1.png")
     whole = (files / "photos/2.png").read_bytes()
@@ -42,14 +43,14 @@ def test_missing_changed_and_broken_files_are_found(files: Any, energon: Any) ->
     assert energon("lint", files, "--json", "--max-findings", 1).json["complete"] is False
 
 
-def test_media_metadata_that_cannot_be_read_is_an_error(files: Any, energon: Any) -> None:
+def test_media_metadata_that_cannot_be_read_is_an_error(files: Path, energon: RunEnergon) -> None:
     (files / ".nv-meta/index.sqlite").write_bytes(b"no database")
     done = energon("lint", files, "--json")
     assert (done.code, [finding["code"] for finding in done.json["findings"]]) == (1, ["E601"])
 
 
 @pytest.mark.parametrize("flags", [("--fix",), ("--split-parts", "train")])
-def test_flags_that_are_for_datasets_are_wrong_usage(files: Any, energon: Any, flags: Any) -> None:
+def test_flags_that_are_for_datasets_are_wrong_usage(files: Path, energon: RunEnergon, flags: tuple[str, ...]) -> None:
     done = energon("lint", files, *flags)
     assert done.code == 2
     assert "a folder of files has no split" in done.err

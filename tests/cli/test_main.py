@@ -27,7 +27,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def energon(*arguments: Any, **kwargs: Any) -> Any:
+def energon(*arguments: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*ENERGON, *arguments], capture_output=True, text=True, cwd=ROOT, check=False, **kwargs)
 
 
@@ -37,7 +37,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_help_lists_every_command_with_a_sentence(capsys: pytest.CaptureFixture[str], flag: Any) -> None:
+def test_help_lists_every_command_with_a_sentence(capsys: pytest.CaptureFixture[str], flag: str) -> None:
     assert main([flag]) == 0
     lines = capsys.readouterr().out.splitlines()
     for name, place in cli.lazy_commands.items():
@@ -45,7 +45,7 @@ def test_help_lists_every_command_with_a_sentence(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
-def test_help_and_version_import_nothing_that_takes_time(arguments: Any) -> None:
+def test_help_and_version_import_nothing_that_takes_time(arguments: list[str]) -> None:
     code = (
         "import sys; from energon_cli.main import main; main(sys.argv[2:]);"
         "print('loaded:', *[name for name in sys.argv[1].split() if name in sys.modules], file=sys.stderr)"
@@ -62,6 +62,7 @@ def test_the_short_help_in_the_list_is_that_of_the_command() -> None:
     context = click.Context(cli)
     for name, place in cli.lazy_commands.items():
         command = cli.get_command(context, name)
+        assert command is not None
         assert command.name == name
         assert command.get_short_help_str(limit=200) == place.short_help
 
@@ -82,7 +83,9 @@ def test_no_arguments_show_the_help_and_count_as_wrong_usage(capsys: pytest.Capt
         (["lint", "x", "--level", "all"], "'headers', 'bytes', 'decode'"),
     ],
 )
-def test_wrong_usage_is_explained_and_exits_2(capsys: pytest.CaptureFixture[str], arguments: Any, message: Any) -> None:
+def test_wrong_usage_is_explained_and_exits_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert message in err
@@ -103,7 +106,7 @@ def test_wrong_usage_is_explained_and_exits_2(capsys: pytest.CaptureFixture[str]
 )
 @pytest.mark.usefixtures("failing")
 def test_every_kind_of_failure_has_its_exit_code_and_no_traceback(
-    capfd: pytest.CaptureFixture[str], how: Any, code: Any, message: Any
+    capfd: pytest.CaptureFixture[str], how: str, code: int, message: str
 ) -> None:
     assert main(["fail", how]) == code
     err = capfd.readouterr().err
@@ -116,7 +119,7 @@ def test_every_kind_of_failure_has_its_exit_code_and_no_traceback(
     "arguments", [["--debug", "fail", "bug"], ["fail", "bug", "--debug"], ["fail", "--debug", "bug"]]
 )
 @pytest.mark.usefixtures("failing")
-def test_debug_shows_the_traceback_at_any_position(capsys: pytest.CaptureFixture[str], arguments: Any) -> None:
+def test_debug_shows_the_traceback_at_any_position(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert main(arguments) == 1
     err = capsys.readouterr().err
     assert "Traceback" in err

@@ -27,7 +27,7 @@ def test_text_of_wide_characters_fits_the_screen() -> None:
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(1, 300), st.integers(1, 100))
-def test_a_picture_fits_its_box_and_takes_a_cell_at_least(width: Any, height: Any, columns: Any, rows: Any) -> None:
+def test_a_picture_fits_its_box_and_takes_a_cell_at_least(width: int, height: int, columns: int, rows: int) -> None:
     across, down = fit_cells(width, height, columns, rows)
     assert 1 <= across <= columns
     assert 1 <= down <= rows
@@ -47,7 +47,7 @@ def test_no_picture_where_none_is_wanted() -> None:
 @pytest.mark.parametrize("name", ["SixelImage", "TGPImage", "UnicodeImage", "HalfcellImage"])
 @pytest.mark.parametrize("size", [(1, 1), (900, 1), (1, 900), (64, 48)])
 def test_every_way_of_drawing_can_draw_every_picture(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: Any, size: Any
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, size: tuple[int, int]
 ) -> None:
     from textual_image import renderable
 

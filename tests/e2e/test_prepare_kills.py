@@ -276,7 +276,9 @@ def is_alive(process: int) -> bool:
     return state != "Z"  # a zombie has ended; its parent has not collected the exit status yet
 
 
-def test_workers_end_soon_after_their_parent_was_killed(tmp_path: Path, started: Any) -> None:
+def test_workers_end_soon_after_their_parent_was_killed(
+    tmp_path: Path, started: Callable[[Path, str], subprocess.Popen[str]]
+) -> None:
     write_shards(tmp_path, 5)
     child = started(tmp_path, "scan")
     wait_until(lambda: len(workers_of(tmp_path)) == 2)
@@ -289,7 +291,9 @@ def test_workers_end_soon_after_their_parent_was_killed(tmp_path: Path, started:
     assert report.resumed + report.scanned == 5
 
 
-def test_ctrl_c_ends_all_within_a_second_and_leaves_what_was_there(tmp_path: Path, started: Any) -> None:
+def test_ctrl_c_ends_all_within_a_second_and_leaves_what_was_there(
+    tmp_path: Path, started: Callable[[Path, str], subprocess.Popen[str]]
+) -> None:
     write_shards(tmp_path, 5)
     prepare(tmp_path)
     before = contents(tmp_path)
@@ -313,7 +317,7 @@ def test_ctrl_c_ends_all_within_a_second_and_leaves_what_was_there(tmp_path: Pat
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.2])
-def test_ctrl_c_while_workers_start_leaves_none_and_no_word_of_theirs(tmp_path: Path, delay_s: Any) -> None:
+def test_ctrl_c_while_workers_start_leaves_none_and_no_word_of_theirs(tmp_path: Path, delay_s: float) -> None:
     script = (
         "import os, threading, time\n"
         "from loader.format import worker_pool\n"
@@ -362,7 +366,9 @@ def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(
 # -------------------------------------------------------------------------------------------------- two at once
 
 
-def test_a_second_prepare_says_who_is_at_work_and_the_lock_ends_with_its_holder(tmp_path: Path, started: Any) -> None:
+def test_a_second_prepare_says_who_is_at_work_and_the_lock_ends_with_its_holder(
+    tmp_path: Path, started: Callable[[Path, str], subprocess.Popen[str]]
+) -> None:
     write_shards(tmp_path, 5)
     child = started(tmp_path, "hold")
     wait_until((tmp_path / "held").exists)
@@ -376,7 +382,7 @@ def test_a_second_prepare_says_who_is_at_work_and_the_lock_ends_with_its_holder(
 
 
 @pytest.mark.parametrize("shards_done", [0, 2, 5])
-def test_an_error_of_the_caller_s_own_leaves_no_staged_files(tmp_path: Path, shards_done: Any) -> None:
+def test_an_error_of_the_caller_s_own_leaves_no_staged_files(tmp_path: Path, shards_done: int) -> None:
     write_shards(tmp_path, 5)
 
     def fail(now: PrepareProgress) -> None:

@@ -161,7 +161,7 @@ def test_the_index_gives_what_the_shards_hold(tmp_path: Path, shape: Any) -> Non
 
 @every_shape
 @pytest.mark.parametrize("other", ["again", "four workers", "resumed", "forced"])
-def test_the_same_shards_give_the_same_bytes(tmp_path: Path, shape: Any, other: Any) -> None:
+def test_the_same_shards_give_the_same_bytes(tmp_path: Path, shape: Any, other: str) -> None:
     shape(tmp_path / "one")
     copy_of(tmp_path / "one", tmp_path / "two")
     prepare(tmp_path / "one")
@@ -191,7 +191,7 @@ def stop_after(folder: Path, *, shards: int) -> None:
 
 @every_shape
 @pytest.mark.parametrize("compat", [None, False])
-def test_a_run_with_nothing_to_do_writes_nothing(tmp_path: Path, shape: Any, compat: Any) -> None:
+def test_a_run_with_nothing_to_do_writes_nothing(tmp_path: Path, shape: Any, compat: bool | None) -> None:
     shape(tmp_path)
     first = prepare(tmp_path, compat=compat)
     before = times_of_change(tmp_path)
@@ -412,7 +412,7 @@ def test_headers_are_read_again_where_the_index_does_not_say_where_samples_start
 
 
 @pytest.mark.parametrize("damage", ["sqlite gone", "idx gone", "idx cut", "sqlite garbage"])
-def test_missing_compat_files_are_written_again(tmp_path: Path, damage: Any) -> None:
+def test_missing_compat_files_are_written_again(tmp_path: Path, damage: str) -> None:
     long_names(tmp_path)
     prepare(tmp_path)
     before = written(tmp_path, sqlite_as_rows=True)
@@ -696,7 +696,7 @@ def test_a_damaged_journal_is_scanned_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["layout", "column", "column gone", "info", "uuid gone", "folder gone"])
-def test_a_damaged_dataset_is_prepared_anew(tmp_path: Path, damage: Any) -> None:
+def test_a_damaged_dataset_is_prepared_anew(tmp_path: Path, damage: str) -> None:
     write_shards(tmp_path)
     prepare(tmp_path)
     fresh = written(tmp_path)

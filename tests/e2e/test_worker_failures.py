@@ -189,7 +189,7 @@ def test_each_failure_is_one_line_of_the_log_and_each_cause_one_traceback(
     ("encoder", "hook"), [(FailingAlways, "encode_sample"), (FailingToBatch, "batch")], ids=["encode", "batch"]
 )
 def test_a_hook_that_always_fails_stops_the_run_with_its_error_as_the_cause(
-    texts: Any, workers: Any, method: Any, encoder: Any, hook: Any
+    texts: Any, workers: Any, method: Any, encoder: Any, hook: str
 ) -> None:
     loader = loader_of(texts, encoder(), workers=workers, method=method, handler=leave_out)
     with pytest.raises(SampleError, match=f"^{hook} failed in all of its first ") as caught:
@@ -234,7 +234,7 @@ def test_an_error_that_stops_the_run_comes_whole_with_the_sample_and_the_place_i
     ],
 )
 def test_a_worker_that_dies_ends_the_loop_with_its_name_and_its_last_sample(
-    texts: Any, workers: Any, method: Any, encoder: Any, how: Any
+    texts: Any, workers: int, method: str, encoder: Any, how: str
 ) -> None:
     loader = loader_of(texts, encoder(), workers=workers, method=method)
     with pytest.raises(WorkerError) as caught:

@@ -109,7 +109,7 @@ def test_a_layout_that_is_none_is_refused(data: Any) -> None:
         {"duplicate_keys": -1},
     ],
 )
-def test_a_layout_that_contradicts_itself_or_the_columns_is_refused(dataset: Any, values: Any) -> None:
+def test_a_layout_that_contradicts_itself_or_the_columns_is_refused(dataset: Any, values: dict[str, Any]) -> None:
     change_layout(dataset, **values)
     with pytest.raises(FormatError):
         DatasetIndex(dataset, "u")
@@ -133,7 +133,7 @@ def test_a_layout_that_contradicts_itself_or_the_columns_is_refused(dataset: Any
         {"mtime_ns": 1.5},
     ],
 )
-def test_a_shard_s_entry_that_cannot_be_is_refused(dataset: Any, values: Any) -> None:
+def test_a_shard_s_entry_that_cannot_be_is_refused(dataset: Any, values: dict[str, Any]) -> None:
     layout = json.loads(file_of(dataset, "layout.json").read_text())
     change_layout(dataset, shards=[layout["shards"][0] | values, *layout["shards"][1:]])
     with pytest.raises(FormatError):
@@ -179,7 +179,7 @@ def test_a_column_that_is_missing_cut_longer_or_of_another_type_is_refused(datas
         ("part_name", [0, 7, 0, 0]),
     ],
 )
-def test_columns_that_contradict_each_other_give_no_shard(dataset: Any, column: Any, values: Any) -> None:
+def test_columns_that_contradict_each_other_give_no_shard(dataset: Any, column: str, values: list[int]) -> None:
     path = file_of(dataset, f"{column}.npy")
     dtype = np.load(path).dtype
     assert len(np.load(path)) == len(values)
@@ -300,7 +300,7 @@ def test_random_damage_to_a_column_s_header_is_refused_or_harmless(tmp_path: Pat
         "u\\..\\v",
     ],
 )
-def test_an_index_uuid_is_the_name_of_a_folder_or_nothing(dataset: Any, text: Any) -> None:
+def test_an_index_uuid_is_the_name_of_a_folder_or_nothing(dataset: Any, text: str) -> None:
     dataset.local_path(INDEX_UUID).write_text(text, encoding="utf-8")
     assert read_uuid(dataset) is None
     index = current_index(dataset, COUNTS)
@@ -402,7 +402,7 @@ def test_counts_of_shards_are_read_from_both_forms(tmp_path: Path) -> None:
         [0, -(1 << 63), 1024],
     ],
 )
-def test_offsets_of_samples_that_cannot_be_are_not_read(tmp_path: Path, offsets: Any) -> None:
+def test_offsets_of_samples_that_cannot_be_are_not_read(tmp_path: Path, offsets: list[int]) -> None:
     storage = LocalStorage(tmp_path)
     (tmp_path / "s.tar.idx").write_bytes(tar_idx_bytes(np.array(offsets, dtype=np.int64)))
     assert has_tar_idx(storage, "s.tar", 2)

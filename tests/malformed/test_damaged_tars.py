@@ -96,7 +96,7 @@ def expected_of_cut(samples: list[tuple[str, list[tuple[str, int, int]]]], lengt
 
 
 @pytest.mark.parametrize("length", [1, 100, 511])
-def test_half_an_end_block_is_a_cut_header(tmp_path: Path, length: Any) -> None:
+def test_half_an_end_block_is_a_cut_header(tmp_path: Path, length: int) -> None:
     with pytest.raises(FormatError, match="inside a tar header"):
         scan(tmp_path, PLAIN[: -len(END) + length])
 
@@ -166,7 +166,7 @@ def test_a_damaged_header_is_blamed_and_not_what_follows_from_it(tmp_path: Path)
         ("bzip2", bz2.compress(random.Random(1).randbytes(5000))),
     ],
 )
-def test_a_compressed_file_is_named_as_what_it_is_and_how_to_unpack_it(tmp_path: Path, kind: Any, data: Any) -> None:
+def test_a_compressed_file_is_named_as_what_it_is_and_how_to_unpack_it(tmp_path: Path, kind: str, data: Any) -> None:
     with pytest.raises(FormatError, match=f"this is a {kind} file, not a tar file") as caught:
         scan(tmp_path, data)
     assert str(tmp_path / "s.tar") in (caught.value.hint or "")
@@ -228,7 +228,7 @@ SIZES = {
 
 @pytest.mark.parametrize("stated", SIZES.values(), ids=SIZES)
 @pytest.mark.parametrize("kind", [b"0", b"x", b"L", b"Z"])
-def test_a_size_that_is_none_is_refused(tmp_path: Path, stated: Any, kind: Any) -> None:
+def test_a_size_that_is_none_is_refused(tmp_path: Path, stated: Any, kind: bytes) -> None:
     before = member(b"z.txt")
     for rest in (b"", padded(b"x" * 20) + END, member() * 8 + END):
         with pytest.raises(FormatError) as caught:
@@ -384,19 +384,19 @@ def test_an_archive_of_nothing_has_no_samples_and_a_warning(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", [b"Z", b"V", b"M", b"D", b"A"])
-def test_members_of_unknown_types_are_stepped_over(tmp_path: Path, kind: Any) -> None:
+def test_members_of_unknown_types_are_stepped_over(tmp_path: Path, kind: bytes) -> None:
     archive = member(b"a.txt") + member(b"a.jpg", b"x" * 600, kind) + member(b"b.txt") + END
     assert contents(scan(tmp_path, archive)) == [("a", [("txt", 512, 5)]), ("b", [("txt", 3072, 5)])]
 
 
 @pytest.mark.parametrize("kind", [b"1", b"2", b"3", b"4", b"5", b"6"])
-def test_links_devices_and_folders_have_no_contents_whatever_their_size_says(tmp_path: Path, kind: Any) -> None:
+def test_links_devices_and_folders_have_no_contents_whatever_their_size_says(tmp_path: Path, kind: bytes) -> None:
     archive = member(b"a.txt") + header(b"a.jpg", 600, kind) + member(b"b.txt") + END
     assert contents(scan(tmp_path, archive)) == [("a", [("txt", 512, 5)]), ("b", [("txt", 2048, 5)])]
 
 
 @pytest.mark.parametrize("kind", [b"0", b"\0", b"7"])
-def test_all_three_types_of_regular_files_are_parts(tmp_path: Path, kind: Any) -> None:
+def test_all_three_types_of_regular_files_are_parts(tmp_path: Path, kind: bytes) -> None:
     archive = member(b"a.txt", b"hello", kind, magic=V7) + END
     assert contents(scan(tmp_path, archive)) == [("a", [("txt", 512, 5)])]
 
@@ -411,7 +411,7 @@ def test_checksums_may_be_sums_of_signed_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", [b"%07o\0", b"%6o\0 ", b"%06o \0", b"  %o\0"])
-def test_checksums_may_be_written_in_all_the_ways_of_old_tars(tmp_path: Path, layout: Any) -> None:
+def test_checksums_may_be_written_in_all_the_ways_of_old_tars(tmp_path: Path, layout: bytes) -> None:
     plain = header(b"a.txt", 5)
     total = sum(plain[:148] + b" " * 8 + plain[156:])
     archive = header(b"a.txt", 5, checksum=(layout % total)[:8]) + padded(b"hello") + END
@@ -419,7 +419,7 @@ def test_checksums_may_be_written_in_all_the_ways_of_old_tars(tmp_path: Path, la
 
 
 @pytest.mark.parametrize("stored", [b"garbage!", b"\xff" * 8, b"9" * 8, bytes(8), b" " * 8, b"-000001"])
-def test_a_checksum_that_is_no_number_is_refused(tmp_path: Path, stored: Any) -> None:
+def test_a_checksum_that_is_no_number_is_refused(tmp_path: Path, stored: bytes) -> None:
     with pytest.raises(FormatError, match="checksum"):
         scan(tmp_path, header(b"a.txt", checksum=stored) + END)
 
@@ -427,7 +427,7 @@ def test_a_checksum_that_is_no_number_is_refused(tmp_path: Path, stored: Any) ->
 @pytest.mark.parametrize(
     "name", [b"/etc/passwd.txt", b"../../x.txt", b"..//x.txt", b"C:\\x.txt", b"a\nb.txt", b"\x1b[2J.txt"]
 )
-def test_a_name_is_only_a_name(tmp_path: Path, name: Any) -> None:
+def test_a_name_is_only_a_name(tmp_path: Path, name: bytes) -> None:
     assert scan(tmp_path, member(name) + END).keys() == [name[:-4].decode()]
 
 

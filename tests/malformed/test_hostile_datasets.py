@@ -143,7 +143,7 @@ def test_prepare_removes_nothing_beside_files_that_a_planted_index_names(tmp_pat
     ("column", "value"),
     [("part_size", 2**63), ("part_size", 2**40), ("part_name", 77), ("part_offset", 2**32 - 1), ("part_offset", 0)],
 )
-def test_columns_that_lead_out_of_a_shard_are_refused(tmp_path: Path, column: Any, value: Any) -> None:
+def test_columns_that_lead_out_of_a_shard_are_refused(tmp_path: Path, column: str, value: int) -> None:
     dataset = prepared(tmp_path / "dataset")
     change_column(dataset, column, value)
     with pytest.raises(FormatError, match="the columns of the index contradict each other"):
@@ -279,7 +279,7 @@ HUGE = "0x" + "f" * 6000
         f"{{__module__: megatron.energon, __class__: CrudeWebdataset, subflavors: {{a: {HUGE}}}}}",
     ],
 )
-def test_integers_that_python_will_not_write_are_refused_with_their_place(text: Any) -> None:
+def test_integers_that_python_will_not_write_are_refused_with_their_place(text: str) -> None:
     with pytest.raises(ConfigError, match=r"line 1, column .*an integer has more than 1024 bits"):
         parse_dataset_config(text, file="dataset.yaml")
 
@@ -311,7 +311,7 @@ LONG = "x" * 50_000
         f"sample_type: {{__class__: CaptioningSample}}\nfield_map: {{image: jpg, caption: txt, {LONG[:100]}: txt}}",
     ],
 )
-def test_messages_about_a_dataset_yaml_are_short_whatever_it_holds(text: Any) -> None:
+def test_messages_about_a_dataset_yaml_are_short_whatever_it_holds(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_dataset_config(text, file="dataset.yaml")
     assert all(len(str(fault)) < 1000 for fault in caught.value.faults)
@@ -340,7 +340,7 @@ def numpy_archive(values: np.ndarray) -> bytes:
     [("txt.gz", gzip.compress(bytes(2000), mtime=0)), ("npz", numpy_archive(np.zeros(900, np.uint8)))],
     ids=["gz", "npz"],  # test names must not contain bytes that change with the date
 )
-def test_a_part_that_decompresses_to_too_much_is_refused(name: Any, data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_decompresses_to_too_much_is_refused(name: str, data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert decode_part(name, data, form=IMAGE_FORMS["rgb8"])
     monkeypatch.setattr(part_decode, "MAX_DECOMPRESSED_BYTES", 1999)
     with pytest.raises(SampleError, match="it holds more than 1024 MiB"):
@@ -349,7 +349,7 @@ def test_a_part_that_decompresses_to_too_much_is_refused(name: Any, data: Any, m
 
 @pytest.mark.parametrize("pattern", ["{0..999999999999999999}" * 2500, "{a,b}" * 13_000, "{a,b}" * 1_000_000])
 def test_patterns_that_stand_for_very_many_names_are_not_counted_to_the_end(
-    pattern: Any, monkeypatch: pytest.MonkeyPatch
+    pattern: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = []
     tokens_of = brace_patterns._TOKEN.finditer

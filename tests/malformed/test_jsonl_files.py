@@ -43,12 +43,12 @@ def read_everything(storage: LocalStorage, index: bytes) -> list[bytes | None]:
     return found
 
 
-def test_the_undamaged_index_gives_every_line(storage: Any) -> None:
+def test_the_undamaged_index_gives_every_line(storage: LocalStorage) -> None:
     assert read_everything(storage, storage.read("good.idx")) == LINES
 
 
 @given(st.data())
-def test_an_index_with_some_bytes_changed_gives_whole_lines_or_errors(storage: Any, data: Any) -> None:
+def test_an_index_with_some_bytes_changed_gives_whole_lines_or_errors(storage: LocalStorage, data: Any) -> None:
     index = bytearray(storage.read("good.idx"))
     for position in data.draw(st.lists(st.integers(0, len(index) - 1), min_size=1, max_size=4)):
         index[position] = data.draw(st.integers(0, 255))
@@ -56,12 +56,12 @@ def test_an_index_with_some_bytes_changed_gives_whole_lines_or_errors(storage: A
 
 
 @given(st.integers(0, 8 * 21 - 1))
-def test_a_cut_index_is_refused(storage: Any, size_bytes: Any) -> None:
+def test_a_cut_index_is_refused(storage: LocalStorage, size_bytes: int) -> None:
     assert read_everything(storage, storage.read("good.idx")[:size_bytes]) == []
 
 
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 600), min_size=2, max_size=12))
-def test_an_index_of_any_numbers_gives_whole_lines_or_errors(storage: Any, offsets: Any) -> None:
+def test_an_index_of_any_numbers_gives_whole_lines_or_errors(storage: LocalStorage, offsets: Any) -> None:
     size = storage.stat("x.jsonl").size_bytes
     index = struct.pack(f"<{len(offsets) + 2}Q", 0, *offsets, size)
     assert set(read_everything(storage, index)) <= {*LINES, None}

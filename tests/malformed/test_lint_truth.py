@@ -29,6 +29,7 @@ from loader.format.lint.report import CODES, Finding
 from loader.format.lint.run import LintPlan, LintProgress, LintReport, exclude_broken_samples, lint_dataset
 from loader.format.prepare.plan import SplitRequest
 from loader.samples.building.check import DecodeCheck
+from loader.storage import LocalStorage
 from tests.e2e.dataset_tree import (
     caption_samples,
     index_uuid,
@@ -115,7 +116,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def pictures(pristine: Any, tmp_path: Path) -> Path:
+def pictures(pristine: Path, tmp_path: Path) -> Path:
     return shutil.copytree(pristine, tmp_path / "pictures")
 
 
@@ -132,7 +133,7 @@ def in_a_thread() -> Iterable[None]:
 
 @pytest.mark.parametrize("level", ["headers", "bytes", "decode"])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_clean_dataset_has_no_findings(pictures: Any, level: Any, workers: Any) -> None:
+def test_a_clean_dataset_has_no_findings(pictures: Path, level: str, workers: int) -> None:
     report = lint(pictures, level=level, workers=workers)
     assert (report.findings, report.complete, report.errors) == ((), True, 0)
     assert (report.shards, report.samples) == (4, 2000)
@@ -175,7 +176,7 @@ def make_html(jpeg: bytes) -> bytes:
     ],
 )
 def test_one_broken_picture_of_two_thousand_is_named(
-    pictures: Any, damage: Any, workers: Any, request: pytest.FixtureRequest
+    pictures: Path, damage: Any, workers: Any, request: pytest.FixtureRequest
 ) -> None:
     if workers == "spawned":
         request.getfixturevalue("in_a_thread")
@@ -266,7 +267,7 @@ def test_levels_find_what_they_promise(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_max_findings_stops_early_and_says_so(tmp_path: Path, workers: Any) -> None:
+def test_max_findings_stops_early_and_says_so(tmp_path: Path, workers: int) -> None:
     samples = {f"{number}": {"jpg": b"no picture", "txt": b"text"} for number in range(1000)}
     write_shard(tmp_path / "a.tar", samples)
     prepare(tmp_path, files={"dataset.yaml": DATASET_YAML})
@@ -283,7 +284,7 @@ def test_max_findings_stops_early_and_says_so(tmp_path: Path, workers: Any) -> N
 
 
 @pytest.mark.parametrize(("level", "unit", "total"), [("headers", "shards", 4), ("decode", "samples", 2000)])
-def test_progress_counts_up_to_the_total(pictures: Any, level: Any, unit: Any, total: Any) -> None:
+def test_progress_counts_up_to_the_total(pictures: Path, level: str, unit: str, total: int) -> None:
     seen: list[LintProgress] = []
     plan = LintPlan(path=str(pictures), level=level, make_sample_check=make_check)
     lint_dataset(plan, on_progress=seen.append)
@@ -292,7 +293,7 @@ def test_progress_counts_up_to_the_total(pictures: Any, level: Any, unit: Any, t
     assert seen[-1].done == total
 
 
-def test_only_the_chosen_split_parts_are_checked(pictures: Any) -> None:
+def test_only_the_chosen_split_parts_are_checked(pictures: Path) -> None:
     parts = DatasetFolder(pictures).split.split_parts
     offset = offset_of(pictures, parts["val"][0], f"{500 * int(parts['val'][0][8]):05d}.jpg")
     overwrite(pictures / parts["val"][0], offset, bytes(100))
@@ -314,12 +315,12 @@ def test_only_the_chosen_split_parts_are_checked(pictures: Any) -> None:
         ({"level": "decode"}, "found none"),
     ],
 )
-def test_a_plan_that_would_check_less_than_it_says_is_refused(plan: Any, fault: Any) -> None:
+def test_a_plan_that_would_check_less_than_it_says_is_refused(plan: Any, fault: str) -> None:
     with pytest.raises(ConfigError, match=fault):
         LintPlan(path="anywhere", **plan)
 
 
-def test_excluded_shards_and_samples_are_not_checked(pictures: Any) -> None:
+def test_excluded_shards_and_samples_are_not_checked(pictures: Path) -> None:
     overwrite(shard_path(pictures, 1), offset_of(pictures, "shard_001.tar", "00501.jpg"), bytes(100))
     overwrite(shard_path(pictures, 2), offset_of(pictures, "shard_002.tar", "01001.jpg"), bytes(100))
     assert codes(lint(pictures)) == ["E302", "E302"]
@@ -328,7 +329,7 @@ def test_excluded_shards_and_samples_are_not_checked(pictures: Any) -> None:
     assert (codes(report), report.shards) == ([], 3)
 
 
-def test_a_check_that_fails_hides_no_other_sample(pictures: Any) -> None:
+def test_a_check_that_fails_hides_no_other_sample(pictures: Path) -> None:
     plan = LintPlan(path=str(pictures), make_sample_check=lambda config, folder: crash_on_one)
     report = lint_dataset(plan)
     assert places(report.findings) == [
@@ -344,7 +345,7 @@ def crash_on_one(key: Any, parts: Any) -> Any:
     return [] if key != "01007" else 1 // 0
 
 
-def test_a_killed_worker_is_named_with_its_samples(pictures: Any) -> None:
+def test_a_killed_worker_is_named_with_its_samples(pictures: Path) -> None:
     plan = LintPlan(path=str(pictures), workers=2, make_sample_check=make_killing_check)
     with pytest.raises(WorkerError, match=r"while it worked on shard_002\.tar, samples range\(1000, 1256\)"):
         lint_dataset(plan)
@@ -360,14 +361,14 @@ def kill_on_one(key: Any, parts: Any) -> Any:
     return []
 
 
-def test_a_checker_is_picklable_in_use(pictures: Any) -> None:
+def test_a_checker_is_picklable_in_use(pictures: Path) -> None:
     checker = lint_task.LintChecker(LintPlan(path=str(pictures), level="headers"), None, None, {})
     task = lint_task.LintTask(DatasetFolder(pictures).index.shards[0])
     assert checker(task) == []
     assert pickle.loads(pickle.dumps(checker))(task) == []
 
 
-def test_a_shard_that_is_cut_while_it_is_checked_gives_no_part_to_the_check(pictures: Any) -> None:
+def test_a_shard_that_is_cut_while_it_is_checked_gives_no_part_to_the_check(pictures: Path) -> None:
     plan = LintPlan(path=str(pictures), make_sample_check=make_check)
     checker = lint_task.LintChecker(plan, must_not_be_called, None, {})
     entry = DatasetFolder(pictures).index.shards[0]
@@ -421,7 +422,7 @@ def one_large_gap(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_scattered_parts_are_warned_of_and_checked(one_large_gap: Any) -> None:
+def test_scattered_parts_are_warned_of_and_checked(one_large_gap: Path) -> None:
     found = lint(one_large_gap).findings
     assert sorted(places(found), key=str) == [
         ("E302", "a.tar", "a", "json", offset_of(one_large_gap, "a.tar", "a.json")),
@@ -431,7 +432,7 @@ def test_scattered_parts_are_warned_of_and_checked(one_large_gap: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [100, 512, 1024, 3000])
-def test_a_shard_that_was_cut_after_it_was_prepared(small: Any, size: Any) -> None:
+def test_a_shard_that_was_cut_after_it_was_prepared(small: Path, size: int) -> None:
     os.truncate(shard_path(small, 3), size)
     report = lint(small)
     assert {(each.code, each.shard) for each in report.findings} <= {
@@ -445,7 +446,7 @@ def test_a_shard_that_was_cut_after_it_was_prepared(small: Any, size: Any) -> No
     assert codes(report).count("E102") == 1
 
 
-def test_a_shard_that_lost_its_end_blocks_is_stale_and_not_damaged(small: Any) -> None:
+def test_a_shard_that_lost_its_end_blocks_is_stale_and_not_damaged(small: Path) -> None:
     end = offset_of(small, "shard_003.tar", "00011.txt") + 512
     os.truncate(shard_path(small, 3), end)
     assert codes(lint(small)) == ["E102", "W106"]
@@ -461,34 +462,33 @@ def test_a_shard_that_was_cut_before_it_was_prepared_between_two_members(tmp_pat
 
 
 @pytest.mark.parametrize("header", ["00010.json", "00011.txt"])
-def test_a_damaged_header_is_named_by_its_offset(small: Any, header: Any) -> None:
+def test_a_damaged_header_is_named_by_its_offset(small: Path, header: str) -> None:
     offset = offset_of(small, "shard_003.tar", header) - 512
     overwrite(shard_path(small, 3), offset + 10, b"garbage")
     [finding] = lint(small).findings
     assert (finding.code, finding.shard, finding.offset) == ("E104", "shard_003.tar", offset)
 
 
-def test_a_missing_shard_is_named(small: Any) -> None:
+def test_a_missing_shard_is_named(small: Path) -> None:
     shard_path(small, 2).unlink()
     assert places(lint(small).findings) == [("E101", "shard_002.tar", None, None, None)]
 
 
-def test_all_shards_missing_are_all_named(small: Any) -> None:
+def test_all_shards_missing_are_all_named(small: Path) -> None:
     for path in small.glob("*.tar"):
         path.unlink()
     assert codes(lint(small)) == ["E101"] * 6
 
 
-def test_a_shard_that_cannot_be_read_is_named(small: Any) -> None:
+def test_a_shard_that_cannot_be_read_is_named(small: Path) -> None:
     shard_path(small, 2).unlink()
     shard_path(small, 2).symlink_to(shard_path(small, 2).name)  # a loop
     assert [(each.code, each.shard) for each in lint(small).findings] == [("E109", "shard_002.tar")]
 
 
 def test_a_shard_that_becomes_unreadable_while_it_is_checked_is_named(
-    small: Any, monkeypatch: pytest.MonkeyPatch
+    small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from loader.storage import LocalStorage
 
     real = LocalStorage.open
 
@@ -512,7 +512,7 @@ def test_a_shard_that_becomes_unreadable_while_it_is_checked_is_named(
 
 
 def test_a_read_that_fails_is_named_and_the_samples_behind_it_are_checked(
-    small: Any, monkeypatch: pytest.MonkeyPatch
+    small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     overwrite(shard_path(small, 2), offset_of(small, "shard_002.tar", "00008.json"), b"?")
     real = lint_task.read_sample
@@ -529,13 +529,13 @@ def test_a_read_that_fails_is_named_and_the_samples_behind_it_are_checked(
     assert ("E302", "shard_002.tar", "00008", "json", offsets[1]) in places(found)
 
 
-def test_a_copy_with_other_times_is_only_a_warning(small: Any) -> None:
+def test_a_copy_with_other_times_is_only_a_warning(small: Path) -> None:
     os.utime(shard_path(small, 4))
     assert places(lint(small).findings) == [("W103", "shard_004.tar", None, None, None)]
 
 
 @pytest.mark.parametrize("where", ["right after it", "far after it"])
-def test_bytes_behind_the_archive_are_warned_of(tmp_path: Path, where: Any) -> None:
+def test_bytes_behind_the_archive_are_warned_of(tmp_path: Path, where: str) -> None:
     write_shards(tmp_path, 2)
     first, second = shard_path(tmp_path, 0), shard_path(tmp_path, 1)
     padding = bytes(5 * 1024 * 1024) if where == "far after it" else b""
@@ -616,7 +616,7 @@ def fewer_parts(samples: Any) -> Any:
 )
 @pytest.mark.parametrize("keep_time", [True, False])
 def test_a_shard_rewritten_at_equal_size_makes_the_index_stale_and_blames_no_sample(
-    small: Any, change: Any, key: Any, keep_time: Any
+    small: Path, change: Any, key: str | None, keep_time: bool
 ) -> None:
     rewritten(small, change, keep_time=keep_time)
     report = lint(small)
@@ -631,7 +631,7 @@ def test_a_shard_rewritten_at_equal_size_makes_the_index_stale_and_blames_no_sam
     assert lint(small).findings == ()
 
 
-def test_a_shard_rewritten_at_another_size(small: Any) -> None:
+def test_a_shard_rewritten_at_another_size(small: Path) -> None:
     write_shard(shard_path(small, 3), caption_samples(9, 30, prefix="new"))
     assert set(codes(lint(small))) <= {"E102", "E006", "E007"}
     assert "E102" in codes(lint(small))
@@ -648,7 +648,7 @@ def column_of(folder: Path, name: str) -> np.memmap:
 )
 @pytest.mark.parametrize("row", [0, 7, -1])
 @pytest.mark.parametrize("value", ["1 more", "huge", "zero"])
-def test_a_changed_column_is_told(small: Any, name: Any, row: Any, value: Any) -> None:
+def test_a_changed_column_is_told(small: Path, name: str, row: int, value: str) -> None:
     column = column_of(small, name)
     before = int(column[row])
     after = {"1 more": before + 1, "huge": np.iinfo(column.dtype).max, "zero": 0}[value]
@@ -665,12 +665,12 @@ def test_a_changed_column_is_told(small: Any, name: Any, row: Any, value: Any) -
     assert lint(small).findings == ()
 
 
-def test_a_missing_index_column_is_told(small: Any) -> None:
+def test_a_missing_index_column_is_told(small: Path) -> None:
     (small / ".nv-meta/index" / index_uuid(small) / "part_size.npy").unlink()
     assert codes(lint(small)) == ["E005"]
 
 
-def test_other_numbers_in_info_json_are_told(small: Any) -> None:
+def test_other_numbers_in_info_json_are_told(small: Path) -> None:
     info = small / ".nv-meta/.info.json"
     info.write_text(info.read_text().replace('"shard_003.tar": 3', '"shard_003.tar": 4'))
     report = lint(small)
@@ -679,7 +679,7 @@ def test_other_numbers_in_info_json_are_told(small: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"shard_counts": {"a.tar": "x"}}'])
-def test_a_damaged_info_json_is_told(small: Any, text: Any) -> None:
+def test_a_damaged_info_json_is_told(small: Path, text: str) -> None:
     (small / ".nv-meta/.info.json").write_text(text)
     assert codes(lint(small)) == ["E001"]
 
@@ -721,7 +721,9 @@ def test_a_folder_that_is_not_prepared_or_not_there_is_told(tmp_path: Path) -> N
         ("INSERT INTO sample_parts VALUES (5, 9, 'txt', 512, 1)", 5, None, None),
     ],
 )
-def test_changed_rows_of_index_sqlite_are_told(small: Any, statement: Any, shard: Any, key: Any, part: Any) -> None:
+def test_changed_rows_of_index_sqlite_are_told(
+    small: Path, statement: str, shard: int | None, key: str | None, part: str | None
+) -> None:
     with closing(sqlite3.connect(small / ".nv-meta/index.sqlite")) as database, database:
         database.execute(statement)
     [finding] = lint(small).findings
@@ -732,7 +734,7 @@ def test_changed_rows_of_index_sqlite_are_told(small: Any, statement: Any, shard
     assert lint(small).findings == ()
 
 
-def test_an_index_sqlite_that_is_none_is_told_once(small: Any) -> None:
+def test_an_index_sqlite_that_is_none_is_told_once(small: Path) -> None:
     (small / ".nv-meta/index.sqlite").write_bytes(b"garbage" * 4000)
     [finding] = lint(small).findings
     assert (finding.code, finding.shard) == ("E006", None)
@@ -749,7 +751,7 @@ def test_an_index_sqlite_with_a_damaged_page_is_told(tmp_path: Path) -> None:
     assert codes(lint(folder)) == ["W004"]
 
 
-def test_a_damaged_table_of_parts_is_told(small: Any) -> None:
+def test_a_damaged_table_of_parts_is_told(small: Path) -> None:
     path = small / ".nv-meta/index.sqlite"
     with closing(sqlite3.connect(path)) as database:
         [(page,)] = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sample_parts'").fetchall()
@@ -759,14 +761,14 @@ def test_a_damaged_table_of_parts_is_told(small: Any) -> None:
     assert "index.sqlite cannot be read" in found[0].message
 
 
-def test_an_index_sqlite_without_the_table_of_parts_is_one_of_an_older_tool(small: Any) -> None:
+def test_an_index_sqlite_without_the_table_of_parts_is_one_of_an_older_tool(small: Path) -> None:
     with closing(sqlite3.connect(small / ".nv-meta/index.sqlite")) as database, database:
         database.execute("DROP TABLE sample_parts")
     assert lint(small).findings == ()
 
 
 @pytest.mark.parametrize("level", ["headers", "decode"])
-def test_changed_tar_idx_files_are_told(small: Any, level: Any) -> None:
+def test_changed_tar_idx_files_are_told(small: Path, level: str) -> None:
     overwrite(small / "shard_001.tar.idx", 8, (512).to_bytes(8, "little"))
     os.truncate(small / "shard_002.tar.idx", 16)
     (small / "shard_004.tar.idx").unlink()
@@ -801,13 +803,13 @@ def edit_split(folder: Path, *, parts: str | None = None, exclude: str | None = 
         ("{train: ['shard_{000..003}.tar'], val: ['shard_{004..005}.tar']}", []),
     ],
 )
-def test_faults_of_the_split(small: Any, parts: Any, expected: Any) -> None:
+def test_faults_of_the_split(small: Path, parts: str, expected: Any) -> None:
     edit_split(small, parts=parts)
     found = [(each.code, each.shard) for each in lint(small).findings]
     assert sorted(found, key=str) == sorted(expected, key=str)
 
 
-def test_excluded_names_that_do_not_exist(small: Any) -> None:
+def test_excluded_names_that_do_not_exist(small: Path) -> None:
     edit_split(small, exclude="[shard_001.tar, shard_009.tar, shard_000.tar/00001, shard_000.tar/nothing]")
     assert places(lint(small).findings) == [
         ("W204", "shard_009.tar", None, None, None),
@@ -815,7 +817,7 @@ def test_excluded_names_that_do_not_exist(small: Any) -> None:
     ]
 
 
-def test_a_shard_that_is_new_on_disk(small: Any) -> None:
+def test_a_shard_that_is_new_on_disk(small: Path) -> None:
     write_shard(small / "new.tar", caption_samples(90, 1))
     [finding] = lint(small).findings
     assert (finding.code, finding.shard) == ("W201", "new.tar")
@@ -823,7 +825,7 @@ def test_a_shard_that_is_new_on_disk(small: Any) -> None:
 
 
 @pytest.mark.parametrize("text", ["split_parts: [", "split_part: {}", "split_parts: {train: 5, val: {}}", "5"])
-def test_a_split_that_says_something_wrong(small: Any, text: Any) -> None:
+def test_a_split_that_says_something_wrong(small: Path, text: str) -> None:
     (small / ".nv-meta/split.yaml").write_text(text)
     report = lint(small)
     assert set(codes(report)) == {"E002"}
@@ -832,7 +834,7 @@ def test_a_split_that_says_something_wrong(small: Any, text: Any) -> None:
     assert codes(lint(small, split_parts=("train",)))[-1] in ("E001", "E002")
 
 
-def test_a_missing_split_and_a_missing_dataset_yaml(small: Any) -> None:
+def test_a_missing_split_and_a_missing_dataset_yaml(small: Path) -> None:
     (small / ".nv-meta/split.yaml").unlink()
     (small / ".nv-meta/dataset.yaml").unlink()
     assert codes(lint(small)) == ["E002", "W004"]
@@ -849,7 +851,7 @@ def test_a_missing_split_and_a_missing_dataset_yaml(small: Any) -> None:
         "nonsense: 1",
     ],
 )
-def test_a_dataset_yaml_that_says_something_wrong(small: Any, text: Any) -> None:
+def test_a_dataset_yaml_that_says_something_wrong(small: Path, text: str) -> None:
     (small / ".nv-meta/dataset.yaml").write_text(text)
     assert set(codes(lint(small))) == {"E003"}
 
@@ -918,7 +920,7 @@ def lacks_a_picture(key: Any, parts: Any) -> Any:
     return [("jpg", "it is missing")] if key == "00001" else []
 
 
-def test_a_shard_that_a_prepare_of_another_tool_left_without_our_index_is_checked_too(small: Any) -> None:
+def test_a_shard_that_a_prepare_of_another_tool_left_without_our_index_is_checked_too(small: Path) -> None:
     shutil.rmtree(small / ".nv-meta/index")
     assert lint(small).findings == ()
 

@@ -6,7 +6,6 @@ import io
 import os
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -44,7 +43,7 @@ def tree(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("link", [".nv-meta/.prepare", ".nv-meta/index"])
-def test_prepare_follows_no_link_in_nv_meta(tmp_path: Path, victim: Any, link: Any) -> None:
+def test_prepare_follows_no_link_in_nv_meta(tmp_path: Path, victim: Path, link: str) -> None:
     dataset = make_dataset(tmp_path / "dataset")
     (dataset / ".nv-meta").mkdir()
     (dataset / link).symlink_to(victim)
@@ -54,7 +53,7 @@ def test_prepare_follows_no_link_in_nv_meta(tmp_path: Path, victim: Any, link: A
     assert tree(victim) == before
 
 
-def test_opening_follows_no_link_to_build_an_index(tmp_path: Path, victim: Any) -> None:
+def test_opening_follows_no_link_to_build_an_index(tmp_path: Path, victim: Path) -> None:
     dataset = make_dataset(tmp_path / "dataset")
     prepare(dataset)
     os.rename(dataset / ".nv-meta/index", tmp_path / "moved")
@@ -75,7 +74,7 @@ def test_nv_meta_itself_may_be_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [".info.json", "index.uuid", "split.yaml"])
-def test_a_pipe_in_the_place_of_a_file_is_told_at_once(tmp_path: Path, name: Any) -> None:
+def test_a_pipe_in_the_place_of_a_file_is_told_at_once(tmp_path: Path, name: str) -> None:
     dataset = make_dataset(tmp_path / "dataset")
     prepare(dataset)
     (dataset / ".nv-meta" / name).unlink()
@@ -90,7 +89,7 @@ def test_a_pipe_in_the_place_of_a_file_is_told_at_once(tmp_path: Path, name: Any
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../victim/x", "a/../../victim/x", ".."])
-def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: Any) -> None:
+def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
     storage = LocalStorage(tmp_path / "dataset")
     for action in (storage.read, storage.stat, storage.exists, storage.remove):
         with pytest.raises(StorageError, match="leads out of this folder"):

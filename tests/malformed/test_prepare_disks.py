@@ -105,7 +105,7 @@ def fill(disk: Path, *, leave_bytes: int) -> Path:
 @pytest.mark.parametrize("leave_kib", [0, 4, 8, 16, 32, 48, 64, 80, 96, 112, 128, 160])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_full_disk_is_told_and_the_old_dataset_stays_and_space_helps(
-    small_disk: Any, tmp_path: Path, leave_kib: Any, workers: Any
+    small_disk: Path, tmp_path: Path, leave_kib: int, workers: int
 ) -> None:
     folder = write_shards(small_disk / "dataset", 4, samples=6)
     prepare(folder)
@@ -133,7 +133,7 @@ def test_a_full_disk_is_told_and_the_old_dataset_stays_and_space_helps(
     assert written(folder, sqlite_as_rows=True) == written(tmp_path / "fresh", sqlite_as_rows=True)
 
 
-def test_a_disk_full_to_the_last_byte_is_told(small_disk: Any) -> None:
+def test_a_disk_full_to_the_last_byte_is_told(small_disk: Path) -> None:
     folder = write_shards(small_disk / "dataset", 2)
     fill(small_disk, leave_bytes=0)
     with pytest.raises(StorageError, match=r"No space left on device|disk is full"):
@@ -157,7 +157,7 @@ def test_a_limit_of_file_size_is_told(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------------------------- read-only
 
 
-def test_a_read_only_dataset_folder_is_told(open_path: Any) -> None:
+def test_a_read_only_dataset_folder_is_told(open_path: Path) -> None:
     write_shards(open_path / "dataset", 2)
     (open_path / "dataset").chmod(0o555)
     message = as_other_user(lambda: prepare(open_path / "dataset"))
@@ -166,7 +166,7 @@ def test_a_read_only_dataset_folder_is_told(open_path: Any) -> None:
     assert not (open_path / "dataset/.nv-meta").exists()
 
 
-def test_a_read_only_nv_meta_is_told_and_stays_as_it_is(open_path: Any) -> None:
+def test_a_read_only_nv_meta_is_told_and_stays_as_it_is(open_path: Path) -> None:
     folder = write_shards(open_path / "dataset", 2)
     prepare(folder)
     write_shard(shard_path(folder, 0), caption_samples(100, 2))
@@ -184,7 +184,7 @@ def give_to_other_user(*paths: Path) -> None:
             os.chown(path, OTHER_USER, OTHER_USER)
 
 
-def test_a_read_only_folder_of_shards_gets_no_compat_files_and_a_warning(open_path: Any) -> None:
+def test_a_read_only_folder_of_shards_gets_no_compat_files_and_a_warning(open_path: Path) -> None:
     folder = write_shards(open_path / "dataset" / "shards", 3).parent
     give_to_other_user(folder)
     (folder / "shards").chmod(0o555)
@@ -203,7 +203,7 @@ def test_a_read_only_folder_of_shards_gets_no_compat_files_and_a_warning(open_pa
     assert DatasetFolder(folder).index.find("00004") == [4]
 
 
-def test_a_folder_of_shards_that_became_read_only_does_not_stop_a_prepare(open_path: Any) -> None:
+def test_a_folder_of_shards_that_became_read_only_does_not_stop_a_prepare(open_path: Path) -> None:
     folder = write_shards(open_path / "dataset" / "shards", 3).parent
     prepare(folder)
     write_shard(folder / "shards/shard_001.tar", caption_samples(100, 2))
@@ -219,7 +219,7 @@ def test_a_folder_of_shards_that_became_read_only_does_not_stop_a_prepare(open_p
     assert not (folder / ".nv-meta/index.sqlite").exists()
 
 
-def test_compat_files_that_are_right_stay_in_use_in_a_read_only_folder(open_path: Any) -> None:
+def test_compat_files_that_are_right_stay_in_use_in_a_read_only_folder(open_path: Path) -> None:
     folder = write_shards(open_path / "dataset" / "shards", 3).parent
     prepare(folder)
     give_to_other_user(*folder.rglob("*"), folder)
@@ -232,7 +232,7 @@ def test_compat_files_that_are_right_stay_in_use_in_a_read_only_folder(open_path
     assert as_other_user(check) == ""
 
 
-def test_unreadable_shards_are_all_named(open_path: Any) -> None:
+def test_unreadable_shards_are_all_named(open_path: Path) -> None:
     folder = write_shards(open_path / "dataset", 4)
     give_to_other_user(folder)
     shard_path(folder, 1).chmod(0)
@@ -309,7 +309,7 @@ def test_shards_without_any_sample_are_no_dataset(tmp_path: Path) -> None:
     ],
 )
 def test_a_folder_without_shards_is_told_and_stays_as_it_is(
-    tmp_path: Path, files: Any, options: Any, found: Any
+    tmp_path: Path, files: Any, options: Any, found: str
 ) -> None:
     for name in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -330,7 +330,7 @@ def test_a_missing_folder_and_a_wrong_pattern_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("change", ["grows", "vanishes", "is touched"])
 def test_a_shard_that_changes_while_it_is_read_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     folder = write_shards(tmp_path, 4)
     real = shard_scans.index_shard
@@ -358,7 +358,7 @@ def test_a_shard_that_changes_while_it_is_read_is_named(
     assert prepare(folder).shards == (3 if change == "vanishes" else 4)
 
 
-def test_a_journal_that_cannot_be_read_is_told(open_path: Any) -> None:
+def test_a_journal_that_cannot_be_read_is_told(open_path: Path) -> None:
     folder = write_shards(open_path / "dataset", 2)
 
     def check() -> None:
@@ -374,7 +374,7 @@ def test_a_journal_that_cannot_be_read_is_told(open_path: Any) -> None:
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"renames": []}', b'{"renames": [["a"]], "removals": []}'])
-def test_a_damaged_list_of_renames_is_told(tmp_path: Path, damage: Any) -> None:
+def test_a_damaged_list_of_renames_is_told(tmp_path: Path, damage: bytes) -> None:
     write_shards(tmp_path, 2)
     (tmp_path / ".nv-meta/.prepare").mkdir(parents=True)
     (tmp_path / ".nv-meta/.prepare/commit.json").write_bytes(damage)
@@ -386,7 +386,7 @@ def test_a_damaged_list_of_renames_is_told(tmp_path: Path, damage: Any) -> None:
 # ------------------------------------------------------------------------------------------------ other disks
 
 
-def test_shards_on_another_disk_get_their_index_files_there(small_disk: Any, tmp_path: Path) -> None:
+def test_shards_on_another_disk_get_their_index_files_there(small_disk: Path, tmp_path: Path) -> None:
     write_shards(small_disk / "real", 3)
     folder = tmp_path / "dataset"
     folder.mkdir()

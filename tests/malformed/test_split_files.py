@@ -77,6 +77,6 @@ def test_an_attack_is_refused_with_a_short_message_within_a_gigabyte(name: Any) 
 @pytest.mark.parametrize(
     "text", ["[" * 200_000, '{"split_parts":' * 50_000, "\0", "\ufeff{}", '{"a": NaN}', "9" * 5000]
 )
-def test_json_that_is_no_split_is_refused(text: Any) -> None:
+def test_json_that_is_no_split_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_split_config(text, file="split.json")

@@ -77,7 +77,7 @@ def npy(array: Any) -> Any:
         ("wav", b"no wav", "wav media"),
     ],
 )
-def test_parts_are_described_by_name_or_content(name: Any, data: Any, facts: Any) -> None:
+def test_parts_are_described_by_name_or_content(name: str, data: Any, facts: str) -> None:
     view = describe_part(name, data)
     assert view.facts.startswith(facts)
     assert view.fault is None
@@ -95,7 +95,7 @@ def test_parts_are_described_by_name_or_content(name: Any, data: Any, facts: Any
         ("npy", npy(np.array([{}], dtype=object)), "not a plain numpy array"),
     ],
 )
-def test_broken_parts_say_what_is_wrong(name: Any, data: Any, fault: Any) -> None:
+def test_broken_parts_say_what_is_wrong(name: str, data: Any, fault: str) -> None:
     view = describe_part(name, data)
     assert fault in view.fault
     assert fault in draw(view).replace("\n", " ")
@@ -104,13 +104,13 @@ def test_broken_parts_say_what_is_wrong(name: Any, data: Any, fault: Any) -> Non
 @given(
     st.binary(max_size=300), st.sampled_from(["jpg", "png", "json", "txt", "npy", "wav", "mp4", "bin", "gif", "tiff"])
 )
-def test_no_bytes_make_a_preview_crash(data: Any, name: Any) -> None:
+def test_no_bytes_make_a_preview_crash(data: bytes, name: Any) -> None:
     draw(describe_part(name, data))
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "TIFF", "WEBP", "BMP"])
 @given(data=st.data())
-def test_no_damage_to_an_image_makes_a_preview_crash(form: Any, data: Any) -> None:
+def test_no_damage_to_an_image_makes_a_preview_crash(form: str, data: Any) -> None:
     whole = bytearray(encode(photograph(), form))
     for _ in range(data.draw(st.integers(0, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
@@ -142,7 +142,7 @@ def test_no_damage_to_an_image_makes_a_preview_crash(form: Any, data: Any) -> No
         (object, "type"),
     ],
 )
-def test_values_are_described_in_a_line(value: Any, facts: Any) -> None:
+def test_values_are_described_in_a_line(value: Any, facts: str) -> None:
     view = describe_value("field", value)
     assert view.facts.startswith(facts)
     draw(view)
@@ -174,7 +174,7 @@ MODES = ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I", "F", "I;16", "YCbCr", 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("size", [(1, 1), (64, 48), (900, 1), (1, 900), (2, 700)])
-def test_pictures_of_every_mode_and_shape_can_be_drawn(mode: Any, size: Any) -> None:
+def test_pictures_of_every_mode_and_shape_can_be_drawn(mode: Any, size: tuple[int, int]) -> None:
     image = Image.new(mode, size)  # one colour all over
     made = 0
     for form in ("PNG", "JPEG", "TIFF", "GIF", "WEBP"):
@@ -216,7 +216,7 @@ def test_decoded_images_of_every_kind_can_be_drawn(array: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 9, 9), (5, 3, 9, 9), (3, 0, 9), (0,)])
-def test_other_shapes_are_no_pictures(shape: Any) -> None:
+def test_other_shapes_are_no_pictures(shape: tuple[int, ...]) -> None:
     assert array_picture(np.zeros(shape)) is None
 
 

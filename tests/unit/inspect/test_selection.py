@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from loader.inspect.selection import MixOrder, Selection
 
 
 @pytest.mark.parametrize("seed", [None, 0, 7])
-def test_a_selection_gives_every_sample_once(seed: Any) -> None:
+def test_a_selection_gives_every_sample_once(seed: int | None) -> None:
     selection = Selection([range(5), range(5, 5), range(100, 120)], seed=seed)
     expected = [*range(5), *range(100, 120)]
     assert sorted(selection[place] for place in range(len(selection))) == expected
@@ -27,7 +25,7 @@ def test_a_shuffled_selection_is_the_same_from_whatever_end_it_is_read() -> None
 
 
 @pytest.mark.parametrize("seed", [None, 0, 5])
-def test_an_order_gives_as_many_samples_as_there_are(seed: Any) -> None:
+def test_an_order_gives_as_many_samples_as_there_are(seed: int | None) -> None:
     order = MixOrder([4, 100, 1], [4.0, 100.0, 1.0], seed=seed)
     drawn = [order[place] for place in range(len(order))]
     assert len(drawn) == 105

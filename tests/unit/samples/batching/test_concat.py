@@ -155,7 +155,9 @@ def test_mismatched_batches_are_named_by_their_first_keys(field: str, value: Any
         ({"a": [1]}, {"a": [1], "b": [2]}, "'b' is missing in the first, present in the second"),
     ],
 )
-def test_dict_batches_with_different_names_are_refused(first: Any, second: Any, found: str) -> None:
+def test_dict_batches_with_different_names_are_refused(
+    first: dict[str, list[int]], second: dict[str, list[int]], found: str
+) -> None:
     with pytest.raises(SampleError, match=f"number 0 and number 1 cannot be batched: {found}"):
         generic_concat([first, second])
 

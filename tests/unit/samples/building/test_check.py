@@ -249,7 +249,7 @@ def test_fields_of_the_wrong_kind_are_found() -> None:
         ("video", b"\0", "x"),
     ],
 )
-def test_each_kind_of_field_accepts_its_values(kind: Any, good: object, bad: object) -> None:
+def test_each_kind_of_field_accepts_its_values(kind: str, good: object, bad: object) -> None:
     assert kind_fault(kind, good) is None
     if bad is not ...:
         found = kind_fault(kind, bad)

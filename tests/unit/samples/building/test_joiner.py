@@ -71,7 +71,7 @@ def test_a_function_can_join() -> None:
 
 
 @pytest.mark.parametrize(("name", "is_function"), [("Joined", False), ("Static", False), ("join", True)])
-def test_a_joiner_pickles(name: Any, is_function: Any) -> None:
+def test_a_joiner_pickles(name: str, is_function: bool) -> None:
     joiner = pickle.loads(pickle.dumps(load(name, is_function=is_function)))
     assert joiner(1, 2) in (Joined((1, 2)), (1, 2))
 
@@ -89,7 +89,7 @@ def test_a_joiner_pickles(name: Any, is_function: Any) -> None:
         ("WithPlainMethod", False, "WithPlainMethod is not a classmethod"),
     ],
 )
-def test_an_invalid_joiner_is_refused_with_its_position(name: Any, is_function: Any, found: Any) -> None:
+def test_an_invalid_joiner_is_refused_with_its_position(name: str, is_function: bool, found: str) -> None:
     with pytest.raises(ConfigError, match=found) as caught:
         load(name, is_function=is_function)
     assert caught.value.at == "mix.yaml: splits.train"
@@ -106,7 +106,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_a_module_is_imported_only_with_trust(module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_is_imported_only_with_trust(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TrustError, match=f"asks to import {module} for its function join") as caught:
         load("join", module=module, is_function=True)
     assert f"import {module} before loading" in (caught.value.hint or "")
@@ -125,7 +125,7 @@ def test_a_missing_module_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(("module", "name"), [("os", "system"), ("subprocess", "run"), ("builtins", "exec")])
-def test_stdlib_functions_are_not_called_without_trust(module: Any, name: Any) -> None:
+def test_stdlib_functions_are_not_called_without_trust(module: str, name: str) -> None:
     with pytest.raises(TrustError, match=f"asks to call {module}.{name} of Python's standard library"):
         load(name, module=module, is_function=True)
 

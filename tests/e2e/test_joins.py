@@ -36,7 +36,7 @@ class Pair(Sample):
 def pair(text: TextSample, other: TextSample | None) -> Pair:
     sample = Pair.derive_from(text, text=text.text, other=f"{other and other.text}, by a function")
     if other is not None:
-        sample.__sources__ = (*text.__sources__, *other.__sources__)
+        sample.__sources__ = (text.__sources__ or ()) + (other.__sources__ or ())
     return sample
 
 
@@ -71,7 +71,7 @@ def prepared(data: JoinedData, split: dict[str, Any]) -> Path:
 
 def samples(path: Path, **options: Any) -> list[Any]:
     dataset = get_val_dataset(path, worker_config=config(**options), batch_size=7)
-    found = []
+    found: list[Any] = []
     for batch in get_loader(dataset):
         assert type(batch).__name__ == "Pair"
         found += zip(batch.__key__, batch.text, batch.other, strict=True)

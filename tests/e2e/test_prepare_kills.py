@@ -18,8 +18,10 @@ import pytest
 
 from loader.errors import FormatError, StorageError, WorkerError
 from loader.format.dataset_folder import DatasetFolder
+from loader.format.index.shard_index import ShardIndex, index_shard
 from loader.format.prepare.plan import PreparePlan, PrepareProgress, SplitRequest
 from loader.format.prepare.run import run_prepare
+from loader.storage import Storage
 from tests.e2e.dataset_tree import (
     RATIO,
     caption_samples,
@@ -217,7 +219,7 @@ def slow(storage, name):
     if mode != "suicide" and not name.endswith("0.tar"):
         Path(folder, f"pid-{os.getpid()}").write_text("")
         time.sleep(2 if mode == "scan" else 60)
-    return real(storage, name)
+    return index_shard(storage, name)
 
 def hold(progress):
     import time
@@ -285,6 +287,7 @@ def test_workers_end_soon_after_their_parent_was_killed(
     child.kill()
     child.wait()
     wait_until(lambda: not any(map(is_alive, workers_of(tmp_path))), timeout_s=10)
+    assert child.stderr is not None
     assert child.stderr.read() == ""
     report = prepare(tmp_path)
     assert report.resumed >= 1
@@ -343,12 +346,11 @@ def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(
     from loader.format.prepare import shards as shard_scans
 
     write_shards(tmp_path, 6)
-    real = shard_scans.index_shard
 
-    def suicide(storage: Any, name: Any) -> Any:
+    def suicide(storage: Storage, name: str) -> ShardIndex:
         if name == "shard_003.tar":
             os.kill(os.getpid(), signal.SIGKILL)
-        return real(storage, name)
+        return index_shard(storage, name)
 
     with monkeypatch.context() as patch:
         # Only forked workers see the patch; torch and threads of other tests would make them spawned.

@@ -132,6 +132,12 @@ every_shape = pytest.mark.parametrize("shape", EXPRESSIBLE + INEXPRESSIBLE)
 every_inexpressible = pytest.mark.parametrize("shape", INEXPRESSIBLE)
 
 
+def excluded_of(folder: Path) -> tuple[str, ...]:
+    split = DatasetFolder(folder).split
+    assert split is not None
+    return split.exclude
+
+
 def expected_contents(folder: Path) -> dict[str, dict[str, bytes]]:
     """Read the shards with Python's tarfile, without the index."""
     found: dict[str, dict[str, bytes]] = {}
@@ -143,6 +149,7 @@ def expected_contents(folder: Path) -> dict[str, dict[str, bytes]]:
                     continue
                 key = member.name[: len(member.name) - len(part) - 1]
                 file = tar.extractfile(member)
+                assert file is not None
                 found.setdefault(f"{path.relative_to(folder).as_posix()}/{key}", {})[part] = file.read()
     return found
 
@@ -566,7 +573,7 @@ def test_duplicate_keys_are_fixed_on_request_and_excluded_samples_stay_so(tmp_pa
     assert (report.changed, report.compat, report.duplicate_keys, report.scanned) == (True, True, 0, 1)
     fixed = {key + "#2" if key.startswith("shard_002") else key: parts for key, parts in before.items()}
     assert contents(tmp_path) == expected_contents(tmp_path) == fixed
-    assert set(DatasetFolder(tmp_path).split.exclude) == {"shard_002.tar/00001#2", "shard_000.tar/00001"}
+    assert set(excluded_of(tmp_path)) == {"shard_002.tar/00001#2", "shard_000.tar/00001"}
     assert not prepare(tmp_path, split=None, fix_duplicates=True).changed
 
 
@@ -578,7 +585,7 @@ def test_fixing_duplicate_keys_heeds_what_split_json_excludes(tmp_path: Path) ->
     (meta / "split.json").write_text(json.dumps(document))
     (meta / "split.yaml").unlink()
     prepare(tmp_path, split=None, fix_duplicates=True)
-    assert DatasetFolder(tmp_path).split.exclude == ("shard_002.tar/00001#2",)
+    assert excluded_of(tmp_path) == ("shard_002.tar/00001#2",)
 
 
 # ----------------------------------------------------------------------------------------------- split and files
@@ -615,7 +622,7 @@ def test_excludes_survive_a_new_split_while_their_shard_is_there(tmp_path: Path)
     file.write_text(file.read_text().partition("exclude")[0] + excluded)
     remove_first(tmp_path)
     prepare(tmp_path, split=SplitRequest(ratio={"train": 1.0}))
-    assert set(DatasetFolder(tmp_path).split.exclude) == {"shard_001.tar/00004", "shard_005.tar"}
+    assert set(excluded_of(tmp_path)) == {"shard_001.tar/00004", "shard_005.tar"}
 
 
 def test_a_split_file_that_is_replaced_may_be_broken(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from torch.utils.data import get_worker_info
 from loader import (
     FatalSampleError,
     SampleError,
+    SavableDataLoader,
     TaskEncoder,
+    TextSample,
     WorkerConfig,
     WorkerError,
     get_loader,
@@ -34,7 +36,7 @@ from tests.source_tree import ROOT
 
 
 @pytest.fixture(scope="module")
-def texts(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write 160 training samples; the text of the sample with key 00037 is ``text 37``."""
     folder = tmp_path_factory.mktemp("failures") / "texts"
     for first in range(0, 160, 40):
@@ -48,21 +50,24 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Any:
 class CaptionError(Exception):
     """Error as users write them: its constructor does not accept its text."""
 
-    def __init__(self, *, length: Any) -> None:
+    def __init__(self, *, length: int) -> None:
         super().__init__(f"a caption of {length} characters")
         self.length = length
 
 
-class Encoder(TaskEncoder):
+class Encoder(TaskEncoder[Any, Any, Any, Any]):
     """Encoder that misbehaves for samples whose numbers end in 7."""
 
-    def encode_sample(self, sample: Any) -> Any:
+    def encode_sample(self, sample: TextSample) -> Any:
         if sample.text.endswith("7"):
             self.treat(sample)
         return sample
 
-    def batch(self, samples: Any) -> Any:
+    def batch(self, samples: list[TextSample]) -> Any:
         return [sample.text for sample in samples]
+
+    def treat(self, sample: TextSample) -> Any:
+        raise NotImplementedError
 
 
 class LateEncoder(Encoder):
@@ -71,7 +76,7 @@ class LateEncoder(Encoder):
     def __init__(self) -> None:
         self.count = 0
 
-    def encode_sample(self, sample: Any) -> Any:
+    def encode_sample(self, sample: TextSample) -> Any:
         self.count += 1
         info = get_worker_info()
         if self.count == 20 and (info is None or info.id == info.num_workers - 1):
@@ -80,55 +85,61 @@ class LateEncoder(Encoder):
 
 
 class Failing(Encoder):
-    def treat(self, sample: Any) -> None:
+    def treat(self, sample: TextSample) -> None:
         raise CaptionError(length=len(sample.text))
 
 
 class FailingAlways(Encoder):
-    def encode_sample(self, sample: Any) -> None:
+    def encode_sample(self, sample: TextSample) -> None:
         raise CaptionError(length=len(sample.text))
 
 
 class FailingToBatch(Encoder):
-    def batch(self, samples: Any) -> None:
+    def batch(self, samples: list[TextSample]) -> None:
         raise CaptionError(length=len(samples))
 
 
 class Misspelt(Encoder):
-    def treat(self, sample: Any) -> Any:
-        return smaple  # noqa: F821
+    def treat(self, sample: TextSample) -> Any:
+        return smaple  # type: ignore[name-defined]  # noqa: F821
 
 
 class Stopping(Encoder):
-    def treat(self, sample: Any) -> None:
+    def treat(self, sample: TextSample) -> None:
         raise FatalSampleError("that will do")
 
 
 class Dying(LateEncoder):
-    def treat(self, sample: Any) -> None:
+    def treat(self, sample: TextSample) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Leaving(LateEncoder):
-    def treat(self, sample: Any) -> None:
+    def treat(self, sample: TextSample) -> None:
         sys.exit(3)
 
 
 class Hanging(LateEncoder):
     """Encoder that hangs until a file exists."""
 
-    def __init__(self, end: Any) -> None:
+    def __init__(self, end: Path) -> None:
         super().__init__()
         self.end = end
 
-    def treat(self, sample: Any) -> None:
+    def treat(self, sample: TextSample) -> None:
         while not self.end.exists():
             time.sleep(0.01)
 
 
 def loader_of(
-    texts: Any, encoder: Any, *, workers: Any, method: Any = None, handler: Any = log_exception, **options: Any
-) -> Any:
+    texts: Path,
+    encoder: Encoder,
+    *,
+    workers: int,
+    method: str | None = None,
+    handler: Any = log_exception,
+    **options: Any,
+) -> SavableDataLoader[Any]:
     config = WorkerConfig(rank=0, world_size=1, num_workers=workers, lanes=6, global_error_handler=handler)
     dataset = get_train_dataset(
         texts,
@@ -142,7 +153,7 @@ def loader_of(
     return get_loader(dataset, multiprocessing_context=method, **options)
 
 
-def texts_of(loader: Any) -> Any:
+def texts_of(loader: Iterable[list[str]]) -> list[str]:
     return [text for batch in loader for text in batch]
 
 
@@ -154,18 +165,18 @@ FORKED = pytest.param(2, "fork", id="forked")
 
 
 @pytest.mark.parametrize(("workers", "method"), [HERE, FORKED])
-def test_samples_that_fail_are_left_out_and_the_others_come(texts: Any, workers: Any, method: Any) -> None:
+def test_samples_that_fail_are_left_out_and_the_others_come(texts: Path, workers: int, method: str | None) -> None:
     found = texts_of(loader_of(texts, Failing(), workers=workers, method=method, handler=leave_out))
     assert sorted(found) == sorted(f"text {number}" for number in range(160) if number % 10 != 7)
 
 
-def leave_out(error: Any, sample: Any, sources: Any) -> None:
+def leave_out(error: Exception, sample: Any, sources: Any) -> None:
     """Ignore a failed sample."""
 
 
 @pytest.mark.slow
 def test_each_failure_is_one_line_of_the_log_and_each_cause_one_traceback(
-    texts: Any, capfd: pytest.CaptureFixture[str]
+    texts: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     texts_of(loader_of(texts, Failing(), workers=2, method="spawn"))
     log = capfd.readouterr().err
@@ -189,7 +200,7 @@ def test_each_failure_is_one_line_of_the_log_and_each_cause_one_traceback(
     ("encoder", "hook"), [(FailingAlways, "encode_sample"), (FailingToBatch, "batch")], ids=["encode", "batch"]
 )
 def test_a_hook_that_always_fails_stops_the_run_with_its_error_as_the_cause(
-    texts: Any, workers: Any, method: Any, encoder: Any, hook: str
+    texts: Path, workers: int, method: str | None, encoder: Any, hook: str
 ) -> None:
     loader = loader_of(texts, encoder(), workers=workers, method=method, handler=leave_out)
     with pytest.raises(SampleError, match=f"^{hook} failed in all of its first ") as caught:
@@ -197,7 +208,7 @@ def test_a_hook_that_always_fails_stops_the_run_with_its_error_as_the_cause(
     cause = caught.value.__cause__
     assert isinstance(cause, CaptionError)
     assert cause.length > 0
-    assert re.match(r"\d+\.tar/\d{5}", caught.value.key)
+    assert re.match(r"\d+\.tar/\d{5}", caught.value.key or "")
 
 
 @pytest.mark.parametrize(("workers", "method"), [HERE, FORKED])
@@ -211,7 +222,7 @@ def test_a_hook_that_always_fails_stops_the_run_with_its_error_as_the_cause(
     ids=["raising-handler", "programming-error", "fatal"],
 )
 def test_an_error_that_stops_the_run_comes_whole_with_the_sample_and_the_place_in_the_hook(
-    texts: Any, *, workers: Any, method: Any, encoder: Any, handler: Any, kind: Any
+    texts: Path, *, workers: int, method: str | None, encoder: Any, handler: Any, kind: Any
 ) -> None:
     with pytest.raises(kind) as caught:
         texts_of(loader_of(texts, encoder(), workers=workers, method=method, handler=handler))
@@ -234,13 +245,13 @@ def test_an_error_that_stops_the_run_comes_whole_with_the_sample_and_the_place_i
     ],
 )
 def test_a_worker_that_dies_ends_the_loop_with_its_name_and_its_last_sample(
-    texts: Any, workers: int, method: str, encoder: Any, how: str
+    texts: Path, workers: int, method: str, encoder: Any, how: str
 ) -> None:
     loader = loader_of(texts, encoder(), workers=workers, method=method)
     with pytest.raises(WorkerError) as caught:
         texts_of(loader)
     assert re.match(rf"worker process {workers - 1} \(pid \d+\) {how}", caught.value.message)
-    assert re.search(r"the last sample it began is '\d+\.tar/\d{5}'", caught.value.at)
+    assert re.search(r"the last sample it began is '\d+\.tar/\d{5}'", caught.value.at or "")
     assert not multiprocessing.active_children()
 
 
@@ -250,18 +261,18 @@ def test_a_worker_that_dies_ends_the_loop_with_its_name_and_its_last_sample(
 class WhenWarned(logging.Handler):
     """Log handler that touches a file when the watchdog warns."""
 
-    def __init__(self, file: Any) -> None:
+    def __init__(self, file: Path) -> None:
         super().__init__()
         self.file = file
-        self.messages = []
+        self.messages: list[str] = []
 
-    def emit(self, record: Any) -> None:
+    def emit(self, record: logging.LogRecord) -> None:
         self.messages.append(record.getMessage())
         self.file.touch()
 
 
 @pytest.fixture
-def end_when_warned(tmp_path: Path) -> Iterator[Any]:
+def end_when_warned(tmp_path: Path) -> Iterator[WhenWarned]:
     handler = WhenWarned(tmp_path / "end")
     log = logging.getLogger("loader.training.workers.watchdog")
     log.addHandler(handler)
@@ -271,7 +282,7 @@ def end_when_warned(tmp_path: Path) -> Iterator[Any]:
 
 @pytest.mark.parametrize(("workers", "method"), [HERE, FORKED])
 def test_a_hang_is_reported_once_and_the_loop_goes_on_when_it_ends(
-    texts: Any, workers: Any, method: Any, end_when_warned: Any
+    texts: Path, workers: int, method: str | None, end_when_warned: WhenWarned
 ) -> None:
     loader = loader_of(texts, Hanging(end_when_warned.file), workers=workers, method=method, watchdog_timeout_seconds=1)
     assert len(texts_of(loader)) == 160
@@ -281,12 +292,12 @@ def test_a_hang_is_reported_once_and_the_loop_goes_on_when_it_ends(
 
 
 @pytest.mark.parametrize(("workers", "method"), [HERE, FORKED])
-def test_a_hang_that_is_to_fail_raises(texts: Any, workers: Any, method: Any, tmp_path: Path) -> None:
+def test_a_hang_that_is_to_fail_raises(texts: Path, workers: int, method: str | None, tmp_path: Path) -> None:
     encoder = Hanging(tmp_path / "never")
     loader = loader_of(texts, encoder, workers=workers, method=method, watchdog_timeout_seconds=1, fail_on_timeout=True)
     with pytest.raises(WorkerError, match="has made no micro-batch for 1 s") as caught:
         texts_of(loader)
-    assert re.search(r"the last sample it began is '\d+\.tar/\d{5}'", caught.value.at)
+    assert re.search(r"the last sample it began is '\d+\.tar/\d{5}'", caught.value.at or "")
     assert "in treat" in caught.value.__notes__[0]
 
 
@@ -311,9 +322,10 @@ for batch in get_loader(dataset):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
-def test_a_run_that_is_ended_leaves_no_processes(texts: Any, number: Any) -> None:
+def test_a_run_that_is_ended_leaves_no_processes(texts: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-c", TRAINING_LOOP, str(texts)]
     run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    assert run.stdout is not None
     run.stdout.readline()
     if number == signal.SIGINT:
         os.killpg(run.pid, number)  # as a terminal does

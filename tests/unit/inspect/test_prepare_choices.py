@@ -43,8 +43,11 @@ def test_a_damaged_first_shard_does_not_hide_the_others(tmp_path: Path) -> None:
 def test_every_open_choice_has_a_proposal(tmp_path: Path) -> None:
     folder = inspect_folder(str(write_captions(tmp_path / "captions")))
     choices = propose_choices(open_choices(folder))
+    assert choices.split is not None
     assert choices.split.ratio == parse_ratio("8,1,1")
+    assert choices.dataset_yaml is not None
     assert choices.dataset_yaml.spec is CAPTIONING
+    assert choices.dataset_yaml.field_map is not None
     assert choices.dataset_yaml.field_map["image"] == "jpg"
     assert "sample_type" in choice_files(folder, choices, name="dataset.yaml")["dataset.yaml"]
     settled = propose_choices(open_choices(folder, split=SplitRequest(ratio={"train": 1.0}), spec=CRUDE))

@@ -36,13 +36,16 @@ def source(name: str) -> SourceInfo:
 
 
 def batch_of(*numbers: int, **fields: Any) -> CaptioningBatch:
-    shared = {
+    shared: dict[str, Any] = {
         "__key__": [f"s.tar/{number}" for number in numbers],
         "__restore_key__": ("batch", numbers),
         "__subflavors__": [{"number": number} for number in numbers],
         "__sources__": tuple(source(f"{number}.jpg") for number in numbers),
     }
-    made = {"image": torch.ones(len(numbers), 3, numbers[0], 2), "caption": [str(number) for number in numbers]}
+    made: dict[str, Any] = {
+        "image": torch.ones(len(numbers), 3, numbers[0], 2),
+        "caption": [str(number) for number in numbers],
+    }
     return CaptioningBatch(**shared | made | fields)
 
 
@@ -56,7 +59,8 @@ def test_batches_of_one_type_are_mixed_field_by_field() -> None:
     assert mixed.image.shape == (4, 3, 4, 2)
     assert mixed.image.sum() == 3 * 2 * (1 + 4 + 4 + 2)
     assert mixed.caption == ["1", "4", "5", "2"]
-    assert mixed.weight == [1.0, 1.0, 1.0]
+    weights: Any = mixed.weight
+    assert weights == [1.0, 1.0, 1.0]
     assert mixed.mask is None
 
 

@@ -9,7 +9,7 @@ import logging
 import shutil
 import sqlite3
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +36,7 @@ from loader.inspect import PictureError, encoded_picture
 from loader.samples.decoding import part_decode
 from loader.samples.decoding.image_decode import IMAGE_FORMS, identify_image
 from loader.samples.decoding.part_decode import decode_part
-from loader.storage import LocalStorage
+from loader.storage import LocalStorage, Storage
 
 
 def prepared(folder: Path) -> Path:
@@ -54,7 +54,7 @@ def add_shard(path: Path, *keys: str) -> None:
             tar.addfile(member, io.BytesIO(b"x"))
 
 
-def prepare(folder: Path, **options: bool) -> None:
+def prepare(folder: Path, **options: Any) -> None:
     run_prepare(PreparePlan(path=str(folder), split=SplitRequest(ratio={"train": 1.0}), **options))
 
 
@@ -82,7 +82,7 @@ def iptc_around(picture: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("data", [postscript(), iptc_around(postscript())], ids=["bare", "within IPTC"])
-def test_looking_at_a_picture_runs_no_postscript(data: Any) -> None:
+def test_looking_at_a_picture_runs_no_postscript(data: bytes) -> None:
     assert Image.open(io.BytesIO(data)).format in ("EPS", "IPTC")
     with pytest.raises(PictureError, match="a program that Ghostscript would run"):
         encoded_picture(data)
@@ -110,7 +110,7 @@ def change_json(path: Path, change: Callable[[Any], object]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES_THAT_LEAD_OUT)
-def test_no_shard_has_a_name_that_leads_out_of_the_dataset(tmp_path: Path, name: Any) -> None:
+def test_no_shard_has_a_name_that_leads_out_of_the_dataset(tmp_path: Path, name: str) -> None:
     dataset = prepared(tmp_path / "dataset")
     storage = LocalStorage(dataset)
     (layout,) = dataset.glob(".nv-meta/index/*/layout.json")
@@ -184,9 +184,13 @@ def test_an_index_sqlite_that_is_a_program_is_not_read(
     assert {finding.code for finding in found} == {"E006"}
     assert "which may compute without end" in found[0].message
     shutil.rmtree(dataset / ".nv-meta/index")
-    scanned = []
-    scan = foreign_index.index_shard
-    monkeypatch.setattr(foreign_index, "index_shard", lambda storage, name: scanned.append(name) or scan(storage, name))
+    scanned: list[str] = []
+
+    def record(storage: Storage, name: str) -> ShardIndex:
+        scanned.append(name)
+        return index_shard(storage, name)
+
+    monkeypatch.setattr(foreign_index, "index_shard", record)
     assert DatasetFolder(dataset).read_parts(0) == {"txt": b"x"}
     assert scanned == ["s.tar"]
 
@@ -340,7 +344,9 @@ def numpy_archive(values: np.ndarray) -> bytes:
     [("txt.gz", gzip.compress(bytes(2000), mtime=0)), ("npz", numpy_archive(np.zeros(900, np.uint8)))],
     ids=["gz", "npz"],  # test names must not contain bytes that change with the date
 )
-def test_a_part_that_decompresses_to_too_much_is_refused(name: str, data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_decompresses_to_too_much_is_refused(
+    name: str, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert decode_part(name, data, form=IMAGE_FORMS["rgb8"])
     monkeypatch.setattr(part_decode, "MAX_DECOMPRESSED_BYTES", 1999)
     with pytest.raises(SampleError, match="it holds more than 1024 MiB"):
@@ -356,7 +362,7 @@ def test_patterns_that_stand_for_very_many_names_are_not_counted_to_the_end(
 
     class Counting:
         @staticmethod
-        def finditer(text: str) -> Any:
+        def finditer(text: str) -> Iterator[Any]:
             for token in tokens_of(text):
                 counted.append(token)
                 yield token

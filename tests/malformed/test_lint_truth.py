@@ -8,11 +8,11 @@ import shutil
 import sqlite3
 import tarfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -21,15 +21,17 @@ import simplejpeg
 from loader.errors import ConfigError, StorageError, WorkerError
 from loader.format.compat.sqlite_index import open_sqlite
 from loader.format.dataset_folder import DatasetFolder
+from loader.format.documents.dataset_config import DatasetConfig
 from loader.format.documents.split_config import SplitConfig
-from loader.format.index.dataset_index import DatasetIndex
+from loader.format.index.dataset_index import DatasetIndex, PartLocation
 from loader.format.index.layout import ShardEntry
+from loader.format.index.sample_bytes import read_sample
 from loader.format.lint import metadata as lint_metadata, run as lint_module, task as lint_task
-from loader.format.lint.report import CODES, Finding
+from loader.format.lint.report import CODES, Finding, SampleCheck
 from loader.format.lint.run import LintPlan, LintProgress, LintReport, exclude_broken_samples, lint_dataset
 from loader.format.prepare.plan import SplitRequest
 from loader.samples.building.check import DecodeCheck
-from loader.storage import LocalStorage
+from loader.storage import LocalStorage, ReadableFile
 from tests.e2e.dataset_tree import (
     caption_samples,
     index_uuid,
@@ -52,7 +54,11 @@ field_map:
 """
 
 
-def make_check(config: Any, meta_folder: Any, trust_code: bool = False) -> Any:
+Samples: TypeAlias = dict[str, dict[str, bytes]]
+"""The parts of samples, by key."""
+
+
+def make_check(config: DatasetConfig | None, meta_folder: str, trust_code: bool = False) -> DecodeCheck:
     return DecodeCheck(config, Path(meta_folder), trust_code=trust_code)
 
 
@@ -97,7 +103,8 @@ def photo(number: int, rng: np.random.Generator) -> bytes:
     angle = number * 0.7
     soft = 110 + 90 * np.sin((x * np.cos(angle) + y * np.sin(angle)) / (5 + number % 9))
     pixels = soft[..., None] + np.array([0, 20, -30]) + rng.normal(0, 9, (48, 48, 3))
-    return simplejpeg.encode_jpeg(np.ascontiguousarray(np.clip(pixels, 0, 255).astype(np.uint8)), quality=85)
+    jpeg: bytes = simplejpeg.encode_jpeg(np.ascontiguousarray(np.clip(pixels, 0, 255).astype(np.uint8)), quality=85)
+    return jpeg
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +190,9 @@ def test_one_broken_picture_of_two_thousand_is_named(
     shard = shard_path(pictures, 2)
     offset = offset_of(pictures, shard.name, "01234.jpg")
     with tarfile.open(shard) as tar:
-        jpeg = tar.extractfile("01234.jpg").read()
+        file = tar.extractfile("01234.jpg")
+        assert file is not None
+        jpeg = file.read()
     overwrite(shard, offset, damage(jpeg))
     report = lint(pictures, workers=1 if workers == "one" else 2)
     assert places(report.findings) == [("E302", "shard_002.tar", "01234", "jpg", offset)]
@@ -294,7 +303,9 @@ def test_progress_counts_up_to_the_total(pictures: Path, level: str, unit: str, 
 
 
 def test_only_the_chosen_split_parts_are_checked(pictures: Path) -> None:
-    parts = DatasetFolder(pictures).split.split_parts
+    split = DatasetFolder(pictures).split
+    assert split is not None
+    parts = split.split_parts
     offset = offset_of(pictures, parts["val"][0], f"{500 * int(parts['val'][0][8]):05d}.jpg")
     overwrite(pictures / parts["val"][0], offset, bytes(100))
     assert codes(lint(pictures, split_parts=("train",))) == []
@@ -315,7 +326,7 @@ def test_only_the_chosen_split_parts_are_checked(pictures: Path) -> None:
         ({"level": "decode"}, "found none"),
     ],
 )
-def test_a_plan_that_would_check_less_than_it_says_is_refused(plan: Any, fault: str) -> None:
+def test_a_plan_that_would_check_less_than_it_says_is_refused(plan: dict[str, Any], fault: str) -> None:
     with pytest.raises(ConfigError, match=fault):
         LintPlan(path="anywhere", **plan)
 
@@ -341,8 +352,8 @@ def test_a_check_that_fails_hides_no_other_sample(pictures: Path) -> None:
     )
 
 
-def crash_on_one(key: Any, parts: Any) -> Any:
-    return [] if key != "01007" else 1 // 0
+def crash_on_one(key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, str]]:
+    return [] if key != "01007" else [(None, str(1 // 0))]
 
 
 def test_a_killed_worker_is_named_with_its_samples(pictures: Path) -> None:
@@ -351,11 +362,11 @@ def test_a_killed_worker_is_named_with_its_samples(pictures: Path) -> None:
         lint_dataset(plan)
 
 
-def make_killing_check(config: Any, folder: Any) -> Any:
+def make_killing_check(config: DatasetConfig | None, folder: str) -> SampleCheck:
     return kill_on_one
 
 
-def kill_on_one(key: Any, parts: Any) -> Any:
+def kill_on_one(key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, str]]:
     if key == "01007":
         os.kill(os.getpid(), 9)
     return []
@@ -379,7 +390,7 @@ def test_a_shard_that_is_cut_while_it_is_checked_gives_no_part_to_the_check(pict
     assert "the shard ends after 10 of them" in finding.message
 
 
-def must_not_be_called(key: Any, parts: Any) -> None:
+def must_not_be_called(key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, str]]:
     raise AssertionError
 
 
@@ -495,7 +506,7 @@ def test_a_shard_that_becomes_unreadable_while_it_is_checked_is_named(
     def fail_after(opens: int) -> None:
         count = 0
 
-        def failing(self: Any, name: Any) -> Any:
+        def failing(self: LocalStorage, name: str) -> ReadableFile:
             nonlocal count
             count += name == "shard_002.tar"
             if name == "shard_002.tar" and count > opens:
@@ -515,12 +526,11 @@ def test_a_read_that_fails_is_named_and_the_samples_behind_it_are_checked(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     overwrite(shard_path(small, 2), offset_of(small, "shard_002.tar", "00008.json"), b"?")
-    real = lint_task.read_sample
 
-    def failing(file: Any, locations: Any, *, shard: Any) -> Any:
+    def failing(file: ReadableFile, locations: Sequence[PartLocation], *, shard: str) -> dict[str, bytes]:
         if locations[0].offset == offset_of(small, "shard_002.tar", "00007.json"):
             raise StorageError("cannot read bytes: Input/output error")
-        return real(file, locations, shard=shard)
+        return read_sample(file, locations, shard=shard)
 
     offsets = [offset_of(small, "shard_002.tar", f"0000{number}.json") for number in (7, 8)]
     monkeypatch.setattr(lint_task, "read_sample", failing)
@@ -566,7 +576,7 @@ def test_an_empty_shard_is_warned_of(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------------------- a stale index
 
 
-def rewritten(folder: Path, change: Callable[[dict], dict], *, keep_time: bool) -> None:
+def rewritten(folder: Path, change: Callable[[Samples], Samples], *, keep_time: bool) -> None:
     """Rewrite shard 3 from its samples, in the same size."""
     path = shard_path(folder, 3)
     stat = path.stat()
@@ -576,30 +586,30 @@ def rewritten(folder: Path, change: Callable[[dict], dict], *, keep_time: bool) 
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
-def reversed_samples(samples: Any) -> Any:
+def reversed_samples(samples: Samples) -> Samples:
     return dict(reversed(samples.items()))
 
 
-def renamed_samples(samples: Any) -> Any:
+def renamed_samples(samples: Samples) -> Samples:
     return {key.replace("00010", "00077"): parts for key, parts in samples.items()}
 
 
-def renamed_parts(samples: Any) -> Any:
+def renamed_parts(samples: Samples) -> Samples:
     return {key: {"json": parts["json"], "text": parts["txt"]} for key, parts in samples.items()}
 
 
-def longer_text(samples: Any) -> Any:
+def longer_text(samples: Samples) -> Samples:
     return samples | {"00010": samples["00010"] | {"txt": b"text of another length"}}
 
 
-def other_grouping(samples: Any) -> Any:
+def other_grouping(samples: Samples) -> Samples:
     parts = samples["00010"]
     return {"00009": samples["00009"], "00010": {"json": parts["json"]}, "00012b": {"txt": parts["txt"]}} | {
         "00011": samples["00011"]
     }
 
 
-def fewer_parts(samples: Any) -> Any:
+def fewer_parts(samples: Samples) -> Samples:
     return samples | {"00010": {"json": samples["00010"]["json"] + b" " * 1024}}
 
 
@@ -616,7 +626,7 @@ def fewer_parts(samples: Any) -> Any:
 )
 @pytest.mark.parametrize("keep_time", [True, False])
 def test_a_shard_rewritten_at_equal_size_makes_the_index_stale_and_blames_no_sample(
-    small: Path, change: Any, key: str | None, keep_time: bool
+    small: Path, change: Callable[[Samples], Samples], key: str | None, keep_time: bool
 ) -> None:
     rewritten(small, change, keep_time=keep_time)
     report = lint(small)
@@ -639,8 +649,11 @@ def test_a_shard_rewritten_at_another_size(small: Path) -> None:
     assert lint(small).findings == ()
 
 
-def column_of(folder: Path, name: str) -> np.memmap:
-    return np.load(folder / ".nv-meta/index" / index_uuid(folder) / f"{name}.npy", mmap_mode="r+")
+def column_of(folder: Path, name: str) -> np.memmap[Any, np.dtype[Any]]:
+    column: np.memmap[Any, np.dtype[Any]] = np.load(
+        folder / ".nv-meta/index" / index_uuid(folder) / f"{name}.npy", mmap_mode="r+"
+    )
+    return column
 
 
 @pytest.mark.parametrize(
@@ -916,7 +929,7 @@ def test_a_fault_that_names_a_part_which_no_field_map_asks_for_is_told(tmp_path:
     assert places(lint_dataset(plan).findings) == [("E301", "a.tar", "00001", "jpg", offset)]
 
 
-def lacks_a_picture(key: Any, parts: Any) -> Any:
+def lacks_a_picture(key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, str]]:
     return [("jpg", "it is missing")] if key == "00001" else []
 
 
@@ -999,7 +1012,7 @@ def test_numbers_of_strange_shards_in_sqlite_are_found_without_walking_over_all_
     prepare(tmp_path)
     steps: list[None] = []
 
-    def watched(path: Any) -> Any:
+    def watched(path: Path) -> sqlite3.Connection:
         database = open_sqlite(path)
         database.set_progress_handler(lambda: steps.append(None), 1)
         return database

@@ -6,6 +6,7 @@ import io
 import os
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def make_dataset(folder: Path) -> Path:
     return folder
 
 
-def prepare(folder: Path, **options: bool) -> None:
+def prepare(folder: Path, **options: Any) -> None:
     run_prepare(PreparePlan(path=str(folder), split=SplitRequest(ratio={"train": 1.0}), **options))
 
 

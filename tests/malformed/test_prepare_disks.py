@@ -18,8 +18,9 @@ import pytest
 from loader.errors import ConfigError, EnergonError, FormatError, StorageError
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.index import publish as journal
+from loader.format.index.shard_index import ShardIndex, index_shard
 from loader.format.prepare import shards as shard_scans
-from loader.storage import LocalStorage
+from loader.storage import LocalStorage, Storage
 from tests.e2e.dataset_tree import (
     caption_samples,
     copy_of,
@@ -309,7 +310,7 @@ def test_shards_without_any_sample_are_no_dataset(tmp_path: Path) -> None:
     ],
 )
 def test_a_folder_without_shards_is_told_and_stays_as_it_is(
-    tmp_path: Path, files: Any, options: Any, found: str
+    tmp_path: Path, files: list[str], options: dict[str, Any], found: str
 ) -> None:
     for name in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -333,13 +334,12 @@ def test_a_shard_that_changes_while_it_is_read_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     folder = write_shards(tmp_path, 4)
-    real = shard_scans.index_shard
     path = shard_path(folder, 2)
 
-    def disturbed(storage: Any, name: Any) -> Any:
+    def disturbed(storage: Storage, name: str) -> ShardIndex:
         if name == path.name and change == "vanishes":
             path.unlink()
-        index = real(storage, name)
+        index = index_shard(storage, name)
         if name == path.name and change == "grows":
             with path.open("ab") as file:
                 file.write(bytes(512))
@@ -351,6 +351,7 @@ def test_a_shard_that_changes_while_it_is_read_is_named(
         patch.setattr(shard_scans, "index_shard", disturbed)
         with pytest.raises((FormatError, StorageError)) as caught:
             prepare(folder)
+    assert caught.value.at is not None
     assert caught.value.at.startswith(str(path))
     expected = "No such file" if change == "vanishes" else "the shard changed while it was read"
     assert expected in caught.value.message
@@ -365,7 +366,7 @@ def test_a_journal_that_cannot_be_read_is_told(open_path: Path) -> None:
         storage = LocalStorage(folder)
         scans = journal.Journal(storage)
         shard = storage.stat("shard_000.tar")
-        scans.save(shard, shard_scans.index_shard(storage, "shard_000.tar"))
+        scans.save(shard, index_shard(storage, "shard_000.tar"))
         next((folder / ".nv-meta/.prepare/shards").iterdir()).chmod(0)
         prepare(folder)
 

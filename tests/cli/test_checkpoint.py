@@ -286,7 +286,7 @@ NO_GOOD = {
 
 @pytest.mark.parametrize("kind", NO_GOOD)
 def test_an_invalid_file_is_reported_and_runs_no_code(
-    kind: Any, two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+    kind: str, two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("loader.training.states.checkpoint_file._MAX_PLAIN_BYTES", 1 << 20)

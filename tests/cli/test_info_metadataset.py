@@ -135,7 +135,7 @@ def test_shares_and_repetitions_of_a_pass(datasets: Path, energon: RunEnergon) -
     ],
 )
 def test_samples_are_counted_after_subset_and_excludes(
-    own_datasets: Path, energon: RunEnergon, subset: Any, exclude: Any, samples: int
+    own_datasets: Path, energon: RunEnergon, subset: list[str | int], exclude: list[str], samples: int
 ) -> None:
     split = own_datasets / "a/.nv-meta/split.yaml"
     split.write_text(split.read_text().replace("exclude: []", f"exclude: {exclude}"))

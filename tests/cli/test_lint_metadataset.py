@@ -215,7 +215,9 @@ def test_the_same_finding_of_two_configs_of_a_dataset_is_reported_once(
 
 
 @pytest.mark.parametrize(("flag", "found"), [((), []), (("--split-config", "none.yaml"), ["E002"])])
-def test_a_config_that_the_user_names_is_that_of_every_dataset(lint: Lint, flag: Any, found: Any) -> None:
+def test_a_config_that_the_user_names_is_that_of_every_dataset(
+    lint: Lint, flag: tuple[str, ...], found: list[str]
+) -> None:
     assert [each[:4] for each in lint("--level", "headers", *flag, train={"path": "a"})[1]] == found
 
 

@@ -180,7 +180,7 @@ def test_tar_index_only_writes_only_the_index(captions: Path, energon: RunEnergo
     ],
 )
 def test_wrong_usage_exits_2_with_the_reason_and_writes_nothing(
-    captions: Path, energon: RunEnergon, flags: Any, message: str
+    captions: Path, energon: RunEnergon, flags: list[str], message: str
 ) -> None:
     before = files_of(captions)
     done = energon("prepare", captions, *flags)
@@ -252,7 +252,7 @@ def test_preparing_again_scans_only_changed_shards_and_keeps_the_choices(prepare
 )
 @pytest.mark.parametrize("asking", [["--non-interactive"], []])
 def test_replacing_choices_without_a_prompt_requires_force(
-    prepared: Path, energon: RunEnergon, flags: list[str], what: str, asking: Any
+    prepared: Path, energon: RunEnergon, flags: list[str], what: str, asking: list[str]
 ) -> None:
     before = files_of(prepared)
     done = energon("prepare", prepared, *asking, *flags)
@@ -467,7 +467,7 @@ def test_an_unknown_part_warns(captions: Path, energon: RunEnergon) -> None:
     ],
 )
 def test_invalid_answers_fail_and_write_nothing(
-    captions: Path, energon: RunEnergon, answers: Any, message: str
+    captions: Path, energon: RunEnergon, answers: list[str], message: str
 ) -> None:
     before = files_of(captions)
     done = energon("prepare", captions, answers=answers)

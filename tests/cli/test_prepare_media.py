@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import wave
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -249,7 +250,7 @@ def remove_first_shard(captions: Path) -> set[str]:
 
 @pytest.mark.parametrize(("change", "collected"), [(change_one_shard, 2), (remove_first_shard, 0)])
 def test_a_later_prepare_updates_the_metadata_of_changed_shards(
-    energon: RunEnergon, captions: Path, change: Any, collected: int
+    energon: RunEnergon, captions: Path, change: Callable[[Path], set[str]], collected: int
 ) -> None:
     prepare(energon, captions, HEADER)
     expected = change(captions)

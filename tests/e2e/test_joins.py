@@ -80,7 +80,7 @@ def samples(path: Path, **options: Any) -> list[Any]:
 
 @pytest.mark.parametrize("joiner", [BY_CLASS, BY_FUNCTION], ids=["class", "function"])
 @pytest.mark.parametrize("form", ["list", "mapping"])
-def test_a_joiner_is_given_the_samples_of_a_row(data: JoinedData, joiner: Any, form: str) -> None:
+def test_a_joiner_is_given_the_samples_of_a_row(data: JoinedData, joiner: dict[str, str], form: str) -> None:
     join = join_of("p", filling("q"), joiner=joiner)
     if form == "mapping":
         join["join"] = dict(zip(("text", "other"), join["join"], strict=True))

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -111,7 +110,7 @@ def prepare_that_drops_compat_files(folder: Path) -> PreparePlan:
 @every_call
 @pytest.mark.parametrize("scenario", [first_prepare, prepare_after_changes, prepare_that_drops_compat_files])
 def test_a_kill_at_any_moment_leaves_the_old_dataset_or_the_new_one_and_the_next_run_completes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Any, every: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Callable[[Path], PreparePlan], every: int
 ) -> None:
     start = tmp_path / "start"
     plan = scenario(start)
@@ -170,7 +169,7 @@ def new_shards(folder: Path, start: Path) -> list[str]:
 
 @every_call
 def test_a_kill_while_duplicate_keys_are_fixed_loses_no_sample(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int
 ) -> None:
     start = write_shards(tmp_path / "start", 4, samples=2)
     write_shard(shard_path(start, 1), caption_samples(0, 2))
@@ -399,7 +398,7 @@ def test_an_error_of_the_caller_s_own_leaves_no_staged_files(tmp_path: Path, sha
 
 @pytest.mark.parametrize("number", range(1, 14))
 def test_a_commit_that_ctrl_c_interrupts_is_finished_by_the_next_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: Any
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     write_shards(tmp_path / "one", 5)
     prepare(tmp_path / "one")

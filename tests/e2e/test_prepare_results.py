@@ -10,7 +10,6 @@ import tarfile
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -155,7 +154,7 @@ def expected_contents(folder: Path) -> dict[str, dict[str, bytes]]:
 
 
 @every_shape
-def test_the_index_gives_what_the_shards_hold(tmp_path: Path, shape: Any) -> None:
+def test_the_index_gives_what_the_shards_hold(tmp_path: Path, shape: Callable[[Path], None]) -> None:
     shape(tmp_path)
     report = prepare(tmp_path)
     expected = expected_contents(tmp_path)
@@ -168,7 +167,7 @@ def test_the_index_gives_what_the_shards_hold(tmp_path: Path, shape: Any) -> Non
 
 @every_shape
 @pytest.mark.parametrize("other", ["again", "four workers", "resumed", "forced"])
-def test_the_same_shards_give_the_same_bytes(tmp_path: Path, shape: Any, other: str) -> None:
+def test_the_same_shards_give_the_same_bytes(tmp_path: Path, shape: Callable[[Path], None], other: str) -> None:
     shape(tmp_path / "one")
     copy_of(tmp_path / "one", tmp_path / "two")
     prepare(tmp_path / "one")
@@ -198,7 +197,9 @@ def stop_after(folder: Path, *, shards: int) -> None:
 
 @every_shape
 @pytest.mark.parametrize("compat", [None, False])
-def test_a_run_with_nothing_to_do_writes_nothing(tmp_path: Path, shape: Any, compat: bool | None) -> None:
+def test_a_run_with_nothing_to_do_writes_nothing(
+    tmp_path: Path, shape: Callable[[Path], None], compat: bool | None
+) -> None:
     shape(tmp_path)
     first = prepare(tmp_path, compat=compat)
     before = times_of_change(tmp_path)
@@ -312,7 +313,9 @@ every_change = pytest.mark.parametrize("change", CHANGES)
 
 @every_change
 @pytest.mark.parametrize("shape", [flat, long_names, pax, nested, differing_parts, with_an_empty_shard])
-def test_a_changed_folder_is_prepared_as_from_the_start(tmp_path: Path, shape: Any, change: Any) -> None:
+def test_a_changed_folder_is_prepared_as_from_the_start(
+    tmp_path: Path, shape: Callable[[Path], None], change: Callable[[Path], int]
+) -> None:
     shape(tmp_path / "one")
     prepare(tmp_path / "one")
     to_scan = change(tmp_path / "one")
@@ -331,7 +334,9 @@ def test_a_changed_folder_is_prepared_as_from_the_start(tmp_path: Path, shape: A
 
 
 @pytest.mark.parametrize("shape", [flat, long_names, pax, scattered])
-def test_a_changed_folder_without_compat_files_is_prepared_as_from_the_start(tmp_path: Path, shape: Any) -> None:
+def test_a_changed_folder_without_compat_files_is_prepared_as_from_the_start(
+    tmp_path: Path, shape: Callable[[Path], None]
+) -> None:
     shape(tmp_path / "one")
     prepare(tmp_path / "one", compat=False)
     to_scan = CHANGES[0](tmp_path / "one")
@@ -344,7 +349,7 @@ def test_a_changed_folder_without_compat_files_is_prepared_as_from_the_start(tmp
 @every_change
 @pytest.mark.parametrize("shape", INEXPRESSIBLE)
 def test_a_changed_folder_that_compat_files_cannot_express_is_prepared_as_from_the_start(
-    tmp_path: Path, shape: Any, change: Any
+    tmp_path: Path, shape: Callable[[Path], None], change: Callable[[Path], int]
 ) -> None:
     shape(tmp_path / "one")
     prepare(tmp_path / "one")
@@ -355,7 +360,7 @@ def test_a_changed_folder_that_compat_files_cannot_express_is_prepared_as_from_t
 
 
 @every_change
-def test_without_compat_no_change_leaves_stale_compat_files(tmp_path: Path, change: Any) -> None:
+def test_without_compat_no_change_leaves_stale_compat_files(tmp_path: Path, change: Callable[[Path], int]) -> None:
     write_shards(tmp_path / "one")
     prepare(tmp_path / "one")
     to_scan = change(tmp_path / "one")
@@ -493,7 +498,7 @@ REASONS = {
 
 
 @every_inexpressible
-def test_compat_files_that_cannot_be_are_left_out_with_a_warning(tmp_path: Path, shape: Any) -> None:
+def test_compat_files_that_cannot_be_are_left_out_with_a_warning(tmp_path: Path, shape: Callable[[Path], None]) -> None:
     shape(tmp_path)
     report = prepare(tmp_path)
     assert not report.compat
@@ -502,7 +507,7 @@ def test_compat_files_that_cannot_be_are_left_out_with_a_warning(tmp_path: Path,
 
 
 @every_inexpressible
-def test_compat_files_go_when_they_can_no_longer_be_true(tmp_path: Path, shape: Any) -> None:
+def test_compat_files_go_when_they_can_no_longer_be_true(tmp_path: Path, shape: Callable[[Path], None]) -> None:
     flat(tmp_path)
     prepare(tmp_path)
     assert len(compat_files(tmp_path)) == 7
@@ -521,7 +526,7 @@ def test_compat_files_go_when_they_can_no_longer_be_true(tmp_path: Path, shape: 
 
 
 @every_inexpressible
-def test_asking_for_compat_files_that_cannot_be_changes_nothing(tmp_path: Path, shape: Any) -> None:
+def test_asking_for_compat_files_that_cannot_be_changes_nothing(tmp_path: Path, shape: Callable[[Path], None]) -> None:
     flat(tmp_path)
     prepare(tmp_path)
     shape(tmp_path)
@@ -533,7 +538,7 @@ def test_asking_for_compat_files_that_cannot_be_changes_nothing(tmp_path: Path, 
 
 
 @every_inexpressible
-def test_compat_files_come_back_once_they_can_be(tmp_path: Path, shape: Any) -> None:
+def test_compat_files_come_back_once_they_can_be(tmp_path: Path, shape: Callable[[Path], None]) -> None:
     shape(tmp_path / "one")
     prepare(tmp_path / "one")
     write_shard(shard_path(tmp_path / "one", 2), caption_samples(300, 3))
@@ -643,7 +648,7 @@ def test_a_first_prepare_without_a_split_says_so(tmp_path: Path) -> None:
     "request_",
     [SplitRequest(patterns=(("train", "shard_{000..003}.tar"),)), SplitRequest(parts={"train": ("shard_000.tar",)})],
 )
-def test_splits_by_patterns_and_as_listed(tmp_path: Path, request_: Any) -> None:
+def test_splits_by_patterns_and_as_listed(tmp_path: Path, request_: SplitRequest) -> None:
     write_shards(tmp_path)
     expected = {"train": (4, 12)} if request_.patterns else {"train": (1, 3)}
     assert prepare(tmp_path, split=request_).split == expected

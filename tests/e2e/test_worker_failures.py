@@ -200,7 +200,7 @@ def test_each_failure_is_one_line_of_the_log_and_each_cause_one_traceback(
     ("encoder", "hook"), [(FailingAlways, "encode_sample"), (FailingToBatch, "batch")], ids=["encode", "batch"]
 )
 def test_a_hook_that_always_fails_stops_the_run_with_its_error_as_the_cause(
-    texts: Path, workers: int, method: str | None, encoder: Any, hook: str
+    texts: Path, workers: int, method: str | None, encoder: type[Encoder], hook: str
 ) -> None:
     loader = loader_of(texts, encoder(), workers=workers, method=method, handler=leave_out)
     with pytest.raises(SampleError, match=f"^{hook} failed in all of its first ") as caught:
@@ -222,7 +222,7 @@ def test_a_hook_that_always_fails_stops_the_run_with_its_error_as_the_cause(
     ids=["raising-handler", "programming-error", "fatal"],
 )
 def test_an_error_that_stops_the_run_comes_whole_with_the_sample_and_the_place_in_the_hook(
-    texts: Path, *, workers: int, method: str | None, encoder: Any, handler: Any, kind: Any
+    texts: Path, *, workers: int, method: str | None, encoder: type[Encoder], handler: Any, kind: Any
 ) -> None:
     with pytest.raises(kind) as caught:
         texts_of(loader_of(texts, encoder(), workers=workers, method=method, handler=handler))
@@ -245,7 +245,7 @@ def test_an_error_that_stops_the_run_comes_whole_with_the_sample_and_the_place_i
     ],
 )
 def test_a_worker_that_dies_ends_the_loop_with_its_name_and_its_last_sample(
-    texts: Path, workers: int, method: str, encoder: Any, how: str
+    texts: Path, workers: int, method: str, encoder: type[Encoder], how: str
 ) -> None:
     loader = loader_of(texts, encoder(), workers=workers, method=method)
     with pytest.raises(WorkerError) as caught:

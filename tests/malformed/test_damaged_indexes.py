@@ -381,7 +381,7 @@ INFOS = {
 
 @pytest.mark.parametrize("data", INFOS.values(), ids=INFOS)
 @pytest.mark.parametrize("name", [INFO_JSON, INFO_YAML])
-def test_wrong_counts_of_shards_are_refused(tmp_path: Path, name: Any, data: Any) -> None:
+def test_wrong_counts_of_shards_are_refused(tmp_path: Path, name: str, data: bytes) -> None:
     (tmp_path / ".nv-meta").mkdir()
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ConfigError) as caught:

@@ -175,7 +175,7 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("script", PROGRAMS.values(), ids=PROGRAMS)
 def test_an_index_sqlite_that_is_a_program_is_not_read(
-    tmp_path: Path, script: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = prepared(tmp_path / "dataset")
     run_sql(dataset, script)
@@ -247,7 +247,9 @@ FORGERIES: dict[str, Callable[[ShardIndex], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES)
-def test_a_planted_scan_that_no_shard_could_have_is_not_used(tmp_path: Path, forgery: Any) -> None:
+def test_a_planted_scan_that_no_shard_could_have_is_not_used(
+    tmp_path: Path, forgery: Callable[[ShardIndex], dict[str, Any]]
+) -> None:
     add_shard(tmp_path / "s.tar", "a", "b")
     storage = LocalStorage(tmp_path)
     shard, index = storage.stat("s.tar"), index_shard(storage, "s.tar")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, strategies as st
@@ -48,7 +47,9 @@ def test_the_undamaged_index_gives_every_line(storage: LocalStorage) -> None:
 
 
 @given(st.data())
-def test_an_index_with_some_bytes_changed_gives_whole_lines_or_errors(storage: LocalStorage, data: Any) -> None:
+def test_an_index_with_some_bytes_changed_gives_whole_lines_or_errors(
+    storage: LocalStorage, data: st.DataObject
+) -> None:
     index = bytearray(storage.read("good.idx"))
     for position in data.draw(st.lists(st.integers(0, len(index) - 1), min_size=1, max_size=4)):
         index[position] = data.draw(st.integers(0, 255))
@@ -61,7 +62,7 @@ def test_a_cut_index_is_refused(storage: LocalStorage, size_bytes: int) -> None:
 
 
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 600), min_size=2, max_size=12))
-def test_an_index_of_any_numbers_gives_whole_lines_or_errors(storage: LocalStorage, offsets: Any) -> None:
+def test_an_index_of_any_numbers_gives_whole_lines_or_errors(storage: LocalStorage, offsets: list[int]) -> None:
     size = storage.stat("x.jsonl").size_bytes
     index = struct.pack(f"<{len(offsets) + 2}Q", 0, *offsets, size)
     assert set(read_everything(storage, index)) <= {*LINES, None}

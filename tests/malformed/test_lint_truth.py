@@ -183,7 +183,7 @@ def make_html(jpeg: bytes) -> bytes:
     ],
 )
 def test_one_broken_picture_of_two_thousand_is_named(
-    pictures: Path, damage: Any, workers: Any, request: pytest.FixtureRequest
+    pictures: Path, damage: Callable[[bytes], bytes], workers: str, request: pytest.FixtureRequest
 ) -> None:
     if workers == "spawned":
         request.getfixturevalue("in_a_thread")
@@ -816,7 +816,7 @@ def edit_split(folder: Path, *, parts: str | None = None, exclude: str | None = 
         ("{train: ['shard_{000..003}.tar'], val: ['shard_{004..005}.tar']}", []),
     ],
 )
-def test_faults_of_the_split(small: Path, parts: str, expected: Any) -> None:
+def test_faults_of_the_split(small: Path, parts: str, expected: list[tuple[str, str | None]]) -> None:
     edit_split(small, parts=parts)
     found = [(each.code, each.shard) for each in lint(small).findings]
     assert sorted(found, key=str) == sorted(expected, key=str)

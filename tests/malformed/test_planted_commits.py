@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -34,7 +33,7 @@ STAGED = ".nv-meta/.prepare/staged/x"
         ([], ["../victim.tar.idx"]),
     ],
 )
-def test_a_planted_commit_touches_nothing(tmp_path: Path, renames: Any, removals: Any) -> None:
+def test_a_planted_commit_touches_nothing(tmp_path: Path, renames: list[list[str]], removals: list[str]) -> None:
     root = tmp_path / "dataset"
     (root / STAGED).parent.mkdir(parents=True)
     for path in (root / STAGED, root / "s.tar", root / ".nv-meta/split.yaml", tmp_path / "victim"):

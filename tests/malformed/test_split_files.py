@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
@@ -62,7 +61,7 @@ except ConfigError as error:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_an_attack_is_refused_with_a_short_message_within_a_gigabyte(name: Any) -> None:
+def test_an_attack_is_refused_with_a_short_message_within_a_gigabyte(name: str) -> None:
     run = subprocess.run(
         [sys.executable, "-c", RUN, "split.yaml"],
         input=ATTACKS[name],

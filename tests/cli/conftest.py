@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import io
-import json
 import os
-from dataclasses import dataclass
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
 from energon_cli.main import main
 from tests.cli.make_dataset import write_captions
-
-
-@dataclass(frozen=True)
-class Done:
-    """The result of a command: exit code and output."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self):
-        return json.loads(self.out)
+from tests.cli.run_energon import Done, RunEnergon
 
 
 @pytest.fixture
-def energon(capfd, monkeypatch):
+def energon(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> RunEnergon:
     """Run the program in this process, with one worker by default; ``answers`` are piped to it."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0})
 
-    def run(*arguments, answers=None):
+    def run(*arguments: object, answers: Iterable[str] | None = None) -> Done:
         monkeypatch.setattr("sys.stdin", io.StringIO("" if answers is None else "\n".join([*answers, ""])))
         capfd.readouterr()
         code = main([str(argument) for argument in arguments])
@@ -41,13 +29,13 @@ def energon(capfd, monkeypatch):
 
 
 @pytest.fixture
-def captions(tmp_path):
+def captions(tmp_path: Path) -> Path:
     """Four shards of three captioned pictures, not prepared."""
     return write_captions(tmp_path / "captions")
 
 
 @pytest.fixture
-def prepared(captions, energon):
+def prepared(captions: Path, energon: RunEnergon) -> Path:
     """The folder ``captions``, prepared: two shards train, one val, one test."""
     assert energon("prepare", captions, "--yes", "--num-workers", 1).code == 0
     return captions

@@ -10,7 +10,7 @@ from loader.errors import FormatError
 
 @energon_command("fail", examples=[("Fail", "energon fail bug")], short_help="Fail in a given way.")
 @click.argument("how")
-def fail(how):
+def fail(how: str) -> None:
     """Fail in the way HOW."""
     if how == "bug":
         raise RuntimeError("the flux\x1b[31m is off")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import json
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 
-def picture(number: int, *, size=(24, 16), form="JPEG") -> bytes:
+def picture(number: int, *, size: tuple[int, int] = (24, 16), form: str = "JPEG") -> bytes:
     """A gradient whose colours depend on the number."""
     width, height = size
     pixels = np.zeros((height, width, 3), dtype=np.uint8)
@@ -41,7 +42,14 @@ def write_shard(path: Path, samples: dict[str, dict[str, bytes]]) -> None:
                 tar.addfile(member, io.BytesIO(data))
 
 
-def write_captions(folder: Path, *, shards=4, samples=3, names="shard_{:03d}.tar", parts=caption_parts) -> Path:
+def write_captions(
+    folder: Path,
+    *,
+    shards: int = 4,
+    samples: int = 3,
+    names: str = "shard_{:03d}.tar",
+    parts: Callable[[int], dict[str, bytes]] = caption_parts,
+) -> Path:
     """Shards of samples with the parts jpg, txt and json."""
     for shard in range(shards):
         numbers = range(shard * samples, (shard + 1) * samples)

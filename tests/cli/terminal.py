@@ -6,6 +6,8 @@ import os
 import re
 import sys
 import time
+from collections.abc import Mapping
+from typing import Self
 
 import pexpect
 import pyte
@@ -23,10 +25,16 @@ class TerminalRun:
         arguments: The command line behind ``energon``.
         rows: Of the screen.
         columns: Of the screen.
-        environment: Variables to set; None unsets.
+        environment: Variables to set.
     """
 
-    def __init__(self, *arguments, rows=40, columns=100, environment=None):
+    def __init__(
+        self,
+        *arguments: object,
+        rows: int = 40,
+        columns: int = 100,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         variables = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(environment or {})}
         for name in ("NO_COLOR", "CI", "COLUMNS", "LINES"):
             if not (environment or {}).get(name):
@@ -43,17 +51,17 @@ class TerminalRun:
             cwd=str(ROOT),
         )
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.process.close(force=True)
 
     @property
-    def text(self):
+    def text(self) -> str:
         return "\n".join(line.rstrip() for line in self.screen.display)
 
-    def _read(self, timeout_s):
+    def _read(self, timeout_s: float) -> bool:
         try:
             data = self.process.read_nonblocking(65536, timeout=timeout_s)
         except pexpect.TIMEOUT:
@@ -67,7 +75,7 @@ class TerminalRun:
             self.process.send(f"\x1b[{self.screen.cursor.y + 1};{self.screen.cursor.x + 1}R")
         return True
 
-    def wait_for(self, text, *, timeout_s=60):
+    def wait_for(self, text: str, *, timeout_s: float = 60) -> Self:
         """Read until the screen shows the text."""
         deadline = time.monotonic() + timeout_s
         while text not in self.text:
@@ -78,14 +86,14 @@ class TerminalRun:
                 raise AssertionError(f"{text!r} did not appear on\n{self.text}")
         return self
 
-    def press(self, *keys):
+    def press(self, *keys: str) -> Self:
         """Send keys, one after the other."""
         for key in keys:
             self.process.send(key)
             self._read(0.02)
         return self
 
-    def finish(self, *, timeout_s=60):
+    def finish(self, *, timeout_s: float = 60) -> int | None:
         """Read to the end and return the exit code."""
         deadline = time.monotonic() + timeout_s
         while self._read(0.1):

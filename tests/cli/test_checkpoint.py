@@ -18,6 +18,7 @@ import pytest
 import torch
 
 from loader import DefaultTaskEncoder, WorkerConfig, get_savable_loader, get_train_dataset, get_val_dataset
+from tests.cli.run_energon import RunEnergon
 from tests.e2e.text_dataset import write_texts
 from tests.elastic_runs import fingerprint, number_of
 from tests.source_tree import ROOT
@@ -28,11 +29,11 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_texts(tmp_path_factory.mktemp("checkpoint") / "texts")
 
 
-class Packing(DefaultTaskEncoder):
-    def select_samples_to_pack(self, samples):
+class Packing(DefaultTaskEncoder[Any, Any, Any, Any]):
+    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
         return [samples[:2], samples[2:]]
 
-    def pack_selected_samples(self, samples):
+    def pack_selected_samples(self, samples: list[Any]) -> Any:
         return samples[0]
 
 
@@ -72,7 +73,9 @@ def two(texts: Path) -> list[dict[str, Any]]:
 # -------------------------------------------------------------------------------------------------------------- info
 
 
-def test_the_output_shows_the_progress_of_a_run(two, texts, tmp_path, energon):
+def test_the_output_shows_the_progress_of_a_run(
+    two: list[dict[str, Any]], texts: Path, tmp_path: Path, energon: RunEnergon
+) -> None:
     for rank, state in enumerate(two):
         save(tmp_path / "run" / f"dp{rank}.pt", {"dataloader_state_dict": state})
     done = energon("checkpoint", "info", tmp_path / "run")
@@ -94,7 +97,9 @@ def test_the_output_shows_the_progress_of_a_run(two, texts, tmp_path, energon):
     ]
 
 
-def test_the_json_report_is_complete(two, texts, tmp_path, energon):
+def test_the_json_report_is_complete(
+    two: list[dict[str, Any]], texts: Path, tmp_path: Path, energon: RunEnergon
+) -> None:
     path = save(tmp_path / "all.json", {"step": 3, "loaders": [{"train": list(two)}]})
     done = energon("checkpoint", "info", path, "--json")
     assert done.code == 0
@@ -117,7 +122,9 @@ def test_the_json_report_is_complete(two, texts, tmp_path, energon):
     assert [(one["path"], one["split_part"], one["samples"]) for one in run["datasets"]] == [(str(texts), "train", 157)]
 
 
-def test_states_are_found_anywhere_in_a_training_checkpoint(two, texts, tmp_path, energon):
+def test_states_are_found_anywhere_in_a_training_checkpoint(
+    two: list[dict[str, Any]], texts: Path, tmp_path: Path, energon: RunEnergon
+) -> None:
     model = torch.nn.Linear(300, 300)
     moments = {0: {"step": torch.tensor(1.0), "exp_avg": torch.zeros(300, 300)}}
     val = get_savable_loader(
@@ -140,7 +147,7 @@ def test_states_are_found_anywhere_in_a_training_checkpoint(two, texts, tmp_path
     ]  # fmt: skip
 
 
-def test_buffered_samples_are_counted(texts, tmp_path, energon):
+def test_buffered_samples_are_counted(texts: Path, tmp_path: Path, energon: RunEnergon) -> None:
     loader = loader_of(texts, 0, 1, batch_size=1, packing_buffer_size=5, task_encoder=Packing())
     steps_of(loader, 14)  # a buffer of 5 makes two micro-batches: two of twelve lanes have finished theirs
     path = save(tmp_path / "state.json", loader.save_state_rank())
@@ -148,14 +155,14 @@ def test_buffered_samples_are_counted(texts, tmp_path, energon):
     assert "waiting     30 samples in buffers" in energon("checkpoint", "info", path).out
 
 
-def test_missing_ranks_are_named(two, tmp_path, energon):
+def test_missing_ranks_are_named(two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon) -> None:
     path = save(tmp_path / "dp1.pt", two[1])
     done = energon("checkpoint", "info", path)
     assert done.code == 0
     assert "a run of 2 ranks; missing ranks: 0" in done.out
 
 
-def test_counts_and_ends_are_shown(texts, tmp_path, energon):
+def test_counts_and_ends_are_shown(texts: Path, tmp_path: Path, energon: RunEnergon) -> None:
     loader = loader_of(texts, 0, 1, repeat=False, virtual_epoch_length=30)
     for _ in range(3):
         steps_of(loader, 35)
@@ -165,7 +172,9 @@ def test_counts_and_ends_are_shown(texts, tmp_path, energon):
     assert "(virtual epochs, limits, repeats)" in out
 
 
-def test_states_that_do_not_match_are_a_fault(texts, two, tmp_path, energon):
+def test_states_that_do_not_match_are_a_fault(
+    texts: Path, two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon
+) -> None:
     later = states_of(texts, 2, 4)
     files = [save(tmp_path / "0.pt", two[0]), save(tmp_path / "1.pt", later[1])]
     done = energon("checkpoint", "info", *files)
@@ -176,7 +185,7 @@ def test_states_that_do_not_match_are_a_fault(texts, two, tmp_path, energon):
     )
 
 
-def test_duplicate_states_count_once(two, tmp_path, energon):
+def test_duplicate_states_count_once(two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon) -> None:
     files = [save(tmp_path / f"{rank}.pt", {"states of all ranks": two}) for rank in range(2)]
     done = energon("checkpoint", "info", *files, "--json")
     assert done.code == 0
@@ -276,7 +285,9 @@ NO_GOOD = {
 
 
 @pytest.mark.parametrize("kind", NO_GOOD)
-def test_an_invalid_file_is_reported_and_runs_no_code(kind, two, tmp_path, energon, monkeypatch):
+def test_an_invalid_file_is_reported_and_runs_no_code(
+    kind: str, two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("loader.training.states.checkpoint_file._MAX_PLAIN_BYTES", 1 << 20)
     monkeypatch.setattr("loader.training.states.find._MAX_VALUES", 50_000)
@@ -296,7 +307,9 @@ def test_an_invalid_file_is_reported_and_runs_no_code(kind, two, tmp_path, energ
     assert not (tmp_path / "was-here").exists()
 
 
-def test_valid_files_are_described_next_to_an_invalid_one(two, tmp_path, energon):
+def test_valid_files_are_described_next_to_an_invalid_one(
+    two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon
+) -> None:
     good = save(tmp_path / "0.pt", two[0])
     done = energon("checkpoint", "info", good, tmp_path / "gone.pt")
     assert done.code == 1
@@ -304,7 +317,7 @@ def test_valid_files_are_described_next_to_an_invalid_one(two, tmp_path, energon
     assert "error: cannot open this file: No such file or directory" in done.out
 
 
-def test_models_in_a_folder_are_skipped(two, tmp_path, energon):
+def test_models_in_a_folder_are_skipped(two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon) -> None:
     save(tmp_path / "run/model.pt", {"w": torch.ones(3)})
     (tmp_path / "run/notes.txt").write_text("nothing")
     (tmp_path / "run/deeper").mkdir()
@@ -320,7 +333,9 @@ def test_models_in_a_folder_are_skipped(two, tmp_path, energon):
     assert "no file in this folder ends with" in energon("checkpoint", "info", tmp_path / "empty").err
 
 
-def test_states_registered_with_accelerate_are_found_among_its_files(texts, tmp_path, energon, monkeypatch):
+def test_states_registered_with_accelerate_are_found_among_its_files(
+    texts: Path, tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     accelerate = pytest.importorskip("accelerate")
     accelerator = accelerate.Accelerator(cpu=True)
@@ -336,7 +351,9 @@ def test_states_registered_with_accelerate_are_found_among_its_files(texts, tmp_
 
 
 @pytest.mark.parametrize(("ranks", "suffix"), [(1, ".pt"), (4, ".pt"), (3, ".json")])
-def test_the_new_ranks_deliver_exactly_the_remaining_batches(ranks, suffix, texts, tmp_path, energon):
+def test_the_new_ranks_deliver_exactly_the_remaining_batches(
+    ranks: int, suffix: str, texts: Path, tmp_path: Path, energon: RunEnergon
+) -> None:
     whole = steps_of(loader_of(texts, 0, 1), 30)
     delivered: dict[int, bytes] = {}
     for rank in range(2):
@@ -360,7 +377,9 @@ def test_the_new_ranks_deliver_exactly_the_remaining_batches(ranks, suffix, text
     assert energon("checkpoint", "info", tmp_path / "out").code == 0
 
 
-def test_the_written_files_are_reported_as_text_and_as_json(two, tmp_path, energon):
+def test_the_written_files_are_reported_as_text_and_as_json(
+    two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon
+) -> None:
     for rank, state in enumerate(two):
         save(tmp_path / "in" / f"dp{rank}.json", {"step": 3, "data": {"seed": 1, "loader": state}})
     done = energon("checkpoint", "redist", tmp_path / "in", tmp_path / "out", "--new-world-size", 4)
@@ -378,7 +397,9 @@ def test_the_written_files_are_reported_as_text_and_as_json(two, tmp_path, energ
     assert list(written["data"]) == ["loader"]
 
 
-def test_a_list_of_all_states_stays_a_list(two, texts, tmp_path, energon):
+def test_a_list_of_all_states_stays_a_list(
+    two: list[dict[str, Any]], texts: Path, tmp_path: Path, energon: RunEnergon
+) -> None:
     path = save(tmp_path / "run.pt", {"step": 3, "loader": list(two)})
     done = energon("checkpoint", "redist", path, tmp_path / "out", "--new-world-size", 3)
     assert done.code == 0
@@ -389,14 +410,16 @@ def test_a_list_of_all_states_stays_a_list(two, texts, tmp_path, energon):
     assert loader.save_state_rank() == two[0]
 
 
-def test_files_without_numbers_get_some(texts, tmp_path, energon):
+def test_files_without_numbers_get_some(texts: Path, tmp_path: Path, energon: RunEnergon) -> None:
     (state,) = states_of(texts, 1)
     path = save(tmp_path / "step_1000.json", state)
     energon("checkpoint", "redist", path, tmp_path / "out", "--new-world-size", 2)
     assert sorted(os.listdir(tmp_path / "out")) == ["step_1000_rank000.json", "step_1000_rank001.json"]
 
 
-def test_files_are_overwritten_only_with_the_flag(two, tmp_path, energon):
+def test_files_are_overwritten_only_with_the_flag(
+    two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon
+) -> None:
     for rank, state in enumerate(two):
         save(tmp_path / f"dp{rank}.json", state)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -413,7 +436,9 @@ def test_files_are_overwritten_only_with_the_flag(two, tmp_path, energon):
     assert energon("checkpoint", "info", tmp_path, "--json").json["runs"][0]["ranks"] == 3
 
 
-def test_a_file_that_cannot_be_written_leaves_none_of_the_others(two, tmp_path, energon):
+def test_a_file_that_cannot_be_written_leaves_none_of_the_others(
+    two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon
+) -> None:
     for rank, state in enumerate(two):
         save(tmp_path / "in" / f"dp{rank}.json", state)
     (tmp_path / "out/dp2.json").mkdir(parents=True)
@@ -422,7 +447,9 @@ def test_a_file_that_cannot_be_written_leaves_none_of_the_others(two, tmp_path, 
     assert os.listdir(tmp_path / "out") == ["dp2.json"]
 
 
-def test_an_impossible_number_of_ranks_is_refused_with_the_possible_ones(two, tmp_path, energon):
+def test_an_impossible_number_of_ranks_is_refused_with_the_possible_ones(
+    two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon
+) -> None:
     path = save(tmp_path / "run.json", two)
     done = energon("checkpoint", "redist", path, tmp_path / "out", "--new-world-size", 5)
     assert done.code == 1
@@ -431,7 +458,7 @@ def test_an_impossible_number_of_ranks_is_refused_with_the_possible_ones(two, tm
     assert not (tmp_path / "out").exists()
 
 
-def test_the_number_of_ranks_is_prompted_for(two, tmp_path, energon):
+def test_the_number_of_ranks_is_prompted_for(two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon) -> None:
     path = save(tmp_path / "run.json", two)
     done = energon("checkpoint", "redist", path, tmp_path / "out", "--json", answers=["4"])
     assert (done.code, done.json["ranks"]) == (0, 4)
@@ -441,7 +468,9 @@ def test_the_number_of_ranks_is_prompted_for(two, tmp_path, energon):
     assert "--new-world-size N; allowed: 1, 2, 3, 4, 6, 12" in done.err
 
 
-def test_states_of_several_loaders_or_of_some_ranks_are_refused(two, texts, tmp_path, energon):
+def test_states_of_several_loaders_or_of_some_ranks_are_refused(
+    two: list[dict[str, Any]], texts: Path, tmp_path: Path, energon: RunEnergon
+) -> None:
     both = save(tmp_path / "both.json", {"train": two[0], "val": two[0]})
     done = energon("checkpoint", "redist", both, tmp_path / "out", "--new-world-size", 1)
     assert (done.code, "found states at several places: train, val" in done.err) == (1, True)
@@ -453,7 +482,9 @@ def test_states_of_several_loaders_or_of_some_ranks_are_refused(two, texts, tmp_
     assert (done.code, "found those of ranks [0, 0]" in done.err) == (1, True)
 
 
-def test_a_place_selects_one_of_several_loaders(two, texts, tmp_path, energon):
+def test_a_place_selects_one_of_several_loaders(
+    two: list[dict[str, Any]], texts: Path, tmp_path: Path, energon: RunEnergon
+) -> None:
     val = WorkerConfig(rank=0, world_size=1, num_workers=0)
     other = get_savable_loader(get_val_dataset(texts, batch_size=4, worker_config=val)).save_state_rank()
     for rank, state in enumerate(two):
@@ -473,7 +504,7 @@ def test_a_place_selects_one_of_several_loaders(two, texts, tmp_path, energon):
     assert (done.code, "contains no state of a loader at data.test" in done.err) == (1, True)
 
 
-def test_empty_paths_are_wrong_usage(two, tmp_path, energon):
+def test_empty_paths_are_wrong_usage(two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon) -> None:
     assert energon("checkpoint").code == 2
     assert energon("checkpoint", "inof").code == 2
     assert energon("checkpoint", "info").code == 2
@@ -484,7 +515,7 @@ def test_empty_paths_are_wrong_usage(two, tmp_path, energon):
     assert energon("checkpoint", "redist", path, tmp_path / "out", "--new-world-size", 0).code == 2
 
 
-def test_json_is_read_without_torch(two, tmp_path):
+def test_json_is_read_without_torch(two: list[dict[str, Any]], tmp_path: Path) -> None:
     path = save(tmp_path / "run.json", two)
     code = (
         "import sys; from energon_cli.main import main; "
@@ -492,6 +523,6 @@ def test_json_is_read_without_torch(two, tmp_path):
         "main(['checkpoint', 'redist', sys.argv[1], sys.argv[2], '--new-world-size', '3']); "
         "sys.exit(codes != (0, 0) or 'torch' in sys.modules)"
     )
-    command = [sys.executable, "-c", code, path, tmp_path / "out"]
+    command = [sys.executable, "-c", code, str(path), str(tmp_path / "out")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr + done.stdout

@@ -5,28 +5,30 @@ from __future__ import annotations
 import io
 import json
 import unicodedata
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, strategies as st
+from rich.console import Console
 
 from energon_cli.console import error_console, escape_controls, output_console, print_json
 from loader.inspect import format_bytes, plural
 
 
 class Terminal(io.StringIO):
-    def isatty(self):
+    def isatty(self) -> bool:
         return True
 
 
 @given(st.text(alphabet=st.characters(codec=None)))
-def test_no_control_character_survives(text):
+def test_no_control_character_survives(text: str) -> None:
     escaped = escape_controls(text)
     assert not [c for c in escaped if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")]
     escaped.encode("utf-8")
 
 
 @given(st.text(alphabet=st.characters(categories=("L", "N", "P", "S", "Zs"))))
-def test_ordinary_text_is_unchanged(text):
+def test_ordinary_text_is_unchanged(text: str) -> None:
     assert escape_controls(text) == text
 
 
@@ -40,16 +42,18 @@ def test_ordinary_text_is_unchanged(text):
         (b"caf\xe9".decode("utf-8", "surrogateescape"), "caf\\xe9"),
     ],
 )
-def test_escapes_are_readable(text, escaped):
+def test_escapes_are_readable(text: str, escaped: str) -> None:
     assert escape_controls(text) == escaped
 
 
-def test_kept_characters_are_kept():
+def test_kept_characters_are_kept() -> None:
     assert escape_controls("a\nb\x1b", keep="\n") == "a\nb\\x1b"
 
 
 @pytest.mark.parametrize("make", [output_console, error_console])
-def test_a_terminal_gets_colours_and_a_pipe_does_not(monkeypatch, make):
+def test_a_terminal_gets_colours_and_a_pipe_does_not(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[[], Console]
+) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     name = "stdout" if make is output_console else "stderr"
@@ -62,7 +66,7 @@ def test_a_terminal_gets_colours_and_a_pipe_does_not(monkeypatch, make):
     assert seen["pipe"] == "text\n"
 
 
-def test_no_color_is_respected_on_a_terminal(monkeypatch):
+def test_no_color_is_respected_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     stream = Terminal()
@@ -71,14 +75,14 @@ def test_no_color_is_respected_on_a_terminal(monkeypatch):
     assert stream.getvalue() == "text\n"
 
 
-def test_square_brackets_in_data_are_no_markup(monkeypatch):
+def test_square_brackets_in_data_are_no_markup(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     monkeypatch.setattr("sys.stdout", stream)
     output_console().print("json[caption] [red]:smile:")
     assert stream.getvalue() == "json[caption] [red]:smile:\n"
 
 
-def test_json_prints_names_that_are_not_utf8(capsys):
+def test_json_prints_names_that_are_not_utf8(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"key": "caf\udce9"})
     assert json.loads(capsys.readouterr().out) == {"key": "caf\udce9"}
 
@@ -95,9 +99,9 @@ def test_json_prints_names_that_are_not_utf8(capsys):
         (7e15, "7.0 PB"),
     ],
 )
-def test_sizes_keep_a_digit_before_the_point(size, text):
+def test_sizes_keep_a_digit_before_the_point(size: float, text: str) -> None:
     assert format_bytes(size) == text
 
 
-def test_plurals():
+def test_plurals() -> None:
     assert [plural(n, "shard") for n in (0, 1, 2000)] == ["0 shards", "1 shard", "2,000 shards"]

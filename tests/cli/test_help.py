@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
+from energon_cli.command import ExampleCommand, LazyGroup
 from energon_cli.main import main
 from tests.cli.test_commands import commands
 
@@ -20,7 +21,9 @@ COMMANDS = ["", *BY_NAME]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_help_matches_the_golden_file(capsys, monkeypatch, name):
+def test_the_help_matches_the_golden_file(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setenv("LINES", "50")
     assert main([*name.split(), "--help"]) == 0
@@ -34,16 +37,18 @@ def test_the_help_matches_the_golden_file(capsys, monkeypatch, name):
 
 
 @pytest.mark.parametrize("name", COMMANDS[1:])
-def test_every_command_ends_with_examples_that_are_valid_usage(capsys, name):
+def test_every_command_ends_with_examples_that_are_valid_usage(capsys: pytest.CaptureFixture[str], name: str) -> None:
     import shlex
 
     command = BY_NAME[name]
+    assert isinstance(command, ExampleCommand | LazyGroup)
     assert command.examples
     for what, line in command.examples:
         words = shlex.split(line.split(" | ")[0])
         leading = ["energon", *name.split()]
         assert words[: len(leading)] == leading
-        named, words = command, words[len(leading) :]
+        named: click.Command = command
+        words = words[len(leading) :]
         if isinstance(named, click.Group):
             named, words = BY_NAME[f"{name} {words[0]}"], words[1:]
         params = named.make_context(name, words, resilient_parsing=False).params
@@ -52,7 +57,7 @@ def test_every_command_ends_with_examples_that_are_valid_usage(capsys, name):
 
 
 @pytest.mark.parametrize("name", COMMANDS[1:])
-def test_every_command_takes_both_help_flags_and_debug(capsys, name):
+def test_every_command_takes_both_help_flags_and_debug(capsys: pytest.CaptureFixture[str], name: str) -> None:
     assert main([*name.split(), "-h"]) == 0
     text = capsys.readouterr().out
     assert "-h, --help" in text

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from tests.cli.run_energon import RunEnergon
 from tests.source_tree import ROOT
 
 KEYS = {
@@ -16,7 +18,7 @@ KEYS = {
 }  # fmt: skip
 
 
-def test_one_screen_says_what_the_dataset_is(prepared, energon):
+def test_one_screen_says_what_the_dataset_is(prepared: Path, energon: RunEnergon) -> None:
     done = energon("info", prepared)
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
@@ -31,7 +33,7 @@ def test_one_screen_says_what_the_dataset_is(prepared, energon):
     assert "\x1b" not in done.out
 
 
-def test_the_json_has_its_keys(prepared, energon):
+def test_the_json_has_its_keys(prepared: Path, energon: RunEnergon) -> None:
     facts = energon("info", prepared, "--json").json
     assert set(facts) == KEYS
     assert facts["splits"][1] == {"name": "val", "shards": 1, "samples": 3, "share": 0.25}
@@ -42,13 +44,13 @@ def test_the_json_has_its_keys(prepared, energon):
     assert facts["bytes"] == sum(path.stat().st_size for path in prepared.glob("*.tar"))
 
 
-def test_a_crude_dataset_without_dataset_yaml(captions, energon):
+def test_a_crude_dataset_without_dataset_yaml(captions: Path, energon: RunEnergon) -> None:
     energon("prepare", captions, "--yes", "--skip-dataset-yaml")
     assert "crude (no dataset.yaml)" in energon("info", captions).out
 
 
 @pytest.mark.parametrize("change", ["touched", "changed", "missing"])
-def test_a_stale_index_is_reported(prepared, energon, change):
+def test_a_stale_index_is_reported(prepared: Path, energon: RunEnergon, change: str) -> None:
     shard = prepared / "shard_002.tar"
     if change == "touched":
         os.utime(shard, (1, 1))
@@ -63,7 +65,7 @@ def test_a_stale_index_is_reported(prepared, energon, change):
     assert ("shard_002.tar" in text) is (change != "touched")
 
 
-def test_excluded_samples_are_not_counted(prepared, energon):
+def test_excluded_samples_are_not_counted(prepared: Path, energon: RunEnergon) -> None:
     split = prepared / ".nv-meta/split.yaml"
     split.write_text(split.read_text().replace("exclude: []", "exclude: [shard_000.tar/000001, shard_002.tar]"))
     facts = energon("info", prepared, "--json").json
@@ -72,7 +74,7 @@ def test_excluded_samples_are_not_counted(prepared, energon):
     assert "1 shard, 1 single sample" in energon("info", prepared).out
 
 
-def test_other_names_of_the_configs(prepared, energon):
+def test_other_names_of_the_configs(prepared: Path, energon: RunEnergon) -> None:
     (prepared / ".nv-meta/other.yaml").write_text("__module__: megatron.energon\n__class__: CrudeWebdataset\n")
     (prepared / ".nv-meta/one.yaml").write_text("split_parts: {all: [shard_000.tar]}\n")
     facts = energon("info", prepared, "--dataset-config", "other.yaml", "--split-config", "one.yaml", "--json").json
@@ -81,7 +83,7 @@ def test_other_names_of_the_configs(prepared, energon):
     assert energon("info", prepared, "--split-config", "none.yaml").code == 1
 
 
-def test_subflavors_and_a_sample_loader_are_shown(prepared, energon):
+def test_subflavors_and_a_sample_loader_are_shown(prepared: Path, energon: RunEnergon) -> None:
     (prepared / ".nv-meta/dataset.yaml").write_text(
         "sample_type: {__module__: megatron.energon, __class__: OCRSample}\n"
         "sample_loader: sample_loader.py:sample_loader\npart_filter: [jpg, json]\nsubflavors: {source: coco}\n"
@@ -91,14 +93,14 @@ def test_subflavors_and_a_sample_loader_are_shown(prepared, energon):
         assert fact in text
 
 
-def test_what_is_not_there_exits_1_and_says_what_to_do(captions, energon, tmp_path):
+def test_what_is_not_there_exits_1_and_says_what_to_do(captions: Path, energon: RunEnergon, tmp_path: Path) -> None:
     done = energon("info", captions)
     assert done.code == 1
     assert f"energon prepare {captions}" in done.err
     assert energon("info", tmp_path / "nowhere").code == 1
 
 
-def test_a_jsonl_file(tmp_path, energon):
+def test_a_jsonl_file(tmp_path: Path, energon: RunEnergon) -> None:
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "one"}\n{"text": "two"}\n')
     assert energon("info", path).code == 1
@@ -108,7 +110,7 @@ def test_a_jsonl_file(tmp_path, energon):
     assert "2 samples in 1 shard, 32 B" in energon("info", path).out
 
 
-def test_it_imports_neither_torch_nor_webdataset(prepared):
+def test_it_imports_neither_torch_nor_webdataset(prepared: Path) -> None:
     code = (
         "import sys; from energon_cli.main import main; main(['info', sys.argv[1]]);"
         "print(*[name for name in ('torch', 'webdataset', 'fsspec') if name in sys.modules], file=sys.stderr)"
@@ -118,7 +120,7 @@ def test_it_imports_neither_torch_nor_webdataset(prepared):
 
 
 @pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_a_reader_that_leaves_early_is_no_error(prepared, flags):
+def test_a_reader_that_leaves_early_is_no_error(prepared: Path, flags: list[str]) -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     command = [sys.executable, "-m", "energon_cli", "info", str(prepared), *flags]

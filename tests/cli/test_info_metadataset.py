@@ -5,12 +5,16 @@ from __future__ import annotations
 import datetime as dt
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 
 from loader.metadataset.joins.prepare_join import prepare_join
 from loader.metadataset.plans.plan_leaves import plan_leaves
 from tests.cli.make_mix import JOINER, copy_datasets, write_datasets, write_mix
+from tests.cli.run_energon import RunEnergon
 from tests.source_tree import ROOT
 
 KEYS = {"path", "type", "faults", "splits"}
@@ -24,36 +28,39 @@ MEMBER_KEYS = {
 }  # fmt: skip
 
 
+Facts: TypeAlias = Callable[..., list[dict[str, Any]]]
+
+
 @pytest.fixture(scope="module")
-def datasets(tmp_path_factory):
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_datasets(tmp_path_factory.mktemp("datasets"))
 
 
 @pytest.fixture
-def own_datasets(datasets, tmp_path):
+def own_datasets(datasets: Path, tmp_path: Path) -> Path:
     """The datasets, for a test that changes them."""
     return copy_datasets(datasets, tmp_path)
 
 
 @pytest.fixture
-def facts(datasets, energon):
+def facts(datasets: Path, energon: RunEnergon) -> Facts:
     """Describe a metadataset next to the datasets, and return the leaves of its split train."""
 
-    def run(**splits):
+    def run(**splits: Any) -> list[dict[str, Any]]:
         document = energon("info", write_mix(datasets, **splits), "--json").json
         return list(leaves(document["splits"][0]["tree"]))
 
     return run
 
 
-def leaves(node):
+def leaves(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if not node["children"]:
         yield node
     for child in node["children"]:
         yield from leaves(child)
 
 
-def test_a_tree_shows_the_share_of_each_leaf(datasets, energon):
+def test_a_tree_shows_the_share_of_each_leaf(datasets: Path, energon: RunEnergon) -> None:
     write_mix(
         datasets,
         "inner.yaml",
@@ -83,7 +90,7 @@ def test_a_tree_shows_the_share_of_each_leaf(datasets, energon):
     ]
 
 
-def test_the_json_has_its_keys(datasets, energon):
+def test_the_json_has_its_keys(datasets: Path, energon: RunEnergon) -> None:
     mix = write_mix(
         datasets, train=[{"path": "a"}, {"join": {"x": {"path": "a"}, "y": {"path": "b"}}, "joiner": JOINER}]
     )
@@ -100,13 +107,13 @@ def test_the_json_has_its_keys(datasets, energon):
     ]  # fmt: skip
 
 
-def test_shares_and_repetitions_of_weights(facts):
+def test_shares_and_repetitions_of_weights(facts: Facts) -> None:
     one, other = facts(train=[{"path": "a", "weight": 3}, {"path": "texts.jsonl"}])
     assert (one["share"], one["samples"], one["expected_repetitions"]) == (0.75, 6, 1.0)
     assert (other["share"], other["samples"], other["expected_repetitions"]) == (0.25, 2, 1.0)
 
 
-def test_shares_and_repetitions_of_a_pass(datasets, energon):
+def test_shares_and_repetitions_of_a_pass(datasets: Path, energon: RunEnergon) -> None:
     blend = {"blend_epochized": [{"path": "a", "repetitions": 2}, {"path": "texts.jsonl", "repetitions": 0.5}]}
     [split] = energon("info", write_mix(datasets, train=blend), "--json").json["splits"]
     assert (split["samples"], split["epoch"], split["mixed_by"]) == (8, 13, "repetitions")
@@ -127,14 +134,16 @@ def test_shares_and_repetitions_of_a_pass(datasets, energon):
         (["0%", "100%"], ["shard_001.tar"], 3),
     ],
 )
-def test_samples_are_counted_after_subset_and_excludes(own_datasets, energon, subset, exclude, samples):
+def test_samples_are_counted_after_subset_and_excludes(
+    own_datasets: Path, energon: RunEnergon, subset: list[str | int], exclude: list[str], samples: int
+) -> None:
     split = own_datasets / "a/.nv-meta/split.yaml"
     split.write_text(split.read_text().replace("exclude: []", f"exclude: {exclude}"))
     mix = write_mix(own_datasets, train={"path": "a", "subset": {"range": subset}})
     assert energon("info", mix, "--json").json["splits"][0]["samples"] == samples
 
 
-def test_a_missing_dataset_shows_in_the_tree_and_exits_1(datasets, energon):
+def test_a_missing_dataset_shows_in_the_tree_and_exits_1(datasets: Path, energon: RunEnergon) -> None:
     done = energon("info", write_mix(datasets, train=[{"path": "a"}, {"path": "gone"}, {"path": "raw"}]))
     assert done.code == 1
     assert "train: an unknown number of samples in 3 datasets" in done.out
@@ -156,14 +165,16 @@ def test_a_missing_dataset_shows_in_the_tree_and_exits_1(datasets, energon):
         ),
     ],
 )
-def test_a_leaf_that_cannot_be_loaded_shows_the_reason(datasets, energon, leaf, fault):
+def test_a_leaf_that_cannot_be_loaded_shows_the_reason(
+    datasets: Path, energon: RunEnergon, leaf: dict[str, Any], fault: str
+) -> None:
     done = energon("info", write_mix(datasets, train=leaf))
     assert done.code == 1
     assert f"error: {fault}" in done.out
     assert "1 dataset cannot be loaded" in done.out
 
 
-def test_a_join_shows_its_members_and_whether_it_is_prepared(datasets, energon):
+def test_a_join_shows_its_members_and_whether_it_is_prepared(datasets: Path, energon: RunEnergon) -> None:
     members = [{"path": "a"}, {"path": "b", "nonmatch": "skip", "subflavors": {"of": "b"}}]
     mix = write_mix(datasets, "joined.yaml", train={"join": members, "joiner": JOINER})
     done = energon("info", mix)
@@ -171,6 +182,7 @@ def test_a_join_shows_its_members_and_whether_it_is_prepared(datasets, energon):
     assert "join of 2" in done.out
     assert "by no_such_module.Joined; error: this join is not prepared; run: energon prepare /" in done.out
     [leaf] = plan_leaves(mix, split_part="train", training=True)
+    assert leaf.join is not None
     prepare_join(leaf.join)
     done = energon("info", mix)
     assert done.code == 0
@@ -179,7 +191,7 @@ def test_a_join_shows_its_members_and_whether_it_is_prepared(datasets, energon):
     assert ["└─", "b", "(train)", "of:", "b;", "nonmatch", "skip"] in lines
 
 
-def test_all_faults_of_the_documents_are_reported(datasets, energon):
+def test_all_faults_of_the_documents_are_reported(datasets: Path, energon: RunEnergon) -> None:
     mix = write_mix(datasets, train=[{"path": "a", "weigth": 2}], val=[{"path": "a", "weight": -1}])
     done = energon("info", mix, "--json")
     assert (done.code, done.out) == (1, "")
@@ -188,7 +200,7 @@ def test_all_faults_of_the_documents_are_reported(datasets, energon):
     assert f"at: {mix}" in done.err
 
 
-def test_a_split_for_validation_may_mix_weights_and_repetitions(datasets, energon):
+def test_a_split_for_validation_may_mix_weights_and_repetitions(datasets: Path, energon: RunEnergon) -> None:
     write_mix(datasets, "passes.yaml", val={"blend_epochized": [{"path": "a"}]})
     mix = write_mix(datasets, val=[{"path": "passes.yaml"}, {"path": "b"}])
     done = energon("info", mix)
@@ -196,7 +208,7 @@ def test_a_split_for_validation_may_mix_weights_and_repetitions(datasets, energo
     assert "val: 6 samples in 2 datasets, one after another" in done.out
 
 
-def test_a_tree_of_200_leaves_has_a_line_for_each(datasets, energon):
+def test_a_tree_of_200_leaves_has_a_line_for_each(datasets: Path, energon: RunEnergon) -> None:
     blend = [{"path": "a", "weight": number + 1, "subflavors": {"number": number}} for number in range(200)]
     done = energon("info", write_mix(datasets, train=blend))
     assert done.code == 0
@@ -204,13 +216,13 @@ def test_a_tree_of_200_leaves_has_a_line_for_each(datasets, energon):
     assert len({line.index("×") for line in done.out.splitlines() if "×" in line}) == 1, "columns are aligned"
 
 
-def test_a_split_that_is_another_metadataset_names_it(datasets, energon):
+def test_a_split_that_is_another_metadataset_names_it(datasets: Path, energon: RunEnergon) -> None:
     write_mix(datasets, "inner.yaml", train=[{"path": "a"}, {"path": "b"}])
     done = energon("info", write_mix(datasets, val={"path": "inner.yaml", "split_part": "train"}))
     assert "inner.yaml (train) → blend  " in done.out
 
 
-def test_a_damaged_file_of_a_dataset_is_named_in_one_line(own_datasets, energon):
+def test_a_damaged_file_of_a_dataset_is_named_in_one_line(own_datasets: Path, energon: RunEnergon) -> None:
     (own_datasets / "a/.nv-meta/split.yaml").write_text("split_parts: 3\nexclude: 4\n")
     done = energon("info", write_mix(own_datasets, train=[{"path": "a"}, {"path": "b"}]))
     assert done.code == 1
@@ -218,7 +230,7 @@ def test_a_damaged_file_of_a_dataset_is_named_in_one_line(own_datasets, energon)
     assert f"error: {own_datasets}/a/.nv-meta/split.yaml: split_parts: " in done.out
 
 
-def test_a_config_that_the_user_names_is_that_of_every_dataset(own_datasets, energon):
+def test_a_config_that_the_user_names_is_that_of_every_dataset(own_datasets: Path, energon: RunEnergon) -> None:
     mix = write_mix(own_datasets, train=[{"path": "a"}, {"path": "b", "split_config": "other.yaml"}])
     (own_datasets / "a/.nv-meta/one.yaml").write_text("split_parts: {train: [shard_000.tar]}\n")
     done = energon("info", mix, "--split-config", "one.yaml")
@@ -227,7 +239,7 @@ def test_a_config_that_the_user_names_is_that_of_every_dataset(own_datasets, ene
     assert f"error: {own_datasets}/b/.nv-meta/one.yaml: there is no such file; check its name" in done.out
 
 
-def test_values_that_json_does_not_know_are_written_as_text(datasets, energon):
+def test_values_that_json_does_not_know_are_written_as_text(datasets: Path, energon: RunEnergon) -> None:
     subflavors = {"day": dt.date(2020, 1, 2), "nested": {dt.date(2020, 1, 3): [b"x"]}}
     [split] = energon("info", write_mix(datasets, train={"path": "a", "subflavors": subflavors}), "--json").json[
         "splits"
@@ -236,13 +248,13 @@ def test_values_that_json_does_not_know_are_written_as_text(datasets, energon):
     assert leaf["subflavors"] == {"day": "2020-01-02", "nested": {"2020-01-03": ["b'x'"]}}
 
 
-def test_control_characters_of_documents_are_escaped(datasets, energon):
+def test_control_characters_of_documents_are_escaped(datasets: Path, energon: RunEnergon) -> None:
     done = energon("info", write_mix(datasets, train={"path": "a", "subflavors": {"\x1b[31m": "\x9b"}}))
     assert "\\x1b[31m: \\x9b" in done.out
     assert "\x1b" not in done.out
 
 
-def test_torch_is_not_imported(datasets):
+def test_torch_is_not_imported(datasets: Path) -> None:
     write_mix(datasets, train=[{"path": "a"}, {"path": "texts.jsonl"}])
     code = (
         "import sys; from energon_cli.main import main; "

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.cli.make_dataset import caption_parts, write_captions, write_shard
+from tests.cli.run_energon import RunEnergon
 
 KEYS = {
     "path", "level", "complete", "datasets", "shards", "samples", "seconds", "errors", "warnings", "fixed", "findings",
@@ -17,10 +19,10 @@ FINDING_KEYS = {"severity", "code", "message", "dataset", "shard", "key", "part"
 
 
 @pytest.fixture
-def broken(tmp_path, energon):
+def broken(tmp_path: Path, energon: RunEnergon) -> Path:
     """A dataset of 12 samples whose sample 4 has an invalid picture."""
 
-    def parts(number):
+    def parts(number: int) -> dict[str, bytes]:
         return caption_parts(number) | ({"jpg": b"<!DOCTYPE html>"} if number == 4 else {})
 
     folder = write_captions(tmp_path / "broken", parts=parts)
@@ -30,14 +32,14 @@ def broken(tmp_path, energon):
 
 @pytest.mark.parametrize("level", ["headers", "bytes", "decode"])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_clean_dataset_exits_0(prepared, energon, level, workers):
+def test_a_clean_dataset_exits_0(prepared: Path, energon: RunEnergon, level: str, workers: int) -> None:
     done = energon("lint", prepared, "--level", level, "--parallel", workers)
     assert (done.code, done.err) == (0, "")
     assert f"no findings: 12 samples in 4 shards, level {level}" in done.out
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_one_broken_picture_is_named_and_exits_1(broken, energon, workers):
+def test_one_broken_picture_is_named_and_exits_1(broken: Path, energon: RunEnergon, workers: int) -> None:
     done = energon("lint", broken, "--parallel", workers)
     assert done.code == 1
     assert "error   E302  shard_001.tar/000004 [jpg] at byte " in done.out
@@ -46,11 +48,11 @@ def test_one_broken_picture_is_named_and_exits_1(broken, energon, workers):
     assert f"energon lint {broken} --fix" in done.out
 
 
-def test_headers_do_not_reveal_faults_of_decoding(broken, energon):
+def test_headers_do_not_reveal_faults_of_decoding(broken: Path, energon: RunEnergon) -> None:
     assert energon("lint", broken, "--level", "headers").code == 0
 
 
-def test_findings_are_printed_as_json(broken, energon):
+def test_findings_are_printed_as_json(broken: Path, energon: RunEnergon) -> None:
     done = energon("lint", broken, "--json")
     assert done.code == 1
     assert set(done.json) == KEYS
@@ -63,7 +65,7 @@ def test_findings_are_printed_as_json(broken, energon):
     assert shard[finding["offset"] :].startswith(b"<!DOCTYPE")
 
 
-def test_only_the_given_split_parts_are_checked(broken, energon):
+def test_only_the_given_split_parts_are_checked(broken: Path, energon: RunEnergon) -> None:
     assert energon("lint", broken, "--split-parts", "val,test").code == 0
     assert energon("lint", broken, "--split-parts", "train").code == 1
     done = energon("lint", broken, "--split-parts", "vla")
@@ -71,7 +73,7 @@ def test_only_the_given_split_parts_are_checked(broken, energon):
     assert "there is no split part 'vla'; there are: train, val, test" in done.err
 
 
-def test_fix_excludes_broken_samples_and_the_next_lint_is_clean(broken, energon):
+def test_fix_excludes_broken_samples_and_the_next_lint_is_clean(broken: Path, energon: RunEnergon) -> None:
     before = (broken / ".nv-meta/split.yaml").read_text()
     done = energon("lint", broken, "--fix")
     assert done.code == 1, "there were errors"
@@ -83,7 +85,7 @@ def test_fix_excludes_broken_samples_and_the_next_lint_is_clean(broken, energon)
     assert "excluded" in energon("preview", broken, "--key", "000004", "--crude").out
 
 
-def test_fix_does_not_empty_a_dataset_whose_field_map_is_wrong(broken, energon):
+def test_fix_does_not_empty_a_dataset_whose_field_map_is_wrong(broken: Path, energon: RunEnergon) -> None:
     (broken / ".nv-meta/dataset.yaml").write_text(
         "sample_type: {__module__: megatron.energon, __class__: CaptioningSample}\n"
         "field_map: {image: nope, caption: txt}\n"
@@ -95,7 +97,7 @@ def test_fix_does_not_empty_a_dataset_whose_field_map_is_wrong(broken, energon):
     assert (broken / ".nv-meta/split.yaml").read_text() == before
 
 
-def test_a_lint_that_stopped_early_does_not_call_the_dataset_clean(broken, energon):
+def test_a_lint_that_stopped_early_does_not_call_the_dataset_clean(broken: Path, energon: RunEnergon) -> None:
     (broken / ".nv-meta/dataset.yaml").unlink()  # a warning, W004, which comes first
     done = energon("lint", broken, "--max-findings", 1)
     assert "W004" in done.out
@@ -103,7 +105,7 @@ def test_a_lint_that_stopped_early_does_not_call_the_dataset_clean(broken, energ
 
 
 @pytest.mark.parametrize("name", [pytest.param("split.json", marks=pytest.mark.slow), "my.json", "my.yaml"])
-def test_fix_changes_the_current_split_file_and_names_it(broken, energon, name):
+def test_fix_changes_the_current_split_file_and_names_it(broken: Path, energon: RunEnergon, name: str) -> None:
     """Without a split.yaml, split.json is the split file."""
     meta = broken / ".nv-meta"
     document = yaml.safe_load((meta / "split.yaml").read_text())
@@ -122,7 +124,7 @@ def test_fix_changes_the_current_split_file_and_names_it(broken, energon, name):
     assert not (meta / "split.yaml").exists()
 
 
-def test_it_stops_at_max_findings(tmp_path, energon):
+def test_it_stops_at_max_findings(tmp_path: Path, energon: RunEnergon) -> None:
     folder = write_captions(tmp_path, parts=lambda number: caption_parts(number) | {"json": b"{"})
     energon("prepare", folder, "--yes")
     done = energon("lint", folder, "--max-findings", 2)
@@ -131,7 +133,7 @@ def test_it_stops_at_max_findings(tmp_path, energon):
     assert "there may be more" in done.out
 
 
-def test_a_missing_part_a_truncated_shard_and_a_stale_index_exit_1(prepared, energon):
+def test_a_missing_part_a_truncated_shard_and_a_stale_index_exit_1(prepared: Path, energon: RunEnergon) -> None:
     shard = prepared / "shard_001.tar"
     whole = shard.read_bytes()
     shard.write_bytes(whole[:-2048])
@@ -145,7 +147,7 @@ def test_a_missing_part_a_truncated_shard_and_a_stale_index_exit_1(prepared, ene
     assert "E301" in done.out
 
 
-def test_warnings_alone_exit_0_and_are_printed_once_for_many_shards(prepared, energon):
+def test_warnings_alone_exit_0_and_are_printed_once_for_many_shards(prepared: Path, energon: RunEnergon) -> None:
     for shard in prepared.glob("*.tar"):
         os.utime(shard, (1, 1))
     done = energon("lint", prepared)
@@ -155,13 +157,13 @@ def test_warnings_alone_exit_0_and_are_printed_once_for_many_shards(prepared, en
     assert len(energon("lint", prepared, "--json").json["findings"]) == 4
 
 
-def test_a_folder_that_is_not_prepared_exits_1(captions, energon):
+def test_a_folder_that_is_not_prepared_exits_1(captions: Path, energon: RunEnergon) -> None:
     done = energon("lint", captions)
     assert done.code == 1
     assert "E001" in done.out
 
 
-def test_faults_in_the_yaml_files_exit_1(prepared, energon):
+def test_faults_in_the_yaml_files_exit_1(prepared: Path, energon: RunEnergon) -> None:
     (prepared / ".nv-meta/dataset.yaml").write_text("sample_tpye: x\n")
     (prepared / ".nv-meta/split.yaml").write_text("split_parts: [\n")
     done = energon("lint", prepared)
@@ -170,7 +172,7 @@ def test_faults_in_the_yaml_files_exit_1(prepared, energon):
     assert "E003" in done.out
 
 
-def test_keys_with_escape_codes_reach_no_terminal_raw(tmp_path, energon):
+def test_keys_with_escape_codes_reach_no_terminal_raw(tmp_path: Path, energon: RunEnergon) -> None:
     write_shard(tmp_path / "s.tar", {"\x1b[31mred": {"jpg": b"none", "txt": b"x"}})
     energon("prepare", tmp_path, "--yes")
     done = energon("lint", tmp_path)
@@ -180,7 +182,9 @@ def test_keys_with_escape_codes_reach_no_terminal_raw(tmp_path, energon):
     assert "\x1b[31mred" in {finding["key"] for finding in energon("lint", tmp_path, "--json").json["findings"]}
 
 
-def test_code_of_the_dataset_runs_only_when_trusted(captions, energon, monkeypatch):
+def test_code_of_the_dataset_runs_only_when_trusted(
+    captions: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
     energon("prepare", captions, "--non-interactive", "--split-ratio", "1", "--sample-type", "Captioning")
     loader = captions / ".nv-meta/sample_loader.py"
     loader.write_text(loader.read_text().replace("return {", "raise ValueError('ran')\n    return {"))

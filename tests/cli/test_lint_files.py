@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from PIL import Image
 
+from tests.cli.run_energon import RunEnergon
+
 
 @pytest.fixture
-def files(tmp_path, energon):
+def files(tmp_path: Path, energon: RunEnergon) -> Path:
     folder = tmp_path / "files"
     (folder / "photos").mkdir(parents=True)
     for number in range(3):
@@ -17,13 +21,13 @@ def files(tmp_path, energon):
 
 
 @pytest.mark.parametrize("level", ["headers", "bytes", "decode"])
-def test_a_sound_folder_exits_0(files, energon, level):
+def test_a_sound_folder_exits_0(files: Path, energon: RunEnergon, level: str) -> None:
     done = energon("lint", files, "--level", level)
     assert (done.code, done.err) == (0, "")
     assert f"no findings: 3 files, level {level}" in done.out
 
 
-def test_missing_changed_and_broken_files_are_found(files, energon):
+def test_missing_changed_and_broken_files_are_found(files: Path, energon: RunEnergon) -> None:
     (files / "photos/0.png").unlink()
     Image.new("L", (30, 40)).save(files / "photos/1.png")
     whole = (files / "photos/2.png").read_bytes()
@@ -39,14 +43,14 @@ def test_missing_changed_and_broken_files_are_found(files, energon):
     assert energon("lint", files, "--json", "--max-findings", 1).json["complete"] is False
 
 
-def test_media_metadata_that_cannot_be_read_is_an_error(files, energon):
+def test_media_metadata_that_cannot_be_read_is_an_error(files: Path, energon: RunEnergon) -> None:
     (files / ".nv-meta/index.sqlite").write_bytes(b"no database")
     done = energon("lint", files, "--json")
     assert (done.code, [finding["code"] for finding in done.json["findings"]]) == (1, ["E601"])
 
 
 @pytest.mark.parametrize("flags", [("--fix",), ("--split-parts", "train")])
-def test_flags_that_are_for_datasets_are_wrong_usage(files, energon, flags):
+def test_flags_that_are_for_datasets_are_wrong_usage(files: Path, energon: RunEnergon, flags: tuple[str, ...]) -> None:
     done = energon("lint", files, *flags)
     assert done.code == 2
     assert "a folder of files has no split" in done.err

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
 import pytest
 
 from loader.metadataset.joins.prepare_join import prepare_join
 from loader.metadataset.plans.plan_leaves import plan_leaves
 from tests.cli.make_mix import JOINER, copy_datasets, write_datasets, write_mix
+from tests.cli.run_energon import RunEnergon
+
+Lint: TypeAlias = Callable[..., tuple[int, list[str], Any]]
 
 
 @pytest.fixture(scope="module")
-def datasets(tmp_path_factory):
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_datasets(tmp_path_factory.mktemp("datasets"))
 
 
 @pytest.fixture
-def lint(datasets, energon):
+def lint(datasets: Path, energon: RunEnergon) -> Lint:
     """Lint a metadataset next to the datasets, and return the findings as ``code: message``."""
 
-    def run(*flags, **splits):
+    def run(*flags: object, **splits: Any) -> tuple[int, list[str], Any]:
         mix = write_mix(datasets, **splits)
         done = energon("lint", mix, "--parallel", 1, "--json", *flags)
         assert done.err == ""
@@ -27,14 +34,14 @@ def lint(datasets, energon):
     return run
 
 
-def test_a_sound_mix_exits_0_and_reports_the_amount_checked(datasets, energon):
+def test_a_sound_mix_exits_0_and_reports_the_amount_checked(datasets: Path, energon: RunEnergon) -> None:
     mix = write_mix(datasets, "sound.yaml", train=[{"path": "a"}, {"path": "texts.jsonl"}], val={"path": "a"})
     done = energon("lint", mix, "--parallel", 1)
     assert (done.code, done.err) == (0, "")
     assert "no findings: 11 samples in 4 shards of 2 datasets, level decode" in done.out
 
 
-def test_findings_of_a_dataset_start_with_its_path(datasets, energon):
+def test_findings_of_a_dataset_start_with_its_path(datasets: Path, energon: RunEnergon) -> None:
     mix = write_mix(datasets, "broken.yaml", train=[{"path": "a"}, {"path": "b"}])
     done = energon("lint", mix, "--parallel", 1)
     assert done.code == 1
@@ -44,27 +51,27 @@ def test_findings_of_a_dataset_start_with_its_path(datasets, energon):
     assert (finding["dataset"], finding["shard"]) == (str(datasets / "b"), "shard_001.tar")
 
 
-def test_a_dataset_that_several_places_share_is_checked_once(lint):
+def test_a_dataset_that_several_places_share_is_checked_once(lint: Lint) -> None:
     code, found, document = lint(train=[{"path": "b", "subset": {"range": ["0%", "50%"]}}], val={"path": "b"})
     assert code == 1
     assert [each[:4] for each in found] == ["E302"]
     assert (document["datasets"], document["shards"]) == (1, 3), "train and val, and not test"
 
 
-def test_only_the_requested_splits_are_checked(lint):
+def test_only_the_requested_splits_are_checked(lint: Lint) -> None:
     splits = {"train": {"path": "b"}, "val": {"path": "a"}}
     assert lint("--split-parts", "val", **splits)[0] == 0
     assert lint("--split-parts", "val,train", **splits)[0] == 1
 
 
-def test_a_missing_split_is_wrong_usage(datasets, energon):
+def test_a_missing_split_is_wrong_usage(datasets: Path, energon: RunEnergon) -> None:
     mix = write_mix(datasets, "two.yaml", train={"path": "a"}, val={"path": "a"})
     done = energon("lint", mix, "--split-parts", "vla")
     assert done.code == 2
     assert "--split-parts: there is no split 'vla'; there are: train, val." in done.err
 
 
-def test_all_faults_of_all_documents_are_found_at_once(lint, datasets):
+def test_all_faults_of_all_documents_are_found_at_once(lint: Lint, datasets: Path) -> None:
     write_mix(datasets, "inner.yaml", train=[{"path": "a", "subflavours": {}}])
     code, found, document = lint(train=[{"path": "a", "weight": "two"}, {"path": "inner.yaml"}], val={"pth": "a"})
     assert code == 1
@@ -75,20 +82,22 @@ def test_all_faults_of_all_documents_are_found_at_once(lint, datasets):
     assert {each[:4] for each in found} == {"E501"}
 
 
-def test_an_empty_document_and_one_without_splits_are_errors(datasets, energon):
+def test_an_empty_document_and_one_without_splits_are_errors(datasets: Path, energon: RunEnergon) -> None:
     (datasets / "empty.yaml").write_text("")
     assert "E501: expected a mapping" in energon("lint", datasets / "empty.yaml").out
     assert "E501: splits: this is empty" in energon("lint", write_mix(datasets, "none.yaml")).out
 
 
-def test_weights_and_repetitions_may_not_be_mixed_in_one_tree(lint, datasets):
+def test_weights_and_repetitions_may_not_be_mixed_in_one_tree(lint: Lint, datasets: Path) -> None:
     write_mix(datasets, "epochized.yaml", train={"blend_epochized": [{"path": "a"}]})
     code, found, _ = lint(train=[{"path": "epochized.yaml"}])
     assert code == 1
     assert "by weights, but" in found[0]
 
 
-def test_a_dataset_that_is_missing_or_not_prepared_is_an_error_and_others_are_checked(lint):
+def test_a_dataset_that_is_missing_or_not_prepared_is_an_error_and_others_are_checked(
+    lint: Lint,
+) -> None:
     code, found, document = lint("--level", "headers", train=[{"path": "gone"}, {"path": "raw"}, {"path": "a"}])
     assert code == 1
     assert found[0].startswith("E502: splits.train.blend[0].path: there is no such folder: '/")
@@ -97,7 +106,7 @@ def test_a_dataset_that_is_missing_or_not_prepared_is_an_error_and_others_are_ch
     assert (len(found), document["datasets"], document["samples"]) == (2, 1, 6)
 
 
-def test_the_same_leaf_reached_twice_is_a_warning(lint, datasets):
+def test_the_same_leaf_reached_twice_is_a_warning(lint: Lint, datasets: Path) -> None:
     write_mix(datasets, "again.yaml", train={"path": "a"})
     code, found, _ = lint("--level", "headers", train=[{"path": "a"}, {"path": "again.yaml"}])
     assert code == 0
@@ -106,12 +115,14 @@ def test_the_same_leaf_reached_twice_is_a_warning(lint, datasets):
     assert "reached twice, at splits.train.blend[0] and at splits.train.blend[1] → again.yaml: splits.train" in found[0]
 
 
-def test_a_file_without_split_parts_is_the_same_in_every_part(lint):
+def test_a_file_without_split_parts_is_the_same_in_every_part(lint: Lint) -> None:
     leaves = [{"path": "texts.jsonl", "split_part": part} for part in ("train", "val")]
     assert [each[:4] for each in lint(train=leaves)[1]] == ["W503"]
 
 
-def test_samples_that_are_trained_on_and_validated_on_are_a_warning(lint):
+def test_samples_that_are_trained_on_and_validated_on_are_a_warning(
+    lint: Lint,
+) -> None:
     ranges = (["0%", "60%"], ["50%", "100%"])
     low, high = ({"path": "a", "split_part": "train", "subset": {"range": some}} for some in ranges)
     code, found, _ = lint("--level", "headers", train=low, val=high, test={"path": "a"})
@@ -121,12 +132,12 @@ def test_samples_that_are_trained_on_and_validated_on_are_a_warning(lint):
     assert found[0].endswith("a (train) are reached at splits.train and at splits.val")
 
 
-def test_halves_of_a_dataset_are_no_repetition(lint):
+def test_halves_of_a_dataset_are_no_repetition(lint: Lint) -> None:
     halves = [{"path": "a", "subset": {"range": [f"{low}%", f"{low + 50}%"]}} for low in (0, 50)]
     assert lint("--level", "headers", train=halves)[:2] == (0, [])
 
 
-def test_a_leaf_without_samples_is_an_error(lint):
+def test_a_leaf_without_samples_is_an_error(lint: Lint) -> None:
     leaves = [
         {"path": "a", "split_part": "nope"},
         {"path": "texts.jsonl", "subset": {"range": [0, 5]}},
@@ -140,7 +151,7 @@ def test_a_leaf_without_samples_is_an_error(lint):
     assert "the subset of split part 'train' of this dataset has no samples" in found[2]
 
 
-def test_auxiliary_stores_that_cannot_be_opened_are_errors(lint):
+def test_auxiliary_stores_that_cannot_be_opened_are_errors(lint: Lint) -> None:
     stores = {"fine": "b", "files": "filesystem://files", "raw": "raw", "gone": "filesystem://gone", "far": "msc://x/y"}
     code, found, _ = lint("--level", "headers", train={"path": "a", "aux": stores})
     assert code == 1
@@ -151,19 +162,20 @@ def test_auxiliary_stores_that_cannot_be_opened_are_errors(lint):
     ]
 
 
-def test_a_join_that_is_not_prepared_is_an_error_with_the_command(lint, datasets):
+def test_a_join_that_is_not_prepared_is_an_error_with_the_command(lint: Lint, datasets: Path) -> None:
     code, found, document = lint("--level", "headers", train={"join": [{"path": "a"}, {"path": "b"}], "joiner": JOINER})
     assert code == 1
     assert found[0].startswith("E505: splits.train: this join is not prepared; run: energon prepare /")
     assert document["datasets"] == 2
 
 
-def test_a_join_is_stale_once_a_dataset_was_prepared_again(datasets, energon, tmp_path):
+def test_a_join_is_stale_once_a_dataset_was_prepared_again(datasets: Path, energon: RunEnergon, tmp_path: Path) -> None:
     copy = copy_datasets(datasets, tmp_path)
     mix = write_mix(
         copy, train={"join": [{"path": "a"}, {"path": "a", "split_part": "val", "nonmatch": "none"}], "joiner": JOINER}
     )
     [leaf] = plan_leaves(mix, split_part="train", training=True)
+    assert leaf.join is not None
     prepare_join(leaf.join)
     assert energon("lint", mix, "--level", "headers", "--json").json["errors"] == 0
     assert energon("prepare", copy / "a", "--force-overwrite", "--non-interactive", "--num-workers", 1).code == 0
@@ -173,12 +185,12 @@ def test_a_join_is_stale_once_a_dataset_was_prepared_again(datasets, energon, tm
     assert f"run: energon prepare {mix}" in done.out
 
 
-def test_it_stops_at_max_findings(lint):
+def test_it_stops_at_max_findings(lint: Lint) -> None:
     code, found, document = lint("--max-findings", 1, train=[{"path": "gone"}, {"path": "b"}])
     assert (code, len(found), document["complete"]) == (1, 1, False)
 
 
-def test_the_level_counts_for_datasets_and_lines(lint, datasets, tmp_path):
+def test_the_level_counts_for_datasets_and_lines(lint: Lint, datasets: Path, tmp_path: Path) -> None:
     copy = copy_datasets(datasets, tmp_path)
     (copy / "texts.jsonl").write_text('{"text": "one"}\n{"text"x "two"}\n')
     splits = {"train": [{"path": str(copy / "texts.jsonl")}, {"path": "b"}]}
@@ -188,7 +200,9 @@ def test_the_level_counts_for_datasets_and_lines(lint, datasets, tmp_path):
     assert [each[:4] for each in found] == ["E403", "E302"]
 
 
-def test_the_same_finding_of_two_configs_of_a_dataset_is_reported_once(lint, datasets, tmp_path):
+def test_the_same_finding_of_two_configs_of_a_dataset_is_reported_once(
+    lint: Lint, datasets: Path, tmp_path: Path
+) -> None:
     copy = copy_datasets(datasets, tmp_path)
     config = (copy / "b/.nv-meta/dataset.yaml").read_text()
     (copy / "b/.nv-meta/other.yaml").write_text(config)
@@ -201,11 +215,13 @@ def test_the_same_finding_of_two_configs_of_a_dataset_is_reported_once(lint, dat
 
 
 @pytest.mark.parametrize(("flag", "found"), [((), []), (("--split-config", "none.yaml"), ["E002"])])
-def test_a_config_that_the_user_names_is_that_of_every_dataset(lint, flag, found):
+def test_a_config_that_the_user_names_is_that_of_every_dataset(
+    lint: Lint, flag: tuple[str, ...], found: list[str]
+) -> None:
     assert [each[:4] for each in lint("--level", "headers", *flag, train={"path": "a"})[1]] == found
 
 
-def test_nothing_is_excluded_through_a_metadataset(datasets, energon):
+def test_nothing_is_excluded_through_a_metadataset(datasets: Path, energon: RunEnergon) -> None:
     done = energon("lint", write_mix(datasets, "fix.yaml", train={"path": "b"}), "--fix")
     assert done.code == 2
     assert "only a dataset of shards" in done.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ HEAVY = ("torch", "webdataset", "numpy", "PIL", "rich", "questionary", "yaml", "
 
 
 @pytest.fixture
-def failing(monkeypatch):
+def failing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(
         cli.lazy_commands,
         "fail",
@@ -26,17 +27,17 @@ def failing(monkeypatch):
     )
 
 
-def energon(*arguments, **kwargs):
+def energon(*arguments: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*ENERGON, *arguments], capture_output=True, text=True, cwd=ROOT, check=False, **kwargs)
 
 
-def test_the_version_is_that_of_the_package(capsys):
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"energon {loader.__version__}\n"
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_help_lists_every_command_with_a_sentence(capsys, flag):
+def test_help_lists_every_command_with_a_sentence(capsys: pytest.CaptureFixture[str], flag: str) -> None:
     assert main([flag]) == 0
     lines = capsys.readouterr().out.splitlines()
     for name, place in cli.lazy_commands.items():
@@ -44,7 +45,7 @@ def test_help_lists_every_command_with_a_sentence(capsys, flag):
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"]])
-def test_help_and_version_import_nothing_that_takes_time(arguments):
+def test_help_and_version_import_nothing_that_takes_time(arguments: list[str]) -> None:
     code = (
         "import sys; from energon_cli.main import main; main(sys.argv[2:]);"
         "print('loaded:', *[name for name in sys.argv[1].split() if name in sys.modules], file=sys.stderr)"
@@ -55,17 +56,18 @@ def test_help_and_version_import_nothing_that_takes_time(arguments):
     assert done.stderr == "loaded:\n"
 
 
-def test_the_short_help_in_the_list_is_that_of_the_command():
+def test_the_short_help_in_the_list_is_that_of_the_command() -> None:
     import click
 
     context = click.Context(cli)
     for name, place in cli.lazy_commands.items():
         command = cli.get_command(context, name)
+        assert command is not None
         assert command.name == name
         assert command.get_short_help_str(limit=200) == place.short_help
 
 
-def test_no_arguments_show_the_help_and_count_as_wrong_usage(capsys):
+def test_no_arguments_show_the_help_and_count_as_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "Commands:" in "".join(capsys.readouterr())
 
@@ -81,7 +83,9 @@ def test_no_arguments_show_the_help_and_count_as_wrong_usage(capsys):
         (["lint", "x", "--level", "all"], "'headers', 'bytes', 'decode'"),
     ],
 )
-def test_wrong_usage_is_explained_and_exits_2(capsys, arguments, message):
+def test_wrong_usage_is_explained_and_exits_2(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert message in err
@@ -101,7 +105,9 @@ def test_wrong_usage_is_explained_and_exits_2(capsys, arguments, message):
     ],
 )
 @pytest.mark.usefixtures("failing")
-def test_every_kind_of_failure_has_its_exit_code_and_no_traceback(capfd, how, code, message):
+def test_every_kind_of_failure_has_its_exit_code_and_no_traceback(
+    capfd: pytest.CaptureFixture[str], how: str, code: int, message: str
+) -> None:
     assert main(["fail", how]) == code
     err = capfd.readouterr().err
     assert message in err
@@ -113,7 +119,7 @@ def test_every_kind_of_failure_has_its_exit_code_and_no_traceback(capfd, how, co
     "arguments", [["--debug", "fail", "bug"], ["fail", "bug", "--debug"], ["fail", "--debug", "bug"]]
 )
 @pytest.mark.usefixtures("failing")
-def test_debug_shows_the_traceback_at_any_position(capsys, arguments):
+def test_debug_shows_the_traceback_at_any_position(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert main(arguments) == 1
     err = capsys.readouterr().err
     assert "Traceback" in err
@@ -122,12 +128,12 @@ def test_debug_shows_the_traceback_at_any_position(capsys, arguments):
 
 
 @pytest.mark.usefixtures("failing")
-def test_debug_leaves_wrong_usage_alone(capsys):
+def test_debug_leaves_wrong_usage_alone(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--debug", "fail", "usage"]) == 2
     assert "Traceback" not in capsys.readouterr().err
 
 
-def test_a_reader_that_leaves_early_is_no_error():
+def test_a_reader_that_leaves_early_is_no_error() -> None:
     read_end, write_end = os.pipe()
     os.close(read_end)
     try:
@@ -139,13 +145,13 @@ def test_a_reader_that_leaves_early_is_no_error():
     assert (done.returncode, done.stderr) == (141, "")
 
 
-def test_characters_that_a_terminal_cannot_encode_are_escaped():
+def test_characters_that_a_terminal_cannot_encode_are_escaped() -> None:
     done = energon("preview", "--help", env={**os.environ, "PYTHONIOENCODING": "latin-1"})
     assert done.returncode == 0
     assert "\\u2192 shows the next sample" in done.stdout
 
 
-def test_shells_can_complete_commands():
+def test_shells_can_complete_commands() -> None:
     done = energon(
         env={**os.environ, "_ENERGON_COMPLETE": "bash_complete", "COMP_WORDS": "energon pre", "COMP_CWORD": "1"}
     )

@@ -12,11 +12,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from tests.cli.make_dataset import caption_parts, write_captions, write_shard
+from tests.cli.run_energon import RunEnergon
 from tests.source_tree import ROOT
 
 FIELDS = '{"image": "jpg", "caption": "json[caption]"}'
@@ -27,11 +29,11 @@ REPORT_KEYS = {
 PROSPECT_KEYS = {"path", "dry_run", "shards", "bytes", "split", "files", "warnings", "notes"}
 
 
-def read_yaml(folder: Path, name: str):
+def read_yaml(folder: Path, name: str) -> Any:
     return yaml.safe_load((folder / ".nv-meta" / name).read_text(encoding="utf-8"))
 
 
-def files_of(folder: Path):
+def files_of(folder: Path) -> dict[str, bytes]:
     """Return the content of a folder without the journal, which a failed run may keep for the next one."""
     files = {str(path.relative_to(folder)): path for path in sorted(folder.rglob("*")) if path.is_file()}
     journal = (".nv-meta/.lock", ".nv-meta/.prepare/")
@@ -41,7 +43,7 @@ def files_of(folder: Path):
 # -------------------------------------------------------------------------------------------------------- by flags
 
 
-def test_flags_alone_prepare_a_dataset(captions, energon):
+def test_flags_alone_prepare_a_dataset(captions: Path, energon: RunEnergon) -> None:
     done = energon(
         "prepare", captions, "--non-interactive", "--split-ratio", "2,1,1", "--sample-type", "CaptioningSample",
         "--field-map", FIELDS,
@@ -60,7 +62,7 @@ def test_flags_alone_prepare_a_dataset(captions, energon):
     assert "split: train 6, val 3, test 3 samples" in done.out
 
 
-def test_patterns_split_by_name(captions, energon):
+def test_patterns_split_by_name(captions: Path, energon: RunEnergon) -> None:
     done = energon(
         "prepare", captions, "--non-interactive", "--split-parts", "train:shard_{000..002}.tar", "--split-parts",
         "val:glob:*3.tar",
@@ -71,7 +73,7 @@ def test_patterns_split_by_name(captions, energon):
     assert not (captions / ".nv-meta/dataset.yaml").exists()
 
 
-def test_a_type_without_a_field_map_gets_a_sample_loader_that_works(captions, energon):
+def test_a_type_without_a_field_map_gets_a_sample_loader_that_works(captions: Path, energon: RunEnergon) -> None:
     done = energon(
         "prepare", captions, "--non-interactive", "--split-ratio", "1", "--sample-type", "CaptioningWebdataset"
     )
@@ -84,7 +86,7 @@ def test_a_type_without_a_field_map_gets_a_sample_loader_that_works(captions, en
     assert "json" not in shown.out
 
 
-def test_an_existing_sample_loader_is_kept(captions, energon):
+def test_an_existing_sample_loader_is_kept(captions: Path, energon: RunEnergon) -> None:
     (captions / ".nv-meta").mkdir()
     loader = captions / ".nv-meta/sample_loader.py"
     loader.write_text("def sample_loader(parts):\n    return {}\n")
@@ -93,13 +95,13 @@ def test_an_existing_sample_loader_is_kept(captions, energon):
     assert loader.read_text() == before
 
 
-def test_yes_accepts_every_proposal(captions, energon):
+def test_yes_accepts_every_proposal(captions: Path, energon: RunEnergon) -> None:
     assert energon("prepare", captions, "--yes").code == 0
     assert list(read_yaml(captions, "split.yaml")["split_parts"]) == ["train", "val", "test"]
     assert read_yaml(captions, "dataset.yaml")["field_map"] == {"image": "jpg", "caption": "txt"}
 
 
-def test_yes_accepts_a_split_by_shard_names(tmp_path, energon):
+def test_yes_accepts_a_split_by_shard_names(tmp_path: Path, energon: RunEnergon) -> None:
     write_captions(tmp_path, shards=2, names="train/{:03d}.tar")
     write_captions(tmp_path, shards=1, names="val/{:03d}.tar", parts=lambda number: caption_parts(number + 100))
     assert energon("prepare", tmp_path, "--yes").code == 0
@@ -109,7 +111,7 @@ def test_yes_accepts_a_split_by_shard_names(tmp_path, energon):
     }
 
 
-def test_another_name_for_dataset_yaml(captions, energon):
+def test_another_name_for_dataset_yaml(captions: Path, energon: RunEnergon) -> None:
     assert (
         energon("prepare", captions, "--yes", "--dataset-yaml-name", "crude.yaml", "--sample-type", "crude").code == 0
     )
@@ -117,22 +119,22 @@ def test_another_name_for_dataset_yaml(captions, energon):
     assert not (captions / ".nv-meta/dataset.yaml").exists()
 
 
-def test_skip_dataset_yaml_writes_none(captions, energon):
+def test_skip_dataset_yaml_writes_none(captions: Path, energon: RunEnergon) -> None:
     assert energon("prepare", captions, "--yes", "--skip-dataset-yaml").code == 0
     assert not (captions / ".nv-meta/dataset.yaml").exists()
 
 
-def test_excluded_shards_are_not_part_of_the_dataset(captions, energon):
+def test_excluded_shards_are_not_part_of_the_dataset(captions: Path, energon: RunEnergon) -> None:
     assert energon("prepare", captions, "--yes", "--exclude", "00[01]", "--json").json["shards"] == 2
 
 
 @pytest.mark.parametrize("flag", ["--compat", "--no-compat"])
-def test_compat_files_follow_the_flag(captions, energon, flag):
+def test_compat_files_follow_the_flag(captions: Path, energon: RunEnergon, flag: str) -> None:
     assert energon("prepare", captions, "--yes", flag, "--json").json["compat"] is (flag == "--compat")
     assert (captions / ".nv-meta/index.sqlite").exists() is (flag == "--compat")
 
 
-def test_shuffled_shards_are_split_the_same_way_every_time(tmp_path, energon):
+def test_shuffled_shards_are_split_the_same_way_every_time(tmp_path: Path, energon: RunEnergon) -> None:
     splits = []
     for name in ("one", "two"):
         folder = write_captions(tmp_path / name, shards=20, samples=1)
@@ -142,7 +144,7 @@ def test_shuffled_shards_are_split_the_same_way_every_time(tmp_path, energon):
     assert splits[0]["split_parts"]["train"] != ["shard_{000..015}.tar"]
 
 
-def test_tar_index_only_writes_only_the_index(captions, energon):
+def test_tar_index_only_writes_only_the_index(captions: Path, energon: RunEnergon) -> None:
     assert energon("prepare", captions, "--tar-index-only").code == 0
     assert (captions / ".nv-meta/index.uuid").exists()
     assert not (captions / ".nv-meta/dataset.yaml").exists()
@@ -177,7 +179,9 @@ def test_tar_index_only_writes_only_the_index(captions, energon):
         (["--tar-index-only", "--media-metadata-by-header"], "--tar-index-only"),
     ],
 )
-def test_wrong_usage_exits_2_with_the_reason_and_writes_nothing(captions, energon, flags, message):
+def test_wrong_usage_exits_2_with_the_reason_and_writes_nothing(
+    captions: Path, energon: RunEnergon, flags: list[str], message: str
+) -> None:
     before = files_of(captions)
     done = energon("prepare", captions, *flags)
     assert done.code == 2
@@ -188,20 +192,20 @@ def test_wrong_usage_exits_2_with_the_reason_and_writes_nothing(captions, energo
 # ---------------------------------------------------------------------------------------------------- failed runs
 
 
-def test_a_missing_folder_fails(tmp_path, energon):
+def test_a_missing_folder_fails(tmp_path: Path, energon: RunEnergon) -> None:
     done = energon("prepare", tmp_path / "nowhere", "--yes")
     assert done.code == 1
     assert "does not exist" in done.err
 
 
-def test_a_folder_without_shards_names_the_compressed_ones(tmp_path, energon):
+def test_a_folder_without_shards_names_the_compressed_ones(tmp_path: Path, energon: RunEnergon) -> None:
     (tmp_path / "a.tar.gz").write_bytes(b"\x1f\x8b")
     done = energon("prepare", tmp_path, "--yes")
     assert done.code == 1
     assert "gunzip" in done.err
 
 
-def test_a_truncated_shard_is_named_with_its_offset_and_nothing_is_written(captions, energon):
+def test_a_truncated_shard_is_named_with_its_offset_and_nothing_is_written(captions: Path, energon: RunEnergon) -> None:
     shard = captions / "shard_001.tar"
     shard.write_bytes(shard.read_bytes()[:1700])
     before = files_of(captions)
@@ -212,13 +216,13 @@ def test_a_truncated_shard_is_named_with_its_offset_and_nothing_is_written(capti
     assert energon("prepare", captions, "--yes", "--exclude", "shard_001").code == 0
 
 
-def test_a_pattern_that_matches_nothing_fails(captions, energon):
+def test_a_pattern_that_matches_nothing_fails(captions: Path, energon: RunEnergon) -> None:
     done = energon("prepare", captions, "--non-interactive", "--split-parts", "train:tarin_.*")
     assert done.code == 1
     assert "matches no shard" in done.err
 
 
-def test_a_damaged_first_shard_does_not_hide_the_parts_of_others(captions, energon):
+def test_a_damaged_first_shard_does_not_hide_the_parts_of_others(captions: Path, energon: RunEnergon) -> None:
     (captions / "shard_000.tar").write_bytes(b"x" * 2048)
     done = energon("prepare", captions, "--yes", "--exclude", "_000", "--dry-run")
     assert "CaptioningSample" in done.out
@@ -229,7 +233,7 @@ def test_a_damaged_first_shard_does_not_hide_the_parts_of_others(captions, energ
 # ----------------------------------------------------------------------------------------------- prepared datasets
 
 
-def test_preparing_again_scans_only_changed_shards_and_keeps_the_choices(prepared, energon):
+def test_preparing_again_scans_only_changed_shards_and_keeps_the_choices(prepared: Path, energon: RunEnergon) -> None:
     split = (prepared / ".nv-meta/split.yaml").read_text().replace("exclude: []", "exclude: [shard_000.tar/000001]")
     (prepared / ".nv-meta/split.yaml").write_text(split)
     dataset_yaml = (prepared / ".nv-meta/dataset.yaml").read_text()
@@ -247,7 +251,9 @@ def test_preparing_again_scans_only_changed_shards_and_keeps_the_choices(prepare
     [(["--split-ratio", "1"], "the split"), (["--sample-type", "crude"], "dataset.yaml")],
 )
 @pytest.mark.parametrize("asking", [["--non-interactive"], []])
-def test_replacing_choices_without_a_prompt_requires_force(prepared, energon, flags, what, asking):
+def test_replacing_choices_without_a_prompt_requires_force(
+    prepared: Path, energon: RunEnergon, flags: list[str], what: str, asking: list[str]
+) -> None:
     before = files_of(prepared)
     done = energon("prepare", prepared, *asking, *flags)
     assert done.code == 2
@@ -260,7 +266,7 @@ def test_replacing_choices_without_a_prompt_requires_force(prepared, energon, fl
 # --------------------------------------------------------------------------------------------------------- reports
 
 
-def test_the_report_as_json_has_its_keys_and_nothing_else_on_stdout(captions, energon):
+def test_the_report_as_json_has_its_keys_and_nothing_else_on_stdout(captions: Path, energon: RunEnergon) -> None:
     done = energon("prepare", captions, "--yes", "--json")
     assert done.code == 0
     assert set(done.json) == REPORT_KEYS
@@ -272,13 +278,13 @@ def test_the_report_as_json_has_its_keys_and_nothing_else_on_stdout(captions, en
     assert done.json["files"] == ["dataset.yaml"]
 
 
-def test_piped_questions_leave_stdout_to_the_json(captions, energon):
+def test_piped_questions_leave_stdout_to_the_json(captions: Path, energon: RunEnergon) -> None:
     done = energon("prepare", captions, "--json", answers=["8,1,1", "no"])
     assert set(done.json) == REPORT_KEYS
     assert "Ratio of train" in done.err
 
 
-def test_a_dry_run_shows_everything_and_writes_nothing(captions, energon):
+def test_a_dry_run_shows_everything_and_writes_nothing(captions: Path, energon: RunEnergon) -> None:
     before = files_of(captions)
     done = energon("prepare", captions, "--yes", "--dry-run")
     assert done.code == 0
@@ -290,12 +296,12 @@ def test_a_dry_run_shows_everything_and_writes_nothing(captions, energon):
     assert files_of(captions) == before
 
 
-def test_piped_output_has_no_escape_codes(captions, energon):
+def test_piped_output_has_no_escape_codes(captions: Path, energon: RunEnergon) -> None:
     done = energon("prepare", captions, answers=["8,1,1", "y", "Captioning", "y", "jpg", "txt"])
     assert "\x1b" not in done.out + done.err
 
 
-def test_a_field_map_that_the_first_samples_cannot_fill_warns(captions, energon):
+def test_a_field_map_that_the_first_samples_cannot_fill_warns(captions: Path, energon: RunEnergon) -> None:
     done = energon(
         "prepare", captions, "--yes", "--sample-type", "Captioning", "--field-map",
         '{"image": "png", "caption": "json[text]"}',
@@ -316,7 +322,9 @@ def test_a_field_map_that_the_first_samples_cannot_fill_warns(captions, energon)
     ],
 )
 @pytest.mark.parametrize("how", ["flags", "yes", "lines"])
-def test_a_field_map_is_checked_against_a_real_sample(captions, energon, field_map, message, how):
+def test_a_field_map_is_checked_against_a_real_sample(
+    captions: Path, energon: RunEnergon, field_map: dict[str, str], message: list[str], how: str
+) -> None:
     typed = ["--sample-type", "Captioning", "--field-map", json.dumps(field_map)]
     settled = {"flags": ["--non-interactive", "--split-ratio", "1", *typed], "yes": ["--yes", *typed], "lines": []}[how]
     answers = ["1", "Captioning", "yes", *field_map.values()] if how == "lines" else None
@@ -331,7 +339,7 @@ def test_a_field_map_is_checked_against_a_real_sample(captions, energon, field_m
         assert dry.json["warnings"] == done.json["warnings"]
 
 
-def test_without_a_field_map_torch_is_not_imported(captions):
+def test_without_a_field_map_torch_is_not_imported(captions: Path) -> None:
     script = (
         "import sys; from energon_cli.main import main; "
         f"assert main(['prepare', {str(captions)!r}, '--non-interactive', '--split-ratio', '1']) == 0; "
@@ -340,7 +348,7 @@ def test_without_a_field_map_torch_is_not_imported(captions):
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
 
 
-def test_yes_chooses_no_type_that_needs_code(tmp_path, energon):
+def test_yes_chooses_no_type_that_needs_code(tmp_path: Path, energon: RunEnergon) -> None:
     write_shard(tmp_path / "odd/a.tar", {"0": {"json": b'{"width": 3}'}})
     done = energon("prepare", tmp_path / "odd", "--yes")
     assert done.code == 0
@@ -348,32 +356,32 @@ def test_yes_chooses_no_type_that_needs_code(tmp_path, energon):
     assert not (tmp_path / "odd/.nv-meta/sample_loader.py").exists()
 
 
-def test_one_shard_is_all_train_and_no_other_part_is_proposed(tmp_path, energon):
+def test_one_shard_is_all_train_and_no_other_part_is_proposed(tmp_path: Path, energon: RunEnergon) -> None:
     write_captions(tmp_path, shards=1)
     done = energon("prepare", tmp_path, "--yes", "--json")
     assert done.json["warnings"] == []
     assert read_yaml(tmp_path, "split.yaml")["split_parts"] == {"train": ["shard_000.tar"]}
 
 
-def test_shares_that_are_far_from_the_ratio_are_noted(captions, energon):
+def test_shares_that_are_far_from_the_ratio_are_noted(captions: Path, energon: RunEnergon) -> None:
     done = energon("prepare", captions, "--yes")
     assert "4 shards come to train 50 % (80 % requested), val 25 % (10 % requested)" in done.out
 
 
-def test_counts_of_one_are_singular(tmp_path, energon):
+def test_counts_of_one_are_singular(tmp_path: Path, energon: RunEnergon) -> None:
     write_captions(tmp_path, shards=1)
     assert "so 1 shard comes to train 100 %" in energon("prepare", tmp_path, "--yes", "--split-ratio", "8,1,1").out
     assert "--exclude matches the only .tar file\n" in energon("prepare", tmp_path, "--yes", "--exclude", "shard").err
 
 
-def test_a_sample_loader_template_lists_every_part(captions, energon):
+def test_a_sample_loader_template_lists_every_part(captions: Path, energon: RunEnergon) -> None:
     energon("prepare", captions, "--sample-type", "Interleaved", "--non-interactive", "--split-ratio", "1")
     text = (captions / ".nv-meta/sample_loader.py").read_text()
     assert 'part_name in {"jpg", "json", "txt"}' in text
     assert '"sequence": parts["jpg"],  # sequence: replace by the right part' in text
 
 
-def test_compressed_shards_come_with_the_command_that_unpacks_them(tmp_path, energon):
+def test_compressed_shards_come_with_the_command_that_unpacks_them(tmp_path: Path, energon: RunEnergon) -> None:
     write_captions(tmp_path / "data", shards=1, names="s {:03d}.tar")
     plain = tmp_path / "data/s 000.tar"
     (tmp_path / "data/sub").mkdir()
@@ -383,15 +391,18 @@ def test_compressed_shards_come_with_the_command_that_unpacks_them(tmp_path, ene
     plain.unlink()
     failed = energon("prepare", tmp_path / "data", "--yes")
     assert failed.code == 1
-    command = re.search(r"unpack it: (.*)", failed.err)[1]
-    subprocess.run(command, shell=True, check=True)
+    command = re.search(r"unpack it: (.*)", failed.err)
+    assert command is not None
+    subprocess.run(command[1], shell=True, check=True)
     assert energon("prepare", tmp_path / "data", "--yes").code == 0
     (tmp_path / "data/sub/s 1.tar").unlink()
     for name in ("x/a.tgz", "y z/b.tgz"):
         (tmp_path / "data" / name).parent.mkdir()
         shutil.copy(tmp_path / "data/sub/s 1.tgz", tmp_path / "data" / name)
     failed = energon("prepare", tmp_path / "data", "--yes")
-    subprocess.run(re.search(r"unpack them: (.*)", failed.err)[1], shell=True, check=True)
+    command = re.search(r"unpack them: (.*)", failed.err)
+    assert command is not None
+    subprocess.run(command[1], shell=True, check=True)
     assert energon("prepare", tmp_path / "data", "--yes", "--json").json["shards"] == 3
 
 
@@ -408,7 +419,7 @@ def test_compressed_shards_come_with_the_command_that_unpacks_them(tmp_path, ene
         ["8,1,1", "captioning", "y", " jpg ", "txt"],
     ],
 )
-def test_piped_answers_lead_to_the_same_dataset(captions, energon, answers):
+def test_piped_answers_lead_to_the_same_dataset(captions: Path, energon: RunEnergon, answers: list[str]) -> None:
     done = energon("prepare", captions, answers=answers)
     assert (done.code, done.err) == (0, "")
     assert read_yaml(captions, "dataset.yaml") == {
@@ -417,7 +428,7 @@ def test_piped_answers_lead_to_the_same_dataset(captions, energon, answers):
     }
 
 
-def test_flags_answer_some_prompts_and_the_rest_remain(captions, energon):
+def test_flags_answer_some_prompts_and_the_rest_remain(captions: Path, energon: RunEnergon) -> None:
     done = energon(
         "prepare", captions, "--split-ratio", "1", "--sample-type", "VQA", answers=["y", "jpg", "txt", "", ""]
     )
@@ -425,17 +436,17 @@ def test_flags_answer_some_prompts_and_the_rest_remain(captions, energon):
     assert read_yaml(captions, "dataset.yaml")["field_map"] == {"image": "jpg", "context": "txt"}
 
 
-def test_no_simple_field_map_means_a_sample_loader(captions, energon):
+def test_no_simple_field_map_means_a_sample_loader(captions: Path, energon: RunEnergon) -> None:
     assert energon("prepare", captions, answers=["1", "OCRSample", "no"]).code == 0
     assert (captions / ".nv-meta/sample_loader.py").exists()
 
 
-def test_an_answer_may_decline_dataset_yaml(captions, energon):
+def test_an_answer_may_decline_dataset_yaml(captions: Path, energon: RunEnergon) -> None:
     assert energon("prepare", captions, answers=["1", "no"]).code == 0
     assert not (captions / ".nv-meta/dataset.yaml").exists()
 
 
-def test_an_unknown_part_warns(captions, energon):
+def test_an_unknown_part_warns(captions: Path, energon: RunEnergon) -> None:
     done = energon("prepare", captions, answers=["1", "ImageSample", "y", "jgp"])
     assert done.code == 0
     assert "did you mean 'jpg'?" in done.out
@@ -455,7 +466,9 @@ def test_an_unknown_part_warns(captions, energon):
         (["1", "Captioning", "y", "jpg", "json[caption"], "character"),
     ],
 )
-def test_invalid_answers_fail_and_write_nothing(captions, energon, answers, message):
+def test_invalid_answers_fail_and_write_nothing(
+    captions: Path, energon: RunEnergon, answers: list[str], message: str
+) -> None:
     before = files_of(captions)
     done = energon("prepare", captions, answers=answers)
     assert done.code == 1
@@ -466,7 +479,7 @@ def test_invalid_answers_fail_and_write_nothing(captions, energon, answers, mess
 # ------------------------------------------------------------------------------------------------------------ JSONL
 
 
-def test_lines_of_a_jsonl_file_are_indexed(tmp_path, energon):
+def test_lines_of_a_jsonl_file_are_indexed(tmp_path: Path, energon: RunEnergon) -> None:
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "one"}\n\n{"text": "two"}\n')
     done = energon("prepare", path, "--json")
@@ -475,7 +488,7 @@ def test_lines_of_a_jsonl_file_are_indexed(tmp_path, energon):
     assert "indexed" in energon("prepare", path).out
 
 
-def test_a_line_that_is_no_object_is_named(tmp_path, energon):
+def test_a_line_that_is_no_object_is_named(tmp_path: Path, energon: RunEnergon) -> None:
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "one"}\n[1]\n')
     done = energon("prepare", path)
@@ -488,7 +501,7 @@ def test_a_line_that_is_no_object_is_named(tmp_path, energon):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_ctrl_c_exits_130_at_once_and_keeps_the_old_files(tmp_path, workers):
+def test_ctrl_c_exits_130_at_once_and_keeps_the_old_files(tmp_path: Path, workers: int) -> None:
     folder = write_captions(tmp_path / "many", shards=1, samples=100)
     for number in range(1, 400):
         shutil.copy(folder / "shard_000.tar", folder / f"shard_{number:03d}.tar")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from loader.metadataset.joins.files import JoinFiles
+from tests.cli.run_energon import RunEnergon
 from tests.source_tree import ROOT
 from tests.unit.metadataset.joined_data import JoinedData, filling, join_of, skipping
 
@@ -25,7 +26,7 @@ def data(tmp_path: Path) -> JoinedData:
     return data
 
 
-def test_every_join_is_one_line(data, energon):
+def test_every_join_is_one_line(data: JoinedData, energon: RunEnergon) -> None:
     data.write("inner/meta.yaml", {"train": join_of("../p", filling("../q"))})
     blend = [join_of("p", skipping("q")), {"path": "inner/meta.yaml"}, join_of("p", "p")]
     path = data.write("meta.yaml", {"train": {"blend": blend}})
@@ -38,7 +39,7 @@ def test_every_join_is_one_line(data, energon):
     ]
 
 
-def test_a_report_as_json_has_every_count(data, energon):
+def test_a_report_as_json_has_every_count(data: JoinedData, energon: RunEnergon) -> None:
     path = data.write_join("p", skipping("q"))
     done = energon("prepare", path, "--json")
     assert (done.code, done.err) == (0, "")
@@ -59,14 +60,14 @@ def test_a_report_as_json_has_every_count(data, energon):
     }
 
 
-def test_a_relative_path_works(data, energon, monkeypatch):
+def test_a_relative_path_works(data: JoinedData, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch) -> None:
     data.write_join("p", filling("q"))
     monkeypatch.chdir(data.folder)
     assert energon("prepare", "meta.yaml").out.startswith("joined meta.yaml: splits.train: 4 rows")
     assert len(data.files()) == 2
 
 
-def test_a_dry_run_writes_nothing(data, energon):
+def test_a_dry_run_writes_nothing(data: JoinedData, energon: RunEnergon) -> None:
     path = data.write_join("p", "q")
     done = energon("prepare", path, "--dry-run")
     assert (done.code, done.out) == (0, f"would join {path}: splits.train: {data.folder}/p with {data.folder}/q\n")
@@ -76,7 +77,7 @@ def test_a_dry_run_writes_nothing(data, energon):
     assert not (data.folder / "meta.yaml.joins").exists()
 
 
-def test_without_joins_there_is_nothing_to_prepare(data, energon):
+def test_without_joins_there_is_nothing_to_prepare(data: JoinedData, energon: RunEnergon) -> None:
     path = data.write("meta.yaml", {"train": {"path": "p"}})
     done = energon("prepare", path)
     assert (done.code, done.out) == (0, f"{path} has no joins: nothing to prepare; all its datasets exist\n")
@@ -86,7 +87,7 @@ def test_without_joins_there_is_nothing_to_prepare(data, energon):
     assert "there is no such folder" in done.err
 
 
-def test_keys_that_do_not_match_end_in_failure(data, energon):
+def test_keys_that_do_not_match_end_in_failure(data: JoinedData, energon: RunEnergon) -> None:
     path = data.write_join("p", "q")
     done = energon("prepare", path)
     assert (done.code, done.out) == (1, "")
@@ -97,7 +98,7 @@ def test_keys_that_do_not_match_end_in_failure(data, energon):
     )
 
 
-def test_flags_for_shards_are_refused_by_name(data, energon):
+def test_flags_for_shards_are_refused_by_name(data: JoinedData, energon: RunEnergon) -> None:
     path = data.write_join("p", skipping("q"))
     done = energon("prepare", path, "--split-ratio", "8,1,1", "--no-compat", "--exclude", "x")
     assert done.code == 2
@@ -107,12 +108,14 @@ def test_flags_for_shards_are_refused_by_name(data, energon):
         assert energon("prepare", path, flag).code == 0
 
 
-def test_trust_in_the_environment_is_no_flag(data, energon, monkeypatch):
+def test_trust_in_the_environment_is_no_flag(
+    data: JoinedData, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ENERGON_TRUST_CODE", "1")
     assert energon("prepare", data.write_join("p", skipping("q"))).code == 0
 
 
-def test_another_prepare_at_work_is_named(data, energon):
+def test_another_prepare_at_work_is_named(data: JoinedData, energon: RunEnergon) -> None:
     path = data.write_join("p", skipping("q"))
     with JoinFiles(str(path)).lock():
         done = energon("prepare", path)
@@ -121,14 +124,14 @@ def test_another_prepare_at_work_is_named(data, energon):
 
 
 @pytest.mark.parametrize("name", ["none.yaml", "empty.yaml"])
-def test_a_file_that_is_no_metadataset_is_an_error(data, energon, name):
+def test_a_file_that_is_no_metadataset_is_an_error(data: JoinedData, energon: RunEnergon, name: str) -> None:
     (data.folder / "empty.yaml").write_text("")
     done = energon("prepare", data.folder / name)
     assert (done.code, done.out) == (1, "")
     assert str(data.folder / name) in done.err
 
 
-def test_control_characters_in_names_do_not_reach_the_terminal(data, energon):
+def test_control_characters_in_names_do_not_reach_the_terminal(data: JoinedData, energon: RunEnergon) -> None:
     (data.folder / "q").rename(data.folder / "q\x1b[31m")
     done = energon("prepare", data.write_join("p", filling("q\x1b[31m")))
     assert done.code == 0
@@ -136,7 +139,7 @@ def test_control_characters_in_names_do_not_reach_the_terminal(data, energon):
     assert "\x1b" not in done.out
 
 
-def test_ctrl_c_stops_soon_and_keeps_the_old_files(data, energon):
+def test_ctrl_c_stops_soon_and_keeps_the_old_files(data: JoinedData, energon: RunEnergon) -> None:
     path = data.write_join("p", filling("q"))
     energon("prepare", path)
     before = data.files()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.cli.make_dataset import caption_parts, write_captions, write_shard
+from tests.cli.run_energon import RunEnergon
 
 
-def test_one_sample_as_training_gets_it(prepared, energon):
+def test_one_sample_as_training_gets_it(prepared: Path, energon: RunEnergon) -> None:
     done = energon("preview", prepared)
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
@@ -18,18 +21,18 @@ def test_one_sample_as_training_gets_it(prepared, energon):
     assert "\x1b" not in done.out
 
 
-def test_raw_parts_whatever_dataset_yaml_says(prepared, energon):
+def test_raw_parts_whatever_dataset_yaml_says(prepared: Path, energon: RunEnergon) -> None:
     done = energon("preview", prepared, "--crude")
     assert "jpg   JPEG 24×16 RGB, " in done.out
     assert '"caption": "a gradient, number 0"' in done.out
 
 
-def test_a_dataset_without_dataset_yaml_is_shown_as_parts(captions, energon):
+def test_a_dataset_without_dataset_yaml_is_shown_as_parts(captions: Path, energon: RunEnergon) -> None:
     energon("prepare", captions, "--yes", "--skip-dataset-yaml")
     assert "jpg   JPEG 24×16 RGB, " in energon("preview", captions).out
 
 
-def test_several_samples_from_an_index_on(prepared, energon):
+def test_several_samples_from_an_index_on(prepared: Path, energon: RunEnergon) -> None:
     done = energon("preview", prepared, "-n", 3, "--index", 10)
     assert [line for line in done.out.splitlines() if "sample " in line] == [
         "shard_003.tar/000010   sample 10 of 12",
@@ -38,11 +41,11 @@ def test_several_samples_from_an_index_on(prepared, energon):
 
 
 @pytest.mark.parametrize("key", ["000004", "shard_001.tar/000004"])
-def test_a_sample_by_its_key(prepared, energon, key):
+def test_a_sample_by_its_key(prepared: Path, energon: RunEnergon, key: str) -> None:
     assert "picture number 4" in energon("preview", prepared, "--key", key).out
 
 
-def test_a_key_that_occurs_twice_gives_both(captions, energon):
+def test_a_key_that_occurs_twice_gives_both(captions: Path, energon: RunEnergon) -> None:
     write_shard(captions / "shard_009.tar", {"000004": caption_parts(99)})
     energon("prepare", captions, "--yes")
     done = energon("preview", captions, "--key", "000004", "-n", 5)
@@ -50,15 +53,15 @@ def test_a_key_that_occurs_twice_gives_both(captions, energon):
     assert "picture number 99" in done.out
 
 
-def test_only_some_split_parts(prepared, energon):
+def test_only_some_split_parts(prepared: Path, energon: RunEnergon) -> None:
     done = energon("preview", prepared, "--split-parts", "val", "-n", 20)
     assert done.out.count("shard_002.tar/") == 3
     assert "shard_000" not in done.out
     assert "of 6" in energon("preview", prepared, "--split-parts", "val, test").out
 
 
-def test_shuffled_order_depends_on_the_seed_only(prepared, energon):
-    def keys(*flags):
+def test_shuffled_order_depends_on_the_seed_only(prepared: Path, energon: RunEnergon) -> None:
+    def keys(*flags: object) -> list[str]:
         done = energon("preview", prepared, "--crude", "-n", 12, "--shuffle", *flags)
         return [line.split()[0] for line in done.out.splitlines() if "   sample " in line]
 
@@ -78,19 +81,19 @@ def test_shuffled_order_depends_on_the_seed_only(prepared, energon):
         (["--dataset-config", "none.yaml"], 1, "there is no such file"),
     ],
 )
-def test_what_is_not_there_is_told(prepared, energon, flags, code, told):
+def test_what_is_not_there_is_told(prepared: Path, energon: RunEnergon, flags: list[str], code: int, told: str) -> None:
     done = energon("preview", prepared, *flags)
     assert done.code == code
     assert told in done.err
 
 
-def test_an_unprepared_folder_says_how_to_prepare_it(captions, energon):
+def test_an_unprepared_folder_says_how_to_prepare_it(captions: Path, energon: RunEnergon) -> None:
     done = energon("preview", captions)
     assert done.code == 1
     assert f"energon prepare {captions}" in done.err
 
 
-def test_a_sample_that_cannot_be_made_is_shown_as_parts_with_the_reason(tmp_path, energon):
+def test_a_sample_that_cannot_be_made_is_shown_as_parts_with_the_reason(tmp_path: Path, energon: RunEnergon) -> None:
     folder = write_captions(tmp_path, parts=lambda number: caption_parts(number) | {"jpg": b"<!DOCTYPE html>"})
     energon("prepare", folder, "--yes")
     done = energon("preview", folder)
@@ -100,14 +103,16 @@ def test_a_sample_that_cannot_be_made_is_shown_as_parts_with_the_reason(tmp_path
     assert "picture number 0" in done.out
 
 
-def test_a_shard_that_is_gone_is_told_and_does_not_crash(prepared, energon):
+def test_a_shard_that_is_gone_is_told_and_does_not_crash(prepared: Path, energon: RunEnergon) -> None:
     (prepared / "shard_000.tar").unlink()
     done = energon("preview", prepared)
     assert done.code == 1
     assert "shard_000.tar" in done.out
 
 
-def test_code_of_the_dataset_runs_only_when_trusted(captions, energon, monkeypatch):
+def test_code_of_the_dataset_runs_only_when_trusted(
+    captions: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
+) -> None:
     energon("prepare", captions, "--non-interactive", "--split-ratio", "1", "--sample-type", "Captioning")
     done = energon("preview", captions)
     assert done.code == 0
@@ -118,7 +123,7 @@ def test_code_of_the_dataset_runs_only_when_trusted(captions, energon, monkeypat
     assert "caption  str, 16 characters" in energon("preview", captions).out
 
 
-def test_control_characters_of_the_data_are_escaped(tmp_path, energon):
+def test_control_characters_of_the_data_are_escaped(tmp_path: Path, energon: RunEnergon) -> None:
     parts = {"txt": b"\x1b]0;owned\x07\x1b[2J caption\r\nsecond", "\x1b[31m.txt": b"\x9b31m \xff"}
     write_shard(tmp_path / "s.tar", {"key\x1b[5m": parts})
     energon("prepare", tmp_path, "--yes", "--skip-dataset-yaml")
@@ -130,7 +135,7 @@ def test_control_characters_of_the_data_are_escaped(tmp_path, energon):
     assert "not UTF-8 at byte 0" in done.out
 
 
-def test_the_same_part_name_is_not_needed_in_every_sample(tmp_path, energon):
+def test_the_same_part_name_is_not_needed_in_every_sample(tmp_path: Path, energon: RunEnergon) -> None:
     write_shard(tmp_path / "s.tar", {"a": {"txt": b"x"}, "b": {"cls": b"3"}})
     energon("prepare", tmp_path, "--yes", "--skip-dataset-yaml")
     assert "cls  text, 1 B" in energon("preview", tmp_path, "--index", 1).out
@@ -140,14 +145,14 @@ def test_the_same_part_name_is_not_needed_in_every_sample(tmp_path, energon):
 
 
 @pytest.fixture
-def texts(tmp_path, energon):
+def texts(tmp_path: Path, energon: RunEnergon) -> Path:
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "one"}\n\n{"text": "two"}\n')
     assert energon("prepare", path).code == 0
     return path
 
 
-def test_lines_of_a_jsonl_file_are_samples(texts, energon):
+def test_lines_of_a_jsonl_file_are_samples(texts: Path, energon: RunEnergon) -> None:
     done = energon("preview", texts, "-n", 5)
     assert done.code == 0
     assert "texts.jsonl/0   sample 0 of 2" in done.out
@@ -156,13 +161,13 @@ def test_lines_of_a_jsonl_file_are_samples(texts, energon):
     assert "texts.jsonl/1" in energon("preview", texts, "--shuffle", "-n", 2).out
 
 
-def test_what_a_jsonl_file_has_not_is_told(texts, energon):
+def test_what_a_jsonl_file_has_not_is_told(texts: Path, energon: RunEnergon) -> None:
     for key in (2, "01", "texts.jsonl/01", "9" * 5000):
         assert energon("preview", texts, "--key", key).code == 1
     assert energon("preview", texts, "--split-parts", "train").code == 2
 
 
-def test_nothing_to_show_is_told(captions, energon):
+def test_nothing_to_show_is_told(captions: Path, energon: RunEnergon) -> None:
     energon("prepare", captions, "--yes", "--split-ratio", "1,0,0")
     done = energon("preview", captions, "--split-parts", "val")
     assert done.code == 1
@@ -171,7 +176,7 @@ def test_nothing_to_show_is_told(captions, energon):
 
 
 @pytest.mark.parametrize("command", ["prepare", "info", "lint", "preview"])
-def test_a_path_that_is_no_dataset_says_what_it_is(prepared, energon, command):
+def test_a_path_that_is_no_dataset_says_what_it_is(prepared: Path, energon: RunEnergon, command: str) -> None:
     empty = energon(command, "")
     assert (empty.code, "PATH is empty" in empty.err) == (2, True)
     shard = energon(command, prepared / "shard_000.tar")
@@ -184,23 +189,23 @@ def test_a_path_that_is_no_dataset_says_what_it_is(prepared, energon, command):
         assert (gone.code, "this file does not exist" in gone.err) == (1, True)
 
 
-def test_the_place_of_a_key_is_that_in_the_dataset(prepared, energon):
+def test_the_place_of_a_key_is_that_in_the_dataset(prepared: Path, energon: RunEnergon) -> None:
     assert "shard_001.tar/000004   sample 4 of 12" in energon("preview", prepared, "--key", "000004").out
 
 
-def test_a_key_that_occurs_twice_says_how_often_it_does(captions, energon):
+def test_a_key_that_occurs_twice_says_how_often_it_does(captions: Path, energon: RunEnergon) -> None:
     write_shard(captions / "zz.tar", {"000004": caption_parts(99)})
     energon("prepare", captions, "--yes")
     assert "sample 4 of 13, 1 of 2 with this key" in energon("preview", captions, "--key", "000004").out
 
 
-def test_a_missing_field_names_the_parts_that_the_shard_has(captions, energon):
+def test_a_missing_field_names_the_parts_that_the_shard_has(captions: Path, energon: RunEnergon) -> None:
     field_map = '{"image": "jgp", "caption": "txt"}'
     energon("prepare", captions, "--yes", "--sample-type", "Captioning", "--field-map", field_map)
     assert "this sample has only the parts jpg, txt, json" in energon("preview", captions).out
 
 
-def test_what_needs_trust_is_told_in_lines_with_the_flag_first(captions, energon):
+def test_what_needs_trust_is_told_in_lines_with_the_flag_first(captions: Path, energon: RunEnergon) -> None:
     energon("prepare", captions, "--non-interactive", "--split-ratio", "1", "--sample-type", "Captioning")
     done = energon("preview", captions)
     assert "shown as parts, since --trust-code is not given: dataset.yaml asks to run" in done.out
@@ -208,7 +213,9 @@ def test_what_needs_trust_is_told_in_lines_with_the_flag_first(captions, energon
     assert "\\n" not in done.out
 
 
-def test_a_sample_loader_that_asks_for_a_part_that_its_filter_leaves_out_is_told(captions, energon):
+def test_a_sample_loader_that_asks_for_a_part_that_its_filter_leaves_out_is_told(
+    captions: Path, energon: RunEnergon
+) -> None:
     energon("prepare", captions, "--non-interactive", "--split-ratio", "1", "--sample-type", "Captioning")
     file = captions / ".nv-meta/sample_loader.py"
     file.write_text(file.read_text().replace('parts["txt"]', 'parts["json"]["caption"]'))

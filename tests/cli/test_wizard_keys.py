@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -18,21 +21,21 @@ SPLIT, TYPE, FROM, WRITE = "How should the shards be split?", "What type are the
 AGAIN = "This dataset is already prepared. What should change?"
 
 
-def read_yaml(folder, name):
+def read_yaml(folder: Path, name: str) -> Any:
     return yaml.safe_load((folder / ".nv-meta" / name).read_text())
 
 
-def clear(length):
+def clear(length: int) -> list[str]:
     return ["\x7f"] * length
 
 
 @pytest.fixture
-def wizard(captions):
+def wizard(captions: Path) -> Iterator[TerminalRun]:
     with TerminalRun("prepare", captions, "--num-workers", 1, rows=70) as run:
         yield run.wait_for(SPLIT)
 
 
-def test_enter_accepts_every_proposal(captions, wizard):
+def test_enter_accepts_every_proposal(captions: Path, wizard: TerminalRun) -> None:
     assert "4 shards" in wizard.text
     assert "first sample: shard_000.tar/000000" in wizard.text
     wizard.press(ENTER).wait_for(TYPE)
@@ -50,7 +53,7 @@ def test_enter_accepts_every_proposal(captions, wizard):
 
 
 @pytest.mark.slow
-def test_arrow_keys_choose_and_texts_can_be_edited(captions, wizard):
+def test_arrow_keys_choose_and_texts_can_be_edited(captions: Path, wizard: TerminalRun) -> None:
     wizard.press(DOWN, DOWN, ENTER).wait_for(TYPE)  # all train
     wizard.press(DOWN, UP, ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
     wizard.press(ENTER).wait_for("caption (text) from")
@@ -64,7 +67,7 @@ def test_arrow_keys_choose_and_texts_can_be_edited(captions, wizard):
 
 
 @pytest.mark.slow
-def test_a_failing_field_map_shows_the_error_and_prompts_again(captions, wizard):
+def test_a_failing_field_map_shows_the_error_and_prompts_again(captions: Path, wizard: TerminalRun) -> None:
     wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
     wizard.press(ENTER).wait_for("caption (text) from")
     assert "inside json: json[caption], json[id]" in wizard.text
@@ -77,7 +80,7 @@ def test_a_failing_field_map_shows_the_error_and_prompts_again(captions, wizard)
     assert read_yaml(captions, "dataset.yaml")["field_map"] == {"image": "jpg", "caption": "txt"}
 
 
-def test_another_ratio_is_checked_as_it_is_typed(captions, wizard):
+def test_another_ratio_is_checked_as_it_is_typed(captions: Path, wizard: TerminalRun) -> None:
     wizard.press(UP, UP, ENTER).wait_for("Ratio of train, val and test")
     wizard.press(*clear(5), *"1,x", ENTER).wait_for("a number from 0 up")
     wizard.press(*clear(1), *"1", ENTER).wait_for(TYPE)
@@ -90,7 +93,7 @@ def test_another_ratio_is_checked_as_it_is_typed(captions, wizard):
     assert not (captions / ".nv-meta/dataset.yaml").exists()
 
 
-def test_patterns_that_match_nothing_prompt_again(captions, wizard):
+def test_patterns_that_match_nothing_prompt_again(captions: Path, wizard: TerminalRun) -> None:
     wizard.press(UP, ENTER).wait_for("Part and pattern")
     wizard.wait_for("train:shard_.*").press(*clear(len("shard_.*")), *"s_.*", ENTER).wait_for("matches no shard")
     wizard.press(*clear(len("s_.*")), *"shard_.*", ENTER).wait_for("train:shard_.*: 4 shards of 4")
@@ -99,7 +102,7 @@ def test_patterns_that_match_nothing_prompt_again(captions, wizard):
     assert read_yaml(captions, "split.yaml")["split_parts"] == {"train": ["shard_{000..003}.tar"]}
 
 
-def test_fields_from_own_code(captions, wizard):
+def test_fields_from_own_code(captions: Path, wizard: TerminalRun) -> None:
     wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(DOWN, ENTER).wait_for(WRITE)
     assert "sample_loader.py:" in wizard.text
     assert wizard.press("y").finish() == 0
@@ -107,7 +110,7 @@ def test_fields_from_own_code(captions, wizard):
 
 
 @pytest.mark.slow
-def test_keys_typed_before_a_prompt_are_ignored(captions, wizard):
+def test_keys_typed_before_a_prompt_are_ignored(captions: Path, wizard: TerminalRun) -> None:
     wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
     wizard.press(ENTER).wait_for("caption (text) from").press(ENTER).wait_for("decoding the first sample…")
     wizard.press("y", ENTER).wait_for(WRITE).press("n")  # the decoder takes a second to load
@@ -115,7 +118,7 @@ def test_keys_typed_before_a_prompt_are_ignored(captions, wizard):
     assert not (captions / ".nv-meta/dataset.yaml").exists()
 
 
-def test_no_at_the_end_writes_nothing(captions, wizard):
+def test_no_at_the_end_writes_nothing(captions: Path, wizard: TerminalRun) -> None:
     before = files_of(captions)
     wizard.press(ENTER).wait_for(TYPE).press(UP, ENTER).wait_for(WRITE)
     assert wizard.press("n").finish() == 1
@@ -124,7 +127,7 @@ def test_no_at_the_end_writes_nothing(captions, wizard):
 
 
 @pytest.mark.parametrize("step", [0, 1, 2])
-def test_ctrl_c_at_any_prompt_exits_130_and_writes_nothing(captions, wizard, step):
+def test_ctrl_c_at_any_prompt_exits_130_and_writes_nothing(captions: Path, wizard: TerminalRun, step: int) -> None:
     before = files_of(captions)
     for question in (TYPE, FROM)[:step]:
         wizard.press(ENTER).wait_for(question)
@@ -133,7 +136,7 @@ def test_ctrl_c_at_any_prompt_exits_130_and_writes_nothing(captions, wizard, ste
     assert files_of(captions) == before
 
 
-def test_a_split_by_shard_names_comes_first(tmp_path):
+def test_a_split_by_shard_names_comes_first(tmp_path: Path) -> None:
     write_captions(tmp_path, shards=2, names="train_{:03d}.tar")
     write_captions(tmp_path, shards=1, names="val_{:03d}.tar", parts=lambda number: caption_parts(number + 50))
     with TerminalRun("prepare", tmp_path, "--skip-dataset-yaml", "--num-workers", 1) as run:
@@ -146,7 +149,7 @@ def test_a_split_by_shard_names_comes_first(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_menu_selects_the_changes_of_a_prepared_dataset(prepared):
+def test_a_menu_selects_the_changes_of_a_prepared_dataset(prepared: Path) -> None:
     split = read_yaml(prepared, "split.yaml")
     with TerminalRun("prepare", prepared, "--num-workers", 1) as run:
         run.wait_for(AGAIN).press(ENTER).wait_for(WRITE)
@@ -160,14 +163,14 @@ def test_a_menu_selects_the_changes_of_a_prepared_dataset(prepared):
     assert read_yaml(prepared, "split.yaml") == split
 
 
-def test_no_color_is_respected(captions):
+def test_no_color_is_respected(captions: Path) -> None:
     with TerminalRun("prepare", captions, "--num-workers", 1, environment={"NO_COLOR": "1"}) as run:
         run.wait_for(SPLIT)
         assert not re.search(r"\x1b\[[0-9;]*(3[0-9]|4[0-9]|9[0-7])m", run.raw), "no colour is set"
         run.press(CTRL_C).finish()
 
 
-def test_no_line_of_a_menu_is_cut_on_a_terminal_of_80_columns():
+def test_no_line_of_a_menu_is_cut_on_a_terminal_of_80_columns() -> None:
     for spec in SAMPLE_TYPES.values():
         label = menu_label(spec)
         assert len(label) <= 76
@@ -183,6 +186,6 @@ def test_no_line_of_a_menu_is_cut_on_a_terminal_of_80_columns():
         (["only.tar"], "only.*"),
     ],
 )
-def test_patterns_are_proposed_from_shard_names(shards, pattern):
+def test_patterns_are_proposed_from_shard_names(shards: list[str], pattern: str) -> None:
     assert proposed_pattern(shards) == pattern
     assert split_by_patterns(shards, [("train", pattern)]).parts["train"] == tuple(shards)

@@ -8,6 +8,6 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def no_waiting_for_the_disk(monkeypatch):
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace fsync, which takes most of a test's time on some disks; no test here needs it."""
     monkeypatch.setattr(os, "fsync", lambda fd: None)

@@ -11,6 +11,7 @@ import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from loader.format.prepare.plan import PreparePlan, PrepareReport, SplitRequest
 from loader.format.prepare.run import run_prepare
@@ -62,7 +63,7 @@ def shard_path(folder: Path, number: int) -> Path:
     return folder / f"shard_{number:03d}.tar"
 
 
-def prepare(folder: Path, *, split: SplitRequest | None = RATIO, **options: object) -> PrepareReport:
+def prepare(folder: Path, *, split: SplitRequest | None = RATIO, **options: Any) -> PrepareReport:
     return run_prepare(PreparePlan(path=str(folder), split=split, **options))
 
 

@@ -20,6 +20,7 @@ from loader import (
     edataclass,
     stateless,
 )
+from loader.samples import SampleDecoder
 
 
 def draws() -> str:
@@ -35,10 +36,10 @@ def number_in(sample: TextSample) -> int:
     return int(sample.__key__.rsplit("/")[-1])
 
 
-class Augmented(TaskEncoder):
+class Augmented(TaskEncoder[Any, Any, Any, Any]):
     """Encoder whose hooks draw random numbers, and write the current batch and sample index into their results."""
 
-    decoder = None
+    decoder: SampleDecoder | None = None
 
     def encode_sample(self, sample: TextSample) -> Any:
         where = f"{self.current_batch_index} {self.current_sample_index}"
@@ -195,13 +196,13 @@ class Together(Batch):
     drawn: str
 
 
-class Kept(TaskEncoder):
+class Kept(TaskEncoder[Any, Any, Any, Any]):
     """Encoder whose batches and packs keep their samples; all hooks are stateless."""
 
     decoder = None
 
     @stateless(restore_seeds=True)
-    def encode_sample(self, sample: TextSample) -> Any:
+    def encode_sample(self, sample: Any) -> Any:
         return TextSample.extend(sample, text=f"{sample.text} {self.current_sample_index} {draws()}")
 
     def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:

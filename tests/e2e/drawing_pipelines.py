@@ -56,7 +56,12 @@ def ignore(error: Exception, sample: Any, sources: Any) -> None:
 
 
 def train(
-    data: Data, config: WorkerConfig, *, encoder: type[TaskEncoder] = Augmented, path: str = "texts", **options: Any
+    data: Data,
+    config: WorkerConfig,
+    *,
+    encoder: type[TaskEncoder[Any, Any, Any, Any]] = Augmented,
+    path: str = "texts",
+    **options: Any,
 ) -> SavableDataset[Any]:
     defaults = {"batch_size": 3, "shuffle_buffer_size": 20, "max_samples_per_sequence": 5}
     return get_train_dataset(
@@ -68,7 +73,7 @@ def train(
 
 
 def val(
-    data: Data, config: WorkerConfig, *, encoder: type[TaskEncoder] = Augmented, **options: Any
+    data: Data, config: WorkerConfig, *, encoder: type[TaskEncoder[Any, Any, Any, Any]] = Augmented, **options: Any
 ) -> SavableDataset[Any]:
     return get_val_dataset(
         data.texts,
@@ -109,7 +114,9 @@ def packed_by_hand(data: Data, config: WorkerConfig) -> SavableDataset[Any]:
 
 def mixed(data: Data, config: WorkerConfig) -> SavableDataset[Any]:
     ones = train(data, config, batch_size=1), train(data, config, path="more", encoder=Skipping, batch_size=1)
-    mixing = MixBatchDataset((ones[0], 2), (ones[1], 1), batch_size=4, batch_mix_fn=homogeneous_concat_mix)
+    mixing: SavableDataset[Any] = MixBatchDataset(
+        (ones[0], 2), (ones[1], 1), batch_size=4, batch_mix_fn=homogeneous_concat_mix
+    )
     return MapDataset(mixing, with_draws)
 
 

@@ -31,7 +31,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_texts(tmp_path_factory.mktemp("texts"))
 
 
-class FailsOnce(DefaultTaskEncoder):
+class FailsOnce(DefaultTaskEncoder[Any, Any, Any, Any]):
     """Encoder that fails once, for a sample of the fifth micro-batch."""
 
     def __init__(self, error: type[BaseException] | None) -> None:
@@ -45,7 +45,7 @@ class FailsOnce(DefaultTaskEncoder):
         return sample
 
 
-def loader_of(path: Path, *, workers: int = 0, encoder: DefaultTaskEncoder | None = None) -> Any:
+def loader_of(path: Path, *, workers: int = 0, encoder: DefaultTaskEncoder[Any, Any, Any, Any] | None = None) -> Any:
     config = WorkerConfig(rank=0, world_size=1, num_workers=workers, global_error_handler=reraise_exception)
     dataset = get_train_dataset(
         path,
@@ -131,7 +131,7 @@ def test_workers_leave_the_generators_of_the_trainer_alone(texts: Path) -> None:
     loader.close()
 
 
-class Collecting(TaskEncoder):
+class Collecting(TaskEncoder[Any, Any, Any, Any]):
     """Encoder that runs the garbage collector of its process."""
 
     decoder = None

@@ -36,7 +36,7 @@ class Pair(Sample):
 def pair(text: TextSample, other: TextSample | None) -> Pair:
     sample = Pair.derive_from(text, text=text.text, other=f"{other and other.text}, by a function")
     if other is not None:
-        sample.__sources__ = (*text.__sources__, *other.__sources__)
+        sample.__sources__ = (text.__sources__ or ()) + (other.__sources__ or ())
     return sample
 
 
@@ -71,7 +71,7 @@ def prepared(data: JoinedData, split: dict[str, Any]) -> Path:
 
 def samples(path: Path, **options: Any) -> list[Any]:
     dataset = get_val_dataset(path, worker_config=config(**options), batch_size=7)
-    found = []
+    found: list[Any] = []
     for batch in get_loader(dataset):
         assert type(batch).__name__ == "Pair"
         found += zip(batch.__key__, batch.text, batch.other, strict=True)
@@ -80,7 +80,7 @@ def samples(path: Path, **options: Any) -> list[Any]:
 
 @pytest.mark.parametrize("joiner", [BY_CLASS, BY_FUNCTION], ids=["class", "function"])
 @pytest.mark.parametrize("form", ["list", "mapping"])
-def test_a_joiner_is_given_the_samples_of_a_row(data, joiner, form):
+def test_a_joiner_is_given_the_samples_of_a_row(data: JoinedData, joiner: dict[str, str], form: str) -> None:
     join = join_of("p", filling("q"), joiner=joiner)
     if form == "mapping":
         join["join"] = dict(zip(("text", "other"), join["join"], strict=True))
@@ -92,7 +92,7 @@ def test_a_joiner_is_given_the_samples_of_a_row(data, joiner, form):
     ]
 
 
-def test_a_subset_chooses_rows(data):
+def test_a_subset_chooses_rows(data: JoinedData) -> None:
     join = {**join_of("p", {"path": "q", "nonmatch": "skip"}, joiner=BY_CLASS), "subset": {"range": ["50%", "100%"]}}
     rows = [key for key in WHOLE if key[-1] != "7"]
     assert [text for _, text, _ in samples(prepared(data, join))] == [f"p/{key}" for key in rows[18:]]
@@ -100,7 +100,7 @@ def test_a_subset_chooses_rows(data):
     assert [text for _, text, _ in samples(prepared(data, join))] == ["p/03", "p/04"]
 
 
-def test_a_joiner_knows_where_all_of_a_row_comes_from(data):
+def test_a_joiner_knows_where_all_of_a_row_comes_from(data: JoinedData) -> None:
     path = prepared(data, join_of("p", filling("q"), joiner=BY_FUNCTION))
     dataset = get_train_dataset(
         path,
@@ -121,14 +121,14 @@ def train(path: Path, worker_config: WorkerConfig) -> Any:
     )
 
 
-def test_training_goes_on_exactly_on_any_number_of_ranks(data):
+def test_training_goes_on_exactly_on_any_number_of_ranks(data: JoinedData) -> None:
     path = prepared(data, join_of("p", filling("q"), joiner=BY_CLASS))
     pipeline = Pipeline(build=partial(train, path), batches=20)
     delivered = check_every_save(pipeline, Spread(2), every=3)
     assert any(b"q/" in batch for batch in delivered.values())
 
 
-def test_a_training_epoch_has_every_row_once_in_worker_processes(data):
+def test_a_training_epoch_has_every_row_once_in_worker_processes(data: JoinedData) -> None:
     path = prepared(data, join_of("p", filling("q"), joiner=BY_CLASS))
     dataset = get_train_dataset(
         path,
@@ -143,7 +143,7 @@ def test_a_training_epoch_has_every_row_once_in_worker_processes(data):
     assert all(other == (None if text[-1] == "7" else text.replace("p", "q")) for text, other in pairs)
 
 
-def test_a_join_that_is_not_prepared_or_stale_is_not_loaded(data):
+def test_a_join_that_is_not_prepared_or_stale_is_not_loaded(data: JoinedData) -> None:
     path = data.write("meta.yaml", {"train": join_of("p", filling("q"), joiner=BY_CLASS)})
     with pytest.raises(ConfigError, match=r"not prepared(.|\n)*run: energon prepare"):
         train(path, config())
@@ -155,7 +155,7 @@ def test_a_join_that_is_not_prepared_or_stale_is_not_loaded(data):
 
 
 @pytest.mark.parametrize(("column", "number"), [(0, 40), (1, 1 << 40), (0, -1)])
-def test_rows_that_name_samples_that_are_not_there_are_an_error(data, column, number):
+def test_rows_that_name_samples_that_are_not_there_are_an_error(data: JoinedData, column: int, number: int) -> None:
     path = prepared(data, join_of("p", filling("q"), joiner=BY_CLASS))
     for rows in (data.folder / "meta.yaml.joins").glob("*.npy"):
         numbers = np.load(rows)
@@ -165,7 +165,7 @@ def test_rows_that_name_samples_that_are_not_there_are_an_error(data, column, nu
         samples(path)
 
 
-def test_a_joiner_that_would_have_to_be_imported_needs_trust(data):
+def test_a_joiner_that_would_have_to_be_imported_needs_trust(data: JoinedData) -> None:
     joiner = {"__module__": "not_imported_yet", "__class__": "Pair"}
     path = prepared(data, join_of("p", filling("q"), joiner=joiner))
     with pytest.raises(TrustError, match="the joiner of this join asks to import not_imported_yet for its class Pair"):

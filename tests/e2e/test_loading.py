@@ -6,7 +6,7 @@ import gc
 import multiprocessing
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from loader import (
     LimitDataset,
     MapDataset,
     SavableDataLoader,
+    SavableDataset,
     StateError,
     TaskEncoder,
     TextSample,
@@ -273,7 +274,8 @@ def test_a_stage_for_each_item_may_stand_above_one_that_counts_and_others_may_no
     config = WorkerConfig(rank=0, world_size=1, num_workers=0)
     limited = LimitDataset(train(data, config), 4)
     assert len(list(get_loader(MapDataset(limited, lambda batch: batch)))) == 4
-    for dataset in (FilterDataset(limited, bool), BatchDataset(limited, 2)):
+    datasets: list[SavableDataset[Any]] = [FilterDataset(limited, bool), BatchDataset(limited, 2)]
+    for dataset in datasets:
         with pytest.raises(ConfigError, match="apply limit last"):
             list(get_loader(dataset))
 
@@ -293,13 +295,13 @@ def test_an_endless_loader_is_told_what_would_end_it(data: Data) -> None:
 
 
 @pytest.mark.parametrize("build", [train, val])
-def test_a_mistyped_argument_is_told_the_nearest_one(build: Build, data: Data) -> None:
+def test_a_mistyped_argument_is_told_the_nearest_one(build: Callable[..., SavableDataset[Any]], data: Data) -> None:
     with pytest.raises(TypeError, match="no argument 'drop_last'; did you mean 'batch_drop_last'"):
         loader_of(partial(build, drop_last=True), data)
 
 
 @pytest.mark.parametrize("build", [train, val])
-def test_a_class_is_no_task_encoder(build: Build, data: Data) -> None:
+def test_a_class_is_no_task_encoder(build: Callable[..., SavableDataset[Any]], data: Data) -> None:
     with pytest.raises(TypeError, match=r"found the class Yielding; pass Yielding\(…\)"):
         loader_of(partial(build, encoder=lambda: Yielding), data)
 
@@ -307,7 +309,7 @@ def test_a_class_is_no_task_encoder(build: Build, data: Data) -> None:
 # ------------------------------------------------------------------------------------------------------- random numbers
 
 
-class OnlyBatches(TaskEncoder):
+class OnlyBatches(TaskEncoder[Any, Any, Any, Any]):
     decoder = None
 
     def batch(self, samples: list[Any]) -> Any:
@@ -316,7 +318,7 @@ class OnlyBatches(TaskEncoder):
         return batch
 
 
-class OnlyCooks(TaskEncoder):
+class OnlyCooks(TaskEncoder[Any, Any, Any, Any]):
     decoder = None
 
     def cook_crude_sample(self, sample: dict[str, Any], **aux: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -47,7 +47,7 @@ def numbers(samples: Sequence[TextSample]) -> list[int]:
     return [int(sample.text.split()[-1]) for sample in samples]
 
 
-class Plain(TaskEncoder):
+class Plain(TaskEncoder[Any, Any, Any, Any]):
     """Encoder that keeps samples unchanged."""
 
 
@@ -124,9 +124,9 @@ def test_datasets_of_different_runs_are_not_blended(data: MixedData) -> None:
 
 def test_what_is_no_dataset_or_no_pool_is_told(data: MixedData) -> None:
     with pytest.raises(TypeError, match="found SavableDataLoader"):
-        get_loader(get_loader(train(data.texts)))
+        get_loader(get_loader(train(data.texts)))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="expected a CachePool such as FileStoreCachePool"):
-        get_loader(train(data.texts), cache_pool="/tmp")
+        get_loader(train(data.texts), cache_pool="/tmp")  # type: ignore[arg-type]
 
 
 def test_subsets_of_a_leaf_share_no_sample_and_leave_none_out(data: MixedData) -> None:
@@ -194,7 +194,7 @@ class Cooking(Restorable):
     )
 
 
-class CookingOnly(TaskEncoder):
+class CookingOnly(TaskEncoder[Any, Any, Any, Any]):
     """Encoder that returns cooked samples."""
 
     cookers = Cooking.cookers
@@ -218,6 +218,7 @@ def test_cookers_get_what_lies_beside_the_samples_and_sources_say_so(data: Mixed
     for sample in by_kind["crude"]:
         (number,) = numbers([sample])
         assert sample.text == f"text {number} and picture {number} and note {number}"
+        assert sample.__sources__ is not None
         assert [source.dataset_path for source in sample.__sources__] == [
             str(data.crude),
             str(data.pictures),
@@ -225,6 +226,7 @@ def test_cookers_get_what_lies_beside_the_samples_and_sources_say_so(data: Mixed
         ]
     line = by_kind["lines"][0]
     assert line.__key__ == f"lines.jsonl/{numbers([line])[0] - 9000}"
+    assert line.__sources__ is not None
     assert line.__sources__[0].dataset_path == str(data.lines)
 
 
@@ -297,7 +299,7 @@ def epochized(data: MixedData) -> Path:
     return data.write("passes.yaml", {"train": {"blend_epochized": sources}})
 
 
-CASES = {
+CASES: dict[str, tuple[Callable[[MixedData], Path], dict[str, Any], int | None, bool]] = {
     "blend of blends": (blend_of_blends, {}, 36, True),
     "crude, auxiliary stores and lines": (crude_mix, {"encoder": Cooking}, 30, True),
     "packing over a blend": (blend_of_blends, {"encoder": Packing, "packing_buffer_size": 9}, 24, True),
@@ -325,7 +327,7 @@ def cook_never(sample: dict[str, Any], **aux: Any) -> TextSample:
     raise ValueError("a cooker with a fault")
 
 
-class OneBroken(TaskEncoder):
+class OneBroken(TaskEncoder[Any, Any, Any, Any]):
     """Encoder that cooks lines, and fails for every sample of the other dataset."""
 
     cookers = (

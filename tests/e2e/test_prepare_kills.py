@@ -17,8 +17,10 @@ import pytest
 
 from loader.errors import FormatError, StorageError, WorkerError
 from loader.format.dataset_folder import DatasetFolder
+from loader.format.index.shard_index import ShardIndex, index_shard
 from loader.format.prepare.plan import PreparePlan, PrepareProgress, SplitRequest
 from loader.format.prepare.run import run_prepare
+from loader.storage import Storage
 from tests.e2e.dataset_tree import (
     RATIO,
     caption_samples,
@@ -108,8 +110,8 @@ def prepare_that_drops_compat_files(folder: Path) -> PreparePlan:
 @every_call
 @pytest.mark.parametrize("scenario", [first_prepare, prepare_after_changes, prepare_that_drops_compat_files])
 def test_a_kill_at_any_moment_leaves_the_old_dataset_or_the_new_one_and_the_next_run_completes(
-    tmp_path, monkeypatch, scenario, every
-):
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Callable[[Path], PreparePlan], every: int
+) -> None:
     start = tmp_path / "start"
     plan = scenario(start)
     had_dataset = (start / ".nv-meta/.info.json").exists()
@@ -166,7 +168,9 @@ def new_shards(folder: Path, start: Path) -> list[str]:
 
 
 @every_call
-def test_a_kill_while_duplicate_keys_are_fixed_loses_no_sample(tmp_path, monkeypatch, every):
+def test_a_kill_while_duplicate_keys_are_fixed_loses_no_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, every: int
+) -> None:
     start = write_shards(tmp_path / "start", 4, samples=2)
     write_shard(shard_path(start, 1), caption_samples(0, 2))
     write_shard(shard_path(start, 3), caption_samples(1, 2))
@@ -214,7 +218,7 @@ def slow(storage, name):
     if mode != "suicide" and not name.endswith("0.tar"):
         Path(folder, f"pid-{os.getpid()}").write_text("")
         time.sleep(2 if mode == "scan" else 60)
-    return real(storage, name)
+    return index_shard(storage, name)
 
 def hold(progress):
     import time
@@ -273,20 +277,25 @@ def is_alive(process: int) -> bool:
     return state != "Z"  # a zombie has ended; its parent has not collected the exit status yet
 
 
-def test_workers_end_soon_after_their_parent_was_killed(tmp_path, started):
+def test_workers_end_soon_after_their_parent_was_killed(
+    tmp_path: Path, started: Callable[[Path, str], subprocess.Popen[str]]
+) -> None:
     write_shards(tmp_path, 5)
     child = started(tmp_path, "scan")
     wait_until(lambda: len(workers_of(tmp_path)) == 2)
     child.kill()
     child.wait()
     wait_until(lambda: not any(map(is_alive, workers_of(tmp_path))), timeout_s=10)
+    assert child.stderr is not None
     assert child.stderr.read() == ""
     report = prepare(tmp_path)
     assert report.resumed >= 1
     assert report.resumed + report.scanned == 5
 
 
-def test_ctrl_c_ends_all_within_a_second_and_leaves_what_was_there(tmp_path, started):
+def test_ctrl_c_ends_all_within_a_second_and_leaves_what_was_there(
+    tmp_path: Path, started: Callable[[Path, str], subprocess.Popen[str]]
+) -> None:
     write_shards(tmp_path, 5)
     prepare(tmp_path)
     before = contents(tmp_path)
@@ -310,7 +319,7 @@ def test_ctrl_c_ends_all_within_a_second_and_leaves_what_was_there(tmp_path, sta
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.2])
-def test_ctrl_c_while_workers_start_leaves_none_and_no_word_of_theirs(tmp_path, delay_s):
+def test_ctrl_c_while_workers_start_leaves_none_and_no_word_of_theirs(tmp_path: Path, delay_s: float) -> None:
     script = (
         "import os, threading, time\n"
         "from loader.format import worker_pool\n"
@@ -330,16 +339,17 @@ def test_ctrl_c_while_workers_start_leaves_none_and_no_word_of_theirs(tmp_path, 
     assert "Process Spawn" not in result.stderr
 
 
-def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(tmp_path, monkeypatch):
+def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from loader.format.prepare import shards as shard_scans
 
     write_shards(tmp_path, 6)
-    real = shard_scans.index_shard
 
-    def suicide(storage, name):
+    def suicide(storage: Storage, name: str) -> ShardIndex:
         if name == "shard_003.tar":
             os.kill(os.getpid(), signal.SIGKILL)
-        return real(storage, name)
+        return index_shard(storage, name)
 
     with monkeypatch.context() as patch:
         # Only forked workers see the patch; torch and threads of other tests would make them spawned.
@@ -357,7 +367,9 @@ def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(tmp_pa
 # -------------------------------------------------------------------------------------------------- two at once
 
 
-def test_a_second_prepare_says_who_is_at_work_and_the_lock_ends_with_its_holder(tmp_path, started):
+def test_a_second_prepare_says_who_is_at_work_and_the_lock_ends_with_its_holder(
+    tmp_path: Path, started: Callable[[Path, str], subprocess.Popen[str]]
+) -> None:
     write_shards(tmp_path, 5)
     child = started(tmp_path, "hold")
     wait_until((tmp_path / "held").exists)
@@ -371,7 +383,7 @@ def test_a_second_prepare_says_who_is_at_work_and_the_lock_ends_with_its_holder(
 
 
 @pytest.mark.parametrize("shards_done", [0, 2, 5])
-def test_an_error_of_the_caller_s_own_leaves_no_staged_files(tmp_path, shards_done):
+def test_an_error_of_the_caller_s_own_leaves_no_staged_files(tmp_path: Path, shards_done: int) -> None:
     write_shards(tmp_path, 5)
 
     def fail(now: PrepareProgress) -> None:
@@ -385,7 +397,9 @@ def test_an_error_of_the_caller_s_own_leaves_no_staged_files(tmp_path, shards_do
 
 
 @pytest.mark.parametrize("number", range(1, 14))
-def test_a_commit_that_ctrl_c_interrupts_is_finished_by_the_next_run(tmp_path, monkeypatch, number):
+def test_a_commit_that_ctrl_c_interrupts_is_finished_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
     write_shards(tmp_path / "one", 5)
     prepare(tmp_path / "one")
     change(tmp_path / "one")
@@ -414,7 +428,7 @@ def test_a_commit_that_ctrl_c_interrupts_is_finished_by_the_next_run(tmp_path, m
     assert written(tmp_path / "one", sqlite_as_rows=True) == written(tmp_path / "two", sqlite_as_rows=True)
 
 
-def test_tempfile_names_do_not_collide_after_a_fork():
+def test_tempfile_names_do_not_collide_after_a_fork() -> None:
     """The tests above kill forks; a fork with the same temporary names as its parent would test nothing."""
     read, write = os.pipe()
     assert in_child(lambda: os.write(write, tempfile.mktemp().encode())) == 0

@@ -131,6 +131,12 @@ every_shape = pytest.mark.parametrize("shape", EXPRESSIBLE + INEXPRESSIBLE)
 every_inexpressible = pytest.mark.parametrize("shape", INEXPRESSIBLE)
 
 
+def excluded_of(folder: Path) -> tuple[str, ...]:
+    split = DatasetFolder(folder).split
+    assert split is not None
+    return split.exclude
+
+
 def expected_contents(folder: Path) -> dict[str, dict[str, bytes]]:
     """Read the shards with Python's tarfile, without the index."""
     found: dict[str, dict[str, bytes]] = {}
@@ -142,12 +148,13 @@ def expected_contents(folder: Path) -> dict[str, dict[str, bytes]]:
                     continue
                 key = member.name[: len(member.name) - len(part) - 1]
                 file = tar.extractfile(member)
+                assert file is not None
                 found.setdefault(f"{path.relative_to(folder).as_posix()}/{key}", {})[part] = file.read()
     return found
 
 
 @every_shape
-def test_the_index_gives_what_the_shards_hold(tmp_path, shape):
+def test_the_index_gives_what_the_shards_hold(tmp_path: Path, shape: Callable[[Path], None]) -> None:
     shape(tmp_path)
     report = prepare(tmp_path)
     expected = expected_contents(tmp_path)
@@ -160,7 +167,7 @@ def test_the_index_gives_what_the_shards_hold(tmp_path, shape):
 
 @every_shape
 @pytest.mark.parametrize("other", ["again", "four workers", "resumed", "forced"])
-def test_the_same_shards_give_the_same_bytes(tmp_path, shape, other):
+def test_the_same_shards_give_the_same_bytes(tmp_path: Path, shape: Callable[[Path], None], other: str) -> None:
     shape(tmp_path / "one")
     copy_of(tmp_path / "one", tmp_path / "two")
     prepare(tmp_path / "one")
@@ -190,7 +197,9 @@ def stop_after(folder: Path, *, shards: int) -> None:
 
 @every_shape
 @pytest.mark.parametrize("compat", [None, False])
-def test_a_run_with_nothing_to_do_writes_nothing(tmp_path, shape, compat):
+def test_a_run_with_nothing_to_do_writes_nothing(
+    tmp_path: Path, shape: Callable[[Path], None], compat: bool | None
+) -> None:
     shape(tmp_path)
     first = prepare(tmp_path, compat=compat)
     before = times_of_change(tmp_path)
@@ -200,7 +209,7 @@ def test_a_run_with_nothing_to_do_writes_nothing(tmp_path, shape, compat):
     assert (again.uuid, again.samples, again.split) == (first.uuid, first.samples, first.split)
 
 
-def test_a_run_with_nothing_to_do_leaves_what_an_interrupted_one_left_to_be_removed(tmp_path):
+def test_a_run_with_nothing_to_do_leaves_what_an_interrupted_one_left_to_be_removed(tmp_path: Path) -> None:
     write_shards(tmp_path)
     prepare(tmp_path)
     fresh = written(tmp_path)
@@ -304,7 +313,9 @@ every_change = pytest.mark.parametrize("change", CHANGES)
 
 @every_change
 @pytest.mark.parametrize("shape", [flat, long_names, pax, nested, differing_parts, with_an_empty_shard])
-def test_a_changed_folder_is_prepared_as_from_the_start(tmp_path, shape, change):
+def test_a_changed_folder_is_prepared_as_from_the_start(
+    tmp_path: Path, shape: Callable[[Path], None], change: Callable[[Path], int]
+) -> None:
     shape(tmp_path / "one")
     prepare(tmp_path / "one")
     to_scan = change(tmp_path / "one")
@@ -323,7 +334,9 @@ def test_a_changed_folder_is_prepared_as_from_the_start(tmp_path, shape, change)
 
 
 @pytest.mark.parametrize("shape", [flat, long_names, pax, scattered])
-def test_a_changed_folder_without_compat_files_is_prepared_as_from_the_start(tmp_path, shape):
+def test_a_changed_folder_without_compat_files_is_prepared_as_from_the_start(
+    tmp_path: Path, shape: Callable[[Path], None]
+) -> None:
     shape(tmp_path / "one")
     prepare(tmp_path / "one", compat=False)
     to_scan = CHANGES[0](tmp_path / "one")
@@ -335,7 +348,9 @@ def test_a_changed_folder_without_compat_files_is_prepared_as_from_the_start(tmp
 
 @every_change
 @pytest.mark.parametrize("shape", INEXPRESSIBLE)
-def test_a_changed_folder_that_compat_files_cannot_express_is_prepared_as_from_the_start(tmp_path, shape, change):
+def test_a_changed_folder_that_compat_files_cannot_express_is_prepared_as_from_the_start(
+    tmp_path: Path, shape: Callable[[Path], None], change: Callable[[Path], int]
+) -> None:
     shape(tmp_path / "one")
     prepare(tmp_path / "one")
     change(tmp_path / "one")
@@ -345,7 +360,7 @@ def test_a_changed_folder_that_compat_files_cannot_express_is_prepared_as_from_t
 
 
 @every_change
-def test_without_compat_no_change_leaves_stale_compat_files(tmp_path, change):
+def test_without_compat_no_change_leaves_stale_compat_files(tmp_path: Path, change: Callable[[Path], int]) -> None:
     write_shards(tmp_path / "one")
     prepare(tmp_path / "one")
     to_scan = change(tmp_path / "one")
@@ -359,7 +374,7 @@ def test_without_compat_no_change_leaves_stale_compat_files(tmp_path, change):
     assert {name: data for name, data in left.items() if name in right} == left  # the remaining files are correct
 
 
-def test_several_changes_in_a_row_end_as_from_the_start(tmp_path):
+def test_several_changes_in_a_row_end_as_from_the_start(tmp_path: Path) -> None:
     write_shards(tmp_path / "one")
     prepare(tmp_path / "one")
     for change in (change_one, add_in_the_middle, remove_last, swap_two, rename_one, add_at_the_end):
@@ -372,7 +387,7 @@ def test_several_changes_in_a_row_end_as_from_the_start(tmp_path):
     )  # the new one, and the previous one for running jobs
 
 
-def test_the_index_before_stays_for_running_jobs_until_the_next_prepare(tmp_path):
+def test_the_index_before_stays_for_running_jobs_until_the_next_prepare(tmp_path: Path) -> None:
     write_shards(tmp_path)
     folders = []
     for change in (None, change_one, remove_last):
@@ -387,7 +402,7 @@ def test_the_index_before_stays_for_running_jobs_until_the_next_prepare(tmp_path
 # ------------------------------------------------------------------------------------------------- compat files
 
 
-def test_compat_files_come_when_they_are_asked_for_later(tmp_path):
+def test_compat_files_come_when_they_are_asked_for_later(tmp_path: Path) -> None:
     flat(tmp_path / "one")
     prepare(tmp_path / "one", compat=False)
     assert compat_files(tmp_path / "one") == set()
@@ -400,7 +415,7 @@ def test_compat_files_come_when_they_are_asked_for_later(tmp_path):
     assert written(tmp_path / "one") == before
 
 
-def test_headers_are_read_again_where_the_index_does_not_say_where_samples_start(tmp_path):
+def test_headers_are_read_again_where_the_index_does_not_say_where_samples_start(tmp_path: Path) -> None:
     long_names(tmp_path / "one")
     prepare(tmp_path / "one", compat=False)
     assert prepare(tmp_path / "one").scanned == 4
@@ -409,7 +424,7 @@ def test_headers_are_read_again_where_the_index_does_not_say_where_samples_start
 
 
 @pytest.mark.parametrize("damage", ["sqlite gone", "idx gone", "idx cut", "sqlite garbage"])
-def test_missing_compat_files_are_written_again(tmp_path, damage):
+def test_missing_compat_files_are_written_again(tmp_path: Path, damage: str) -> None:
     long_names(tmp_path)
     prepare(tmp_path)
     before = written(tmp_path, sqlite_as_rows=True)
@@ -436,7 +451,7 @@ def execute(folder: Path, *statements: str) -> None:
             database.execute(statement)
 
 
-def test_another_tool_s_index_sqlite_is_written_anew(tmp_path):
+def test_another_tool_s_index_sqlite_is_written_anew(tmp_path: Path) -> None:
     flat(tmp_path / "one")
     prepare(tmp_path / "one")
     execute(tmp_path / "one", "DROP TABLE sample_parts", "CREATE TABLE sample_parts (tar_file_id, sample_index)")
@@ -446,7 +461,7 @@ def test_another_tool_s_index_sqlite_is_written_anew(tmp_path):
     assert written(tmp_path / "one") == written(tmp_path / "two")
 
 
-def test_an_index_sqlite_with_a_damaged_page_is_written_anew(tmp_path):
+def test_an_index_sqlite_with_a_damaged_page_is_written_anew(tmp_path: Path) -> None:
     write_shards(tmp_path / "one", samples=100)
     prepare(tmp_path / "one")
     with (tmp_path / "one/.nv-meta/index.sqlite").open("r+b") as file:
@@ -459,7 +474,7 @@ def test_an_index_sqlite_with_a_damaged_page_is_written_anew(tmp_path):
     assert written(tmp_path / "one") == written(tmp_path / "two")
 
 
-def test_an_index_sqlite_with_wrong_keys_is_not_kept(tmp_path):
+def test_an_index_sqlite_with_wrong_keys_is_not_kept(tmp_path: Path) -> None:
     flat(tmp_path)
     prepare(tmp_path)
     change_one(tmp_path)
@@ -483,7 +498,7 @@ REASONS = {
 
 
 @every_inexpressible
-def test_compat_files_that_cannot_be_are_left_out_with_a_warning(tmp_path, shape):
+def test_compat_files_that_cannot_be_are_left_out_with_a_warning(tmp_path: Path, shape: Callable[[Path], None]) -> None:
     shape(tmp_path)
     report = prepare(tmp_path)
     assert not report.compat
@@ -492,7 +507,7 @@ def test_compat_files_that_cannot_be_are_left_out_with_a_warning(tmp_path, shape
 
 
 @every_inexpressible
-def test_compat_files_go_when_they_can_no_longer_be_true(tmp_path, shape):
+def test_compat_files_go_when_they_can_no_longer_be_true(tmp_path: Path, shape: Callable[[Path], None]) -> None:
     flat(tmp_path)
     prepare(tmp_path)
     assert len(compat_files(tmp_path)) == 7
@@ -511,7 +526,7 @@ def test_compat_files_go_when_they_can_no_longer_be_true(tmp_path, shape):
 
 
 @every_inexpressible
-def test_asking_for_compat_files_that_cannot_be_changes_nothing(tmp_path, shape):
+def test_asking_for_compat_files_that_cannot_be_changes_nothing(tmp_path: Path, shape: Callable[[Path], None]) -> None:
     flat(tmp_path)
     prepare(tmp_path)
     shape(tmp_path)
@@ -523,7 +538,7 @@ def test_asking_for_compat_files_that_cannot_be_changes_nothing(tmp_path, shape)
 
 
 @every_inexpressible
-def test_compat_files_come_back_once_they_can_be(tmp_path, shape):
+def test_compat_files_come_back_once_they_can_be(tmp_path: Path, shape: Callable[[Path], None]) -> None:
     shape(tmp_path / "one")
     prepare(tmp_path / "one")
     write_shard(shard_path(tmp_path / "one", 2), caption_samples(300, 3))
@@ -532,7 +547,7 @@ def test_compat_files_come_back_once_they_can_be(tmp_path, shape):
     assert written(tmp_path / "one", sqlite_as_rows=True) == written(tmp_path / "two", sqlite_as_rows=True)
 
 
-def test_a_key_that_moves_to_another_shard_is_no_duplicate(tmp_path):
+def test_a_key_that_moves_to_another_shard_is_no_duplicate(tmp_path: Path) -> None:
     write_shards(tmp_path / "one", 6)
     prepare(tmp_path / "one")
     write_shard(shard_path(tmp_path / "one", 1), caption_samples(6, 3))
@@ -543,7 +558,7 @@ def test_a_key_that_moves_to_another_shard_is_no_duplicate(tmp_path):
     assert written(tmp_path / "one", sqlite_as_rows=True) == written(tmp_path / "two", sqlite_as_rows=True)
 
 
-def test_most_rows_of_an_earlier_sqlite_file_are_kept(tmp_path):
+def test_most_rows_of_an_earlier_sqlite_file_are_kept(tmp_path: Path) -> None:
     write_shards(tmp_path, 6)
     prepare(tmp_path)
     change_one(tmp_path)
@@ -553,7 +568,7 @@ def test_most_rows_of_an_earlier_sqlite_file_are_kept(tmp_path):
     assert len(rows["sample_parts"]) == 2 * len(rows["samples"])
 
 
-def test_duplicate_keys_are_fixed_on_request_and_excluded_samples_stay_so(tmp_path):
+def test_duplicate_keys_are_fixed_on_request_and_excluded_samples_stay_so(tmp_path: Path) -> None:
     duplicates(tmp_path)
     before = expected_contents(tmp_path)
     prepare(tmp_path)
@@ -563,11 +578,11 @@ def test_duplicate_keys_are_fixed_on_request_and_excluded_samples_stay_so(tmp_pa
     assert (report.changed, report.compat, report.duplicate_keys, report.scanned) == (True, True, 0, 1)
     fixed = {key + "#2" if key.startswith("shard_002") else key: parts for key, parts in before.items()}
     assert contents(tmp_path) == expected_contents(tmp_path) == fixed
-    assert set(DatasetFolder(tmp_path).split.exclude) == {"shard_002.tar/00001#2", "shard_000.tar/00001"}
+    assert set(excluded_of(tmp_path)) == {"shard_002.tar/00001#2", "shard_000.tar/00001"}
     assert not prepare(tmp_path, split=None, fix_duplicates=True).changed
 
 
-def test_fixing_duplicate_keys_heeds_what_split_json_excludes(tmp_path):
+def test_fixing_duplicate_keys_heeds_what_split_json_excludes(tmp_path: Path) -> None:
     duplicates(tmp_path)
     prepare(tmp_path)
     meta = tmp_path / ".nv-meta"
@@ -575,13 +590,13 @@ def test_fixing_duplicate_keys_heeds_what_split_json_excludes(tmp_path):
     (meta / "split.json").write_text(json.dumps(document))
     (meta / "split.yaml").unlink()
     prepare(tmp_path, split=None, fix_duplicates=True)
-    assert DatasetFolder(tmp_path).split.exclude == ("shard_002.tar/00001#2",)
+    assert excluded_of(tmp_path) == ("shard_002.tar/00001#2",)
 
 
 # ----------------------------------------------------------------------------------------------- split and files
 
 
-def test_a_split_is_kept_unless_another_is_asked_for(tmp_path):
+def test_a_split_is_kept_unless_another_is_asked_for(tmp_path: Path) -> None:
     write_shards(tmp_path)
     prepare(tmp_path, files={"dataset.yaml": "a: 1\n"})
     split = (tmp_path / ".nv-meta/split.yaml").read_bytes()
@@ -594,7 +609,7 @@ def test_a_split_is_kept_unless_another_is_asked_for(tmp_path):
     assert (tmp_path / ".nv-meta/dataset.yaml").read_text() == "a: 2\n"
 
 
-def test_a_kept_split_that_misses_shards_is_warned_of(tmp_path):
+def test_a_kept_split_that_misses_shards_is_warned_of(tmp_path: Path) -> None:
     write_shards(tmp_path)
     prepare(tmp_path)
     add_at_the_end(tmp_path)
@@ -604,7 +619,7 @@ def test_a_kept_split_that_misses_shards_is_warned_of(tmp_path):
     assert "split.yaml names 1 shards that do not exist, first shard_000.tar" in warnings
 
 
-def test_excludes_survive_a_new_split_while_their_shard_is_there(tmp_path):
+def test_excludes_survive_a_new_split_while_their_shard_is_there(tmp_path: Path) -> None:
     write_shards(tmp_path)
     prepare(tmp_path)
     file = tmp_path / ".nv-meta/split.yaml"
@@ -612,10 +627,10 @@ def test_excludes_survive_a_new_split_while_their_shard_is_there(tmp_path):
     file.write_text(file.read_text().partition("exclude")[0] + excluded)
     remove_first(tmp_path)
     prepare(tmp_path, split=SplitRequest(ratio={"train": 1.0}))
-    assert set(DatasetFolder(tmp_path).split.exclude) == {"shard_001.tar/00004", "shard_005.tar"}
+    assert set(excluded_of(tmp_path)) == {"shard_001.tar/00004", "shard_005.tar"}
 
 
-def test_a_split_file_that_is_replaced_may_be_broken(tmp_path):
+def test_a_split_file_that_is_replaced_may_be_broken(tmp_path: Path) -> None:
     write_shards(tmp_path)
     prepare(tmp_path)
     (tmp_path / ".nv-meta/split.yaml").write_text("split_parts: [")
@@ -624,7 +639,7 @@ def test_a_split_file_that_is_replaced_may_be_broken(tmp_path):
     assert prepare(tmp_path).changed
 
 
-def test_a_first_prepare_without_a_split_says_so(tmp_path):
+def test_a_first_prepare_without_a_split_says_so(tmp_path: Path) -> None:
     write_shards(tmp_path)
     assert "the dataset has no split.yaml, and no split was given" in prepare(tmp_path, split=None).warnings
 
@@ -633,27 +648,27 @@ def test_a_first_prepare_without_a_split_says_so(tmp_path):
     "request_",
     [SplitRequest(patterns=(("train", "shard_{000..003}.tar"),)), SplitRequest(parts={"train": ("shard_000.tar",)})],
 )
-def test_splits_by_patterns_and_as_listed(tmp_path, request_):
+def test_splits_by_patterns_and_as_listed(tmp_path: Path, request_: SplitRequest) -> None:
     write_shards(tmp_path)
     expected = {"train": (4, 12)} if request_.patterns else {"train": (1, 3)}
     assert prepare(tmp_path, split=request_).split == expected
 
 
-def test_a_pattern_that_matches_nothing_writes_nothing(tmp_path):
+def test_a_pattern_that_matches_nothing_writes_nothing(tmp_path: Path) -> None:
     write_shards(tmp_path)
     with pytest.raises(ConfigError):
         prepare(tmp_path, split=SplitRequest(patterns=(("train", "nothing_.*"),)))
     assert not (tmp_path / ".nv-meta").exists()
 
 
-def test_excluded_shards_are_no_part_of_the_dataset(tmp_path):
+def test_excluded_shards_are_no_part_of_the_dataset(tmp_path: Path) -> None:
     write_shards(tmp_path)
     assert prepare(tmp_path, exclude=r"_00[12]\.tar$").shards == 4
     assert list(DatasetFolder(tmp_path).shard_counts) == [f"shard_00{number}.tar" for number in (0, 3, 4, 5)]
     assert prepare(tmp_path).scanned == 2
 
 
-def test_odd_shards_are_warned_of(tmp_path):
+def test_odd_shards_are_warned_of(tmp_path: Path) -> None:
     with_an_empty_shard(tmp_path)
     ignored_members(tmp_path / "odd")
     (tmp_path / "old.tar.gz").write_bytes(b"\x1f\x8b")
@@ -666,12 +681,12 @@ def test_odd_shards_are_warned_of(tmp_path):
     assert "the tar file has no members" in warnings
 
 
-def test_file_names_with_a_dot_too_many_are_warned_of(tmp_path):
+def test_file_names_with_a_dot_too_many_are_warned_of(tmp_path: Path) -> None:
     write_tar(tmp_path / "a.tar", [(f"v1.{number:03d}.txt", b"") for number in range(60)])
     assert any("there are 60 parts a sample" in warning for warning in prepare(tmp_path).warnings)
 
 
-def test_only_ten_odd_shards_are_named(tmp_path):
+def test_only_ten_odd_shards_are_named(tmp_path: Path) -> None:
     for number in range(13):
         write_tar(shard_path(tmp_path, number), [(f"{number}.txt", b"1"), (".hidden.txt", b"2")])
     warnings = prepare(tmp_path).warnings
@@ -679,7 +694,7 @@ def test_only_ten_odd_shards_are_named(tmp_path):
     assert any("and 3 more such warnings" in warning for warning in warnings)
 
 
-def test_a_damaged_journal_is_scanned_anew(tmp_path):
+def test_a_damaged_journal_is_scanned_anew(tmp_path: Path) -> None:
     write_shards(tmp_path / "one")
     copy_of(tmp_path / "one", tmp_path / "two")
     prepare(tmp_path / "two")
@@ -693,7 +708,7 @@ def test_a_damaged_journal_is_scanned_anew(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["layout", "column", "column gone", "info", "uuid gone", "folder gone"])
-def test_a_damaged_dataset_is_prepared_anew(tmp_path, damage):
+def test_a_damaged_dataset_is_prepared_anew(tmp_path: Path, damage: str) -> None:
     write_shards(tmp_path)
     prepare(tmp_path)
     fresh = written(tmp_path)

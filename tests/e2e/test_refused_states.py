@@ -24,7 +24,8 @@ def saved(data: Data) -> list[Any]:
     with running(Pipeline(build=partial(train, data)), Spread(2)) as run:
         for _ in range(3):
             run.step()
-        return through_json(run.states())
+        states: list[Any] = through_json(run.states())
+        return states
 
 
 def restore(build: Callable[[WorkerConfig], SavableDataset[Any]], states: Any, ranks: int = 1, **config: Any) -> None:

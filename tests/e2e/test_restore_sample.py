@@ -47,7 +47,9 @@ def in_batches(dataset: SavableDataset[Any]) -> SavableDataset[Any]:
     return BatchDataset(dataset, 3, together)
 
 
-def kept(data: Data, config: WorkerConfig, *, encoder: type[TaskEncoder] = Kept, **options: Any) -> SavableDataset[Any]:
+def kept(
+    data: Data, config: WorkerConfig, *, encoder: type[TaskEncoder[Any, Any, Any, Any]] = Kept, **options: Any
+) -> SavableDataset[Any]:
     return train(data, config, encoder=encoder, **options)
 
 

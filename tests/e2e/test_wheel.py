@@ -176,7 +176,7 @@ def test_type_checkers_see_the_types(wheels: tuple[Path, Path], tmp_path: Path, 
             from megatron.energon import get_trian_dataset
         """)
     )
-    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", environment.python]
+    command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(environment.python)]
     done = subprocess.run(
         [*command, "--cache-dir", tmp_path / "cache", "train.py"],
         cwd=project,

@@ -10,6 +10,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from torch.utils.data import get_worker_info
@@ -17,7 +20,9 @@ from torch.utils.data import get_worker_info
 from loader import (
     FatalSampleError,
     SampleError,
+    SavableDataLoader,
     TaskEncoder,
+    TextSample,
     WorkerConfig,
     WorkerError,
     get_loader,
@@ -31,7 +36,7 @@ from tests.source_tree import ROOT
 
 
 @pytest.fixture(scope="module")
-def texts(tmp_path_factory):
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write 160 training samples; the text of the sample with key 00037 is ``text 37``."""
     folder = tmp_path_factory.mktemp("failures") / "texts"
     for first in range(0, 160, 40):
@@ -45,30 +50,33 @@ def texts(tmp_path_factory):
 class CaptionError(Exception):
     """Error as users write them: its constructor does not accept its text."""
 
-    def __init__(self, *, length):
+    def __init__(self, *, length: int) -> None:
         super().__init__(f"a caption of {length} characters")
         self.length = length
 
 
-class Encoder(TaskEncoder):
+class Encoder(TaskEncoder[Any, Any, Any, Any]):
     """Encoder that misbehaves for samples whose numbers end in 7."""
 
-    def encode_sample(self, sample):
+    def encode_sample(self, sample: TextSample) -> Any:
         if sample.text.endswith("7"):
             self.treat(sample)
         return sample
 
-    def batch(self, samples):
+    def batch(self, samples: list[TextSample]) -> Any:
         return [sample.text for sample in samples]
+
+    def treat(self, sample: TextSample) -> Any:
+        raise NotImplementedError
 
 
 class LateEncoder(Encoder):
     """Encoder that misbehaves at the twentieth sample of the last worker, after all have delivered micro-batches."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.count = 0
 
-    def encode_sample(self, sample):
+    def encode_sample(self, sample: TextSample) -> Any:
         self.count += 1
         info = get_worker_info()
         if self.count == 20 and (info is None or info.id == info.num_workers - 1):
@@ -77,53 +85,61 @@ class LateEncoder(Encoder):
 
 
 class Failing(Encoder):
-    def treat(self, sample):
+    def treat(self, sample: TextSample) -> None:
         raise CaptionError(length=len(sample.text))
 
 
 class FailingAlways(Encoder):
-    def encode_sample(self, sample):
+    def encode_sample(self, sample: TextSample) -> None:
         raise CaptionError(length=len(sample.text))
 
 
 class FailingToBatch(Encoder):
-    def batch(self, samples):
+    def batch(self, samples: list[TextSample]) -> None:
         raise CaptionError(length=len(samples))
 
 
 class Misspelt(Encoder):
-    def treat(self, sample):
-        return smaple  # noqa: F821
+    def treat(self, sample: TextSample) -> Any:
+        return smaple  # type: ignore[name-defined]  # noqa: F821
 
 
 class Stopping(Encoder):
-    def treat(self, sample):
+    def treat(self, sample: TextSample) -> None:
         raise FatalSampleError("that will do")
 
 
 class Dying(LateEncoder):
-    def treat(self, sample):
+    def treat(self, sample: TextSample) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Leaving(LateEncoder):
-    def treat(self, sample):
+    def treat(self, sample: TextSample) -> None:
         sys.exit(3)
 
 
 class Hanging(LateEncoder):
     """Encoder that hangs until a file exists."""
 
-    def __init__(self, end):
+    def __init__(self, end: Path) -> None:
         super().__init__()
         self.end = end
 
-    def treat(self, sample):
+    def treat(self, sample: TextSample) -> None:
         while not self.end.exists():
             time.sleep(0.01)
 
 
-def loader_of(texts, encoder, *, workers, method=None, handler=log_exception, **options):
+def loader_of(
+    texts: Path,
+    encoder: Encoder,
+    *,
+    workers: int,
+    method: str | None = None,
+    handler: Any = log_exception,
+    **options: Any,
+) -> SavableDataLoader[Any]:
     config = WorkerConfig(rank=0, world_size=1, num_workers=workers, lanes=6, global_error_handler=handler)
     dataset = get_train_dataset(
         texts,
@@ -137,7 +153,7 @@ def loader_of(texts, encoder, *, workers, method=None, handler=log_exception, **
     return get_loader(dataset, multiprocessing_context=method, **options)
 
 
-def texts_of(loader):
+def texts_of(loader: Iterable[list[str]]) -> list[str]:
     return [text for batch in loader for text in batch]
 
 
@@ -149,17 +165,19 @@ FORKED = pytest.param(2, "fork", id="forked")
 
 
 @pytest.mark.parametrize(("workers", "method"), [HERE, FORKED])
-def test_samples_that_fail_are_left_out_and_the_others_come(texts, workers, method):
+def test_samples_that_fail_are_left_out_and_the_others_come(texts: Path, workers: int, method: str | None) -> None:
     found = texts_of(loader_of(texts, Failing(), workers=workers, method=method, handler=leave_out))
     assert sorted(found) == sorted(f"text {number}" for number in range(160) if number % 10 != 7)
 
 
-def leave_out(error, sample, sources):
+def leave_out(error: Exception, sample: Any, sources: Any) -> None:
     """Ignore a failed sample."""
 
 
 @pytest.mark.slow
-def test_each_failure_is_one_line_of_the_log_and_each_cause_one_traceback(texts, capfd):
+def test_each_failure_is_one_line_of_the_log_and_each_cause_one_traceback(
+    texts: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     texts_of(loader_of(texts, Failing(), workers=2, method="spawn"))
     log = capfd.readouterr().err
     lines = [line for line in log.splitlines() if line.startswith("skipped sample ")]
@@ -181,14 +199,16 @@ def test_each_failure_is_one_line_of_the_log_and_each_cause_one_traceback(texts,
 @pytest.mark.parametrize(
     ("encoder", "hook"), [(FailingAlways, "encode_sample"), (FailingToBatch, "batch")], ids=["encode", "batch"]
 )
-def test_a_hook_that_always_fails_stops_the_run_with_its_error_as_the_cause(texts, workers, method, encoder, hook):
+def test_a_hook_that_always_fails_stops_the_run_with_its_error_as_the_cause(
+    texts: Path, workers: int, method: str | None, encoder: type[Encoder], hook: str
+) -> None:
     loader = loader_of(texts, encoder(), workers=workers, method=method, handler=leave_out)
     with pytest.raises(SampleError, match=f"^{hook} failed in all of its first ") as caught:
         texts_of(loader)
     cause = caught.value.__cause__
     assert isinstance(cause, CaptionError)
     assert cause.length > 0
-    assert re.match(r"\d+\.tar/\d{5}", caught.value.key)
+    assert re.match(r"\d+\.tar/\d{5}", caught.value.key or "")
 
 
 @pytest.mark.parametrize(("workers", "method"), [HERE, FORKED])
@@ -202,8 +222,8 @@ def test_a_hook_that_always_fails_stops_the_run_with_its_error_as_the_cause(text
     ids=["raising-handler", "programming-error", "fatal"],
 )
 def test_an_error_that_stops_the_run_comes_whole_with_the_sample_and_the_place_in_the_hook(
-    texts, *, workers, method, encoder, handler, kind
-):
+    texts: Path, *, workers: int, method: str | None, encoder: type[Encoder], handler: Any, kind: Any
+) -> None:
     with pytest.raises(kind) as caught:
         texts_of(loader_of(texts, encoder(), workers=workers, method=method, handler=handler))
     notes = "\n".join(caught.value.__notes__)
@@ -224,12 +244,14 @@ def test_an_error_that_stops_the_run_comes_whole_with_the_sample_and_the_place_i
         (3, "fork", Leaving, "ended with exit code 3"),
     ],
 )
-def test_a_worker_that_dies_ends_the_loop_with_its_name_and_its_last_sample(texts, workers, method, encoder, how):
+def test_a_worker_that_dies_ends_the_loop_with_its_name_and_its_last_sample(
+    texts: Path, workers: int, method: str, encoder: type[Encoder], how: str
+) -> None:
     loader = loader_of(texts, encoder(), workers=workers, method=method)
     with pytest.raises(WorkerError) as caught:
         texts_of(loader)
     assert re.match(rf"worker process {workers - 1} \(pid \d+\) {how}", caught.value.message)
-    assert re.search(r"the last sample it began is '\d+\.tar/\d{5}'", caught.value.at)
+    assert re.search(r"the last sample it began is '\d+\.tar/\d{5}'", caught.value.at or "")
     assert not multiprocessing.active_children()
 
 
@@ -239,18 +261,18 @@ def test_a_worker_that_dies_ends_the_loop_with_its_name_and_its_last_sample(text
 class WhenWarned(logging.Handler):
     """Log handler that touches a file when the watchdog warns."""
 
-    def __init__(self, file):
+    def __init__(self, file: Path) -> None:
         super().__init__()
         self.file = file
-        self.messages = []
+        self.messages: list[str] = []
 
-    def emit(self, record):
+    def emit(self, record: logging.LogRecord) -> None:
         self.messages.append(record.getMessage())
         self.file.touch()
 
 
 @pytest.fixture
-def end_when_warned(tmp_path):
+def end_when_warned(tmp_path: Path) -> Iterator[WhenWarned]:
     handler = WhenWarned(tmp_path / "end")
     log = logging.getLogger("loader.training.workers.watchdog")
     log.addHandler(handler)
@@ -259,7 +281,9 @@ def end_when_warned(tmp_path):
 
 
 @pytest.mark.parametrize(("workers", "method"), [HERE, FORKED])
-def test_a_hang_is_reported_once_and_the_loop_goes_on_when_it_ends(texts, workers, method, end_when_warned):
+def test_a_hang_is_reported_once_and_the_loop_goes_on_when_it_ends(
+    texts: Path, workers: int, method: str | None, end_when_warned: WhenWarned
+) -> None:
     loader = loader_of(texts, Hanging(end_when_warned.file), workers=workers, method=method, watchdog_timeout_seconds=1)
     assert len(texts_of(loader)) == 160
     (message,) = end_when_warned.messages
@@ -268,12 +292,12 @@ def test_a_hang_is_reported_once_and_the_loop_goes_on_when_it_ends(texts, worker
 
 
 @pytest.mark.parametrize(("workers", "method"), [HERE, FORKED])
-def test_a_hang_that_is_to_fail_raises(texts, workers, method, tmp_path):
+def test_a_hang_that_is_to_fail_raises(texts: Path, workers: int, method: str | None, tmp_path: Path) -> None:
     encoder = Hanging(tmp_path / "never")
     loader = loader_of(texts, encoder, workers=workers, method=method, watchdog_timeout_seconds=1, fail_on_timeout=True)
     with pytest.raises(WorkerError, match="has made no micro-batch for 1 s") as caught:
         texts_of(loader)
-    assert re.search(r"the last sample it began is '\d+\.tar/\d{5}'", caught.value.at)
+    assert re.search(r"the last sample it began is '\d+\.tar/\d{5}'", caught.value.at or "")
     assert "in treat" in caught.value.__notes__[0]
 
 
@@ -298,9 +322,10 @@ for batch in get_loader(dataset):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
-def test_a_run_that_is_ended_leaves_no_processes(texts, number):
+def test_a_run_that_is_ended_leaves_no_processes(texts: Path, number: signal.Signals) -> None:
     command = [sys.executable, "-c", TRAINING_LOOP, str(texts)]
     run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    assert run.stdout is not None
     run.stdout.readline()
     if number == signal.SIGINT:
         os.killpg(run.pid, number)  # as a terminal does

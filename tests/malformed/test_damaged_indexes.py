@@ -7,7 +7,9 @@ import json
 import pickle
 import random
 import struct
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +32,7 @@ COUNTS = {"a.tar": 2, "b.tar": 1, "empty.tar": 0}
 
 
 @pytest.fixture
-def dataset(tmp_path):
+def dataset(tmp_path: Path) -> LocalStorage:
     """Write a folder of shards with an index named ``u``."""
     for name, members in SHARDS.items():
         (tmp_path / name).write_bytes(b"".join(member(name.encode()) for name in members) + END)
@@ -58,7 +60,7 @@ def change_layout(storage: LocalStorage, **values: object) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def test_the_undamaged_index_opens(dataset):
+def test_the_undamaged_index_opens(dataset: LocalStorage) -> None:
     assert len(DatasetIndex(dataset, "u")) == 3
     assert current_index(dataset, COUNTS) is not None
 
@@ -80,7 +82,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("data", LAYOUTS.values(), ids=LAYOUTS)
-def test_a_layout_that_is_none_is_refused(data):
+def test_a_layout_that_is_none_is_refused(data: bytes) -> None:
     with pytest.raises(FormatError, match="layout") as caught:
         decode_layout(data, file="/x/layout.json")
     assert caught.value.shard == "/x/layout.json"
@@ -108,7 +110,9 @@ def test_a_layout_that_is_none_is_refused(data):
         {"duplicate_keys": -1},
     ],
 )
-def test_a_layout_that_contradicts_itself_or_the_columns_is_refused(dataset, values):
+def test_a_layout_that_contradicts_itself_or_the_columns_is_refused(
+    dataset: LocalStorage, values: dict[str, Any]
+) -> None:
     change_layout(dataset, **values)
     with pytest.raises(FormatError):
         DatasetIndex(dataset, "u")
@@ -132,7 +136,7 @@ def test_a_layout_that_contradicts_itself_or_the_columns_is_refused(dataset, val
         {"mtime_ns": 1.5},
     ],
 )
-def test_a_shard_s_entry_that_cannot_be_is_refused(dataset, values):
+def test_a_shard_s_entry_that_cannot_be_is_refused(dataset: LocalStorage, values: dict[str, Any]) -> None:
     layout = json.loads(file_of(dataset, "layout.json").read_text())
     change_layout(dataset, shards=[layout["shards"][0] | values, *layout["shards"][1:]])
     with pytest.raises(FormatError):
@@ -140,7 +144,7 @@ def test_a_shard_s_entry_that_cannot_be_is_refused(dataset, values):
 
 
 @pytest.mark.parametrize("column", COLUMNS)
-def test_a_column_that_is_missing_cut_longer_or_of_another_type_is_refused(dataset, column):
+def test_a_column_that_is_missing_cut_longer_or_of_another_type_is_refused(dataset: LocalStorage, column: str) -> None:
     path = file_of(dataset, f"{column}.npy")
     good = path.read_bytes()
     values = np.load(io.BytesIO(good))
@@ -178,7 +182,9 @@ def test_a_column_that_is_missing_cut_longer_or_of_another_type_is_refused(datas
         ("part_name", [0, 7, 0, 0]),
     ],
 )
-def test_columns_that_contradict_each_other_give_no_shard(dataset, column, values):
+def test_columns_that_contradict_each_other_give_no_shard(
+    dataset: LocalStorage, column: str, values: list[int]
+) -> None:
     path = file_of(dataset, f"{column}.npy")
     dtype = np.load(path).dtype
     assert len(np.load(path)) == len(values)
@@ -213,7 +219,9 @@ def as_objects(path: Path) -> bytes:
 @pytest.mark.parametrize(
     "make", [as_npz, as_objects, lambda path: pickle.dumps(Bomb(path)), lambda path: b"PK\x03\x04" * 99]
 )
-def test_a_column_is_never_unpickled_nor_unzipped(dataset, tmp_path, make):
+def test_a_column_is_never_unpickled_nor_unzipped(
+    dataset: LocalStorage, tmp_path: Path, make: Callable[[Path], bytes]
+) -> None:
     trace = tmp_path / "unpickled"
     file_of(dataset, "key_hash.npy").write_bytes(make(trace))
     with pytest.raises(FormatError, match="expected a column of"):
@@ -257,13 +265,13 @@ def npy(header: str, version: bytes = b"\x01\x00") -> bytes:
         b"\x93NUMPY\x02\x00\xff\xff\xff\x7f{}",
     ],
 )
-def test_a_column_with_a_hostile_header_is_refused(tmp_path, data):
+def test_a_column_with_a_hostile_header_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "c.npy").write_bytes(data)
     with pytest.raises(FormatError):
         map_column(LocalStorage(tmp_path), "c.npy", "<u8")
 
 
-def test_random_damage_to_a_column_s_header_is_refused_or_harmless(tmp_path):
+def test_random_damage_to_a_column_s_header_is_refused_or_harmless(tmp_path: Path) -> None:
     chance = random.Random(11)
     good = npy("{'descr': '<u8', 'fortran_order': False, 'shape': (3,), }")
     path = tmp_path / "c.npy"
@@ -299,7 +307,7 @@ def test_random_damage_to_a_column_s_header_is_refused_or_harmless(tmp_path):
         "u\\..\\v",
     ],
 )
-def test_an_index_uuid_is_the_name_of_a_folder_or_nothing(dataset, text):
+def test_an_index_uuid_is_the_name_of_a_folder_or_nothing(dataset: LocalStorage, text: str) -> None:
     dataset.local_path(INDEX_UUID).write_text(text, encoding="utf-8")
     assert read_uuid(dataset) is None
     index = current_index(dataset, COUNTS)
@@ -307,18 +315,24 @@ def test_an_index_uuid_is_the_name_of_a_folder_or_nothing(dataset, text):
     assert index.uuid == "u"
 
 
-def test_an_index_uuid_may_end_in_a_newline(dataset):
+def test_an_index_uuid_may_end_in_a_newline(dataset: LocalStorage) -> None:
     dataset.local_path(INDEX_UUID).write_bytes(b"u\r\n")
     assert read_uuid(dataset) == "u"
 
 
-def test_the_index_that_fits_the_shards_is_in_force(dataset):
+def uuid_in_use(storage: LocalStorage, counts: dict[str, int]) -> str:
+    index = current_index(storage, counts)
+    assert index is not None
+    return index.uuid
+
+
+def test_the_index_that_fits_the_shards_is_in_force(dataset: LocalStorage) -> None:
     write_index(dataset, "v", ("b.tar",))
     assert set(index_folders(dataset)) == {"u", "v"}
     for named in ("u", "v"):
         dataset.local_path(INDEX_UUID).write_text(named)
-        assert current_index(dataset, COUNTS).uuid == "u"
-        assert current_index(dataset, {"b.tar": 1}).uuid == "v"
+        assert uuid_in_use(dataset, COUNTS) == "u"
+        assert uuid_in_use(dataset, {"b.tar": 1}) == "v"
         assert current_index(dataset, {"b.tar": 2}) is None
         assert current_index(dataset, {"b.tar": 1, "a.tar": 2, "empty.tar": 0}) is None  # another order
     # Prepare writes the folder before its name, so a name without a folder is that of another tool.
@@ -328,19 +342,19 @@ def test_the_index_that_fits_the_shards_is_in_force(dataset):
     file_of(dataset, "layout.json").write_bytes(b"")
     dataset.local_path(INDEX_UUID).write_text("v")
     assert current_index(dataset, COUNTS) is None
-    assert current_index(dataset, {"b.tar": 1}).uuid == "v"
+    assert uuid_in_use(dataset, {"b.tar": 1}) == "v"
 
 
-def test_a_copy_of_an_index_inside_another_folder_is_none(dataset):
+def test_a_copy_of_an_index_inside_another_folder_is_none(dataset: LocalStorage) -> None:
     deep = dataset.local_path(f"{INDEX_FOLDER}/u/copy/w")
     deep.mkdir(parents=True)
     (deep / "layout.json").write_bytes(file_of(dataset, "layout.json").read_bytes())
     assert index_folders(dataset) == ["u"]
     dataset.local_path(INDEX_UUID).unlink()
-    assert current_index(dataset, COUNTS).uuid == "u"
+    assert uuid_in_use(dataset, COUNTS) == "u"
 
 
-def test_no_index_at_all_is_none(tmp_path):
+def test_no_index_at_all_is_none(tmp_path: Path) -> None:
     assert index_folders(LocalStorage(tmp_path)) == []
     assert current_index(LocalStorage(tmp_path), {}) is None
 
@@ -367,7 +381,7 @@ INFOS = {
 
 @pytest.mark.parametrize("data", INFOS.values(), ids=INFOS)
 @pytest.mark.parametrize("name", [INFO_JSON, INFO_YAML])
-def test_wrong_counts_of_shards_are_refused(tmp_path, name, data):
+def test_wrong_counts_of_shards_are_refused(tmp_path: Path, name: str, data: bytes) -> None:
     (tmp_path / ".nv-meta").mkdir()
     (tmp_path / name).write_bytes(data)
     with pytest.raises(ConfigError) as caught:
@@ -375,7 +389,7 @@ def test_wrong_counts_of_shards_are_refused(tmp_path, name, data):
     assert caught.value.file == str(tmp_path / name)
 
 
-def test_counts_of_shards_are_read_from_both_forms(tmp_path):
+def test_counts_of_shards_are_read_from_both_forms(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     (tmp_path / ".nv-meta").mkdir()
     assert read_shard_info(storage) is None
@@ -401,26 +415,28 @@ def test_counts_of_shards_are_read_from_both_forms(tmp_path):
         [0, -(1 << 63), 1024],
     ],
 )
-def test_offsets_of_samples_that_cannot_be_are_not_read(tmp_path, offsets):
+def test_offsets_of_samples_that_cannot_be_are_not_read(tmp_path: Path, offsets: list[int]) -> None:
     storage = LocalStorage(tmp_path)
     (tmp_path / "s.tar.idx").write_bytes(tar_idx_bytes(np.array(offsets, dtype=np.int64)))
     assert has_tar_idx(storage, "s.tar", 2)
     assert read_tar_idx(storage, "s.tar", samples=2, shard_size=1024) is None
 
 
-def test_offsets_of_samples_read_back_and_a_file_of_another_length_is_not_read(tmp_path):
+def test_offsets_of_samples_read_back_and_a_file_of_another_length_is_not_read(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     assert read_tar_idx(storage, "s.tar", samples=2, shard_size=9216) is None
     data = tar_idx_bytes(np.array([1024, 5120, 9216], dtype=np.int64))
     assert data == struct.pack("<3Q", 1024, 5120, 9216)
     (tmp_path / "s.tar.idx").write_bytes(data)
-    assert (read_tar_idx(storage, "s.tar", samples=2, shard_size=9216) == [1024, 5120, 9216]).all()
+    offsets = read_tar_idx(storage, "s.tar", samples=2, shard_size=9216)
+    assert offsets is not None
+    assert offsets.tolist() == [1024, 5120, 9216]
     assert read_tar_idx(storage, "s.tar", samples=3, shard_size=9216) is None
     (tmp_path / "s.tar.idx").write_bytes(data[:-1])
     assert read_tar_idx(storage, "s.tar", samples=2, shard_size=9216) is None
 
 
-def test_a_shard_s_index_cut_anywhere_is_refused(dataset):
+def test_a_shard_s_index_cut_anywhere_is_refused(dataset: LocalStorage) -> None:
     file = io.BytesIO()
     save_shard_index(index_shard(dataset, "a.tar"), file)
     good = file.getvalue()

@@ -65,7 +65,7 @@ LONG_NAMES = (
 
 
 @pytest.mark.parametrize("archive", [PLAIN, LONG_NAMES], ids=["plain", "extension headers"])
-def test_a_file_cut_anywhere_gives_an_error_or_a_warning_but_no_wrong_index(tmp_path, archive):
+def test_a_file_cut_anywhere_gives_an_error_or_a_warning_but_no_wrong_index(tmp_path: Path, archive: bytes) -> None:
     complete = scan(tmp_path, archive)
     assert not complete.warnings
     end = len(archive) - len(END)
@@ -95,17 +95,17 @@ def expected_of_cut(samples: list[tuple[str, list[tuple[str, int, int]]]], lengt
 
 
 @pytest.mark.parametrize("length", [1, 100, 511])
-def test_half_an_end_block_is_a_cut_header(tmp_path, length):
+def test_half_an_end_block_is_a_cut_header(tmp_path: Path, length: int) -> None:
     with pytest.raises(FormatError, match="inside a tar header"):
         scan(tmp_path, PLAIN[: -len(END) + length])
 
 
-def test_a_file_cut_in_the_padding_of_its_last_member_is_damaged(tmp_path):
+def test_a_file_cut_in_the_padding_of_its_last_member_is_damaged(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="inside the padding after a member"):
         scan(tmp_path, member(b"a.txt", b"hello")[: BLOCK + 5])
 
 
-def test_a_pax_header_without_its_member_is_damage(tmp_path):
+def test_a_pax_header_without_its_member_is_damage(tmp_path: Path) -> None:
     alone = member(b"a.txt") + pax(record(b"mtime", b"1"))
     with pytest.raises(FormatError, match="inside a tar header"):
         scan(tmp_path, alone)
@@ -127,7 +127,7 @@ ONE_OF_EACH = {
 
 
 @pytest.mark.parametrize("first", ONE_OF_EACH.values(), ids=ONE_OF_EACH)
-def test_every_damaged_byte_of_a_header_is_noticed(tmp_path, first):
+def test_every_damaged_byte_of_a_header_is_noticed(tmp_path: Path, first: bytes) -> None:
     archive = first + member(b"z.txt", b"world") + END
     right = whole(scan(tmp_path, archive))
     values = random.Random(7)
@@ -144,7 +144,7 @@ def test_every_damaged_byte_of_a_header_is_noticed(tmp_path, first):
                 assert 148 <= place < 156  # in the checksum field itself
 
 
-def test_a_damaged_header_is_blamed_and_not_what_follows_from_it(tmp_path):
+def test_a_damaged_header_is_blamed_and_not_what_follows_from_it(tmp_path: Path) -> None:
     # With half the size, the scan continues inside the contents.
     good, bad = member(b"a.txt", b"x" * 600), bytearray(member(b"b.txt", b"y" * 2048))
     bad[124:136] = b"%011o\0" % 1024
@@ -165,13 +165,13 @@ def test_a_damaged_header_is_blamed_and_not_what_follows_from_it(tmp_path):
         ("bzip2", bz2.compress(random.Random(1).randbytes(5000))),
     ],
 )
-def test_a_compressed_file_is_named_as_what_it_is_and_how_to_unpack_it(tmp_path, kind, data):
+def test_a_compressed_file_is_named_as_what_it_is_and_how_to_unpack_it(tmp_path: Path, kind: str, data: bytes) -> None:
     with pytest.raises(FormatError, match=f"this is a {kind} file, not a tar file") as caught:
         scan(tmp_path, data)
     assert str(tmp_path / "s.tar") in (caught.value.hint or "")
 
 
-def test_a_zip_file_is_named_as_what_it_is(tmp_path):
+def test_a_zip_file_is_named_as_what_it_is(tmp_path: Path) -> None:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("a.txt", "hello")
@@ -179,17 +179,17 @@ def test_a_zip_file_is_named_as_what_it_is(tmp_path):
         scan(tmp_path, file.getvalue())
 
 
-def test_a_name_that_starts_as_a_compressed_file_does_is_only_a_name(tmp_path):
+def test_a_name_that_starts_as_a_compressed_file_does_is_only_a_name(tmp_path: Path) -> None:
     for name in (b"BZh.txt", b"\x1f\x8b.txt", b"PK\x03\x04.txt"):
         assert scan(tmp_path, member(name) + END).part_names == ("txt",)
 
 
-def test_an_empty_file_is_no_tar_file(tmp_path):
+def test_an_empty_file_is_no_tar_file(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="the file is empty"):
         scan(tmp_path, b"")
 
 
-def test_random_bytes_are_no_tar_file(tmp_path):
+def test_random_bytes_are_no_tar_file(tmp_path: Path) -> None:
     chance = random.Random(3)
     for length in (1, 511, 512, 513, 1024, 5000, 300_000):
         with pytest.raises(FormatError):
@@ -227,7 +227,7 @@ SIZES = {
 
 @pytest.mark.parametrize("stated", SIZES.values(), ids=SIZES)
 @pytest.mark.parametrize("kind", [b"0", b"x", b"L", b"Z"])
-def test_a_size_that_is_none_is_refused(tmp_path, stated, kind):
+def test_a_size_that_is_none_is_refused(tmp_path: Path, stated: bytes, kind: bytes) -> None:
     before = member(b"z.txt")
     for rest in (b"", padded(b"x" * 20) + END, member() * 8 + END):
         with pytest.raises(FormatError) as caught:
@@ -236,14 +236,14 @@ def test_a_size_that_is_none_is_refused(tmp_path, stated, kind):
 
 
 @pytest.mark.parametrize("stated", [b" 12 ", b"         12\0", b"12\0garbage", b"00000000012 ", base256(10)])
-def test_a_size_may_be_written_in_all_the_ways_of_old_tars(tmp_path, stated):
+def test_a_size_may_be_written_in_all_the_ways_of_old_tars(tmp_path: Path, stated: bytes) -> None:
     archive = header(b"a.txt", stated) + padded(b"0123456789") + END
     assert contents(scan(tmp_path, archive)) == [("a", [("txt", 512, 10)])]
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         assert [info.size for info in tar] == [10]
 
 
-def test_a_size_of_twelve_digits_is_refused_unless_it_is_zero(tmp_path):
+def test_a_size_of_twelve_digits_is_refused_unless_it_is_zero(tmp_path: Path) -> None:
     # POSIX requires a NUL or a space after eleven; checking it in every header would cost 5 % of a scan.
     with pytest.raises(FormatError, match="expected the size of a file, found b'000000000012'"):
         scan(tmp_path, header(b"a.txt", b"000000000012") + padded(b"0123456789") + END)
@@ -278,29 +278,30 @@ PAX_FAULTS = {
 
 
 @pytest.mark.parametrize("records", PAX_FAULTS.values(), ids=PAX_FAULTS)
-def test_damaged_pax_records_are_refused(tmp_path, records):
+def test_damaged_pax_records_are_refused(tmp_path: Path, records: bytes) -> None:
     before = member(b"z.txt")
     with pytest.raises(FormatError) as caught:
         scan(tmp_path, before + pax(records) + member(b"a.txt") + END)
+    assert caught.value.offset is not None
     assert caught.value.offset >= len(before)
 
 
-def test_a_pax_path_gives_the_member_its_key(tmp_path):
+def test_a_pax_path_gives_the_member_its_key(tmp_path: Path) -> None:
     archive = member(b"a.jpg") + pax(record(b"path", b"b.txt"), record(b"comment", b"x")) + member(b"a.txt") + END
     assert [key for key, _ in contents(scan(tmp_path, archive))] == ["a", "b"]
 
 
-def test_nothing_behind_a_nul_is_a_pax_record(tmp_path):
+def test_nothing_behind_a_nul_is_a_pax_record(tmp_path: Path) -> None:
     archive = pax(record(b"path", b"b.txt"), b"\0\0", record(b"path", b"c.txt")) + member(b"a.txt") + END
     assert [key for key, _ in contents(scan(tmp_path, archive))] == ["b"]
 
 
-def test_pax_records_that_concern_neither_name_nor_size_are_not_judged(tmp_path):
+def test_pax_records_that_concern_neither_name_nor_size_are_not_judged(tmp_path: Path) -> None:
     archive = pax(b"99 mtime=garbage") + member(b"a.txt") + END
     assert contents(scan(tmp_path, archive)) == [("a", [("txt", 1536, 5)])]
 
 
-def test_several_extension_headers_belong_to_the_member_behind_them(tmp_path):
+def test_several_extension_headers_belong_to_the_member_behind_them(tmp_path: Path) -> None:
     harmless, naming = pax(record(b"mtime", b"1.5")), member(b"@", b"b.txt\0", b"L")
     path, size = pax(record(b"path", b"b.txt")), pax(record(b"size", b"5"))
     for headers in (harmless * 3, harmless + naming, naming + harmless, harmless + path, path + size, size + naming):
@@ -320,20 +321,21 @@ LONG_LINKS = {
 
 
 @pytest.mark.parametrize("data", LONG_LINKS.values(), ids=LONG_LINKS)
-def test_damaged_gnu_long_names_are_refused(tmp_path, data):
+def test_damaged_gnu_long_names_are_refused(tmp_path: Path, data: bytes) -> None:
     before = member(b"z.txt")
     rest = b"" if data in (LONG_LINKS["cut"], LONG_LINKS["nothing behind it"]) else member() + END
     with pytest.raises(FormatError) as caught:
         scan(tmp_path, before + data + rest)
+    assert caught.value.offset is not None
     assert caught.value.offset >= len(before)
 
 
-def test_a_long_link_target_changes_no_name(tmp_path):
+def test_a_long_link_target_changes_no_name(tmp_path: Path) -> None:
     archive = member(b"@", b"t" * 200 + b"\0", b"K", magic=GNU) + header(b"l.txt", 0, b"2") + member(b"a.txt") + END
     assert contents(scan(tmp_path, archive)) == [("a", [("txt", 2048, 5)])]
 
 
-def test_a_global_header_may_comment_but_not_rename(tmp_path):
+def test_a_global_header_may_comment_but_not_rename(tmp_path: Path) -> None:
     fine = pax(record(b"comment", b"hello"), kind=b"g")
     index = scan(tmp_path, fine + member(b"a.txt") + fine + member(b"b.txt") + END)
     assert contents(index) == [("a", [("txt", 1536, 5)]), ("b", [("txt", 3584, 5)])]
@@ -344,20 +346,20 @@ def test_a_global_header_may_comment_but_not_rename(tmp_path):
         assert caught.value.offset == 1024
 
 
-def test_a_global_header_between_a_member_and_its_own_header_is_skipped(tmp_path):
+def test_a_global_header_between_a_member_and_its_own_header_is_skipped(tmp_path: Path) -> None:
     inner = pax(record(b"comment", b"hello"), kind=b"g")
     archive = pax(record(b"path", b"b.txt")) + inner + member(b"a.txt") + END
     assert contents(scan(tmp_path, archive)) == [("b", [("txt", 2560, 5)])]
 
 
-def test_a_sparse_member_is_refused_with_the_way_out(tmp_path):
+def test_a_sparse_member_is_refused_with_the_way_out(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="sparse") as caught:
         scan(tmp_path, member(b"z.txt") + member(b"a.txt", b"x", b"S", magic=GNU) + END)
     assert caught.value.offset == 1024
     assert "--sparse" in (caught.value.hint or "")
 
 
-def test_what_lies_behind_the_first_empty_block_is_not_read_but_mentioned(tmp_path):
+def test_what_lies_behind_the_first_empty_block_is_not_read_but_mentioned(tmp_path: Path) -> None:
     first, second = member(b"a.txt"), member(b"b.txt") + END
     for gap in (1, 2, 5, 19):
         index = scan(tmp_path, first + bytes(gap * BLOCK) + second)
@@ -366,7 +368,7 @@ def test_what_lies_behind_the_first_empty_block_is_not_read_but_mentioned(tmp_pa
         assert [f"from byte {len(first) + gap * BLOCK} on" in warning for warning in index.warnings] == [True]
 
 
-def test_garbage_behind_the_end_is_mentioned_and_empty_blocks_are_not(tmp_path):
+def test_garbage_behind_the_end_is_mentioned_and_empty_blocks_are_not(tmp_path: Path) -> None:
     assert [
         f"from byte {1024 + 1024 + 3} on" in warning
         for warning in scan(tmp_path, member(b"a.txt") + END + b"\0\0\0garbage").warnings
@@ -375,7 +377,7 @@ def test_garbage_behind_the_end_is_mentioned_and_empty_blocks_are_not(tmp_path):
     assert not scan(tmp_path, member(b"a.txt") + bytes(512)).warnings
 
 
-def test_an_archive_of_nothing_has_no_samples_and_a_warning(tmp_path):
+def test_an_archive_of_nothing_has_no_samples_and_a_warning(tmp_path: Path) -> None:
     index = scan(tmp_path, END)
     assert len(index) == 0
     assert index.sample_offsets.tolist() == [0]
@@ -383,24 +385,24 @@ def test_an_archive_of_nothing_has_no_samples_and_a_warning(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [b"Z", b"V", b"M", b"D", b"A"])
-def test_members_of_unknown_types_are_stepped_over(tmp_path, kind):
+def test_members_of_unknown_types_are_stepped_over(tmp_path: Path, kind: bytes) -> None:
     archive = member(b"a.txt") + member(b"a.jpg", b"x" * 600, kind) + member(b"b.txt") + END
     assert contents(scan(tmp_path, archive)) == [("a", [("txt", 512, 5)]), ("b", [("txt", 3072, 5)])]
 
 
 @pytest.mark.parametrize("kind", [b"1", b"2", b"3", b"4", b"5", b"6"])
-def test_links_devices_and_folders_have_no_contents_whatever_their_size_says(tmp_path, kind):
+def test_links_devices_and_folders_have_no_contents_whatever_their_size_says(tmp_path: Path, kind: bytes) -> None:
     archive = member(b"a.txt") + header(b"a.jpg", 600, kind) + member(b"b.txt") + END
     assert contents(scan(tmp_path, archive)) == [("a", [("txt", 512, 5)]), ("b", [("txt", 2048, 5)])]
 
 
 @pytest.mark.parametrize("kind", [b"0", b"\0", b"7"])
-def test_all_three_types_of_regular_files_are_parts(tmp_path, kind):
+def test_all_three_types_of_regular_files_are_parts(tmp_path: Path, kind: bytes) -> None:
     archive = member(b"a.txt", b"hello", kind, magic=V7) + END
     assert contents(scan(tmp_path, archive)) == [("a", [("txt", 512, 5)])]
 
 
-def test_checksums_may_be_sums_of_signed_bytes(tmp_path):
+def test_checksums_may_be_sums_of_signed_bytes(tmp_path: Path) -> None:
     plain = header("é.txt".encode(), 5)
     signed = sum(byte - 256 * (byte > 127) for byte in plain[:148] + b" " * 8 + plain[156:])
     archive = header("é.txt".encode(), 5, checksum=signed) + padded(b"hello") + END
@@ -410,7 +412,7 @@ def test_checksums_may_be_sums_of_signed_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("layout", [b"%07o\0", b"%6o\0 ", b"%06o \0", b"  %o\0"])
-def test_checksums_may_be_written_in_all_the_ways_of_old_tars(tmp_path, layout):
+def test_checksums_may_be_written_in_all_the_ways_of_old_tars(tmp_path: Path, layout: bytes) -> None:
     plain = header(b"a.txt", 5)
     total = sum(plain[:148] + b" " * 8 + plain[156:])
     archive = header(b"a.txt", 5, checksum=(layout % total)[:8]) + padded(b"hello") + END
@@ -418,7 +420,7 @@ def test_checksums_may_be_written_in_all_the_ways_of_old_tars(tmp_path, layout):
 
 
 @pytest.mark.parametrize("stored", [b"garbage!", b"\xff" * 8, b"9" * 8, bytes(8), b" " * 8, b"-000001"])
-def test_a_checksum_that_is_no_number_is_refused(tmp_path, stored):
+def test_a_checksum_that_is_no_number_is_refused(tmp_path: Path, stored: bytes) -> None:
     with pytest.raises(FormatError, match="checksum"):
         scan(tmp_path, header(b"a.txt", checksum=stored) + END)
 
@@ -426,17 +428,17 @@ def test_a_checksum_that_is_no_number_is_refused(tmp_path, stored):
 @pytest.mark.parametrize(
     "name", [b"/etc/passwd.txt", b"../../x.txt", b"..//x.txt", b"C:\\x.txt", b"a\nb.txt", b"\x1b[2J.txt"]
 )
-def test_a_name_is_only_a_name(tmp_path, name):
+def test_a_name_is_only_a_name(tmp_path: Path, name: bytes) -> None:
     assert scan(tmp_path, member(name) + END).keys() == [name[:-4].decode()]
 
 
-def test_a_name_of_100_bytes_needs_no_nul(tmp_path):
+def test_a_name_of_100_bytes_needs_no_nul(tmp_path: Path) -> None:
     name = b"n" * 96 + b".txt"
     assert scan(tmp_path, member(name) + END).keys() == ["n" * 96]
     assert scan(tmp_path, member(name, prefix=b"p" * 155) + END).keys() == ["p" * 155 + "/" + "n" * 96]
 
 
-def test_a_name_ends_at_its_first_nul(tmp_path):
+def test_a_name_ends_at_its_first_nul(tmp_path: Path) -> None:
     archive = member(b"a.txt\0garbage.jpg") + member(b"b.txt\0.x") + END
     assert contents(scan(tmp_path, archive)) == [("a", [("txt", 512, 5)]), ("b", [("txt", 1536, 5)])]
     long = member(b"@", b"c.txt\0garbage", b"L") + member(b"x") + END
@@ -444,28 +446,28 @@ def test_a_name_ends_at_its_first_nul(tmp_path):
 
 
 @pytest.mark.parametrize("magic", [GNU, V7])
-def test_only_posix_headers_have_a_prefix(tmp_path, magic):
+def test_only_posix_headers_have_a_prefix(tmp_path: Path, magic: bytes) -> None:
     # GNU tar stores times in these bytes.
     assert scan(tmp_path, member(b"a.txt", magic=magic, prefix=b"14000000000") + END).keys() == ["a"]
 
 
-def test_a_regular_member_named_as_a_folder_is_no_part(tmp_path):
+def test_a_regular_member_named_as_a_folder_is_no_part(tmp_path: Path) -> None:
     assert len(scan(tmp_path, member(b"d.x/") + member(b"d.y/", kind=b"\0", magic=V7) + END)) == 0
 
 
-def test_a_pax_size_goes_before_the_header_s(tmp_path):
+def test_a_pax_size_goes_before_the_header_s(tmp_path: Path) -> None:
     archive = pax(record(b"size", b"700")) + header(b"a.txt", 0) + padded(b"x" * 700) + member(b"b.txt") + END
     assert contents(scan(tmp_path, archive)) == [("a", [("txt", 1536, 700)]), ("b", [("txt", 3072, 5)])]
 
 
-def test_a_million_bytes_of_names_need_no_gigabytes(tmp_path):
+def test_a_million_bytes_of_names_need_no_gigabytes(tmp_path: Path) -> None:
     # Arrays of names are as wide as the longest name, so one of 8,000 bytes among thousands must fit.
     name = pax(record(b"path", b"p" * 8000 + b".txt"))
     index = scan(tmp_path, member(b"a.txt", b"") * 3000 + name + member(b"x", b"") + END)
     assert index.keys()[1] == "p" * 8000
 
 
-def test_a_member_of_nine_gigabytes_is_stepped_over_without_reading_it(tmp_path):
+def test_a_member_of_nine_gigabytes_is_stepped_over_without_reading_it(tmp_path: Path) -> None:
     size = 9 << 30
     with (tmp_path / "s.tar").open("wb") as file:
         file.write(header(b"a.bin", base256(size)))

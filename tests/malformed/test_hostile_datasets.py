@@ -9,7 +9,7 @@ import logging
 import shutil
 import sqlite3
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +36,7 @@ from loader.inspect import PictureError, encoded_picture
 from loader.samples.decoding import part_decode
 from loader.samples.decoding.image_decode import IMAGE_FORMS, identify_image
 from loader.samples.decoding.part_decode import decode_part
-from loader.storage import LocalStorage
+from loader.storage import LocalStorage, Storage
 
 
 def prepared(folder: Path) -> Path:
@@ -54,7 +54,7 @@ def add_shard(path: Path, *keys: str) -> None:
             tar.addfile(member, io.BytesIO(b"x"))
 
 
-def prepare(folder: Path, **options: bool) -> None:
+def prepare(folder: Path, **options: Any) -> None:
     run_prepare(PreparePlan(path=str(folder), split=SplitRequest(ratio={"train": 1.0}), **options))
 
 
@@ -82,7 +82,7 @@ def iptc_around(picture: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("data", [postscript(), iptc_around(postscript())], ids=["bare", "within IPTC"])
-def test_looking_at_a_picture_runs_no_postscript(data):
+def test_looking_at_a_picture_runs_no_postscript(data: bytes) -> None:
     assert Image.open(io.BytesIO(data)).format in ("EPS", "IPTC")
     with pytest.raises(PictureError, match="a program that Ghostscript would run"):
         encoded_picture(data)
@@ -110,7 +110,7 @@ def change_json(path: Path, change: Callable[[Any], object]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES_THAT_LEAD_OUT)
-def test_no_shard_has_a_name_that_leads_out_of_the_dataset(tmp_path, name):
+def test_no_shard_has_a_name_that_leads_out_of_the_dataset(tmp_path: Path, name: str) -> None:
     dataset = prepared(tmp_path / "dataset")
     storage = LocalStorage(dataset)
     (layout,) = dataset.glob(".nv-meta/index/*/layout.json")
@@ -122,7 +122,7 @@ def test_no_shard_has_a_name_that_leads_out_of_the_dataset(tmp_path, name):
         read_shard_info(storage)
 
 
-def test_prepare_removes_nothing_beside_files_that_a_planted_index_names(tmp_path):
+def test_prepare_removes_nothing_beside_files_that_a_planted_index_names(tmp_path: Path) -> None:
     dataset = prepared(tmp_path / "dataset")
     (tmp_path / "pack.idx").write_text("precious")
     (layout,) = dataset.glob(".nv-meta/index/*/layout.json")
@@ -143,14 +143,14 @@ def test_prepare_removes_nothing_beside_files_that_a_planted_index_names(tmp_pat
     ("column", "value"),
     [("part_size", 2**63), ("part_size", 2**40), ("part_name", 77), ("part_offset", 2**32 - 1), ("part_offset", 0)],
 )
-def test_columns_that_lead_out_of_a_shard_are_refused(tmp_path, column, value):
+def test_columns_that_lead_out_of_a_shard_are_refused(tmp_path: Path, column: str, value: int) -> None:
     dataset = prepared(tmp_path / "dataset")
     change_column(dataset, column, value)
     with pytest.raises(FormatError, match="the columns of the index contradict each other"):
         DatasetFolder(dataset).read_parts(0)
 
 
-def test_a_key_of_a_sample_that_is_not_there_is_refused(tmp_path):
+def test_a_key_of_a_sample_that_is_not_there_is_refused(tmp_path: Path) -> None:
     dataset = prepared(tmp_path / "dataset")
     change_column(dataset, "key_sample", 2**60)
     with pytest.raises(FormatError, match="a key belongs to sample"):
@@ -174,7 +174,9 @@ PROGRAMS = {
 
 
 @pytest.mark.parametrize("script", PROGRAMS.values(), ids=PROGRAMS)
-def test_an_index_sqlite_that_is_a_program_is_not_read(tmp_path, script, monkeypatch):
+def test_an_index_sqlite_that_is_a_program_is_not_read(
+    tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     dataset = prepared(tmp_path / "dataset")
     run_sql(dataset, script)
     report = lint_dataset(LintPlan(path=str(dataset), level="headers", workers=1))
@@ -182,14 +184,18 @@ def test_an_index_sqlite_that_is_a_program_is_not_read(tmp_path, script, monkeyp
     assert {finding.code for finding in found} == {"E006"}
     assert "which may compute without end" in found[0].message
     shutil.rmtree(dataset / ".nv-meta/index")
-    scanned = []
-    scan = foreign_index.index_shard
-    monkeypatch.setattr(foreign_index, "index_shard", lambda storage, name: scanned.append(name) or scan(storage, name))
+    scanned: list[str] = []
+
+    def record(storage: Storage, name: str) -> ShardIndex:
+        scanned.append(name)
+        return index_shard(storage, name)
+
+    monkeypatch.setattr(foreign_index, "index_shard", record)
     assert DatasetFolder(dataset).read_parts(0) == {"txt": b"x"}
     assert scanned == ["s.tar"]
 
 
-def test_a_trigger_in_our_own_index_sqlite_does_not_run_when_prepare_changes_it(tmp_path):
+def test_a_trigger_in_our_own_index_sqlite_does_not_run_when_prepare_changes_it(tmp_path: Path) -> None:
     dataset = prepared(tmp_path / "dataset")
     for number in range(4):
         add_shard(dataset / f"t{number}.tar", f"t{number}")
@@ -209,7 +215,7 @@ def test_a_trigger_in_our_own_index_sqlite_does_not_run_when_prepare_changes_it(
         ]
 
 
-def test_rows_of_an_index_sqlite_beyond_those_of_the_dataset_are_not_fetched(tmp_path):
+def test_rows_of_an_index_sqlite_beyond_those_of_the_dataset_are_not_fetched(tmp_path: Path) -> None:
     dataset = prepared(tmp_path / "dataset")
     rows = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r LIMIT 500)"
     run_sql(dataset, f"{rows} INSERT INTO sample_parts SELECT 0, n, 'txt', 512, 1 FROM r")
@@ -241,7 +247,9 @@ FORGERIES: dict[str, Callable[[ShardIndex], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES)
-def test_a_planted_scan_that_no_shard_could_have_is_not_used(tmp_path, forgery):
+def test_a_planted_scan_that_no_shard_could_have_is_not_used(
+    tmp_path: Path, forgery: Callable[[ShardIndex], dict[str, Any]]
+) -> None:
     add_shard(tmp_path / "s.tar", "a", "b")
     storage = LocalStorage(tmp_path)
     shard, index = storage.stat("s.tar"), index_shard(storage, "s.tar")
@@ -252,7 +260,7 @@ def test_a_planted_scan_that_no_shard_could_have_is_not_used(tmp_path, forgery):
     assert journal.load(shard) is None
 
 
-def test_a_planted_scan_takes_no_memory_for_rows_that_it_does_not_hold(tmp_path):
+def test_a_planted_scan_takes_no_memory_for_rows_that_it_does_not_hold(tmp_path: Path) -> None:
     add_shard(tmp_path / "s.tar", "a")
     index = index_shard(LocalStorage(tmp_path), "s.tar")
     good, planted = io.BytesIO(), io.BytesIO()
@@ -277,12 +285,12 @@ HUGE = "0x" + "f" * 6000
         f"{{__module__: megatron.energon, __class__: CrudeWebdataset, subflavors: {{a: {HUGE}}}}}",
     ],
 )
-def test_integers_that_python_will_not_write_are_refused_with_their_place(text):
+def test_integers_that_python_will_not_write_are_refused_with_their_place(text: str) -> None:
     with pytest.raises(ConfigError, match=r"line 1, column .*an integer has more than 1024 bits"):
         parse_dataset_config(text, file="dataset.yaml")
 
 
-def test_references_to_a_long_text_count_by_its_length():
+def test_references_to_a_long_text_count_by_its_length() -> None:
     names = ",".join
     text = f"a: &a {'x' * 100_000}\nb: &b [{names(['*a'] * 100)}]\nsample_type: [{names(['*b'] * 400)}]"
     with pytest.raises(ConfigError, match="its references expand to too many values"):
@@ -309,13 +317,15 @@ LONG = "x" * 50_000
         f"sample_type: {{__class__: CaptioningSample}}\nfield_map: {{image: jpg, caption: txt, {LONG[:100]}: txt}}",
     ],
 )
-def test_messages_about_a_dataset_yaml_are_short_whatever_it_holds(text):
+def test_messages_about_a_dataset_yaml_are_short_whatever_it_holds(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_dataset_config(text, file="dataset.yaml")
     assert all(len(str(fault)) < 1000 for fault in caught.value.faults)
 
 
-def test_what_the_library_logs_commands_no_terminal(monkeypatch, capsys):
+def test_what_the_library_logs_commands_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def warn(*_: object) -> int:
         logging.getLogger("loader.format").warning("shard %s changed", "\x1b[2J\x1b]0;owned\x07\n.tar")
         return 0
@@ -336,7 +346,9 @@ def numpy_archive(values: np.ndarray) -> bytes:
     [("txt.gz", gzip.compress(bytes(2000), mtime=0)), ("npz", numpy_archive(np.zeros(900, np.uint8)))],
     ids=["gz", "npz"],  # test names must not contain bytes that change with the date
 )
-def test_a_part_that_decompresses_to_too_much_is_refused(name, data, monkeypatch):
+def test_a_part_that_decompresses_to_too_much_is_refused(
+    name: str, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert decode_part(name, data, form=IMAGE_FORMS["rgb8"])
     monkeypatch.setattr(part_decode, "MAX_DECOMPRESSED_BYTES", 1999)
     with pytest.raises(SampleError, match="it holds more than 1024 MiB"):
@@ -344,13 +356,15 @@ def test_a_part_that_decompresses_to_too_much_is_refused(name, data, monkeypatch
 
 
 @pytest.mark.parametrize("pattern", ["{0..999999999999999999}" * 2500, "{a,b}" * 13_000, "{a,b}" * 1_000_000])
-def test_patterns_that_stand_for_very_many_names_are_not_counted_to_the_end(pattern, monkeypatch):
+def test_patterns_that_stand_for_very_many_names_are_not_counted_to_the_end(
+    pattern: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counted = []
     tokens_of = brace_patterns._TOKEN.finditer
 
     class Counting:
         @staticmethod
-        def finditer(text: str) -> Any:
+        def finditer(text: str) -> Iterator[Any]:
             for token in tokens_of(text):
                 counted.append(token)
                 yield token
@@ -361,7 +375,7 @@ def test_patterns_that_stand_for_very_many_names_are_not_counted_to_the_end(patt
     assert len(counted) < 300
 
 
-def test_info_shows_the_largest_of_very_many_parts(tmp_path, capsys):
+def test_info_shows_the_largest_of_very_many_parts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "d").mkdir()
     with tarfile.open(tmp_path / "d/s.tar", "w") as tar:
         for number in range(60):

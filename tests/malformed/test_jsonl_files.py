@@ -16,7 +16,7 @@ LINES = [b'{"n": %d, "pad": "%s"}' % (number, b"x" * (number * 7 % 23)) for numb
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory) -> LocalStorage:
+def storage(tmp_path_factory: pytest.TempPathFactory) -> LocalStorage:
     storage = LocalStorage(tmp_path_factory.mktemp("jsonl"))
     storage.local_path("x.jsonl").write_bytes(b"\n".join(LINES) + b"\n")
     prepare_jsonl(storage, "x.jsonl")
@@ -42,12 +42,14 @@ def read_everything(storage: LocalStorage, index: bytes) -> list[bytes | None]:
     return found
 
 
-def test_the_undamaged_index_gives_every_line(storage):
+def test_the_undamaged_index_gives_every_line(storage: LocalStorage) -> None:
     assert read_everything(storage, storage.read("good.idx")) == LINES
 
 
 @given(st.data())
-def test_an_index_with_some_bytes_changed_gives_whole_lines_or_errors(storage, data):
+def test_an_index_with_some_bytes_changed_gives_whole_lines_or_errors(
+    storage: LocalStorage, data: st.DataObject
+) -> None:
     index = bytearray(storage.read("good.idx"))
     for position in data.draw(st.lists(st.integers(0, len(index) - 1), min_size=1, max_size=4)):
         index[position] = data.draw(st.integers(0, 255))
@@ -55,12 +57,12 @@ def test_an_index_with_some_bytes_changed_gives_whole_lines_or_errors(storage, d
 
 
 @given(st.integers(0, 8 * 21 - 1))
-def test_a_cut_index_is_refused(storage, size_bytes):
+def test_a_cut_index_is_refused(storage: LocalStorage, size_bytes: int) -> None:
     assert read_everything(storage, storage.read("good.idx")[:size_bytes]) == []
 
 
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 600), min_size=2, max_size=12))
-def test_an_index_of_any_numbers_gives_whole_lines_or_errors(storage, offsets):
+def test_an_index_of_any_numbers_gives_whole_lines_or_errors(storage: LocalStorage, offsets: list[int]) -> None:
     size = storage.stat("x.jsonl").size_bytes
     index = struct.pack(f"<{len(offsets) + 2}Q", 0, *offsets, size)
     assert set(read_everything(storage, index)) <= {*LINES, None}

@@ -8,10 +8,11 @@ import shutil
 import sqlite3
 import tarfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -20,14 +21,17 @@ import simplejpeg
 from loader.errors import ConfigError, StorageError, WorkerError
 from loader.format.compat.sqlite_index import open_sqlite
 from loader.format.dataset_folder import DatasetFolder
+from loader.format.documents.dataset_config import DatasetConfig
 from loader.format.documents.split_config import SplitConfig
-from loader.format.index.dataset_index import DatasetIndex
+from loader.format.index.dataset_index import DatasetIndex, PartLocation
 from loader.format.index.layout import ShardEntry
+from loader.format.index.sample_bytes import read_sample
 from loader.format.lint import metadata as lint_metadata, run as lint_module, task as lint_task
-from loader.format.lint.report import CODES, Finding
+from loader.format.lint.report import CODES, Finding, SampleCheck
 from loader.format.lint.run import LintPlan, LintProgress, LintReport, exclude_broken_samples, lint_dataset
 from loader.format.prepare.plan import SplitRequest
 from loader.samples.building.check import DecodeCheck
+from loader.storage import LocalStorage, ReadableFile
 from tests.e2e.dataset_tree import (
     caption_samples,
     index_uuid,
@@ -50,11 +54,17 @@ field_map:
 """
 
 
-def make_check(config, meta_folder, trust_code=False):
+Samples: TypeAlias = dict[str, dict[str, bytes]]
+"""The parts of samples, by key."""
+
+
+def make_check(config: DatasetConfig | None, meta_folder: str, trust_code: bool = False) -> DecodeCheck:
     return DecodeCheck(config, Path(meta_folder), trust_code=trust_code)
 
 
-def lint(folder: Path, *, level: str = "decode", workers: int = 1, trust_code: bool = False, **options) -> LintReport:
+def lint(
+    folder: Path, *, level: str = "decode", workers: int = 1, trust_code: bool = False, **options: Any
+) -> LintReport:
     check = partial(make_check, trust_code=trust_code)
     plan = LintPlan(path=str(folder), level=level, workers=workers, make_sample_check=check, **options)
     report = lint_dataset(plan)
@@ -93,11 +103,12 @@ def photo(number: int, rng: np.random.Generator) -> bytes:
     angle = number * 0.7
     soft = 110 + 90 * np.sin((x * np.cos(angle) + y * np.sin(angle)) / (5 + number % 9))
     pixels = soft[..., None] + np.array([0, 20, -30]) + rng.normal(0, 9, (48, 48, 3))
-    return simplejpeg.encode_jpeg(np.ascontiguousarray(np.clip(pixels, 0, 255).astype(np.uint8)), quality=85)
+    jpeg: bytes = simplejpeg.encode_jpeg(np.ascontiguousarray(np.clip(pixels, 0, 255).astype(np.uint8)), quality=85)
+    return jpeg
 
 
 @pytest.fixture(scope="module")
-def pristine(tmp_path_factory) -> Path:
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write 2,000 captioned images in 4 shards."""
     folder = tmp_path_factory.mktemp("pictures")
     rng = np.random.default_rng(5)
@@ -112,7 +123,7 @@ def pristine(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def pictures(pristine, tmp_path) -> Path:
+def pictures(pristine: Path, tmp_path: Path) -> Path:
     return shutil.copytree(pristine, tmp_path / "pictures")
 
 
@@ -129,7 +140,7 @@ def in_a_thread() -> Iterable[None]:
 
 @pytest.mark.parametrize("level", ["headers", "bytes", "decode"])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_clean_dataset_has_no_findings(pictures, level, workers):
+def test_a_clean_dataset_has_no_findings(pictures: Path, level: str, workers: int) -> None:
     report = lint(pictures, level=level, workers=workers)
     assert (report.findings, report.complete, report.errors) == ((), True, 0)
     assert (report.shards, report.samples) == (4, 2000)
@@ -171,13 +182,17 @@ def make_html(jpeg: bytes) -> bytes:
         ),
     ],
 )
-def test_one_broken_picture_of_two_thousand_is_named(pictures, damage, workers, request):
+def test_one_broken_picture_of_two_thousand_is_named(
+    pictures: Path, damage: Callable[[bytes], bytes], workers: str, request: pytest.FixtureRequest
+) -> None:
     if workers == "spawned":
         request.getfixturevalue("in_a_thread")
     shard = shard_path(pictures, 2)
     offset = offset_of(pictures, shard.name, "01234.jpg")
     with tarfile.open(shard) as tar:
-        jpeg = tar.extractfile("01234.jpg").read()
+        file = tar.extractfile("01234.jpg")
+        assert file is not None
+        jpeg = file.read()
     overwrite(shard, offset, damage(jpeg))
     report = lint(pictures, workers=1 if workers == "one" else 2)
     assert places(report.findings) == [("E302", "shard_002.tar", "01234", "jpg", offset)]
@@ -185,7 +200,7 @@ def test_one_broken_picture_of_two_thousand_is_named(pictures, damage, workers, 
     assert codes(lint(pictures, level="bytes")) == []  # only decoding finds it
 
 
-def test_a_picture_that_was_cut_before_it_was_packed_is_named(tmp_path):
+def test_a_picture_that_was_cut_before_it_was_packed_is_named(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     samples = {f"{number}": {"jpg": photo(number, rng), "txt": b"text"} for number in range(6)}
     samples["4"]["jpg"] = truncate(samples["4"]["jpg"])
@@ -194,7 +209,7 @@ def test_a_picture_that_was_cut_before_it_was_packed_is_named(tmp_path):
     assert places(lint(tmp_path).findings) == [("E302", "a.tar", "4", "jpg", offset_of(tmp_path, "a.tar", "4.jpg"))]
 
 
-def test_many_kinds_of_damage_are_all_named_in_order_and_fix_leaves_a_clean_dataset(tmp_path):
+def test_many_kinds_of_damage_are_all_named_in_order_and_fix_leaves_a_clean_dataset(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     samples = {f"{number:02d}": {"jpg": photo(number, rng), "txt": b"text"} for number in range(12)}
     samples["02"]["jpg"] = cut(samples["02"]["jpg"])
@@ -237,7 +252,7 @@ def test_many_kinds_of_damage_are_all_named_in_order_and_fix_leaves_a_clean_data
     assert not prepare(tmp_path, split=None).changed  # excluding samples does not change the data
 
 
-def test_fix_needs_a_split_file(tmp_path):
+def test_fix_needs_a_split_file(tmp_path: Path) -> None:
     write_shards(tmp_path, 2)
     prepare(tmp_path, split=None)
     broken = Finding(code="E302", message="", shard="shard_000.tar", key="00000")
@@ -248,7 +263,7 @@ def test_fix_needs_a_split_file(tmp_path):
     assert not (tmp_path / ".nv-meta/split.yaml.bak").exists()
 
 
-def test_levels_find_what_they_promise(tmp_path):
+def test_levels_find_what_they_promise(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     samples = {f"{number}": {"jpg": photo(number, rng), "txt": b"text"} for number in range(4)}
     samples["1"]["jpg"] = cut(samples["1"]["jpg"])
@@ -261,7 +276,7 @@ def test_levels_find_what_they_promise(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_max_findings_stops_early_and_says_so(tmp_path, workers):
+def test_max_findings_stops_early_and_says_so(tmp_path: Path, workers: int) -> None:
     samples = {f"{number}": {"jpg": b"no picture", "txt": b"text"} for number in range(1000)}
     write_shard(tmp_path / "a.tar", samples)
     prepare(tmp_path, files={"dataset.yaml": DATASET_YAML})
@@ -278,7 +293,7 @@ def test_max_findings_stops_early_and_says_so(tmp_path, workers):
 
 
 @pytest.mark.parametrize(("level", "unit", "total"), [("headers", "shards", 4), ("decode", "samples", 2000)])
-def test_progress_counts_up_to_the_total(pictures, level, unit, total):
+def test_progress_counts_up_to_the_total(pictures: Path, level: str, unit: str, total: int) -> None:
     seen: list[LintProgress] = []
     plan = LintPlan(path=str(pictures), level=level, make_sample_check=make_check)
     lint_dataset(plan, on_progress=seen.append)
@@ -287,8 +302,10 @@ def test_progress_counts_up_to_the_total(pictures, level, unit, total):
     assert seen[-1].done == total
 
 
-def test_only_the_chosen_split_parts_are_checked(pictures):
-    parts = DatasetFolder(pictures).split.split_parts
+def test_only_the_chosen_split_parts_are_checked(pictures: Path) -> None:
+    split = DatasetFolder(pictures).split
+    assert split is not None
+    parts = split.split_parts
     offset = offset_of(pictures, parts["val"][0], f"{500 * int(parts['val'][0][8]):05d}.jpg")
     overwrite(pictures / parts["val"][0], offset, bytes(100))
     assert codes(lint(pictures, split_parts=("train",))) == []
@@ -309,12 +326,12 @@ def test_only_the_chosen_split_parts_are_checked(pictures):
         ({"level": "decode"}, "found none"),
     ],
 )
-def test_a_plan_that_would_check_less_than_it_says_is_refused(plan, fault):
+def test_a_plan_that_would_check_less_than_it_says_is_refused(plan: dict[str, Any], fault: str) -> None:
     with pytest.raises(ConfigError, match=fault):
         LintPlan(path="anywhere", **plan)
 
 
-def test_excluded_shards_and_samples_are_not_checked(pictures):
+def test_excluded_shards_and_samples_are_not_checked(pictures: Path) -> None:
     overwrite(shard_path(pictures, 1), offset_of(pictures, "shard_001.tar", "00501.jpg"), bytes(100))
     overwrite(shard_path(pictures, 2), offset_of(pictures, "shard_002.tar", "01001.jpg"), bytes(100))
     assert codes(lint(pictures)) == ["E302", "E302"]
@@ -323,7 +340,7 @@ def test_excluded_shards_and_samples_are_not_checked(pictures):
     assert (codes(report), report.shards) == ([], 3)
 
 
-def test_a_check_that_fails_hides_no_other_sample(pictures):
+def test_a_check_that_fails_hides_no_other_sample(pictures: Path) -> None:
     plan = LintPlan(path=str(pictures), make_sample_check=lambda config, folder: crash_on_one)
     report = lint_dataset(plan)
     assert places(report.findings) == [
@@ -335,34 +352,34 @@ def test_a_check_that_fails_hides_no_other_sample(pictures):
     )
 
 
-def crash_on_one(key, parts):
-    return [] if key != "01007" else 1 // 0
+def crash_on_one(key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, str]]:
+    return [] if key != "01007" else [(None, str(1 // 0))]
 
 
-def test_a_killed_worker_is_named_with_its_samples(pictures):
+def test_a_killed_worker_is_named_with_its_samples(pictures: Path) -> None:
     plan = LintPlan(path=str(pictures), workers=2, make_sample_check=make_killing_check)
     with pytest.raises(WorkerError, match=r"while it worked on shard_002\.tar, samples range\(1000, 1256\)"):
         lint_dataset(plan)
 
 
-def make_killing_check(config, folder):
+def make_killing_check(config: DatasetConfig | None, folder: str) -> SampleCheck:
     return kill_on_one
 
 
-def kill_on_one(key, parts):
+def kill_on_one(key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, str]]:
     if key == "01007":
         os.kill(os.getpid(), 9)
     return []
 
 
-def test_a_checker_is_picklable_in_use(pictures):
+def test_a_checker_is_picklable_in_use(pictures: Path) -> None:
     checker = lint_task.LintChecker(LintPlan(path=str(pictures), level="headers"), None, None, {})
     task = lint_task.LintTask(DatasetFolder(pictures).index.shards[0])
     assert checker(task) == []
     assert pickle.loads(pickle.dumps(checker))(task) == []
 
 
-def test_a_shard_that_is_cut_while_it_is_checked_gives_no_part_to_the_check(pictures):
+def test_a_shard_that_is_cut_while_it_is_checked_gives_no_part_to_the_check(pictures: Path) -> None:
     plan = LintPlan(path=str(pictures), make_sample_check=make_check)
     checker = lint_task.LintChecker(plan, must_not_be_called, None, {})
     entry = DatasetFolder(pictures).index.shards[0]
@@ -373,7 +390,7 @@ def test_a_shard_that_is_cut_while_it_is_checked_gives_no_part_to_the_check(pict
     assert "the shard ends after 10 of them" in finding.message
 
 
-def must_not_be_called(key, parts):
+def must_not_be_called(key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, str]]:
     raise AssertionError
 
 
@@ -383,7 +400,7 @@ def shard_entry(name: str, first: int, samples: int) -> ShardEntry:
     )
 
 
-def test_tasks_are_made_when_they_are_asked_for():
+def test_tasks_are_made_when_they_are_asked_for() -> None:
     shards = [shard_entry(f"{number}.tar", 10**9 * number, 10**9 if number != 1 else 0) for number in range(3)]
     tasks = lint_module._DecodeTasks(shards)
     assert len(tasks) == 2 * 3_906_250
@@ -400,7 +417,7 @@ def test_tasks_are_made_when_they_are_asked_for():
 
 
 @pytest.fixture
-def small(tmp_path) -> Path:
+def small(tmp_path: Path) -> Path:
     """Write 6 shards of 3 crude samples."""
     folder = write_shards(tmp_path / "small")
     prepare(folder, files={"dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\n"})
@@ -409,14 +426,14 @@ def small(tmp_path) -> Path:
 
 
 @pytest.fixture
-def one_large_gap(tmp_path) -> Path:
+def one_large_gap(tmp_path: Path) -> Path:
     """Write a sample with some hundred KiB of other parts between its parts."""
     write_tar(tmp_path / "a.tar", [("a.txt", b"a"), ("b.bin", bytes(200_000)), ("a.json", b"{"), ("b.txt", b"b")])
     prepare(tmp_path, files={"dataset.yaml": "__module__: megatron.energon\n__class__: CrudeWebdataset\n"})
     return tmp_path
 
 
-def test_scattered_parts_are_warned_of_and_checked(one_large_gap):
+def test_scattered_parts_are_warned_of_and_checked(one_large_gap: Path) -> None:
     found = lint(one_large_gap).findings
     assert sorted(places(found), key=str) == [
         ("E302", "a.tar", "a", "json", offset_of(one_large_gap, "a.tar", "a.json")),
@@ -426,7 +443,7 @@ def test_scattered_parts_are_warned_of_and_checked(one_large_gap):
 
 
 @pytest.mark.parametrize("size", [100, 512, 1024, 3000])
-def test_a_shard_that_was_cut_after_it_was_prepared(small, size):
+def test_a_shard_that_was_cut_after_it_was_prepared(small: Path, size: int) -> None:
     os.truncate(shard_path(small, 3), size)
     report = lint(small)
     assert {(each.code, each.shard) for each in report.findings} <= {
@@ -440,13 +457,13 @@ def test_a_shard_that_was_cut_after_it_was_prepared(small, size):
     assert codes(report).count("E102") == 1
 
 
-def test_a_shard_that_lost_its_end_blocks_is_stale_and_not_damaged(small):
+def test_a_shard_that_lost_its_end_blocks_is_stale_and_not_damaged(small: Path) -> None:
     end = offset_of(small, "shard_003.tar", "00011.txt") + 512
     os.truncate(shard_path(small, 3), end)
     assert codes(lint(small)) == ["E102", "W106"]
 
 
-def test_a_shard_that_was_cut_before_it_was_prepared_between_two_members(tmp_path):
+def test_a_shard_that_was_cut_before_it_was_prepared_between_two_members(tmp_path: Path) -> None:
     write_shards(tmp_path, 2)
     os.truncate(shard_path(tmp_path, 1), offset_of(tmp_path, "shard_001.tar", "00004.txt") + 512)
     prepare(tmp_path)
@@ -456,39 +473,40 @@ def test_a_shard_that_was_cut_before_it_was_prepared_between_two_members(tmp_pat
 
 
 @pytest.mark.parametrize("header", ["00010.json", "00011.txt"])
-def test_a_damaged_header_is_named_by_its_offset(small, header):
+def test_a_damaged_header_is_named_by_its_offset(small: Path, header: str) -> None:
     offset = offset_of(small, "shard_003.tar", header) - 512
     overwrite(shard_path(small, 3), offset + 10, b"garbage")
     [finding] = lint(small).findings
     assert (finding.code, finding.shard, finding.offset) == ("E104", "shard_003.tar", offset)
 
 
-def test_a_missing_shard_is_named(small):
+def test_a_missing_shard_is_named(small: Path) -> None:
     shard_path(small, 2).unlink()
     assert places(lint(small).findings) == [("E101", "shard_002.tar", None, None, None)]
 
 
-def test_all_shards_missing_are_all_named(small):
+def test_all_shards_missing_are_all_named(small: Path) -> None:
     for path in small.glob("*.tar"):
         path.unlink()
     assert codes(lint(small)) == ["E101"] * 6
 
 
-def test_a_shard_that_cannot_be_read_is_named(small):
+def test_a_shard_that_cannot_be_read_is_named(small: Path) -> None:
     shard_path(small, 2).unlink()
     shard_path(small, 2).symlink_to(shard_path(small, 2).name)  # a loop
     assert [(each.code, each.shard) for each in lint(small).findings] == [("E109", "shard_002.tar")]
 
 
-def test_a_shard_that_becomes_unreadable_while_it_is_checked_is_named(small, monkeypatch):
-    from loader.storage import LocalStorage
+def test_a_shard_that_becomes_unreadable_while_it_is_checked_is_named(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
 
     real = LocalStorage.open
 
     def fail_after(opens: int) -> None:
         count = 0
 
-        def failing(self, name):
+        def failing(self: LocalStorage, name: str) -> ReadableFile:
             nonlocal count
             count += name == "shard_002.tar"
             if name == "shard_002.tar" and count > opens:
@@ -504,14 +522,15 @@ def test_a_shard_that_becomes_unreadable_while_it_is_checked_is_named(small, mon
     assert codes(lint(small, level="bytes")) == ["E109"]
 
 
-def test_a_read_that_fails_is_named_and_the_samples_behind_it_are_checked(small, monkeypatch):
+def test_a_read_that_fails_is_named_and_the_samples_behind_it_are_checked(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     overwrite(shard_path(small, 2), offset_of(small, "shard_002.tar", "00008.json"), b"?")
-    real = lint_task.read_sample
 
-    def failing(file, locations, *, shard):
+    def failing(file: ReadableFile, locations: Sequence[PartLocation], *, shard: str) -> dict[str, bytes]:
         if locations[0].offset == offset_of(small, "shard_002.tar", "00007.json"):
             raise StorageError("cannot read bytes: Input/output error")
-        return real(file, locations, shard=shard)
+        return read_sample(file, locations, shard=shard)
 
     offsets = [offset_of(small, "shard_002.tar", f"0000{number}.json") for number in (7, 8)]
     monkeypatch.setattr(lint_task, "read_sample", failing)
@@ -520,13 +539,13 @@ def test_a_read_that_fails_is_named_and_the_samples_behind_it_are_checked(small,
     assert ("E302", "shard_002.tar", "00008", "json", offsets[1]) in places(found)
 
 
-def test_a_copy_with_other_times_is_only_a_warning(small):
+def test_a_copy_with_other_times_is_only_a_warning(small: Path) -> None:
     os.utime(shard_path(small, 4))
     assert places(lint(small).findings) == [("W103", "shard_004.tar", None, None, None)]
 
 
 @pytest.mark.parametrize("where", ["right after it", "far after it"])
-def test_bytes_behind_the_archive_are_warned_of(tmp_path, where):
+def test_bytes_behind_the_archive_are_warned_of(tmp_path: Path, where: str) -> None:
     write_shards(tmp_path, 2)
     first, second = shard_path(tmp_path, 0), shard_path(tmp_path, 1)
     padding = bytes(5 * 1024 * 1024) if where == "far after it" else b""
@@ -539,13 +558,13 @@ def test_bytes_behind_the_archive_are_warned_of(tmp_path, where):
     assert {each.code for each in found} <= {"W106", "W107"}  # W106: the warning of prepare
 
 
-def test_members_that_belong_to_no_sample_are_no_bytes_behind_the_archive(tmp_path):
+def test_members_that_belong_to_no_sample_are_no_bytes_behind_the_archive(tmp_path: Path) -> None:
     write_tar(tmp_path / "a.tar", [("a.txt", b"a"), ("__meta__.json", b"{}"), ("LICENSE", b"long text" * 200)])
     prepare(tmp_path)
     assert codes(lint(tmp_path)) == ["W004"]
 
 
-def test_an_empty_shard_is_warned_of(tmp_path):
+def test_an_empty_shard_is_warned_of(tmp_path: Path) -> None:
     write_shards(tmp_path, 3)
     write_tar(shard_path(tmp_path, 1), [])
     prepare(tmp_path)
@@ -557,7 +576,7 @@ def test_an_empty_shard_is_warned_of(tmp_path):
 # ------------------------------------------------------------------------------------------------- a stale index
 
 
-def rewritten(folder: Path, change: Callable[[dict], dict], *, keep_time: bool) -> None:
+def rewritten(folder: Path, change: Callable[[Samples], Samples], *, keep_time: bool) -> None:
     """Rewrite shard 3 from its samples, in the same size."""
     path = shard_path(folder, 3)
     stat = path.stat()
@@ -567,30 +586,30 @@ def rewritten(folder: Path, change: Callable[[dict], dict], *, keep_time: bool) 
         os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
-def reversed_samples(samples):
+def reversed_samples(samples: Samples) -> Samples:
     return dict(reversed(samples.items()))
 
 
-def renamed_samples(samples):
+def renamed_samples(samples: Samples) -> Samples:
     return {key.replace("00010", "00077"): parts for key, parts in samples.items()}
 
 
-def renamed_parts(samples):
+def renamed_parts(samples: Samples) -> Samples:
     return {key: {"json": parts["json"], "text": parts["txt"]} for key, parts in samples.items()}
 
 
-def longer_text(samples):
+def longer_text(samples: Samples) -> Samples:
     return samples | {"00010": samples["00010"] | {"txt": b"text of another length"}}
 
 
-def other_grouping(samples):
+def other_grouping(samples: Samples) -> Samples:
     parts = samples["00010"]
     return {"00009": samples["00009"], "00010": {"json": parts["json"]}, "00012b": {"txt": parts["txt"]}} | {
         "00011": samples["00011"]
     }
 
 
-def fewer_parts(samples):
+def fewer_parts(samples: Samples) -> Samples:
     return samples | {"00010": {"json": samples["00010"]["json"] + b" " * 1024}}
 
 
@@ -606,7 +625,9 @@ def fewer_parts(samples):
     ],
 )
 @pytest.mark.parametrize("keep_time", [True, False])
-def test_a_shard_rewritten_at_equal_size_makes_the_index_stale_and_blames_no_sample(small, change, key, keep_time):
+def test_a_shard_rewritten_at_equal_size_makes_the_index_stale_and_blames_no_sample(
+    small: Path, change: Callable[[Samples], Samples], key: str | None, keep_time: bool
+) -> None:
     rewritten(small, change, keep_time=keep_time)
     report = lint(small)
     assert {each.shard for each in report.findings} == {"shard_003.tar"}
@@ -620,7 +641,7 @@ def test_a_shard_rewritten_at_equal_size_makes_the_index_stale_and_blames_no_sam
     assert lint(small).findings == ()
 
 
-def test_a_shard_rewritten_at_another_size(small):
+def test_a_shard_rewritten_at_another_size(small: Path) -> None:
     write_shard(shard_path(small, 3), caption_samples(9, 30, prefix="new"))
     assert set(codes(lint(small))) <= {"E102", "E006", "E007"}
     assert "E102" in codes(lint(small))
@@ -628,8 +649,11 @@ def test_a_shard_rewritten_at_another_size(small):
     assert lint(small).findings == ()
 
 
-def column_of(folder: Path, name: str) -> np.memmap:
-    return np.load(folder / ".nv-meta/index" / index_uuid(folder) / f"{name}.npy", mmap_mode="r+")
+def column_of(folder: Path, name: str) -> np.memmap[Any, np.dtype[Any]]:
+    column: np.memmap[Any, np.dtype[Any]] = np.load(
+        folder / ".nv-meta/index" / index_uuid(folder) / f"{name}.npy", mmap_mode="r+"
+    )
+    return column
 
 
 @pytest.mark.parametrize(
@@ -637,7 +661,7 @@ def column_of(folder: Path, name: str) -> np.memmap:
 )
 @pytest.mark.parametrize("row", [0, 7, -1])
 @pytest.mark.parametrize("value", ["1 more", "huge", "zero"])
-def test_a_changed_column_is_told(small, name, row, value):
+def test_a_changed_column_is_told(small: Path, name: str, row: int, value: str) -> None:
     column = column_of(small, name)
     before = int(column[row])
     after = {"1 more": before + 1, "huge": np.iinfo(column.dtype).max, "zero": 0}[value]
@@ -654,12 +678,12 @@ def test_a_changed_column_is_told(small, name, row, value):
     assert lint(small).findings == ()
 
 
-def test_a_missing_index_column_is_told(small):
+def test_a_missing_index_column_is_told(small: Path) -> None:
     (small / ".nv-meta/index" / index_uuid(small) / "part_size.npy").unlink()
     assert codes(lint(small)) == ["E005"]
 
 
-def test_other_numbers_in_info_json_are_told(small):
+def test_other_numbers_in_info_json_are_told(small: Path) -> None:
     info = small / ".nv-meta/.info.json"
     info.write_text(info.read_text().replace('"shard_003.tar": 3', '"shard_003.tar": 4'))
     report = lint(small)
@@ -668,12 +692,12 @@ def test_other_numbers_in_info_json_are_told(small):
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"shard_counts": {"a.tar": "x"}}'])
-def test_a_damaged_info_json_is_told(small, text):
+def test_a_damaged_info_json_is_told(small: Path, text: str) -> None:
     (small / ".nv-meta/.info.json").write_text(text)
     assert codes(lint(small)) == ["E001"]
 
 
-def test_a_folder_that_is_not_prepared_or_not_there_is_told(tmp_path):
+def test_a_folder_that_is_not_prepared_or_not_there_is_told(tmp_path: Path) -> None:
     write_shards(tmp_path, 1)
     assert codes(lint(tmp_path)) == ["E001"]
     assert codes(lint(tmp_path / "nowhere")) == ["E001"]
@@ -710,7 +734,9 @@ def test_a_folder_that_is_not_prepared_or_not_there_is_told(tmp_path):
         ("INSERT INTO sample_parts VALUES (5, 9, 'txt', 512, 1)", 5, None, None),
     ],
 )
-def test_changed_rows_of_index_sqlite_are_told(small, statement, shard, key, part):
+def test_changed_rows_of_index_sqlite_are_told(
+    small: Path, statement: str, shard: int | None, key: str | None, part: str | None
+) -> None:
     with closing(sqlite3.connect(small / ".nv-meta/index.sqlite")) as database, database:
         database.execute(statement)
     [finding] = lint(small).findings
@@ -721,13 +747,13 @@ def test_changed_rows_of_index_sqlite_are_told(small, statement, shard, key, par
     assert lint(small).findings == ()
 
 
-def test_an_index_sqlite_that_is_none_is_told_once(small):
+def test_an_index_sqlite_that_is_none_is_told_once(small: Path) -> None:
     (small / ".nv-meta/index.sqlite").write_bytes(b"garbage" * 4000)
     [finding] = lint(small).findings
     assert (finding.code, finding.shard) == ("E006", None)
 
 
-def test_an_index_sqlite_with_a_damaged_page_is_told(tmp_path):
+def test_an_index_sqlite_with_a_damaged_page_is_told(tmp_path: Path) -> None:
     folder = write_shards(tmp_path, 6, samples=200)
     prepare(folder)
     path = folder / ".nv-meta/index.sqlite"
@@ -738,7 +764,7 @@ def test_an_index_sqlite_with_a_damaged_page_is_told(tmp_path):
     assert codes(lint(folder)) == ["W004"]
 
 
-def test_a_damaged_table_of_parts_is_told(small):
+def test_a_damaged_table_of_parts_is_told(small: Path) -> None:
     path = small / ".nv-meta/index.sqlite"
     with closing(sqlite3.connect(path)) as database:
         [(page,)] = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sample_parts'").fetchall()
@@ -748,14 +774,14 @@ def test_a_damaged_table_of_parts_is_told(small):
     assert "index.sqlite cannot be read" in found[0].message
 
 
-def test_an_index_sqlite_without_the_table_of_parts_is_one_of_an_older_tool(small):
+def test_an_index_sqlite_without_the_table_of_parts_is_one_of_an_older_tool(small: Path) -> None:
     with closing(sqlite3.connect(small / ".nv-meta/index.sqlite")) as database, database:
         database.execute("DROP TABLE sample_parts")
     assert lint(small).findings == ()
 
 
 @pytest.mark.parametrize("level", ["headers", "decode"])
-def test_changed_tar_idx_files_are_told(small, level):
+def test_changed_tar_idx_files_are_told(small: Path, level: str) -> None:
     overwrite(small / "shard_001.tar.idx", 8, (512).to_bytes(8, "little"))
     os.truncate(small / "shard_002.tar.idx", 16)
     (small / "shard_004.tar.idx").unlink()
@@ -766,7 +792,7 @@ def test_changed_tar_idx_files_are_told(small, level):
     ]
 
 
-def test_a_dataset_without_compat_files_needs_none(tmp_path):
+def test_a_dataset_without_compat_files_needs_none(tmp_path: Path) -> None:
     write_shards(tmp_path, 2)
     prepare(tmp_path, compat=False)
     assert codes(lint(tmp_path)) == ["W004"]
@@ -790,13 +816,13 @@ def edit_split(folder: Path, *, parts: str | None = None, exclude: str | None = 
         ("{train: ['shard_{000..003}.tar'], val: ['shard_{004..005}.tar']}", []),
     ],
 )
-def test_faults_of_the_split(small, parts, expected):
+def test_faults_of_the_split(small: Path, parts: str, expected: list[tuple[str, str | None]]) -> None:
     edit_split(small, parts=parts)
     found = [(each.code, each.shard) for each in lint(small).findings]
     assert sorted(found, key=str) == sorted(expected, key=str)
 
 
-def test_excluded_names_that_do_not_exist(small):
+def test_excluded_names_that_do_not_exist(small: Path) -> None:
     edit_split(small, exclude="[shard_001.tar, shard_009.tar, shard_000.tar/00001, shard_000.tar/nothing]")
     assert places(lint(small).findings) == [
         ("W204", "shard_009.tar", None, None, None),
@@ -804,7 +830,7 @@ def test_excluded_names_that_do_not_exist(small):
     ]
 
 
-def test_a_shard_that_is_new_on_disk(small):
+def test_a_shard_that_is_new_on_disk(small: Path) -> None:
     write_shard(small / "new.tar", caption_samples(90, 1))
     [finding] = lint(small).findings
     assert (finding.code, finding.shard) == ("W201", "new.tar")
@@ -812,7 +838,7 @@ def test_a_shard_that_is_new_on_disk(small):
 
 
 @pytest.mark.parametrize("text", ["split_parts: [", "split_part: {}", "split_parts: {train: 5, val: {}}", "5"])
-def test_a_split_that_says_something_wrong(small, text):
+def test_a_split_that_says_something_wrong(small: Path, text: str) -> None:
     (small / ".nv-meta/split.yaml").write_text(text)
     report = lint(small)
     assert set(codes(report)) == {"E002"}
@@ -821,7 +847,7 @@ def test_a_split_that_says_something_wrong(small, text):
     assert codes(lint(small, split_parts=("train",)))[-1] in ("E001", "E002")
 
 
-def test_a_missing_split_and_a_missing_dataset_yaml(small):
+def test_a_missing_split_and_a_missing_dataset_yaml(small: Path) -> None:
     (small / ".nv-meta/split.yaml").unlink()
     (small / ".nv-meta/dataset.yaml").unlink()
     assert codes(lint(small)) == ["E002", "W004"]
@@ -838,12 +864,12 @@ def test_a_missing_split_and_a_missing_dataset_yaml(small):
         "nonsense: 1",
     ],
 )
-def test_a_dataset_yaml_that_says_something_wrong(small, text):
+def test_a_dataset_yaml_that_says_something_wrong(small: Path, text: str) -> None:
     (small / ".nv-meta/dataset.yaml").write_text(text)
     assert set(codes(lint(small))) == {"E003"}
 
 
-def test_keys_in_two_shards_are_warned_of(tmp_path):
+def test_keys_in_two_shards_are_warned_of(tmp_path: Path) -> None:
     write_shards(tmp_path, 3)
     write_shard(shard_path(tmp_path, 2), caption_samples(1, 3))
     prepare(tmp_path)
@@ -858,7 +884,7 @@ def test_keys_in_two_shards_are_warned_of(tmp_path):
     }
 
 
-def test_of_very_many_equal_keys_the_first_are_named_and_all_are_counted(tmp_path):
+def test_of_very_many_equal_keys_the_first_are_named_and_all_are_counted(tmp_path: Path) -> None:
     for number in range(2):
         write_shard(shard_path(tmp_path, number), caption_samples(0, 150))
     prepare(tmp_path)
@@ -878,7 +904,7 @@ LOADER_YAML = (
 )
 
 
-def test_a_part_that_the_sample_loader_misses_is_told_where_its_code_may_run(tmp_path):
+def test_a_part_that_the_sample_loader_misses_is_told_where_its_code_may_run(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     samples = {f"{number}": {"jpg": photo(number, rng), "txt": b"text"} for number in range(4)}
     del samples["2"]["txt"]
@@ -895,7 +921,7 @@ def test_a_part_that_the_sample_loader_misses_is_told_where_its_code_may_run(tmp
     )
 
 
-def test_a_fault_that_names_a_part_which_no_field_map_asks_for_is_told(tmp_path):
+def test_a_fault_that_names_a_part_which_no_field_map_asks_for_is_told(tmp_path: Path) -> None:
     write_shard(tmp_path / "a.tar", caption_samples(0, 2))
     prepare(tmp_path, files={"dataset.yaml": LOADER_YAML})
     plan = LintPlan(path=str(tmp_path), make_sample_check=lambda config, folder: lacks_a_picture)
@@ -903,11 +929,11 @@ def test_a_fault_that_names_a_part_which_no_field_map_asks_for_is_told(tmp_path)
     assert places(lint_dataset(plan).findings) == [("E301", "a.tar", "00001", "jpg", offset)]
 
 
-def lacks_a_picture(key, parts):
+def lacks_a_picture(key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, str]]:
     return [("jpg", "it is missing")] if key == "00001" else []
 
 
-def test_a_shard_that_a_prepare_of_another_tool_left_without_our_index_is_checked_too(small):
+def test_a_shard_that_a_prepare_of_another_tool_left_without_our_index_is_checked_too(small: Path) -> None:
     shutil.rmtree(small / ".nv-meta/index")
     assert lint(small).findings == ()
 
@@ -915,11 +941,11 @@ def test_a_shard_that_a_prepare_of_another_tool_left_without_our_index_is_checke
 # ------------------------------------------------------------------------------------------- the cost of a lint
 
 
-def count_calls(monkeypatch, owner: type, name: str) -> list[object]:
+def count_calls(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[object]:
     calls: list[object] = []
     real = getattr(owner, name)
 
-    def counted(self, *arguments, **options):
+    def counted(self: Any, *arguments: Any, **options: Any) -> Any:
         calls.append(arguments)
         return real(self, *arguments, **options)
 
@@ -937,7 +963,9 @@ def write_same_keys(folder: Path, shards: int, samples: int) -> Path:
 CRUDE_YAML = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
 
 
-def test_keys_that_every_shard_has_cost_no_more_look_ups_than_others(tmp_path, monkeypatch):
+def test_keys_that_every_shard_has_cost_no_more_look_ups_than_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write_same_keys(tmp_path, 20, 30)
     keys_read = count_calls(monkeypatch, DatasetIndex, "_key")
     report = lint(folder, level="headers")
@@ -951,7 +979,7 @@ def test_keys_that_every_shard_has_cost_no_more_look_ups_than_others(tmp_path, m
     assert index.find("shard_999.tar/11") == []
 
 
-def test_a_look_up_that_misses_one_of_many_equal_keys_is_found(tmp_path):
+def test_a_look_up_that_misses_one_of_many_equal_keys_is_found(tmp_path: Path) -> None:
     folder = write_same_keys(tmp_path, 5, 3)
     index = DatasetFolder(folder).index
     row = index.key_sample.tolist().index(7)
@@ -962,7 +990,7 @@ def test_a_look_up_that_misses_one_of_many_equal_keys_is_found(tmp_path):
     assert [(each.shard, each.key) for each in found] == [("shard_002.tar", "1")]
 
 
-def test_excluded_shards_are_told_apart_once(tmp_path, monkeypatch):
+def test_excluded_shards_are_told_apart_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_shards(tmp_path, 30)
     prepare(tmp_path, split=SplitRequest(patterns=(("train", "shard_000.tar"),)))
     edit_split(tmp_path, exclude="['shard_{002..029}.tar']")
@@ -977,12 +1005,14 @@ def test_excluded_shards_are_told_apart_once(tmp_path, monkeypatch):
     assert len(calls) <= 3
 
 
-def test_numbers_of_strange_shards_in_sqlite_are_found_without_walking_over_all_rows(tmp_path, monkeypatch):
+def test_numbers_of_strange_shards_in_sqlite_are_found_without_walking_over_all_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_shards(tmp_path, 3, samples=500)
     prepare(tmp_path)
     steps: list[None] = []
 
-    def watched(path):
+    def watched(path: Path) -> sqlite3.Connection:
         database = open_sqlite(path)
         database.set_progress_handler(lambda: steps.append(None), 1)
         return database

@@ -33,7 +33,7 @@ STAGED = ".nv-meta/.prepare/staged/x"
         ([], ["../victim.tar.idx"]),
     ],
 )
-def test_a_planted_commit_touches_nothing(tmp_path, renames, removals):
+def test_a_planted_commit_touches_nothing(tmp_path: Path, renames: list[list[str]], removals: list[str]) -> None:
     root = tmp_path / "dataset"
     (root / STAGED).parent.mkdir(parents=True)
     for path in (root / STAGED, root / "s.tar", root / ".nv-meta/split.yaml", tmp_path / "victim"):
@@ -46,7 +46,7 @@ def test_a_planted_commit_touches_nothing(tmp_path, renames, removals):
     assert sorted(path for path in tmp_path.rglob("*")) == before
 
 
-def test_a_lock_that_is_a_link_is_not_followed(tmp_path):
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("as it was")
     (tmp_path / ".lock").symlink_to(victim)

@@ -6,6 +6,7 @@ import io
 import os
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def make_dataset(folder: Path) -> Path:
     return folder
 
 
-def prepare(folder: Path, **options: bool) -> None:
+def prepare(folder: Path, **options: Any) -> None:
     run_prepare(PreparePlan(path=str(folder), split=SplitRequest(ratio={"train": 1.0}), **options))
 
 
@@ -43,7 +44,7 @@ def tree(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("link", [".nv-meta/.prepare", ".nv-meta/index"])
-def test_prepare_follows_no_link_in_nv_meta(tmp_path, victim, link):
+def test_prepare_follows_no_link_in_nv_meta(tmp_path: Path, victim: Path, link: str) -> None:
     dataset = make_dataset(tmp_path / "dataset")
     (dataset / ".nv-meta").mkdir()
     (dataset / link).symlink_to(victim)
@@ -53,7 +54,7 @@ def test_prepare_follows_no_link_in_nv_meta(tmp_path, victim, link):
     assert tree(victim) == before
 
 
-def test_opening_follows_no_link_to_build_an_index(tmp_path, victim):
+def test_opening_follows_no_link_to_build_an_index(tmp_path: Path, victim: Path) -> None:
     dataset = make_dataset(tmp_path / "dataset")
     prepare(dataset)
     os.rename(dataset / ".nv-meta/index", tmp_path / "moved")
@@ -65,7 +66,7 @@ def test_opening_follows_no_link_to_build_an_index(tmp_path, victim):
     assert tree(victim) == before
 
 
-def test_nv_meta_itself_may_be_a_link(tmp_path):
+def test_nv_meta_itself_may_be_a_link(tmp_path: Path) -> None:
     dataset = make_dataset(tmp_path / "dataset")
     (tmp_path / "elsewhere").mkdir()
     (dataset / ".nv-meta").symlink_to(tmp_path / "elsewhere")
@@ -74,7 +75,7 @@ def test_nv_meta_itself_may_be_a_link(tmp_path):
 
 
 @pytest.mark.parametrize("name", [".info.json", "index.uuid", "split.yaml"])
-def test_a_pipe_in_the_place_of_a_file_is_told_at_once(tmp_path, name):
+def test_a_pipe_in_the_place_of_a_file_is_told_at_once(tmp_path: Path, name: str) -> None:
     dataset = make_dataset(tmp_path / "dataset")
     prepare(dataset)
     (dataset / ".nv-meta" / name).unlink()
@@ -89,21 +90,21 @@ def test_a_pipe_in_the_place_of_a_file_is_told_at_once(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../victim/x", "a/../../victim/x", ".."])
-def test_no_name_leads_out_of_the_folder(tmp_path, name):
+def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
     storage = LocalStorage(tmp_path / "dataset")
     for action in (storage.read, storage.stat, storage.exists, storage.remove):
         with pytest.raises(StorageError, match="leads out of this folder"):
             action(name)
 
 
-def test_a_name_that_no_file_can_have_is_refused(tmp_path):
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
     for action in (storage.read, storage.stat, storage.exists, storage.remove):
         with pytest.raises(StorageError, match="no file has the name"):
             action("a\0b.tar")
 
 
-def test_folders_of_links_to_folders_of_links_end(tmp_path):
+def test_folders_of_links_to_folders_of_links_end(tmp_path: Path) -> None:
     for depth in range(30):
         folder = tmp_path / f"f{depth:02d}"
         folder.mkdir()
@@ -114,7 +115,7 @@ def test_folders_of_links_to_folders_of_links_end(tmp_path):
     assert 30 < len(list(LocalStorage(top).list())) < 1000
 
 
-def test_a_folder_in_the_place_of_a_file_stops_a_prepare_before_anything_changes(tmp_path):
+def test_a_folder_in_the_place_of_a_file_stops_a_prepare_before_anything_changes(tmp_path: Path) -> None:
     dataset = make_dataset(tmp_path / "dataset")
     (dataset / "s.tar.idx").mkdir()
     with pytest.raises(StorageError, match="expected a file or a free name to write to, found a folder"):

@@ -11,14 +11,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loader.errors import ConfigError, EnergonError, FormatError, StorageError
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.index import publish as journal
+from loader.format.index.shard_index import ShardIndex, index_shard
 from loader.format.prepare import shards as shard_scans
-from loader.storage import LocalStorage
+from loader.storage import LocalStorage, Storage
 from tests.e2e.dataset_tree import (
     caption_samples,
     copy_of,
@@ -103,7 +105,9 @@ def fill(disk: Path, *, leave_bytes: int) -> Path:
 
 @pytest.mark.parametrize("leave_kib", [0, 4, 8, 16, 32, 48, 64, 80, 96, 112, 128, 160])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_full_disk_is_told_and_the_old_dataset_stays_and_space_helps(small_disk, tmp_path, leave_kib, workers):
+def test_a_full_disk_is_told_and_the_old_dataset_stays_and_space_helps(
+    small_disk: Path, tmp_path: Path, leave_kib: int, workers: int
+) -> None:
     folder = write_shards(small_disk / "dataset", 4, samples=6)
     prepare(folder)
     old = written(folder)
@@ -130,14 +134,14 @@ def test_a_full_disk_is_told_and_the_old_dataset_stays_and_space_helps(small_dis
     assert written(folder, sqlite_as_rows=True) == written(tmp_path / "fresh", sqlite_as_rows=True)
 
 
-def test_a_disk_full_to_the_last_byte_is_told(small_disk):
+def test_a_disk_full_to_the_last_byte_is_told(small_disk: Path) -> None:
     folder = write_shards(small_disk / "dataset", 2)
     fill(small_disk, leave_bytes=0)
     with pytest.raises(StorageError, match=r"No space left on device|disk is full"):
         prepare(folder)
 
 
-def test_a_limit_of_file_size_is_told(tmp_path):
+def test_a_limit_of_file_size_is_told(tmp_path: Path) -> None:
     write_shards(tmp_path, 2, samples=300)
 
     def limited() -> None:
@@ -154,7 +158,7 @@ def test_a_limit_of_file_size_is_told(tmp_path):
 # --------------------------------------------------------------------------------------------------- read-only
 
 
-def test_a_read_only_dataset_folder_is_told(open_path):
+def test_a_read_only_dataset_folder_is_told(open_path: Path) -> None:
     write_shards(open_path / "dataset", 2)
     (open_path / "dataset").chmod(0o555)
     message = as_other_user(lambda: prepare(open_path / "dataset"))
@@ -163,7 +167,7 @@ def test_a_read_only_dataset_folder_is_told(open_path):
     assert not (open_path / "dataset/.nv-meta").exists()
 
 
-def test_a_read_only_nv_meta_is_told_and_stays_as_it_is(open_path):
+def test_a_read_only_nv_meta_is_told_and_stays_as_it_is(open_path: Path) -> None:
     folder = write_shards(open_path / "dataset", 2)
     prepare(folder)
     write_shard(shard_path(folder, 0), caption_samples(100, 2))
@@ -181,7 +185,7 @@ def give_to_other_user(*paths: Path) -> None:
             os.chown(path, OTHER_USER, OTHER_USER)
 
 
-def test_a_read_only_folder_of_shards_gets_no_compat_files_and_a_warning(open_path):
+def test_a_read_only_folder_of_shards_gets_no_compat_files_and_a_warning(open_path: Path) -> None:
     folder = write_shards(open_path / "dataset" / "shards", 3).parent
     give_to_other_user(folder)
     (folder / "shards").chmod(0o555)
@@ -200,7 +204,7 @@ def test_a_read_only_folder_of_shards_gets_no_compat_files_and_a_warning(open_pa
     assert DatasetFolder(folder).index.find("00004") == [4]
 
 
-def test_a_folder_of_shards_that_became_read_only_does_not_stop_a_prepare(open_path):
+def test_a_folder_of_shards_that_became_read_only_does_not_stop_a_prepare(open_path: Path) -> None:
     folder = write_shards(open_path / "dataset" / "shards", 3).parent
     prepare(folder)
     write_shard(folder / "shards/shard_001.tar", caption_samples(100, 2))
@@ -216,7 +220,7 @@ def test_a_folder_of_shards_that_became_read_only_does_not_stop_a_prepare(open_p
     assert not (folder / ".nv-meta/index.sqlite").exists()
 
 
-def test_compat_files_that_are_right_stay_in_use_in_a_read_only_folder(open_path):
+def test_compat_files_that_are_right_stay_in_use_in_a_read_only_folder(open_path: Path) -> None:
     folder = write_shards(open_path / "dataset" / "shards", 3).parent
     prepare(folder)
     give_to_other_user(*folder.rglob("*"), folder)
@@ -229,7 +233,7 @@ def test_compat_files_that_are_right_stay_in_use_in_a_read_only_folder(open_path
     assert as_other_user(check) == ""
 
 
-def test_unreadable_shards_are_all_named(open_path):
+def test_unreadable_shards_are_all_named(open_path: Path) -> None:
     folder = write_shards(open_path / "dataset", 4)
     give_to_other_user(folder)
     shard_path(folder, 1).chmod(0)
@@ -250,7 +254,7 @@ def test_unreadable_shards_are_all_named(open_path):
 # -------------------------------------------------------------------------------------------- damage and change
 
 
-def test_all_damaged_shards_are_named_at_once_and_exclude_gets_on(tmp_path):
+def test_all_damaged_shards_are_named_at_once_and_exclude_gets_on(tmp_path: Path) -> None:
     folder = write_shards(tmp_path, 6)
     os.truncate(shard_path(folder, 1), 700)
     shard_path(folder, 3).write_bytes(b"")
@@ -277,7 +281,7 @@ def test_all_damaged_shards_are_named_at_once_and_exclude_gets_on(tmp_path):
     assert (report.shards, report.scanned, report.resumed) == (3, 0, 3)
 
 
-def test_one_damaged_shard_leaves_the_old_dataset(tmp_path):
+def test_one_damaged_shard_leaves_the_old_dataset(tmp_path: Path) -> None:
     folder = write_shards(tmp_path, 4)
     prepare(folder)
     before = written(folder)
@@ -289,7 +293,7 @@ def test_one_damaged_shard_leaves_the_old_dataset(tmp_path):
     assert len(DatasetFolder(folder).index) == 12
 
 
-def test_shards_without_any_sample_are_no_dataset(tmp_path):
+def test_shards_without_any_sample_are_no_dataset(tmp_path: Path) -> None:
     write_shard(tmp_path / "a.tar", {})
     with pytest.raises(FormatError, match=r"the shards hold no samples; expected members named key\.part"):
         prepare(tmp_path)
@@ -305,7 +309,9 @@ def test_shards_without_any_sample_are_no_dataset(tmp_path):
         ([".hidden.tar", ".git/x.tar"], {}, "no .tar files here or in the folders below"),
     ],
 )
-def test_a_folder_without_shards_is_told_and_stays_as_it_is(tmp_path, files, options, found):
+def test_a_folder_without_shards_is_told_and_stays_as_it_is(
+    tmp_path: Path, files: list[str], options: dict[str, Any], found: str
+) -> None:
     for name in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
@@ -316,7 +322,7 @@ def test_a_folder_without_shards_is_told_and_stays_as_it_is(tmp_path, files, opt
     assert times_of_change(tmp_path) == before
 
 
-def test_a_missing_folder_and_a_wrong_pattern_are_told(tmp_path):
+def test_a_missing_folder_and_a_wrong_pattern_are_told(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="this folder does not exist"):
         prepare(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match=r"--exclude '\(' is not a regular expression"):
@@ -324,15 +330,16 @@ def test_a_missing_folder_and_a_wrong_pattern_are_told(tmp_path):
 
 
 @pytest.mark.parametrize("change", ["grows", "vanishes", "is touched"])
-def test_a_shard_that_changes_while_it_is_read_is_named(tmp_path, monkeypatch, change):
+def test_a_shard_that_changes_while_it_is_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
     folder = write_shards(tmp_path, 4)
-    real = shard_scans.index_shard
     path = shard_path(folder, 2)
 
-    def disturbed(storage, name):
+    def disturbed(storage: Storage, name: str) -> ShardIndex:
         if name == path.name and change == "vanishes":
             path.unlink()
-        index = real(storage, name)
+        index = index_shard(storage, name)
         if name == path.name and change == "grows":
             with path.open("ab") as file:
                 file.write(bytes(512))
@@ -344,6 +351,7 @@ def test_a_shard_that_changes_while_it_is_read_is_named(tmp_path, monkeypatch, c
         patch.setattr(shard_scans, "index_shard", disturbed)
         with pytest.raises((FormatError, StorageError)) as caught:
             prepare(folder)
+    assert caught.value.at is not None
     assert caught.value.at.startswith(str(path))
     expected = "No such file" if change == "vanishes" else "the shard changed while it was read"
     assert expected in caught.value.message
@@ -351,14 +359,14 @@ def test_a_shard_that_changes_while_it_is_read_is_named(tmp_path, monkeypatch, c
     assert prepare(folder).shards == (3 if change == "vanishes" else 4)
 
 
-def test_a_journal_that_cannot_be_read_is_told(open_path):
+def test_a_journal_that_cannot_be_read_is_told(open_path: Path) -> None:
     folder = write_shards(open_path / "dataset", 2)
 
     def check() -> None:
         storage = LocalStorage(folder)
         scans = journal.Journal(storage)
         shard = storage.stat("shard_000.tar")
-        scans.save(shard, shard_scans.index_shard(storage, "shard_000.tar"))
+        scans.save(shard, index_shard(storage, "shard_000.tar"))
         next((folder / ".nv-meta/.prepare/shards").iterdir()).chmod(0)
         prepare(folder)
 
@@ -367,7 +375,7 @@ def test_a_journal_that_cannot_be_read_is_told(open_path):
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"renames": []}', b'{"renames": [["a"]], "removals": []}'])
-def test_a_damaged_list_of_renames_is_told(tmp_path, damage):
+def test_a_damaged_list_of_renames_is_told(tmp_path: Path, damage: bytes) -> None:
     write_shards(tmp_path, 2)
     (tmp_path / ".nv-meta/.prepare").mkdir(parents=True)
     (tmp_path / ".nv-meta/.prepare/commit.json").write_bytes(damage)
@@ -379,7 +387,7 @@ def test_a_damaged_list_of_renames_is_told(tmp_path, damage):
 # ------------------------------------------------------------------------------------------------ other disks
 
 
-def test_shards_on_another_disk_get_their_index_files_there(small_disk, tmp_path):
+def test_shards_on_another_disk_get_their_index_files_there(small_disk: Path, tmp_path: Path) -> None:
     write_shards(small_disk / "real", 3)
     folder = tmp_path / "dataset"
     folder.mkdir()
@@ -397,7 +405,7 @@ def test_shards_on_another_disk_get_their_index_files_there(small_disk, tmp_path
     assert not prepare(folder).changed
 
 
-def test_links_to_shards_and_dangling_ones(tmp_path):
+def test_links_to_shards_and_dangling_ones(tmp_path: Path) -> None:
     write_shards(tmp_path / "real", 2)
     folder = tmp_path / "dataset"
     folder.mkdir()
@@ -407,7 +415,7 @@ def test_links_to_shards_and_dangling_ones(tmp_path):
     assert (folder / "a.tar.idx").exists()
 
 
-def test_the_cli_tells_damage_without_a_traceback(tmp_path):
+def test_the_cli_tells_damage_without_a_traceback(tmp_path: Path) -> None:
     folder = write_shards(tmp_path, 3)
     shard_path(folder, 1).write_bytes(b"")
     run = subprocess.run(

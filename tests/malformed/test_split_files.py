@@ -61,7 +61,7 @@ except ConfigError as error:
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_an_attack_is_refused_with_a_short_message_within_a_gigabyte(name):
+def test_an_attack_is_refused_with_a_short_message_within_a_gigabyte(name: str) -> None:
     run = subprocess.run(
         [sys.executable, "-c", RUN, "split.yaml"],
         input=ATTACKS[name],
@@ -76,6 +76,6 @@ def test_an_attack_is_refused_with_a_short_message_within_a_gigabyte(name):
 @pytest.mark.parametrize(
     "text", ["[" * 200_000, '{"split_parts":' * 50_000, "\0", "\ufeff{}", '{"a": NaN}', "9" * 5000]
 )
-def test_json_that_is_no_split_is_refused(text):
+def test_json_that_is_no_split_is_refused(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_split_config(text, file="split.json")

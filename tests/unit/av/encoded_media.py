@@ -53,7 +53,7 @@ def encode(
     container: str = "mp4",
     video: str | None = "libx264",
     frames: int = 50,
-    fps: int = 10,
+    fps: Fraction | int = 10,
     gop: int = 10,
     b_frames: int = 2,
     pts: Sequence[int] | None = None,
@@ -79,6 +79,7 @@ def encode(
         streams: list[tuple[Any, list[Any]]] = []
         if video:
             stream = output.add_stream(video, rate=fps, options=video_options or {})
+            assert isinstance(stream, av.VideoStream)
             stream.width, stream.height = size
             stream.pix_fmt = "yuv420p"
             stream.gop_size = gop

@@ -41,7 +41,7 @@ def whole(name: str) -> torch.Tensor:
 
 
 def rate_of(name: str) -> int:
-    return AUDIO[name].get("rate", 8000)
+    return int(AUDIO[name].get("rate", 8000))
 
 
 @by_audio

@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import av
@@ -147,9 +148,9 @@ def test_a_stream_that_is_not_there_is_named() -> None:
         AVDecoder(silent()).get_audio_samples_per_second()
 
 
-def test_a_file_cut_short_gives_what_is_left_of_clips_and_says_what_is_missing(tmp_path: Any) -> None:
+def test_a_file_cut_short_gives_what_is_left_of_clips_and_says_what_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "index_first.mp4"
-    with av.open(io.BytesIO(silent())) as source, av.open(path, "w", options={"movflags": "faststart"}) as target:
+    with av.open(io.BytesIO(silent()), "r") as source, av.open(path, "w", options={"movflags": "faststart"}) as target:
         stream = target.add_stream_from_template(source.streams.video[0])
         for packet in source.demux(video=0):
             if packet.dts is not None:
@@ -270,7 +271,9 @@ def test_an_unknown_av_decode_is_refused_with_the_nearest() -> None:
         SampleDecoder(av_decode="AVdecoder")
 
 
-def test_without_pyav_parts_stay_bytes_and_what_was_asked_for_names_the_package(monkeypatch: Any) -> None:
+def test_without_pyav_parts_stay_bytes_and_what_was_asked_for_names_the_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("loader.samples.decoding.decoder.find_spec", lambda name: None)
     monkeypatch.setitem(sys.modules, "av", None)
     assert SampleDecoder().decode_part("mp4", silent()) == silent()

@@ -29,7 +29,9 @@ def decode(form: str) -> Callable[[bytes], Any]:
     [probe_av, lambda data: AVDecoder(data).get_video(), decode("torch"), decode("pyav")],
     ids=["probe", "decoder", "torch", "pyav"],
 )
-def test_a_list_of_files_opens_none_of_them(read: Callable[[bytes], Any], tmp_path: Path, monkeypatch: Any) -> None:
+def test_a_list_of_files_opens_none_of_them(
+    read: Callable[[bytes], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "secret.mp4").write_bytes(encode(video="mpeg4"))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match="not audio or video that can be read"):

@@ -154,6 +154,7 @@ def test_a_video_is_turned_as_a_player_would() -> None:
         assert torch.equal(frames, torch.rot90(upright, -degrees // 90, dims=(2, 3))), degrees
         metadata = turned.get_metadata()
         assert (metadata.video_height, metadata.video_width) == frames.shape[2:]
+    turned = AVDecoder(rotated(encode(frames=3), 270))
     assert turned.get_video_clips([(0, 0)], "frames", (24, 32))[0][0].shape == (1, 3, 32, 24)
 
 
@@ -187,7 +188,7 @@ def test_only_what_lies_between_a_keyframe_and_the_clip_is_decoded(monkeypatch: 
     ],
     ids=["backwards", "nan", "infinite start"],
 )
-def test_ranges_that_mean_nothing_are_refused(ranges: Any, message: str) -> None:
+def test_ranges_that_mean_nothing_are_refused(ranges: list[tuple[float, float]], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         AVDecoder(video()).get_video_clips(ranges)
 
@@ -214,7 +215,7 @@ def test_one_thread_decodes_unless_more_are_asked_for(monkeypatch: pytest.Monkey
 
 
 def test_the_pixels_are_those_of_pyav() -> None:
-    with av.open(io.BytesIO(video())) as container:
+    with av.open(io.BytesIO(video()), "r") as container:
         expected = [frame.to_ndarray(format="rgb24") for frame in container.decode(video=0)]
     found = AVDecoder(video()).get_video().video_clips[0]
     assert torch.equal(found, torch.stack([torch.from_numpy(frame) for frame in expected]).permute(0, 3, 1, 2))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from loader.format.documents import SAMPLE_TYPES
 from loader.format.prepare import DatasetYaml, PreparePlan, SplitRequest, parse_ratio, run_prepare
 from loader.inspect import Choices, choice_files, inspect_folder
@@ -10,7 +12,7 @@ from tests.cli.make_dataset import write_captions
 CAPTIONING = next(spec for spec in SAMPLE_TYPES.values() if spec.short_name == "Captioning")
 
 
-def prepare_captions(folder, field_map=None):
+def prepare_captions(folder: Path, field_map: dict[str, str] | None = None) -> str:
     """Write and prepare four shards of three captioned pictures: two shards train, one val, one test."""
     path = str(write_captions(folder))
     chosen = DatasetYaml(spec=CAPTIONING, field_map=field_map or {"image": "jpg", "caption": "txt"})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +17,12 @@ from tests.cli.make_dataset import write_captions
 from tests.unit.inspect.prepared import prepare_captions
 
 
-def test_the_median_of_many_lines_is_taken_from_runs_spread_evenly_over_them():
+def test_the_median_of_many_lines_is_taken_from_runs_spread_evenly_over_them() -> None:
     """Reading every offset would take time in proportion to the lines."""
     rows_read = 0
 
     class Watched(np.ndarray):
-        def __array_finalize__(self, base):
+        def __array_finalize__(self, base: Any) -> None:
             nonlocal rows_read
             rows_read += len(self) if base is not None and self.ndim == 1 and len(self) < len(base) else 0
 
@@ -36,7 +38,7 @@ def test_the_median_of_many_lines_is_taken_from_runs_spread_evenly_over_them():
     assert facts._median_line(offsets[-(2**18) :]) == 1000
 
 
-def test_facts_of_a_dataset_are_plain_data(tmp_path):
+def test_facts_of_a_dataset_are_plain_data(tmp_path: Path) -> None:
     path = prepare_captions(tmp_path / "captions")
     found = path_facts(path)
     assert json.loads(json.dumps(found)) == found
@@ -45,7 +47,7 @@ def test_facts_of_a_dataset_are_plain_data(tmp_path):
     assert [part["name"] for part in found["splits"]] == ["train", "val", "test"]
 
 
-def test_facts_of_a_jsonl_file(tmp_path):
+def test_facts_of_a_jsonl_file(tmp_path: Path) -> None:
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "a"}\n{"text": "bcd"}\n')
     with pytest.raises(FormatError):
@@ -55,7 +57,7 @@ def test_facts_of_a_jsonl_file(tmp_path):
     assert (found["type"], found["samples"], found["crude"]) == ("jsonl", 2, True)
 
 
-def test_facts_of_a_metadataset_name_the_faults_of_its_datasets(tmp_path):
+def test_facts_of_a_metadataset_name_the_faults_of_its_datasets(tmp_path: Path) -> None:
     prepare_captions(tmp_path / "captions")
     mix = tmp_path / "mix.yaml"
     mix.write_text(
@@ -69,6 +71,6 @@ def test_facts_of_a_metadataset_name_the_faults_of_its_datasets(tmp_path):
     assert gone["fault"] is not None
 
 
-def test_facts_of_an_unprepared_folder_are_refused(tmp_path):
+def test_facts_of_an_unprepared_folder_are_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         path_facts(str(write_captions(tmp_path / "captions")))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 import json
 import wave
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import given, strategies as st
@@ -14,35 +16,50 @@ from PIL import Image
 from rich.console import Console
 
 from energon_cli.preview.render import DrawingSpace, render_sample
-from loader.inspect import PictureError, SampleView, array_picture, describe_part, describe_value, encoded_picture
+from loader.inspect import (
+    FieldView,
+    Picture,
+    PictureError,
+    SampleView,
+    array_picture,
+    describe_part,
+    describe_value,
+    encoded_picture,
+)
 
 SPACE = DrawingSpace(columns=80, rows=24, pictures=True)
 
 
-def encode(image, form="PNG", **options):
+def encode(image: Image.Image, form: str = "PNG", **options: Any) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, form, **options)
     return buffer.getvalue()
 
 
-def draw(*fields, space=SPACE, colour=True):
+def draw(*fields: FieldView, space: DrawingSpace = SPACE, colour: bool = True) -> str:
+    file = io.StringIO()
     console = Console(
-        file=io.StringIO(), width=80, height=24, force_terminal=colour, color_system="truecolor" if colour else None
+        file=file, width=80, height=24, force_terminal=colour, color_system="truecolor" if colour else None
     )
     for line in render_sample(SampleView(title="key", fields=fields), space):
         console.print(line)
-    return console.file.getvalue()
+    return file.getvalue()
 
 
-def photograph(width=60, height=40):
+def photograph(width: int = 60, height: int = 40) -> Image.Image:
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), dtype=np.uint8)
     return Image.fromarray(pixels)
+
+
+def loaded(picture: Picture | None, size: int) -> Image.Image:
+    assert picture is not None
+    return picture.load(size)
 
 
 # ------------------------------------------------------------------------------------------------------------ parts
 
 
-def wav(seconds=0.5):
+def wav(seconds: float = 0.5) -> bytes:
     buffer = io.BytesIO()
     with wave.open(buffer, "wb") as file:
         file.setnchannels(2)
@@ -52,7 +69,7 @@ def wav(seconds=0.5):
     return buffer.getvalue()
 
 
-def npy(array):
+def npy(array: npt.NDArray[Any]) -> bytes:
     buffer = io.BytesIO()
     np.save(buffer, array)
     return buffer.getvalue()
@@ -76,7 +93,7 @@ def npy(array):
         ("wav", b"no wav", "wav media"),
     ],
 )
-def test_parts_are_described_by_name_or_content(name, data, facts):
+def test_parts_are_described_by_name_or_content(name: str, data: bytes, facts: str) -> None:
     view = describe_part(name, data)
     assert view.facts.startswith(facts)
     assert view.fault is None
@@ -94,22 +111,22 @@ def test_parts_are_described_by_name_or_content(name, data, facts):
         ("npy", npy(np.array([{}], dtype=object)), "not a plain numpy array"),
     ],
 )
-def test_broken_parts_say_what_is_wrong(name, data, fault):
+def test_broken_parts_say_what_is_wrong(name: str, data: bytes, fault: str) -> None:
     view = describe_part(name, data)
-    assert fault in view.fault
+    assert fault in (view.fault or "")
     assert fault in draw(view).replace("\n", " ")
 
 
 @given(
     st.binary(max_size=300), st.sampled_from(["jpg", "png", "json", "txt", "npy", "wav", "mp4", "bin", "gif", "tiff"])
 )
-def test_no_bytes_make_a_preview_crash(data, name):
+def test_no_bytes_make_a_preview_crash(data: bytes, name: str) -> None:
     draw(describe_part(name, data))
 
 
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "GIF", "TIFF", "WEBP", "BMP"])
 @given(data=st.data())
-def test_no_damage_to_an_image_makes_a_preview_crash(form, data):
+def test_no_damage_to_an_image_makes_a_preview_crash(form: str, data: st.DataObject) -> None:
     whole = bytearray(encode(photograph(), form))
     for _ in range(data.draw(st.integers(0, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
@@ -141,29 +158,31 @@ def test_no_damage_to_an_image_makes_a_preview_crash(form, data):
         (object, "type"),
     ],
 )
-def test_values_are_described_in_a_line(value, facts):
+def test_values_are_described_in_a_line(value: Any, facts: str) -> None:
     view = describe_value("field", value)
     assert view.facts.startswith(facts)
     draw(view)
 
 
-def test_a_value_whose_repr_fails_does_not_crash():
+def test_a_value_whose_repr_fails_does_not_crash() -> None:
     class Odd:
-        def __repr__(self):
+        def __repr__(self) -> str:
             raise RuntimeError("no")
 
-    assert "whose repr fails: no" in describe_value("x", Odd()).text
-    assert "Odd" in describe_value("x", {"a": Odd()}).text
+    assert "whose repr fails: no" in (describe_value("x", Odd()).text or "")
+    assert "Odd" in (describe_value("x", {"a": Odd()}).text or "")
 
 
-def test_a_list_of_pictures_and_texts_shows_both():
+def test_a_list_of_pictures_and_texts_shows_both() -> None:
     view = describe_value("sequence", ["first", torch.zeros(3, 8, 8), "second"])
     assert view.text == "[0] first\n[1] float32 (3, 8, 8), 0 – 0\n[2] second"
     assert len(view.pictures) == 1
 
 
-def test_nested_tensors_are_described_where_they_stand():
-    assert json.loads(describe_value("x", {"boxes": torch.zeros(2, 9)}).text) == {"boxes": "float32 (2, 9), 0 – 0"}
+def test_nested_tensors_are_described_where_they_stand() -> None:
+    text = describe_value("x", {"boxes": torch.zeros(2, 9)}).text
+    assert text is not None
+    assert json.loads(text) == {"boxes": "float32 (2, 9), 0 – 0"}
 
 
 # --------------------------------------------------------------------------------------------------------- pictures
@@ -173,7 +192,7 @@ MODES = ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I", "F", "I;16", "YCbCr", 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("size", [(1, 1), (64, 48), (900, 1), (1, 900), (2, 700)])
-def test_pictures_of_every_mode_and_shape_can_be_drawn(mode, size):
+def test_pictures_of_every_mode_and_shape_can_be_drawn(mode: str, size: tuple[int, int]) -> None:
     image = Image.new(mode, size)  # one colour all over
     made = 0
     for form in ("PNG", "JPEG", "TIFF", "GIF", "WEBP"):
@@ -208,40 +227,39 @@ def test_pictures_of_every_mode_and_shape_can_be_drawn(mode, size):
         torch.rand(9, 9),
     ],
 )
-def test_decoded_images_of_every_kind_can_be_drawn(array):
-    picture = array_picture(array)
-    assert picture.load(20).mode == "RGB"
+def test_decoded_images_of_every_kind_can_be_drawn(array: Any) -> None:
+    assert loaded(array_picture(array), 20).mode == "RGB"
     draw(describe_value("image", array))
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 9, 9), (5, 3, 9, 9), (3, 0, 9), (0,)])
-def test_other_shapes_are_no_pictures(shape):
+def test_other_shapes_are_no_pictures(shape: tuple[int, ...]) -> None:
     assert array_picture(np.zeros(shape)) is None
 
 
-def test_a_picture_shows_the_colours_it_has():
+def test_a_picture_shows_the_colours_it_has() -> None:
     red = encode(Image.new("RGB", (8, 8), (255, 0, 0)))
-    assert encoded_picture(red).load(8).getpixel((0, 0)) == (255, 0, 0)
+    assert loaded(encoded_picture(red), 8).getpixel((0, 0)) == (255, 0, 0)
     tensor = torch.zeros(3, 8, 8)
     tensor[2] = 1.0
-    assert array_picture(tensor).load(8).getpixel((3, 3)) == (0, 0, 255)
+    assert loaded(array_picture(tensor), 8).getpixel((3, 3)) == (0, 0, 255)
     assert "38;2;255;0;0;48;2;255;0;0" in draw(describe_part("png", red))
 
 
-def test_an_enormous_tensor_is_thinned_before_it_is_converted():
+def test_an_enormous_tensor_is_thinned_before_it_is_converted() -> None:
     tensor = torch.zeros(1).expand(3, 40_000, 40_000)  # 19 GB if anything copied it
-    assert array_picture(tensor).load(50).size == (50, 50)
+    assert loaded(array_picture(tensor), 50).size == (50, 50)
 
 
-def test_an_enormous_jpeg_is_decoded_small_and_a_bomb_is_refused():
+def test_an_enormous_jpeg_is_decoded_small_and_a_bomb_is_refused() -> None:
     assert max(encoded_picture(encode(Image.new("RGB", (12_000, 6_000)), "JPEG")).load(100).size) == 100
     bomb = encode(Image.new("1", (20_000, 20_000)))
     with pytest.raises(PictureError, match="too many pixels"):
         encoded_picture(bomb)
-    assert "too many pixels" in describe_part("png", bomb).fault
+    assert "too many pixels" in (describe_part("png", bomb).fault or "")
 
 
-def test_a_truncated_image_has_no_picture_but_a_reason():
+def test_a_truncated_image_has_no_picture_but_a_reason() -> None:
     view = describe_part("jpg", encode(photograph(), "JPEG")[:-900])
     assert view.facts.startswith("JPEG 60×40 RGB")
     assert "no picture: " in draw(view)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from loader import ConfigError
@@ -11,7 +13,7 @@ from loader.storage import open_parent
 from tests.unit.inspect.prepared import prepare_captions
 
 
-def test_a_dataset_is_linted_and_its_broken_samples_are_excluded(tmp_path):
+def test_a_dataset_is_linted_and_its_broken_samples_are_excluded(tmp_path: Path) -> None:
     path = prepare_captions(tmp_path / "captions", {"image": "jpg", "caption": "txt"})
     report = run_lint(LintRequest(path=path))
     assert (report.findings, report.samples) == ((), 12)
@@ -25,13 +27,13 @@ def test_a_dataset_is_linted_and_its_broken_samples_are_excluded(tmp_path):
     assert not any(finding.is_sample for finding in run_lint(LintRequest(path=path)).findings)
 
 
-def test_split_parts_that_do_not_exist_are_refused(tmp_path):
+def test_split_parts_that_do_not_exist_are_refused(tmp_path: Path) -> None:
     path = prepare_captions(tmp_path / "captions")
     with pytest.raises(ConfigError):
         run_lint(LintRequest(path=path, level="headers", split_parts=("none",)))
 
 
-def test_a_jsonl_file_and_a_mix_are_linted(tmp_path):
+def test_a_jsonl_file_and_a_mix_are_linted(tmp_path: Path) -> None:
     path = tmp_path / "texts.jsonl"
     path.write_text('{"text": "a"}\n{"text": "b"}\n')
     prepare_jsonl(*open_parent(path))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from loader.format.documents import SAMPLE_TYPES
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio
 from loader.inspect import (
@@ -23,7 +25,7 @@ from tests.unit.inspect.prepared import CAPTIONING, prepare_captions
 CRUDE = next(spec for spec in SAMPLE_TYPES.values() if spec.crude)
 
 
-def test_the_first_samples_of_a_folder(tmp_path):
+def test_the_first_samples_of_a_folder(tmp_path: Path) -> None:
     folder = inspect_folder(str(write_captions(tmp_path / "captions")))
     assert (len(folder.sizes), folder.prepared, folder.has_split) == (4, False, False)
     assert (folder.first.key, folder.first.samples) == ("shard_000.tar/000000", 3)
@@ -31,18 +33,21 @@ def test_the_first_samples_of_a_folder(tmp_path):
     assert folder.first.parts["jpg"][:2] == b"\xff\xd8"
 
 
-def test_a_damaged_first_shard_does_not_hide_the_others(tmp_path):
+def test_a_damaged_first_shard_does_not_hide_the_others(tmp_path: Path) -> None:
     path = write_captions(tmp_path / "captions")
     (path / "shard_000.tar").write_bytes(b"no tar" * 200)
     first = inspect_folder(str(path)).first
     assert first.key.startswith("shard_001.tar/")
 
 
-def test_every_open_choice_has_a_proposal(tmp_path):
+def test_every_open_choice_has_a_proposal(tmp_path: Path) -> None:
     folder = inspect_folder(str(write_captions(tmp_path / "captions")))
     choices = propose_choices(open_choices(folder))
+    assert choices.split is not None
     assert choices.split.ratio == parse_ratio("8,1,1")
+    assert choices.dataset_yaml is not None
     assert choices.dataset_yaml.spec is CAPTIONING
+    assert choices.dataset_yaml.field_map is not None
     assert choices.dataset_yaml.field_map["image"] == "jpg"
     assert "sample_type" in choice_files(folder, choices, name="dataset.yaml")["dataset.yaml"]
     settled = propose_choices(open_choices(folder, split=SplitRequest(ratio={"train": 1.0}), spec=CRUDE))
@@ -50,7 +55,7 @@ def test_every_open_choice_has_a_proposal(tmp_path):
     assert propose_choices(open_choices(folder, ask_split=False, ask_dataset_yaml=False)) == Choices()
 
 
-def test_notes_name_what_a_user_may_not_expect(tmp_path):
+def test_notes_name_what_a_user_may_not_expect(tmp_path: Path) -> None:
     folder = inspect_folder(str(write_captions(tmp_path / "captions")))
     [crude, shares] = choice_notes(folder, Choices(split=SplitRequest(ratio=parse_ratio("8,1,1"))))
     assert crude.startswith("no dataset.yaml was requested")
@@ -61,7 +66,7 @@ def test_notes_name_what_a_user_may_not_expect(tmp_path):
     assert choice_notes(prepared, Choices()) == ["kept as before: the split and dataset.yaml"]
 
 
-def test_a_field_map_is_tried_on_the_first_sample(tmp_path):
+def test_a_field_map_is_tried_on_the_first_sample(tmp_path: Path) -> None:
     folder = inspect_folder(str(write_captions(tmp_path / "captions")))
     right = DatasetYaml(spec=CAPTIONING, field_map={"image": "jpg", "caption": "txt"})
     wrong = DatasetYaml(spec=CAPTIONING, field_map={"image": "jpeg", "caption": "txt"})
@@ -75,7 +80,7 @@ def test_a_field_map_is_tried_on_the_first_sample(tmp_path):
     assert view_first_sample(folder, wrong).fault is not None
 
 
-def test_the_expression_of_a_field_is_checked():
+def test_the_expression_of_a_field_is_checked() -> None:
     question = FieldQuestion(
         spec=CAPTIONING,
         field=CAPTIONING.field("caption"),

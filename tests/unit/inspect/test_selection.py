@@ -8,7 +8,7 @@ from loader.inspect.selection import MixOrder, Selection
 
 
 @pytest.mark.parametrize("seed", [None, 0, 7])
-def test_a_selection_gives_every_sample_once(seed):
+def test_a_selection_gives_every_sample_once(seed: int | None) -> None:
     selection = Selection([range(5), range(5, 5), range(100, 120)], seed=seed)
     expected = [*range(5), *range(100, 120)]
     assert sorted(selection[place] for place in range(len(selection))) == expected
@@ -18,14 +18,14 @@ def test_a_selection_gives_every_sample_once(seed):
         selection[25]
 
 
-def test_a_shuffled_selection_is_the_same_from_whatever_end_it_is_read():
+def test_a_shuffled_selection_is_the_same_from_whatever_end_it_is_read() -> None:
     forward = Selection([range(1000)], seed=3)
     backward = Selection([range(1000)], seed=3)
     assert [forward[place] for place in range(1000)] == [backward[place] for place in reversed(range(1000))][::-1]
 
 
 @pytest.mark.parametrize("seed", [None, 0, 5])
-def test_an_order_gives_as_many_samples_as_there_are(seed):
+def test_an_order_gives_as_many_samples_as_there_are(seed: int | None) -> None:
     order = MixOrder([4, 100, 1], [4.0, 100.0, 1.0], seed=seed)
     drawn = [order[place] for place in range(len(order))]
     assert len(drawn) == 105

@@ -9,7 +9,7 @@ from loader import CaptioningSample, SourceInfo
 from loader.samples.sample_format import format_sample_compact, format_sample_detailed
 
 
-def test_compact_form_is_one_line():
+def test_compact_form_is_one_line() -> None:
     sample = CaptioningSample(__key__="s.tar/0", image=torch.zeros(3, 2, 4), caption="x" * 80)
     text = format_sample_compact(sample, max_str_len=5)
     assert text.startswith("CaptioningSample(__key__='s.tar'… 2 more, ")
@@ -17,7 +17,7 @@ def test_compact_form_is_one_line():
     assert "\n" not in text
 
 
-def test_depth_and_number_of_items_are_limited():
+def test_depth_and_number_of_items_are_limited() -> None:
     assert format_sample_compact([[[1]]], depth=2) == "[[[…]]]"
     assert format_sample_compact((1, 2, 3), max_items=2) == "(1, 2, … 1 more)"
     assert format_sample_compact({"a": {1}}, depth=2) == "{'a': set(1)}"
@@ -26,7 +26,7 @@ def test_depth_and_number_of_items_are_limited():
     assert format_sample_compact([None, 1.5, True, b"ab"]) == "[None, 1.5, True, b'ab']"
 
 
-def test_detailed_form_has_a_line_for_each_value_with_its_range():
+def test_detailed_form_has_a_line_for_each_value_with_its_range() -> None:
     sample = {
         "image": torch.tensor([[0.5, 1.5]]),
         "half": torch.zeros(2, dtype=torch.bfloat16),
@@ -49,7 +49,7 @@ def test_detailed_form_has_a_line_for_each_value_with_its_range():
     ]
 
 
-def test_detailed_form_truncates_long_values():
+def test_detailed_form_truncates_long_values() -> None:
     text = format_sample_detailed([0] * 200)
     assert text.splitlines()[-1] == "  … 100 more"
     assert len(format_sample_detailed("x" * 5000)) < 1100

@@ -66,9 +66,9 @@ def test_a_batch_type_has_its_methods(page: dict[str, Any], folder: Path) -> Non
 
 def test_a_cooker_cooks_the_samples_of_a_crude_dataset(page: dict[str, Any], folder: Path) -> None:
     batch = batches(folder / "crude", page["Cooking"]())[0]
-    assert type(batch) is TextSample
     assert set(batch.text) <= set(TEXTS)
     assert batch.__subflavors__ == [{"kind": "text"}] * 4
+    assert type(batch) is TextSample
 
 
 def test_packed_samples_hold_no_more_than_fits(page: dict[str, Any]) -> None:

@@ -26,7 +26,7 @@ IMAGE = torch.zeros(3, 2, 2)
 
 def test_samples_take_keyword_arguments_only() -> None:
     with pytest.raises(TypeError, match="positional argument"):
-        TextSample("s.tar/0", text="a")  # type: ignore[misc]
+        TextSample("s.tar/0", text="a")  # type: ignore[call-arg]
 
 
 def test_required_fields_are_required_and_optional_ones_are_none() -> None:
@@ -99,11 +99,12 @@ def test_a_source_prints_as_its_path() -> None:
 
 
 def test_the_package_exports_every_type() -> None:
-    assert set(type_names) <= set(samples.__all__)
-    assert all(getattr(samples, name) is not None for name in samples.__all__)
-    assert set(samples.__all__) <= set(dir(samples))
+    exported: list[str] = vars(samples)["__all__"]
+    assert set(type_names) <= set(exported)
+    assert all(getattr(samples, name) is not None for name in exported)
+    assert set(exported) <= set(dir(samples))
     with pytest.raises(AttributeError, match="attribute nothing"):
-        samples.nothing  # noqa: B018
+        samples.nothing  # type: ignore[attr-defined]  # noqa: B018
 
 
 @pytest.mark.parametrize("shared", [Sample, Batch], ids=["Sample", "Batch"])
@@ -111,7 +112,7 @@ def test_a_plain_dataclass_may_redeclare_the_shared_fields(shared: type) -> None
     """Megatron-LM's multimodal example does: a default of the base class must not precede a field without one."""
 
     @dataclass
-    class Redeclared(shared):  # type: ignore[misc, valid-type]
+    class Redeclared(shared):  # type: ignore[misc]
         __key__: str
         __restore_key__: tuple[Any, ...]
         __subflavors__: dict[str, Any]

@@ -157,7 +157,7 @@ def test_pinning_copies_all_tensors_and_keeps_the_original() -> None:
     from collections import namedtuple
 
     Pair = namedtuple("Pair", "left right")  # noqa: PYI024 - as training code writes them
-    original = {
+    original: dict[str, Any] = {
         "list": [tensor(), "a"],
         "tuple": (tensor(), 1),
         "pair": Pair(tensor(), None),

@@ -39,7 +39,7 @@ def source(name: str) -> SourceInfo:
 
 
 def caption(number: int, image: Any, **fields: Any) -> CaptioningSample:
-    shared = {
+    shared: dict[str, Any] = {
         "__key__": f"s.tar/{number}",
         "__restore_key__": ("read", number),
         "__subflavors__": {"number": number},
@@ -79,7 +79,7 @@ def memory(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("reused_memory")
 
 
-SHAPES = [
+SHAPES: list[list[tuple[int, ...]]] = [
     [(3,), (5,), (1,)],
     [(0,), (2,)],
     [(0,), (0,)],
@@ -202,7 +202,7 @@ def test_arrays_reuse_memory_of_freed_tensors_and_keep_it_while_referenced() -> 
     make = ReusedMemory()
     address = make((LARGE, LARGE), torch.float32).data_ptr()
     array = make.array((LARGE, LARGE), np.float32)
-    assert (array.ctypes.data, array.dtype, array.shape) == (address, np.float32, (LARGE, LARGE))
+    assert (array.ctypes.data, array.dtype, array.shape) == (address, np.dtype(np.float32), (LARGE, LARGE))
     array.fill(5)
     row, tensor = array[3], torch.from_numpy(array)[4]
     del array
@@ -218,8 +218,8 @@ def test_arrays_reuse_memory_of_freed_tensors_and_keep_it_while_referenced() -> 
 @pytest.mark.parametrize("shapes", [[(2,), (2,)], [(2,), (3,)], [(2, 3), (3, 2)]], ids=str)
 def test_batching_propagates_gradients(shapes: list[tuple[int, ...]]) -> None:
     tensors = [torch.ones(shape, requires_grad=True) for shape in shapes]
-    batch_pad_stack(tensors).sum().backward()
-    assert all(torch.equal(tensor.grad, torch.ones_like(tensor)) for tensor in tensors)
+    torch.autograd.backward(batch_pad_stack(tensors).sum())
+    assert all(tensor.grad is not None and torch.equal(tensor.grad, torch.ones_like(tensor)) for tensor in tensors)
 
 
 def test_parameters_and_tensors_go_into_one_batch() -> None:
@@ -264,13 +264,13 @@ def test_a_batch_shares_no_list_with_its_samples() -> None:
 
 def test_samples_are_batched_field_by_field_to_their_own_class() -> None:
     batch = generic_batch([caption(0, torch.ones(3, 2, 2)), caption(1, torch.ones(3, 1, 4))])
-    assert type(batch) is CaptioningSample
     assert batch.image.shape == (2, 3, 2, 4)
     assert batch.caption == ["caption 0", "caption 1"]
     assert batch.__key__ == ["s.tar/0", "s.tar/1"]
     assert batch.__restore_key__ == (("read", 0), ("read", 1))
     assert batch.__subflavors__ == [{"number": 0}, {"number": 1}]
     assert batch.__sources__ == (source("0.jpg"), source("1.jpg"))
+    assert type(batch) is CaptioningSample
 
 
 def test_a_batch_of_samples_without_sources_has_none() -> None:

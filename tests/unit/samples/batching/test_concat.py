@@ -36,13 +36,16 @@ def source(name: str) -> SourceInfo:
 
 
 def batch_of(*numbers: int, **fields: Any) -> CaptioningBatch:
-    shared = {
+    shared: dict[str, Any] = {
         "__key__": [f"s.tar/{number}" for number in numbers],
         "__restore_key__": ("batch", numbers),
         "__subflavors__": [{"number": number} for number in numbers],
         "__sources__": tuple(source(f"{number}.jpg") for number in numbers),
     }
-    made = {"image": torch.ones(len(numbers), 3, numbers[0], 2), "caption": [str(number) for number in numbers]}
+    made: dict[str, Any] = {
+        "image": torch.ones(len(numbers), 3, numbers[0], 2),
+        "caption": [str(number) for number in numbers],
+    }
     return CaptioningBatch(**shared | made | fields)
 
 
@@ -56,7 +59,8 @@ def test_batches_of_one_type_are_mixed_field_by_field() -> None:
     assert mixed.image.shape == (4, 3, 4, 2)
     assert mixed.image.sum() == 3 * 2 * (1 + 4 + 4 + 2)
     assert mixed.caption == ["1", "4", "5", "2"]
-    assert mixed.weight == [1.0, 1.0, 1.0]
+    weights: Any = mixed.weight
+    assert weights == [1.0, 1.0, 1.0]
     assert mixed.mask is None
 
 
@@ -155,7 +159,9 @@ def test_mismatched_batches_are_named_by_their_first_keys(field: str, value: Any
         ({"a": [1]}, {"a": [1], "b": [2]}, "'b' is missing in the first, present in the second"),
     ],
 )
-def test_dict_batches_with_different_names_are_refused(first: Any, second: Any, found: str) -> None:
+def test_dict_batches_with_different_names_are_refused(
+    first: dict[str, list[int]], second: dict[str, list[int]], found: str
+) -> None:
     with pytest.raises(SampleError, match=f"number 0 and number 1 cannot be batched: {found}"):
         generic_concat([first, second])
 

@@ -17,6 +17,7 @@ import simplejpeg
 from PIL import Image
 
 from loader.format.documents.dataset_config import DatasetConfig, parse_dataset_config
+from loader.format.documents.sample_types import FieldKind
 from loader.samples import DecodeCheck, check_image_bytes
 from loader.samples.building.check import CHECKED_IMAGE, kind_fault
 from tests.source_tree import ROOT
@@ -249,7 +250,7 @@ def test_fields_of_the_wrong_kind_are_found() -> None:
         ("video", b"\0", "x"),
     ],
 )
-def test_each_kind_of_field_accepts_its_values(kind: Any, good: object, bad: object) -> None:
+def test_each_kind_of_field_accepts_its_values(kind: FieldKind, good: object, bad: object) -> None:
     assert kind_fault(kind, good) is None
     if bad is not ...:
         found = kind_fault(kind, bad)

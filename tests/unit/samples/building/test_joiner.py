@@ -59,19 +59,19 @@ def load(name: str, *, module: str = HERE, is_function: bool = False, trust_code
     return load_joiner(joiner, at="mix.yaml: splits.train", trust_code=trust_code)
 
 
-def test_a_class_joins_with_its_from_joined():
+def test_a_class_joins_with_its_from_joined() -> None:
     assert load("Joined")(1, None) == Joined((1, None))
     assert load("Heir")(1) == Heir((1,))
     assert load("Static")(1, 2) == (1, 2)
 
 
-def test_a_function_can_join():
+def test_a_function_can_join() -> None:
     assert load("join", is_function=True) is join
     assert load("PARTIAL", is_function=True)(2) == (1, 2)
 
 
 @pytest.mark.parametrize(("name", "is_function"), [("Joined", False), ("Static", False), ("join", True)])
-def test_a_joiner_pickles(name, is_function):
+def test_a_joiner_pickles(name: str, is_function: bool) -> None:
     joiner = pickle.loads(pickle.dumps(load(name, is_function=is_function)))
     assert joiner(1, 2) in (Joined((1, 2)), (1, 2))
 
@@ -89,7 +89,7 @@ def test_a_joiner_pickles(name, is_function):
         ("WithPlainMethod", False, "WithPlainMethod is not a classmethod"),
     ],
 )
-def test_an_invalid_joiner_is_refused_with_its_position(name, is_function, found):
+def test_an_invalid_joiner_is_refused_with_its_position(name: str, is_function: bool, found: str) -> None:
     with pytest.raises(ConfigError, match=found) as caught:
         load(name, is_function=is_function)
     assert caught.value.at == "mix.yaml: splits.train"
@@ -106,7 +106,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_a_module_is_imported_only_with_trust(module, tmp_path, monkeypatch):
+def test_a_module_is_imported_only_with_trust(module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TrustError, match=f"asks to import {module} for its function join") as caught:
         load("join", module=module, is_function=True)
     assert f"import {module} before loading" in (caught.value.hint or "")
@@ -119,18 +119,18 @@ def test_a_module_is_imported_only_with_trust(module, tmp_path, monkeypatch):
     assert load("join", module=module, is_function=True)(2) == (2,)
 
 
-def test_a_missing_module_is_an_error():
+def test_a_missing_module_is_an_error() -> None:
     with pytest.raises(ConfigError, match=r"names no_such_module.Joined, but: No module named 'no_such_module'"):
         load("Joined", module="no_such_module", trust_code=True)
 
 
 @pytest.mark.parametrize(("module", "name"), [("os", "system"), ("subprocess", "run"), ("builtins", "exec")])
-def test_stdlib_functions_are_not_called_without_trust(module, name):
+def test_stdlib_functions_are_not_called_without_trust(module: str, name: str) -> None:
     with pytest.raises(TrustError, match=f"asks to call {module}.{name} of Python's standard library"):
         load(name, module=module, is_function=True)
 
 
-def test_stdlib_functions_are_refused_under_other_names(monkeypatch):
+def test_stdlib_functions_are_refused_under_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules[HERE], "harmless", exec, raising=False)
     with pytest.raises(TrustError, match="of Python's standard library"):
         load("harmless", is_function=True)

@@ -103,8 +103,8 @@ def config_of(text: str) -> DatasetConfig:
 
 
 def builder_of(text: str | None, meta_folder: Path = Path("none"), **options: Any) -> SampleBuilder:
-    options = {"decoder": SampleDecoder(image_decode="rgb8"), "trust_code": False} | options
-    return SampleBuilder(None if text is None else config_of(text), meta_folder=meta_folder, **options)
+    given: dict[str, Any] = {"decoder": SampleDecoder(image_decode="rgb8"), "trust_code": False} | options
+    return SampleBuilder(None if text is None else config_of(text), meta_folder=meta_folder, **given)
 
 
 def test_a_field_map_fills_the_sample() -> None:

@@ -106,9 +106,12 @@ def test_most_jpegs_are_decoded_by_simplejpeg() -> None:
 def test_simplejpeg_decodes_with_the_settings_of_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     real = simplejpeg.decode_jpeg
-    monkeypatch.setattr(
-        simplejpeg, "decode_jpeg", lambda *args, **options: calls.append(options) or real(*args, **options)
-    )
+
+    def record(*args: Any, **options: Any) -> Any:
+        calls.append(options)
+        return real(*args, **options)
+
+    monkeypatch.setattr(simplejpeg, "decode_jpeg", record)
     decode_image(JPEG, IMAGE_FORMS["rgb8"])
     assert calls == [{}]
     careless = real(JPEG, "RGB", fastdct=True, fastupsample=True)

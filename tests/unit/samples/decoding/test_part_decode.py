@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ class Marked:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Marked) and other.value == self.value
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
 
 def bytes_of(write: Any, *arguments: Any, **options: Any) -> bytes:
@@ -278,7 +279,7 @@ def test_pickles_load_only_with_trust(name: str, monkeypatch: pytest.MonkeyPatch
         decoder({name: data})
 
 
-def test_an_untrusted_pickle_is_not_even_opened(tmp_path: Any) -> None:
+def test_an_untrusted_pickle_is_not_even_opened(tmp_path: Path) -> None:
     class Attack:
         def __reduce__(self) -> Any:
             return os.mkdir, (str(tmp_path / "pwned"),)

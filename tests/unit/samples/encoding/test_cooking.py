@@ -159,7 +159,7 @@ def test_marks_of_a_cooker_are_visible_through_a_partial() -> None:
 def test_a_method_of_the_encoder_can_be_a_cooker() -> None:
     class Encoder(TaskEncoder[Any, Any, Any, Any]):
         def __init__(self) -> None:
-            self.cookers = [Cooker(cooker(need_primary=True)(self.cook))]
+            self.cookers = [Cooker(cooker(need_primary=True)(self.cook))]  # type: ignore[misc]
 
         def cook(self, sample: dict[str, Any], primary: Any) -> Any:
             return primary

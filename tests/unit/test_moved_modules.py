@@ -55,6 +55,7 @@ def test_every_form_of_import_works_in_a_fresh_process(line: str) -> None:
 
 def test_the_new_module_keeps_its_own_name() -> None:
     module = import_module("loader.training.get_loader")
+    assert module.__spec__
     assert module.__name__ == module.__spec__.name == "loader.training.loaders.get_loader"
     assert pickle.loads(pickle.dumps(module.get_loader)) is module.get_loader
 

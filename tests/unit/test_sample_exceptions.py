@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from tests.e2e.text_dataset import write_texts
 
 
 @pytest.mark.parametrize("kind", [SampleException, FatalSampleError])
-def test_the_error_of_a_sample_names_it(kind):
+def test_the_error_of_a_sample_names_it(kind: Any) -> None:
     sample = TextSample(__key__="s.tar/0", text="a cat")
     for error in (kind.from_sample(sample, "too long"), kind.from_sample({"__key__": "s.tar/0"}, "too long")):
         assert type(error) is kind
@@ -22,11 +24,11 @@ def test_the_error_of_a_sample_names_it(kind):
     assert str(kind.from_sample_key("k")) == "sample 'k' failed"
 
 
-def test_a_sample_exception_skips_the_sample_and_a_fatal_one_stops_the_run(tmp_path):
-    class Refusing(DefaultTaskEncoder):
-        kind = SampleException
+def test_a_sample_exception_skips_the_sample_and_a_fatal_one_stops_the_run(tmp_path: Path) -> None:
+    class Refusing(DefaultTaskEncoder[Any, Any, Any, Any]):
+        kind: type[SampleException | FatalSampleError] = SampleException
 
-        def encode_sample(self, sample):
+        def encode_sample(self, sample: Any) -> Any:
             if sample.text == "text 15":
                 raise self.kind.from_sample(sample)
             return sample

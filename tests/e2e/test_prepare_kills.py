@@ -218,7 +218,7 @@ def slow(storage, name):
     if mode != "suicide" and not name.endswith("0.tar"):
         Path(folder, f"pid-{os.getpid()}").write_text("")
         time.sleep(2 if mode == "scan" else 60)
-    return index_shard(storage, name)
+    return real(storage, name)
 
 def hold(progress):
     import time

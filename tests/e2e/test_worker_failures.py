@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,8 @@ class CaptionError(Exception):
 class Encoder(TaskEncoder[Any, Any, Any, Any]):
     """Encoder that misbehaves for samples whose numbers end in 7."""
 
+    treat: Callable[[TextSample], Any]
+
     def encode_sample(self, sample: TextSample) -> Any:
         if sample.text.endswith("7"):
             self.treat(sample)
@@ -65,9 +67,6 @@ class Encoder(TaskEncoder[Any, Any, Any, Any]):
 
     def batch(self, samples: list[TextSample]) -> Any:
         return [sample.text for sample in samples]
-
-    def treat(self, sample: TextSample) -> Any:
-        raise NotImplementedError
 
 
 class LateEncoder(Encoder):

@@ -66,7 +66,7 @@ _EXAMPLES = (
     help="On a prepared dataset, rescan all shards and allow flags to replace the split and dataset.yaml.",
 )
 @click.option("--tar-index-only", is_flag=True, help="Only index the shards; write no split and no dataset.yaml.")
-@click.option("--fix-duplicates", is_flag=True, help="Write renamed copies of shards whose keys are not unique.")
+@click.option("--fix-duplicates", is_flag=True, help="Rename keys that occur in several shards; replaces those shards.")
 @click.option(
     "--compat/--no-compat",
     default=None,

@@ -1,4 +1,4 @@
-"""Open, read, list, write and lock files by path or URL: the only layer that opens files.
+"""Open, read, list, write and lock the files of datasets, by path or URL.
 
 ================  =============================================================
 `protocol.py`     the interface of a store, its small types, and its errors

@@ -1,4 +1,4 @@
-"""The interface of a store of files. Nothing above this package opens a file directly."""
+"""The interface of a store of files. Memory maps and SQLite need a file of this machine: ``local_path``."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ def index_folders(storage: Storage) -> list[str]:
 def current_index(storage: Storage, shard_counts: dict[str, int]) -> DatasetIndex | None:
     """Open the index that ``index.uuid`` names, or else one that fits ``.info.json``.
 
-    The two disagree only if a prepare was killed while it renamed its files. Then the earlier index, which still
-    exists, is the one that fits.
+    ``index.uuid`` and ``.info.json`` disagree only if a prepare was killed while it renamed its files. The earlier
+    index still exists then, and is the one that fits ``.info.json``.
 
     Args:
         storage: Store of the dataset.
@@ -191,7 +191,7 @@ class KeptRows:
     def of_key_table(
         self, first_samples: Mapping[str, int]
     ) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]:
-        """Yield the rows of the key table for some shards, by ascending hash, in pieces.
+        """Yield the rows of the key table for some shards, sorted by hash, in chunks.
 
         Args:
             first_samples: For each of these shards, the number of its first sample in the new index.

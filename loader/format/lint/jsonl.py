@@ -156,7 +156,7 @@ class _JsonlLint:
                 f"the index has {len(compared) - 1:,} samples, the file {samples:,}", int(compared[samples])
             )
         if self._blank:
-            self.add("W405", f"{self._blank:,} in all, the first here; they are skipped", self._first_blank)
+            self.add("W405", f"{self._blank:,} in this file, skipped; the first is here", self._first_blank)
 
     def _blocks(self, file: ReadableFile) -> Iterator[tuple[LineBlock, int]]:
         """Yield blocks of whole lines, each with its end offset.
@@ -210,7 +210,7 @@ class _JsonlLint:
         differ = np.flatnonzero(starts[: len(expected)] != expected)
         if len(differ):
             first = int(differ[0])
-            message = f"the index has sample {samples + first:,} at byte {int(expected[first]):,}, but it begins here"
+            message = f"the index has sample {samples + first:,} at byte {int(expected[first]):,}; the file has it here"
             self._add_stale(message, int(starts[first]))
             return False
         if len(expected) < len(starts):

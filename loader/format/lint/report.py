@@ -58,7 +58,7 @@ class LintPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintProgress:
-    """Progress of a lint: in samples at level ``decode``, in shards at the other levels."""
+    """Progress of a lint, in ``unit``: samples at level ``decode``, else shards; bytes of JSONL files."""
 
     done: int
     total: int

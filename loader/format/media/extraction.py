@@ -29,8 +29,7 @@ _MAX_READ = 1024 * 1024
 class FileRegion(io.RawIOBase):
     """A region of an open file as a Python file: bytes ``[offset, offset + size_bytes)``.
 
-    It reads the requested bytes and some ahead: 4 KiB in all at first, and four times as many, up to 1 MiB, with each
-    read that continues the last one.
+    It reads ahead: 4 KiB at first, then four times as much with each sequential read, up to 1 MiB.
 
     Args:
         file: Open file. It stays open when the region is closed.

@@ -108,7 +108,7 @@ def media_type_of_header(head: bytes) -> MediaType | None:
 
 
 def _is_bmp(head: bytes) -> bool:
-    # The two letters are not enough, because texts start with them too.
+    # Texts begin with "BM", too.
     reserved = head[6:10] == bytes(4)
     return head[:2] == b"BM" and reserved and int.from_bytes(head[14:18], "little") in _BMP_HEADER_SIZES
 

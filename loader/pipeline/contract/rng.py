@@ -1,8 +1,8 @@
 """Seed, save and restore the random generators of Python, numpy and torch (CPU) that hooks draw from.
 
 Before each micro-batch they are seeded from the seed of the run, the lane and the number of the micro-batch. Results
-therefore depend neither on the worker nor on earlier draws. Code that runs between two draws of another caller is
-wrapped in :class:`preserve_rng_state`.
+therefore depend neither on the worker nor on earlier draws. :class:`preserve_rng_state` wraps code that must not change
+the random numbers of its caller.
 """
 
 # ruff: noqa: NPY002 - numpy's global generator is what user code draws from

@@ -58,7 +58,7 @@ test-all: $(INSTALLED) $(PEER_INSTALLED)  ## also the slow tests, and those agai
 
 coverage: $(INSTALLED)  ## check the branch coverage of the layers that promise it
 	$(BIN)/coverage erase
-	$(PYTEST) -m "not interop" $(COVERING) --cov --cov-report= $(ARGS)
+	$(PYTEST) $(COVERING) --cov --cov-report= $(ARGS)
 	$(BIN)/coverage report --show-missing
 	@for layer in $(COVERED); do \
 		echo "$$layer: at least $(COVERED_PERCENT) % of lines and branches"; \

@@ -14,8 +14,12 @@ from . import moved_modules
 
 moved_modules.install()
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, _, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 if not (find_spec("lightning") or find_spec("pytorch_lightning")):
     # `import *` must not import the class; importing it by name raises an error that names the package to install.
     __all__.remove("MegatronDataModule")  # noqa: PYI056 - type checkers read the stub
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -155,8 +155,25 @@ LANE_BY_LANE = {
 ALL = ENDLESS | PASSES | LANE_BY_LANE
 
 
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ALL)
+QUICK = (
+    "cooked",
+    "packing of filtered",
+    "blend of batches",
+    "mix-batch",
+    "iter-map",
+    "shuffle buffer",
+    "repeated passes, grouping",
+    "limit",
+    "virtual epochs",
+    "validation datasets one after another",
+)
+"""Pipelines that together have every stage; all others are saved at each step in the slow tests."""
+
+
+@pytest.mark.parametrize(
+    ("name", "every"),
+    [*((name, 3) for name in QUICK), *(pytest.param(name, 1, marks=pytest.mark.slow) for name in ALL)],
+)
 def test_a_run_saved_at_any_step_goes_on_exactly_on_other_ranks(name: str, every: int, data: Data) -> None:
     case = ALL[name]
     check_every_save(case.pipeline(data), Spread(case.saved_by), every=max(every, case.every))

@@ -10,7 +10,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
-PEER ?= megatron-energon==7.4.1
+PEER ?= megatron-energon[av_decode]==7.4.1
 LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76
 PYTEST_WORKERS ?= 2
 BIN := .venv/bin

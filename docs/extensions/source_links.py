@@ -16,11 +16,13 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("benchmarks", "energon_cli", "loader")
-LINK = re.compile(rf"\]\((?:\.\./)+((?:{'|'.join(FOLDERS)})/(?:[\w/]+\.py|(?:\w+/)*))\)")
+LINK = re.compile(rf"\]\((?:\.\./)+((?:{'|'.join(FOLDERS)})/(?:[\w/]+\.pyi?|(?:\w+/)*))\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    sources = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+    sources = sorted(
+        path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py*") if path.suffix in {".py", ".pyi"}
+    )
     for path in sources:
         files.append(File.generated(config, copy_of(name_of(path)), abs_src_path=str(path)))
     for folder in sorted({path.parent for path in sources}):

@@ -34,7 +34,7 @@ COVERING := tests/malformed tests/unit/av tests/unit/format tests/unit/order tes
 	$(addprefix tests/property/test_,dataset_index.py key_table.py permute.py tar_rename.py tar_scan.py) \
 	tests/unit/stores/test_dataset_file_store.py $(addprefix tests/cli/test_,info.py lint_files.py lint_jsonl.py)
 
-.PHONY: help setup fmt check test test-all coverage dist demo picture bench bench-load bench-mixes bench-order bench-prepare docs ci clean
+.PHONY: help setup fmt check test test-all compat coverage dist demo picture bench bench-load bench-mixes bench-order bench-prepare docs ci clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/\1\t/' | awk -F'\t' '{ printf "  make %-14s%s\n", $$1, $$2 }'
@@ -55,6 +55,9 @@ test: $(INSTALLED)  ## the tests (ARGS='--last-failed', for example)
 
 test-all: $(INSTALLED) $(PEER_INSTALLED)  ## also the slow tests, and those against megatron-energon in .venv-peer
 	ENERGON_PEER_BIN=$(CURDIR)/$(PEER_BIN) $(PYTEST) -m "" $(ARGS)
+
+compat: $(INSTALLED) $(PEER_INSTALLED)  ## scripts written for megatron-energon, run with it and with this library: a table
+	$(BIN)/python tests/interop/compat/run.py --peer-bin $(PEER_BIN) $(ARGS)
 
 coverage: $(INSTALLED)  ## check the branch coverage of the layers that promise it
 	$(BIN)/coverage erase

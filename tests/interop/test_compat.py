@@ -1,0 +1,31 @@
+"""Scripts written for megatron-energon observe the same with this library, or a documented difference."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMPAT = Path(__file__).with_name("compat")
+SCRIPTS = sorted(path for path in (COMPAT / "scripts").glob("*.py") if path.name != "facts.py")
+
+
+@pytest.fixture(scope="module")
+def work_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("compat")
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=[path.stem for path in SCRIPTS])
+def test_script_of_a_user(script: Path, work_folder: Path) -> None:
+    folder = os.environ.get("ENERGON_PEER_BIN")
+    if folder is None:
+        pytest.skip("set ENERGON_PEER_BIN to the bin folder of a venv with megatron-energon")
+    options = ("--peer-bin", folder, "--work-folder", str(work_folder))
+    done = subprocess.run(
+        [sys.executable, COMPAT / "run.py", *options, script],
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 
 from ..errors import ConfigError
 from ..format.dataset_folder import DatasetFolder
+from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
-from ..format.jsonl.index import open_jsonl_index
 from ..format.nv_meta import SPLIT_YAML
-from ..storage import open_storage
+from ..format.records.open_file import open_record_path
 from .documents.leaf_plan import JoinPlan, LeafPlan
 from .joins.open_join import open_join
 
@@ -22,20 +21,20 @@ class LeafCounter:
 
     def __init__(self) -> None:
         self._folder = cache(_open_folder)
-        self._lines = cache(_count_lines)
+        self._records = cache(_count_records)
 
     def count(self, leaf: LeafPlan) -> int:
         """Return the number of samples in a leaf's subset, without excluded ones.
 
         Raises:
             ConfigError: The leaf has no samples, its split part does not exist, or its join is not prepared.
-            FormatError: The index of a JSONL file is missing, or belongs to another file.
+            FormatError: A file of samples is damaged, or its index is missing or belongs to another file.
             StorageError: The dataset is missing, or not prepared.
         """
         if leaf.join is not None:
             whole, folder = self.count_rows(leaf.join), None
-        elif leaf.path.endswith(".jsonl"):
-            whole, folder = self._lines(leaf.path), None
+        elif is_record_file(leaf.path):
+            whole, folder = self._records(leaf.path), None
         else:
             folder = self._folder(leaf.path, leaf.split_config or SPLIT_YAML)
             whole = sum(samples for _, samples in _shards(folder, leaf.split_part))
@@ -60,9 +59,8 @@ def _open_folder(path: str, split_config: str) -> DatasetFolder:
     return DatasetFolder(path, split_config=split_config)
 
 
-def _count_lines(path: str) -> int:
-    folder, name = os.path.split(path)
-    return len(open_jsonl_index(open_storage(folder), name))
+def _count_records(path: str) -> int:
+    return len(open_record_path(path))
 
 
 def _shards(folder: DatasetFolder, split_part: str) -> list[tuple[str, int]]:
@@ -105,7 +103,7 @@ def _first_sample(folder: DatasetFolder, shard: str) -> int:
 
 def _no_samples(leaf: LeafPlan, *, start: int, stop: int) -> str:
     what = "this join" if leaf.join is not None else f"split part {leaf.split_part!r} of this dataset"
-    if leaf.path.endswith(".jsonl"):
+    if is_record_file(leaf.path):
         what = "this file"
     if stop > start:
         return f"all {stop - start} samples of {what} are excluded"

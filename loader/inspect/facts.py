@@ -15,7 +15,7 @@ from ..format.dataset_folder import DatasetFolder
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import data_path, is_metadataset, is_record_file
 from ..format.documents.split_config import SplitConfig
-from ..format.index.dataset_index import DatasetIndex
+from ..format.index.sample_index import SampleIndex
 from ..format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataReader, is_media_folder
 from ..format.media.tables import read_media_filter
 from ..storage import Storage, open_parent, open_storage
@@ -64,7 +64,7 @@ def dataset_facts(dataset: DatasetFolder) -> dict[str, Any]:
     config = dataset.config
     facts: dict[str, Any] = {
         "path": dataset.path,
-        "type": "webdataset",
+        "type": "webdataset" if dataset.records is None else dataset.records.format,
         "samples": sum(dataset.shard_counts.values()),
         "shards": len(dataset.shard_counts),
         "bytes": sum(shard.size_bytes for shard in index.shards),
@@ -130,7 +130,7 @@ def _excluded_facts(split: SplitConfig | None) -> dict[str, int]:
     return {"shards": len(split.excluded_shards()), "samples": samples}
 
 
-def _part_facts(index: DatasetIndex) -> list[dict[str, Any]]:
+def _part_facts(index: SampleIndex) -> list[dict[str, Any]]:
     total = len(index) or 1
     return [
         {
@@ -144,7 +144,7 @@ def _part_facts(index: DatasetIndex) -> list[dict[str, Any]]:
     ]
 
 
-def _freshness(storage: Storage, index: DatasetIndex) -> dict[str, Any]:
+def _freshness(storage: Storage, index: SampleIndex) -> dict[str, Any]:
     """Compare the sizes and times of shards with the index; lint compares their contents."""
     missing, changed, touched = [], [], 0
     for shard in index.shards:

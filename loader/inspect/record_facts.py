@@ -11,7 +11,7 @@ from ..format.records.open_file import open_record_file
 from ..format.records.record_file import RecordFile
 from ..storage import Storage
 
-__all__ = ["record_facts"]
+__all__ = ["median_bytes", "record_facts"]
 
 _RUNS = 512
 _SAMPLES_A_RUN = 512
@@ -50,13 +50,13 @@ def _part_facts(file: RecordFile) -> list[dict[str, Any]]:
             "samples": count,
             "coverage": 1.0,
             "total_bytes": total,
-            "median_bytes": _median_bytes(file) if len(sizes) == 1 else total // max(1, count),
+            "median_bytes": median_bytes(file) if len(sizes) == 1 else total // max(1, count),
         }
         for name, total in sizes.items()
     ]
 
 
-def _median_bytes(file: RecordFile) -> int:
+def median_bytes(file: RecordFile) -> int:
     """Return the median size of samples; of many samples, that of runs spread evenly over the file.
 
     Only the pages of the index that describe these runs are read.

@@ -163,7 +163,7 @@ class TokenFile:
         return FormatError(
             f"the index has sequence {number:,} at bytes {start:,}–{stop:,}, the file has {self.size_bytes:,} bytes",
             shard=self.path,
-            hint="copy both files of the pair again: one of them is truncated or damaged, or they do not belong together",
+            hint="copy both files of the pair again: one is truncated or damaged, or they do not belong together",
         )
 
     @cached_property

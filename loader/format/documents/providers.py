@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 __all__ = [
     "PROVIDERS",
+    "SHARD_SUFFIXES",
     "Format",
     "Provider",
     "data_path",
@@ -52,6 +53,9 @@ PROVIDERS: Final = (
 
 RECORD_FORMATS: Final = frozenset({"jsonl", "binidx", "parquet"})
 """Formats of single files whose samples are numbered and have no names."""
+
+SHARD_SUFFIXES: Final = (".tar", ".jsonl", ".parquet")
+"""Endings of the shards of prepared folders. All shards of a folder have the same one."""
 
 _BIN, _IDX = ".bin", ".idx"
 
@@ -95,9 +99,12 @@ def is_record_file(path: str | os.PathLike[str]) -> bool:
 
 
 def record_format(shard: str) -> Format | None:
-    """Return the format of a shard in a prepared folder of files of numbered samples; None for a tar file."""
-    found = format_of(shard)
-    return found if found in ("jsonl", "parquet") else None
+    """Return the format of a shard in a prepared folder of files of numbered samples; None for a tar file.
+
+    >>> record_format("part-0.parquet"), record_format("0.tar")
+    ('parquet', None)
+    """
+    return format_of(shard) if shard.endswith(SHARD_SUFFIXES[1:]) else None
 
 
 def data_path(path: str) -> str:

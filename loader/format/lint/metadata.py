@@ -16,6 +16,7 @@ from ..dataset_folder import DatasetFolder
 from ..documents.split_config import SplitConfig, split_sample_name
 from ..index.dataset_index import DatasetIndex
 from ..index.keys import equal_neighbours
+from ..index.sample_index import SampleIndex
 from ..index.shard_index import ShardIndex
 from ..nv_meta import INDEX_SQLITE
 from ..prepare.shards import find_shards
@@ -81,7 +82,7 @@ def check_split(dataset: DatasetFolder) -> Iterator[Finding]:
     yield from _unused_shards(dataset, split, first_part)
 
 
-def _unknown_excludes(index: DatasetIndex, split: SplitConfig) -> Iterator[Finding]:
+def _unknown_excludes(index: SampleIndex, split: SplitConfig) -> Iterator[Finding]:
     known = frozenset(shard.name for shard in index.shards)
     for name in split.exclude:
         shard, key = split_sample_name(name, known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import numpy as np
 
@@ -70,7 +70,7 @@ def lint_record_file(
     )
 
 
-def _lint_tokens(storage: Storage, name: str, *, every_sample: bool) -> Iterator[Step]:
+def _lint_tokens(storage: Storage, name: str, *, every_sample: bool) -> Generator[Step, None, int]:
     """Check the index of a token file, and the range of each sequence; return the number of sequences."""
     try:
         file = TokenFile(storage, name)
@@ -111,7 +111,7 @@ def _check_documents(file: TokenFile, total: int) -> Iterator[Step]:
         yield 0, total, Finding(code="E411", message=found, shard=file.name)
 
 
-def _lint_rows(storage: Storage, name: str, *, every_sample: bool) -> Iterator[Step]:
+def _lint_rows(storage: Storage, name: str, *, every_sample: bool) -> Generator[Step, None, int]:
     """Check the footer of a Parquet file, and decode each row group; return the number of rows."""
     from ..parquet.row_file import CACHED_BYTES, RowFile, RowGroups
 

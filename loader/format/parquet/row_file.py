@@ -158,12 +158,7 @@ class RowGroups:
         self._file = storage.open(name)
         self.size_bytes = self._file.size_bytes
         try:
-            if self._file.read_at(max(0, self.size_bytes - len(_MAGIC)), len(_MAGIC)) != _MAGIC:
-                raise FormatError(
-                    f"expected a Parquet file, which ends with {_MAGIC!r}; this one does not",
-                    shard=self.path,
-                    hint=_COPY_AGAIN,
-                )
+            self._check_end()
             self._parquet = parquet.ParquetFile(_Stream(self._file))
             self.metadata = self._parquet.metadata
             self.schema = self._parquet.schema_arrow
@@ -173,6 +168,14 @@ class RowGroups:
         except BaseException:
             self._file.close()
             raise
+
+    def _check_end(self) -> None:
+        if self._file.read_at(max(0, self.size_bytes - len(_MAGIC)), len(_MAGIC)) != _MAGIC:
+            raise FormatError(
+                f"expected a Parquet file, which ends with {_MAGIC!r}; this one does not",
+                shard=self.path,
+                hint=_COPY_AGAIN,
+            )
 
     def _damaged(self, what: str, error: Exception) -> FormatError:
         return FormatError(f"{what} cannot be read: {str(error).splitlines()[0]}", shard=self.path, hint=_COPY_AGAIN)

@@ -108,7 +108,7 @@ class RecordReader:
 
 
 def locations_of(
-    numbers: IntArray, keys: IntArray, shard: IntArray, start: IntArray, size_bytes: IntArray, part: str
+    numbers: IntArray, *, keys: IntArray, shard: IntArray, spans: tuple[IntArray, IntArray], part: str
 ) -> SampleLocations:
     """Return the locations of samples with one part each.
 
@@ -116,11 +116,11 @@ def locations_of(
         numbers: Shape (n,): numbers of the samples in the dataset.
         keys: Shape (n,): their numbers in their files, which are their keys.
         shard: Shape (n,): numbers of their files.
-        start: Shape (n,): first bytes.
-        size_bytes: Shape (n,): bytes; -1 if the sample is not one range.
+        spans: Start and bytes of each; see :meth:`RecordFile.spans`.
         part: Name of the part.
     """
     count = len(numbers)
+    start, size_bytes = spans
     return SampleLocations(
         sample=numbers.tolist(),
         key=list(map(str, keys.tolist())),

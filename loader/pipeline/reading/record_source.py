@@ -111,8 +111,13 @@ class RecordSource:
             FormatError: The index is damaged.
         """
         file = self._file
-        start, size = file.spans(indexes)
-        located = locations_of(indexes, indexes, np.zeros(len(indexes), np.int64), start, size, file.part_names[0])
+        located = locations_of(
+            indexes,
+            keys=indexes,
+            shard=np.zeros(len(indexes), np.int64),
+            spans=file.spans(indexes),
+            part=file.part_names[0],
+        )
         if found is None:
             return located
         found.extend(located)

@@ -1,7 +1,7 @@
 """The interface of sources: datasets whose samples are numbered from 0, read as bytes and built into samples.
 
-:class:`.DatasetSource` is a prepared dataset, :class:`.JsonlSource` a JSONL file, :class:`.JoinedSource` several
-datasets joined row by row.
+:class:`.DatasetSource` is a prepared dataset, :class:`.RecordSource` a single file of samples, :class:`.JoinedSource`
+several datasets joined row by row.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class ShardSource(Source, Protocol):
             StorageError: It is missing or cannot be read.
         """
 
-    def read_far_apart(self, file: ReadableFile, index: int) -> dict[str, bytes]:
+    def read_far_apart(self, file: ReadableFile, index: int) -> dict[str, Any]:
         """Read the parts of a sample one by one; they are too far apart for one read."""
 
 

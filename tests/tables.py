@@ -13,7 +13,12 @@ from pyarrow import parquet
 
 def row(number: int) -> dict[str, Any]:
     """Return the row of a number: columns of several types."""
-    return {"id": number, "text": f"text {number}", "image": b"\xff%d" % number, "turns": [{"role": "user", "n": number}]}
+    return {
+        "id": number,
+        "text": f"text {number}",
+        "image": b"\xff%d" % number,
+        "turns": [{"role": "user", "n": number}],
+    }
 
 
 def write_rows(path: Path, numbers: Sequence[int], *, group: int = 7) -> Path:

@@ -68,8 +68,8 @@ def lint(
 ) -> None:
     """Check every byte of the dataset at PATH against its index, split and dataset.yaml.
 
-    PATH may also be a .jsonl, .bin or .parquet file, a folder of files after prepare-media, or a metadataset .yaml, to check its
-    references and each of its datasets once.
+    PATH may also be a .jsonl, .bin or .parquet file, a folder of files after prepare-media, or a metadataset .yaml, to
+    check its references and each of its datasets once.
 
     Findings name the shard, key, part and byte offset. Exits with 1 if there are errors or the check stopped early,
     and with 0 if there are only warnings or no findings.

@@ -75,8 +75,8 @@ def preview(
     On a terminal, Enter or → shows the next sample, ← the previous one, and q quits. Piped, or with -n, samples are
     printed. Samples without a dataset.yaml, and samples that cannot be built, are shown as raw parts.
 
-    PATH may also be a .jsonl, .bin or .parquet file, a folder of files after prepare-media, or a metadataset .yaml. The datasets of a
-    metadataset are shown one after another, or with --shuffle mixed by weight.
+    PATH may also be a .jsonl, .bin or .parquet file, a folder of files after prepare-media, or a metadataset .yaml.
+    The datasets of a metadataset are shown one after another, or with --shuffle mixed by weight.
     """
     from loader.inspect import PreviewRequest, open_views
 

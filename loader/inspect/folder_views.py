@@ -81,7 +81,7 @@ def open_record_views(request: PreviewRequest) -> SampleViews:
         ConfigError: The key does not exist.
         FormatError: The file is damaged, or not indexed.
     """
-    from ..format.records.open_file import open_record_path
+    from ..format.records.record_file import open_record_path
 
     reader = RecordReader(open_record_path(request.path))
     name = reader.file.name

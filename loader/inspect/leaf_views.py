@@ -14,8 +14,7 @@ from ..format.dataset_folder import DatasetFolder
 from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
 from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
-from ..format.records.open_file import open_record_path
-from ..format.records.record_file import RecordReader, record_number
+from ..format.records.record_file import RecordReader, open_record_path, record_number
 from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
 from ..metadataset.joins.open_join import open_join
 from .fields import FieldView

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..format.documents.providers import format_of
-from ..format.records.open_file import open_record_file
-from ..format.records.record_file import RecordFile
+from ..format.records.record_file import RecordFile, open_record_file
 from ..storage import Storage
 
 __all__ = ["median_bytes", "record_facts"]

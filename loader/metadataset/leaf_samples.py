@@ -9,7 +9,7 @@ from ..format.dataset_folder import DatasetFolder
 from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
 from ..format.nv_meta import SPLIT_YAML
-from ..format.records.open_file import open_record_path
+from ..format.records.record_file import open_record_path
 from .documents.leaf_plan import JoinPlan, LeafPlan
 from .joins.open_join import open_join
 

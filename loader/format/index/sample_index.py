@@ -1,4 +1,4 @@
-"""What all indexes of a dataset have: numbered samples in shards, with keys that are unique in a shard."""
+"""Base class of the indexes of datasets: numbered samples in shards, each with a key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lint a prepared folder of JSONL or Parquet files: the metadata, then each file, then the samples of typed datasets."""
+"""Lint the files of a prepared folder of JSONL or Parquet files, and the samples of typed datasets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError
 from ..dataset_folder import DatasetFolder
 from ..index.layout import ShardEntry
-from ..records.open_file import open_record_file
-from ..records.record_file import RecordReader
+from ..records.record_file import RecordReader, open_record_file
 from .record_file import lint_record_file
 from .report import Finding, LintPlan, SampleCheck
 
@@ -82,4 +81,3 @@ class RecordShardLint:
 
 def _finding(shard: str, key: str, part: str | None, message: str) -> Finding:
     return Finding(code="E307" if part is None else "E302", message=message, shard=shard, key=key, part=part)
-

@@ -18,7 +18,7 @@ from ..index.publish import STAGING, commit
 from ..jsonl.index import prepare_jsonl
 from ..nv_meta import FOLDER, INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, SPLIT_YAML
 from ..records.folder_index import RecordIndex, open_record_index
-from ..records.open_file import open_record_file
+from ..records.record_file import open_record_file
 from ..worker_pool import run_in_workers
 from .plan import PreparePlan, PrepareProgress, PrepareReport, ProgressCallback
 from .shards import ShardSearch, raise_scan_errors
@@ -87,9 +87,7 @@ def prepare_record_folder(
     counted = known | _scan(storage, to_scan, plan, total=len(search.shards), on_progress=on_progress)
     layout = _layout(search, counted)
     if not layout.samples:
-        raise FormatError(
-            "the files hold no samples", shard=storage.path(""), hint="check the path of the folder"
-        )
+        raise FormatError("the files hold no samples", shard=storage.path(""), hint="check the path of the folder")
     files = {f"{FOLDER}/{name}": text.encode() for name, text in plan.files.items()}
     if split.text is not None:
         files[f"{FOLDER}/{SPLIT_YAML}"] = split.text.encode()

@@ -22,8 +22,7 @@ from ..index.layout import LAYOUT_VERSION, Layout, PartStats, ShardEntry, decode
 from ..index.locations import SampleLocations
 from ..index.sample_index import SampleIndex
 from ..nv_meta import INDEX_FOLDER
-from .open_file import open_record_file
-from .record_file import RecordFile, locations_of, record_number
+from .record_file import RecordFile, locations_of, open_record_file, record_number
 
 __all__ = ["RecordIndex", "open_record_index"]
 

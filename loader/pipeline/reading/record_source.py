@@ -16,8 +16,7 @@ from ...errors import EmptyDatasetError
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
 from ...format.index.locations import SampleLocations
-from ...format.records.open_file import open_record_path
-from ...format.records.record_file import RecordFile, locations_of
+from ...format.records.record_file import RecordFile, locations_of, open_record_path
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
 from ...samples.decoding.decoder import SampleDecoder
 from ...samples.source_info import SourceInfo

@@ -18,6 +18,7 @@ from ...samples.decoding.decoder import SampleDecoder
 from ...samples.source_info import SourceInfo
 from ...storage import ReadableFile
 from ...stores.aux_store import open_aux_store
+from ...stores.binidx_file_store import BinIdxFileStore
 from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.decode_file_store import DecodeFileStore
 from ...stores.file_store import FileStore
@@ -155,7 +156,7 @@ class SourceStores:
         """Store of the source's own parts."""
         return None if self.path is None else self._decoded(DatasetFileStore(self.path))
 
-    def _decoded(self, store: FileStore[bytes]) -> FileStore[Any]:
-        if self.decoder is None:
+    def _decoded(self, store: FileStore[Any]) -> FileStore[Any]:
+        if self.decoder is None or isinstance(store, BinIdxFileStore):  # tokens are arrays already
             return store
         return DecodeFileStore(store, decoder=self.decoder, trust_code=self.trust_code)

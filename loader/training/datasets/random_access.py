@@ -214,7 +214,7 @@ def random_access(
     the sample, and are the same in every epoch. A sample that fails raises its error; no sample is skipped.
 
     Args:
-        path: Folder of a prepared dataset, a JSONL file, or a metadataset (``.yaml``).
+        path: Folder of a prepared dataset, a file of samples, or a metadataset (``.yaml``).
         split_part: Part of the split.
         task_encoder: The hooks; by default samples are of the type that the dataset names.
         excluded: Treatment of samples that ``split.yaml`` excludes. ``"leave_out"``: they have no number, and later

@@ -38,6 +38,7 @@ IMPORTED = {
     "errors": "FatalSampleError SampleException SkipSample log_exception reraise_exception",
     "flavors": "AVDecoder BaseWebdatasetFactory CaptioningSample CrudeSample CrudeWebdataset Sample SampleDecoder",
     "flavors.base_dataset": "ExtendableDataclassMixin PinMemoryMixin BaseCoreDatasetFactory Sample SavableDataset",
+    "flavors.binidx": "BinIdxDatasetFactory BinIdxFileStore DefaultBinIdxDatasetFactory",
     "flavors.captioning": "CaptioningSample CaptioningWebdataset",
     "flavors.jsonl": "CrudeJsonlDatasetFactory DefaultCrudeJsonlDatasetFactory",
     "flavors.webdataset": "BaseWebdatasetFactory DefaultDecoderWebdatasetFactory MAIN_FOLDER_NAME SampleDecoder",

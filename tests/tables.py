@@ -10,6 +10,11 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
+from loader.format.prepare.plan import PreparePlan, SplitRequest
+from loader.format.prepare.run import run_prepare
+
+CRUDE_YAML = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
+
 
 def row(number: int) -> dict[str, Any]:
     """Return the row of a number: columns of several types."""
@@ -33,3 +38,13 @@ def write_lines(path: Path, numbers: Sequence[int]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps({"id": number, "text": f"text {number}"}) + "\n" for number in numbers))
     return path
+
+
+def prepare_parts(folder: Path, parts: dict[str, int]) -> Path:
+    """Prepare a folder; each split part gets some of its files, in order."""
+    names = sorted(path.name for path in folder.iterdir() if path.suffix in (".jsonl", ".parquet"))
+    split = {}
+    for part, count in parts.items():
+        split[part], names = tuple(names[:count]), names[count:]
+    run_prepare(PreparePlan(path=str(folder), split=SplitRequest(parts=split), files={"dataset.yaml": CRUDE_YAML}))
+    return folder

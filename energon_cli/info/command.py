@@ -37,7 +37,8 @@ def info(path: str, *, as_json: bool, dataset_config: str, split_config: str) ->
     """Describe the dataset at PATH: samples, shards, split, parts, sample type, and whether its index is up to date.
 
     PATH may also be a .jsonl, .bin or .parquet file, a folder of files after prepare-media, or a metadataset .yaml.
-    The datasets of a metadataset are shown as a tree, with their shares and repetitions; the exit code is 1 if one of them is missing.
+    The datasets of a metadataset are shown as a tree, with their shares and repetitions; the exit code is 1 if one of
+    them is missing.
 
     Shards are not read: the run time does not depend on the number of samples.
     """

@@ -136,7 +136,7 @@ class Described(TaskEncoder):
         values = {name: value for name, value in sample.items() if not name.startswith("__")}
         if "tokens" in values:
             values["tokens"] = (values["tokens"].dtype.name, values["tokens"].tolist())
-        return TextSample.derive_from(sample, text=repr(values))
+        return TextSample(**basic_sample_keys(sample), text=repr(values))
 
 
 TABLES = {

@@ -21,7 +21,16 @@ from typing import Any, Self
 
 import yaml
 
-from loader import Sample, SavableDataset, TaskEncoder, TextSample, WorkerConfig, edataclass, prepare_metadataset
+from loader import (
+    Sample,
+    SavableDataset,
+    TaskEncoder,
+    TextSample,
+    WorkerConfig,
+    basic_sample_keys,
+    edataclass,
+    prepare_metadataset,
+)
 from loader.version import __version__
 from tests.e2e.drawing_encoders import (
     Cooking,

@@ -202,7 +202,7 @@ class TokenFile:
         wrong = (size < 0) | (start < 0) | (size > self.size_bytes - start)
         if wrong.any():
             first = int(np.flatnonzero(wrong)[0])
-            raise self.outside(int(numbers[first]), int(start[first]), int(start[first] + size[first]))
+            raise self.outside(int(numbers[first]), int(start[first]), int(start[first]) + int(size[first]))
         return start, size
 
     def open(self) -> ReadableFile:

@@ -12,38 +12,43 @@ from ..dataset_folder import DatasetFolder
 from ..index.layout import ShardEntry
 from ..records.record_file import RecordReader, open_record_file
 from .record_file import lint_record_file
-from .report import Finding, LintPlan, SampleCheck
+from .report import Finding, SampleCheck
 
 __all__ = ["RecordShardLint"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class RecordShardLint:
     """Lint one file of a folder; picklable, for worker processes.
 
     Args:
-        plan: The plan of the lint.
+        path: Path of the folder.
+        split_config: Name of the split file.
+        level: Level of the lint.
+        max_findings: Number of findings of a file to stop at; None finds all.
         check: Check of samples for level ``decode``; None skips it.
     """
 
-    plan: LintPlan
+    path: str
+    split_config: str
+    level: str
+    max_findings: int | None
     check: SampleCheck | None
 
     def __getstate__(self) -> dict[str, object]:
-        return {"plan": self.plan, "check": self.check}
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @cached_property
     def _dataset(self) -> DatasetFolder:
-        plan = self.plan
-        return DatasetFolder(plan.path, split_config=plan.split_config, dataset_config=plan.dataset_config)
+        return DatasetFolder(self.path, split_config=self.split_config)
 
     def __call__(self, shard: ShardEntry) -> list[Finding]:
         """Return the findings of a file."""
-        plan, storage = self.plan, self._dataset.storage
+        storage = self._dataset.storage
         if not storage.exists(shard.name):
             return [Finding(code="E101", message="the file is missing", shard=shard.name)]
         changed = list(self._changes(shard))
-        report = lint_record_file(storage, shard.name, level=plan.level, max_findings=plan.max_findings)
+        report = lint_record_file(storage, shard.name, level=self.level, max_findings=self.max_findings)
         findings = [*changed, *(replace(finding, shard=shard.name) for finding in report.findings)]
         if self.check is not None and not any(finding.severity == "error" for finding in findings):
             findings += self._faulty_samples(shard, self.check)

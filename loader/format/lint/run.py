@@ -132,7 +132,13 @@ class _Lint:
         config = _readable_config(dataset)
         is_typed = decodes and config is not None and not config.crude  # a line that is JSON is a whole crude sample
         self.shards, self.samples = len(shards), sum(shard.samples for shard in shards)
-        lint = RecordShardLint(plan, _sample_check(dataset, plan) if is_typed else None)
+        lint = RecordShardLint(
+            path=plan.path,
+            split_config=plan.split_config,
+            level=plan.level,
+            max_findings=plan.max_findings,
+            check=_sample_check(dataset, plan) if is_typed else None,
+        )
         with closing(run_in_workers(lint, shards, workers=plan.workers)) as results:
             for finished, (_, found) in enumerate(results, start=1):
                 self.add(found)

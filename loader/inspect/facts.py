@@ -77,7 +77,8 @@ def dataset_facts(dataset: DatasetFolder) -> dict[str, Any]:
     facts["prepared"] = {"by": index.layout.prepared_by, "at": index.layout.prepared_at}
     facts["index"] = {"uuid": index.uuid, **_freshness(dataset.storage, index)}
     facts["duplicate_keys"] = index.layout.duplicate_keys
-    facts["compat"] = dataset.storage.exists(nv_meta.INDEX_SQLITE)
+    if dataset.records is None:
+        facts["compat"] = dataset.storage.exists(nv_meta.INDEX_SQLITE)
     return facts
 
 

@@ -98,7 +98,7 @@ def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bo
         builder = SampleBuilder(
             config,
             meta_folder=dataset.storage.local_path(FOLDER),
-            decoder=SampleDecoder(),
+            decoder=SampleDecoder() if dataset.records is None or dataset.records.decodes else None,
             trust_code=request.trust_code,
         )
     except TrustError as error:

@@ -76,11 +76,14 @@ class DatasetSource:
     @cached_property
     def builder(self) -> SampleBuilder:
         """Builder of samples from their parts."""
-        folder = self.folder
+        folder, described = self.folder, self.described
+        holds_values = self._records is not None and not self._records.decodes
+        if described is not None and holds_values:
+            described = described.without_decoder()
         return SampleBuilder(
-            self.described if self.described is not None else folder.config,
+            described if described is not None else folder.config,
             meta_folder=folder.storage.local_path(FOLDER),
-            decoder=self.decoder if self._records is None or self._records.decodes else None,
+            decoder=None if holds_values else self.decoder,
             trust_code=self.request.trust_code,
         )
 

@@ -45,7 +45,7 @@ def measure(path: str) -> dict[str, Any]:
     """Open the blend in this process, and return seconds after the imports."""
     from loader import DefaultTaskEncoder, WorkerConfig, get_savable_loader, get_train_dataset
 
-    class Tokens(DefaultTaskEncoder):
+    class Tokens(DefaultTaskEncoder[Any, Any, Any, Any]):
         def batch(self, samples: Any) -> Any:
             return [sample["tokens"] for sample in samples]
 

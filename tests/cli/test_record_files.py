@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -99,7 +100,7 @@ def test_a_metadataset_of_all_formats(tmp_path: Path, tokens: Path, run: Run) ->
     write_rows(tmp_path / "x.parquet", range(20))
     write_lines(tmp_path / "lines/a.jsonl", range(10))
     run("prepare", tmp_path / "lines", "--non-interactive", "--split-ratio", "1", "--sample-type", "CrudeWebdataset")
-    blend = [{"path": name} for name in ("tokens#1", "x.parquet", "lines")]
+    blend: list[dict[str, Any]] = [{"path": name} for name in ("tokens#1", "x.parquet", "lines")]
     blend.append({"path": "tokens#1", "subset": {"range": [0, 10]}})
     document = {
         "__module__": "megatron.energon",

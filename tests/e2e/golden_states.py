@@ -138,7 +138,7 @@ CASES = {
 }
 
 
-class Described(TaskEncoder):
+class Described(TaskEncoder[Any, Any, Any, Any]):
     """Turns a crude sample of any file into text, so that samples of several formats can be batched."""
 
     def encode_sample(self, sample: Any) -> TextSample:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import warnings
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,15 @@ from loader import (
     BinIdxDatasetFactory,
     BinIdxFileStore,
     ConfigError,
+    Cooker,
     CrudeParquetDatasetFactory,
     DefaultBinIdxDatasetFactory,
     MissingFileError,
     TaskEncoder,
     TextSample,
     WorkerConfig,
+    basic_sample_keys,
+    cooker,
     get_dataset_from_config,
     get_loader,
     get_savable_loader,
@@ -29,6 +33,7 @@ from loader import (
     get_val_dataset,
     prepare_metadataset,
     random_access,
+    stateless,
 )
 from loader.inspect.sample_view import PreviewRequest
 from loader.inspect.views import open_views
@@ -38,7 +43,7 @@ from tests.tables import row
 from tests.token_files import ids_of, numbered, write_tokens
 
 ONE = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=4)
-KINDS = {
+KINDS: dict[str, tuple[range, Callable[[Any], int]]] = {
     "tokens": (range(211), lambda sample: int(sample["tokens"][0])),
     "tokens.bin": (range(211), lambda sample: int(sample["tokens"][0])),
     "rows.parquet": (range(1000, 1090), lambda sample: int(sample["id"])),
@@ -92,7 +97,7 @@ def test_validation_comes_in_order(folder: Path, name: str) -> None:
 def test_samples_are_read_by_number_and_restored(folder: Path, name: str) -> None:
     numbers, number_of = KINDS[name]
     samples = random_access(folder / name, split_part="train", task_encoder=Plain())
-    assert [number_of(sample) for sample in samples] == list(numbers)
+    assert [number_of(sample) for sample in samples[:]] == list(numbers)
     loader = get_savable_loader(train(folder / name))
     for sample in islice(loader, 25):
         again = loader.restore_sample(sample["__restore_key__"])
@@ -111,7 +116,7 @@ def test_values_are_those_of_the_file(folder: Path) -> None:
 
 
 def test_a_folder_has_split_parts_and_a_file_serves_as_any(folder: Path) -> None:
-    assert [sample["id"] for sample in random_access(folder / "rows", split_part="val")] == [*range(2100, 2110)]
+    assert [sample["id"] for sample in random_access(folder / "rows", split_part="val")[:]] == [*range(2100, 2110)]
     assert len(random_access(folder / "tokens.bin", split_part="test")) == 211
     with pytest.raises(ConfigError, match="no split part 'test'"):
         random_access(folder / "lines", split_part="test")
@@ -123,7 +128,7 @@ def test_ranges_split_a_file(folder: Path) -> None:
         for part, some in (("train", ["0%", "90%"]), ("val", ["90%", "100%"]))
     }
     path = write_mix(folder / "ranges.yaml", splits)
-    train_ids, val_ids = (ids_of(list(random_access(path, split_part=part))) for part in ("train", "val"))
+    train_ids, val_ids = (ids_of(random_access(path, split_part=part)[:]) for part in ("train", "val"))
     assert (train_ids, val_ids) == ([*range(189)], [*range(189, 211)])
 
 
@@ -197,6 +202,23 @@ def test_a_store_returns_sequences_by_number(folder: Path) -> None:
     for key in ("211", "-1", "x", "other.bin/3"):
         with pytest.raises(MissingFileError, match="keys are the numbers from 0 to 210"):
             _ = store[key]
+
+
+def test_a_token_file_is_an_auxiliary_store(folder: Path, tmp_path: Path) -> None:
+    @stateless
+    @cooker(need_cache=False)
+    def with_tokens(sample: dict[str, Any], tokens: Any) -> TextSample:
+        return TextSample(**basic_sample_keys(sample), text=str(tokens.get("7", sample).tolist()))
+
+    class Cooking(TaskEncoder[Any, Any, Any, Any]):
+        cookers = (Cooker(with_tokens),)
+
+    split = {"path": str(folder / "rows.parquet"), "aux": {"tokens": str(folder / "tokens.bin")}}
+    samples = random_access(
+        write_mix(tmp_path / "aux.yaml", {"train": split}), split_part="train", task_encoder=Cooking()
+    )
+    assert samples[0].text == "[7, 0, 1, 2]"
+    assert samples[0].__sources__[-1].file_names == ("7.tokens",)
 
 
 def test_a_field_map_makes_typed_samples_of_a_folder(folder: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def cut(path: Path, size_bytes: int) -> None:
     path.write_bytes(path.read_bytes()[:size_bytes])
 
 
-DAMAGES = {
+DAMAGES: dict[str, tuple[Callable[[Path, Path], object], str, str]] = {
     "no index": (lambda idx, _: idx.unlink(), "this file has no index", "E411"),
     "empty index": (lambda idx, _: cut(idx, 0), "at least 34 bytes, found 0", "E411"),
     "index cut in its header": (lambda idx, _: cut(idx, 33), "at least 34 bytes, found 33", "E411"),

@@ -208,7 +208,8 @@ def test_a_token_file_is_an_auxiliary_store(folder: Path, tmp_path: Path) -> Non
     @stateless
     @cooker(need_cache=False)
     def with_tokens(sample: dict[str, Any], tokens: Any) -> TextSample:
-        return TextSample(**basic_sample_keys(sample), text=str(tokens.get("7", sample).tolist()))
+        text = str(tokens.get("7", sample).tolist())  # adds the source to the sample
+        return TextSample(**basic_sample_keys(sample), text=text)
 
     class Cooking(TaskEncoder[Any, Any, Any, Any]):
         cookers = (Cooker(with_tokens),)

@@ -205,6 +205,9 @@ class TokenFile:
             raise self.outside(int(numbers[first]), int(start[first]), int(start[first]) + int(size[first]))
         return start, size
 
+    def expect(self, numbers: IntArray) -> None:
+        """Ignore the announcement: the storage prefetches byte ranges."""
+
     def open(self) -> ReadableFile:
         """Open the ``.bin`` file.
 

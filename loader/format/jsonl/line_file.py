@@ -66,6 +66,9 @@ class LineFile:
             )
         return start, stop - start
 
+    def expect(self, numbers: IntArray) -> None:
+        """Ignore the announcement: the storage prefetches byte ranges."""
+
     def open(self) -> ReadableFile:
         """Open the file.
 

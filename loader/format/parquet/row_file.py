@@ -1,17 +1,23 @@
 """A Parquet file as a file of numbered samples: each row is a sample, and each column one of its values.
 
 Rows cannot be read alone: a row group is decoded as a whole. The groups that were used last are kept as Arrow tables,
-together at most ``CACHED_BYTES`` in a process, and at least one.
+together at most ``CACHED_BYTES`` in a process, and at least one. Shuffled reading may need more groups than that in
+turn, so the rows that were announced are taken from a group when it is decoded, together at most ``READY_BYTES``.
 """
 
 from __future__ import annotations
 
 import io
+import os
 import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
+from contextlib import suppress
+from itertools import count
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self
+from weakref import finalize
 
 import numpy as np
 
@@ -24,6 +30,10 @@ __all__ = ["CACHED_BYTES", "RowFile", "RowGroups", "import_parquet"]
 CACHED_BYTES = 256 << 20
 """Limit of the decoded row groups that a process keeps."""
 
+READY_BYTES = 128 << 20
+"""Limit of the announced rows that a process keeps until they are read, by their mean size in their row group."""
+
+_MAX_REFUSED = 10_000
 _MAGIC = b"PAR1"
 _COPY_AGAIN = "copy the file again: it is truncated or damaged"
 
@@ -66,6 +76,8 @@ class RowFile:
             self.group_bytes = [metadata.row_group(one).total_byte_size for one in range(metadata.num_row_groups)]
             self.columns = {field.name: str(field.type) for field in groups.schema}
             self._column_bytes = _column_bytes(metadata)
+            self._expected: dict[int, list[int]] = {}  # row group → its announced rows
+            self._serial = next(_serials)
             self._footer = zlib.crc32(str(metadata.to_dict()).encode())
 
     @property
@@ -79,6 +91,13 @@ class RowFile:
     def spans(self, numbers: IntArray) -> tuple[IntArray, IntArray]:
         """Return -1 bytes for each row: rows are not byte ranges."""
         return np.zeros(len(numbers), np.int64), np.full(len(numbers), -1, np.int64)
+
+    def expect(self, numbers: IntArray) -> None:
+        """Announce rows that will be read soon: they are decoded together with the first one of their row group."""
+        if len(numbers) > 1:
+            groups = np.searchsorted(self.ends, numbers, side="right")
+            for number, group in zip(numbers.tolist(), groups.tolist(), strict=True):
+                self._expected.setdefault(group, []).append(number)
 
     def open(self) -> ReadableFile:
         """Open the file.
@@ -106,8 +125,15 @@ class RowFile:
         """
         if not isinstance(file, RowGroups):
             raise TypeError(f"expected the file that open() returned, found {file!r}")
+        ready = _cache.take((self._serial, number))
+        if ready is not None:
+            return ready
         group = int(np.searchsorted(self.ends, number, side="right"))
         first = int(self.ends[group - 1]) if group else 0
+        size_bytes = self.group_bytes[group] // max(1, int(self.ends[group]) - first)  # mean of a row
+        for other in self._expected.pop(group, ()):
+            if other != number and _cache.has_room((self._serial, other), size_bytes):
+                _cache.add((self._serial, other), file.row(group, other - first), size_bytes)
         return file.row(group, number - first)
 
     def values(self, parts: Mapping[str, Any], number: int) -> dict[str, Any]:  # noqa: ARG002 - rows are final
@@ -154,12 +180,13 @@ class RowGroups:
 
     def __init__(self, storage: Storage, name: str) -> None:
         self.path = storage.path(name)
-        parquet = import_parquet()
+        self.serial = next(_serials)
+        import_parquet()
         self._file = storage.open(name)
         self.size_bytes = self._file.size_bytes
         try:
             self._check_end()
-            self._parquet = parquet.ParquetFile(_Stream(self._file))
+            self._open()
             self.metadata = self._parquet.metadata
             self.schema = self._parquet.schema_arrow
         except (OSError, ValueError) as error:  # pyarrow's errors are of these classes
@@ -168,6 +195,13 @@ class RowGroups:
         except BaseException:
             self._file.close()
             raise
+        finalize(self, _cache.drop, self.serial).atexit = False  # most files are dropped without close()
+
+    def _open(self) -> None:
+        """Open the file in pyarrow, for this process."""
+        self._lock = Lock()
+        self._process = os.getpid()
+        self._parquet = import_parquet().ParquetFile(_Stream(self._file))
 
     def _check_end(self) -> None:
         if self._file.read_at(max(0, self.size_bytes - len(_MAGIC)), len(_MAGIC)) != _MAGIC:
@@ -195,9 +229,14 @@ class RowGroups:
         Raises:
             FormatError: The row group is damaged.
         """
+        if (
+            self._process != os.getpid()
+        ):  # forked: another thread of the parent may have held the lock, or pyarrow's own
+            self._open()
         try:
-            # One thread: worker processes already use all cores.
-            return self._parquet.read_row_group(group, use_threads=False)
+            with self._lock:  # pyarrow deadlocks if two threads read from one Python file
+                # One thread: worker processes already use all cores.
+                return self._parquet.read_row_group(group, use_threads=False)
         except (OSError, ValueError) as error:
             raise self._damaged(f"row group {group}", error) from error
 
@@ -210,7 +249,7 @@ class RowGroups:
 
     def close(self) -> None:
         """Close the file, and drop its decoded row groups."""
-        _cache.drop(self)
+        _cache.drop(self.serial)
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -223,18 +262,26 @@ class RowGroups:
 
 
 class _GroupCache:
-    """The decoded row groups of a process, up to :data:`CACHED_BYTES`; the one that was not used longest goes first."""
+    """The decoded row groups of a process, up to :data:`CACHED_BYTES`; the one that was not used longest goes first.
+
+    It also holds the announced rows, up to :data:`READY_BYTES`. Threads may use it at the same time: each change of its
+    dicts is one step, and a row or row group that another thread has dropped is decoded again.
+    """
 
     def __init__(self) -> None:
+        self.ready_bytes = 0
+        self._ready: dict[tuple[int, int], tuple[dict[str, Any], int]] = {}
+        self._refused = 0  # rows in a row that found no room
         self._groups: OrderedDict[tuple[int, int], tuple[list[tuple[str, Any]], int]] = OrderedDict()
         self._bytes = 0
 
     def get(self, file: RowGroups, group: int) -> list[tuple[str, Any]]:
         """Return names and Arrow columns of a row group; decode it if it is not here."""
-        key = (id(file), group)
+        key = (file.serial, group)
         found = self._groups.get(key)
         if found is not None:
-            self._groups.move_to_end(key)
+            with suppress(KeyError):  # another thread has dropped it
+                self._groups.move_to_end(key)
             return found[0]
         table = file.decode(group)
         columns = list(zip(table.column_names, table.columns, strict=True))
@@ -245,13 +292,42 @@ class _GroupCache:
             self._bytes -= size_bytes
         return columns
 
-    def drop(self, file: RowGroups) -> None:
+    def has_room(self, key: tuple[int, int], size_bytes: int) -> bool:
+        """Return True if there is room for an announced row that is not here yet.
+
+        An iteration that ends early never reads its announced rows. So many refusals drop all of them.
+        """
+        if key in self._ready:
+            return False
+        if self.ready_bytes + size_bytes <= READY_BYTES:
+            self._refused = 0
+            return True
+        self._refused += 1
+        if self._refused > _MAX_REFUSED:
+            self._ready.clear()
+            self.ready_bytes = self._refused = 0
+        return False
+
+    def add(self, key: tuple[int, int], row: dict[str, Any], size_bytes: int) -> None:
+        """Add an announced row."""
+        self._ready[key] = row, size_bytes
+        self.ready_bytes += size_bytes
+
+    def take(self, key: tuple[int, int]) -> dict[str, Any] | None:
+        """Remove and return an announced row; None if it is not here."""
+        row, size_bytes = self._ready.pop(key, (None, 0))
+        self.ready_bytes -= size_bytes
+        return row
+
+    def drop(self, serial: int) -> None:
         """Drop the row groups of a file that is closed."""
-        for key in [key for key in self._groups if key[0] == id(file)]:
-            self._bytes -= self._groups.pop(key)[1]
+        for key in [key for key in list(self._groups) if key[0] == serial]:
+            self._bytes -= self._groups.pop(key, (None, 0))[1]
 
 
 _cache = _GroupCache()
+_serials = count()
+"""Numbers of opened files, which are never used again in this process, unlike ids."""
 
 
 class _Stream(io.RawIOBase):

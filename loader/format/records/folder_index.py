@@ -109,7 +109,9 @@ class RecordIndex(SampleIndex):
         start, size = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.int64)
         for number in np.unique(shard).tolist():
             rows = shard == number
-            start[rows], size[rows] = self.file(number).spans(within[rows])
+            file = self.file(number)
+            file.expect(within[rows])
+            start[rows], size[rows] = file.spans(within[rows])
         part = self.part_names[0] if self.part_names else ""
         located = locations_of(samples, keys=within, shard=shard, spans=(start, size), part=part)
         if found is None:

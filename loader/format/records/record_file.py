@@ -52,6 +52,9 @@ class RecordFile(Protocol):
             FormatError: The index is damaged.
         """
 
+    def expect(self, numbers: IntArray) -> None:
+        """Announce samples that will be read soon, so that the file can decode neighbours together."""
+
     def open(self) -> ReadableFile:
         """Open the file, and check that it has not changed since it was indexed.
 

@@ -110,6 +110,7 @@ class RecordSource:
             FormatError: The index is damaged.
         """
         file = self._file
+        file.expect(indexes)
         located = locations_of(
             indexes,
             keys=indexes,

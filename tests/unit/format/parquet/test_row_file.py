@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import builtins
+import gc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -133,3 +136,73 @@ def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(ImportError, match=r"energon-toolkit\[tables\]"):
         RowFile(*open_parent(path))
+
+
+def test_announced_rows_are_decoded_with_the_first_one_of_their_group(
+    tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without this, shuffled reading would decode a row group for each sample once the groups exceed the cache."""
+    monkeypatch.setattr(row_file, "CACHED_BYTES", 1)
+    reader = reader_of(write_rows(tmp_path / "x.parquet", range(28)))
+    order = np.random.default_rng(0).permutation(28)
+    reader.file.expect(order)
+    assert [reader.read_parts(number) for number in order.tolist()] == [row(number) for number in order.tolist()]
+    assert sorted(decoded) == [0, 1, 2, 3]
+    assert row_file._cache.ready_bytes == 0
+    assert reader.read_parts(3) == row(3)  # once more, without an announcement
+
+
+def test_announced_rows_have_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_file, "READY_BYTES", 300)
+    reader = reader_of(write_rows(tmp_path / "x.parquet", range(28)))
+    order = np.random.default_rng(0).permutation(28)
+    reader.file.expect(order)
+    most = 0
+    for number in order.tolist():
+        assert reader.read_parts(number) == row(number)
+        most = max(most, row_file._cache.ready_bytes)
+    assert 0 < most <= 300
+    assert row_file._cache.ready_bytes == 0
+
+
+def test_announced_rows_that_are_never_read_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_file, "READY_BYTES", 300)
+    monkeypatch.setattr(row_file, "_MAX_REFUSED", 20)
+    path = write_rows(tmp_path / "x.parquet", range(28))
+    for _ in range(20):
+        reader = reader_of(path)
+        reader.file.expect(np.arange(28))
+        reader.read_parts(0)
+        reader.read_parts(27)
+        assert row_file._cache.ready_bytes <= 300
+    reader = reader_of(path)
+    found = set()
+    for _ in range(20):
+        reader.file.expect(np.arange(7))
+        reader.read_parts(0)
+        found.add(row_file._cache.take((reader.file._serial, 1)) is None)  # type: ignore[attr-defined]
+    assert False in found  # rows of earlier readers did not keep all the room
+    row_file._cache._ready.clear()
+    row_file._cache.ready_bytes = 0
+
+
+def test_threads_may_read_one_file(tmp_path: Path) -> None:
+    reader = reader_of(write_rows(tmp_path / "x.parquet", range(700), group=10))
+    reader.read_parts(0)  # opens the file
+
+    def read(start: int) -> bool:
+        numbers = np.random.default_rng(start).permutation(700).tolist()
+        return all(reader.read_parts(number) == row(number) for number in numbers)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(read, range(4)))
+
+
+def test_files_that_are_dropped_leave_nothing_in_the_cache(tmp_path: Path) -> None:
+    """A later file may have the id of an earlier one."""
+    for number in range(50):
+        reader = reader_of(write_rows(tmp_path / f"{number}.parquet", [number, number]))
+        assert reader.read_parts(1) == row(number)
+        del reader
+    gc.collect()
+    assert row_file._cache._bytes == 0

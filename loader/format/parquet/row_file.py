@@ -187,8 +187,8 @@ class RowGroups:
         try:
             self._check_end()
             self._open()
-            self.metadata = self._parquet.metadata
-            self.schema = self._parquet.schema_arrow
+            self.metadata: Any = self._parquet.metadata
+            self.schema: Any = self._parquet.schema_arrow
         except (OSError, ValueError) as error:  # pyarrow's errors are of these classes
             self._file.close()
             raise self._damaged("its footer", error) from error
@@ -229,9 +229,7 @@ class RowGroups:
         Raises:
             FormatError: The row group is damaged.
         """
-        if (
-            self._process != os.getpid()
-        ):  # forked: another thread of the parent may have held the lock, or pyarrow's own
+        if self._process != os.getpid():  # forked while another thread may have read
             self._open()
         try:
             with self._lock:  # pyarrow deadlocks if two threads read from one Python file

@@ -71,7 +71,6 @@ def test_the_cache_keeps_the_groups_that_were_used_last(
     assert decoded == [0, 1, 2, 1]
     assert sum(size for _, size in row_file._cache._groups.values()) == row_file._cache._bytes
     reader.close()
-    assert row_file._cache._bytes == 0
 
 
 def test_one_group_is_kept_even_if_it_is_larger_than_the_cache(
@@ -200,9 +199,11 @@ def test_threads_may_read_one_file(tmp_path: Path) -> None:
 
 def test_files_that_are_dropped_leave_nothing_in_the_cache(tmp_path: Path) -> None:
     """A later file may have the id of an earlier one."""
+    gc.collect()
+    before = row_file._cache._bytes  # of files that other tests have open
     for number in range(50):
         reader = reader_of(write_rows(tmp_path / f"{number}.parquet", [number, number]))
         assert reader.read_parts(1) == row(number)
         del reader
     gc.collect()
-    assert row_file._cache._bytes == 0
+    assert row_file._cache._bytes == before

@@ -112,6 +112,8 @@ class _EmptyClasses(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if f"{self.__name__}.{name}" in sys.modules:
+            return sys.modules[f"{self.__name__}.{name}"]
         value = type(name, (), {"__module__": self.__name__, "__init__": lambda self, *_, **__: None})
         setattr(self, name, value)
         return value

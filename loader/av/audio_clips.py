@@ -25,6 +25,7 @@ __all__ = ["AudioClip", "AudioReader", "SampleWindow", "decode_audio_clips", "ra
 
 _PREROLL_S = 0.5  # lossy codecs need some blocks before the requested one: MP3 up to ten, Opus 80 ms
 _MIN_SEEK_S = 2  # over shorter distances, decoding is faster than seeking
+_MAX_ROUNDING_S = 1 / 600  # MP4 states the end of a stream in ticks of the movie's clock: of 1/600 s, and often of 1 ms
 _MAX_DRIFT_S = 0.01  # larger differences between the stated and the counted time of a block are gaps
 
 _NO_END = 1 << 62
@@ -92,9 +93,26 @@ class AudioReader(MediaReader):
         if stated is not None and abs(stated - self.position) > _MAX_DRIFT_S * self.rate:
             self.position = stated
         start = self.position
-        samples = _samples(frame)[:, : max(self._end - start, 0)]
         self.position = start + frame.samples
+        samples = _samples(frame)
+        if self.position > self._end - _MAX_ROUNDING_S * self.rate:
+            samples = samples[:, : self._audible(frame, start)]
         return start, samples
+
+    def _audible(self, frame: AudioFrame, start: int) -> int:
+        """Return the number of samples of a block near the end of the stream that are not the encoder's padding.
+
+        The duration of the last block is exact, if it states one that is shorter than its samples. The end of the
+        stream is exact only to a tick of the movie's clock.
+        """
+        stated = min(round((frame.duration or 0) * self._samples_per_tick) or frame.samples, frame.samples)
+        if abs(start + stated - self._end) <= _MAX_ROUNDING_S * self.rate:
+            following = next(self._frames, None)
+            if following is not None:
+                self._frames = chain([following], self._frames)
+            if stated < frame.samples or following is not None:
+                return stated
+        return max(min(self._end - start, frame.samples), 0)
 
     def _stated_position(self, frame: AudioFrame) -> int | None:
         return None if frame.pts is None else round((frame.pts - self._first_tick) * self._samples_per_tick)
@@ -128,16 +146,27 @@ class AudioReader(MediaReader):
 def ranges_to_windows(ranges: Sequence[tuple[float, float]], lead: Fraction | None, rate: int) -> list[SampleWindow]:
     """Convert ranges to samples of a stream.
 
+    A range in seconds begins at the sample nearest to its start, and has the number of samples nearest to its length:
+    ranges of one length have one number of samples.
+
     Args:
         ranges: Ranges in seconds; in samples if ``lead`` is None.
         lead: Start of the stream, in seconds of the clock of the ranges.
         rate: Number of samples a second.
     """
 
-    def sample(value: float) -> int:
-        return round(value if lead is None else (Fraction(value) - lead) * rate)
+    if lead is None:
+        return [SampleWindow(start=round(start), end=end if math.isinf(end) else round(end)) for start, end in ranges]
+    windows = []
+    for start, end in ranges:
+        first = _nearest((start - float(lead)) * rate)
+        windows.append(SampleWindow(start=first, end=end if math.isinf(end) else first + _nearest((end - start) * rate)))
+    return windows
 
-    return [SampleWindow(start=sample(start), end=end if math.isinf(end) else sample(end)) for start, end in ranges]
+
+def _nearest(value: float) -> int:
+    """Round to the nearest integer, halves upwards: unlike those of round(), all steps have one length."""
+    return math.floor(value + 0.5)
 
 
 def decode_audio_clips(reader: AudioReader, windows: Sequence[SampleWindow]) -> list[AudioClip | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import ConfigError, SkipSample, TrustError
+from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
 from ...samples.types import CrudeSample
 from ..contract.failures import EndlessSkips
 from ..contract.lane import ItemId, Lane, set_restore_key
@@ -34,11 +35,18 @@ class DecodeDataset(SavableDataset[Any]):
         return True
 
     def settings(self) -> dict[str, Any]:
-        decoders = {repr(source.decoder) for source in self.sources}
+        decoders = {_decoder_name(source.decoder) for source in self.sources}
         return {"decoder": decoders.pop()} if len(decoders) == 1 else {}
 
     def open(self, lane: Lane, state: State) -> Running:
         return _DecodeRunning(self, lane, state)
+
+
+def _decoder_name(decoder: AnyDecoder | None) -> str:
+    """Return a decoder's name for comparison with saved states; the ``repr`` of a function has an address."""
+    if whole_sample_decoder(decoder) is None:
+        return repr(decoder)
+    return str(getattr(decoder, "__qualname__", type(decoder).__qualname__))
 
 
 class _DecodeRunning:

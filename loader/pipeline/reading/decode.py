@@ -7,7 +7,6 @@ from typing import Any
 from ...errors import ConfigError, SkipSample, TrustError
 from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
 from ...samples.types import CrudeSample
-from ..contract.failures import EndlessSkips
 from ..contract.lane import ItemId, Lane, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from .joined_source import JoinedSource
@@ -58,7 +57,7 @@ class _DecodeRunning:
         self._lane = lane
         self._number, self._context, self._failures = lane.number, lane.context, lane.failures
         self._stage = lane.path + definition.key
-        self._skips = EndlessSkips("load_sample or sample_loader", lane.number)
+        self._skips = lane.failures.skips_of("load_sample or sample_loader")
         self.state = self._upstream.state
 
     def next(self) -> tuple[Any, ItemId]:

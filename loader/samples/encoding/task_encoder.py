@@ -33,6 +33,8 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
     Attributes:
         decoder: Decodes the parts of samples; None keeps them as bytes.
         cookers: Build samples from crude ones.
+        __default_failure_tolerance__: Consecutive failures of a hook that stop the run, unless
+            ``@stateless(failure_tolerance=…)`` sets another number for that hook; 0 allows any number.
 
     >>> class Lower(TaskEncoder):
     ...     def encode_sample(self, sample):
@@ -43,6 +45,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
 
     decoder: SampleDecoder | None = SampleDecoder()
     cookers: ClassVar[Sequence[Cooker]] = ()
+    __default_failure_tolerance__: ClassVar[int] = 100
 
     @library_hook
     def cook_crude_sample(self, sample: dict[str, Any], **aux: Any) -> Any:
@@ -67,7 +70,8 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
     def preencode_sample(self, sample: T_sample) -> Any:
         """Encode a sample before packing, or as the first of two steps; by default, this is ``encode_sample``.
 
-        Without packing, an encoder that overrides ``encode_sample`` as well has only that hook called. The packing buffer keeps the result in memory, so load large values in ``postencode_sample``.
+        Without packing, an encoder that overrides ``encode_sample`` as well has only that hook called. The packing
+        buffer keeps the result in memory, so load large values in ``postencode_sample``.
         """
 
     @noop_hook()

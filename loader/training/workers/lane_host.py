@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -15,10 +16,14 @@ from ...samples.hooks import HookContext, set_hook_context
 from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.batch_memory import ReusedMemory, set_batch_memory
 
-__all__ = ["MICRO_BATCH", "LaneHost", "LanesInTurn", "LanesOneByOne", "Message", "open_lane"]
+__all__ = ["MICRO_BATCH", "NO_LANE", "LaneHost", "LanesInTurn", "LanesOneByOne", "Message", "open_lane"]
 
 MICRO_BATCH = "micro-batch"
 """The stage in the ``__restore_key__`` of a micro-batch, as opposed to a sample of an inner stage."""
+
+
+NO_LANE = -1
+"""The lane of a worker's last message if it made no micro-batch: its batch counts the dropped samples by reason."""
 
 
 class Message(NamedTuple):
@@ -97,7 +102,10 @@ class LanesInTurn:
         hosting = self.hosting
         memory = ReusedMemory()
         numbers = hosting.lanes_of_worker(worker)
-        lanes: list[_RunningLane | None] = [_RunningLane(self, number, memory, last_sample) for number in numbers]
+        tally = _Tally()
+        lanes: list[_RunningLane | None] = [
+            _RunningLane(self, number, memory, last_sample, tally) for number in numbers
+        ]
         turns = range(worker, hosting.turns, max(1, hosting.workers))
         lanes += [None] * (len(turns) - len(lanes))
         batches = [hosting.batch(turn) for turn in turns]
@@ -110,6 +118,7 @@ class LanesInTurn:
                     if message is _ENDED:
                         lanes[turn] = message = None
                 yield message
+        yield from tally.messages()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,10 +145,31 @@ class LanesOneByOne:
 
     def messages(self, worker: int, last_sample: LastSample | None = None) -> Iterator[Message | None]:
         memory = ReusedMemory()
+        tally = _Tally()
         for number in range(self.rank, self.lanes, self.ranks)[worker :: max(1, self.workers)]:
-            lane = _RunningLane(self, number, memory, last_sample)
+            lane = _RunningLane(self, number, memory, last_sample, tally)
             while (message := lane.micro_batch()) is not _ENDED:
                 yield message
+        yield from tally.messages()
+
+
+class _Tally:
+    """Counts that a worker reports at the end of a pass in which its lanes made no micro-batch."""
+
+    def __init__(self) -> None:
+        self.has_batches = False
+        self.has_remainder = False
+        self.dropped: Counter[str] = Counter()
+
+    def add(self, failures: FailurePolicy) -> None:
+        """Add the counts of a lane that has ended."""
+        self.dropped.update(failures.dropped)
+        self.has_remainder |= failures.has_remainder
+
+    def messages(self) -> Iterator[Message]:
+        """Yield the numbers of dropped samples; no number means that others were kept, and dropped by ``drop_last``."""
+        if not self.has_batches and (self.dropped or self.has_remainder):
+            yield Message(0, NO_LANE, {}, Counter() if self.has_remainder else self.dropped)
 
 
 _ENDED: Any = object()
@@ -149,13 +179,16 @@ _MADE = "made"  # the key of a lane's state for the number of its micro-batches
 class _RunningLane:
     """The iterator over one lane's micro-batches."""
 
-    def __init__(self, host: LaneHost, number: int, memory: ReusedMemory, last_sample: LastSample | None) -> None:
+    def __init__(
+        self, host: LaneHost, number: int, memory: ReusedMemory, last_sample: LastSample | None, tally: _Tally
+    ) -> None:
         dataset, state = host.dataset, host.states.get(number)
         self._dataset = dataset
         self._seed = dataset.worker_config.seed_offset
-        self._lane = open_lane(dataset, number, host.lanes, last_sample, resumed=state is not None)
+        self._lane = open_lane(dataset, number, host.lanes, last_sample)
         if host.cache_pool is not None:
             self._lane.context.cache = host.cache_pool
+        self._tally = tally
         self._memory = memory
         self._state = state or {}
         self._made: int = self._state.get(_MADE, 0)
@@ -184,11 +217,14 @@ class _RunningLane:
             while batch is SKIPPED and not self._skips_turns:
                 batch, item_id = running.next()
         except StopIteration:
+            self._tally.add(lane.failures)
             return _ENDED
         finally:
             set_hook_context(None)
             set_batch_memory(None)
         self._made += 1
+        if batch is not SKIPPED:
+            self._tally.has_batches = True
         set_restore_key(batch, MICRO_BATCH, lane, item_id)
         return Message(number, lane.number, {_MADE: self._made, **running.state()}, batch)
 
@@ -198,8 +234,6 @@ def open_lane(
     number: int,
     count: int,
     last_sample: LastSample | None = None,
-    *,
-    resumed: bool = False,
 ) -> Lane:
     """Build the lane for which a chain is opened, with the error handlers of the run."""
     config = dataset.worker_config
@@ -207,7 +241,7 @@ def open_lane(
         number,
         count,
         seed=config.seed_offset,
-        failures=FailurePolicy(config.global_error_handler, lane=number, resumed=resumed),
+        failures=FailurePolicy(config.global_error_handler, lane=number, skip_tolerance=config.skip_tolerance),
         context=HookContext(cache=NoCachePool(), worker_config=config),
         last_sample=last_sample,
         restore_error_handler=config.restore_error_handler,

@@ -56,13 +56,25 @@ class FailurePolicy:
     Attributes:
         pending: True while ``succeeded`` has to be called: a hook's last call has failed.
         dropped: By reason, the number of samples that hooks skipped or failed for.
+        last: The last failure and its error.
         has_remainder: True if a stage dropped samples that all hooks had kept, for ``drop_last``.
 
     Raises:
         ConfigError: The tolerance is negative, or the handler takes other arguments.
     """
 
-    __slots__ = ("_handler", "_in_a_row", "_lane", "_skip_tolerance", "_skips", "_tolerance", "dropped", "has_remainder", "pending")
+    __slots__ = (
+        "_handler",
+        "_in_a_row",
+        "_lane",
+        "_skip_tolerance",
+        "_skips",
+        "_tolerance",
+        "dropped",
+        "has_remainder",
+        "last",
+        "pending",
+    )
 
     def __init__(
         self,
@@ -81,6 +93,7 @@ class FailurePolicy:
         self.pending = False
         self.dropped: Counter[str] = Counter()
         self.has_remainder = False
+        self.last: tuple[Failure, Exception] | None = None
 
     def skips_of(self, hook: Hook, name: str | None = None) -> EndlessSkips:
         """Return the counter of a hook's skips; a hook that is opened again, for another pass, has the same one.
@@ -125,6 +138,7 @@ class FailurePolicy:
             failure.note_on(error)
             raise error
         report_to(self._handler, failure, error, sample, sources)
+        self.last = (failure, error)
         self.dropped[f"{failure.hook} failed with {type(error).__name__}"] += max(1, len(failure.keys))
         self._count(hook, failure, error, self._tolerance_of(hook) if tolerance is None else tolerance)
 

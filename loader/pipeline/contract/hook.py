@@ -25,6 +25,7 @@ class Hook:
         function: The function.
         lane: The lane.
         failure_tolerance: Consecutive failures that end the run; None: the number set for the function.
+        takes_batches: The items are micro-batches: ``current_sample_index`` is the number of the micro-batch.
     """
 
     __slots__ = (
@@ -36,12 +37,21 @@ class Hook:
         "_lanes",
         "_number",
         "_seed",
+        "_takes_batches",
         "_tolerance",
         "skips",
     )
 
-    def __init__(self, function: Callable[..., Any], lane: Lane, *, failure_tolerance: int | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        lane: Lane,
+        *,
+        failure_tolerance: int | None = None,
+        takes_batches: bool = False,
+    ) -> None:
         self._function = function
+        self._takes_batches = takes_batches
         self._tolerance = failure_tolerance
         # A function that dispatches to others names the one for a sample: failures are counted for each separately.
         self._choose_function: Callable[[Any], Callable[..., Any]] | None = getattr(function, "function_for", None)
@@ -62,9 +72,12 @@ class Hook:
         Raises:
             Exception: Any error of the function.
         """
-        # This runs for every sample, and most ids are integers: the check saves a call.
-        position = item_id if type(item_id) is int else position_of(item_id)
-        self._context.sample_index = position * self._lanes + self._number
+        if self._takes_batches:
+            self._context.sample_index = self._context.batch_index
+        else:
+            # This runs for every sample, and most ids are integers: the check saves a call.
+            position = item_id if type(item_id) is int else position_of(item_id)
+            self._context.sample_index = position * self._lanes + self._number
         if not self._isolates:
             return self._function(argument)
         with preserve_rng_state(numpy_gauss=False):
@@ -81,6 +94,8 @@ class Hook:
         Raises:
             Exception: Any error of the generator; StopIteration at its end.
         """
+        if not self._takes_batches:  # hooks above this one have run since the last item
+            self._context.sample_index = position_of(item_id) * self._lanes + self._number
         if not self._isolates:
             return next(items)
         with preserve_rng_state(numpy_gauss=False):

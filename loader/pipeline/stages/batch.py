@@ -87,7 +87,7 @@ class _BatchRunning:
         self._upstream = definition.inputs[0].open(lane, state)
         self._lane = lane
         self._size = definition.batch_size
-        self._hook = Hook(definition.batcher, lane, failure_tolerance=definition.failure_tolerance)
+        self._hook = Hook(definition.batcher, lane, failure_tolerance=definition.failure_tolerance, takes_batches=True)
         self._drops_last = definition.drop_last
         self._at_positions = definition.at_positions
         self._key = definition.key

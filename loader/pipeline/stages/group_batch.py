@@ -99,7 +99,9 @@ class _GroupBatchRunning:
         self._lane = lane
         self._fixed_size = definition.fixed_batch_size
         self._criterion = Hook(definition.sample_group_key, lane)
-        self._batcher = Hook(definition.batcher, lane, failure_tolerance=definition.failure_tolerance)
+        self._batcher = Hook(
+            definition.batcher, lane, failure_tolerance=definition.failure_tolerance, takes_batches=True
+        )
         self._drops_last = definition.drop_last
         self._key = definition.key
         self._stage = lane.path + definition.key

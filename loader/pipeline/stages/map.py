@@ -48,6 +48,7 @@ class MapDataset(SavableDataset[T]):
         super().__init__(dataset, worker_config=worker_config, name=name)
         self.map_fn = map_fn
         self.failure_tolerance = failure_tolerance
+        self.takes_batches = False  # the items are micro-batches
 
     @property
     def keeps_positions(self) -> bool:
@@ -68,7 +69,12 @@ class MapDataset(SavableDataset[T]):
 class _MapRunning:
     def __init__(self, definition: MapDataset[Any], lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
-        self._hook = Hook(definition.map_fn, lane, failure_tolerance=definition.failure_tolerance)
+        self._hook = Hook(
+            definition.map_fn,
+            lane,
+            failure_tolerance=definition.failure_tolerance,
+            takes_batches=definition.takes_batches,
+        )
         self._lane = lane
         self._key = definition.key
         self._stage = lane.path + definition.key

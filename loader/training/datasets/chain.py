@@ -83,7 +83,12 @@ def build_chain(sources: Sequence[Source], plan: OrderPlan, options: ChainOption
         chain = _encoded(chain, encoder)
     if options.batch_size is None and not options.groups:
         return chain
-    return _mapped(_batched(chain, options), encoder.encode_batch, "encode_batch")
+    chain = _batched(chain, options)
+    if is_default(encoder.encode_batch):
+        return chain
+    encoded = MapDataset[Any](chain, encoder.encode_batch, name="encode_batch")
+    encoded.takes_batches = True
+    return encoded
 
 
 def build_single_samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:

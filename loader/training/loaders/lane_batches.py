@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...errors import RepeatedSampleError, WorkerError
@@ -12,10 +12,10 @@ from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE
 from ..workers.bundles import StreamOptions, WorkerBundles
-from ..workers.lane_host import NO_LANE, LaneHost, LanesInTurn, LanesOneByOne, Message
+from ..workers.lane_host import NO_LANE, DroppedSamples, LaneHost, LanesInTurn, LanesOneByOne, Message
 from ..workers.watchdog import Watchdog
 from ..workers.worker_board import WorkerBoard
-from ..workers.worker_errors import PackedError, raise_packed, sample_at, worker_died_error
+from ..workers.worker_errors import PackedError, raise_packed, sample_at, unpack_error, worker_died_error
 
 __all__ = ["BatchStream", "LaneBatches"]
 
@@ -50,7 +50,7 @@ class LaneBatches:
         self.lane_states: dict[int, State] = {}
         self.passes = 0
         self.ended = False
-        self._has_batches = False  # of this pass, or samples for a part of one
+        self._has_batches = False  # of this pass
 
     def _choose_lanes(self) -> int:
         config = self.chain.worker_config
@@ -79,12 +79,11 @@ class LaneBatches:
             self._stream = BatchStream(self._host(), self._options)
         config = self.chain.worker_config
         next_own = config.world_size - config.rank
-        dropped: Counter[str] = Counter()
+        dropped: list[DroppedSamples] = []
         try:
             for number, lane, state, batch in self._stream:
                 if lane == NO_LANE:
-                    dropped.update(batch)
-                    self._has_batches |= not batch  # kept samples were too few for one
+                    dropped.append(batch)
                     continue
                 self.lane_states[lane] = state
                 self.batch = number + next_own
@@ -102,16 +101,23 @@ class LaneBatches:
         self.ended = True
         self._check_dropped(dropped)
 
-    def _check_dropped(self, dropped: Counter[str]) -> None:
-        count = dropped.total()
-        if self._has_batches or count < _MIN_DROPPED or self.chain.worker_config.skip_tolerance is None:
+    def _check_dropped(self, reports: Sequence[DroppedSamples]) -> None:
+        """Raise an error for a pass of which all samples were dropped; a worker with micro-batches has no report."""
+        dropped = sum((report.by_reason for report in reports), Counter[str]())
+        if self._has_batches or self.chain.worker_config.skip_tolerance is None or dropped.total() < _MIN_DROPPED:
             return
+        if not all(report.by_reason for report in reports):
+            return  # some samples were kept, but are too few for a micro-batch
         reasons = ", ".join(f"{reason}: {samples}" for reason, samples in dropped.most_common())
+        failures = [unpack_error(report.last_failure) for report in reports if report.last_failure is not None]
+        last: Any = failures[-1] if failures else None
         raise RepeatedSampleError(
-            f"this pass has no micro-batch, since all its samples were skipped or failed ({reasons})",
-            hint="check these hooks, and read the warnings in the log; to allow such a pass, pass "
+            f"all samples of this pass were skipped or failed ({reasons})" + (f"; {last.message}" if last else ""),
+            key=last.key if last else None,
+            source=last.source if last else None,
+            hint="check these hooks, and read the warnings in the log; to allow a pass without micro-batches, pass "
             "WorkerConfig(skip_tolerance=None)",
-        )
+        ) from (last.__cause__ if last else None)
 
     def _host(self) -> LaneHost:
         config = self.chain.worker_config

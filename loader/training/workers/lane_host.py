@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from ...order import LaneHosting
+from ...pipeline.contract.error_handlers import Failure
 from ...pipeline.contract.failures import FailurePolicy
 from ...pipeline.contract.lane import Lane, LastSample, set_restore_key
 from ...pipeline.contract.rng import seed_batch
@@ -15,15 +16,25 @@ from ...pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
 from ...samples.hooks import HookContext, set_hook_context
 from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.batch_memory import ReusedMemory, set_batch_memory
+from .worker_errors import PackedError, pack_error
 
-__all__ = ["MICRO_BATCH", "NO_LANE", "LaneHost", "LanesInTurn", "LanesOneByOne", "Message", "open_lane"]
+__all__ = [
+    "MICRO_BATCH",
+    "NO_LANE",
+    "DroppedSamples",
+    "LaneHost",
+    "LanesInTurn",
+    "LanesOneByOne",
+    "Message",
+    "open_lane",
+]
 
 MICRO_BATCH = "micro-batch"
 """The stage in the ``__restore_key__`` of a micro-batch, as opposed to a sample of an inner stage."""
 
 
 NO_LANE = -1
-"""The lane of a worker's last message if it made no micro-batch: its batch counts the dropped samples by reason."""
+"""The lane of a worker's last message if it made no micro-batch: its batch is a :class:`DroppedSamples`."""
 
 
 class Message(NamedTuple):
@@ -102,7 +113,7 @@ class LanesInTurn:
         hosting = self.hosting
         memory = ReusedMemory()
         numbers = hosting.lanes_of_worker(worker)
-        tally = _Tally()
+        tally = _Tally(worker)
         lanes: list[_RunningLane | None] = [
             _RunningLane(self, number, memory, last_sample, tally) for number in numbers
         ]
@@ -145,7 +156,7 @@ class LanesOneByOne:
 
     def messages(self, worker: int, last_sample: LastSample | None = None) -> Iterator[Message | None]:
         memory = ReusedMemory()
-        tally = _Tally()
+        tally = _Tally(worker)
         for number in range(self.rank, self.lanes, self.ranks)[worker :: max(1, self.workers)]:
             lane = _RunningLane(self, number, memory, last_sample, tally)
             while (message := lane.micro_batch()) is not _ENDED:
@@ -153,23 +164,46 @@ class LanesOneByOne:
         yield from tally.messages()
 
 
-class _Tally:
-    """Counts that a worker reports at the end of a pass in which its lanes made no micro-batch."""
+@dataclass(frozen=True, slots=True)
+class DroppedSamples:
+    """The samples of a pass of which a worker made no micro-batch.
 
-    def __init__(self) -> None:
+    Attributes:
+        by_reason: Their number, by hook and reason; empty if others were kept, but dropped by ``drop_last``.
+        last_failure: The error of the last one that failed; None if none has.
+    """
+
+    by_reason: Counter[str]
+    last_failure: PackedError | None
+
+
+class _Tally:
+    """Collects the dropped samples of a worker's lanes, for its last message."""
+
+    def __init__(self, worker: int) -> None:
+        self._worker = worker
+        self._has_remainder = False
+        self._dropped: Counter[str] = Counter()
+        self._last: tuple[Failure, Exception] | None = None
         self.has_batches = False
-        self.has_remainder = False
-        self.dropped: Counter[str] = Counter()
 
     def add(self, failures: FailurePolicy) -> None:
         """Add the counts of a lane that has ended."""
-        self.dropped.update(failures.dropped)
-        self.has_remainder |= failures.has_remainder
+        self._dropped.update(failures.dropped)
+        self._has_remainder |= failures.has_remainder
+        self._last = failures.last or self._last
 
     def messages(self) -> Iterator[Message]:
-        """Yield the numbers of dropped samples; no number means that others were kept, and dropped by ``drop_last``."""
-        if not self.has_batches and (self.dropped or self.has_remainder):
-            yield Message(0, NO_LANE, {}, Counter() if self.has_remainder else self.dropped)
+        """Yield the message about dropped samples, if there was no micro-batch."""
+        if self.has_batches or not (self._dropped or self._has_remainder):
+            return
+        packed = None
+        if self._last is not None:
+            failure, cause = self._last
+            error = failure.stop(f"{failure.hook} failed", cause, hint="")
+            error.__cause__ = cause
+            packed = pack_error(error, worker=self._worker)
+        yield Message(0, NO_LANE, {}, DroppedSamples(Counter() if self._has_remainder else self._dropped, packed))
 
 
 _ENDED: Any = object()

@@ -6,6 +6,7 @@ from .errors import (
     EnergonError as EnergonError,
     FatalSampleError as FatalSampleError,
     FormatError as FormatError,
+    RepeatedSampleError as RepeatedSampleError,
     SampleError as SampleError,
     SkipSample as SkipSample,
     StateError as StateError,

@@ -12,6 +12,7 @@ __all__ = [
     "HookContext",
     "alias_hook",
     "current_cache",
+    "default_failure_tolerance",
     "failure_tolerance",
     "hook_context",
     "is_default",
@@ -180,6 +181,15 @@ def restores_seeds(fn: Callable[..., Any]) -> bool:
 def failure_tolerance(fn: Callable[..., Any], default: int | None = None) -> int:
     """Return the number of consecutive failures of ``fn`` that stops the run: its mark, else ``default``, else 0."""
     return int(mark_of(fn, _FAILURE_TOLERANCE, default or 0))
+
+
+def default_failure_tolerance(fn: Callable[..., Any], default: int) -> int:
+    """Return the ``__default_failure_tolerance__`` of the task encoder whose bound method ``fn`` is, else ``default``."""
+    for owner in (fn, getattr(fn, "__self__", None)):
+        found = getattr(owner, "__default_failure_tolerance__", None)
+        if found is not None:
+            return int(found)
+    return default
 
 
 class HookContext:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from ...errors import EnergonError, SampleError
+from ...errors import EnergonError, RepeatedSampleError
 from .sample_name import joined_names, keys_of_sample, places_of_sample
 
 __all__ = [
@@ -58,9 +58,9 @@ class Failure:
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
 
-    def stop(self, message: str, error: BaseException, *, hint: str) -> SampleError:
+    def stop(self, message: str, error: BaseException, *, hint: str) -> RepeatedSampleError:
         """Create the error that ends the run after repeated failures, of which ``error`` is the last."""
-        return SampleError(
+        return RepeatedSampleError(
             f"{message}, the last time for {self.sample}: {one_line(error)}",
             key=joined_names(self.keys) or None,
             source=self.place,

@@ -11,8 +11,7 @@ from typing import Any
 from ...errors import SkipSample
 from ...order import mix
 from ...samples.hooks import restores_seeds
-from .failures import EndlessSkips
-from .lane import ItemId, Lane, position_of
+from .lane import ItemId, Lane, position_of, samples_in
 from .rng import preserve_rng_state, seed_sample
 from .stage import SKIPPED
 
@@ -25,6 +24,8 @@ class Hook:
     Args:
         function: The function.
         lane: The lane.
+        failure_tolerance: Consecutive failures that end the run; None: the number set for the function.
+        takes_batches: The items are micro-batches: ``current_sample_index`` is the number of the micro-batch.
     """
 
     __slots__ = (
@@ -36,11 +37,22 @@ class Hook:
         "_lanes",
         "_number",
         "_seed",
+        "_takes_batches",
+        "_tolerance",
         "skips",
     )
 
-    def __init__(self, function: Callable[..., Any], lane: Lane) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        lane: Lane,
+        *,
+        failure_tolerance: int | None = None,
+        takes_batches: bool = False,
+    ) -> None:
         self._function = function
+        self._takes_batches = takes_batches
+        self._tolerance = failure_tolerance
         # A function that dispatches to others names the one for a sample: failures are counted for each separately.
         self._choose_function: Callable[[Any], Callable[..., Any]] | None = getattr(function, "function_for", None)
         self._number, self._lanes, self._context, self._failures = lane.number, lane.count, lane.context, lane.failures
@@ -48,7 +60,7 @@ class Hook:
         # Two hooks of a chain draw different numbers for the same sample.
         name = getattr(function, "__qualname__", type(function).__qualname__)
         self._seed = int(mix(lane.seed, zlib.crc32(name.encode())))
-        self.skips = EndlessSkips(getattr(function, "__name__", type(function).__name__), lane.number)
+        self.skips = lane.failures.skips_of(function)
 
     def call(self, argument: Any, item_id: ItemId) -> Any:
         """Call the function.
@@ -60,9 +72,12 @@ class Hook:
         Raises:
             Exception: Any error of the function.
         """
-        # This runs for every sample, and most ids are integers: the check saves a call.
-        position = item_id if type(item_id) is int else position_of(item_id)
-        self._context.sample_index = position * self._lanes + self._number
+        if self._takes_batches:
+            self._context.sample_index = self._context.batch_index
+        else:
+            # This runs for every sample, and most ids are integers: the check saves a call.
+            position = item_id if type(item_id) is int else position_of(item_id)
+            self._context.sample_index = position * self._lanes + self._number
         if not self._isolates:
             return self._function(argument)
         with preserve_rng_state(numpy_gauss=False):
@@ -79,6 +94,8 @@ class Hook:
         Raises:
             Exception: Any error of the generator; StopIteration at its end.
         """
+        if not self._takes_batches:  # hooks above this one have run since the last item
+            self._context.sample_index = position_of(item_id) * self._lanes + self._number
         if not self._isolates:
             return next(items)
         with preserve_rng_state(numpy_gauss=False):
@@ -86,11 +103,15 @@ class Hook:
             return next(items)
 
     def attempt(self, argument: Any, item_id: ItemId) -> Any:
-        """Call the function; return :data:`SKIPPED` if it raises SkipSample, or an error that is tolerated."""
+        """Call the function; return :data:`SKIPPED` if it raises SkipSample, or an error that is tolerated.
+
+        Raises:
+            Exception: The error ends the run, or so many samples were skipped that it never would.
+        """
         try:
             result = self.call(argument, item_id)
         except SkipSample:
-            self.skips.add()
+            self.skips.add(samples_in(item_id))
             return SKIPPED
         except Exception as error:
             return self.failed(error, argument)
@@ -120,7 +141,7 @@ class Hook:
             try:
                 item = self.step(result, own_id)
             except (StopIteration, SkipSample):
-                self.ended(number)
+                self.ended(number, item_id)
                 return
             except Exception as error:
                 self.failed(error, argument)
@@ -149,15 +170,15 @@ class Hook:
         Raises:
             Exception: The failure ends the run.
         """
-        self._failures.failed(self._function_for(argument), error, argument)
+        self._failures.failed(self._function_for(argument), error, argument, tolerance=self._tolerance)
         return SKIPPED
 
-    def ended(self, items: int) -> None:
-        """Count an exhausted generator; one without items has skipped its sample."""
+    def ended(self, items: int, item_id: ItemId) -> None:
+        """Count an exhausted generator that yielded ``items``; one without items has skipped its argument."""
         if items:
             self.skips.count = 0
         else:
-            self.skips.add()
+            self.skips.add(samples_in(item_id))
 
     def succeeded(self, argument: Any = None) -> None:
         """Count a success; the argument is needed if the function dispatches to others."""

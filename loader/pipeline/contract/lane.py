@@ -28,6 +28,7 @@ __all__ = [
     "integers_of",
     "plain_item_id",
     "position_of",
+    "samples_in",
     "set_restore_key",
 ]
 
@@ -134,6 +135,19 @@ def position_of(item_id: ItemId) -> int:
             return -1
         item_id = item_id[2] if isinstance(item_id[0], str) else item_id[0]
     return item_id
+
+
+def samples_in(item_id: ItemId) -> int:
+    """Return the number of samples that an item was made of.
+
+    >>> samples_in((("2 encode_sample", 0, 7), 8))
+    2
+    """
+    if not isinstance(item_id, tuple):
+        return 1
+    if item_id and isinstance(item_id[0], str):
+        return samples_in(item_id[2])
+    return sum(map(samples_in, item_id))
 
 
 def integers_of(item_id: ItemId) -> Iterator[int]:

@@ -17,6 +17,7 @@ from ...errors import ConfigError, EnergonError
 from ...order import mix
 from ...samples.hooks import hook_context, running_hook_context
 from .error_handlers import log_exception, reraise_exception
+from .failures import SKIP_TOLERANCE
 
 __all__ = ["ErrorHandler", "WorkerConfig"]
 
@@ -51,6 +52,8 @@ class WorkerConfig:
         restore_error_handler: Called for a sample that fails while a state is restored; by default raises.
         lanes: L, a multiple of the world size, for a new run; a restored run keeps its number. By default
             ``lcm(world_size, 48)``; with packing or grouping, ``world_size · num_workers``.
+        skip_tolerance: Consecutive samples that a hook of a lane may skip before it has kept any; more end the run, as
+            does a pass of which all samples are skipped. None allows any number.
 
     Attributes:
         active_worker_config: The config of the run whose hook is running; None outside hooks.
@@ -71,6 +74,7 @@ class WorkerConfig:
     global_error_handler: ErrorHandler = log_exception
     restore_error_handler: ErrorHandler = reraise_exception
     lanes: int | None = None
+    skip_tolerance: int | None = SKIP_TOLERANCE
 
     def __post_init__(self) -> None:
         if self.world_size < 1 or not 0 <= self.rank < self.world_size:
@@ -82,6 +86,9 @@ class WorkerConfig:
                 f"expected lanes to be a multiple of world_size={self.world_size}, found {self.lanes}",
                 hint="pass a multiple of each number of ranks on which the run may continue",
             )
+
+        if self.skip_tolerance is not None and self.skip_tolerance < 1:
+            raise ConfigError(f"expected a skip_tolerance of at least 1, or None, found {self.skip_tolerance}")
 
     @classmethod
     def default_worker_config(cls, num_workers: int = 4, data_parallel_group: Any = None) -> WorkerConfig:

@@ -20,7 +20,7 @@ from ...format.index.sample_bytes import read_sample
 from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 from ...samples.building.described_dataset import DescribedDataset
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
-from ...samples.decoding.decoder import SampleDecoder
+from ...samples.decoding.decoder import AnyDecoder, SampleDecoder
 from ...samples.source_info import SourceInfo
 from ...samples.types import CrudeSample
 from ...storage import ReadableFile
@@ -40,7 +40,7 @@ class DatasetSource:
     """
 
     request: LoadRequest
-    decoder: SampleDecoder | None = field(default_factory=SampleDecoder)
+    decoder: AnyDecoder | None = field(default_factory=SampleDecoder)
     described: DescribedDataset[Any] | None = None
 
     _uuid: str | None = field(default=None, init=False)

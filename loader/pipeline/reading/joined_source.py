@@ -16,7 +16,7 @@ from ...errors import EmptyDatasetError, FormatError
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
 from ...samples.building.sample_builder import RawSample
-from ...samples.decoding.decoder import SampleDecoder
+from ...samples.decoding.decoder import AnyDecoder
 from ...samples.source_info import SourceInfo
 from .dataset_source import DatasetSource
 from .sample_chunk import ChunkReader
@@ -103,7 +103,7 @@ class JoinedSource:
         return any(member.is_crude for member in self.members)
 
     @property
-    def decoder(self) -> SampleDecoder | None:
+    def decoder(self) -> AnyDecoder | None:
         """Decoder of the members."""
         return self.members[0].decoder
 

@@ -20,7 +20,7 @@ from ...format.index.locations import SampleLocations
 from ...format.jsonl.index import JsonlIndex, open_jsonl_index
 from ...format.jsonl.lines import BYTE_ORDER_MARK
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
-from ...samples.decoding.decoder import SampleDecoder
+from ...samples.decoding.decoder import AnyDecoder, SampleDecoder
 from ...samples.source_info import SourceInfo
 from ...storage import ReadableFile, Storage, open_storage
 from .source import SourceStores
@@ -40,7 +40,7 @@ class JsonlSource:
     """
 
     request: LoadRequest
-    decoder: SampleDecoder | None = field(default_factory=SampleDecoder)
+    decoder: AnyDecoder | None = field(default_factory=SampleDecoder)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}

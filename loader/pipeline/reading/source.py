@@ -14,7 +14,7 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...format.index.locations import SampleLocations
 from ...samples.building.sample_builder import RawSample
-from ...samples.decoding.decoder import SampleDecoder
+from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
 from ...samples.source_info import SourceInfo
 from ...storage import ReadableFile
 from ...stores.aux_store import open_aux_store
@@ -62,7 +62,7 @@ class Source(Protocol):
         """True if samples are dicts of parts, for cookers."""
 
     @property
-    def decoder(self) -> SampleDecoder | None:
+    def decoder(self) -> AnyDecoder | None:
         """Decoder of the parts; None leaves them bytes."""
 
     @property
@@ -135,7 +135,7 @@ class SourceStores:
 
     path: str | None = None
     aux_urls: Mapping[str, str] = field(default_factory=dict)
-    decoder: SampleDecoder | None = None
+    decoder: AnyDecoder | None = None
     trust_code: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -156,6 +156,7 @@ class SourceStores:
         return None if self.path is None else self._decoded(DatasetFileStore(self.path))
 
     def _decoded(self, store: FileStore[bytes]) -> FileStore[Any]:
-        if self.decoder is None:
+        decoder: Any = self.decoder
+        if decoder is None or whole_sample_decoder(decoder) is not None:
             return store
-        return DecodeFileStore(store, decoder=self.decoder, trust_code=self.trust_code)
+        return DecodeFileStore(store, decoder=decoder, trust_code=self.trust_code)

@@ -31,6 +31,8 @@ class BatchDataset(SavableDataset[T]):
         drop_last: Drop a last batch of fewer than B items.
         at_positions: Batch ``b`` of a lane holds the items at the positions ``[b·B, (b+1)·B)`` of its stream, and a
             skipped item makes its batch smaller. Otherwise the next item takes its place.
+        failure_tolerance: Consecutive failures of ``batcher`` that end the run; by default the number set for it, or
+            100.
         worker_config: By default the dataset's.
     """
 
@@ -44,6 +46,7 @@ class BatchDataset(SavableDataset[T]):
         *,
         drop_last: bool = False,
         at_positions: bool = False,
+        failure_tolerance: int | None = None,
         name: str | None = None,
         worker_config: WorkerConfig | None = None,
         **_unused: Any,
@@ -54,6 +57,7 @@ class BatchDataset(SavableDataset[T]):
         self.batch_size = batch_size
         self.batcher = batcher
         self.drop_last = drop_last
+        self.failure_tolerance = failure_tolerance
         self.at_positions = at_positions
 
     @property
@@ -83,7 +87,7 @@ class _BatchRunning:
         self._upstream = definition.inputs[0].open(lane, state)
         self._lane = lane
         self._size = definition.batch_size
-        self._hook = Hook(definition.batcher, lane)
+        self._hook = Hook(definition.batcher, lane, failure_tolerance=definition.failure_tolerance, takes_batches=True)
         self._drops_last = definition.drop_last
         self._at_positions = definition.at_positions
         self._key = definition.key
@@ -105,6 +109,7 @@ class _BatchRunning:
                 value, item_id = source_next()
             except StopIteration:
                 if not values or self._drops_last:
+                    self._lane.failures.has_remainder |= bool(values)
                     raise
                 break
             if value is not SKIPPED:
@@ -122,6 +127,7 @@ class _BatchRunning:
                 value, item_id = self._upstream.next()
             except StopIteration:
                 if item_id == -1 or self._drops_last:
+                    self._lane.failures.has_remainder |= bool(values)
                     raise
                 break
             if value is not SKIPPED:

@@ -45,6 +45,7 @@ class _Cook:
 
     def __init__(self, task_encoder: Any, stores: Sequence[SourceStores]) -> None:
         self.__name__ = "cook_crude_sample"
+        self.__default_failure_tolerance__ = getattr(task_encoder, "__default_failure_tolerance__", None)
         self._task_encoder = task_encoder
         self._needs_primary = any(map(needs_primary, _hooks(task_encoder)))
         self._stores = tuple(stores) if uses_stores(task_encoder, stores) else ()

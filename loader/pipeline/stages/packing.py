@@ -38,6 +38,10 @@ class PackingDataset(MapDataset[T]):
         final_packer: Packs a group into one sample; may be a generator: ``pack_selected_samples``.
         sample_encoder: Applied to each sample of a group before it is packed; may be a generator, or skip the sample by
             raising :class:`~loader.errors.SkipSample`: ``postencode_sample``.
+        pre_packer_failure_tolerance: Consecutive failures of ``pre_packer`` that end the run; by default the number set
+            for it, or 100.
+        final_packer_failure_tolerance: The same for ``final_packer``.
+        sample_encoder_failure_tolerance: The same for ``sample_encoder``.
         worker_config: By default the dataset's.
 
     Raises:
@@ -52,6 +56,9 @@ class PackingDataset(MapDataset[T]):
         final_packer: Callable[[list[Any]], Any],
         *,
         sample_encoder: Callable[[Any], Any] | None = None,
+        pre_packer_failure_tolerance: int | None = None,
+        final_packer_failure_tolerance: int | None = None,
+        sample_encoder_failure_tolerance: int | None = None,
         name: str | None = None,
         worker_config: WorkerConfig | None = None,
         **_unused: Any,
@@ -61,10 +68,12 @@ class PackingDataset(MapDataset[T]):
             buffer_size,
             pre_packer,
             sample_encoder=sample_encoder,
+            pre_packer_failure_tolerance=pre_packer_failure_tolerance,
+            sample_encoder_failure_tolerance=sample_encoder_failure_tolerance,
             name="select_samples_to_pack",
             worker_config=worker_config,
         )
-        super().__init__(selection, final_packer, name=name)
+        super().__init__(selection, final_packer, failure_tolerance=final_packer_failure_tolerance, name=name)
 
 
 class PackSelectionDataset(SavableDataset[list[Any]]):
@@ -75,6 +84,8 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
         buffer_size: Samples of a full buffer.
         pre_packer: Takes the samples of the buffer, returns groups of them.
         sample_encoder: Applied to each sample of a group when the group is yielded.
+        pre_packer_failure_tolerance: Consecutive failures of ``pre_packer`` that end the run.
+        sample_encoder_failure_tolerance: The same for ``sample_encoder``.
         worker_config: By default the dataset's.
     """
 
@@ -87,6 +98,8 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
         pre_packer: Callable[[list[Any]], Iterable[Iterable[Any]]],
         *,
         sample_encoder: Callable[[Any], Any] | None = None,
+        pre_packer_failure_tolerance: int | None = None,
+        sample_encoder_failure_tolerance: int | None = None,
         name: str | None = None,
         worker_config: WorkerConfig | None = None,
     ) -> None:
@@ -96,6 +109,7 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
         self.buffer_size = buffer_size
         self.pre_packer = pre_packer
         self.sample_encoder = sample_encoder
+        self.failure_tolerances = (pre_packer_failure_tolerance, sample_encoder_failure_tolerance)
 
     @property
     def waits(self) -> bool:
@@ -119,8 +133,10 @@ class _SelectionRunning:
         self._upstream = definition.inputs[0].open(lane, state)
         self._lane = lane
         self._size = definition.buffer_size
-        self._select = Hook(definition.pre_packer, lane)
-        self._encode = None if definition.sample_encoder is None else Hook(definition.sample_encoder, lane)
+        of_packer, of_encoder = definition.failure_tolerances
+        self._select = Hook(definition.pre_packer, lane, failure_tolerance=of_packer)
+        encoder = definition.sample_encoder
+        self._encode = None if encoder is None else Hook(encoder, lane, failure_tolerance=of_encoder)
         self._key = definition.key
         self._stage = lane.path + definition.key
         own = state.get(self._key, {"batch": None, "groups": []})
@@ -163,6 +179,7 @@ class _SelectionRunning:
                 list(group) for group in self._select.call(list(values), tuple(item_id for _, item_id in samples))
             ]
         except SkipSample:
+            self._select.skips.add(len(samples))
             return
         except Exception as error:
             self._select.failed(error, values)
@@ -170,6 +187,10 @@ class _SelectionRunning:
         self._select.succeeded()
         self._batch = self._lane.context.batch_index
         self._groups.extend(_find_items(groups, samples, self._batch))
+        if self._groups:
+            self._select.skips.count = 0
+        else:
+            self._select.skips.add(len(samples))  # samples in no group are skipped
 
     def _encode_into(self, values: list[Any], item_ids: list[ItemId], value: Any, item_id: ItemId) -> None:
         if self._encode is None:

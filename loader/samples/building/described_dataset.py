@@ -13,7 +13,7 @@ from ...errors import ConfigError
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.nv_meta import FOLDER
 from ...storage import EPath
-from ..decoding.decoder import SampleDecoder
+from ..decoding.decoder import AnyDecoder, SampleDecoder
 from .dataset_code import checked_sample_class, dataset_class_of
 from .recipe import BasicSampleBuilder, SampleRecipe, sample_class_of
 
@@ -55,7 +55,8 @@ class DescribedDataset(Generic[T_co]):
         sample_loader: Builds a dict of the fields from a dict of the parts; or ``"file.py:function"`` in ``.nv-meta``.
         part_filter: Names of the parts to read, or a predicate on part names; or ``"file.py:function"``.
         subflavors: Labels of every sample.
-        decoder: Decodes the parts; None keeps them as bytes.
+        decoder: Decodes the parts; None keeps them as bytes. Any function from a dict of the parts to one of their
+            decoded values may replace a :class:`SampleDecoder`.
         trust_code: Allow code and pickles of the dataset to run.
     """
 
@@ -70,7 +71,7 @@ class DescribedDataset(Generic[T_co]):
         sample_loader: str | Callable[..., Any] | None = None,
         part_filter: str | Sequence[str] | Callable[[str], Any] | None = None,
         subflavors: Mapping[str, Any] | None = None,
-        decoder: SampleDecoder | OfTheRun | None = OfTheRun.DECODER,
+        decoder: AnyDecoder | OfTheRun | None = OfTheRun.DECODER,
         trust_code: bool = False,
     ) -> None:
         self.path = EPath(path)
@@ -116,8 +117,16 @@ class DescribedDataset(Generic[T_co]):
             TrustError: Code of the dataset is named, and the caller does not trust the dataset.
             ConfigError: A file or function that is named does not exist, or there is no sample class.
         """
-        decoder = SampleDecoder() if isinstance(self.decoder, OfTheRun) else self.decoder
-        return BasicSampleBuilder(self.recipe, decoder=decoder, trust_code=self.trust_code)
+        return BasicSampleBuilder(self.recipe, decoder=self._decoder, trust_code=self.trust_code)
+
+    @property
+    def _decoder(self) -> AnyDecoder | None:
+        """The decoder under its name in megatron-energon, where subclasses set it in their ``__init__``."""
+        return SampleDecoder() if isinstance(self.decoder, OfTheRun) else self.decoder
+
+    @_decoder.setter
+    def _decoder(self, decoder: AnyDecoder | None) -> None:
+        self.decoder = decoder
 
     @property
     def meta_folder(self) -> Path:
@@ -154,7 +163,7 @@ class DescribedDataset(Generic[T_co]):
 
 
 def described_dataset_of(
-    config: DatasetConfig, *, meta_folder: Path, decoder: SampleDecoder | None, trust_code: bool
+    config: DatasetConfig, *, meta_folder: Path, decoder: AnyDecoder | None, trust_code: bool
 ) -> DescribedDataset[Any] | None:
     """Create an object of the user's dataset class that a ``dataset.yaml`` names.
 

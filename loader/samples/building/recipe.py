@@ -13,7 +13,7 @@ from ...errors import ConfigError, SampleError
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.documents.field_map import FieldMap, parse_field_map
 from .. import types
-from ..decoding.decoder import DecodedParts, PartDecoders, SampleDecoder
+from ..decoding.decoder import AnyDecoder, DecodedParts, PartDecoders, SampleDecoder, whole_sample_decoder
 from ..source_info import SourceInfo
 from ..trust import is_trusted
 from ..types import CrudeSample, Sample
@@ -122,8 +122,9 @@ class BasicSampleBuilder:
         trust_code: Load pickles.
     """
 
-    def __init__(self, recipe: SampleRecipe, *, decoder: SampleDecoder | None, trust_code: bool = False) -> None:
-        self._decoder = decoder
+    def __init__(self, recipe: SampleRecipe, *, decoder: AnyDecoder | None, trust_code: bool = False) -> None:
+        self._decode_sample = whole_sample_decoder(decoder)
+        self._decoder: Any = None if self._decode_sample is not None else decoder
         self._trusted = is_trusted(trust_code)
         self.subflavors = dict(recipe.subflavors)
         """Labels of all samples."""
@@ -192,6 +193,8 @@ class BasicSampleBuilder:
             "__sources__": tuple(sources),
         }
         try:
+            if self._decode_sample is not None:
+                parts = self._decode_whole(parts, shared)
             if self._field_map is not None:
                 return self._fill(self._map(self._field_map, parts), shared)
             decoded = self._decode(parts)
@@ -214,6 +217,13 @@ class BasicSampleBuilder:
         if decode is None:
             return dict(parts)
         return {name: decode(name, data) for name, data in parts.items()}
+
+    def _decode_whole(self, parts: Mapping[str, bytes], shared: dict[str, Any]) -> dict[str, Any]:
+        """Decode all parts by the function from a sample to a sample."""
+        decode: Any = self._decode_sample
+        sources = shared["__sources__"]
+        decoded = decode({**parts, **shared, "__shard__": sources[0].shard_name if sources else None})
+        return {name: value for name, value in decoded.items() if name not in shared and name != "__shard__"}
 
     def _load(self, parts: _LoaderParts) -> Any:
         if self._loader is None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ...errors import SampleError, SkipSample
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
-from ..decoding.decoder import SampleDecoder
+from ..decoding.decoder import AnyDecoder
 from ..source_info import SourceInfo
 from .described_dataset import DescribedDataset, described_dataset_of
 from .recipe import BasicSampleBuilder, SampleRecipe, name_sample
@@ -67,7 +67,7 @@ class SampleBuilder(BasicSampleBuilder):
         config: DatasetConfig | DescribedDataset[Any] | SampleRecipe | None,
         *,
         meta_folder: Path,
-        decoder: SampleDecoder | None,
+        decoder: AnyDecoder | None,
         trust_code: bool = False,
     ) -> None:
         dataset: DescribedDataset[Any] | None = None
@@ -84,7 +84,8 @@ class SampleBuilder(BasicSampleBuilder):
                 recipe = dataset.recipe
         super().__init__(recipe, decoder=decoder, trust_code=trust_code)
         self._dataset = dataset
-        self._is_plain = self._crude and self._loader is None and dataset is None  # a sample is its decoded parts
+        # A sample is its decoded parts.
+        self._is_plain = self._crude and self._loader is None and dataset is None and self._decode_sample is None
 
     def raw_builder(self, path: str, subflavors: Mapping[str, Any]) -> Callable[[RawSample, tuple[Any, ...]], Any]:
         """Return a function that builds a sample from a raw sample and its restore key, as :meth:`build` does.

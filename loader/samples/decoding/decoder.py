@@ -19,6 +19,7 @@ from .part_decode import part_decoder, part_error
 
 __all__ = [
     "MEDIA_EXTENSIONS",
+    "AnyDecoder",
     "DecodedParts",
     "FileStoreDecoder",
     "MediaForm",
@@ -27,6 +28,7 @@ __all__ = [
     "SampleDecoder",
     "media_decoder",
     "media_form",
+    "whole_sample_decoder",
 ]
 
 MEDIA_EXTENSIONS = frozenset({"avi", "flac", "flv", "mkv", "mov", "mp3", "mp4", "wav", "webm"})
@@ -130,6 +132,21 @@ class SampleDecoder(FileStoreDecoder):
 
     def __repr__(self) -> str:
         return f"SampleDecoder({', '.join(f'{name}={getattr(self, name)!r}' for name in sorted(self.__slots__))})"
+
+
+AnyDecoder = SampleDecoder | Callable[[dict[str, Any]], Mapping[str, Any]]
+"""A decoder of parts, or a function that decodes a whole sample: from a dict of its parts to one of their values."""
+
+
+def whole_sample_decoder(decoder: AnyDecoder | None) -> Callable[[dict[str, Any]], Mapping[str, Any]] | None:
+    """Return a decoder that has to be called with a whole sample; None for one that decodes part by part.
+
+    >>> whole_sample_decoder(SampleDecoder()) is None, whole_sample_decoder(dict) is dict
+    (True, True)
+    """
+    if isinstance(decoder, SampleDecoder):
+        return None if type(decoder).__call__ is SampleDecoder.__call__ else decoder
+    return None if decoder is None or hasattr(decoder, "decode_part") else decoder
 
 
 class PartDecoders(dict[str, Callable[[bytes], Any] | None]):

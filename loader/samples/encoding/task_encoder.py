@@ -22,8 +22,8 @@ T_batch = TypeVar("T_batch")
 class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
     """Base of task encoders: override the hooks that you need.
 
-    The hooks, in the order of their calls: ``cook_crude_sample``, ``encode_sample`` (with packing
-    ``preencode_sample``, ``select_samples_to_pack``, ``postencode_sample``, ``pack_selected_samples``),
+    The hooks, in the order of their calls: ``cook_crude_sample``, ``preencode_sample`` or ``encode_sample``, with
+    packing ``select_samples_to_pack``, ``postencode_sample``, with packing ``pack_selected_samples``,
     ``batch_group_criterion``, ``batch``, ``encode_batch``. A hook that is not overridden costs nothing: no stage is
     built for it. Any hook may raise :class:`~loader.errors.SkipSample` to skip its sample or batch. A hook that returns
     samples or batches may be a generator of several.
@@ -33,6 +33,8 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
     Attributes:
         decoder: Decodes the parts of samples; None keeps them as bytes.
         cookers: Build samples from crude ones.
+        __default_failure_tolerance__: Consecutive failures of a hook that stop the run, unless
+            ``@stateless(failure_tolerance=…)`` sets another number for that hook; 0 allows any number.
 
     >>> class Lower(TaskEncoder):
     ...     def encode_sample(self, sample):
@@ -43,6 +45,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
 
     decoder: SampleDecoder | None = SampleDecoder()
     cookers: ClassVar[Sequence[Cooker]] = ()
+    __default_failure_tolerance__: ClassVar[int] = 100
 
     @library_hook
     def cook_crude_sample(self, sample: dict[str, Any], **aux: Any) -> Any:
@@ -65,15 +68,16 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
 
     @alias_hook("encode_sample")
     def preencode_sample(self, sample: T_sample) -> Any:
-        """Encode a sample before packing; by default, this is ``encode_sample``.
+        """Encode a sample before packing, or as the first of two steps; by default, this is ``encode_sample``.
 
-        The packing buffer keeps the result in memory, so load large values in ``postencode_sample``.
+        Without packing, an encoder that overrides ``encode_sample`` as well has only that hook called. The packing
+        buffer keeps the result in memory, so load large values in ``postencode_sample``.
         """
 
     @noop_hook()
     @stateless
     def postencode_sample(self, sample: Any) -> Any:
-        """Encode a sample that was selected for packing; by default, return it."""
+        """Encode a sample that was selected for packing, or without packing each sample; by default, return it."""
         return sample
 
     @noop_hook()

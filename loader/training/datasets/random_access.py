@@ -27,7 +27,7 @@ from ...pipeline.reading.source import Source
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...samples.hooks import set_hook_context
 from ..workers.lane_host import open_lane
-from .chain import build_single_samples
+from .chain import build_single_samples, encoding_hooks
 from .open_sources import DatasetArguments
 
 __all__ = ["RandomAccessDataset", "random_access"]
@@ -69,7 +69,7 @@ class RandomAccessDataset(Dataset[T_co]):
         hooks = (
             task_encoder.cook_crude_sample,
             *(one.cook for one in task_encoder.cookers),
-            task_encoder.encode_sample,
+            *(hook for _, hook in encoding_hooks(task_encoder)),
         )
         for hook in hooks:
             if makes_several(hook):
@@ -208,7 +208,7 @@ def random_access(
     Returns a map-style dataset of torch, a :class:`~loader.integrations.multi_epoch_dataset.SizedDataset`: without
     batches, shuffling or state. Samples are numbered in the order of the shards. The datasets of a metadataset follow
     one another, each once; weights and repetitions are ignored. Samples are cooked and encoded as for validation, by
-    ``cook_crude_sample`` or the cookers and by ``encode_sample``; later hooks are not called.
+    ``cook_crude_sample`` or the cookers, and by ``encode_sample``, or ``preencode_sample`` and ``postencode_sample``; later hooks are not called.
 
     The same number always returns the same sample: random numbers that hooks draw are seeded from ``seed_offset`` and
     the sample, and are the same in every epoch. A sample that fails raises its error; no sample is skipped.

@@ -14,7 +14,7 @@ from ...format.nv_meta import SPLIT_YAML
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...samples.building.described_dataset import DescribedDataset, OfTheRun
-from ...samples.decoding.decoder import SampleDecoder
+from ...samples.decoding.decoder import AnyDecoder
 from ...storage import EPath
 from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.file_store import FileStore
@@ -76,7 +76,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         sample_loader: str | Callable[..., Any] | None = None,
         part_filter: str | Sequence[str] | Callable[[str], Any] | None = None,
         subflavors: Mapping[str, Any] | None = None,
-        decoder: SampleDecoder | OfTheRun | None = None,
+        decoder: AnyDecoder | OfTheRun | None = None,
         trust_code: bool = False,
     ) -> None:
         BaseCoreDatasetFactory.__init__(
@@ -115,8 +115,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
             subset=tuple(self.subset),
             trust_code=self.trust_code,
         )
-        decoder = SampleDecoder() if isinstance(self.decoder, OfTheRun) else self.decoder
-        return DatasetSource(request=request, decoder=decoder, described=self)
+        return DatasetSource(request=request, decoder=self._decoder, described=self)
 
     @property
     def paths(self) -> list[EPath]:
@@ -156,7 +155,7 @@ class DefaultDecoderWebdatasetFactory(DefaultGenericWebdatasetFactory[T_co]):
         self,
         path: str | os.PathLike[str],
         *,
-        decoder: SampleDecoder | OfTheRun | None = OfTheRun.DECODER,
+        decoder: AnyDecoder | OfTheRun | None = OfTheRun.DECODER,
         **kwargs: Any,
     ) -> None:
         super().__init__(path, decoder=decoder, **kwargs)

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...errors import WorkerError
+from ...errors import RepeatedSampleError, WorkerError
 from ...order import LaneHosting, default_lanes
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE
 from ..workers.bundles import StreamOptions, WorkerBundles
-from ..workers.lane_host import LaneHost, LanesInTurn, LanesOneByOne, Message
+from ..workers.lane_host import NO_LANE, DroppedSamples, LaneHost, LanesInTurn, LanesOneByOne, Message
 from ..workers.watchdog import Watchdog
 from ..workers.worker_board import WorkerBoard
-from ..workers.worker_errors import PackedError, raise_packed, sample_at, worker_died_error
+from ..workers.worker_errors import PackedError, raise_packed, sample_at, unpack_error, worker_died_error
 
 __all__ = ["BatchStream", "LaneBatches"]
 
 _LANES_ONE_AFTER_ANOTHER = 48
+
+_MIN_DROPPED = 10
+"""Samples of a rank's pass of which some must make a micro-batch; of fewer, all may be bad by chance."""
 
 
 class LaneBatches:
@@ -46,6 +50,7 @@ class LaneBatches:
         self.lane_states: dict[int, State] = {}
         self.passes = 0
         self.ended = False
+        self._has_batches = False  # of this pass
 
     def _choose_lanes(self) -> int:
         config = self.chain.worker_config
@@ -63,18 +68,27 @@ class LaneBatches:
         return ENDLESS if self.chain.repeats else FINITE
 
     def batches(self) -> Iterator[Any]:
-        """Yield micro-batches, from the end of the last iteration to the end of the pass."""
+        """Yield micro-batches, from the end of the last iteration to the end of the pass.
+
+        Raises:
+            RepeatedSampleError: All samples of the pass were skipped, or failed.
+        """
         if self.ended:
             self.start_over()
         if self._stream is None:
             self._stream = BatchStream(self._host(), self._options)
         config = self.chain.worker_config
         next_own = config.world_size - config.rank
+        dropped: list[DroppedSamples] = []
         try:
             for number, lane, state, batch in self._stream:
+                if lane == NO_LANE:
+                    dropped.append(batch)
+                    continue
                 self.lane_states[lane] = state
                 self.batch = number + next_own
                 if batch is not SKIPPED:
+                    self._has_batches = True
                     yield batch
         except GeneratorExit:
             raise  # the loop was left; the next one continues with this stream
@@ -85,6 +99,25 @@ class LaneBatches:
         self.close()
         # The end of the pass stays recorded: other ranks may still deliver their last micro-batch, and save then.
         self.ended = True
+        self._check_dropped(dropped)
+
+    def _check_dropped(self, reports: Sequence[DroppedSamples]) -> None:
+        """Raise an error for a pass of which all samples were dropped; a worker with micro-batches has no report."""
+        dropped = sum((report.by_reason for report in reports), Counter[str]())
+        if self._has_batches or self.chain.worker_config.skip_tolerance is None or dropped.total() < _MIN_DROPPED:
+            return
+        if not all(report.by_reason for report in reports):
+            return  # some samples were kept, but are too few for a micro-batch
+        reasons = ", ".join(f"{reason}: {samples}" for reason, samples in dropped.most_common())
+        failures = [unpack_error(report.last_failure) for report in reports if report.last_failure is not None]
+        last: Any = failures[-1] if failures else None
+        raise RepeatedSampleError(
+            f"all samples of this pass were skipped or failed ({reasons})" + (f"; {last.message}" if last else ""),
+            key=last.key if last else None,
+            source=last.source if last else None,
+            hint="check these hooks, and read the warnings in the log; to allow a pass without micro-batches, pass "
+            "WorkerConfig(skip_tolerance=None)",
+        ) from (last.__cause__ if last else None)
 
     def _host(self) -> LaneHost:
         config = self.chain.worker_config
@@ -136,6 +169,7 @@ class LaneBatches:
         self.lane_states = dict(lane_states)
         self.passes = passes
         self.ended = ended
+        self._has_batches = bool(lane_states)
 
     def close(self) -> None:
         """End the worker processes; the next iteration starts new ones where these stopped."""

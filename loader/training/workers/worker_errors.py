@@ -33,6 +33,7 @@ __all__ = [
     "pack_error",
     "raise_packed",
     "sample_at",
+    "unpack_error",
     "worker_died_error",
 ]
 
@@ -75,14 +76,15 @@ def raise_packed(packed: PackedError) -> NoReturn:
         WorkerError: The exception does not pickle, or would end a loop unnoticed (``StopIteration``). The text names
             it.
     """
-    error = _unpack_error(packed)
+    error = unpack_error(packed)
     indented = "\n".join(f"  {line}" for line in packed.trace.splitlines())
     where = "in the worker process" if packed.worker is None else f"in worker process {packed.worker}"
     error.add_note(f"{where}:\n{indented}")
     raise error
 
 
-def _unpack_error(packed: PackedError) -> BaseException:
+def unpack_error(packed: PackedError) -> BaseException:
+    """Return an exception that was packed in another process, with its causes but without tracebacks."""
     chain = [_unpickle_error(link, text) for link, text in zip(packed.links, packed.texts, strict=True)]
     if isinstance(chain[0], StopIteration | StopAsyncIteration | GeneratorExit):
         chain[0] = _substitute(packed.texts[0])

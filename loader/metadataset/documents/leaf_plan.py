@@ -67,6 +67,11 @@ class _OfRequest:
         return self.request.epochs_together
 
     @property
+    def filter(self) -> str | None:
+        """Name of the filter that selects samples; None without one."""
+        return self.request.filter
+
+    @property
     def subset(self) -> tuple[SubsetRange, ...]:
         """Subsets of all levels, the innermost first; see :func:`.resolve_subset`."""
         return self.request.subset

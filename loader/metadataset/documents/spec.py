@@ -34,6 +34,7 @@ class ReferenceSpec:
     split_config: str | None = None
     dataset_config: str | None = None
     subflavors: Mapping[str, Any] = field(default_factory=dict)
+    filter: str | None = None
     epochs_together: int | None = 1
     subset: SubsetRange | None = None
     aux: Mapping[str, str] = field(default_factory=dict)
@@ -76,6 +77,7 @@ class BlendSpec:
     place: str
     kind: BlendKind
     entries: tuple[BlendEntry, ...]
+    epochs_together: int | None = 1
     subset: SubsetRange | None = None
 
 

@@ -20,8 +20,8 @@ class InheritedSettings:
     """Combined settings of the levels above a place, which apply to everything below it.
 
     Attributes:
-        request: The request so far. The caller's ``split_config`` and ``dataset_config`` override the document's, and
-            outer ``subflavors`` override inner ones.
+        request: The request so far. The caller's ``split_config``, ``dataset_config`` and ``filter`` override the
+            document's, and outer ``subflavors`` override inner ones.
         weight: Share of all samples; None if no level has weights.
         repetitions: Repetitions in a pass; None if no level has repetitions.
         files: The enclosing metadatasets, each with its split, from the root.
@@ -51,7 +51,14 @@ class InheritedSettings:
 
     def shares(self, blend: BlendSpec, *, training: bool) -> Sequence[InheritedSettings]:
         """Return the settings for each entry of a blend; weights and repetitions are ignored unless ``training``."""
-        inner = replace(self, request=replace(self.request, subset=_ranges(blend) + self.request.subset))
+        inner = replace(
+            self,
+            request=replace(
+                self.request,
+                epochs_together=combine_epochs_together(blend.epochs_together, self.request.epochs_together),
+                subset=_ranges(blend) + self.request.subset,
+            ),
+        )
         amounts = [entry.amount for entry in blend.entries]
         if not training:
             return [inner] * len(amounts)
@@ -72,6 +79,7 @@ class InheritedSettings:
             path=path,
             split_config=self.request.split_config or reference.split_config,
             dataset_config=self.request.dataset_config or reference.dataset_config,
+            filter=self.request.filter or reference.filter,
             aux=aux,
         )
 

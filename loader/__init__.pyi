@@ -13,6 +13,10 @@ from .errors import (
     TrustError as TrustError,
     WorkerError as WorkerError,
 )
+from .format.filters.build import (
+    build_filter_index as build_filter_index,
+    build_filter_index_from_shard_indexes as build_filter_index_from_shard_indexes,
+)
 from .integrations.energon_data_module import EnergonMultiModalDataModule as EnergonMultiModalDataModule
 from .integrations.energon_dataloader import EnergonDataloader as EnergonDataloader, cyclic_iter as cyclic_iter
 from .integrations.megatron_data_module import MegatronDataModule as MegatronDataModule
@@ -24,7 +28,10 @@ from .integrations.multi_epoch_dataset import (
     MultiEpochDatasetWrapper as MultiEpochDatasetWrapper,
     SizedDataset as SizedDataset,
 )
-from .metadataset.joins.prepare_metadataset import prepare_metadataset as prepare_metadataset
+from .metadataset.joins.prepare_metadataset import (
+    prepare_metadataset as prepare_metadataset,
+    prepare_recipe as prepare_recipe,
+)
 from .metadataset.plans.traverse import traverse_metadataset as traverse_metadataset
 from .order.index_permutation import (
     permute as permute,
@@ -112,6 +119,7 @@ from .training.factories.dataset_from_path import (
     DatasetLoaderInterface as DatasetLoaderInterface,
     Metadataset as Metadataset,
     MetadatasetV2 as MetadatasetV2,
+    Recipe as Recipe,
     load_dataset as load_dataset,
 )
 from .training.factories.joined_factory import JoinedWebdatasetFactory as JoinedWebdatasetFactory

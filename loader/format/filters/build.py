@@ -155,7 +155,7 @@ def _check_shards(shards: Iterable[str], sizes: dict[str, int], files: FilterFil
 def _check_range(numbers: IntArray, samples: int, where: str, files: FilterFiles) -> None:
     if len(numbers) and not 0 <= numbers[0] <= numbers[-1] < samples:
         wrong = int(numbers[0] if numbers[0] < 0 else numbers[-1])
-        raise _invalid(f"there is no sample {wrong}: {where} has {samples}, numbered from 0", files)
+        raise _invalid(f"there is no sample {wrong} among the {samples} of {where}", files)
 
 
 def _write(files: FilterFiles, sizes: dict[str, int], numbers: IntArray) -> None:

@@ -172,7 +172,8 @@ class FilterRows:
         if self._shift is None:
             return numbers
         starts = self._starts + self._shift
-        order = np.argsort(starts, kind="stable")
+        some = np.flatnonzero(self._stops > self._starts)  # an empty shard starts where another one does
+        order = some[np.argsort(starts[some])]
         place = order[np.searchsorted(starts[order], numbers, side="right") - 1]
         own: IntArray = numbers - self._shift[place]
         return own

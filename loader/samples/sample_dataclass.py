@@ -78,7 +78,10 @@ class ExtendableDataclassMixin:
         >>> CaptioningSample.extend(image, caption="black")
         CaptioningSample(__key__='s.tar/0', image=tensor([]), caption='black')
         """
-        return cls(**{known.name: getattr(base_sample, known.name) for known in fields(base_sample)} | with_field_names(fields_given))
+        return cls(
+            **{known.name: getattr(base_sample, known.name) for known in fields(base_sample)}
+            | with_field_names(fields_given)
+        )
 
 
 T = TypeVar("T")

@@ -215,14 +215,14 @@ def parse_v2_split(reader: MappingReader) -> ReferenceSpec | JoinSpec | BlendSpe
         return None
     for kind in _BLENDS:
         if kind in reader:
-            reader.expect_keys((kind, *_BLEND_KEYS), dict.fromkeys(REFERENCE_KEYS, f"set it at each dataset of the {kind}"))
+            reader.expect_keys(
+                (kind, *_BLEND_KEYS), dict.fromkeys(REFERENCE_KEYS, f"set it at each dataset of the {kind}")
+            )
             entries = tuple(_v2_entries(reader, kind))
             subset = parse_subset(reader)
             together = parse_epochs_together(reader)
             return (
-                BlendSpec(
-                    place=reader.at(kind), kind=kind, entries=entries, epochs_together=together, subset=subset
-                )
+                BlendSpec(place=reader.at(kind), kind=kind, entries=entries, epochs_together=together, subset=subset)
                 if entries
                 else None
             )

@@ -91,7 +91,9 @@ def _filter(reader: MappingReader) -> str | None:
     name = reader.text("filter")
     if name is None or is_filter_name(name):
         return name
-    reader.fault("filter", f"expected the name of a filter: letters, digits, '.', '_' and '-', found {short_repr(name)}")
+    reader.fault(
+        "filter", f"expected the name of a filter: letters, digits, '.', '_' and '-', found {short_repr(name)}"
+    )
     return None
 
 

@@ -170,8 +170,10 @@ class _MetadatasetLint:
                 yield from self._once(about, Finding(code="E504", message=f"{leaf.place}: {path}{error.message}"))
         except EnergonError as error:
             if leaf.filter is not None:  # otherwise found with the dataset
-                about = ("filter", leaf.path, leaf.filter)
-                yield from self._once(about, Finding(code="E504", message=f"{leaf.place}: {_in_one_line(error)}"))
+                yield from self._once(
+                    ("filter", leaf.path, leaf.filter),
+                    Finding(code="E504", message=f"{leaf.place}: {_in_one_line(error)}"),
+                )
 
     def _missing(self, dataset: LeafPlan | JoinMember) -> Finding | None:
         """Return the finding for a dataset that cannot be opened; record a dataset that can as used."""

@@ -42,11 +42,11 @@ class TagsMixin:
     @property
     def __tags__(self) -> Any:
         """Other name of ``__subflavors__``."""
-        return self.__subflavors__
+        return self.__subflavors__  # type: ignore[attr-defined] # a field of the dataclass
 
     @__tags__.setter
     def __tags__(self, value: Any) -> None:
-        self.__subflavors__ = value
+        object.__setattr__(self, "__subflavors__", value)  # a field of the dataclass, which has no slots
 
 
 def with_field_names(fields_given: dict[str, Any]) -> dict[str, Any]:

@@ -224,7 +224,7 @@ def test_members_of_a_join_are_filtered(joined: JoinedData) -> None:
     texts = sorted(sample.text for sample in get_loader(train(path, repeat=False)))
     assert texts == [f"p/{n:02d} {f'q/{n:02d}' if n in (3, 6) else None}" for n in range(1, 9)]
     build_filter_index(joined.folder / "q", "third", [0, 3, 6])
-    with pytest.raises(ConfigError, match="rows of this join are stale: the filter of member .*/q has changed"):
+    with pytest.raises(ConfigError, match=r"rows of this join are stale: the filter of member .*/q has changed"):
         train(path)
     plain = joined.write("plain.yaml", {"train": {"join": [{"path": "p"}, {"path": "q"}], "joiner": joiner}})
     prepare_recipe(plain)

@@ -11,8 +11,10 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import FormatError
 from ...storage import Storage
@@ -78,7 +80,7 @@ class FilterFiles:
         """Return True if the filter has been built."""
         return self.storage.exists(f"{self.prefix}.json")
 
-    def write(self, counts: Mapping[str, int], numbers: Iterator[np.ndarray[tuple[int], np.dtype[np.uint64]]]) -> None:
+    def write(self, counts: Mapping[str, int], numbers: Iterator[npt.NDArray[Any]]) -> None:
         """Write both files; the ``.json`` file comes last and makes the filter valid.
 
         Args:

@@ -9,8 +9,8 @@ from typing import Any
 
 from ...errors import Fault
 from ...format.documents.messages import short_repr
-from ...format.filters.files import is_filter_name
 from ...format.documents.subset import SampleRange, ShareRange, SubsetRange
+from ...format.filters.files import is_filter_name
 from .mapping_reader import MappingReader
 from .spec import ReferenceSpec
 from .variables import expand_variables, unset_variables

@@ -217,7 +217,7 @@ class DatasetSource:
 
     @cached_property
     def ranges(self) -> tuple[IntArray, IntArray]:
-        """Runs of neighbours in the index, or in the filter's rows: the first number of each in the source, and there."""
+        """Runs of neighbours in the index, or in the filter's rows: first number of each in the source, and there."""
         ends, starts = self._ranges
         first, stop = self._subset
         rows = (ends[1:] > first) & (ends[:-1] < stop)

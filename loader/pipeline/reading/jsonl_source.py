@@ -16,9 +16,9 @@ from ...cached_property import cached_property
 from ...errors import EmptyDatasetError, FormatError
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
-from ...format.index.locations import SampleLocations
 from ...format.filters.files import FilterFiles
 from ...format.filters.rows import FilteredShard, FilterRows, open_filter
+from ...format.index.locations import SampleLocations
 from ...format.jsonl.index import JsonlIndex, open_jsonl_index
 from ...format.jsonl.lines import BYTE_ORDER_MARK
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+
 import pytest
 
 from loader import MetadatasetV2, Recipe, load_dataset, prepare_metadataset, prepare_recipe

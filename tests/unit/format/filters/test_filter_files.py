@@ -30,7 +30,8 @@ def folder(tmp_path: Path) -> Path:
 
 def kept(folder: Path, name: str) -> list[int]:
     rows = DatasetFolder(folder).open_filter(name)
-    return rows.numbers(np.arange(len(rows))).tolist()
+    found: list[int] = rows.numbers(np.arange(len(rows))).tolist()
+    return found
 
 
 def record(folder: Path, name: str = "odd") -> dict[str, object]:
@@ -163,7 +164,7 @@ def test_a_filter_of_a_dataset_that_was_prepared_again_is_stale(folder: Path) ->
     build_filter_index(folder, "odd", [1, 17])
     (folder / "shard_003.tar").unlink()
     prepare(folder)
-    with pytest.raises(FormatError, match="stale: it has shards that the dataset does not have: 'shard_003.tar'"):
+    with pytest.raises(FormatError, match="stale: it has shards that the dataset does not have: 'shard_003"):
         DatasetFolder(folder).open_filter("odd")
 
 

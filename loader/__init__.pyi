@@ -71,6 +71,7 @@ from .samples.decoding.decoder import FileStoreDecoder as FileStoreDecoder, Samp
 from .samples.encoding.augment_task_encoder import AugmentTaskEncoder as AugmentTaskEncoder
 from .samples.encoding.cooking import Cooker as Cooker, basic_sample_keys as basic_sample_keys, cooker as cooker
 from .samples.encoding.packed_samples import PackedSamplesOutput as PackedSamplesOutput
+from .samples.encoding.size_metric import sample_size_metric as sample_size_metric
 from .samples.encoding.task_encoder import DefaultTaskEncoder as DefaultTaskEncoder, TaskEncoder as TaskEncoder
 from .samples.hooks import stateless as stateless
 from .samples.sample_dataclass import edataclass as edataclass

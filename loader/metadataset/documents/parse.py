@@ -191,7 +191,7 @@ def _v1_entries(reader: MappingReader) -> Iterator[BlendEntry]:
 
 _BLENDS: tuple[BlendKind, ...] = ("blend", "blend_epochized")
 _AMOUNT: dict[BlendKind, str] = {"blend": "weight", "blend_epochized": "repetitions"}
-_BLEND_KEYS = ("subset", "shuffle_over_epochs_multiplier")
+_BLEND_KEYS = ("subset", "blend_weight_unit", "shuffle_over_epochs_multiplier")
 _HEADS = ("path", *_BLENDS, "join")
 
 _ELSEWHERE = {
@@ -221,12 +221,26 @@ def parse_v2_split(reader: MappingReader) -> ReferenceSpec | JoinSpec | BlendSpe
             entries = tuple(_v2_entries(reader, kind))
             subset = parse_subset(reader)
             together = parse_epochs_together(reader)
+            unit = _unit(reader, kind)
             return (
-                BlendSpec(place=reader.at(kind), kind=kind, entries=entries, epochs_together=together, subset=subset)
+                BlendSpec(
+                    place=reader.at(kind),
+                    kind=kind,
+                    entries=entries,
+                    unit=unit,
+                    epochs_together=together,
+                    subset=subset,
+                )
                 if entries
                 else None
             )
     return _parse_source(reader, (), _ELSEWHERE)
+
+
+def _unit(reader: MappingReader, kind: BlendKind) -> str:
+    if kind != "blend" and "blend_weight_unit" in reader:
+        reader.fault("blend_weight_unit", "only a 'blend' has weights; repetitions count samples")
+    return reader.text("blend_weight_unit") or "samples"
 
 
 def _v2_entries(reader: MappingReader, kind: BlendKind) -> Iterator[BlendEntry]:

@@ -72,11 +72,12 @@ class BlendEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlendSpec:
-    """A mix of datasets; ``place`` is the place of the list."""
+    """A mix of datasets; ``place`` is the place of the list, ``unit`` what its weights are shares of."""
 
     place: str
     kind: BlendKind
     entries: tuple[BlendEntry, ...]
+    unit: str = "samples"
     epochs_together: int | None = 1
     subset: SubsetRange | None = None
 

@@ -9,7 +9,7 @@ from sys import float_info
 
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import SubsetRange
-from ..documents.leaf_plan import JoinPlan, LeafPlan
+from ..documents.leaf_plan import BlendStep, JoinPlan, LeafPlan
 from ..documents.spec import BlendSpec, JoinSpec, ReferenceSpec
 
 __all__ = ["InheritedSettings", "combine_epochs_together"]
@@ -25,12 +25,14 @@ class InheritedSettings:
         weight: Share of all samples; None if no level has weights.
         repetitions: Repetitions in a pass; None if no level has repetitions.
         files: The enclosing metadatasets, each with its split, from the root.
+        blends: The weighted blends, from the outermost.
     """
 
     request: LoadRequest
     weight: float | None = None
     repetitions: float | None = None
     files: tuple[tuple[str, str], ...] = ()
+    blends: tuple[BlendStep, ...] = ()
 
     @property
     def split_part(self) -> str:
@@ -70,7 +72,10 @@ class InheritedSettings:
         total = fsum(amount / largest for amount in amounts)
         # Nested shares may underflow to 0, which would drop the entry.
         shares = [max(outer * (amount / largest / total), float_info.min) for amount in amounts]
-        return [replace(inner, weight=share) for share in shares]
+        steps = [BlendStep(entry=entry, amount=amount, unit=blend.unit) for entry, amount in enumerate(amounts)]
+        return [
+            replace(inner, weight=share, blends=(*self.blends, step)) for share, step in zip(shares, steps, strict=True)
+        ]
 
     def request_for(self, path: str, reference: ReferenceSpec, aux: Mapping[str, str]) -> LoadRequest:
         """Return the request for a dataset, after :meth:`within` has added its settings."""
@@ -85,7 +90,14 @@ class InheritedSettings:
 
     def leaf(self, request: LoadRequest, *, place: str, join: JoinPlan | None = None) -> LeafPlan:
         """Return the plan of a leaf."""
-        return LeafPlan(request=request, place=place, weight=self.weight, repetitions=self.repetitions, join=join)
+        return LeafPlan(
+            request=request,
+            place=place,
+            weight=self.weight,
+            repetitions=self.repetitions,
+            join=join,
+            blends=self.blends,
+        )
 
 
 def _ranges(spec: ReferenceSpec | JoinSpec | BlendSpec) -> tuple[SubsetRange, ...]:

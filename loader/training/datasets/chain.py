@@ -85,8 +85,12 @@ def build_chain(sources: Sequence[Source], plan: OrderPlan, options: ChainOption
     return _mapped(_batched(chain, options), encoder.encode_batch, "encode_batch")
 
 
-def build_single_samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:
-    """Build the chain up to encoded samples, one for each that is read."""
+def build_single_samples(
+    reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any], *, packs: bool = False
+) -> SavableDataset[Any]:
+    """Build the chain up to encoded samples, or, if it packs, up to the packing buffer."""
+    if packs:
+        return _mapped(_samples(reader, encoder), encoder.preencode_sample, "preencode_sample")
     return _mapped(_samples(reader, encoder), encoder.encode_sample, "encode_sample")
 
 

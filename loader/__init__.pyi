@@ -14,6 +14,10 @@ from .errors import (
     TrustError as TrustError,
     WorkerError as WorkerError,
 )
+from .format.filters.build import (
+    build_filter_index as build_filter_index,
+    build_filter_index_from_shard_indexes as build_filter_index_from_shard_indexes,
+)
 from .integrations.energon_data_module import EnergonMultiModalDataModule as EnergonMultiModalDataModule
 from .integrations.energon_dataloader import EnergonDataloader as EnergonDataloader, cyclic_iter as cyclic_iter
 from .integrations.megatron_data_module import MegatronDataModule as MegatronDataModule
@@ -25,7 +29,10 @@ from .integrations.multi_epoch_dataset import (
     MultiEpochDatasetWrapper as MultiEpochDatasetWrapper,
     SizedDataset as SizedDataset,
 )
-from .metadataset.joins.prepare_metadataset import prepare_metadataset as prepare_metadataset
+from .metadataset.joins.prepare_metadataset import (
+    prepare_metadataset as prepare_metadataset,
+    prepare_recipe as prepare_recipe,
+)
 from .metadataset.plans.traverse import traverse_metadataset as traverse_metadataset
 from .order.index_permutation import (
     permute as permute,
@@ -64,6 +71,8 @@ from .samples.batching.concat import (
 from .samples.decoding.decoder import FileStoreDecoder as FileStoreDecoder, SampleDecoder as SampleDecoder
 from .samples.encoding.augment_task_encoder import AugmentTaskEncoder as AugmentTaskEncoder
 from .samples.encoding.cooking import Cooker as Cooker, basic_sample_keys as basic_sample_keys, cooker as cooker
+from .samples.encoding.packed_samples import PackedSamplesOutput as PackedSamplesOutput
+from .samples.encoding.size_metric import sample_size_metric as sample_size_metric
 from .samples.encoding.task_encoder import DefaultTaskEncoder as DefaultTaskEncoder, TaskEncoder as TaskEncoder
 from .samples.hooks import stateless as stateless
 from .samples.sample_dataclass import edataclass as edataclass
@@ -113,6 +122,7 @@ from .training.factories.dataset_from_path import (
     DatasetLoaderInterface as DatasetLoaderInterface,
     Metadataset as Metadataset,
     MetadatasetV2 as MetadatasetV2,
+    Recipe as Recipe,
     load_dataset as load_dataset,
 )
 from .training.factories.joined_factory import JoinedWebdatasetFactory as JoinedWebdatasetFactory

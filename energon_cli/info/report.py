@@ -67,6 +67,9 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(
             ("excluded", f"{plural(excluded['shards'], 'shard')}, {plural(excluded['samples'], 'single sample')}")
         )
+    for found in facts.get("filters") or ():
+        kept = found["fault"] or f"keeps {plural(found['samples'], 'sample')}"
+        lines.append(("filter", escape_controls(f"{found['name']}: {kept}")))
     lines += _media_lines(facts.get("media_metadata"))
     if facts.get("prepared"):
         lines.append(("prepared", f"{facts['prepared']['at']} by {facts['prepared']['by']}"))
@@ -258,6 +261,7 @@ def _label(node: dict[str, Any], folder: str) -> str:
 def _node_notes(node: dict[str, Any]) -> Text:
     """Format the remaining settings of a node, and its fault, in one line."""
     notes = [f"{name}: {value}" for name, value in node.get("subflavors", {}).items()]
+    notes += [f"filter {node['filter']}"] * bool(node.get("filter"))
     notes += [f"subset {applied}" for applied in node["subset"]]
     notes += [str(node[key]) for key in ("split_config", "dataset_config") if node.get(key)]
     if node.get("aux"):

@@ -15,6 +15,8 @@ from ..storage import ReadableFile, Storage, open_storage
 from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
 from .documents.split_config import SplitConfig
+from .filters.files import FilterFiles, filter_names
+from .filters.rows import FilteredShard, FilterRows, open_filter
 from .index.current import current_index
 from .index.dataset_index import DatasetIndex, PartLocation
 from .index.layout import ShardEntry
@@ -199,6 +201,17 @@ class DatasetFolder:
             for name in parts[split_part]
             if name in by_name and name not in excluded
         ]
+
+    def open_filter(self, name: str) -> FilterRows:
+        """Open a filter; its files are in ``.nv-meta``.
+
+        Raises:
+            ConfigError: There is no such filter.
+            FormatError: A file of it is damaged, or it is of other shards.
+        """
+        first = {shard.name: shard.first_sample for shard in self.index.shards}
+        shards = [FilteredShard(shard, samples, first.get(shard, 0)) for shard, samples in self.shard_counts.items()]
+        return open_filter(FilterFiles.of_dataset(self.storage, name), shards, available=filter_names(self.storage))
 
     def close(self) -> None:
         """Close the open shard."""

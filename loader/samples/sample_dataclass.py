@@ -13,10 +13,12 @@ from ..errors import ConfigError, SampleError
 __all__ = [
     "ExtendableDataclassMixin",
     "PinMemoryMixin",
+    "TagsMixin",
     "as_type",
     "edataclass",
     "fields_of",
     "pinned",
+    "with_field_names",
     "with_pinned_fields",
 ]
 
@@ -30,6 +32,36 @@ class PinMemoryMixin:
         """Return a copy whose tensors are in page-locked memory, so that a GPU can copy them asynchronously."""
         copied: Self = with_pinned_fields(self)
         return copied
+
+
+class TagsMixin:
+    """Dataclass whose ``__subflavors__`` have a second name, ``__tags__``."""
+
+    __slots__ = ()
+
+    @property
+    def __tags__(self) -> Any:
+        """Other name of ``__subflavors__``."""
+        return self.__subflavors__  # type: ignore[attr-defined] # a field of the dataclass
+
+    @__tags__.setter
+    def __tags__(self, value: Any) -> None:
+        object.__setattr__(self, "__subflavors__", value)  # a field of the dataclass, which has no slots
+
+
+def with_field_names(fields_given: dict[str, Any]) -> dict[str, Any]:
+    """Replace ``__tags__`` among given fields by ``__subflavors__``, the name of the field.
+
+    Raises:
+        TypeError: Both are given.
+    """
+    if "__tags__" not in fields_given:
+        return fields_given
+    if "__subflavors__" in fields_given:
+        raise TypeError("expected __subflavors__ or __tags__, its other name, found both")
+    given = dict(fields_given)
+    given["__subflavors__"] = given.pop("__tags__")
+    return given
 
 
 class ExtendableDataclassMixin:
@@ -46,7 +78,10 @@ class ExtendableDataclassMixin:
         >>> CaptioningSample.extend(image, caption="black")
         CaptioningSample(__key__='s.tar/0', image=tensor([]), caption='black')
         """
-        return cls(**{known.name: getattr(base_sample, known.name) for known in fields(base_sample)} | fields_given)
+        return cls(
+            **{known.name: getattr(base_sample, known.name) for known in fields(base_sample)}
+            | with_field_names(fields_given)
+        )
 
 
 T = TypeVar("T")

@@ -27,7 +27,7 @@ __all__ = ["DatasetConfig", "format_dataset_config", "is_own_module", "parse_dat
 OWN_MODULE = "megatron.energon"
 """Module of our own classes in the files that we write, so that megatron-energon reads them too."""
 
-_KEYS = ("__module__", "__class__", "sample_type", "field_map", "sample_loader", "part_filter", "subflavors")
+_KEYS = ("__module__", "__class__", "sample_type", "field_map", "sample_loader", "part_filter", "subflavors", "tags")
 _IGNORED_KEYS = (
     "auto_decode",
     "av_decode",
@@ -279,11 +279,14 @@ class _Parser:
         return self._function("part_filter")
 
     def _subflavors(self) -> dict[str, object]:
-        value = self.document.get("subflavors")
+        name = "subflavors" if self.document.get("subflavors") is not None else "tags"
+        value = self.document.get(name)
+        if name == "subflavors" and self.document.get("tags") is not None:
+            self._fault("tags", "this is another name of 'subflavors', which is here, too; remove one of them")
         if value is None:
             return {}
         if not isinstance(value, Mapping):
-            self._fault("subflavors", f"expected a mapping, found {short_repr(value)}")
+            self._fault(name, f"expected a mapping, found {short_repr(value)}")
             return {}
         return {str(key): item for key, item in value.items()}
 

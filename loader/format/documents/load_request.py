@@ -25,6 +25,7 @@ class LoadRequest:
         dataset_config: Name of the dataset file in ``.nv-meta``; None for the default one.
         subflavors: Labels of all samples; they win over those of ``dataset.yaml``.
         epochs_together: ``shuffle_over_epochs_multiplier``.
+        filter: Name of the filter that selects samples; None keeps all. Subsets count the samples that it keeps.
         subset: Ranges of neighbouring samples, the innermost first; see :func:`.resolve_subset`.
         aux: Name of an auxiliary store → its URL.
         trust_code: Allow the dataset to run its code and to load pickles.
@@ -36,6 +37,7 @@ class LoadRequest:
     dataset_config: str | None = None
     subflavors: Mapping[str, Any] = field(default_factory=dict)
     epochs_together: int | None = 1
+    filter: str | None = None
     subset: tuple[SubsetRange, ...] = ()
     aux: Mapping[str, str] = field(default_factory=dict)
     trust_code: bool = False

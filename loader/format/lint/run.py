@@ -16,7 +16,7 @@ from ..documents.split_config import SplitConfig, format_split_config, parse_spl
 from ..index.layout import ShardEntry
 from ..nv_meta import FOLDER, INDEX_SQLITE, LOCK
 from ..worker_pool import run_in_workers
-from .metadata import check_config, check_duplicate_keys, check_split, check_sqlite, unreadable_dataset
+from .metadata import check_config, check_duplicate_keys, check_filters, check_split, check_sqlite, unreadable_dataset
 from .report import LEVELS, Finding, LintPlan, LintProgress, LintReport, SampleCheck
 from .task import LintChecker, LintTask
 
@@ -100,7 +100,7 @@ class _Lint:
         plan = self._plan
         self._numbers = {shard: number for number, shard in enumerate(dataset.shard_counts)}
         sqlite_findings = list(check_sqlite(dataset))
-        self.add([*check_config(dataset), *check_split(dataset), *sqlite_findings])
+        self.add([*check_config(dataset), *check_split(dataset), *check_filters(dataset), *sqlite_findings])
         self.add(list(check_duplicate_keys(dataset.index)))
         shards = _shards_to_check(dataset, plan.split_parts)
         check = _sample_check(dataset, plan)

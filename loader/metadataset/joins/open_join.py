@@ -68,6 +68,8 @@ def _changes_of_member(now: MemberIdentity, then: MemberIdentity) -> list[str]:
         changes.append(f"the split of member {now.path} has changed")
     if now.exclude != then.exclude and now.split_part == then.split_part:
         changes.append(f"the exclusions in the split of member {now.path} have changed")
+    if now.filter != then.filter:
+        changes.append(f"the filter of member {now.path} has changed")
     if now.nonmatch != then.nonmatch:
         changes.append(f"nonmatch of member {now.path} is {now.nonmatch} now, not {then.nonmatch}")
     return changes

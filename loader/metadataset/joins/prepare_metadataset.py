@@ -14,7 +14,7 @@ from ..plans.plan_leaves import plan_tree
 from .files import JoinFiles, JoinRecord, identify_member, join_hash, open_member
 from .prepare_join import JoinReport, prepare_join
 
-__all__ = ["plan_joins", "prepare_metadataset"]
+__all__ = ["plan_joins", "prepare_metadataset", "prepare_recipe"]
 
 
 def prepare_metadataset(
@@ -59,6 +59,10 @@ def prepare_metadataset(
     if root not in files:
         _remove_all(JoinFiles(root))
     return tuple(reports)
+
+
+prepare_recipe = prepare_metadataset
+"""Name of :func:`prepare_metadataset` in version 8 of megatron-energon."""
 
 
 def plan_joins(path: str | os.PathLike[str]) -> tuple[JoinPlan, ...]:

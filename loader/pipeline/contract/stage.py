@@ -166,6 +166,18 @@ class SavableDataset(ABC, Generic[T_co]):
         """Describe the chain for comparison with a saved state: name, settings and inputs, as plain data."""
         return [self.name, self.settings(), *(upstream.identity() for upstream in self.inputs)]
 
+    def adopt_measurements(self, saved: Any) -> None:
+        """Replace settings that were measured when the run started by those of a saved state.
+
+        Args:
+            saved: The identity of an equal chain.
+
+        Raises:
+            LookupError: It is the identity of another chain.
+        """
+        for upstream, inner in zip(self.inputs, saved[2:], strict=False):
+            upstream.adopt_measurements(inner)
+
     def lines(self) -> Iterator[str]:
         """Yield the lines of the printed chain: this stage, then its inputs, indented."""
         arguments = ", ".join(f"{name}={value}" for name, value in self.settings().items())

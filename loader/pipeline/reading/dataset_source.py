@@ -15,6 +15,7 @@ from ...errors import EmptyDatasetError, FormatError
 from ...format.dataset_folder import DatasetFolder, open_fresh_shard
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
+from ...format.filters.rows import FilterRows
 from ...format.index.locations import SampleLocations, SampleLocator
 from ...format.index.sample_bytes import read_sample
 from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
@@ -143,11 +144,24 @@ class DatasetSource:
         return sources_of(raw, self.request.path)
 
     @cached_property
+    def filter(self) -> FilterRows | None:
+        """The filter that selects samples; None keeps all.
+
+        Raises:
+            ConfigError: There is no such filter.
+            FormatError: The filter is damaged, or of other shards.
+        """
+        return None if self.request.filter is None else self.folder.open_filter(self.request.filter)
+
+    @cached_property
     def _ranges(self) -> tuple[IntArray, IntArray]:
-        """First sample of each shard in the split part (and, at the end, the total), and in the index."""
+        """First sample of each shard in the split part (and, at the end, the total), and in the index or the filter."""
         ranges = [
             some for some in self.folder.samples_of_part(self.request.split_part, excluded_shards=True) if len(some)
         ]
+        if self.filter is not None:
+            shard_of = self.folder.index.shard_of
+            ranges = [rows for some in ranges if len(rows := self.filter.rows_of(shard_of(some.start).name))]
         ends = np.cumsum([0, *(len(some) for some in ranges)])
         return ends, np.array([some.start for some in ranges], dtype=np.int64)
 
@@ -162,14 +176,7 @@ class DatasetSource:
         """
         start, stop = self._subset
         if stop <= start:
-            whole, part = not self.request.subset, self.request.split_part
-            raise EmptyDatasetError(
-                f"{'' if whole else 'the subset of '}split part {part!r} of this dataset has no samples",
-                at=self.folder.path,
-                hint="name another split part, or split again with energon prepare --split-ratio"
-                if whole
-                else "widen the subset, or remove the dataset from the mix",
-            )
+            raise self._empty_error()
         count = stop - start
         if len(self.excluded) >= count and np.isin(self._index_numbers(), self.excluded).all():
             raise EmptyDatasetError(
@@ -178,6 +185,18 @@ class DatasetSource:
                 hint=f"remove some from 'exclude' in {FOLDER}/{self.folder.split_file}",
             )
         return count
+
+    def _empty_error(self) -> EmptyDatasetError:
+        part, name, whole = self.request.split_part, self.request.filter, not self.request.subset
+        found = f"{'' if whole else 'the subset of '}split part {part!r} of this dataset has no samples"
+        hint = (
+            "name another split part, or split again with energon prepare --split-ratio"
+            if whole
+            else "widen the subset, or remove the dataset from the mix"
+        )
+        if name is not None:
+            found, hint = f"{found} that the filter {name!r} keeps", "name another filter or split part, or none"
+        return EmptyDatasetError(found, at=self.folder.path, hint=hint)
 
     @cached_property
     def _subset(self) -> tuple[int, int]:
@@ -198,7 +217,7 @@ class DatasetSource:
 
     @cached_property
     def ranges(self) -> tuple[IntArray, IntArray]:
-        """Runs of neighbours in the index: number of the first sample of each in the source, and in the index."""
+        """Runs of neighbours in the index, or in the filter's rows: first number of each in the source, and there."""
         ends, starts = self._ranges
         first, stop = self._subset
         rows = (ends[1:] > first) & (ends[:-1] < stop)
@@ -210,7 +229,8 @@ class DatasetSource:
         begins, firsts = self.ranges
         stop = self._subset[1] - self._subset[0]
         lengths = np.diff(begins, append=stop)
-        return np.arange(stop) + np.repeat(firsts - begins, lengths)
+        numbers = np.arange(stop) + np.repeat(firsts - begins, lengths)
+        return numbers if self.filter is None else self.filter.numbers(numbers)
 
     def place_of(self, index: int) -> str:
         """Describe the location of a sample by its number in the index, without reading it."""
@@ -224,15 +244,18 @@ class DatasetSource:
             "split_part": self.request.split_part,
             "samples": self.samples,
             "which": self._which_samples(),
+            **({} if self.filter is None else {"filter": self.filter.name}),
         }
 
     def describe(self) -> str:
         """Describe the source in one line."""
-        return f"{self.request.path}, {self.request.split_part}: {self.samples} samples"
+        kept = f", filter {self.request.filter}" if self.request.filter else ""
+        return f"{self.request.path}, {self.request.split_part}{kept}: {self.samples} samples"
 
     def _which_samples(self) -> int:
         """Return a checksum that differs for other samples of the same index and count."""
         ends, starts = self._ranges
+        kept = 0 if self.filter is None else self.filter.checksum
         return zlib.crc32(
-            np.array(self._subset, np.int64).tobytes(), zlib.crc32(starts.tobytes(), zlib.crc32(ends.tobytes()))
+            np.array(self._subset, np.int64).tobytes(), zlib.crc32(starts.tobytes(), zlib.crc32(ends.tobytes(), kept))
         )

@@ -118,6 +118,11 @@ class JoinedSource:
         return np.zeros(1, np.int64), np.array([self._subset[0]])
 
     @property
+    def filter(self) -> None:
+        """None: the filters of members were applied when the join was prepared."""
+        return None
+
+    @property
     def excluded(self) -> IntArray:
         """No rows: excluded samples of members were dropped when the join was prepared."""
         return np.empty(0, np.int64)

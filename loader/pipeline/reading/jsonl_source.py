@@ -16,6 +16,8 @@ from ...cached_property import cached_property
 from ...errors import EmptyDatasetError, FormatError
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
+from ...format.filters.files import FilterFiles
+from ...format.filters.rows import FilteredShard, FilterRows, open_filter
 from ...format.index.locations import SampleLocations
 from ...format.jsonl.index import JsonlIndex, open_jsonl_index
 from ...format.jsonl.lines import BYTE_ORDER_MARK
@@ -55,6 +57,20 @@ class JsonlSource:
         return open_jsonl_index(*self._file)
 
     @cached_property
+    def filter(self) -> FilterRows | None:
+        """The filter that selects samples; None keeps all.
+
+        Raises:
+            ConfigError: There is no such filter.
+            FormatError: The filter is damaged, or of another file.
+        """
+        if self.request.filter is None:
+            return None
+        storage, file = self._file
+        files = FilterFiles.of_file(storage, file, self.request.filter)
+        return open_filter(files, [FilteredShard(file, len(self._index), 0)])
+
+    @cached_property
     def _make(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:
         builder = SampleBuilder(None, meta_folder=Path(), decoder=self.decoder)
         return builder.raw_builder(self.request.path, self.request.subflavors)
@@ -69,8 +85,9 @@ class JsonlSource:
         """
         start, stop = self._subset
         if stop <= start:
+            kept = f" that the filter {self.request.filter!r} keeps" if self.request.filter else ""
             raise EmptyDatasetError(
-                "the subset of this file has no samples",
+                f"the subset of this file has no samples{kept}",
                 at=self.request.path,
                 hint="widen the subset, or remove the file from the mix",
             )
@@ -78,7 +95,8 @@ class JsonlSource:
 
     @cached_property
     def _subset(self) -> tuple[int, int]:
-        return resolve_subset(self.request.subset, len(self._index), at=self.request.path)
+        samples = len(self._index if self.filter is None else self.filter)
+        return resolve_subset(self.request.subset, samples, at=self.request.path)
 
     @property
     def largest_shard(self) -> int:
@@ -97,7 +115,7 @@ class JsonlSource:
 
     @property
     def ranges(self) -> tuple[IntArray, IntArray]:
-        """The one run of samples: its first number in the source, and in the file."""
+        """The one run of samples: its first number in the source, and in the file or the filter's rows."""
         return np.zeros(1, np.int64), np.array([self._subset[0]])
 
     @property
@@ -193,8 +211,15 @@ class JsonlSource:
         """Return plain data that differs for other samples; compared when a state is restored."""
         offsets = self._index.offsets
         ends = np.concatenate([offsets[:1024], offsets[-1024:], np.array(self._subset, np.uint64)])
-        return {"path": self.request.path, "samples": self.samples, "which": zlib.crc32(ends.tobytes())}
+        kept = self.filter
+        return {
+            "path": self.request.path,
+            "samples": self.samples,
+            "which": zlib.crc32(ends.tobytes(), 0 if kept is None else kept.checksum),
+            **({} if kept is None else {"filter": kept.name}),
+        }
 
     def describe(self) -> str:
         """Describe the source in one line."""
-        return f"{self.request.path}: {self.samples} samples"
+        kept = f", filter {self.request.filter}" if self.request.filter else ""
+        return f"{self.request.path}{kept}: {self.samples} samples"

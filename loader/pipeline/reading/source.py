@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
+from ...format.filters.rows import FilterRows
 from ...format.index.locations import SampleLocations
 from ...samples.building.sample_builder import RawSample
 from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
@@ -71,7 +72,14 @@ class Source(Protocol):
 
     @property
     def ranges(self) -> tuple[IntArray, IntArray]:
-        """Runs of neighbours in the index: number of the first sample of each in the source, and in the index."""
+        """Runs of neighbours in the index: number of the first sample of each in the source, and in the index.
+
+        With a filter, runs of neighbours in the filter's rows, which are numbers of samples in the index.
+        """
+
+    @property
+    def filter(self) -> FilterRows | None:
+        """The filter that selects samples; None keeps all."""
 
     @property
     def excluded(self) -> IntArray:

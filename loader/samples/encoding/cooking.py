@@ -55,6 +55,10 @@ class Cooker:
         cook: Builds a sample from a crude one: ``cook(sample, **aux)``. It may be a generator of several samples.
         has_subflavors: Subflavors and values that the sample must have; it may have others, too.
         condition: Predicate that the crude sample must also pass.
+        has_tags: Other name of ``has_subflavors``.
+
+    Raises:
+        ConfigError: ``has_subflavors`` and ``has_tags`` are both given.
 
     Attributes:
         need_primary: True if ``cook`` takes ``primary=``.
@@ -65,11 +69,19 @@ class Cooker:
     cook: Callable[..., Any]
     has_subflavors: Mapping[str, Any] | None = None
     condition: Callable[[dict[str, Any]], bool] | None = None
+    has_tags: Mapping[str, Any] | None = field(default=None, repr=False, kw_only=True)
     need_primary: bool = field(init=False, repr=False, compare=False)
     need_cache: bool = field(init=False, repr=False, compare=False)
     takes_all: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.has_subflavors is not None and self.has_tags is not None:
+            raise ConfigError(
+                "expected has_subflavors or has_tags, its other name, found both", hint="give all labels by one of them"
+            )
+        labels = self.has_subflavors if self.has_tags is None else self.has_tags
+        object.__setattr__(self, "has_subflavors", labels)
+        object.__setattr__(self, "has_tags", labels)
         # Looked up once, because cooking runs for each sample.
         object.__setattr__(self, "need_primary", needs_primary(self.cook))
         object.__setattr__(self, "need_cache", needs_cache(self.cook))

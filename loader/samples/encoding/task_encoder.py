@@ -10,6 +10,7 @@ from ..decoding.decoder import SampleDecoder
 from ..hooks import alias_hook, current_cache, hook_context, library_hook, noop_hook, stateless
 from ..sample_dataclass import as_type
 from .cooking import Cooker, cook
+from .packed_samples import PackedSamplesOutput
 
 __all__ = ["DefaultTaskEncoder", "TaskEncoder"]
 
@@ -81,14 +82,16 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         return sample
 
     @noop_hook()
-    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
+    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]] | PackedSamplesOutput[Any]:
         """Partition buffered samples into groups to pack.
 
         Args:
             samples: ``packing_buffer_size`` samples, fewer at the end of a pass.
 
         Returns:
-            Groups of these objects, not of copies. A sample in no group is skipped.
+            Groups of these objects, not of copies. A sample in no group is skipped. A
+            :class:`~loader.samples.encoding.packed_samples.PackedSamplesOutput` also has ``pushback``: samples that
+            return to the buffer before it is filled again.
         """
         raise NotImplementedError(
             f"samples are to be packed, but {type(self).__name__} does not define select_samples_to_pack"

@@ -91,8 +91,12 @@ def build_chain(sources: Sequence[Source], plan: OrderPlan, options: ChainOption
     return encoded
 
 
-def build_single_samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:
-    """Build the chain up to encoded samples, one for each that is read."""
+def build_single_samples(
+    reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any], *, packs: bool = False
+) -> SavableDataset[Any]:
+    """Build the chain up to encoded samples, or, if it packs, up to the packing buffer."""
+    if packs:
+        return _mapped(_samples(reader, encoder), encoder.preencode_sample, "preencode_sample")
     return _encoded(_samples(reader, encoder), encoder)
 
 

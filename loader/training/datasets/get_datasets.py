@@ -54,8 +54,9 @@ def get_train_dataset(
         task_encoder: The hooks; by default samples are only batched.
         repeat: Repeat without end; otherwise each sample comes once.
         even_ranks: With ``repeat=False``: all ranks get the same number of micro-batches; the rest is dropped.
-        **kwargs: ``split_config``, ``dataset_config``, ``subflavors``, ``trust_code``; and the deprecated
-            ``image_decode``, ``av_decode``, ``video_decode_audio``, ``auto_decode``, ``handler``.
+        **kwargs: ``split_config``, ``dataset_config``, ``subflavors`` or ``tags``, ``filter_name`` (the filter of every
+            dataset), ``trust_code``; and the deprecated ``image_decode``,
+            ``av_decode``, ``video_decode_audio``, ``auto_decode``, ``handler``.
 
     Raises:
         StorageError: The folder is missing or not prepared.

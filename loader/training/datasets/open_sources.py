@@ -24,9 +24,10 @@ from ...pipeline.reading.source import Source
 from ...samples.building.dataset_code import load_joiner
 from ...samples.decoding.decoder import SampleDecoder
 
-__all__ = ["DatasetArguments", "LoadedSource", "open_sources"]
+__all__ = ["DatasetArguments", "LoadedSource", "given_subflavors", "open_sources"]
 
 _DECODER_ARGUMENTS = ("image_decode", "av_decode", "video_decode_audio", "guess_content")
+_CHOICES = ("split_config", "dataset_config", "subflavors", "tags", "filter_name", "trust_code")
 _DEPRECATED = (*_DECODER_ARGUMENTS, "auto_decode", "handler")
 _UNUSED = ("parallel_shard_iters",)
 """Arguments of megatron-energon that have no effect on the order."""
@@ -69,7 +70,7 @@ class DatasetArguments:
         Raises:
             TypeError: There is no such argument; the message suggests the nearest one.
         """
-        known = ("split_config", "dataset_config", "subflavors", "trust_code", *_DEPRECATED, *_UNUSED)
+        known = (*_CHOICES, *_DEPRECATED, *_UNUSED)
         for name in given:
             if name not in known:
                 raise TypeError(f"{caller}() has no argument {name!r}{did_you_mean(name, (*_arguments(own), *known))}")
@@ -80,7 +81,8 @@ class DatasetArguments:
             path,
             split_config=given.get("split_config") or None,
             dataset_config=given.get("dataset_config") or None,
-            subflavors=dict(given.get("subflavors") or {}),
+            subflavors=given_subflavors(given.get("subflavors"), given.get("tags"), caller=caller),
+            filter=given.get("filter_name") or None,
             trust_code=bool(given.get("trust_code", False)),
             **choices,
         )
@@ -120,6 +122,19 @@ class DatasetArguments:
         if self.handler is None:
             return config
         return replace(config, global_error_handler=three_argument_handler(self.handler))
+
+
+def given_subflavors(
+    subflavors: Mapping[str, Any] | None, tags: Mapping[str, Any] | None, *, caller: str
+) -> dict[str, Any]:
+    """Return the labels that a caller gives under one of two names.
+
+    Raises:
+        TypeError: They are given under both.
+    """
+    if subflavors and tags:
+        raise TypeError(f"{caller}() takes subflavors= or tags=, its other name, not both")
+    return dict(subflavors or tags or {})
 
 
 def _arguments(names: Iterable[str]) -> tuple[str, ...]:

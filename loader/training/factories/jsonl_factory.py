@@ -38,6 +38,7 @@ class CrudeJsonlDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
         subset: The samples to use; by default all.
         subflavors: Labels of all samples.
         decoder: Decoder of the json; by default :class:`SampleDecoder`.
+        filter_name: Name of the filter that selects samples; None keeps all.
 
     Raises:
         ConfigError: A number is out of range.
@@ -57,6 +58,7 @@ class CrudeJsonlDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
         subset: DatasetSubset | Sequence[SubsetRange] | None = None,
         subflavors: Mapping[str, Any] | None = None,
         decoder: SampleDecoder | None = None,
+        filter_name: str | None = None,
     ) -> None:
         super().__init__(
             training=training,
@@ -68,6 +70,7 @@ class CrudeJsonlDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
         )
         self.path = EPath(path)
         self.subflavors = dict(subflavors or {})
+        self.filter_name = filter_name
         self.decoder = decoder if decoder is not None else SampleDecoder()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -76,7 +79,9 @@ class CrudeJsonlDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
     @cached_property
     def source(self) -> JsonlSource:
         """The source that the stages read."""
-        request = LoadRequest(path=str(self.path), subset=tuple(self.subset), subflavors=self.subflavors)
+        request = LoadRequest(
+            path=str(self.path), filter=self.filter_name, subset=tuple(self.subset), subflavors=self.subflavors
+        )
         return JsonlSource(request=request, decoder=self.decoder)
 
     def as_file_store(self) -> FileStore[Any]:

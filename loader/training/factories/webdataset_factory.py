@@ -54,6 +54,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         subflavors: Labels of all samples.
         decoder: Decoder of the parts; None leaves them bytes.
         trust_code: Allow the dataset to run its code and to load pickles.
+        filter_name: Name of the filter that selects samples; None keeps all.
 
     Raises:
         ConfigError: A number is out of range.
@@ -78,6 +79,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         subflavors: Mapping[str, Any] | None = None,
         decoder: AnyDecoder | OfTheRun | None = None,
         trust_code: bool = False,
+        filter_name: str | None = None,
     ) -> None:
         BaseCoreDatasetFactory.__init__(
             self,
@@ -101,6 +103,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         )
         self.split_part = split_part or ("train" if training else "val")
         self.split_config = split_config or SPLIT_YAML
+        self.filter_name = filter_name
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "source"}
@@ -112,6 +115,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
             path=str(self.path),
             split_part=self.split_part,
             split_config=self.split_config,
+            filter=self.filter_name,
             subset=tuple(self.subset),
             trust_code=self.trust_code,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from ...errors import StateError
@@ -218,6 +219,8 @@ class SavableDataLoader(Generic[T_co]):
 
     def _restore(self, saved: RunState) -> None:
         config = self.worker_config
+        with suppress(LookupError, TypeError, AttributeError):  # of another chain, which the comparison reports
+            self._chain.adopt_measurements(saved.dataset)
         compare_datasets(saved.dataset, self._chain.identity())
         if saved.seed != config.seed_offset:
             raise StateError(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .key_format import KeyFormat
 from .subset import SubsetRange
 
 __all__ = ["LoadRequest", "is_jsonl", "is_metadataset", "is_url", "resolve_path"]
@@ -28,6 +29,7 @@ class LoadRequest:
         subset: Ranges of neighbouring samples, the innermost first; see :func:`.resolve_subset`.
         aux: Name of an auxiliary store → its URL.
         trust_code: Allow the dataset to run its code and to load pickles.
+        key_format: Form of ``__key__``; None for that of ``dataset.yaml`` or of the environment.
     """
 
     path: str
@@ -39,6 +41,7 @@ class LoadRequest:
     subset: tuple[SubsetRange, ...] = ()
     aux: Mapping[str, str] = field(default_factory=dict)
     trust_code: bool = False
+    key_format: KeyFormat | None = None
 
     @classmethod
     def at(cls, path: str | os.PathLike[str], **choices: Any) -> LoadRequest:

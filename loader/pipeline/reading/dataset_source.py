@@ -13,6 +13,7 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import EmptyDatasetError, FormatError
 from ...format.dataset_folder import DatasetFolder, open_fresh_shard
+from ...format.documents.key_format import resolve_key_format
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
 from ...format.index.locations import SampleLocations, SampleLocator
@@ -76,11 +77,13 @@ class DatasetSource:
     def builder(self) -> SampleBuilder:
         """Builder of samples from their parts."""
         folder = self.folder
+        of_dataset = folder.config.key_format if folder.config is not None else None
         return SampleBuilder(
             self.described if self.described is not None else folder.config,
             meta_folder=folder.storage.local_path(FOLDER),
             decoder=self.decoder,
             trust_code=self.request.trust_code,
+            key_format=resolve_key_format(self.request.key_format, of_dataset),
         )
 
     @property
@@ -137,6 +140,10 @@ class DatasetSource:
         It raises SampleError if a part does not decode, or a field is missing.
         """
         return self.builder.raw_builder(self.request.path, self.request.subflavors)
+
+    def key_of(self, raw: RawSample) -> str:
+        """Return the ``__key__`` of a raw sample."""
+        return self.builder.key_of(raw)
 
     def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:
         """Return the shard and part names that a sample was read from."""

@@ -85,7 +85,7 @@ class _DecodeRunning:
         sources = self._sources[raw.source].sources(raw)
         if isinstance(raw, RawRow):
             return {"__key__": "/", "__sources__": sources}
-        return {**raw.parts, "__key__": f"{raw.shard}/{raw.key}", "__sources__": sources}
+        return {**raw.parts, "__key__": self._sources[raw.source].key_of(raw), "__sources__": sources}
 
     def load(self, item_id: ItemId) -> Any:
         raw = self._upstream.load(item_id)

@@ -14,6 +14,7 @@ import numpy as np
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import EmptyDatasetError, FormatError
+from ...format.documents.key_format import resolve_key_format
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
 from ...format.index.locations import SampleLocations
@@ -55,9 +56,13 @@ class JsonlSource:
         return open_jsonl_index(*self._file)
 
     @cached_property
+    def _builder(self) -> SampleBuilder:
+        key_format = resolve_key_format(self.request.key_format, None)
+        return SampleBuilder(None, meta_folder=Path(), decoder=self.decoder, key_format=key_format)
+
+    @cached_property
     def _make(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:
-        builder = SampleBuilder(None, meta_folder=Path(), decoder=self.decoder)
-        return builder.raw_builder(self.request.path, self.request.subflavors)
+        return self._builder.raw_builder(self.request.path, self.request.subflavors)
 
     @cached_property
     def samples(self) -> int:
@@ -180,6 +185,10 @@ class JsonlSource:
         line = raw.parts[_PART].strip()
         parts = {_PART: line if raw.number else line.removeprefix(BYTE_ORDER_MARK)}
         return self._make(raw._replace(parts=parts), restore_key)
+
+    def key_of(self, raw: RawSample) -> str:
+        """Return the ``__key__`` of a raw sample."""
+        return self._builder.key_of(raw)
 
     def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:
         """Return the file and line that a sample was read from."""

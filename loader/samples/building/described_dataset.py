@@ -89,7 +89,7 @@ class DescribedDataset(Generic[T_co]):
         """Return True if a sample is used; override it to skip samples.
 
         Args:
-            key: The sample's key, ``<shard>/<key>``.
+            key: The sample's key: ``<shard>/<key>``, or ``<key>`` with ``key_format="key"``.
         """
         return True
 

@@ -173,7 +173,7 @@ class BasicSampleBuilder:
 
         Args:
             parts: The parts' bytes by name.
-            key: The sample's key, ``<shard>/<key>``.
+            key: The sample's key: ``<shard>/<key>``, or ``<key>`` with ``key_format="key"``.
             restore_key: Identifies the sample, so that it can be loaded again.
             subflavors: Labels; they override those of ``dataset.yaml``.
             sources: Where the parts were read.
@@ -196,7 +196,8 @@ class BasicSampleBuilder:
                 return self._fill(self._map(self._field_map, parts), shared)
             decoded = self._decode(parts)
             if self._loader is not None:
-                return self._fill(self._load(_LoaderParts({**decoded, **shared})), shared)
+                given = {**decoded, **shared, "__shard__": sources[0].shard_name if sources else None}
+                return self._fill(self._load(_LoaderParts(given)), shared)
             if self._crude:
                 of_shard = {"__shard__": sources[0].shard_name} if sources else {}
                 return self._class({**decoded, **shared, **of_shard})
@@ -267,9 +268,16 @@ class _NoSuchPartError(KeyError):
 
 
 class _LoaderParts(dict[str, Any]):
-    """The argument of a ``sample_loader``: a dict that separates missing parts from missing keys inside a part."""
+    """The argument of a ``sample_loader``: a dict that separates missing parts from missing keys inside a part.
+
+    Parts are also found by ``key.part`` and ``shard.tar/key.part``, whatever form ``__key__`` has.
+    """
 
     def __missing__(self, name: str) -> Any:
+        bare = self.get("__key__", "").removeprefix(f"{self.get('__shard__')}/")
+        part = str(name).removeprefix(f"{self.get('__shard__')}/").removeprefix(f"{bare}.")
+        if bare and part != name and part in self:
+            return self[part]
         raise _NoSuchPartError(str(name))
 
 

@@ -30,8 +30,8 @@ class DatasetFileStore(FileStore[bytes]):
     The part name begins after the first dot of the last path component: ``a/b/000.seg.png`` is part ``seg.png`` of key
     ``a/b/000``. All samples can be read, excluded ones too. If two shards have the key, ``key.part`` names the sample
     that has such a part; if both samples have it, the name is refused. A name of the form ``shard.tar/key.part`` is
-    looked up as such before it is looked up as a key with slashes. If there is neither, the shard is taken to be that of
-    another dataset, and the key is looked up alone: a ``__key__`` of the primary dataset finds parts in an auxiliary one.
+    looked up as such before it is looked up as a key with slashes. If there is neither, the shard is taken to be that
+    of another dataset, and the key is looked up alone: an auxiliary store finds a ``__key__`` of the primary dataset.
 
     The stores of a process that read one dataset share its open files. A pickled store opens the dataset again.
 

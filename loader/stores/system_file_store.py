@@ -22,8 +22,10 @@ class SystemFileStore(FileStore[bytes]):
     """The bytes of files by their paths.
 
     Keys often come from a dataset, which is not trusted. So a key that leads out of the folder is refused: by ``..``,
-    as an absolute path or through a link. A key that begins with a shard, as ``__key__`` does, also finds the file without
-    it: ``s_0.tar/0001.jpg`` is ``0001.jpg`` if the folder has no such subfolder.
+    as an absolute path or through a link.
+
+    A key that begins with a shard, as ``__key__`` does, also finds the file without it: ``s_0.tar/0001.jpg`` is
+    ``0001.jpg`` if the folder has no such subfolder.
 
     Args:
         base_dir: The folder that keys are relative to. None allows any path of this machine; use it only for keys that

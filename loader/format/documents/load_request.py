@@ -29,6 +29,9 @@ class LoadRequest:
         subset: Ranges of neighbouring samples, the innermost first; see :func:`.resolve_subset`.
         aux: Name of an auxiliary store → its URL.
         trust_code: Allow the dataset to run its code and to load pickles.
+        sample_type: Expected class of the samples; that of the samples if the dataset has no ``dataset.yaml``.
+        options: Other arguments of the dataset's description, for what ``dataset.yaml`` leaves open: ``field_map``,
+            ``sample_loader``, ``part_filter``, and those of the user's dataset class that the file names.
         key_format: Form of ``__key__``; None for that of ``dataset.yaml`` or of the environment.
     """
 
@@ -41,6 +44,8 @@ class LoadRequest:
     subset: tuple[SubsetRange, ...] = ()
     aux: Mapping[str, str] = field(default_factory=dict)
     trust_code: bool = False
+    sample_type: type[Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     key_format: KeyFormat | None = None
 
     @classmethod

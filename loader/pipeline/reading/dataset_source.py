@@ -84,12 +84,24 @@ class DatasetSource:
             decoder=self.decoder,
             trust_code=self.request.trust_code,
             key_format=resolve_key_format(self.request.key_format, of_dataset),
+            sample_type=self.request.sample_type,
+            options=self.request.options,
         )
 
     @property
     def is_crude(self) -> bool:
         """True if samples are dicts of parts, for cookers."""
         return issubclass(self.builder.sample_class, CrudeSample)
+
+    @property
+    def sample_class(self) -> type[Any]:
+        """The class of the samples."""
+        return self.builder.sample_class
+
+    @property
+    def accepts_options(self) -> bool:
+        """True if a dataset class of the user's received the caller's other arguments."""
+        return self.builder.has_dataset_class
 
     @cached_property
     def locate(self) -> Callable[..., SampleLocations]:

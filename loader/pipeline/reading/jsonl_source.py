@@ -23,6 +23,7 @@ from ...format.jsonl.lines import BYTE_ORDER_MARK
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
 from ...samples.decoding.decoder import SampleDecoder
 from ...samples.source_info import SourceInfo
+from ...samples.types import CrudeSample
 from ...storage import ReadableFile, Storage, open_storage
 from .source import SourceStores
 
@@ -94,6 +95,16 @@ class JsonlSource:
     def is_crude(self) -> bool:
         """True: samples are dicts of parts, for cookers."""
         return True
+
+    @property
+    def sample_class(self) -> type[Any]:
+        """The class of the samples."""
+        return CrudeSample
+
+    @property
+    def accepts_options(self) -> bool:
+        """False: a file names no dataset class."""
+        return False
 
     @property
     def stores(self) -> SourceStores:

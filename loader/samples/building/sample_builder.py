@@ -71,6 +71,8 @@ class SampleBuilder(BasicSampleBuilder):
         decoder: Decodes the parts; None keeps them as bytes.
         trust_code: Allow code and pickles of the dataset to run.
         key_format: Form of the samples' ``__key__``.
+        sample_type: Class of the samples of a dataset without a description.
+        options: The caller's arguments for what the config leaves open.
 
     Raises:
         TrustError: The dataset names code to run, and the caller does not trust it.
@@ -85,6 +87,8 @@ class SampleBuilder(BasicSampleBuilder):
         decoder: SampleDecoder | None,
         trust_code: bool = False,
         key_format: KeyFormat = "shard/key",
+        sample_type: type[Any] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         dataset: DescribedDataset[Any] | None = None
         if isinstance(config, SampleRecipe):
@@ -93,9 +97,15 @@ class SampleBuilder(BasicSampleBuilder):
             dataset, recipe = config, config.recipe
         else:
             if config is not None and config.dataset_class and not is_own_module(config.dataset_module):
-                dataset = described_dataset_of(config, meta_folder=meta_folder, decoder=decoder, trust_code=trust_code)
+                dataset = described_dataset_of(
+                    config, meta_folder=meta_folder, decoder=decoder, trust_code=trust_code, options=options
+                )
             if dataset is None:
                 recipe = SampleRecipe.of_config(config, meta_folder=meta_folder, trust_code=trust_code)
+                if options:
+                    recipe = recipe.completed(
+                        sample_type if config is None else None, options, meta_folder=meta_folder, trust_code=trust_code
+                    )
             else:
                 recipe = dataset.recipe
         super().__init__(recipe, decoder=decoder, trust_code=trust_code)
@@ -129,6 +139,11 @@ class SampleBuilder(BasicSampleBuilder):
             )
 
         return build
+
+    @property
+    def has_dataset_class(self) -> bool:
+        """True if a dataset class of the user's builds the samples; it receives the caller's options."""
+        return self._dataset is not None
 
     def key_of(self, raw: RawSample) -> str:
         """Return the ``__key__`` of a raw sample."""

@@ -14,7 +14,7 @@ from ..errors import ConfigError, FormatError, StorageError
 from ..storage import ReadableFile, Storage, open_storage
 from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
-from .documents.split_config import SplitConfig
+from .documents.split_config import SplitConfig, split_sample_name
 from .filters.files import FilterFiles, filter_names
 from .filters.rows import FilteredShard, FilterRows, open_filter
 from .index.current import current_index
@@ -75,7 +75,7 @@ class DatasetFolder:
 
     @cached_property
     def split(self) -> SplitConfig | None:
-        """The split; None if the dataset has no split file.
+        """The split; None if the dataset has no split file. Samples that it excludes by a bare key have their shards.
 
         Raises:
             ConfigError: The file is invalid, or a file requested by name is missing.
@@ -83,7 +83,22 @@ class DatasetFolder:
         config = read_split_config(self.storage, self._split_name)
         if config is None and self._split_name != SPLIT_YAML:
             raise self._missing(self._split_name)
-        return config
+        return config and self._with_shards_of_excluded(config)
+
+    def _with_shards_of_excluded(self, config: SplitConfig) -> SplitConfig:
+        """Replace bare keys of excluded samples by ``<shard>/<key>``; the index is read only if there are some."""
+        shards = frozenset((*self.shard_counts, *(name for part in config.split_parts.values() for name in part)))
+        names: list[str] = []
+        for name in config.exclude:
+            shard, key = split_sample_name(name, shards)
+            is_bare = key is None and shard not in shards and not name.endswith(".tar")
+            found = self.index.find_first_full(name) if is_bare else []
+            names += [self.index.full_key(sample) for sample in found] or [name]
+        return (
+            config
+            if len(names) == len(config.exclude) and tuple(names) == config.exclude
+            else SplitConfig(split_parts=config.split_parts, exclude=tuple(names))
+        )
 
     @property
     def split_file(self) -> str | None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .key_format import KeyFormat
 from .subset import SubsetRange
 
 __all__ = ["LoadRequest", "is_jsonl", "is_metadataset", "is_url", "resolve_path"]
@@ -29,6 +30,10 @@ class LoadRequest:
         subset: Ranges of neighbouring samples, the innermost first; see :func:`.resolve_subset`.
         aux: Name of an auxiliary store → its URL.
         trust_code: Allow the dataset to run its code and to load pickles.
+        sample_type: Expected class of the samples; that of the samples if the dataset has no ``dataset.yaml``.
+        options: Other arguments of the dataset's description, for what ``dataset.yaml`` leaves open: ``field_map``,
+            ``sample_loader``, ``part_filter``, and those of the user's dataset class that the file names.
+        key_format: Form of ``__key__``; None for that of ``dataset.yaml`` or of the environment.
     """
 
     path: str
@@ -41,6 +46,9 @@ class LoadRequest:
     subset: tuple[SubsetRange, ...] = ()
     aux: Mapping[str, str] = field(default_factory=dict)
     trust_code: bool = False
+    sample_type: type[Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    key_format: KeyFormat | None = None
 
     @classmethod
     def at(cls, path: str | os.PathLike[str], **choices: Any) -> LoadRequest:

@@ -96,9 +96,9 @@ def _unknown_excludes(index: DatasetIndex, split: SplitConfig) -> Iterator[Findi
     known = frozenset(shard.name for shard in index.shards)
     for name in split.exclude:
         shard, key = split_sample_name(name, known)
-        if shard not in known:
+        if shard not in known and not (key is None and index.find_first_full(name)):
             yield Finding(code="W204", message=f"excluded: {name!r}", shard=shard)
-        elif key is not None and not index.find(f"{shard}/{key}"):
+        elif shard in known and key is not None and not index.find(f"{shard}/{key}"):
             yield Finding(code="W204", message=f"excluded: {name!r}", shard=shard, key=key)
 
 

@@ -151,7 +151,9 @@ class JsonParser:
             if isinstance(value, dict):
                 keys, values = arguments or (Any, Any)
                 return {
-                    self._convert(key, keys, place, named=False): self._convert(item, values, f"{place}.{key}", named=named)
+                    self._convert(key, keys, place, named=False): self._convert(
+                        item, values, f"{place}.{key}", named=named
+                    )
                     for key, item in value.items()
                 }
         elif kind in (None, type(None)):

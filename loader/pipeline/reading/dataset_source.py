@@ -13,6 +13,7 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import EmptyDatasetError, FormatError
 from ...format.dataset_folder import DatasetFolder, open_fresh_shard
+from ...format.documents.key_format import resolve_key_format
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
 from ...format.filters.rows import FilterRows
@@ -77,17 +78,31 @@ class DatasetSource:
     def builder(self) -> SampleBuilder:
         """Builder of samples from their parts."""
         folder = self.folder
+        of_dataset = folder.config.key_format if folder.config is not None else None
         return SampleBuilder(
             self.described if self.described is not None else folder.config,
             meta_folder=folder.storage.local_path(FOLDER),
             decoder=self.decoder,
             trust_code=self.request.trust_code,
+            key_format=resolve_key_format(self.request.key_format, of_dataset),
+            sample_type=self.request.sample_type,
+            options=self.request.options,
         )
 
     @property
     def is_crude(self) -> bool:
         """True if samples are dicts of parts, for cookers."""
         return issubclass(self.builder.sample_class, CrudeSample)
+
+    @property
+    def sample_class(self) -> type[Any]:
+        """The class of the samples."""
+        return self.builder.sample_class
+
+    @property
+    def accepts_options(self) -> bool:
+        """True if a dataset class of the user's received the caller's other arguments."""
+        return self.builder.has_dataset_class
 
     @cached_property
     def locate(self) -> Callable[..., SampleLocations]:
@@ -138,6 +153,10 @@ class DatasetSource:
         It raises SampleError if a part does not decode, or a field is missing.
         """
         return self.builder.raw_builder(self.request.path, self.request.subflavors)
+
+    def key_of(self, raw: RawSample) -> str:
+        """Return the ``__key__`` of a raw sample."""
+        return self.builder.key_of(raw)
 
     def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:
         """Return the shard and part names that a sample was read from."""

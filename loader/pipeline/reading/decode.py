@@ -89,10 +89,9 @@ class _DecodeRunning:
         return sample
 
     def _failed_sample(self, raw: Raw) -> dict[str, Any]:
-        sources = self._sources[raw.source].sources(raw)
-        if isinstance(raw, RawRow):
-            return {"__key__": "/", "__sources__": sources}
-        return {**raw.parts, "__key__": f"{raw.shard}/{raw.key}", "__sources__": sources}
+        source = self._sources[raw.source]
+        parts = {} if isinstance(raw, RawRow) else raw.parts
+        return {**parts, "__key__": source.key_of(raw), "__sources__": source.sources(raw)}
 
     def load(self, item_id: ItemId) -> Any:
         raw = self._upstream.load(item_id)

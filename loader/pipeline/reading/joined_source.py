@@ -103,6 +103,16 @@ class JoinedSource:
         return any(member.is_crude for member in self.members)
 
     @property
+    def sample_class(self) -> type[Any]:
+        """The class of the primary samples: the joiner may return any object."""
+        return self.members[0].sample_class
+
+    @property
+    def accepts_options(self) -> bool:
+        """True if all members accept the caller's other arguments."""
+        return all(member.accepts_options for member in self.members)
+
+    @property
     def decoder(self) -> AnyDecoder | None:
         """Decoder of the members."""
         return self.members[0].decoder
@@ -145,6 +155,10 @@ class JoinedSource:
         """Return the shard and part names that a row was read from."""
         pairs = zip(self.members, raw.members, strict=True)
         return tuple(source for member, one in pairs if one is not None for source in member.sources(one))
+
+    def key_of(self, raw: RawRow) -> str:  # noqa: ARG002 - the joiner determines it
+        """Return a placeholder: the ``__key__`` of a row is known when its samples are joined."""
+        return "/"
 
     def place_of(self, index: int) -> str:
         """Describe the location of a row's samples, without reading them."""

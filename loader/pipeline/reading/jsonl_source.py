@@ -14,6 +14,7 @@ import numpy as np
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import EmptyDatasetError, FormatError
+from ...format.documents.key_format import resolve_key_format
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
 from ...format.filters.files import FilterFiles
@@ -24,6 +25,7 @@ from ...format.jsonl.lines import BYTE_ORDER_MARK
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
 from ...samples.decoding.decoder import AnyDecoder, SampleDecoder
 from ...samples.source_info import SourceInfo
+from ...samples.types import CrudeSample
 from ...storage import ReadableFile, Storage, open_storage
 from .source import SourceStores
 
@@ -71,9 +73,13 @@ class JsonlSource:
         return open_filter(files, [FilteredShard(file, len(self._index), 0)])
 
     @cached_property
+    def _builder(self) -> SampleBuilder:
+        key_format = resolve_key_format(self.request.key_format, None)
+        return SampleBuilder(None, meta_folder=Path(), decoder=self.decoder, key_format=key_format)
+
+    @cached_property
     def _make(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:
-        builder = SampleBuilder(None, meta_folder=Path(), decoder=self.decoder)
-        return builder.raw_builder(self.request.path, self.request.subflavors)
+        return self._builder.raw_builder(self.request.path, self.request.subflavors)
 
     @cached_property
     def samples(self) -> int:
@@ -107,6 +113,16 @@ class JsonlSource:
     def is_crude(self) -> bool:
         """True: samples are dicts of parts, for cookers."""
         return True
+
+    @property
+    def sample_class(self) -> type[Any]:
+        """The class of the samples."""
+        return CrudeSample
+
+    @property
+    def accepts_options(self) -> bool:
+        """False: a file names no dataset class."""
+        return False
 
     @property
     def stores(self) -> SourceStores:
@@ -198,6 +214,10 @@ class JsonlSource:
         line = raw.parts[_PART].strip()
         parts = {_PART: line if raw.number else line.removeprefix(BYTE_ORDER_MARK)}
         return self._make(raw._replace(parts=parts), restore_key)
+
+    def key_of(self, raw: RawSample) -> str:
+        """Return the ``__key__`` of a raw sample."""
+        return self._builder.key_of(raw)
 
     def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:
         """Return the file and line that a sample was read from."""

@@ -63,6 +63,14 @@ class Source(Protocol):
         """True if samples are dicts of parts, for cookers."""
 
     @property
+    def sample_class(self) -> type[Any]:
+        """The class of the samples."""
+
+    @property
+    def accepts_options(self) -> bool:
+        """True if a dataset class of the user's received the caller's other arguments."""
+
+    @property
     def decoder(self) -> AnyDecoder | None:
         """Decoder of the parts; None leaves them bytes."""
 
@@ -91,6 +99,9 @@ class Source(Protocol):
 
         It raises SampleError if a part does not decode, or a field is missing.
         """
+
+    def key_of(self, raw: Any) -> str:
+        """Return the ``__key__`` of a raw sample."""
 
     def sources(self, raw: Any) -> tuple[SourceInfo, ...]:
         """Return the shard and part names that a sample was read from."""

@@ -66,7 +66,7 @@ class _Cook:
             return self._task_encoder.cook_crude_sample(sample)
         stores = self._stores[sample.source]
         if self._needs_primary and stores.primary is not None:
-            primary = PrimaryFileStore(stores.primary, sample["__key__"])
+            primary = PrimaryFileStore(stores.primary, _full_key(sample))
             return self._task_encoder.cook_crude_sample(sample, **stores.aux, primary=primary)
         return self._task_encoder.cook_crude_sample(sample, **stores.aux)
 
@@ -79,6 +79,12 @@ class _Cook:
                     found: Callable[..., Any] = cooker.cook
                     return found
         return self
+
+
+def _full_key(sample: CrudeSample) -> str:
+    """Return ``<shard>/<key>``: a bare key may name samples of several shards."""
+    key, shard = str(sample["__key__"]), sample.get("__shard__")
+    return f"{shard}/{key}" if shard and not key.startswith(f"{shard}/") else key
 
 
 def _hooks(task_encoder: Any) -> list[Callable[..., Any]]:

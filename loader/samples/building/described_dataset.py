@@ -18,6 +18,7 @@ from .dataset_code import checked_sample_class, dataset_class_of
 from .recipe import BasicSampleBuilder, SampleRecipe, sample_class_of
 
 __all__ = [
+    "RESERVED_ARGUMENTS",
     "DescribedDataset",
     "FilteredSample",
     "OfTheRun",
@@ -29,7 +30,16 @@ __all__ = [
 T_co = TypeVar("T_co", covariant=True)
 T_dataset = TypeVar("T_dataset")
 
-_RESERVED = ("path", "trust_code", "decoder", "worker_config", "training", "split_part", "split_config", "subset")
+RESERVED_ARGUMENTS = (
+    "path",
+    "trust_code",
+    "decoder",
+    "worker_config",
+    "training",
+    "split_part",
+    "split_config",
+    "subset",
+)
 """Arguments that only the caller may set: a dataset could trust its own code otherwise."""
 
 _SHARED = ("__key__", "__restore_key__", "__subflavors__", "__sources__", "__shard__")
@@ -90,7 +100,7 @@ class DescribedDataset(Generic[T_co]):
         """Return True if a sample is used; override it to skip samples.
 
         Args:
-            key: The sample's key, ``<shard>/<key>``.
+            key: The sample's key: ``<shard>/<key>``, or ``<key>`` with ``key_format="key"``.
         """
         return True
 
@@ -163,11 +173,17 @@ class DescribedDataset(Generic[T_co]):
 
 
 def described_dataset_of(
-    config: DatasetConfig, *, meta_folder: Path, decoder: AnyDecoder | None, trust_code: bool
+    config: DatasetConfig,
+    *,
+    meta_folder: Path,
+    decoder: AnyDecoder | None,
+    trust_code: bool,
+    options: Mapping[str, Any] | None = None,
 ) -> DescribedDataset[Any] | None:
     """Create an object of the user's dataset class that a ``dataset.yaml`` names.
 
-    Its arguments are the dataset's path and, as keywords, the other values of the file.
+    Its arguments are the dataset's path and, as keywords, the other values of the file, and the caller's ``options``
+    that the file does not set.
 
     Returns:
         None if the class is not a :class:`DescribedDataset`, and so only has a ``__sample_type__``.
@@ -187,7 +203,8 @@ def described_dataset_of(
         )
     if not (isinstance(dataset_class, type) and issubclass(dataset_class, DescribedDataset)):
         return None
-    dataset = instantiate(dataset_class, meta_folder, arguments_of_config(config, trust_code=trust_code))
+    arguments = {**(options or {}), **arguments_of_config(config, trust_code=trust_code)}
+    dataset = instantiate(dataset_class, meta_folder, arguments)
     if isinstance(dataset.decoder, OfTheRun):
         dataset.decoder = decoder
     dataset.trust_code = dataset.trust_code or trust_code
@@ -223,7 +240,7 @@ def arguments_of_config(config: DatasetConfig, *, trust_code: bool) -> dict[str,
         TrustError: The sample class's module is not imported, and the caller does not trust the dataset.
         ConfigError: The sample class does not exist or is not one; or the file sets an argument reserved for callers.
     """
-    for name in _RESERVED:
+    for name in RESERVED_ARGUMENTS:
         if name in config.extra:
             raise ConfigError(f"dataset.yaml sets {name!r}, which only the caller may set", hint="remove it there")
     given: dict[str, Any] = dict(config.extra)

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from ...errors import StateError
 from ...pipeline.contract.stage import SavableDataset
 from ...progress_bar import progress_bar
+from ...renamed_parameters import renamed_parameters
 from ..states.framework_state import (
     broadcast_states,
     framework_state,
@@ -246,13 +247,14 @@ class SavableDataLoader(Generic[T_co]):
         """Report whether :meth:`restore_sample` works: always, for this class."""
         return True
 
-    def restore_sample(self, key: Any) -> Any:
+    @renamed_parameters(key="restore_key")
+    def restore_sample(self, restore_key: Any) -> Any:
         """Rebuild a sample or micro-batch.
 
         Args:
-            key: Its ``__restore_key__``.
+            restore_key: Its ``__restore_key__``.
 
         Raises:
             StateError: The key is not of this dataset.
         """
-        return restore_sample(self._chain, key, lanes=self._lanes.lanes)
+        return restore_sample(self._chain, restore_key, lanes=self._lanes.lanes)

@@ -14,7 +14,7 @@ from ...samples.hooks import restores_seeds
 from .failures import EndlessSkips
 from .lane import ItemId, Lane, position_of
 from .rng import preserve_rng_state, seed_sample
-from .stage import SKIPPED
+from .running import SKIPPED
 
 __all__ = ["Hook", "makes_several"]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from ...errors import StateError
-from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.contract.stage import SavableDataset, as_stage
 from ...progress_bar import progress_bar
 from ...renamed_parameters import renamed_parameters
 from ..states.framework_state import (
@@ -47,7 +47,7 @@ class SavableDataLoader(Generic[T_co]):
     def __init__(self, dataset: SavableDataset[T_co], options: StreamOptions | None = None) -> None:
         self.dataset = dataset
         self.worker_config = dataset.worker_config
-        self._chain, stages = cut_rank_stages(dataset)
+        self._chain, stages = cut_rank_stages(as_stage(dataset))
         options = options or StreamOptions()
         self._lanes = LaneBatches(self._chain, options)
         self._shows_progress = options.progress

@@ -178,7 +178,7 @@ def restores_seeds(fn: Callable[..., Any]) -> bool:
 
 
 def failure_tolerance(fn: Callable[..., Any], default_failure_tolerance: int | None = None) -> int:
-    """Return the number of consecutive failures of ``fn`` that stops the run: its mark, else ``default_failure_tolerance``, else 0."""
+    """Return the number of consecutive failures of ``fn`` that stops the run: its mark, else the default, else 0."""
     return int(mark_of(fn, _FAILURE_TOLERANCE, default_failure_tolerance or 0))
 
 

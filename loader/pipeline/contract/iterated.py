@@ -144,9 +144,7 @@ class OpenInput:
         state: Empty, or a saved state.
     """
 
-    def __init__(
-        self, definition: Any, place: int, inputs: int, lane: Lane, received: _Received, state: State
-    ) -> None:
+    def __init__(self, definition: Any, place: int, inputs: int, lane: Lane, received: _Received, state: State) -> None:
         self.place = place
         self._definition, self._inputs, self._lane, self._received = definition, inputs, lane, received
         self._pass: int = state.get("pass", 0)

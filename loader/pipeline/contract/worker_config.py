@@ -171,7 +171,10 @@ class WorkerConfig:
             raise EnergonError("no hook of this run is running; only hooks can call this")
 
     def worker_activate(
-        self, sample_index: int, override_global_rank: int | None = None, cache_pool: Any = None  # noqa: ARG002
+        self,
+        sample_index: int,
+        override_global_rank: int | None = None,
+        cache_pool: Any = None,  # noqa: ARG002
     ) -> None:
         """Enter the context of a hook, for code that calls hooks or iterates a dataset without a loader.
 

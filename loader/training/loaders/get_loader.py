@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from copy import copy
-from dataclasses import replace
-from math import lcm
 from typing import Any
 
-from torch.utils.data import get_worker_info
-
 from ...errors import ConfigError
-from ...pipeline.contract.dataset_methods import set_direct_loader
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...stores.cache_pool import CachePool, NoCachePool
@@ -75,28 +69,6 @@ def get_loader(
         progress=progress,
     )
     return SavableDataLoader(dataset, options)
-
-
-def _direct_loader(dataset: SavableDataset[Any]) -> SavableDataLoader[Any]:
-    """Open the loader of a dataset that is iterated directly: without workers of its own.
-
-    In a worker process of torch's DataLoader it loads the part of that worker, as if each were a rank.
-    """
-    config, info = dataset.worker_config, get_worker_info()
-    workers, worker = (1, 0) if info is None else (info.num_workers, info.id)
-    alone = replace(
-        config,
-        rank=config.rank * workers + worker,
-        world_size=config.world_size * workers,
-        num_workers=0,
-        lanes=None if config.lanes is None else lcm(config.lanes, config.world_size * workers),
-    )
-    copied = copy(dataset)
-    copied.worker_config = alone
-    return SavableDataLoader(copied)
-
-
-set_direct_loader(_direct_loader)
 
 
 def get_savable_loader(

@@ -135,17 +135,17 @@ _FAILURE_TOLERANCE = "__failure_tolerance__"
 
 
 @overload
-def stateless(fn: F, /) -> F: ...
+def stateless(fn: F) -> F: ...
 
 
 @overload
 def stateless(
-    fn: None = None, /, *, restore_seeds: bool = False, failure_tolerance: int | None = None
+    fn: None = None, *, restore_seeds: bool = False, failure_tolerance: int | None = None
 ) -> Callable[[F], F]: ...
 
 
 def stateless(
-    fn: Callable[..., Any] | None = None, /, *, restore_seeds: bool = False, failure_tolerance: int | None = None
+    fn: Callable[..., Any] | None = None, *, restore_seeds: bool = False, failure_tolerance: int | None = None
 ) -> Any:
     """Mark a hook whose result depends on its arguments only, and, with ``restore_seeds``, on random numbers.
 
@@ -178,9 +178,9 @@ def restores_seeds(fn: Callable[..., Any]) -> bool:
     return bool(mark_of(fn, _RESTORES_SEEDS, False))
 
 
-def failure_tolerance(fn: Callable[..., Any], default: int | None = None) -> int:
-    """Return the number of consecutive failures of ``fn`` that stops the run: its mark, else ``default``, else 0."""
-    return int(mark_of(fn, _FAILURE_TOLERANCE, default or 0))
+def failure_tolerance(fn: Callable[..., Any], default_failure_tolerance: int | None = None) -> int:
+    """Return the number of consecutive failures of ``fn`` that stops the run: its mark, else the default, else 0."""
+    return int(mark_of(fn, _FAILURE_TOLERANCE, default_failure_tolerance or 0))
 
 
 def default_failure_tolerance(fn: Callable[..., Any], default: int) -> int:

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Self, TypeVar, dataclass_transform, overload
 
 from ..errors import ConfigError, SampleError
+from ..renamed_parameters import renamed_parameters
 
 __all__ = [
     "ExtendableDataclassMixin",
@@ -70,33 +71,31 @@ class ExtendableDataclassMixin:
     __slots__ = ()
 
     @classmethod
-    def extend(cls, base_sample: Any, **fields_given: Any) -> Self:
-        """Create one of this type from all fields of ``base_sample``; the given fields override them.
+    @renamed_parameters(base_sample="src")
+    def extend(cls, src: Any, **fields_given: Any) -> Self:
+        """Create one of this type from all fields of ``src``; the given fields override them.
 
         >>> from loader import CaptioningSample, ImageSample
         >>> image = ImageSample(__key__="s.tar/0", image=torch.zeros(0))
         >>> CaptioningSample.extend(image, caption="black")
         CaptioningSample(__key__='s.tar/0', image=tensor([]), caption='black')
         """
-        return cls(
-            **{known.name: getattr(base_sample, known.name) for known in fields(base_sample)}
-            | with_field_names(fields_given)
-        )
+        return cls(**{known.name: getattr(src, known.name) for known in fields(src)} | with_field_names(fields_given))
 
 
 T = TypeVar("T")
 
 
 @overload
-def edataclass(cls: type[T], /) -> type[T]: ...
+def edataclass(cls: type[T]) -> type[T]: ...
 
 
 @overload
-def edataclass(cls: None = None, /, **options: Any) -> Callable[[type[T]], type[T]]: ...
+def edataclass(cls: None = None, **options: Any) -> Callable[[type[T]], type[T]]: ...
 
 
 @dataclass_transform(kw_only_default=True)
-def edataclass(cls: type[T] | None = None, /, **options: Any) -> type[T] | Callable[[type[T]], type[T]]:
+def edataclass(cls: type[T] | None = None, **options: Any) -> type[T] | Callable[[type[T]], type[T]]:
     """Turn a class into a dataclass with keyword-only arguments.
 
     A subclass may then add required fields to a class that has optional ones. The options are those of

@@ -38,6 +38,7 @@ else:
             "metadataset",
             "rng",
             "sample_utils",
+            "savable",
             "savable_loader",
             "source_info",
             "state",

@@ -14,7 +14,6 @@ _SEEDED_BATCHES = (
     "draw from them in hooks as usual"
 )
 _REASONS = {
-    "FlexState": _PLAIN_STATES,
     "SavableCheckpoint": _PLAIN_STATES,
     "SavableDataLoaderState": _PLAIN_STATES,
     "SavableDatasetCheckpoint": _PLAIN_STATES,

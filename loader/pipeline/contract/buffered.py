@@ -7,7 +7,7 @@ from typing import Any, Final
 from ...errors import SkipSample
 from .lane import ItemId, Lane, as_item_id, plain_item_id
 from .rng import preserve_rng_state, seed_sample
-from .stage import SKIPPED, Running
+from .running import SKIPPED, Running
 
 __all__ = ["BufferedItem", "rebuild_item"]
 

@@ -13,7 +13,7 @@ from ...order import mix
 from ...samples.hooks import restores_seeds
 from .lane import ItemId, Lane, position_of, samples_in
 from .rng import preserve_rng_state, seed_sample
-from .stage import SKIPPED
+from .running import SKIPPED
 
 __all__ = ["Hook", "makes_several"]
 

@@ -15,7 +15,7 @@ from torch.utils.data import get_worker_info
 
 from ...errors import ConfigError, EnergonError
 from ...order import mix
-from ...samples.hooks import hook_context, running_hook_context
+from ...samples.hooks import HookContext, hook_context, running_hook_context, set_hook_context
 from .error_handlers import log_exception, reraise_exception
 from .failures import SKIP_TOLERANCE
 
@@ -26,6 +26,14 @@ _SEED_BITS = 32  # numpy's generators take no longer seeds
 
 ErrorHandler = Callable[[Exception, Any, Any], None]
 """Called with the exception, the sample that failed, and its sources."""
+
+
+class _InnerContext(HookContext):
+    """The context of a sample within that of a micro-batch."""
+
+    __slots__ = ("outer",)
+
+    outer: HookContext
 
 
 class _ActiveConfig:
@@ -168,6 +176,52 @@ class WorkerConfig:
         """
         if self.active_worker_config != self:
             raise EnergonError("no hook of this run is running; only hooks can call this")
+
+    def worker_activate(
+        self,
+        sample_index: int,
+        override_global_rank: int | None = None,
+        cache_pool: Any = None,  # noqa: ARG002
+    ) -> None:
+        """Enter the context of a hook, for code that calls hooks or iterates a dataset without a loader.
+
+        Args:
+            sample_index: Number of the micro-batch, within the run.
+            override_global_rank: Accepted for code written for megatron-energon.
+            cache_pool: The ``self.cache`` of hooks.
+        """
+        set_hook_context(
+            HookContext(batch_index=sample_index, sample_index=sample_index, cache=cache_pool, worker_config=self)
+        )
+
+    def worker_deactivate(self) -> None:
+        """Leave the context that :meth:`worker_activate` entered."""
+        set_hook_context(None)
+
+    def worker_push_sample_index(self, sample_index: int) -> None:
+        """Enter the context of a sample within that of a micro-batch.
+
+        Raises:
+            EnergonError: No hook is running.
+        """
+        outer = hook_context()
+        inner = _InnerContext(
+            batch_index=outer.batch_index, sample_index=sample_index, cache=outer.cache, worker_config=self
+        )
+        inner.outer = outer
+        set_hook_context(inner)
+
+    def worker_pop_sample_index(self) -> int | None:
+        """Leave the context that :meth:`worker_push_sample_index` entered; return the number of its sample.
+
+        Raises:
+            EnergonError: No such context was entered.
+        """
+        inner = hook_context()
+        if not isinstance(inner, _InnerContext):
+            raise EnergonError("worker_pop_sample_index() needs a worker_push_sample_index() before it")
+        set_hook_context(inner.outer)
+        return inner.sample_index
 
     def should_log(self, level: int) -> bool:
         """Return True if events of this level are logged: 1 a batch, 2 a sample, 3 more."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 from ...samples.encoding.cooking import cook, needs_primary
@@ -49,7 +50,10 @@ class _Cook:
         self._task_encoder = task_encoder
         self._needs_primary = any(map(needs_primary, _hooks(task_encoder)))
         self._stores = tuple(stores) if uses_stores(task_encoder, stores) else ()
-        self._is_default = is_library_hook(task_encoder.cook_crude_sample)
+        hook = task_encoder.cook_crude_sample
+        self._is_default = is_library_hook(hook)
+        # Hooks written for megatron-energon take the chosen cooker, and the stores as a dict.
+        self._takes_cooker = not self._is_default and {"cooker", "aux"} <= signature(hook).parameters.keys()
         hooks = _hooks(task_encoder)
         tolerances = [failure_tolerance(hook, -1) for hook in hooks]
         stateless(
@@ -63,12 +67,19 @@ class _Cook:
         if not self._stores or sample.source is None:
             if self._is_default:
                 return cook(sample, self._task_encoder.cookers, {})  # the hook's default; saves a call per sample
-            return self._task_encoder.cook_crude_sample(sample)
+            return self._call(sample, {})
         stores = self._stores[sample.source]
         if self._needs_primary and stores.primary is not None:
             primary = PrimaryFileStore(stores.primary, _full_key(sample))
-            return self._task_encoder.cook_crude_sample(sample, **stores.aux, primary=primary)
-        return self._task_encoder.cook_crude_sample(sample, **stores.aux)
+            return self._call(sample, {**stores.aux, "primary": primary})
+        return self._call(sample, stores.aux)
+
+    def _call(self, sample: CrudeSample, stores: Mapping[str, Any]) -> Any:
+        encoder = self._task_encoder
+        if not self._takes_cooker:
+            return encoder.cook_crude_sample(sample, **stores)
+        cooker = next((one for one in encoder.cookers if one.is_for(sample)), None)
+        return encoder.cook_crude_sample(sample, cooker=cooker, aux=dict(stores))
 
     def function_for(self, sample: Any) -> Callable[..., Any]:
         """Return the function that cooks a sample; failures are counted for each cooker separately."""

@@ -12,6 +12,7 @@ from ...cached_property import cached_property
 from ...errors import ConfigError
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.nv_meta import FOLDER
+from ...renamed_parameters import renamed_parameters
 from ...storage import EPath
 from ..decoding.decoder import AnyDecoder, SampleDecoder
 from .dataset_code import checked_sample_class, dataset_class_of
@@ -104,19 +105,20 @@ class DescribedDataset(Generic[T_co]):
         """
         return True
 
-    def load_sample(self, sample: FilteredSample) -> Any:
+    @renamed_parameters(sample="raw_data")
+    def load_sample(self, raw_data: FilteredSample) -> Any:
         """Build a sample; override it to build another one, or to change the result.
 
         Args:
-            sample: The parts by name, as bytes; ``__key__``, ``__shard__``, ``__restore_key__``, ``__subflavors__`` and
+            raw_data: The parts by name, as bytes; ``__key__``, ``__shard__``, ``__restore_key__``, ``__subflavors__`` and
                 ``__sources__``.
         """
         return self.sample_builder.build(
-            {name: value for name, value in sample.items() if name not in _SHARED},
-            key=sample["__key__"],
-            restore_key=sample.get("__restore_key__", ()),
-            subflavors=sample.get("__subflavors__"),
-            sources=sample.get("__sources__") or (),
+            {name: value for name, value in raw_data.items() if name not in _SHARED},
+            key=raw_data["__key__"],
+            restore_key=raw_data.get("__restore_key__", ()),
+            subflavors=raw_data.get("__subflavors__"),
+            sources=raw_data.get("__sources__") or (),
         )
 
     @cached_property

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 from ...errors import ConfigError, EnergonError
 from ...format.documents.messages import did_you_mean
 from ...format.documents.part_kinds import part_extension
+from ...renamed_parameters import renamed_parameters
 from ..trust import is_trusted
 from .image_decode import IMAGE_FORMS
 from .part_decode import part_decoder, part_error
@@ -107,12 +108,13 @@ class SampleDecoder(FileStoreDecoder):
         """
         return PartDecoders(self, trusted=is_trusted(trust_code)).decode(part_name, data)
 
-    def decode(self, fname: str, data: bytes, *, trust_code: bool = False) -> Any:
+    @renamed_parameters(data="raw")
+    def decode(self, fname: str, raw: bytes, *, trust_code: bool = False) -> Any:
         """Decode one file by its name: the part name follows the first dot of the last path component.
 
         Args:
             fname: Its name, ``"photos/0001.seg.png"``; a file without a dot stays bytes.
-            data: Its bytes.
+            raw: Its bytes.
             trust_code: Load pickles, which may run code.
 
         Raises:
@@ -120,7 +122,7 @@ class SampleDecoder(FileStoreDecoder):
             TrustError: The file is a pickle, and the caller does not trust it.
         """
         part_name = fname[fname.rfind("/") + 1 :].partition(".")[2]
-        return self.decode_part(part_name, data, trust_code=trust_code) if part_name else data
+        return self.decode_part(part_name, raw, trust_code=trust_code) if part_name else raw
 
     def __call__(self, sample: Mapping[str, Any], *, trust_code: bool = False) -> dict[str, Any]:
         """Decode every part of a sample; names such as ``__key__``, and values that are not bytes, are unchanged."""

@@ -290,6 +290,12 @@ class SourceFactory(BaseCoreDatasetFactory[Any]):
         """The source that the stages read."""
         return self._source
 
+    @property
+    def subflavors(self) -> dict[str, Any]:
+        """Labels of the dataset."""
+        request = getattr(self._source, "request", None)
+        return {} if request is None else dict(request.subflavors)
+
     def as_file_store(self) -> FileStore[Any]:
         """Return the store of the dataset's parts, by name.
 

@@ -8,8 +8,9 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 from ...errors import StateError
-from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.contract.stage import SavableDataset, as_stage
 from ...progress_bar import progress_bar
+from ...renamed_parameters import renamed_parameters
 from ..states.framework_state import (
     broadcast_states,
     framework_state,
@@ -47,7 +48,7 @@ class SavableDataLoader(Generic[T_co]):
     def __init__(self, dataset: SavableDataset[T_co], options: StreamOptions | None = None) -> None:
         self.dataset = dataset
         self.worker_config = dataset.worker_config
-        self._chain, stages = cut_rank_stages(dataset)
+        self._chain, stages = cut_rank_stages(as_stage(dataset))
         options = options or StreamOptions()
         self._lanes = LaneBatches(self._chain, options)
         self._shows_progress = options.progress
@@ -249,13 +250,14 @@ class SavableDataLoader(Generic[T_co]):
         """Report whether :meth:`restore_sample` works: always, for this class."""
         return True
 
-    def restore_sample(self, key: Any) -> Any:
+    @renamed_parameters(key="restore_key")
+    def restore_sample(self, restore_key: Any) -> Any:
         """Rebuild a sample or micro-batch.
 
         Args:
-            key: Its ``__restore_key__``.
+            restore_key: Its ``__restore_key__``.
 
         Raises:
             StateError: The key is not of this dataset.
         """
-        return restore_sample(self._chain, key, lanes=self._lanes.lanes)
+        return restore_sample(self._chain, restore_key, lanes=self._lanes.lanes)

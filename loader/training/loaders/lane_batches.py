@@ -10,11 +10,13 @@ from ...order import LaneHosting, default_lanes
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE
-from ..workers.bundles import StreamOptions, WorkerBundles
+from ..workers.bundles import WorkerBundles
 from ..workers.lane_host import LaneHost, LanesInTurn, LanesOneByOne, Message
+from ..workers.stream_options import StreamOptions, collect_garbage_every
 from ..workers.watchdog import Watchdog
 from ..workers.worker_board import WorkerBoard
 from ..workers.worker_errors import PackedError, raise_packed, sample_at, worker_died_error
+from ..workers.worker_threads import WorkerThreads
 
 __all__ = ["BatchStream", "LaneBatches"]
 
@@ -64,14 +66,11 @@ class LaneBatches:
 
     def batches(self) -> Iterator[Any]:
         """Yield micro-batches, from the end of the last iteration to the end of the pass."""
-        if self.ended:
-            self.start_over()
-        if self._stream is None:
-            self._stream = BatchStream(self._host(), self._options)
+        stream = self.start()
         config = self.chain.worker_config
         next_own = config.world_size - config.rank
         try:
-            for number, lane, state, batch in self._stream:
+            for number, lane, state, batch in stream:
                 self.lane_states[lane] = state
                 self.batch = number + next_own
                 if batch is not SKIPPED:
@@ -85,6 +84,23 @@ class LaneBatches:
         self.close()
         # The end of the pass stays recorded: other ranks may still deliver their last micro-batch, and save then.
         self.ended = True
+
+    @property
+    def is_running(self) -> bool:
+        """True from the start of the workers to the end of the pass, or to :meth:`close`."""
+        return self._stream is not None
+
+    def start(self) -> BatchStream:
+        """Start the workers, unless they run."""
+        if self.ended:
+            self.start_over()
+        if self._stream is None:
+            self._stream = BatchStream(self._host(), self._options)
+        return self._stream
+
+    @property
+    def _workers(self) -> int:
+        return 0 if self._options.worker_type == "main" else self.chain.worker_config.num_workers
 
     def _host(self) -> LaneHost:
         config = self.chain.worker_config
@@ -100,7 +116,7 @@ class LaneBatches:
             lanes=self.lanes,
             rank=config.rank,
             ranks=config.world_size,
-            workers=config.num_workers,
+            workers=self._workers,
             states=self.lane_states,
             cache_pool=self._options.cache_pool,
         )
@@ -111,7 +127,7 @@ class LaneBatches:
             lanes=lanes,
             ranks=config.world_size,
             rank=config.rank,
-            workers=config.num_workers,
+            workers=self._workers,
             first_batch=self.batch,
         )
 
@@ -162,10 +178,13 @@ class BatchStream:
             board=self._board,
             describe=self._describe_last_sample,
         )
-        self._source = WorkerBundles(host, self._board, options) if host.workers else None
+        self._source: WorkerBundles | WorkerThreads | None = None
+        if host.workers:
+            kind = WorkerThreads if options.worker_type == "thread" else WorkerBundles
+            self._source = kind(host, self._board, options)
         self._own_messages: Iterator[Message | None] = iter(())
         if self._source is None:
-            messages = host.messages(0, self._board.slot(0))
+            messages = collect_garbage_every(options.gc_every, host.messages(0, self._board.slot(0)))
             self._own_messages = _isolate_rng(messages) if host.dataset.runs_user_code else messages
 
     def __iter__(self) -> Iterator[Message]:
@@ -190,7 +209,7 @@ class BatchStream:
             if message is not None:
                 yield message
 
-    def _receive_messages(self, source: WorkerBundles) -> Iterator[Message]:
+    def _receive_messages(self, source: WorkerBundles | WorkerThreads) -> Iterator[Message]:
         while (worker := source.worker_in_turn()) is not None:
             self._wait_for(worker, source)
             message = source.take(worker)
@@ -200,7 +219,7 @@ class BatchStream:
             if message is not None:
                 yield message
 
-    def _wait_for(self, worker: int, source: WorkerBundles) -> None:
+    def _wait_for(self, worker: int, source: WorkerBundles | WorkerThreads) -> None:
         while not source.is_ready(worker):
             try:
                 with self._watchdog.waiting(source.awaited_worker()):

@@ -1,4 +1,4 @@
-"""Lines of a loader in the file at ``worker_debug_path``, as the command ``analyze-debug`` of megatron-energon reads them."""
+"""Lines of a loader in the file at ``worker_debug_path``, for ``energon analyze-debug`` of megatron-energon."""
 
 from __future__ import annotations
 
@@ -43,14 +43,13 @@ class LoaderLog:
         self._iterations += 1
         self._write("SavableDataLoader.iter", iter_id=iteration)
         for number, batch in enumerate(batches):
-            keys = keys_of_sample(batch)
             self._write(
                 "SavableDataLoader.yield",
                 iter_id=iteration,
                 idx=self._delivered,
                 iter_idx=number,
                 global_idx=self._delivered,
-                keys=None if keys is None else list(keys),
+                keys=list(keys_of_sample(batch)),
             )
             self._delivered += 1
             yield batch

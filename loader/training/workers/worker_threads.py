@@ -45,10 +45,14 @@ class WorkerThreads:
         self._turn = 0
         self._pins = options.pin_memory and torch.cuda.is_available()
         stop = threading.Event()
+        messages = [
+            collect_garbage_every(options.gc_every, host.messages(worker, board.slot(worker)))
+            for worker in range(host.workers)
+        ]
         self._threads = [
             threading.Thread(
                 target=_work,
-                args=(worker, host, board, options.gc_every, self._queues[worker], stop),
+                args=(worker, messages[worker], self._queues[worker], stop),
                 name=f"loader worker {worker}",
                 daemon=True,
             )
@@ -105,11 +109,8 @@ class WorkerThreads:
         self._next = [_END] * len(self._queues)
 
 
-def _work(
-    worker: int, host: LaneHost, board: WorkerBoard, gc_every: int | None, queue: _Queue, stop: threading.Event
-) -> None:
+def _work(worker: int, messages: Iterator[Any], queue: _Queue, stop: threading.Event) -> None:
     set_worker_thread(worker)
-    messages: Iterator[Any] = collect_garbage_every(gc_every, host.messages(worker, board.slot(worker)))
     try:
         for message in messages:
             queue.put(message)

@@ -21,9 +21,9 @@ from ..states.lane_checks import check_lane_states
 from ..states.run_state import RunState, compare_datasets
 from ..states.split_state import redistribute_states
 from ..workers.stream_options import StreamOptions, options_from_keywords
-from .loader_run import LoaderRun
+from .framework_attributes import RankShare, TorchLoader
+from .iterations import LoaderRun
 from .restore_sample import restore_sample
-from .torch_loader import RankShare, TorchLoader
 
 __all__ = ["DataLoader", "SavableDataLoader"]
 

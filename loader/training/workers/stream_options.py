@@ -1,4 +1,4 @@
-"""How the workers of a rank start, and what they do besides making micro-batches."""
+"""Options of the workers of a rank."""
 
 from __future__ import annotations
 

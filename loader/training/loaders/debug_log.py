@@ -78,6 +78,6 @@ def _description(dataset: SavableDataset[Any]) -> dict[str, Any]:
 def _sources(dataset: SavableDataset[Any]) -> Iterator[str]:
     if isinstance(dataset, ReadDataset):
         for source in dataset.sources:
-            yield source.describe()
+            yield source.stores.path or source.describe()
     for upstream in dataset.inputs:
         yield from _sources(upstream)

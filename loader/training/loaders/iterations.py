@@ -9,8 +9,8 @@ from ...errors import StateError
 from ...pipeline.contract.stage import SavableDataset
 from ...progress_bar import progress_bar
 from ..workers.stream_options import StreamOptions
+from .debug_log import LoaderLog
 from .lane_batches import LaneBatches
-from .loader_log import LoaderLog
 from .rank_chain import RankChain, cut_rank_stages
 
 __all__ = ["LoaderRun"]

@@ -76,12 +76,12 @@ class TorchLoader(torch.utils.data.DataLoader[T_co]):
 
         @property
         def pin_memory(self) -> bool:
-            """Whether micro-batches are copied to pinned memory, if there is a GPU."""
+            """True if micro-batches are copied to pinned memory when there is a GPU."""
             return self._options().pin_memory
 
         @property
         def persistent_workers(self) -> bool:
-            """Whether worker processes live on between iterations."""
+            """True with workers: they live until the end of a pass, also across virtual epochs."""
             return self.num_workers > 0
 
         @property

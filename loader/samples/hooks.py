@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar, cast, overload
@@ -221,18 +222,22 @@ class HookContext:
         return f"HookContext(batch_index={self.batch_index}, sample_index={self.sample_index})"
 
 
-# One slot is enough: a process runs the hooks of one lane at a time. The pipeline sets it before user code runs.
-_current: list[HookContext | None] = [None]
+class _Running(threading.local):
+    context: HookContext | None = None
+
+
+# One slot a thread is enough: it runs the hooks of one lane at a time. The pipeline sets it before user code runs.
+_running = _Running()
 
 
 def set_hook_context(context: HookContext | None) -> None:
     """Set the context that hooks see; None means that no hook is running."""
-    _current[0] = context
+    _running.context = context
 
 
 def running_hook_context() -> HookContext | None:
     """Return the context of the running hook; None if no hook is running."""
-    return _current[0]
+    return _running.context
 
 
 def hook_context() -> HookContext:
@@ -246,7 +251,7 @@ def hook_context() -> HookContext:
     HookContext(batch_index=3, sample_index=50)
     >>> set_hook_context(None)
     """
-    context = _current[0]
+    context = _running.context
     if context is None:
         raise EnergonError(
             "the current batch and sample are known only while a loader runs a hook, and none is running",

@@ -7,6 +7,7 @@ similar in size and short-lived, so a loader reuses the memory of earlier ones.
 from __future__ import annotations
 
 import mmap
+import threading
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
@@ -24,18 +25,22 @@ MIN_BYTES = 1 << 16
 """Smaller tensors use ordinary memory, which is as fast for them."""
 
 
-_memory: list[ReusedMemory | None] = [None]  # one slot, for the whole process
+class _Thread(threading.local):
+    memory: ReusedMemory | None = None
+
+
+_thread = _Thread()
 
 
 def set_batch_memory(memory: ReusedMemory | None) -> None:
-    """Use ``memory`` for the tensors of batches in this process; None is ordinary memory.
+    """Use ``memory`` for the tensors of batches in this thread; None is ordinary memory.
 
     >>> set_batch_memory(ReusedMemory())
     >>> place((64, 1024), like=torch.zeros(1)).shape, place((64,), like=torch.zeros(1))
     (torch.Size([64, 1024]), None)
     >>> set_batch_memory(None)
     """
-    _memory[0] = memory
+    _thread.memory = memory
 
 
 def place(shape: Sequence[int], *, like: Tensor) -> Tensor | None:
@@ -45,19 +50,19 @@ def place(shape: Sequence[int], *, like: Tensor) -> Tensor | None:
         shape: Its shape.
         like: A tensor of its type and device.
     """
-    memory = _memory[0]
+    memory = _thread.memory
     if memory is None or not like.is_cpu or prod(shape) * like.element_size() < MIN_BYTES:
         return None
     return memory(shape, like.dtype)
 
 
 def new_array(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Allocate an array with undefined values, in reused memory if this process has any.
+    """Allocate an array with undefined values, in reused memory if this thread has any.
 
     For values that are filled as an array and become a tensor at the end: a call of torch costs ten times as much as
     one of numpy when other code runs in between.
     """
-    memory = _memory[0]
+    memory = _thread.memory
     if memory is None or prod(shape) * np.dtype(dtype).itemsize < MIN_BYTES:
         return np.empty(shape, dtype)
     return memory.array(shape, dtype)

@@ -167,7 +167,6 @@ def _code_line(place: tuple[str | None, int]) -> str | None:
 
 
 def _worker() -> int | None:
-    from torch.utils.data import get_worker_info
+    from .worker_identity import worker_number
 
-    info = get_worker_info()
-    return None if info is None else int(info.id)
+    return worker_number()

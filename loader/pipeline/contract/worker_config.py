@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed
-from torch.utils.data import get_worker_info
 
 from ...errors import ConfigError, EnergonError
 from ...order import mix
 from ...samples.hooks import HookContext, hook_context, running_hook_context, set_hook_context
 from .error_handlers import log_exception, reraise_exception
 from .failures import SKIP_TOLERANCE
+from .worker_identity import worker_number
 
 __all__ = ["ErrorHandler", "WorkerConfig"]
 
@@ -54,8 +54,10 @@ class WorkerConfig:
         num_workers: Worker processes of each rank; 0 loads in the rank's own process.
         data_parallel_group: The process group of these ranks, for saving and restoring global states.
         seed_offset: The seed of the run.
-        worker_debug_path: File in which workers log the samples they load; may contain ``{worker_id}`` and ``{pid}``.
-        worker_log_level: 0 logs nothing, 1 each batch, 2 each sample as well.
+        worker_debug_path: File in which loaders and their workers log the micro-batches; may contain ``{worker_id}``
+            (see :meth:`debug_file`), ``{rank}`` and ``{pid}``.
+        worker_log_level: 0 logs nothing, 1 or more each micro-batch. Your hooks may write further lines with
+            :meth:`worker_log`.
         global_error_handler: Called for a sample that fails; by default logs and skips it.
         restore_error_handler: Called for a sample that fails while a state is restored; by default raises.
         lanes: L, a multiple of the world size, for a new run; a restored run keeps its number. By default
@@ -126,9 +128,8 @@ class WorkerConfig:
         return torch.distributed.get_global_rank(self.data_parallel_group, self.rank)
 
     def rank_worker_id(self) -> int:
-        """Return the number of this worker process among those of its rank; 0 in the rank's own process."""
-        info = get_worker_info()
-        return 0 if info is None else int(info.id)
+        """Return the number of this worker among those of its rank; 0 in the rank's own process."""
+        return worker_number() or 0
 
     def global_worker_id(self, override_local_worker_id: int | None = None) -> int:
         """Return the number of this worker process among those of all ranks.
@@ -235,12 +236,21 @@ class WorkerConfig:
         """
         if self.worker_debug_path is None:
             return
-        path = Path(
-            str(self.worker_debug_path).format(worker_id=self.global_worker_id(), rank=self.rank, pid=os.getpid())
-        )
+        path = self.debug_file(self.worker_debug_path)
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Opened for each line: an open file would be inherited by forked processes.
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(dict(data), ensure_ascii=False, default=str) + "\n")
+
+    def debug_file(self, path: str | Path) -> Path:
+        """Fill in the ``{worker_id}``, ``{rank}`` and ``{pid}`` of a ``worker_debug_path`` for the running process.
+
+        The rank's own process and its workers have different ``worker_id``: ``rank * (num_workers + 1)``, plus 1 for
+        the first worker.
+        """
+        worker = worker_number()
+        number = self.rank * (self.num_workers + 1) + (0 if worker is None else worker + 1)
+        return Path(str(path).format(worker_id=number, rank=self.rank, pid=os.getpid()))
 
     def config(self) -> dict[str, Any]:
         """Return the arguments that determine which process reads which samples, as plain data."""

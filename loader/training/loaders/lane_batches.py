@@ -11,11 +11,13 @@ from ...order import LaneHosting, default_lanes
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE
-from ..workers.bundles import StreamOptions, WorkerBundles
+from ..workers.bundles import WorkerBundles
 from ..workers.lane_host import NO_LANE, DroppedSamples, LaneHost, LanesInTurn, LanesOneByOne, Message
+from ..workers.stream_options import StreamOptions, collect_garbage_every
 from ..workers.watchdog import Watchdog
 from ..workers.worker_board import WorkerBoard
 from ..workers.worker_errors import PackedError, raise_packed, sample_at, unpack_error, worker_died_error
+from ..workers.worker_threads import WorkerThreads
 
 __all__ = ["BatchStream", "LaneBatches"]
 
@@ -73,15 +75,12 @@ class LaneBatches:
         Raises:
             RepeatedSampleError: All samples of the pass were skipped, or failed.
         """
-        if self.ended:
-            self.start_over()
-        if self._stream is None:
-            self._stream = BatchStream(self._host(), self._options)
+        stream = self.start()
         config = self.chain.worker_config
         next_own = config.world_size - config.rank
         dropped: list[DroppedSamples] = []
         try:
-            for number, lane, state, batch in self._stream:
+            for number, lane, state, batch in stream:
                 if lane == NO_LANE:
                     dropped.append(batch)
                     continue
@@ -119,6 +118,23 @@ class LaneBatches:
             "WorkerConfig(skip_tolerance=None)",
         ) from (last.__cause__ if last else None)
 
+    @property
+    def is_running(self) -> bool:
+        """True from the start of the workers to the end of the pass, or to :meth:`close`."""
+        return self._stream is not None
+
+    def start(self) -> BatchStream:
+        """Start the workers, unless they run."""
+        if self.ended:
+            self.start_over()
+        if self._stream is None:
+            self._stream = BatchStream(self._host(), self._options)
+        return self._stream
+
+    @property
+    def _workers(self) -> int:
+        return 0 if self._options.worker_type == "main" else self.chain.worker_config.num_workers
+
     def _host(self) -> LaneHost:
         config = self.chain.worker_config
         if self._in_turn:
@@ -133,7 +149,7 @@ class LaneBatches:
             lanes=self.lanes,
             rank=config.rank,
             ranks=config.world_size,
-            workers=config.num_workers,
+            workers=self._workers,
             states=self.lane_states,
             cache_pool=self._options.cache_pool,
         )
@@ -144,7 +160,7 @@ class LaneBatches:
             lanes=lanes,
             ranks=config.world_size,
             rank=config.rank,
-            workers=config.num_workers,
+            workers=self._workers,
             first_batch=self.batch,
         )
 
@@ -196,10 +212,13 @@ class BatchStream:
             board=self._board,
             describe=self._describe_last_sample,
         )
-        self._source = WorkerBundles(host, self._board, options) if host.workers else None
+        self._source: WorkerBundles | WorkerThreads | None = None
+        if host.workers:
+            kind = WorkerThreads if options.worker_type == "thread" else WorkerBundles
+            self._source = kind(host, self._board, options)
         self._own_messages: Iterator[Message | None] = iter(())
         if self._source is None:
-            messages = host.messages(0, self._board.slot(0))
+            messages = collect_garbage_every(options.gc_every, host.messages(0, self._board.slot(0)))
             self._own_messages = _isolate_rng(messages) if host.dataset.runs_user_code else messages
 
     def __iter__(self) -> Iterator[Message]:
@@ -224,7 +243,7 @@ class BatchStream:
             if message is not None:
                 yield message
 
-    def _receive_messages(self, source: WorkerBundles) -> Iterator[Message]:
+    def _receive_messages(self, source: WorkerBundles | WorkerThreads) -> Iterator[Message]:
         while (worker := source.worker_in_turn()) is not None:
             self._wait_for(worker, source)
             message = source.take(worker)
@@ -234,7 +253,7 @@ class BatchStream:
             if message is not None:
                 yield message
 
-    def _wait_for(self, worker: int, source: WorkerBundles) -> None:
+    def _wait_for(self, worker: int, source: WorkerBundles | WorkerThreads) -> None:
         while not source.is_ready(worker):
             try:
                 with self._watchdog.waiting(source.awaited_worker()):

@@ -221,10 +221,10 @@ def describe_stack(board: WorkerBoard, worker: int, *, thread: int) -> str:
     Args:
         board: The board that the worker writes to.
         worker: The number of the worker.
-        thread: The thread of this process whose stack to return when there are no worker processes.
+        thread: The thread of this process whose stack to return when there are no workers.
     """
     if board.pid(worker) == os.getpid():
-        frame = sys._current_frames().get(thread)  # noqa: SLF001 - documented, and the only way
+        frame = sys._current_frames().get(board.thread(worker) or thread)  # noqa: SLF001 - documented, and the only way
         text = "".join(traceback.format_stack(frame)).rstrip() if frame is not None else None
     else:
         text = request_stack(board, worker)

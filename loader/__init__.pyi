@@ -65,7 +65,7 @@ from .samples.decoding.decoder import FileStoreDecoder as FileStoreDecoder, Samp
 from .samples.encoding.augment_task_encoder import AugmentTaskEncoder as AugmentTaskEncoder
 from .samples.encoding.cooking import Cooker as Cooker, basic_sample_keys as basic_sample_keys, cooker as cooker
 from .samples.encoding.task_encoder import DefaultTaskEncoder as DefaultTaskEncoder, TaskEncoder as TaskEncoder
-from .samples.hooks import stateless as stateless
+from .samples.hooks import skip_safe as skip_safe, stateless as stateless
 from .samples.sample_dataclass import edataclass as edataclass
 from .samples.source_info import SourceInfo as SourceInfo
 from .samples.types import (

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from ..errors import EnergonError
+
+if TYPE_CHECKING:
+    from .hook_rng import HookRng
 
 __all__ = [
     "HookContext",
@@ -23,9 +27,11 @@ __all__ = [
     "mark_of",
     "marked",
     "noop_hook",
+    "restores_encoder_seeds",
     "restores_seeds",
     "running_hook_context",
     "set_hook_context",
+    "skip_safe",
     "stateless",
 ]
 
@@ -132,6 +138,7 @@ def mark_of(fn: Any, name: str, default: Any) -> Any:
 
 _STATELESS = "__stateless__"
 _RESTORES_SEEDS = "__restores_seeds__"
+_RESTORES_ENCODER_SEEDS = "__restores_task_encoder_seeds__"
 _FAILURE_TOLERANCE = "__failure_tolerance__"
 
 
@@ -141,12 +148,20 @@ def stateless(fn: F) -> F: ...
 
 @overload
 def stateless(
-    fn: None = None, *, restore_seeds: bool = False, failure_tolerance: int | None = None
+    fn: None = None,
+    *,
+    restore_seeds: bool = False,
+    restore_task_encoder_seeds: bool = False,
+    failure_tolerance: int | None = None,
 ) -> Callable[[F], F]: ...
 
 
 def stateless(
-    fn: Callable[..., Any] | None = None, *, restore_seeds: bool = False, failure_tolerance: int | None = None
+    fn: Callable[..., Any] | None = None,
+    *,
+    restore_seeds: bool = False,
+    restore_task_encoder_seeds: bool = False,
+    failure_tolerance: int | None = None,
 ) -> Any:
     """Mark a hook whose result depends on its arguments only, and, with ``restore_seeds``, on random numbers.
 
@@ -156,6 +171,7 @@ def stateless(
         fn: The function or method. It is marked, not wrapped, so calls cost no more.
         restore_seeds: Seed Python's, numpy's and torch's generators for each sample, so that a hook that draws random
             numbers returns the same result when it is called again.
+        restore_task_encoder_seeds: The same for the generators of ``TaskEncoder.rng``.
         failure_tolerance: Number of consecutive failures of this hook that stops the run; None uses the run's number.
 
     >>> @stateless(restore_seeds=True, failure_tolerance=50)
@@ -164,6 +180,8 @@ def stateless(
     (True, True, 50)
     """
     marks: dict[str, Any] = {_STATELESS: True, _RESTORES_SEEDS: restore_seeds}
+    if restore_task_encoder_seeds:
+        marks[_RESTORES_ENCODER_SEEDS] = True
     if failure_tolerance is not None:
         marks[_FAILURE_TOLERANCE] = failure_tolerance
     return partial(marked, marks=marks) if fn is None else marked(fn, marks)
@@ -179,13 +197,34 @@ def restores_seeds(fn: Callable[..., Any]) -> bool:
     return bool(mark_of(fn, _RESTORES_SEEDS, False))
 
 
+def restores_encoder_seeds(fn: Callable[..., Any]) -> bool:
+    """Return True if the generators of ``TaskEncoder.rng`` must be seeded for each call of ``fn``."""
+    return bool(mark_of(fn, _RESTORES_ENCODER_SEEDS, False))
+
+
+@overload
+def skip_safe(fn: F) -> F: ...
+
+
+@overload
+def skip_safe(fn: None = None) -> Callable[[F], F]: ...
+
+
+def skip_safe(fn: Callable[..., Any] | None = None) -> Any:
+    """Mark a hook that may be omitted for samples of other workers; accepted for code written for megatron-energon.
+
+    It has no effect: the order of samples is known in advance, so no worker calls hooks for samples of another one.
+    """
+    return skip_safe if fn is None else fn
+
+
 def failure_tolerance(fn: Callable[..., Any], default_failure_tolerance: int | None = None) -> int:
     """Return the number of consecutive failures of ``fn`` that stops the run: its mark, else the default, else 0."""
     return int(mark_of(fn, _FAILURE_TOLERANCE, default_failure_tolerance or 0))
 
 
 def default_failure_tolerance(fn: Callable[..., Any], default: int) -> int:
-    """Return the ``__default_failure_tolerance__`` of the task encoder whose bound method ``fn`` is, else ``default``."""
+    """Return ``__default_failure_tolerance__`` of the task encoder that a bound method belongs to, else ``default``."""
     for owner in (fn, getattr(fn, "__self__", None)):
         found = getattr(owner, "__default_failure_tolerance__", None)
         if found is not None:
@@ -201,9 +240,12 @@ class HookContext:
         sample_index: Index of the current sample; None if unknown.
         cache: The cache pool of the run, if any.
         worker_config: The worker config of the run; None if unknown.
+
+    Attributes:
+        rng_parts: Integers that seed ``TaskEncoder.rng``; set it to start new generators.
     """
 
-    __slots__ = ("batch_index", "cache", "sample_index", "worker_config")
+    __slots__ = ("_rng", "_rng_of", "batch_index", "cache", "rng_parts", "sample_index", "worker_config")
 
     def __init__(
         self,
@@ -217,6 +259,28 @@ class HookContext:
         self.sample_index = sample_index
         self.cache = cache
         self.worker_config = worker_config
+        self.rng_parts: tuple[int, ...] = ()
+        self._rng_of: tuple[int, ...] | None = None
+        self._rng: HookRng | None = None
+
+    @property
+    def rng(self) -> HookRng:
+        """Random generators of the running hook."""
+        if self._rng is None or self._rng_of is not self.rng_parts:  # each assignment is another tuple
+            from .hook_rng import HookRng  # imports torch
+
+            self._rng, self._rng_of = HookRng(*self.rng_parts), self.rng_parts
+        return self._rng
+
+    @contextmanager
+    def seeded_rng(self, *parts: int) -> Iterator[None]:
+        """Use generators with another seed, and continue with the present ones afterwards."""
+        saved = self.rng_parts, self._rng_of, self._rng
+        self.rng_parts, self._rng = parts, None
+        try:
+            yield
+        finally:
+            self.rng_parts, self._rng_of, self._rng = saved
 
     def __repr__(self) -> str:
         return f"HookContext(batch_index={self.batch_index}, sample_index={self.sample_index})"

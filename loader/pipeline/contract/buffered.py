@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...errors import SkipSample
-from .lane import ItemId, Lane, as_item_id, plain_item_id
+from .lane import ItemId, Lane, as_item_id, integers_of, plain_item_id
 from .rng import preserve_rng_state, seed_sample
 from .running import SKIPPED, Running
 
@@ -63,7 +63,7 @@ def rebuild_item(upstream: Running, lane: Lane, item_id: ItemId) -> Any:
     Raises:
         Exception: An error that ``restore_error_handler`` raises.
     """
-    with preserve_rng_state():
+    with preserve_rng_state(), lane.context.seeded_rng(lane.seed, lane.number, *integers_of(item_id)):
         seed_sample(lane.seed, lane.number, item_id)
         try:
             return upstream.load(item_id)

@@ -10,8 +10,8 @@ from typing import Any
 
 from ...errors import SkipSample
 from ...order import mix
-from ...samples.hooks import restores_seeds
-from .lane import ItemId, Lane, position_of, samples_in
+from ...samples.hooks import restores_encoder_seeds, restores_seeds
+from .lane import ItemId, Lane, integers_of, position_of, samples_in
 from .rng import preserve_rng_state, seed_sample
 from .running import SKIPPED
 
@@ -34,6 +34,8 @@ class Hook:
         "_failures",
         "_function",
         "_isolates",
+        "_isolates_global",
+        "_isolates_rng",
         "_lanes",
         "_number",
         "_seed",
@@ -56,7 +58,9 @@ class Hook:
         # A function that dispatches to others names the one for a sample: failures are counted for each separately.
         self._choose_function: Callable[[Any], Callable[..., Any]] | None = getattr(function, "function_for", None)
         self._number, self._lanes, self._context, self._failures = lane.number, lane.count, lane.context, lane.failures
-        self._isolates = restores_seeds(function)
+        self._isolates_global = restores_seeds(function)
+        self._isolates_rng = restores_encoder_seeds(function)
+        self._isolates = self._isolates_global or self._isolates_rng
         # Two hooks of a chain draw different numbers for the same sample.
         name = getattr(function, "__qualname__", type(function).__qualname__)
         self._seed = int(mix(lane.seed, zlib.crc32(name.encode())))
@@ -72,17 +76,28 @@ class Hook:
         Raises:
             Exception: Any error of the function.
         """
-        if self._takes_batches:
-            self._context.sample_index = self._context.batch_index
+        # This runs for every sample, and most ids are integers: the check saves a call.
+        if type(item_id) is int:
+            self._context.sample_index = item_id * self._lanes + self._number
         else:
-            # This runs for every sample, and most ids are integers: the check saves a call.
-            position = item_id if type(item_id) is int else position_of(item_id)
-            self._context.sample_index = position * self._lanes + self._number
-        if not self._isolates:
-            return self._function(argument)
+            self._note(item_id)
+        return self._isolated(self._function, argument, item_id) if self._isolates else self._function(argument)
+
+    def _note(self, item_id: ItemId) -> None:
+        index = self._context.batch_index if self._takes_batches else None
+        self._context.sample_index = position_of(item_id) * self._lanes + self._number if index is None else index
+
+    def _isolated(self, function: Callable[[Any], Any], argument: Any, item_id: ItemId) -> Any:
+        """Call a function with generators that are seeded for an item."""
+        if not self._isolates_rng:
+            return self._seeded(function, argument, item_id)
+        with self._context.seeded_rng(self._seed, self._number, *integers_of(item_id)):
+            return self._seeded(function, argument, item_id) if self._isolates_global else function(argument)
+
+    def _seeded(self, function: Callable[[Any], Any], argument: Any, item_id: ItemId) -> Any:
         with preserve_rng_state(numpy_gauss=False):
             seed_sample(self._seed, self._number, item_id)
-            return self._function(argument)
+            return function(argument)
 
     def step(self, items: Iterator[Any], item_id: ItemId) -> Any:
         """Return the next item of a generator that :meth:`call` returned.
@@ -94,13 +109,9 @@ class Hook:
         Raises:
             Exception: Any error of the generator; StopIteration at its end.
         """
-        if not self._takes_batches:  # hooks above this one have run since the last item
-            self._context.sample_index = position_of(item_id) * self._lanes + self._number
-        if not self._isolates:
-            return next(items)
-        with preserve_rng_state(numpy_gauss=False):
-            seed_sample(self._seed, self._number, item_id)
-            return next(items)
+        if not self._takes_batches:
+            self._note(item_id)  # other hooks have run since the last item
+        return self._isolated(next, items, item_id) if self._isolates else next(items)
 
     def attempt(self, argument: Any, item_id: ItemId) -> Any:
         """Call the function; return :data:`SKIPPED` if it raises SkipSample, or an error that is tolerated.

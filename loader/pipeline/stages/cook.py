@@ -7,7 +7,7 @@ from inspect import signature
 from typing import Any
 
 from ...samples.encoding.cooking import cook, needs_primary
-from ...samples.hooks import failure_tolerance, is_library_hook, restores_seeds, stateless
+from ...samples.hooks import failure_tolerance, is_library_hook, restores_encoder_seeds, restores_seeds, stateless
 from ...samples.types import CrudeSample
 from ...stores.aux_store import PrimaryFileStore
 from ..contract.hook import makes_several
@@ -58,6 +58,7 @@ class _Cook:
         tolerances = [failure_tolerance(hook, -1) for hook in hooks]
         stateless(
             restore_seeds=any(map(restores_seeds, hooks)),
+            restore_task_encoder_seeds=any(map(restores_encoder_seeds, hooks)),
             failure_tolerance=next((tolerance for tolerance in tolerances if tolerance >= 0), None),
         )(self)
 

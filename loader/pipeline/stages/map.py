@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ...errors import SkipSample
 from ..contract.hook import Hook, makes_several
-from ..contract.lane import ItemId, Lane, as_item_id, plain_item_id, set_restore_key
+from ..contract.lane import ItemId, Lane, as_item_id, integers_of, plain_item_id, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, ITEM_ID, Nullable
@@ -156,7 +156,8 @@ class _MapRunning:
         context = self._lane.context
         current, context.batch_index = context.batch_index, self._batch
         try:
-            with preserve_rng_state():
+            parts = (self._lane.seed, self._lane.number, *integers_of(item_id))
+            with preserve_rng_state(), context.seeded_rng(*parts):
                 seed_sample(self._lane.seed, self._lane.number, item_id)
                 value = self._upstream.load(item_id)
                 items = value if value is SKIPPED else self._hook.call(value, item_id)

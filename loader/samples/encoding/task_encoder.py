@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from ..batching.collate import generic_batch
 from ..decoding.decoder import SampleDecoder
+from ..hook_rng import HookRng
 from ..hooks import alias_hook, current_cache, hook_context, library_hook, noop_hook, stateless
 from ..sample_dataclass import as_type
 from .cooking import Cooker, cook
@@ -276,6 +277,18 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
             EnergonError: No hook is running.
         """
         return hook_context().sample_index
+
+    @property
+    def rng(self) -> HookRng:
+        """Random generators of the running hook: ``rng.torch``, ``rng.torch_cuda``, ``rng.numpy``, ``rng.random``.
+
+        They are seeded for each micro-batch, or for each call with ``@stateless(restore_task_encoder_seeds=True)``. So
+        the numbers depend neither on workers nor on the global generators, and a resumed run draws the same ones.
+
+        Raises:
+            EnergonError: No hook is running.
+        """
+        return hook_context().rng
 
     @property
     def cache(self) -> Any:

@@ -188,6 +188,7 @@ class RandomAccessDataset(Dataset[T_co]):
         try:
             with preserve_rng_state():
                 seed_sample(self._lane.seed, 0, position)
+                self._lane.context.rng_parts = (self._lane.seed, 0, position)
                 yield
         finally:
             set_hook_context(None)
@@ -208,7 +209,8 @@ def random_access(
     Returns a map-style dataset of torch, a :class:`~loader.integrations.multi_epoch_dataset.SizedDataset`: without
     batches, shuffling or state. Samples are numbered in the order of the shards. The datasets of a metadataset follow
     one another, each once; weights and repetitions are ignored. Samples are cooked and encoded as for validation, by
-    ``cook_crude_sample`` or the cookers, and by ``encode_sample``, or ``preencode_sample`` and ``postencode_sample``; later hooks are not called.
+    ``cook_crude_sample`` or the cookers, and by ``encode_sample``, or ``preencode_sample`` and ``postencode_sample``;
+    later hooks are not called.
 
     The same number always returns the same sample: random numbers that hooks draw are seeded from ``seed_offset`` and
     the sample, and are the same in every epoch. A sample that fails raises its error; no sample is skipped.

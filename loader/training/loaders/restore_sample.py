@@ -48,7 +48,9 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
         set_hook_context(lane.context)
         try:
             if batch is not None:
-                seed_batch(dataset.worker_config.seed_offset, batch % lanes, batch // lanes)
+                seed = dataset.worker_config.seed_offset
+                seed_batch(seed, batch % lanes, batch // lanes)
+                lane.context.rng_parts = (seed, batch % lanes, batch // lanes)
             value = found[0].open(found[1], {}).load(item_id)
         finally:
             set_hook_context(None)

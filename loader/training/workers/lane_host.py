@@ -243,6 +243,7 @@ class _RunningLane:
         lane.last_sample.note_lane(lane.number)
         if self._seeds:
             seed_batch(self._seed, lane.number, self._made)
+            lane.context.rng_parts = (self._seed, lane.number, self._made)
         running = self._running
         try:
             if running is None:

@@ -1,3 +1,4 @@
+from loader.pipeline.contract.restore_key import RestoreKey, WrappedRestoreKey, wrap_sample_restore_key
 from loader.pipeline.contract.restore_keys import SampleIndex, add_sample_restore_key, get_sample_restore_key
 from loader.pipeline.contract.savable import Savable
 from loader.pipeline.contract.stage import SavableDataset
@@ -11,12 +12,15 @@ __all__ = [
     "BaseSingleWrapperDataset",
     "BaseWrapperDataset",
     "FlexState",
+    "RestoreKey",
     "Sample",
     "SampleIndex",
     "Savable",
     "SavableDataset",
     "T_sample",
     "WorkerConfig",
+    "WrappedRestoreKey",
     "add_sample_restore_key",
     "get_sample_restore_key",
+    "wrap_sample_restore_key",
 ]

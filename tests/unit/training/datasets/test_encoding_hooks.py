@@ -168,3 +168,28 @@ def test_state_in_the_middle_of_two_generators(texts: Path) -> None:
         resumed = loader_of(texts, Both())
         resumed.restore_state_rank(loader.save_state_rank())
         assert list(itertools.islice(iter(resumed), 30 - steps)) == straight[steps:]
+
+
+class Numbers(DefaultTaskEncoder[Any, Any, Any, Any]):
+    """Records the numbers that its hooks see."""
+
+    @stateless
+    def encode_sample(self, sample: Any) -> Iterator[Any]:
+        for _ in range(3):
+            yield ["sample", self.current_batch_index, self.current_sample_index]
+
+    def batch(self, samples: list[Any]) -> list[Any]:
+        return [*samples, ["batch", self.current_batch_index, self.current_sample_index]]
+
+    @stateless
+    def encode_batch(self, batch: list[Any]) -> list[Any]:
+        return [*batch, ["encoded", self.current_batch_index, self.current_sample_index]]
+
+
+def test_numbers_in_hooks(texts: Path) -> None:
+    """Items of a generator have the number of its sample, and hooks of batches that of the batch."""
+    assert list(itertools.islice(iter(loader_of(texts, Numbers())), 3)) == [
+        [["sample", 0, 0], ["sample", 0, 0], ["batch", 0, 0], ["encoded", 0, 0]],
+        [["sample", 1, 0], ["sample", 1, 1], ["batch", 1, 1], ["encoded", 1, 1]],
+        [["sample", 2, 1], ["sample", 2, 1], ["batch", 2, 2], ["encoded", 2, 2]],
+    ]

@@ -356,7 +356,7 @@ class SetsDecoder(DefaultDecoderWebdatasetFactory[Note]):
 
     __sample_type__ = Note
 
-    def __init__(self, path: EPath, *, first: Any = None, last: Any = None, **kwargs: Any) -> None:
+    def __init__(self, path: EPath | Path, *, first: Any = None, last: Any = None, **kwargs: Any) -> None:
         if first is not None:
             self._decoder = first
         super().__init__(path, field_map={"words": "txt"}, **kwargs)

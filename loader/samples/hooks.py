@@ -30,6 +30,7 @@ __all__ = [
     "restores_encoder_seeds",
     "restores_seeds",
     "running_hook_context",
+    "separate_hook_context",
     "set_hook_context",
     "skip_safe",
     "stateless",
@@ -286,22 +287,28 @@ class HookContext:
         return f"HookContext(batch_index={self.batch_index}, sample_index={self.sample_index})"
 
 
-class _Running(threading.local):
-    context: HookContext | None = None
+class _Thread(threading.local):
+    # One slot is enough: a process runs the hooks of one lane at a time, and the helper threads of a hook read it, too.
+    # The pipeline sets it before user code runs. Workers that are threads have a slot each.
+    slot: list[HookContext | None] = [None]  # noqa: RUF012 - shared by all threads without their own
 
 
-# One slot a thread is enough: it runs the hooks of one lane at a time. The pipeline sets it before user code runs.
-_running = _Running()
+_thread = _Thread()
+
+
+def separate_hook_context() -> None:
+    """Let the hooks of this thread have a context of their own, apart from that of the process."""
+    _thread.slot = [None]
 
 
 def set_hook_context(context: HookContext | None) -> None:
     """Set the context that hooks see; None means that no hook is running."""
-    _running.context = context
+    _thread.slot[0] = context
 
 
 def running_hook_context() -> HookContext | None:
     """Return the context of the running hook; None if no hook is running."""
-    return _running.context
+    return _thread.slot[0]
 
 
 def hook_context() -> HookContext:
@@ -315,7 +322,7 @@ def hook_context() -> HookContext:
     HookContext(batch_index=3, sample_index=50)
     >>> set_hook_context(None)
     """
-    context = _running.context
+    context = _thread.slot[0]
     if context is None:
         raise EnergonError(
             "the current batch and sample are known only while a loader runs a hook, and none is running",

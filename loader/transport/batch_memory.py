@@ -19,28 +19,34 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["MIN_BYTES", "ReusedMemory", "new_array", "place", "set_batch_memory"]
+__all__ = ["MIN_BYTES", "ReusedMemory", "new_array", "place", "separate_batch_memory", "set_batch_memory"]
 
 MIN_BYTES = 1 << 16
 """Smaller tensors use ordinary memory, which is as fast for them."""
 
 
 class _Thread(threading.local):
-    memory: ReusedMemory | None = None
+    # One slot, for the whole process; workers that are threads have a slot each.
+    slot: list[ReusedMemory | None] = [None]  # noqa: RUF012 - shared by all threads without their own
 
 
 _thread = _Thread()
 
 
+def separate_batch_memory() -> None:
+    """Let :func:`set_batch_memory` change the memory of this thread only."""
+    _thread.slot = [None]
+
+
 def set_batch_memory(memory: ReusedMemory | None) -> None:
-    """Use ``memory`` for the tensors of batches in this thread; None is ordinary memory.
+    """Use ``memory`` for the tensors of batches in this process; None is ordinary memory.
 
     >>> set_batch_memory(ReusedMemory())
     >>> place((64, 1024), like=torch.zeros(1)).shape, place((64,), like=torch.zeros(1))
     (torch.Size([64, 1024]), None)
     >>> set_batch_memory(None)
     """
-    _thread.memory = memory
+    _thread.slot[0] = memory
 
 
 def place(shape: Sequence[int], *, like: Tensor) -> Tensor | None:
@@ -50,19 +56,19 @@ def place(shape: Sequence[int], *, like: Tensor) -> Tensor | None:
         shape: Its shape.
         like: A tensor of its type and device.
     """
-    memory = _thread.memory
+    memory = _thread.slot[0]
     if memory is None or not like.is_cpu or prod(shape) * like.element_size() < MIN_BYTES:
         return None
     return memory(shape, like.dtype)
 
 
 def new_array(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Allocate an array with undefined values, in reused memory if this thread has any.
+    """Allocate an array with undefined values, in reused memory if this process has any.
 
     For values that are filled as an array and become a tensor at the end: a call of torch costs ten times as much as
     one of numpy when other code runs in between.
     """
-    memory = _thread.memory
+    memory = _thread.slot[0]
     if memory is None or prod(shape) * np.dtype(dtype).itemsize < MIN_BYTES:
         return np.empty(shape, dtype)
     return memory.array(shape, dtype)

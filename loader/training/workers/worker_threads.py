@@ -16,6 +16,8 @@ import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 
 from ...pipeline.contract.worker_identity import set_worker_thread
+from ...samples.hooks import separate_hook_context
+from ...transport.batch_memory import separate_batch_memory
 from .lane_host import LaneHost, Message
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard
@@ -111,6 +113,8 @@ class WorkerThreads:
 
 def _work(worker: int, messages: Iterator[Any], queue: _Queue, stop: threading.Event) -> None:
     set_worker_thread(worker)
+    separate_hook_context()
+    separate_batch_memory()
     try:
         for message in messages:
             queue.put(message)

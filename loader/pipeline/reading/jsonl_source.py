@@ -16,8 +16,7 @@ from ...cached_property import cached_property
 from ...errors import EmptyDatasetError, FormatError
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
-from ...format.filters.files import FilterFiles
-from ...format.filters.rows import FilteredShard, FilterRows, open_filter
+from ...format.filters.rows import FilterRows, open_file_filter
 from ...format.index.locations import SampleLocations
 from ...format.jsonl.index import JsonlIndex, open_jsonl_index
 from ...format.jsonl.lines import BYTE_ORDER_MARK
@@ -66,9 +65,7 @@ class JsonlSource:
         """
         if self.request.filter is None:
             return None
-        storage, file = self._file
-        files = FilterFiles.of_file(storage, file, self.request.filter)
-        return open_filter(files, [FilteredShard(file, len(self._index), 0)])
+        return open_file_filter(*self._file, self.request.filter, len(self._index))
 
     @cached_property
     def _make(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:

@@ -126,6 +126,7 @@ class _SplitFacts:
             "place": node.place,
             "path": node.path,
             "split_part": node.split_part,
+            "unit": node.unit,
             "share": _sum([child["share"] for child in children]),
             "repetitions": node.repetitions,
             "expected_repetitions": None,

@@ -8,8 +8,7 @@ from functools import cache
 from ..errors import ConfigError
 from ..format.dataset_folder import DatasetFolder
 from ..format.documents.subset import resolve_subset
-from ..format.filters.files import FilterFiles
-from ..format.filters.rows import FilteredShard, FilterRows, open_filter
+from ..format.filters.rows import FilterRows, open_file_filter
 from ..format.jsonl.index import open_jsonl_index
 from ..format.nv_meta import SPLIT_YAML
 from ..storage import open_storage
@@ -61,6 +60,16 @@ class LeafCounter:
             raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
         return count
 
+    def open_line_filter(self, path: str, name: str) -> FilterRows:
+        """Open a filter of a JSONL file.
+
+        Raises:
+            ConfigError: There is no such filter.
+            FormatError: The filter is damaged, or of another file; or the file is not indexed.
+        """
+        folder, file = os.path.split(path)
+        return open_file_filter(open_storage(folder), file, name, self._lines(path, None))
+
     def count_rows(self, join: JoinPlan) -> int:
         """Return the number of rows of a join.
 
@@ -82,9 +91,7 @@ def _count_lines(path: str, kept: str | None) -> int:
     folder, name = os.path.split(path)
     storage = open_storage(folder)
     lines = len(open_jsonl_index(storage, name))
-    if kept is None:
-        return lines
-    return len(open_filter(FilterFiles.of_file(storage, name, kept), [FilteredShard(name, lines, 0)]))
+    return lines if kept is None else len(open_file_filter(storage, name, kept, lines))
 
 
 def _shards(folder: DatasetFolder, split_part: str) -> list[tuple[str, int]]:

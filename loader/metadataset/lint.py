@@ -162,6 +162,8 @@ class _MetadatasetLint:
                 return
         try:
             self._counter.count(leaf)
+            if leaf.filter is not None and leaf.path.endswith(".jsonl"):  # those of a folder are checked with it
+                self._counter.open_line_filter(leaf.path, leaf.filter).check()
         except ConfigError as error:
             if not error.file:  # a fault of a file of the dataset is found with the dataset
                 place = leaf.place if leaf.join is not None else ""

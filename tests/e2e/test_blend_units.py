@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from loader import (
+    AugmentTaskEncoder,
     Batch,
     ConfigError,
     DefaultTaskEncoder,
@@ -175,6 +176,11 @@ class Packed(Sized):
 
     def pack_selected_samples(self, samples: list[Any]) -> Any:
         return samples[0]
+
+
+def test_an_augmented_encoder_has_the_metrics_of_the_inner_one(data: MixedData) -> None:
+    path = blend(data, "augmented.yaml")
+    assert share_of_more(train(path, AugmentTaskEncoder(Sized()))) == pytest.approx(0.25, abs=0.01)
 
 
 def test_metrics_are_checked(data: MixedData) -> None:

@@ -29,6 +29,7 @@ from loader import (
     prepare_recipe,
     random_access,
 )
+from loader.inspect import PreviewRequest, open_views
 from loader.inspect.facts import path_facts
 from loader.metadataset.joins.open_join import open_join
 from loader.metadataset.leaf_samples import LeafCounter
@@ -189,6 +190,30 @@ def test_facts_and_lint_name_filters(data: MixedData, tmp_path: Path) -> None:
     assert "E206" in {finding.code for finding in report.findings}
     with pytest.raises(FormatError, match="expected 584 bytes"):
         train(path)
+
+
+def test_previews_show_the_kept_samples(data: MixedData) -> None:
+    path = data.write("preview.yaml", {"train": {"path": "texts", "filter": "third", "subset": {"range": [20, "end"]}}})
+    assert open_views(PreviewRequest(path=str(path))).total == 33
+    assert "00063" in open_views(PreviewRequest(path=str(path))).view(1).title
+    _, view = open_views(PreviewRequest(path=str(path), key="00066"))
+    assert "00066" in view(0).title
+    with pytest.raises(ConfigError):
+        open_views(PreviewRequest(path=str(path), key="00067"))
+    path = data.write("lines.yaml", {"train": {"path": "lines.jsonl", "filter": "even"}})
+    assert open_views(PreviewRequest(path=str(path))).total == 12
+    assert "lines.jsonl/4" in open_views(PreviewRequest(path=str(path))).view(2).title
+
+
+def test_lint_checks_the_filter_of_a_file(data: MixedData, tmp_path: Path) -> None:
+    for name in ("lines.jsonl", "lines.jsonl.idx", "lines.jsonl.even.json"):
+        (tmp_path / name).write_bytes((data.folder / name).read_bytes())
+    np.array([0, 4, 2, *range(6, 23, 2)], "<u8").tofile(tmp_path / "lines.jsonl.even.idx")
+    path = tmp_path / "mix.yaml"
+    path.write_text("{__class__: Recipe, splits: {train: {path: lines.jsonl, filter: even}}}")
+    report = lint_metadataset(MetadatasetLintPlan(path=str(path), level="headers"))
+    (found,) = [finding for finding in report.findings if finding.code == "E504"]
+    assert "the filter 'even' is damaged or stale: its numbers do not ascend" in found.message
 
 
 # ---------------------------------------------------------------------------------------------------------------- joins

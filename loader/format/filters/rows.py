@@ -12,10 +12,10 @@ import numpy.typing as npt
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError
-from ...storage import map_file
+from ...storage import Storage, map_file
 from .files import NUMBER, FilterFiles
 
-__all__ = ["FilterRows", "FilteredShard", "open_filter"]
+__all__ = ["FilterRows", "FilteredShard", "open_file_filter", "open_filter"]
 
 _NUMBERS_AT_ONCE = 1 << 20
 
@@ -56,6 +56,22 @@ def open_filter(files: FilterFiles, shards: Sequence[FilteredShard], *, availabl
             hint="check its name, or build it with build_filter_index()",
         )
     return FilterRows(files, shards)
+
+
+def open_file_filter(storage: Storage, file: str, name: str, samples: int) -> FilterRows:
+    """Open a filter of a single file.
+
+    Args:
+        storage: The folder of the file.
+        file: Name of the file in it.
+        name: Name of the filter.
+        samples: Number of samples in the file.
+
+    Raises:
+        ConfigError: There is no such filter.
+        FormatError: The filter is damaged, or of another file.
+    """
+    return open_filter(FilterFiles.of_file(storage, file, name), [FilteredShard(file, samples, 0)])
 
 
 class FilterRows:

@@ -30,6 +30,7 @@ class PlanNode:
         repetitions: Repetitions in a pass; None if nothing is repeated.
         children: The children, in order.
         leaf: The plan of a leaf; None for other nodes.
+        unit: What the weights of a blend are shares of.
     """
 
     place: str
@@ -40,6 +41,7 @@ class PlanNode:
     repetitions: float | None = None
     children: tuple[PlanNode, ...] = ()
     leaf: LeafPlan | None = None
+    unit: str = "samples"
 
     def leaves(self) -> Iterator[LeafPlan]:
         """Yield all leaves in order."""

@@ -126,6 +126,7 @@ class TreePlanner:
             weight=outer.weight,
             repetitions=outer.repetitions,
             children=children,
+            unit=blend.unit,
         )
 
     def _source(self, file: str, source: ReferenceSpec | JoinSpec, outer: InheritedSettings) -> PlanNode | None:

@@ -17,8 +17,7 @@ from ...errors import EmptyDatasetError, FormatError
 from ...format.documents.key_format import resolve_key_format
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
-from ...format.filters.files import FilterFiles
-from ...format.filters.rows import FilteredShard, FilterRows, open_filter
+from ...format.filters.rows import FilterRows, open_file_filter
 from ...format.index.locations import SampleLocations
 from ...format.jsonl.index import JsonlIndex, open_jsonl_index
 from ...format.jsonl.lines import BYTE_ORDER_MARK
@@ -68,9 +67,7 @@ class JsonlSource:
         """
         if self.request.filter is None:
             return None
-        storage, file = self._file
-        files = FilterFiles.of_file(storage, file, self.request.filter)
-        return open_filter(files, [FilteredShard(file, len(self._index), 0)])
+        return open_file_filter(*self._file, self.request.filter, len(self._index))
 
     @cached_property
     def _builder(self) -> SampleBuilder:

@@ -58,8 +58,9 @@ def _registered(method: Callable[..., Any], unit: str) -> Callable[..., Any]:
 
 
 def size_metrics(encoder: object) -> dict[str, Callable[[Any], float]]:
-    """Return the metrics of a task encoder: unit → bound method."""
-    found: dict[str, Callable[[Any], float]] = {}
+    """Return the metrics of a task encoder: unit → bound method; those of an inner encoder are included."""
+    inner = vars(encoder).get("_task_encoder") if hasattr(encoder, "__dict__") else None
+    found: dict[str, Callable[[Any], float]] = {} if inner is None else size_metrics(inner)
     for name in dir(type(encoder)):
         unit = None if name.startswith("__") else mark_of(getattr(type(encoder), name, None), _METRIC, None)
         if unit is not None:

@@ -223,7 +223,7 @@ def random_access(
             samples move up. ``"replace"``: they keep their number, under which the next sample that is not excluded
             is read; for a run that has begun, in which neither the length nor any other number may change.
         seed_offset: Seed of the random numbers that hooks draw.
-        **kwargs: ``split_config``, ``dataset_config``, ``subflavors``, ``trust_code``, ``key_format`` …, as in
+        **kwargs: ``split_config``, ``dataset_config``, ``subflavors``, ``filter_name``, ``trust_code``, ``key_format`` …, as in
             :func:`~loader.training.datasets.get_datasets.get_train_dataset`.
 
     Raises:

@@ -57,9 +57,9 @@ class MeanSizes:
             Exception: A hook raised it, and it is not tolerated.
         """
         if unit not in self._metrics:
-            known = ", ".join(map(repr, self._metrics)) or "none"
+            known, encoder = ", ".join(map(repr, self._metrics)) or "none", type(self._encoder).__name__
             raise ConfigError(
-                f"a blend has the unit {unit!r}, which is no metric of {type(self._encoder).__name__}; known are {known}",
+                f"a blend has the unit {unit!r}, which is no metric of {encoder}; known are {known}",
                 hint=f"add a method {unit}(self, sample) with @sample_size_metric to the task encoder",
             )
         if (source, unit) not in self._found:

@@ -12,13 +12,13 @@ from loader.format.documents import SAMPLE_TYPES, SampleTypeSpec, sample_type_of
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio, propose_field_map
 from loader.inspect import Choices, FieldQuestion, OpenChoices, check_field, field_hint
 
-__all__ = ["PipedQuestions", "Questions", "ask", "yes_or_no"]
+__all__ = ["NUMBERS_OF_PEER", "PipedQuestions", "Questions", "ask", "yes_or_no"]
 
 _YES = frozenset(("y", "yes", "true", "ok"))
 _NO = frozenset(("n", "no", "false"))
 
 
-_NUMBERS_OF_PEER = (
+NUMBERS_OF_PEER = (
     "CaptioningSample",
     "ImageClassificationSample",
     "ImageSample",
@@ -34,7 +34,7 @@ _NUMBERS_OF_PEER = (
 )
 """The list of megatron-energon: tutorials name sample types by its numbers. Other types follow."""
 
-_NUMBERED_TYPES = (*_NUMBERS_OF_PEER, *sorted(SAMPLE_TYPES.keys() - set(_NUMBERS_OF_PEER)))
+_NUMBERED_TYPES = (*NUMBERS_OF_PEER, *sorted(SAMPLE_TYPES.keys() - set(NUMBERS_OF_PEER)))
 
 
 class Questions(Protocol):

@@ -53,7 +53,7 @@ class Sample(PinMemoryMixin, ExtendableDataclassMixin, TagsMixin):
     """Base of all sample types.
 
     Args:
-        __key__: Name of the sample, ``<shard>/<key>``, unique in its dataset.
+        __key__: Name of the sample, ``<shard>/<key>``, unique in its dataset; the bare key with ``key_format="key"``.
         __restore_key__: Identifies the sample in the run, to load it again: nested tuples of str and int.
         __subflavors__: Labels of its dataset; ``__tags__`` is another name.
         __sources__: The files that its parts were read from.

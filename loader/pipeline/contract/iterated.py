@@ -30,7 +30,12 @@ _MAX_SEARCHED = 4096
 def inner_datasets(dataset: Any) -> list[Any]:
     """Return the library's datasets in the attributes of a user's dataset, and of users' datasets in these."""
     found: list[Any] = []
-    _replace_datasets(dataset, lambda inner: found.append(inner) or inner, {})  # type: ignore[func-returns-value]
+
+    def note(inner: Any) -> Any:
+        found.append(inner)
+        return inner
+
+    _replace_datasets(dataset, note, {})
     return found
 
 

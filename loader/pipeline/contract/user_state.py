@@ -22,7 +22,7 @@ class FlexState(dict[str, Any]):
 
 
 _SEQUENCES: dict[str, Callable[[list[Any]], Any]] = {"$tuple": tuple, "$set": set, "$frozenset": frozenset}
-_TAGS = {tuple: "$tuple", set: "$set", frozenset: "$frozenset"}
+_TAGS: dict[Any, str] = {tuple: "$tuple", set: "$set", frozenset: "$frozenset"}
 
 
 def encode_state(

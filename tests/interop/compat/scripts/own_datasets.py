@@ -251,7 +251,7 @@ class CookedByHand(DefaultTaskEncoder):
     def cook(sample, **media_sources):
         return TextSample(**basic_sample_keys(crude_sample=sample), text=f"{sample['txt']} {sorted(media_sources)}")
 
-    cookers = [Cooker(cook)]  # noqa: RUF012
+    cookers = [Cooker(cook)]
 
     @stateless
     def cook_crude_sample(self, sample, cooker, aux):

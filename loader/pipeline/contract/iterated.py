@@ -156,6 +156,8 @@ class OpenInput:
         self._saved: State = state.get("state", {})
         self._running: Running | None = None
         self._is_over: bool = state.get("over", False)
+        # The code had left its loop over this input, so the first loop after a restore has to end at once.
+        self._ended_before = self._is_over
         self._peeked: list[tuple[Any, ItemId]] = []  # at most one item, for the next call
         self._before_peek: State = {}
 
@@ -175,6 +177,9 @@ class OpenInput:
         return self._running
 
     def __iter__(self) -> Iterator[Any]:
+        if self._ended_before:
+            self._ended_before = False
+            return
         if self._is_over:
             self._start(self._pass + 1)
         while True:
@@ -195,10 +200,13 @@ class OpenInput:
 
     def _start(self, number: int) -> None:
         self._pass, self._running, self._saved, self._is_over = number, None, {}, False
+        self._ended_before = False
         self._peeked.clear()
 
     def has_samples(self) -> bool:
         """Return True if there is an item in this lane; at the end of a pass, if there is one in the next."""
+        if self._ended_before:
+            return False
         if self._is_over:
             self._start(self._pass + 1)
         running = self._open()

@@ -1,4 +1,4 @@
-"""Datasets of users that define ``__iter__``, as code written for megatron-energon does, run and resume in any chain."""
+"""Datasets of users that define ``__iter__``, as for megatron-energon, run and resume in any chain."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from loader import (
 from loader.pipeline.contract.restore_keys import SampleIndex, add_sample_restore_key
 from loader.pipeline.stages.wrapper import BaseWrapperDataset
 from tests.e2e.text_dataset import write_texts
-from tests.elastic_runs import Pipeline, Spread, assert_same, check_every_save, running, through_torch, uninterrupted
+from tests.elastic_runs import Pipeline, Spread, assert_same, running, through_torch, uninterrupted
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* iterates its samples itself:RuntimeWarning")
 
@@ -79,7 +79,7 @@ class Shuffled(BaseWrapperDataset[Any]):
         for sample in self.dataset:
             self.waiting.append(sample)
             if len(self.waiting) >= 5:
-                yield self.waiting.pop(random.randrange(5))  # noqa: S311 - the loader seeds it
+                yield self.waiting.pop(random.randrange(5))
         while self.waiting:
             yield self.waiting.pop()
 
@@ -91,7 +91,7 @@ class Mixed(SavableDataset[Any]):
         super().__init__(worker_config)
         self.named = {"one": one, "other": [other]}
         self.index = SampleIndex(worker_config, src=self)
-        self.items = 0  # a property of stages
+        self.items = 0  # type: ignore[misc] # a property of stages
 
     def reset_state_own(self) -> None:
         self.index = SampleIndex(self.worker_config, src=self)
@@ -322,7 +322,7 @@ class Arrays(Shuffled):
     """Saves objects that are not plain data."""
 
     def save_state(self) -> dict[str, Any]:
-        return {**super().save_state(), "generator": random.Random(3)}  # noqa: S311 - no secret
+        return {**super().save_state(), "generator": random.Random(3)}
 
 
 def test_objects_in_a_state_are_pickled_with_a_warning(data: Path) -> None:
@@ -348,7 +348,7 @@ class Hidden(SavableDataset[Any]):
 
     def __init__(self, dataset: Any) -> None:
         super().__init__(dataset.worker_config)
-        self.get = lambda: dataset
+        self.get: Any = lambda: dataset
 
     def __iter__(self) -> Iterator[Any]:
         yield from self.get()

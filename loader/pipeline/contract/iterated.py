@@ -45,13 +45,13 @@ class UserRunning:
     Args:
         dataset: The user's dataset.
         inputs: The stages of its inner datasets, in the order of :func:`inner_datasets`.
-        key: Key of the stage.
-        ranks: R, when the run began.
         lane: The lane.
         state: Empty, or a saved state.
+        key: Key of the stage.
+        ranks: R, when the run began.
     """
 
-    def __init__(self, dataset: Any, inputs: Sequence[Any], key: str, ranks: int, lane: Lane, state: State) -> None:
+    def __init__(self, dataset: Any, inputs: Sequence[Any], lane: Lane, state: State, *, key: str, ranks: int) -> None:
         own = state.get(key, {})
         self._key, self._lane = key, lane
         self._ranks: int = own.get("ranks", ranks)
@@ -59,12 +59,14 @@ class UserRunning:
         self._is_over: bool = own.get("over", False)
         self._received = _Received()
         self._inputs = [
-            OpenInput(definition, place, len(inputs), lane, self._received, own.get(str(place), {}))
+            OpenInput(definition, place, len(inputs), lane=lane, received=self._received)
             for place, definition in enumerate(inputs)
         ]
         self._name = type(dataset).__name__
         self._dataset = self._copy(dataset)
         if _OWN in own:
+            for each in self._inputs:  # after the copy was reset, with its inner datasets
+                each.resume(own.get(str(each.place), {}))
             self._dataset.restore_state(decode_state(own[_OWN], decode_sample=self._decode_sample))
         self._items: Iterator[Any] | None = None
 
@@ -146,20 +148,23 @@ class OpenInput:
         inputs: The number of inputs.
         lane: The lane of the user's dataset.
         received: Records the items that the user's code receives.
-        state: Empty, or a saved state.
     """
 
-    def __init__(self, definition: Any, place: int, inputs: int, lane: Lane, received: _Received, state: State) -> None:
+    def __init__(self, definition: Any, place: int, inputs: int, *, lane: Lane, received: _Received) -> None:
         self.place = place
         self._definition, self._inputs, self._lane, self._received = definition, inputs, lane, received
+        self._running: Running | None = None
+        self._peeked: list[tuple[Any, ItemId]] = []  # at most one item, for the next call
+        self._before_peek: State = {}
+        self.resume({})
+
+    def resume(self, state: State) -> None:
+        """Continue at a position: the result of :meth:`state`, or empty for the beginning."""
         self._pass: int = state.get("pass", 0)
         self._saved: State = state.get("state", {})
-        self._running: Running | None = None
         self._is_over: bool = state.get("over", False)
         # The code had left its loop over this input, so the first loop after a restore has to end at once.
         self._ended_before = self._is_over
-        self._peeked: list[tuple[Any, ItemId]] = []  # at most one item, for the next call
-        self._before_peek: State = {}
 
     def bound(self) -> Any:
         """Return a copy of the dataset that iterates this input."""
@@ -395,6 +400,7 @@ _warned: set[str] = set()
 
 
 def warn_once(message: str) -> None:
+    """Warn, unless the same message has been shown in this process."""
     if message not in _warned:
         _warned.add(message)
         warnings.warn(message, RuntimeWarning, stacklevel=2)

@@ -65,12 +65,14 @@ IMPORTED = {
     "tools.preview": "command",
     "worker": "WorkerConfig",
     "wrappers": "BatchDataset BlendDataset EpochizeDataset PackingDataset SkipSample",
+    "flavors.base_dataset": "FlexState SavableDataset add_sample_restore_key set_sample_restore_key",
+    "savable": "FlexState Savable",
+    "state": "FlexState",
+    "wrappers.base": "BaseWrapperDataset SampleIndex add_sample_restore_key get_sample_restore_key",
     "wrappers.blend_dataset": "BlendDataset",
     "wrappers.watchdog_dataset": "WatchdogDataset",
 }
 NOT_SERVED = [
-    ("state", "FlexState"),
-    ("flavors.base_dataset", "FlexState"),
     ("savable_loader", "SavableDataLoaderState"),
     ("rng", "SystemRngState"),
     ("flavors.webdataset.sample_loader", "SliceState"),

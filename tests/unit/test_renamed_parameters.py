@@ -85,7 +85,7 @@ def test_handlers_of_errors_take_the_keywords() -> None:
     for name in ("e", "exc"):
         log_exception(**{name: error}, sample=CRUDE, sources=None)
         with pytest.raises(ValueError, match="three"):
-            reraise_exception(**{name: error}, _sample=CRUDE, _sources=None)
+            reraise_exception(**{name: error, "_sample": CRUDE, "_sources": None})  # type: ignore[arg-type]
 
 
 def test_methods_name_their_first_parameter_as_there() -> None:

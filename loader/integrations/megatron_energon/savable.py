@@ -1,4 +1,3 @@
-from loader.pipeline.contract.savable import Savable
-from loader.pipeline.contract.user_state import FlexState
+from loader.pipeline.contract.user_state import FlexState, Savable
 
 __all__ = ["FlexState", "Savable"]

@@ -120,7 +120,7 @@ class DatasetMethods(Generic[T_co]):
             loader = self.__dict__[_DIRECT] = _direct_loaders[0](self)
         return loader
 
-    def open(self, lane: Lane, state: State) -> Running:
+    def open(self, lane: Lane, state: State) -> Running:  # noqa: ARG002 - the contract of all stages
         """Open the chain for a lane; each stage overrides it.
 
         Args:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import copy
 import warnings
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ...errors import StateError
-from ...samples.hooks import running_hook_context
 from .buffered import BufferedItem
 from .dataset_methods import BOUND, DatasetMethods, defines_iter, in_user_iteration, inherits_stage
-from .lane import ItemId, Lane, as_item_id, position_of, set_restore_key
+from .lane import ItemId, Lane, as_item_id, set_restore_key
+from .lane_worker_config import LaneWorkerConfig
+from .received_items import ReceivedItems
 from .running import SKIPPED, Running, State
 from .user_state import decode_state, encode_state
 from .worker_config import WorkerConfig
 
-__all__ = ["LaneWorkerConfig", "UserRunning", "inner_datasets", "warn_once"]
+__all__ = ["UserRunning", "inner_datasets", "warn_once"]
 
 _OWN = "own"
 _CONTAINERS = (list, tuple, dict, set, deque, bytearray)
@@ -30,7 +29,12 @@ _MAX_SEARCHED = 4096
 def inner_datasets(dataset: Any) -> list[Any]:
     """Return the library's datasets in the attributes of a user's dataset, and of users' datasets in these."""
     found: list[Any] = []
-    _replace_datasets(dataset, lambda inner: found.append(inner) or inner, {})  # type: ignore[func-returns-value]
+
+    def note(inner: Any) -> Any:
+        found.append(inner)
+        return inner
+
+    _replace_datasets(dataset, note, {})
     return found
 
 
@@ -40,26 +44,28 @@ class UserRunning:
     Args:
         dataset: The user's dataset.
         inputs: The stages of its inner datasets, in the order of :func:`inner_datasets`.
-        key: Key of the stage.
-        ranks: R, when the run began.
         lane: The lane.
         state: Empty, or a saved state.
+        key: Key of the stage.
+        ranks: R, when the run began.
     """
 
-    def __init__(self, dataset: Any, inputs: Sequence[Any], key: str, ranks: int, lane: Lane, state: State) -> None:
+    def __init__(self, dataset: Any, inputs: Sequence[Any], lane: Lane, state: State, *, key: str, ranks: int) -> None:
         own = state.get(key, {})
         self._key, self._lane = key, lane
         self._ranks: int = own.get("ranks", ranks)
         self._given: int = own.get("given", 0)
         self._is_over: bool = own.get("over", False)
-        self._received = _Received()
+        self._received = ReceivedItems()
         self._inputs = [
-            OpenInput(definition, place, len(inputs), lane, self._received, own.get(str(place), {}))
+            OpenInput(definition, place, len(inputs), lane=lane, received=self._received)
             for place, definition in enumerate(inputs)
         ]
         self._name = type(dataset).__name__
         self._dataset = self._copy(dataset)
         if _OWN in own:
+            for each in self._inputs:  # after the copy was reset, with its inner datasets
+                each.resume(own.get(str(each.place), {}))
             self._dataset.restore_state(decode_state(own[_OWN], decode_sample=self._decode_sample))
         self._items: Iterator[Any] | None = None
 
@@ -141,18 +147,23 @@ class OpenInput:
         inputs: The number of inputs.
         lane: The lane of the user's dataset.
         received: Records the items that the user's code receives.
-        state: Empty, or a saved state.
     """
 
-    def __init__(self, definition: Any, place: int, inputs: int, lane: Lane, received: _Received, state: State) -> None:
+    def __init__(self, definition: Any, place: int, inputs: int, *, lane: Lane, received: ReceivedItems) -> None:
         self.place = place
         self._definition, self._inputs, self._lane, self._received = definition, inputs, lane, received
-        self._pass: int = state.get("pass", 0)
-        self._saved: State = state.get("state", {})
         self._running: Running | None = None
-        self._is_over: bool = state.get("over", False)
         self._peeked: list[tuple[Any, ItemId]] = []  # at most one item, for the next call
         self._before_peek: State = {}
+        self.resume({})
+
+    def resume(self, state: State) -> None:
+        """Continue at a position: the result of :meth:`state`, or empty for the beginning."""
+        self._pass: int = state.get("pass", 0)
+        self._saved: State = state.get("state", {})
+        self._is_over: bool = state.get("over", False)
+        # The code had left its loop over this input, so the first loop after a restore has to end at once.
+        self._ended_before = self._is_over
 
     def bound(self) -> Any:
         """Return a copy of the dataset that iterates this input."""
@@ -170,6 +181,9 @@ class OpenInput:
         return self._running
 
     def __iter__(self) -> Iterator[Any]:
+        if self._ended_before:
+            self._ended_before = False
+            return
         if self._is_over:
             self._start(self._pass + 1)
         while True:
@@ -190,10 +204,13 @@ class OpenInput:
 
     def _start(self, number: int) -> None:
         self._pass, self._running, self._saved, self._is_over = number, None, {}, False
+        self._ended_before = False
         self._peeked.clear()
 
     def has_samples(self) -> bool:
         """Return True if there is an item in this lane; at the end of a pass, if there is one in the next."""
+        if self._ended_before:
+            return False
         if self._is_over:
             self._start(self._pass + 1)
         running = self._open()
@@ -253,55 +270,6 @@ class OpenInput:
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """An item that the user's code received: number of its input and pass, id, micro-batch, and its fields then."""
-
-    number: int
-    item_id: ItemId
-    batch: int | None
-    fields: dict[str, Any]
-
-
-class _Received:
-    """The items that the user's code received and still holds, found by identity."""
-
-    def __init__(self) -> None:
-        self._items: dict[int, tuple[weakref.ref[Any], _Item]] = {}
-        self.last_position = -1
-
-    def add(self, value: Any, number: int, item_id: ItemId, batch: int | None) -> None:
-        """Record an item; objects without weak references, such as plain dicts and lists, are not recorded."""
-        self.last_position = position_of(item_id)
-        address, items = id(value), self._items
-        try:
-            reference = weakref.ref(value, lambda _: items.pop(address, None))
-        except TypeError:
-            return
-        items[address] = reference, _Item(number, item_id, batch, _fields(value))
-
-    def find(self, value: Any) -> _Item | None:
-        """Return the record of an object, unless its fields have been replaced since."""
-        found = self._items.get(id(value))
-        if found is None or found[0]() is not value:
-            return None
-        now, then = _fields(value), found[1].fields
-        is_same = now.keys() == then.keys() and all(now[name] is then[name] for name in now)
-        return found[1] if is_same else None
-
-    def encode(self, value: Any) -> Any | None:
-        """Return the record of an object as plain data; None for any other value."""
-        found = self.find(value)
-        return None if found is None else [found.number, *BufferedItem(found.item_id, found.batch).to_state()]
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    """Return a shallow copy of an object's fields, without the restore key that stages set."""
-    fields = dict(value) if isinstance(value, dict) else dict(getattr(value, "__dict__", {}))
-    fields.pop("__restore_key__", None)
-    return fields
-
-
 def _replace_datasets(
     dataset: Any, replace: Callable[[Any], Any], done: dict[int, Any], config: WorkerConfig | None = None
 ) -> Any:
@@ -341,47 +309,11 @@ def _replace_datasets(
     return copied
 
 
-class LaneWorkerConfig(WorkerConfig):
-    """The config that a user's dataset sees in a lane, which has the part of one worker."""
-
-    @classmethod
-    def of(cls, config: WorkerConfig, lane: Lane, ranks: int) -> LaneWorkerConfig:
-        """Create the config of a lane.
-
-        Args:
-            config: The config of the run.
-            lane: The lane.
-            ranks: The number of ranks when the run began, so that a restored lane keeps its part.
-        """
-        share = lane.count // ranks
-        found = cls(
-            rank=lane.number % ranks,
-            world_size=ranks,
-            num_workers=0 if share == 1 and not config.num_workers else share,
-            seed_offset=config.seed_offset,
-            worker_debug_path=config.worker_debug_path,
-            worker_log_level=config.worker_log_level,
-            global_error_handler=config.global_error_handler,
-            restore_error_handler=config.restore_error_handler,
-        )
-        object.__setattr__(found, "_worker", lane.number // ranks)
-        return found
-
-    def rank_worker_id(self) -> int:
-        """Return the number of the lane among those of its rank."""
-        worker: int = self.__dict__["_worker"]
-        return worker
-
-    def assert_worker(self) -> None:
-        """Check that the code of a run is running."""
-        if running_hook_context() is None:
-            super().assert_worker()
-
-
 _warned: set[str] = set()
 
 
 def warn_once(message: str) -> None:
+    """Warn, unless the same message has been shown in this process."""
     if message not in _warned:
         _warned.add(message)
         warnings.warn(message, RuntimeWarning, stacklevel=2)

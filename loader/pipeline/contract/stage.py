@@ -256,7 +256,7 @@ class IteratedDataset(SavableDataset[T_co]):
         return {self.key: NotRequired({"own": PLAIN, "ranks": COUNT, "given": COUNT, "over": FLAG} | inner)}
 
     def open(self, lane: Lane, state: State) -> Running:
-        return UserRunning(self.dataset, self.inputs, self.key, self.worker_config.world_size, lane, state)
+        return UserRunning(self.dataset, self.inputs, lane, state, key=self.key, ranks=self.worker_config.world_size)
 
     def __len__(self) -> int:
         return len(self.dataset)

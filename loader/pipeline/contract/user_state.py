@@ -8,13 +8,26 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from ...errors import StateError
 
-__all__ = ["FlexState", "decode_state", "encode_state"]
+__all__ = ["FlexState", "Savable", "decode_state", "encode_state"]
+
+
+class Savable(ABC):
+    """Object that a dataset names in ``_savable_fields``, and that is saved and restored by its own methods."""
+
+    @abstractmethod
+    def save_state(self) -> Any:
+        """Return the state: plain data, where possible."""
+
+    @abstractmethod
+    def restore_state(self, state: Any) -> None:
+        """Restore the result of :meth:`save_state`; None restores the initial state."""
 
 
 class FlexState(dict[str, Any]):
@@ -22,7 +35,7 @@ class FlexState(dict[str, Any]):
 
 
 _SEQUENCES: dict[str, Callable[[list[Any]], Any]] = {"$tuple": tuple, "$set": set, "$frozenset": frozenset}
-_TAGS = {tuple: "$tuple", set: "$set", frozenset: "$frozenset"}
+_TAGS: dict[Any, str] = {tuple: "$tuple", set: "$set", frozenset: "$frozenset"}
 
 
 def encode_state(

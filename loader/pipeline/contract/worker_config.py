@@ -181,8 +181,8 @@ class WorkerConfig:
     def worker_activate(
         self,
         sample_index: int,
-        override_global_rank: int | None = None,
-        cache_pool: Any = None,  # noqa: ARG002
+        override_global_rank: int | None = None,  # noqa: ARG002 - documented
+        cache_pool: Any = None,
     ) -> None:
         """Enter the context of a hook, for code that calls hooks or iterates a dataset without a loader.
 

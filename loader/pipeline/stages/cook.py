@@ -15,7 +15,7 @@ from ..contract.stage import SavableDataset
 from ..reading.source import SourceStores
 from .map import MapDataset
 
-__all__ = ["CookDataset", "uses_stores"]
+__all__ = ["CookDataset", "CookingHook", "uses_stores"]
 
 
 class CookDataset(MapDataset[Any]):
@@ -50,10 +50,8 @@ class _Cook:
         self._task_encoder = task_encoder
         self._needs_primary = any(map(needs_primary, _hooks(task_encoder)))
         self._stores = tuple(stores) if uses_stores(task_encoder, stores) else ()
-        hook = task_encoder.cook_crude_sample
-        self._is_default = is_library_hook(hook)
-        # Hooks written for megatron-energon take the chosen cooker, and the stores as a dict.
-        self._takes_cooker = not self._is_default and {"cooker", "aux"} <= signature(hook).parameters.keys()
+        self._is_default = is_library_hook(task_encoder.cook_crude_sample)
+        self._call = CookingHook(task_encoder)
         hooks = _hooks(task_encoder)
         tolerances = [failure_tolerance(hook, -1) for hook in hooks]
         stateless(
@@ -75,13 +73,6 @@ class _Cook:
             return self._call(sample, {**stores.aux, "primary": primary})
         return self._call(sample, stores.aux)
 
-    def _call(self, sample: CrudeSample, stores: Mapping[str, Any]) -> Any:
-        encoder = self._task_encoder
-        if not self._takes_cooker:
-            return encoder.cook_crude_sample(sample, **stores)
-        cooker = next((one for one in encoder.cookers if one.is_for(sample)), None)
-        return encoder.cook_crude_sample(sample, cooker=cooker, aux=dict(stores))
-
     def function_for(self, sample: Any) -> Callable[..., Any]:
         """Return the function that cooks a sample; failures are counted for each cooker separately."""
         encoder = self._task_encoder
@@ -91,6 +82,28 @@ class _Cook:
                     found: Callable[..., Any] = cooker.cook
                     return found
         return self
+
+
+class CookingHook:
+    """Call of ``cook_crude_sample`` for a crude sample and its stores by name.
+
+    Hooks written for megatron-energon take the cooker that matches the sample, and the stores as a dict.
+
+    Args:
+        task_encoder: The task encoder that has the hook.
+    """
+
+    def __init__(self, task_encoder: Any) -> None:
+        hook = task_encoder.cook_crude_sample
+        self._task_encoder = task_encoder
+        self._takes_cooker = not is_library_hook(hook) and {"cooker", "aux"} <= signature(hook).parameters.keys()
+
+    def __call__(self, sample: CrudeSample, stores: Mapping[str, Any]) -> Any:
+        encoder = self._task_encoder
+        if not self._takes_cooker:
+            return encoder.cook_crude_sample(sample, **stores)
+        cooker = next((one for one in encoder.cookers if one.is_for(sample)), None)
+        return encoder.cook_crude_sample(sample, cooker=cooker, aux=dict(stores))
 
 
 def _full_key(sample: CrudeSample) -> str:

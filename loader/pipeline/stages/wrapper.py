@@ -87,9 +87,10 @@ class BaseWrapperDataset(SavableDataset[T_co]):
         """Return the first dataset of a class among the inner datasets and their inner datasets."""
         for inner in self.datasets:
             if isinstance(inner, cls):
-                return inner
+                matching: SavableDataset[Any] = inner
+                return matching
             if isinstance(inner, BaseWrapperDataset):
-                found = inner._find_wrapped_dataset(cls)
+                found: SavableDataset[Any] | None = inner._find_wrapped_dataset(cls)  # noqa: SLF001 - the same class
                 if found is not None:
                     return found
         return None

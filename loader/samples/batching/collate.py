@@ -91,7 +91,7 @@ def generic_batch(batch: Sequence[Any]) -> Any:
     """Build a batch from samples, or from one value of each.
 
     Tensors are zero-padded to the longest and stacked. Dicts become a dict and dataclasses a dataclass of their class,
-    field by field: ``__restore_key__`` a tuple, ``__subflavors__`` a list, ``__sources__`` all sources in one tuple.
+    field by field: ``__restore_key__`` a tuple, ``__subflavors__`` a list, ``__sources__`` a list of tuples.
     All other values become a list: text, numbers, lists, numpy arrays, None.
 
     Args:
@@ -114,7 +114,7 @@ def generic_batch(batch: Sequence[Any]) -> Any:
 
 
 def batch_columns(columns: Mapping[str, list[Any]], samples: Sequence[Any]) -> dict[str, Any]:
-    """Batch each list of values.
+    """Batch each list of values; ``__sources__`` to one tuple, as a :class:`~loader.samples.batching.batch.Batch` has.
 
     Args:
         columns: The values of all samples, by field.
@@ -126,7 +126,7 @@ def batch_columns(columns: Mapping[str, list[Any]], samples: Sequence[Any]) -> d
     batch = {}
     for name, column in columns.items():
         try:
-            batch[name] = _SHARED.get(name, _batch)(column)
+            batch[name] = (join_sources if name == "__sources__" else _SHARED.get(name, _batch))(column)
         except MismatchError as error:
             raise error.inside(name).of(samples) from None
     return batch
@@ -152,11 +152,15 @@ def _unchanged(column: list[Any]) -> list[Any]:
     return column
 
 
+def _sources_of_each(column: list[Any]) -> list[Any] | None:
+    return None if column.count(None) == len(column) else column
+
+
 # How the fields of all samples are batched, without inspecting their values.
 _SHARED: dict[str, Callable[[list[Any]], Any]] = {
     "__key__": _unchanged,
     "__restore_key__": tuple,
-    "__sources__": join_sources,
+    "__sources__": _sources_of_each,
     "__subflavors__": _unchanged,
 }
 

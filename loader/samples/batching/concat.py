@@ -51,7 +51,8 @@ def generic_concat(batch: Sequence[Any]) -> Any:
 
     Tensors are concatenated with :func:`concat_pad`, scalars stacked; lists and tuples are concatenated. Dicts become a
     dict and dataclasses a dataclass of their class, field by field: ``__restore_key__`` a tuple of the batches' keys,
-    ``__sources__`` all sources in one tuple. If all values are None, so is the result; other values become a list.
+    ``__sources__`` a list or tuple as in the batches. If all values are None, so is the result; other values become a
+    list.
 
     Raises:
         SampleError: There are no batches, or one differs from the first in its fields, its class or the rank of a
@@ -151,9 +152,15 @@ def _join_subflavors(values: list[Any]) -> Any:
     return _concat([[value] if isinstance(value, dict) else value or [] for value in values]) or None
 
 
+def _join_sources(values: list[Any]) -> Any:
+    """Concatenate the sources of batches: lists with a tuple for each sample, or tuples of all sources."""
+    joined = join_sources(values)
+    return list(joined) if joined is not None and any(isinstance(value, list) for value in values) else joined
+
+
 # How the fields of all batches are concatenated.
 _SHARED: dict[str, Callable[[list[Any]], Any]] = {
     "__restore_key__": tuple,
-    "__sources__": join_sources,
+    "__sources__": _join_sources,
     "__subflavors__": _join_subflavors,
 }

@@ -110,8 +110,8 @@ class DescribedDataset(Generic[T_co]):
         """Build a sample; override it to build another one, or to change the result.
 
         Args:
-            raw_data: The parts by name, as bytes; ``__key__``, ``__shard__``, ``__restore_key__``, ``__subflavors__`` and
-                ``__sources__``.
+            raw_data: The parts by name, as bytes; ``__key__``, ``__shard__``, ``__restore_key__``, ``__subflavors__``
+                and ``__sources__``.
         """
         return self.sample_builder.build(
             {name: value for name, value in raw_data.items() if name not in _SHARED},

@@ -1,4 +1,4 @@
-"""The functions that build stages for the ``build_…`` methods of task encoders; stages are in a layer above this one."""
+"""Builder of stages for the ``build_…`` methods of task encoders; stages are in a layer above this one."""
 
 from __future__ import annotations
 

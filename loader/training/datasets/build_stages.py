@@ -7,6 +7,7 @@ from typing import Any
 
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.stages.batch import BatchDataset
+from ...pipeline.stages.cook import CookingHook
 from ...pipeline.stages.group_batch import GroupBatchDataset
 from ...pipeline.stages.map import MapDataset
 from ...pipeline.stages.packing import PackingDataset
@@ -82,7 +83,7 @@ class _CookWith:
         self, encoder: Any, get_primary_aux: Callable[[], FileStore[Any]] | None, aux: Mapping[str, FileStore[Any]]
     ) -> None:
         self.__name__ = "cook_crude_sample"
-        self._encoder = encoder
+        self._call = CookingHook(encoder)
         self._aux = dict(aux)
         hooks = [encoder.cook_crude_sample, *(cooker.cook for cooker in encoder.cookers)]
         needs = get_primary_aux is not None and any(map(needs_primary, hooks))
@@ -92,7 +93,5 @@ class _CookWith:
         if not isinstance(sample, CrudeSample):
             return sample
         if self._primary is None:
-            return self._encoder.cook_crude_sample(sample, **self._aux)
-        return self._encoder.cook_crude_sample(
-            sample, **self._aux, primary=PrimaryFileStore(self._primary, sample["__key__"])
-        )
+            return self._call(sample, self._aux)
+        return self._call(sample, {**self._aux, "primary": PrimaryFileStore(self._primary, sample["__key__"])})

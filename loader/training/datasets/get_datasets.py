@@ -83,6 +83,9 @@ def get_train_dataset(
     )
     # Hooks written for megatron-energon may take blend_mode; others read it from the datasets, or take **options.
     takes_mode = "blend_mode" in signature(encoder.build_train_datasets).parameters
+    optional: dict[str, Any] = {"blend_mode": datasets.blend_mode} if takes_mode else {}
+    if even_ranks:
+        optional["even_ranks"] = True
     chain: SavableDataset[Any] = encoder.build_train_datasets(
         datasets=datasets,
         worker_config=config,
@@ -92,8 +95,7 @@ def get_train_dataset(
         virtual_epoch_length=virtual_epoch_length,
         shuffle_buffer_size=shuffle_buffer_size,
         repeat=repeat,
-        **({"blend_mode": datasets.blend_mode} if takes_mode else {}),
-        **({"even_ranks": True} if even_ranks else {}),
+        **optional,
     )
     return chain
 

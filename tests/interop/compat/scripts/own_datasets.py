@@ -246,12 +246,13 @@ def source_on_other_workers():
     return sorted([*before, *resumed], key=int)
 
 
-class CookedByHand(DefaultTaskEncoder):
-    @stateless
-    def cook(sample, **media_sources):
-        return TextSample(**basic_sample_keys(crude_sample=sample), text=f"{sample['txt']} {sorted(media_sources)}")
+@stateless
+def cook(sample, **media_sources):
+    return TextSample(**basic_sample_keys(crude_sample=sample), text=f"{sample['txt']} {sorted(media_sources)}")
 
-    cookers = [Cooker(cook)]  # noqa: RUF012
+
+class CookedByHand(DefaultTaskEncoder):
+    cookers = [Cooker(cook)]
 
     @stateless
     def cook_crude_sample(self, sample, cooker, aux):

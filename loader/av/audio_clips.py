@@ -154,13 +154,14 @@ def ranges_to_windows(ranges: Sequence[tuple[float, float]], lead: Fraction | No
         lead: Start of the stream, in seconds of the clock of the ranges.
         rate: Number of samples a second.
     """
-
     if lead is None:
         return [SampleWindow(start=round(start), end=end if math.isinf(end) else round(end)) for start, end in ranges]
     windows = []
     for start, end in ranges:
         first = _nearest((start - float(lead)) * rate)
-        windows.append(SampleWindow(start=first, end=end if math.isinf(end) else first + _nearest((end - start) * rate)))
+        windows.append(
+            SampleWindow(start=first, end=end if math.isinf(end) else first + _nearest((end - start) * rate))
+        )
     return windows
 
 

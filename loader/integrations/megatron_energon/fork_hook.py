@@ -62,9 +62,7 @@ class WeakCallbacks:
 
 
 _before_fork, _after_in_child, _after_in_parent = WeakCallbacks(), WeakCallbacks(), WeakCallbacks()
-os.register_at_fork(
-    before=_before_fork.run, after_in_child=_after_in_child.run, after_in_parent=_after_in_parent.run
-)
+os.register_at_fork(before=_before_fork.run, after_in_child=_after_in_child.run, after_in_parent=_after_in_parent.run)
 
 
 def before_fork_hook(callable: Callable[[], None], make_persistent: bool = False) -> None:  # noqa: A002

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ...cached_property import cached_property
-from ...format.dataset_folder import DatasetFolder
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import SubsetRange
 from ...format.nv_meta import SPLIT_YAML

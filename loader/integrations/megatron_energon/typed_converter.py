@@ -155,7 +155,7 @@ class JsonParser:
             return value
         if kind is EPath and isinstance(value, str):
             return EPath(value)
-        if isinstance(value, dict) and origin is None and callable(kind):
+        if isinstance(value, dict) and origin is None and getattr(kind, "__module__", "builtins") != "builtins":
             return self._call(dict(value), kind, place, named=named)
         raise _fault(f"expected {getattr(kind, '__name__', kind)}, found {value!r}", place)
 

@@ -47,7 +47,8 @@ def test_global_generators_are_seeded_saved_and_restored() -> None:
     try:
         SystemRng.seed(5)
         first = draws()
-        assert first == (random.Random(5).random(), np.random.RandomState(5).rand(), pytest.approx(0.8302518725))
+        assert first[:2] == (random.Random(5).random(), np.random.RandomState(5).rand())
+        assert first[2] == pytest.approx(0.8302518725)
         state = pickle.loads(pickle.dumps(SystemRng.save_state()))
         second = draws()
         SystemRng.restore_state(state)
@@ -88,7 +89,7 @@ def test_a_worker_generator_is_restored() -> None:
 # ------------------------------------------------------------------------------------------------------- fork hooks
 
 
-class Connection(ForkMixin):
+class Connection(ForkMixin):  # type: ignore[misc]  # not followed by mypy
     def __init__(self, calls: list[str]) -> None:
         super().__init__()
         self.calls = calls
@@ -104,7 +105,7 @@ class Connection(ForkMixin):
 
 
 @dataclass
-class Record(DataclassForkMixin):
+class Record(DataclassForkMixin):  # type: ignore[misc]  # as above
     calls: list[str] = field(default_factory=list)
 
     def __after_in_child_fork__(self) -> None:
@@ -253,7 +254,7 @@ def test_an_index_is_written_and_read(tmp_path: Path) -> None:
     path.write_bytes(b"".join(lines))
     offsets = np.cumsum([0, *map(len, lines)]).tolist()
     with pytest.raises(AttributeError), IJsonlIndexWriter(path) as writer:
-        writer.append("not a number")  # type: ignore[arg-type]
+        writer.append("not a number")
     IJsonlIndexWriter(path).close(finalize=False)
     assert [entry.name for entry in tmp_path.iterdir()] == ["x.jsonl"]
     with IJsonlIndexWriter(path) as writer:

@@ -25,7 +25,6 @@ __all__ = ["AudioClip", "AudioReader", "SampleWindow", "decode_audio_clips", "ra
 
 _PREROLL_S = 0.5  # lossy codecs need some blocks before the requested one: MP3 up to ten, Opus 80 ms
 _MIN_SEEK_S = 2  # over shorter distances, decoding is faster than seeking
-_MAX_ROUNDING_S = 1 / 600  # MP4 states the end of a stream in ticks of the movie's clock: of 1/600 s, and often of 1 ms
 _MAX_DRIFT_S = 0.01  # larger differences between the stated and the counted time of a block are gaps
 
 _NO_END = 1 << 62
@@ -68,6 +67,7 @@ class AudioReader(MediaReader):
         # The last block of AAC in MP4 is longer than the audible part that the container states.
         trims = is_indexed(container) and stream.duration is not None
         self._end = round(stream.duration * self._samples_per_tick) if trims and stream.duration else _NO_END
+        self._rounding = self._max_rounding()
         self._frames: Iterator[AudioFrame] = iter(container.decode(stream))
         self._block: tuple[int, int] | None = None
         if self._samples_per_tick > 1:
@@ -95,24 +95,25 @@ class AudioReader(MediaReader):
         start = self.position
         self.position = start + frame.samples
         samples = _samples(frame)
-        if self.position > self._end - _MAX_ROUNDING_S * self.rate:
+        if self.position > self._end - self._rounding:
             samples = samples[:, : self._audible(frame, start)]
         return start, samples
 
     def _audible(self, frame: AudioFrame, start: int) -> int:
-        """Return the number of samples of a block near the end of the stream that are not the encoder's padding.
-
-        The duration of the last block is exact, if it states one that is shorter than its samples. The end of the
-        stream is exact only to a tick of the movie's clock.
-        """
+        """Return the number of samples of a block near the end of the stream that are not the encoder's padding."""
         stated = min(round((frame.duration or 0) * self._samples_per_tick) or frame.samples, frame.samples)
-        if abs(start + stated - self._end) <= _MAX_ROUNDING_S * self.rate:
-            following = next(self._frames, None)
-            if following is not None:
-                self._frames = chain([following], self._frames)
-            if stated < frame.samples or following is not None:
-                return stated
+        if abs(start + stated - self._end) <= self._rounding:
+            return stated  # the duration of the last block is exact
         return max(min(self._end - start, frame.samples), 0)
+
+    def _max_rounding(self) -> int:
+        """Return the largest difference of the stated end from the true one, in samples.
+
+        Most programs write the end of a stream into MP4 files in milliseconds; an end between two is exact.
+        """
+        milliseconds = round(self._end * 1000 / self.rate)
+        is_rounded = self._end != _NO_END and abs(milliseconds * self.rate / 1000 - self._end) <= 0.5
+        return math.ceil(self.rate / 1000) if is_rounded else 0
 
     def _stated_position(self, frame: AudioFrame) -> int | None:
         return None if frame.pts is None else round((frame.pts - self._first_tick) * self._samples_per_tick)

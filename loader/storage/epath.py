@@ -217,12 +217,6 @@ class EPath:
             type="directory" if is_folder else "file",
         )
 
-    def _target(self) -> Path:
-        """Return the path of this machine for writing, in a folder that exists: buckets create folders alike."""
-        path = self.local_path()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
-
     def open(
         self,
         mode: str = "r",
@@ -239,7 +233,7 @@ class EPath:
             prefetch_file: Ignored, as ``block_size``.
             encoding: Encoding of text files.
         """
-        path = self.local_path() if mode.startswith("r") else self._target()
+        path = self.local_path() if mode.startswith("r") else _target(self)
         return path.open(mode, encoding=None if "b" in mode else encoding)
 
     def read_text(self, encoding: str = "utf-8") -> str:
@@ -252,11 +246,11 @@ class EPath:
 
     def write_text(self, text: str, encoding: str = "utf-8") -> None:
         """Replace the contents of the file with text; create its folder if it is missing."""
-        self._target().write_text(text, encoding)
+        _target(self).write_text(text, encoding)
 
     def write_bytes(self, data: bytes) -> None:
         """Replace the contents of the file with bytes; create its folder if it is missing."""
-        self._target().write_bytes(data)
+        _target(self).write_bytes(data)
 
     def glob(self, pattern: str) -> Iterator[EPath]:
         """Yield the paths below it that match a pattern (``*.tar``, ``**/*.tar``, ``../other/*.tar``), sorted.
@@ -280,8 +274,15 @@ class EPath:
 
     def copy(self, target: str | os.PathLike[str]) -> None:
         """Copy the file; create the folder of the copy if it is missing."""
-        shutil.copyfile(self.local_path(), EPath(target)._target())
+        shutil.copyfile(self.local_path(), _target(EPath(target)))
 
     def move(self, target: str | os.PathLike[str]) -> None:
         """Move the file or folder, also to another disk; create the folder that it is moved to if it is missing."""
-        shutil.move(self.local_path(), EPath(target)._target())
+        shutil.move(self.local_path(), _target(EPath(target)))
+
+
+def _target(path: EPath) -> Path:
+    """Return the path of this machine for writing, in a folder that exists: buckets create folders alike."""
+    local = path.local_path()
+    local.parent.mkdir(parents=True, exist_ok=True)
+    return local

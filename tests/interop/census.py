@@ -20,6 +20,7 @@ below the reason: a line that begins with ``# ``. A missing module or class take
 from __future__ import annotations
 
 import contextlib
+import dis
 import importlib
 import importlib.util
 import inspect
@@ -232,8 +233,18 @@ def has(row: str) -> bool:
 
 
 def has_member(cls: type, name: str) -> bool:
-    """Check whether a class or its bases have an attribute, a method or a declared field."""
-    return hasattr(cls, name) or any(name in vars(base).get("__annotations__", ()) for base in cls.__mro__)
+    """Check whether a class or its bases have an attribute, a method, a declared field, or set it in ``__init__``."""
+    if hasattr(cls, name):
+        return True
+    return any(name in vars(base).get("__annotations__", ()) or name in set_attributes(base) for base in cls.__mro__)
+
+
+def set_attributes(cls: type) -> set[Any]:
+    """Return the names of the attributes that the class's own ``__init__`` sets."""
+    function = vars(cls).get("__init__")
+    if not inspect.isfunction(function):
+        return set()
+    return {code.argval for code in dis.get_instructions(function) if code.opname == "STORE_ATTR"}
 
 
 if __name__ == "__main__":

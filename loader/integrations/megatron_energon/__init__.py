@@ -32,7 +32,9 @@ else:
             "dataset_config",
             "epathlib",
             "errors",
+            "eyaml",
             "flavors",
+            "fork_hook",
             "loader",
             "media",
             "metadataset",
@@ -44,6 +46,8 @@ else:
             "state",
             "task_encoder",
             "tools",
+            "transforms",
+            "typed_converter",
             "worker",
             "wrappers",
         }

@@ -133,11 +133,9 @@ class WorkerRng:
         Raises:
             StateError: The state is not one of :meth:`save_state`.
         """
-        saved = state.get("rng") if isinstance(state, dict) else state
-        if saved is None and isinstance(state, dict) and "rng" in state:
-            self._rng = None
-            return
-        if not isinstance(saved, bytes):
+        if state.keys() != {"rng"} or not isinstance(state["rng"], bytes | None):
             raise StateError("expected the state of a WorkerRng", hint="pass the result of WorkerRng.save_state()")
-        self._rng = torch.Generator()
-        self._rng.set_state(torch.frombuffer(bytearray(saved), dtype=torch.uint8))
+        self._rng = None
+        if state["rng"] is not None:
+            self._rng = torch.Generator()
+            self._rng.set_state(torch.frombuffer(bytearray(state["rng"]), dtype=torch.uint8))

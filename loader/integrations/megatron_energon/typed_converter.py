@@ -35,8 +35,8 @@ class JsonParser:
         strict: Refuse keys that are no argument of the object's class.
         allow_imports: Allow ``__module__`` and ``__class__`` (or ``__function__``) at any place of a document, to name
             the class of an object. :meth:`raw_to_instance` always accepts them at the top.
-        trust_code: Allow functions, and classes of modules that are neither imported nor of this library. They are called
-            with the values of the document. The environment allows them, too: ``ENERGON_TRUST_CODE=1``.
+        trust_code: Allow functions, and classes of modules that are neither imported nor of this library. They are
+            called with the values of the document. The environment allows them, too: ``ENERGON_TRUST_CODE=1``.
 
     >>> JsonParser().raw_to_typed({"a": ["1", "2"]}, dict[str, list[str]])
     {'a': ['1', '2']}
@@ -57,7 +57,8 @@ class JsonParser:
             ConfigError: An argument is missing, unknown or of another type.
             TrustError: The arguments name code that the caller does not trust.
         """
-        return self._call(dict(kwargs), inst_type, "", named=True)
+        made: T = self._call(dict(kwargs), inst_type, "", named=True)
+        return made
 
     def raw_to_typed(self, raw_data: Any, inst_type: Any, allow_imports: bool = False) -> Any:
         """Convert a value to a type: a class with annotated arguments, or a type of ``typing``.
@@ -88,13 +89,14 @@ class JsonParser:
         parser = JsonParser(strict=self.strict, allow_imports=allow_imports, trust_code=self.trust_code)
         if isinstance(raw_data, list):
             raw_data = dict(zip(inspect.signature(fn).parameters, raw_data, strict=False))
-        return parser._call(dict(raw_data), fn, "", named=False)
+        result: T = parser._call(dict(raw_data), fn, "", named=False)
+        return result
 
     def _call(self, given: dict[str, Any], target: Callable[..., Any], place: str, *, named: bool) -> Any:
         if named and "__module__" in given:
             target = self._named(given, target)
         signature = inspect.signature(target)
-        hints = get_type_hints(target.__init__ if isinstance(target, type) else target)
+        hints = get_type_hints(target.__init__ if isinstance(target, type) else target)  # type: ignore[misc]
         arguments: dict[str, Any] = {}
         has_keywords = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
         for name, parameter in signature.parameters.items():
@@ -139,34 +141,21 @@ class JsonParser:
             return self._call(dict(value), origin or kind, place, named=True)
         if origin in (Union, types.UnionType):
             return self._first_of(value, arguments, place, named=named)
-        if origin is Literal:
-            if value in arguments:
-                return value
-        elif origin is typing.Annotated:
+        if origin is typing.Annotated:
             return self._convert(value, arguments[0], place, named=named)
-        elif (origin or kind) in _SEQUENCES:
-            if isinstance(value, list | tuple):
-                return self._items(value, origin or kind, arguments, place, named=named)
-        elif (origin or kind) in _MAPPINGS:
-            if isinstance(value, dict):
-                keys, values = arguments or (Any, Any)
-                return {
-                    self._convert(key, keys, place, named=False): self._convert(
-                        item, values, f"{place}.{key}", named=named
-                    )
-                    for key, item in value.items()
-                }
-        elif kind in (None, type(None)):
-            if value is None:
-                return None
-        elif kind is float:
-            if isinstance(value, int | float) and not isinstance(value, bool):
-                return value
-        elif isinstance(kind, type) and isinstance(value, kind) and (kind is bool or not isinstance(value, bool)):
+        if (origin or kind) in _SEQUENCES and isinstance(value, list | tuple):
+            return self._items(value, origin or kind, arguments, place, named=named)
+        if (origin or kind) in _MAPPINGS and isinstance(value, dict):
+            keys, values = arguments or (Any, Any)
+            return {
+                self._convert(key, keys, place, named=False): self._convert(item, values, f"{place}.{key}", named=named)
+                for key, item in value.items()
+            }
+        if _is_plain(value, kind):
             return value
-        elif kind is EPath and isinstance(value, str):
+        if kind is EPath and isinstance(value, str):
             return EPath(value)
-        elif isinstance(value, dict) and callable(kind):
+        if isinstance(value, dict) and origin is None and getattr(kind, "__module__", "builtins") != "builtins":
             return self._call(dict(value), kind, place, named=named)
         raise _fault(f"expected {getattr(kind, '__name__', kind)}, found {value!r}", place)
 
@@ -189,6 +178,17 @@ class JsonParser:
             for number, (item, item_kind) in enumerate(zip(value, kinds, strict=True))
         ]
         return kind(items) if kind in (tuple, set, frozenset) else items
+
+
+def _is_plain(value: Any, kind: Any) -> bool:
+    """Return True if a value needs no conversion: it is a scalar, or an object already."""
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if kind in (None, type(None)):
+        return value is None
+    if isinstance(value, bool):
+        return kind is bool or kind is object
+    return isinstance(value, int | float) if kind is float else isinstance(kind, type) and isinstance(value, kind)
 
 
 def _fault(message: str, place: str) -> JsonValueError:

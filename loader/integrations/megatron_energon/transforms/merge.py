@@ -76,10 +76,10 @@ class MergeTransform(torch.nn.Module):
         if isinstance(x, Tensor) and x.dim() != 3:
             raise ValueError(f"expected a tensor (channels, height, width), found one of shape {tuple(x.shape)}")
         size = np.array([x.height, x.width] if isinstance(x, Image.Image) else x.shape[-2:])
-        matrix = np.eye(3)
+        matrix: npt.NDArray[np.float64] = np.eye(3)
         for mapper in self.transforms:
             matrix, size, _ = mapper.apply_transform(matrix, size)
-        inverse = np.linalg.inv(matrix)
+        inverse = np.asarray(np.linalg.inv(matrix), dtype=np.float64)
         height, width = int(size[0]), int(size[1])
         if isinstance(x, Image.Image):
             return self._transform_picture(x, inverse, (width, height))

@@ -41,7 +41,7 @@ class _Closing:
 
 
 class IJsonlIndexWriter:
-    """A writer of a JSONL file's index, which appears whole when it is closed, or not at all.
+    r"""A writer of a JSONL file's index, which appears whole when it is closed, or not at all.
 
     Args:
         jsonl_path: The JSONL file.
@@ -51,7 +51,7 @@ class IJsonlIndexWriter:
 
     >>> import tempfile
     >>> path = EPath(tempfile.mkdtemp()) / "x.jsonl"
-    >>> path.write_text('{"a": 1}\\n{"a": 2}\\n')
+    >>> path.write_text('{"a": 1}\n{"a": 2}\n')
     >>> with IJsonlIndexWriter(path) as writer:
     ...     for offset in (0, 9, 18):  # each line's, then the size of the file
     ...         writer.append(offset)

@@ -95,6 +95,7 @@ bench-load: $(INSTALLED) $(PEER_INSTALLED) $(LOADERS_INSTALLED)  ## loading agai
 bench-mixes: $(INSTALLED) $(PEER_INSTALLED)  ## blends, joins and look-ups by key: a table each
 	$(BIN)/python benchmarks/bench_mixes.py --work-folder build/bench $(ARGS)
 	$(BIN)/python benchmarks/bench_join.py --peer-bin $(PEER_BIN) --work-folder build/bench
+	$(BIN)/python -m benchmarks.bench_token_files
 
 bench-order: $(INSTALLED)  ## the order of samples: how soon, how fast, how much memory
 	$(BIN)/python benchmarks/bench_order.py

@@ -94,6 +94,7 @@ from .samples.types import (
 )
 from .storage.epath import EPath as EPath
 from .stores.aux_store import PrimaryFileStore as PrimaryFileStore
+from .stores.binidx_file_store import BinIdxFileStore as BinIdxFileStore
 from .stores.cache_pool import (
     CachePool as CachePool,
     DirectLazy as DirectLazy,
@@ -129,6 +130,11 @@ from .training.factories.joined_factory import JoinedWebdatasetFactory as Joined
 from .training.factories.jsonl_factory import (
     CrudeJsonlDatasetFactory as CrudeJsonlDatasetFactory,
     DefaultCrudeJsonlDatasetFactory as DefaultCrudeJsonlDatasetFactory,
+)
+from .training.factories.record_factory import (
+    BinIdxDatasetFactory as BinIdxDatasetFactory,
+    CrudeParquetDatasetFactory as CrudeParquetDatasetFactory,
+    DefaultBinIdxDatasetFactory as DefaultBinIdxDatasetFactory,
 )
 from .training.factories.webdataset_factory import (
     BaseWebdatasetFactory as BaseWebdatasetFactory,

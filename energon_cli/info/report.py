@@ -70,6 +70,7 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     for found in facts.get("filters") or ():
         kept = found["fault"] or f"keeps {plural(found['samples'], 'sample')}"
         lines.append(("filter", escape_controls(f"{found['name']}: {kept}")))
+    lines += _record_lines(facts)
     lines += _media_lines(facts.get("media_metadata"))
     if facts.get("prepared"):
         lines.append(("prepared", f"{facts['prepared']['at']} by {facts['prepared']['by']}"))
@@ -78,6 +79,22 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("keys", f"{facts['duplicate_keys']:,} samples share the key of an earlier sample"))
     if "compat" in facts:
         lines.append(("compat", "index.sqlite for megatron-energon exists" if facts["compat"] else "no index.sqlite"))
+    return lines
+
+
+def _record_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the lines that only token files and Parquet files have."""
+    lines = []
+    if "tokens" in facts:
+        tokens = facts["tokens"]
+        lines.append(
+            ("tokens", f"{tokens['total']:,} of {tokens['dtype']}, in {plural(tokens['documents'], 'document')}")
+        )
+    if "columns" in facts:
+        columns = ", ".join(f"{escape_controls(name)} {kind}" for name, kind in facts["columns"].items())
+        groups = facts["row_groups"]
+        lines.append(("columns", columns))
+        lines.append(("row groups", f"{groups['count']:,}, the largest of {format_bytes(groups['largest_bytes'])}"))
     return lines
 
 

@@ -1,4 +1,4 @@
-"""View the samples of one leaf of a metadataset: a dataset, a JSONL file or the rows of a join."""
+"""View the samples of one leaf of a metadataset: a dataset, a file of samples or the rows of a join."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ import numpy as np
 
 from ..errors import EnergonError, TrustError
 from ..format.dataset_folder import DatasetFolder
+from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
 from ..format.filters.rows import open_file_filter
-from ..format.jsonl.index import JsonlReader
 from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
+from ..format.records.record_file import RecordReader, open_record_path, record_number
 from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
 from ..metadataset.joins.open_join import open_join
-from ..storage import open_parent
 from .fields import FieldView
-from .folder_views import line_number
 from .sample_view import (
     Build,
     PreviewRequest,
@@ -27,7 +26,7 @@ from .sample_view import (
     describe_sample,
     make_build,
     untrusted_note,
-    view_of_line,
+    view_of_record,
     view_of_sample,
 )
 from .selection import Selection
@@ -63,8 +62,8 @@ def open_leaf_views(leaf: LeafPlan, request: PreviewRequest) -> LeafViews:
     """
     if leaf.join is not None:
         return _Rows(leaf, leaf.join, request)
-    if leaf.path.endswith(".jsonl"):
-        return _Lines(leaf)
+    if is_record_file(leaf.path):
+        return _Records(leaf)
     return _Samples(leaf, request)
 
 
@@ -113,14 +112,15 @@ class _Samples:
         return view_of_sample(self._folder, number, title=title, build=self._build)
 
 
-class _Lines:
-    """Lines of a JSONL file."""
+class _Records:
+    """The samples of a single file."""
 
     def __init__(self, leaf: LeafPlan) -> None:
-        storage, self._name = open_parent(leaf.path)
-        self._reader = JsonlReader(storage, self._name)
+        file = open_record_path(leaf.path)
+        self._reader = RecordReader(file)
+        self._name = file.name
         lines = len(self._reader)
-        self._filter = None if leaf.filter is None else open_file_filter(storage, self._name, leaf.filter, lines)
+        self._filter = None if leaf.filter is None else open_file_filter(file.storage, file.name, leaf.filter, lines)
         samples = lines if self._filter is None else len(self._filter)
         self._start, self._stop = resolve_subset(leaf.subset, samples, at=leaf.path)
 
@@ -128,7 +128,7 @@ class _Lines:
         return self._stop - self._start
 
     def find(self, key: str) -> Sequence[int]:
-        number = line_number(key, self._name, len(self._reader))
+        number = record_number(key, self._name, len(self._reader))
         rows = [] if number is None else [number]
         if self._filter is not None:
             rows = self._filter.find(np.array(rows, np.int64)).tolist()
@@ -138,7 +138,7 @@ class _Lines:
         number = self._start + index
         if self._filter is not None:
             number = int(self._filter.numbers(np.array([number]))[0])
-        return view_of_line(self._reader, number, f"{self._name}/{number}   {title}")
+        return view_of_record(self._reader, number, f"{self._name}/{number}   {title}")
 
 
 class _Rows:

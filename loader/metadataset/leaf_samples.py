@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from functools import cache
 
 from ..errors import ConfigError
 from ..format.dataset_folder import DatasetFolder
+from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
 from ..format.filters.rows import FilterRows, open_file_filter
-from ..format.jsonl.index import open_jsonl_index
 from ..format.nv_meta import SPLIT_YAML
-from ..storage import open_storage
+from ..format.records.record_file import open_record_path
 from .documents.leaf_plan import JoinPlan, LeafPlan
 from .joins.open_join import open_join
 
@@ -26,7 +25,7 @@ class LeafCounter:
 
     def __init__(self) -> None:
         self._folder = cache(_open_folder)
-        self._lines = cache(_count_lines)
+        self._records = cache(_count_records)
         self._filter = cache(_open_filter)
 
     def count(self, leaf: LeafPlan) -> int:
@@ -34,13 +33,13 @@ class LeafCounter:
 
         Raises:
             ConfigError: The leaf has no samples, its split part or filter does not exist, or its join is not prepared.
-            FormatError: The index of a JSONL file is missing, or belongs to another file; or a filter is damaged.
+            FormatError: A file of samples or a filter is damaged, or an index is missing or belongs to another file.
             StorageError: The dataset is missing, or not prepared.
         """
         if leaf.join is not None:
             whole, folder = self.count_rows(leaf.join), None
-        elif leaf.path.endswith(".jsonl"):
-            whole, folder = self._lines(leaf.path, leaf.filter), None
+        elif is_record_file(leaf.path):
+            whole, folder = self._records(leaf.path, leaf.filter), None
         else:
             folder = self._folder(leaf.path, leaf.split_config or SPLIT_YAML)
             kept = None if leaf.filter is None else self._filter(folder, leaf.filter)
@@ -60,15 +59,15 @@ class LeafCounter:
             raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
         return count
 
-    def open_line_filter(self, path: str, name: str) -> FilterRows:
-        """Open a filter of a JSONL file.
+    def open_record_filter(self, path: str, name: str) -> FilterRows:
+        """Open a filter of a single file.
 
         Raises:
             ConfigError: There is no such filter.
-            FormatError: The filter is damaged, or of another file; or the file is not indexed.
+            FormatError: The filter is damaged, or of another file; or the file is damaged or not indexed.
         """
-        folder, file = os.path.split(path)
-        return open_file_filter(open_storage(folder), file, name, self._lines(path, None))
+        file = open_record_path(path)
+        return open_file_filter(file.storage, file.name, name, len(file))
 
     def count_rows(self, join: JoinPlan) -> int:
         """Return the number of rows of a join.
@@ -87,11 +86,9 @@ def _open_filter(folder: DatasetFolder, name: str) -> FilterRows:
     return folder.open_filter(name)
 
 
-def _count_lines(path: str, kept: str | None) -> int:
-    folder, name = os.path.split(path)
-    storage = open_storage(folder)
-    lines = len(open_jsonl_index(storage, name))
-    return lines if kept is None else len(open_file_filter(storage, name, kept, lines))
+def _count_records(path: str, kept: str | None) -> int:
+    file = open_record_path(path)
+    return len(file) if kept is None else len(open_file_filter(file.storage, file.name, kept, len(file)))
 
 
 def _shards(folder: DatasetFolder, split_part: str) -> list[tuple[str, int]]:
@@ -146,7 +143,7 @@ def _first_sample(folder: DatasetFolder, shard: str) -> int:
 
 def _no_samples(leaf: LeafPlan, *, start: int, stop: int) -> str:
     what = "this join" if leaf.join is not None else f"split part {leaf.split_part!r} of this dataset"
-    if leaf.path.endswith(".jsonl"):
+    if is_record_file(leaf.path):
         what = "this file"
     if leaf.filter is not None:
         what = f"the filter {leaf.filter!r} in {what}"

@@ -168,7 +168,7 @@ class OpenDataset:
 
     def __init__(self, folder: DatasetFolder, *, max_open_shards: int | None = None) -> None:
         self.storage = folder.storage
-        self.index = folder.index
+        self.index = folder.tar_index
         self.media = MediaMetadataReader(folder.storage)
         if max_open_shards is None:
             allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_OPEN_FILES

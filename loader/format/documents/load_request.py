@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .key_format import KeyFormat
+from .providers import data_path, is_jsonl, is_metadataset
 from .subset import SubsetRange
 
 __all__ = ["LoadRequest", "is_jsonl", "is_metadataset", "is_url", "resolve_path"]
@@ -20,7 +21,7 @@ class LoadRequest:
     The caller creates it; each level of a metadataset extends it with :func:`dataclasses.replace`.
 
     Attributes:
-        path: Path of a prepared dataset's folder, a JSONL file or a metadataset; absolute, or a URL.
+        path: Path of a prepared dataset's folder, a file of samples or a metadataset; absolute, or a URL.
         split_part: Part of the split: ``"train"``, ``"val"`` …
         split_config: Name of the split file in ``.nv-meta``; None for the default one.
         dataset_config: Name of the dataset file in ``.nv-meta``; None for the default one.
@@ -53,21 +54,7 @@ class LoadRequest:
     @classmethod
     def at(cls, path: str | os.PathLike[str], **choices: Any) -> LoadRequest:
         """Return the request for a path as a caller gives it: relative paths start from the working directory."""
-        return cls(path=resolve_path(os.fspath(path), os.getcwd()), **choices)
-
-
-def is_metadataset(path: str | os.PathLike[str]) -> bool:
-    """Return True if a path names a metadataset: a YAML file.
-
-    >>> is_metadataset("mix.yaml"), is_metadataset("./coco")
-    (True, False)
-    """
-    return os.fspath(path).endswith((".yaml", ".yml"))
-
-
-def is_jsonl(path: str | os.PathLike[str]) -> bool:
-    """Return True if a path names a JSONL file."""
-    return os.fspath(path).endswith(".jsonl")
+        return cls(path=data_path(resolve_path(os.fspath(path), os.getcwd())), **choices)
 
 
 def is_url(path: str) -> bool:

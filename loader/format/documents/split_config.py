@@ -15,6 +15,7 @@ from ...errors import ConfigError, Fault
 from ..nv_meta import SPLIT_YAML
 from .brace_patterns import MAX_NAMES, compact_names, expand_pattern
 from .messages import did_you_mean, short_text
+from .providers import SHARD_SUFFIXES
 from .yaml_document import parse_yaml
 
 __all__ = ["SplitConfig", "format_split_config", "parse_split_config", "split_sample_name"]
@@ -62,7 +63,7 @@ def split_sample_name(name: str, shards: frozenset[str] = frozenset()) -> tuple[
     """Split ``shard/key`` into shard and key. The key is None if the name is a shard.
 
     Both may have slashes. The shard is the longest one of ``shards`` that the name begins with, or else the text up to
-    the first ``.tar`` before a slash.
+    the first ``.tar``, ``.jsonl`` or ``.parquet`` before a slash.
 
     >>> split_sample_name("a/b.tar/c/d")
     ('a/b.tar', 'c/d')
@@ -76,8 +77,8 @@ def split_sample_name(name: str, shards: frozenset[str] = frozenset()) -> tuple[
         if name[:slash] in shards:
             return name[:slash], name[slash + 1 :]
         slash = name.rfind("/", 0, slash)
-    shard, suffix, key = name.partition(".tar/")
-    return (shard + ".tar", key) if suffix else (name, None)
+    ends = [name.find(f"{suffix}/") + len(suffix) for suffix in SHARD_SUFFIXES if f"{suffix}/" in name]
+    return (name[: min(ends)], name[min(ends) + 1 :]) if ends else (name, None)
 
 
 # --------------------------------------------------------------------------------------------------------- reading

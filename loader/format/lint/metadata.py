@@ -17,6 +17,7 @@ from ..documents.split_config import SplitConfig, split_sample_name
 from ..filters.files import filter_names
 from ..index.dataset_index import DatasetIndex
 from ..index.keys import equal_neighbours
+from ..index.sample_index import SampleIndex
 from ..index.shard_index import ShardIndex
 from ..nv_meta import INDEX_SQLITE
 from ..prepare.shards import find_shards
@@ -92,11 +93,11 @@ def check_split(dataset: DatasetFolder) -> Iterator[Finding]:
     yield from _unused_shards(dataset, split, first_part)
 
 
-def _unknown_excludes(index: DatasetIndex, split: SplitConfig) -> Iterator[Finding]:
+def _unknown_excludes(index: SampleIndex, split: SplitConfig) -> Iterator[Finding]:
     known = frozenset(shard.name for shard in index.shards)
     for name in split.exclude:
         shard, key = split_sample_name(name, known)
-        if shard not in known and not (key is None and index.find_first_full(name)):
+        if shard not in known and not (key is None and index.find(name)):
             yield Finding(code="W204", message=f"excluded: {name!r}", shard=shard)
         elif shard in known and key is not None and not index.find(f"{shard}/{key}"):
             yield Finding(code="W204", message=f"excluded: {name!r}", shard=shard, key=key)

@@ -38,7 +38,7 @@ class _OfRequest:
 
     @property
     def path(self) -> str:
-        """Path of the dataset or JSONL file, absolute, or a URL; for a join, the metadataset that holds it."""
+        """Path of the dataset or file of samples, absolute, or a URL; for a join, the metadataset that holds it."""
         return self.request.path
 
     @property

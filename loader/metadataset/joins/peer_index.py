@@ -104,7 +104,7 @@ def _file_name(plan: JoinPlan, folders: Sequence[DatasetFolder]) -> str | None:
         if len(excluded) > 1:
             return None
         names = "".join(name + "\0" for name in excluded)
-        text += f"\0uuid={folder.index.uuid}\0excludes={names}\0nonmatch={member.nonmatch}\0"
+        text += f"\0uuid={folder.tar_index.uuid}\0excludes={names}\0nonmatch={member.nonmatch}\0"
     digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
     return f"{os.path.basename(plan.file)}.cache/join_index_{digest}.bin"
 
@@ -124,14 +124,14 @@ class _Places:
     @classmethod
     def of(cls, folder: DatasetFolder, member: JoinMember) -> _Places | None:
         """Locate the samples of a member; None if the offsets of some are not known."""
-        shards = {shard.name: shard for shard in folder.index.shards}
+        shards = {shard.name: shard for shard in folder.tar_index.shards}
         places, samples = [np.empty((0, _PLACE), np.int64)], [np.empty(0, np.int64)]
         for position, name in enumerate(folder.split.split_parts[member.split_part] if folder.split else ()):
             shard = shards.get(name)
             if shard is None:
                 return None
-            numbers = folder.index.samples_of(shard)
-            offsets: IntArray | None = folder.index.shard_index(shard).sample_offsets
+            numbers = folder.tar_index.samples_of(shard)
+            offsets: IntArray | None = folder.tar_index.shard_index(shard).sample_offsets
             if offsets is None or len(offsets) != len(numbers) + 1:
                 offsets = read_tar_idx(folder.storage, name, samples=len(numbers), shard_size=shard.size_bytes)
             if offsets is None:
@@ -206,7 +206,7 @@ def _key_hashes(folder: DatasetFolder) -> npt.NDArray[np.uint64]:
     Raises:
         StorageError: The index has other numbers of samples.
     """
-    index = folder.index
+    index = folder.tar_index
     hashes = np.empty(len(index), np.uint64)
     numbers = np.asarray(index.key_sample).astype(np.int64)
     if len(numbers) != len(index) or (numbers >= len(index)).any():

@@ -91,7 +91,7 @@ def prepare_join(plan: JoinPlan, *, progress: Progress | None = None) -> JoinRep
     identities = tuple(identify_member(member, folder) for member, folder in zip(plan.members, folders, strict=True))
     files, name = JoinFiles(plan.file), join_hash(identities)
     with ExitStack() as stack:
-        keys = [stack.enter_context(SampleKeys(folder.index)) for folder in folders]
+        keys = [stack.enter_context(SampleKeys(folder.tar_index)) for folder in folders]
         filters = _filters(plan, folders)
         join = _Join(plan, folders, _matchers(plan, folders, keys, filters))
         runs = folders[0].samples_of_part(plan.members[0].split_part)
@@ -130,7 +130,7 @@ def find_rows(plan: JoinPlan) -> IntArray:
     runs = folders[0].samples_of_part(plan.members[0].split_part)
     excluded = folders[0].excluded_samples()
     with ExitStack() as stack:
-        keys = [stack.enter_context(SampleKeys(folder.index)) for folder in folders]
+        keys = [stack.enter_context(SampleKeys(folder.tar_index)) for folder in folders]
         filters = _filters(plan, folders)
         join = _Join(plan, folders, _matchers(plan, folders, keys, filters))
         rows = [join.rows(*_samples_of(keys[0], some, excluded, filters[0])) for some in _batches(runs)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Literal
 
+from ...format.documents.providers import is_record_file
 from ...format.documents.subset import do_overlap
 from ..documents.leaf_plan import LeafPlan
 
@@ -113,8 +114,8 @@ def _leaves_with_path(node: PlanNode, prefix: str) -> Iterator[tuple[str, LeafPl
 
 
 def _identity(leaf: LeafPlan) -> Hashable:
-    if leaf.path.endswith(".jsonl"):
-        return (leaf.path,)  # JSONL files have no split parts
+    if is_record_file(leaf.path):
+        return (leaf.path,)  # single files have no split parts
     if leaf.join is None:
         return (leaf.path, leaf.split_part, leaf.split_config, leaf.dataset_config)
     members = leaf.join.members

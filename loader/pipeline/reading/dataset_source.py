@@ -20,6 +20,7 @@ from ...format.filters.rows import FilterRows
 from ...format.index.locations import SampleLocations, SampleLocator
 from ...format.index.sample_bytes import read_sample
 from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
+from ...format.records.folder_index import RecordIndex
 from ...samples.building.described_dataset import DescribedDataset
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
 from ...samples.decoding.decoder import AnyDecoder, SampleDecoder
@@ -77,17 +78,25 @@ class DatasetSource:
     @cached_property
     def builder(self) -> SampleBuilder:
         """Builder of samples from their parts."""
-        folder = self.folder
+        folder, described = self.folder, self.described
+        holds_values = self._records is not None and not self._records.decodes
+        if described is not None and holds_values:
+            described = described.without_decoder()
         of_dataset = folder.config.key_format if folder.config is not None else None
         return SampleBuilder(
-            self.described if self.described is not None else folder.config,
+            described if described is not None else folder.config,
             meta_folder=folder.storage.local_path(FOLDER),
-            decoder=self.decoder,
+            decoder=None if holds_values else self.decoder,
             trust_code=self.request.trust_code,
             key_format=resolve_key_format(self.request.key_format, of_dataset),
             sample_type=self.request.sample_type,
             options=self.request.options,
         )
+
+    @property
+    def _records(self) -> RecordIndex | None:
+        """The index if the shards are JSONL or Parquet files."""
+        return self.folder.records
 
     @property
     def is_crude(self) -> bool:
@@ -107,7 +116,9 @@ class DatasetSource:
     @cached_property
     def locate(self) -> Callable[..., SampleLocations]:
         """Function that locates the needed parts of samples, by their numbers in the index."""
-        index = self.folder.index
+        if self._records is not None:
+            return self._records.locate
+        index = self.folder.tar_index
         return SampleLocator(index, [name for name in index.part_names if self.builder.part_filter(name)]).locate
 
     @cached_property
@@ -119,7 +130,10 @@ class DatasetSource:
     def stores(self) -> SourceStores:
         """Stores that a cooker may use in addition to the sample."""
         return SourceStores(
-            path=self.request.path, aux_urls=self.request.aux, decoder=self.decoder, trust_code=self.request.trust_code
+            path=self.request.path if self._records is None else None,
+            aux_urls=self.request.aux,
+            decoder=self.decoder,
+            trust_code=self.request.trust_code,
         )
 
     def shard_path(self, shard: int) -> str:
@@ -133,17 +147,21 @@ class DatasetSource:
             FormatError: It has changed.
             StorageError: It is missing or cannot be read.
         """
+        if self._records is not None:
+            return self._records.file(shard).open()
         folder = self.folder
-        return open_fresh_shard(folder.storage, folder.index, folder.index.shards[shard])
+        return open_fresh_shard(folder.storage, folder.tar_index, folder.index.shards[shard])
 
-    def read_far_apart(self, file: ReadableFile, index: int) -> dict[str, bytes]:
+    def read_far_apart(self, file: ReadableFile, index: int) -> dict[str, Any]:
         """Read the parts of a sample one by one; they are too far apart for one read.
 
         Raises:
             FormatError: The shard ends within a part.
         """
+        if self._records is not None:
+            return self._records.read(file, index)
         folder = self.folder
-        locations = [part for part in folder.index.parts(index) if self.builder.part_filter(part.name)]
+        locations = [part for part in folder.tar_index.parts(index) if self.builder.part_filter(part.name)]
         return read_sample(file, locations, shard=folder.storage.path(folder.index.shard_of(index).name))
 
     @cached_property
@@ -152,7 +170,16 @@ class DatasetSource:
 
         It raises SampleError if a part does not decode, or a field is missing.
         """
-        return self.builder.raw_builder(self.request.path, self.request.subflavors)
+        build = self.builder.raw_builder(self.request.path, self.request.subflavors)
+        if self._records is None:
+            return build
+        values, wanted = self._records.values, self.builder.part_filter
+
+        def build_record(raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
+            parts = {name: value for name, value in values(raw.parts, raw.number).items() if wanted(name)}
+            return build(raw._replace(parts=parts), restore_key)
+
+        return build_record
 
     def key_of(self, raw: RawSample) -> str:
         """Return the ``__key__`` of a raw sample."""

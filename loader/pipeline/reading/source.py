@@ -1,7 +1,7 @@
 """The interface of sources: datasets whose samples are numbered from 0, read as bytes and built into samples.
 
-:class:`.DatasetSource` is a prepared dataset, :class:`.JsonlSource` a JSONL file, :class:`.JoinedSource` several
-datasets joined row by row.
+:class:`.DatasetSource` is a prepared dataset, :class:`.RecordSource` a single file of samples, :class:`.JoinedSource`
+several datasets joined row by row.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
 from ...samples.source_info import SourceInfo
 from ...storage import ReadableFile
 from ...stores.aux_store import open_aux_store
+from ...stores.binidx_file_store import BinIdxFileStore
 from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.decode_file_store import DecodeFileStore
 from ...stores.file_store import FileStore
@@ -137,7 +138,7 @@ class ShardSource(Source, Protocol):
             StorageError: It is missing or cannot be read.
         """
 
-    def read_far_apart(self, file: ReadableFile, index: int) -> dict[str, bytes]:
+    def read_far_apart(self, file: ReadableFile, index: int) -> dict[str, Any]:
         """Read the parts of a sample one by one; they are too far apart for one read."""
 
 
@@ -174,8 +175,8 @@ class SourceStores:
         """Store of the source's own parts."""
         return None if self.path is None else self._decoded(DatasetFileStore(self.path))
 
-    def _decoded(self, store: FileStore[bytes]) -> FileStore[Any]:
+    def _decoded(self, store: FileStore[Any]) -> FileStore[Any]:
         decoder: Any = self.decoder
-        if decoder is None or whole_sample_decoder(decoder) is not None:
+        if decoder is None or whole_sample_decoder(decoder) is not None or isinstance(store, BinIdxFileStore):
             return store
         return DecodeFileStore(store, decoder=decoder, trust_code=self.trust_code)

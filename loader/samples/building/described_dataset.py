@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from enum import Enum
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from ...cached_property import cached_property
 from ...errors import ConfigError
@@ -96,6 +97,13 @@ class DescribedDataset(Generic[T_co]):
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "sample_builder"}
+
+    def without_decoder(self) -> Self:
+        """Return a copy whose parts are final values, as those of Parquet files."""
+        other = copy(self)
+        other.__dict__.pop("sample_builder", None)
+        other.decoder = None
+        return other
 
     def sample_filter(self, key: str) -> bool:  # noqa: ARG002 - overrides use it
         """Return True if a sample is used; override it to skip samples.

@@ -38,7 +38,7 @@ def get_train_dataset(
     """Build a dataset for training: shuffled, batched and, by default, without end.
 
     Args:
-        path: Folder of a prepared dataset, a JSONL file, or a metadataset (``.yaml``), which mixes several datasets.
+        path: Folder of a prepared dataset, a file of samples, or a metadataset (``.yaml``), which mixes datasets.
         split_part: Part of the split.
         worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
         batch_size: Samples of a micro-batch; None yields single samples.
@@ -128,7 +128,7 @@ def get_val_dataset(
     """Build a dataset for validation: each sample once, in the same order in every pass and on any number of ranks.
 
     Args:
-        path: Folder of a prepared dataset, a JSONL file, or a metadataset (``.yaml``), whose datasets follow one
+        path: Folder of a prepared dataset, a file of samples, or a metadataset (``.yaml``), whose datasets follow one
             another.
         split_part: Part of the split.
         worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.

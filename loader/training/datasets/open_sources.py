@@ -11,8 +11,9 @@ from typing import Any
 
 from ...errors import ConfigError, EnergonError
 from ...format.documents.key_format import checked_key_format
-from ...format.documents.load_request import LoadRequest, is_jsonl, is_metadataset
+from ...format.documents.load_request import LoadRequest
 from ...format.documents.messages import did_you_mean
+from ...format.documents.providers import is_metadataset, is_record_file
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
 from ...metadataset.joins.open_join import open_join
 from ...metadataset.plans.plan_leaves import plan_request
@@ -20,7 +21,7 @@ from ...pipeline.contract.failures import three_argument_handler
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.joined_source import JoinedSource
-from ...pipeline.reading.jsonl_source import JsonlSource
+from ...pipeline.reading.record_source import RecordSource
 from ...pipeline.reading.source import Source
 from ...samples.building.dataset_code import load_joiner
 from ...samples.building.described_dataset import RESERVED_ARGUMENTS
@@ -59,7 +60,7 @@ class DatasetArguments:
     """The checked arguments that choose and decode the data.
 
     Attributes:
-        request: The dataset, JSONL file or metadataset, and the choices made about it.
+        request: The dataset, file of samples or metadataset, and the choices made about it.
         decodes: The deprecated ``auto_decode``; False leaves the parts bytes.
         decoder: Deprecated arguments of the decoder; empty if there are none.
         handler: The deprecated error handler.
@@ -88,7 +89,7 @@ class DatasetArguments:
 
         Args:
             caller: Name of the function that received them, for messages.
-            path: Path of the dataset, JSONL file or metadataset.
+            path: Path of the dataset, file of samples or metadataset.
             given: The keyword arguments that the function's signature does not name.
             own: The arguments in its signature, to suggest one for a misspelled name.
             **choices: Other fields of the request.
@@ -196,7 +197,7 @@ def open_sources(request: LoadRequest, *, decoder: SampleDecoder | None, trainin
     """Open a dataset, or all datasets of a metadataset.
 
     Args:
-        request: The dataset, JSONL file or metadataset.
+        request: The dataset, file of samples or metadataset.
         decoder: Decoder of the parts; None leaves them bytes.
         training: Use weights and repetitions.
 
@@ -239,7 +240,7 @@ def _check_sample_type(source: Source, expected: type[Any]) -> None:
 
 
 def _open_dataset(request: LoadRequest, decoder: SampleDecoder | None) -> Source:
-    kind = JsonlSource if is_jsonl(request.path) else DatasetSource
+    kind = RecordSource if is_record_file(request.path) else DatasetSource
     return kind(request=request, decoder=decoder)
 
 

@@ -216,15 +216,15 @@ def random_access(
     the sample, and are the same in every epoch. A sample that fails raises its error; no sample is skipped.
 
     Args:
-        path: Folder of a prepared dataset, a JSONL file, or a metadataset (``.yaml``).
+        path: Folder of a prepared dataset, a file of samples, or a metadataset (``.yaml``).
         split_part: Part of the split.
         task_encoder: The hooks; by default samples are of the type that the dataset names.
         excluded: Treatment of samples that ``split.yaml`` excludes. ``"leave_out"``: they have no number, and later
             samples move up. ``"replace"``: they keep their number, under which the next sample that is not excluded
             is read; for a run that has begun, in which neither the length nor any other number may change.
         seed_offset: Seed of the random numbers that hooks draw.
-        **kwargs: ``split_config``, ``dataset_config``, ``subflavors``, ``filter_name``, ``trust_code``, ``key_format`` …, as in
-            :func:`~loader.training.datasets.get_datasets.get_train_dataset`.
+        **kwargs: ``split_config``, ``dataset_config``, ``subflavors``, ``filter_name``, ``trust_code``, ``key_format``
+            …, as in :func:`~loader.training.datasets.get_datasets.get_train_dataset`.
 
     Raises:
         StorageError: The path is missing, or a folder is not prepared.

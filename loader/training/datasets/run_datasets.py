@@ -305,7 +305,8 @@ class SourceFactory(BaseCoreDatasetFactory[Any]):
         path = self._source.stores.path
         if path is None:
             raise EnergonError(
-                "parts of a JSONL file or a join have no names to look them up by", at=self._source.describe()
+                "samples of a join, or of JSONL, token and Parquet files have no names to look them up by",
+                at=self._source.describe(),
             )
         return DatasetFileStore(path)
 

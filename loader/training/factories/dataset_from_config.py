@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
-from ...format.documents.load_request import is_metadataset
+from ...format.documents.providers import data_path, format_of, is_metadataset
 from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...samples.building.dataset_code import dataset_class_of
@@ -19,9 +19,18 @@ from ..datasets.dataset_factory import BaseCoreDatasetFactory
 from ..datasets.open_sources import given_subflavors
 from . import webdatasets
 from .jsonl_factory import DefaultCrudeJsonlDatasetFactory
+from .record_factory import CrudeParquetDatasetFactory, DefaultBinIdxDatasetFactory, RecordDatasetFactory
 from .webdataset_factory import BaseWebdatasetFactory, StandardWebdatasetFactory
 
 __all__ = ["get_dataset_from_config"]
+
+
+_FACTORIES: Mapping[str, type[RecordDatasetFactory]] = {
+    "jsonl": DefaultCrudeJsonlDatasetFactory,
+    "binidx": DefaultBinIdxDatasetFactory,
+    "parquet": CrudeParquetDatasetFactory,
+}
+"""Format of a single file → its dataset class."""
 
 
 def get_dataset_from_config(
@@ -42,7 +51,7 @@ def get_dataset_from_config(
     """Open a dataset to build a chain on by hand: its ``build()`` reads, decodes and builds samples.
 
     Args:
-        path: Folder of a prepared dataset, or a JSONL file.
+        path: Folder of a prepared dataset, or a file of samples.
         dataset_config: Name of the dataset file in ``.nv-meta``.
         split_config: Name of the split file in ``.nv-meta``.
         split_part: Part of the split; by default ``"train"`` or ``"val"``.
@@ -67,9 +76,10 @@ def get_dataset_from_config(
     common: dict[str, Any] = {"training": training, "worker_config": worker_config, **kwargs}
     if filter_name is not None:  # a user-defined class need not take it
         common["filter_name"] = filter_name
-    if os.fspath(path).endswith(".jsonl"):
-        lines = DefaultCrudeJsonlDatasetFactory(path, subflavors=subflavors, **common)
-        return _checked(lines, lines.__sample_type__, sample_type)
+    factory = _FACTORIES.get(format_of(data_path(os.fspath(path))))
+    if factory is not None:
+        records = factory(path, subflavors=subflavors, **common)
+        return _checked(records, records.__sample_type__, sample_type)
     if is_metadataset(path):
         raise ConfigError(
             "this is a metadataset, which may have several datasets",

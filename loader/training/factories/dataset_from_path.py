@@ -29,7 +29,7 @@ class DatasetLoaderInterface(ABC):
     """A path that can be loaded, and the choices made about it.
 
     Args:
-        path: Folder of a prepared dataset, a JSONL file or a metadataset.
+        path: Folder of a prepared dataset, a file of samples or a metadataset.
         split_part: Part of the split, for calls that name none.
         subflavors: Labels of all samples.
         shuffle_over_epochs_multiplier: Number of epochs that are shuffled together.
@@ -110,7 +110,7 @@ class DatasetLoaderInterface(ABC):
 
 
 class DatasetLoader(DatasetLoaderInterface):
-    """A prepared dataset, or a JSONL file."""
+    """A prepared dataset, or a file of samples."""
 
     def get_dataset(
         self,
@@ -168,7 +168,7 @@ def load_dataset(path: str | os.PathLike[str], **kwargs: Any) -> DatasetLoaderIn
     """Return the object that opens a dataset or metadataset, by the kind of the path.
 
     Args:
-        path: Folder of a prepared dataset, a JSONL file or a metadataset.
+        path: Folder of a prepared dataset, a file of samples or a metadataset.
         **kwargs: Arguments of :class:`DatasetLoader`.
 
     Raises:

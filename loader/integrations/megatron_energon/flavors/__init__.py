@@ -1,6 +1,7 @@
 from ..av.av_data import AVData
 from ..av.av_decoder import AVDecoder
 from .base_dataset import BaseCoreDatasetFactory, PinMemoryMixin, Sample, SavableDataset
+from .binidx import BinIdxDatasetFactory, BinIdxFileStore, DefaultBinIdxDatasetFactory
 from .captioning import CaptioningSample, CaptioningWebdataset
 from .crude import CrudeSample, CrudeWebdataset
 from .image import ImageSample, ImageWebdataset
@@ -28,11 +29,14 @@ __all__ = [
     "AVDecoder",
     "BaseCoreDatasetFactory",
     "BaseWebdatasetFactory",
+    "BinIdxDatasetFactory",
+    "BinIdxFileStore",
     "CaptioningSample",
     "CaptioningWebdataset",
     "CrudeJsonlDatasetFactory",
     "CrudeSample",
     "CrudeWebdataset",
+    "DefaultBinIdxDatasetFactory",
     "DefaultCrudeJsonlDatasetFactory",
     "DefaultDecoderWebdatasetFactory",
     "DefaultGenericWebdatasetFactory",

@@ -30,7 +30,7 @@ from tests.source_tree import (
 FORBIDDEN_BELOW_TORCH = {"torch", "torchvision", "webdataset", "pandas"}
 SLOW_TO_IMPORT = ("torch", "webdataset", "fsspec", "pandas", "scipy")
 MAX_FILES_IN_A_FOLDER = 20
-MAX_FILES = 310
+MAX_FILES = 320
 MAX_MODULES_NAMED_LOAD = 4
 IMPORTED_AS = {"pillow": "PIL", "pyyaml": "yaml"}
 """Requirements whose package has another name than their distribution."""

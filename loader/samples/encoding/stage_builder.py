@@ -41,6 +41,6 @@ def stage_builder() -> StageBuilder:
     if not _builders:
         raise EnergonError(
             "stages can be built once a dataset is open",
-            hint="call build_batch and the like in build_train_datasets or build_val_datasets",
+            hint="call build_batch, build_encode_sample and build_cook_crude_sample in build_train_datasets",
         )
     return _builders[0]

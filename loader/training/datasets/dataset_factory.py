@@ -18,7 +18,7 @@ from ...pipeline.reading.read import OrderPlan, ReadDataset, SequentialPlan, Shu
 from ...pipeline.reading.source import Source
 from ...samples.encoding.stage_builder import set_stage_builder
 from ...stores.file_store import FileStore
-from ..loaders.direct_loader import open_direct_loader
+from ..loaders.direct_iteration import open_direct_loader
 from .build_stages import EncoderStages
 
 __all__ = ["BaseCoreDatasetFactory", "DatasetSubset"]

@@ -73,9 +73,9 @@ dist: $(INSTALLED)  ## build the wheel and the source distribution, and check bo
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/twine check --strict dist/*
 
-shim: $(INSTALLED)  ## build the wheel without code that is named megatron-energon and requires this library
+shim: $(INSTALLED)  ## build/shim: a wheel without code, named megatron-energon, that requires this library
 	rm -rf shim/build shim/*.egg-info
-	$(BIN)/python -m build --wheel --no-isolation --outdir dist shim
+	$(BIN)/python -m build --wheel --no-isolation --outdir build/shim shim
 	rm -rf shim/build shim/*.egg-info
 
 demo: $(INSTALLED)  ## make a small dataset of photographs and run every command on it

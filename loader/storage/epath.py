@@ -149,6 +149,13 @@ class EPath:
         return self.name
 
     @property
+    def profile(self) -> str:
+        """The profile of an ``msc://`` URL; ``__filesystem__`` for a path of this machine, empty for other URLs."""
+        if not self._prefix:
+            return _LOCAL_PROFILE
+        return self._path.parts[0] if self._prefix == "msc://" and self._path.parts else ""
+
+    @property
     def internal_path(self) -> PurePosixPath:
         """The path without the protocol of a URL."""
         return self._path

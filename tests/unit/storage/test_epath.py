@@ -122,6 +122,9 @@ PICKLE = (
 
 def test_a_pickle_of_megatron_energon_is_read() -> None:
     assert pickle.loads(PICKLE) == EPath("/a/b")
+    assert (EPath("/a/b").profile, EPath(REMOTE).profile, EPath("s3://bucket/a").profile) == (
+        "__filesystem__", "profile", "",
+    )  # fmt: skip
     assert pickle.loads(PICKLE.replace(b"__filesystem__", b"my_object_prof")).url == "msc://my_object_prof/a/b"
 
 

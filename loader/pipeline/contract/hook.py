@@ -12,7 +12,7 @@ from ...errors import SkipSample
 from ...order import mix
 from ...samples.hooks import restores_seeds
 from .failures import EndlessSkips
-from .lane import ItemId, Lane, position_of
+from .lane import ItemId, Lane, sample_index_of
 from .rng import preserve_rng_state, seed_sample
 from .stage import SKIPPED
 
@@ -61,8 +61,11 @@ class Hook:
             Exception: Any error of the function.
         """
         # This runs for every sample, and most ids are integers: the check saves a call.
-        position = item_id if type(item_id) is int else position_of(item_id)
-        self._context.sample_index = position * self._lanes + self._number
+        self._context.sample_index = (
+            item_id * self._lanes + self._number
+            if type(item_id) is int
+            else sample_index_of(item_id, self._number, self._lanes)
+        )
         if not self._isolates:
             return self._function(argument)
         with preserve_rng_state(numpy_gauss=False):

@@ -10,6 +10,7 @@ from ...errors import ConfigError, SkipSample
 from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
 from ..contract.lane import ItemId, Lane, as_item_id, plain_item_id, set_restore_key
+from ..contract.lane_input import LaneInput
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, ITEM_ID, Nullable, Schema
 from ..contract.worker_config import WorkerConfig
@@ -25,7 +26,7 @@ class PackingDataset(MapDataset[T]):
 
     If ``pre_packer([a, b, c, d])`` returns ``[[a, c], [b]]``, ``PackingDataset([a, b, c, d], 4, pre_packer, f)`` yields
     ``f([a, c]), f([b])``. Samples in no group are dropped. The buffer is filled again when all groups are packed; at
-    the end of a pass it is shorter.
+    the end of a lane it is filled from the other lanes of the worker, and at the end of a pass it is shorter.
 
     A state has the ids of the samples in selected groups, which are rebuilt after a restore. Functions below that draw
     random numbers should therefore be marked ``@stateless(restore_seeds=True)``, and ``pre_packer`` must not change
@@ -116,13 +117,13 @@ class _SelectionRunning:
     """Iterator over groups: between two calls of ``next`` it may hold groups, but never a partly filled buffer."""
 
     def __init__(self, definition: PackSelectionDataset, lane: Lane, state: State) -> None:
-        self._upstream = definition.inputs[0].open(lane, state)
+        self._stage = lane.path + definition.key
+        self._upstream = LaneInput(definition.inputs[0], lane, state, self._stage)
         self._lane = lane
         self._size = definition.buffer_size
         self._select = Hook(definition.pre_packer, lane)
         self._encode = None if definition.sample_encoder is None else Hook(definition.sample_encoder, lane)
         self._key = definition.key
-        self._stage = lane.path + definition.key
         own = state.get(self._key, {"batch": None, "groups": []})
         self._batch: int | None = own["batch"]  # the micro-batch during which the buffer was filled
         self._groups: deque[list[BufferedItem]] = deque(
@@ -144,10 +145,15 @@ class _SelectionRunning:
 
     def _fill_buffer(self) -> list[tuple[Any, ItemId]]:
         samples: list[tuple[Any, ItemId]] = []
+        source_next = self._upstream.next
+        lane_ended = False
         while len(samples) < self._size:
             try:
-                value, item_id = self._upstream.next()
+                value, item_id = source_next()
             except StopIteration:
+                if samples and not lane_ended:
+                    lane_ended, source_next = True, self._upstream.next_of_others
+                    continue
                 if not samples:
                     raise
                 break

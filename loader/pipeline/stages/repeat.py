@@ -86,8 +86,12 @@ class RepeatDataset(SavableDataset[T]):
         return {"repeats": self.times}
 
     def lane_of(self, lane: Lane, number: int) -> Lane:
-        """Return the lane for pass ``number``: with another seed, and rotated so that passes join without a gap."""
+        """Return the lane for pass ``number``: with another seed, and rotated so that passes join without a gap.
+
+        The lanes of a pass end alone, so that the sequence of passes does not depend on the hosts of the lanes.
+        """
         child = lane.child(number)
+        child.neighbours = None
         child.number = (lane.number - number * (self.inputs[0].items or 0)) % lane.count
         return child
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 from ...errors import StateError
+from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.stage import SavableDataset
 from ...progress_bar import progress_bar
 from ..states.framework_state import (
@@ -120,6 +121,7 @@ class SavableDataLoader(Generic[T_co]):
             ended=self._lanes.ended,
             dataset=self._chain.identity(),
             kind=self._lanes.kind,
+            rules=self._lanes.rules,
         ).to_plain()
 
     def restore_state_rank(self, state: dict[str, Any] | None) -> None:
@@ -229,6 +231,12 @@ class SavableDataLoader(Generic[T_co]):
                 f"the state is of a run of {saved.lanes} lanes, this one has {config.lanes}",
                 hint=f"pass WorkerConfig(lanes={saved.lanes}), or none: a restored run keeps its lanes",
             )
+        if saved.rules > RULES:
+            raise StateError(
+                f"a newer version of energon-toolkit saved this state: it has the rules {saved.rules}, this version "
+                f"the rules {RULES}",
+                hint="restore it with the version that saved it, or a newer one",
+            )
         self._lanes.check_lanes(saved.lanes)
         check_lane_states(saved, self._chain.state_schema(), kind=self._lanes.kind)
         self._steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
@@ -238,6 +246,7 @@ class SavableDataLoader(Generic[T_co]):
             lane_states=saved.lane_states,
             passes=saved.passes,
             ended=saved.ended,
+            rules=saved.rules,
         )
         self._iteration = None
         self._continues = True
@@ -255,4 +264,4 @@ class SavableDataLoader(Generic[T_co]):
         Raises:
             StateError: The key is not of this dataset.
         """
-        return restore_sample(self._chain, key, lanes=self._lanes.lanes)
+        return restore_sample(self._chain, key, lanes=self._lanes.lanes, rules=self._lanes.rules)

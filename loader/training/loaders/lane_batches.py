@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import WorkerError
 from ...order import LaneHosting, default_lanes
+from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE
@@ -34,6 +35,7 @@ class LaneBatches:
         lane_states: The states of lanes that have begun, by number.
         passes: The number of times that the pass was restarted.
         ended: The pass is over; the next iteration restarts it.
+        rules: The rules of the run; those of a restored run until its pass starts over.
     """
 
     def __init__(self, chain: SavableDataset[Any], options: StreamOptions) -> None:
@@ -46,6 +48,7 @@ class LaneBatches:
         self.lane_states: dict[int, State] = {}
         self.passes = 0
         self.ended = False
+        self.rules = RULES
 
     def _choose_lanes(self) -> int:
         config = self.chain.worker_config
@@ -71,8 +74,10 @@ class LaneBatches:
         config = self.chain.worker_config
         next_own = config.world_size - config.rank
         try:
-            for number, lane, state, batch in self._stream:
+            for number, lane, state, batch, others in self._stream:
                 self.lane_states[lane] = state
+                if others is not None:
+                    self.lane_states.update(others)
                 self.batch = number + next_own
                 if batch is not SKIPPED:
                     yield batch
@@ -94,6 +99,7 @@ class LaneBatches:
                 hosting=self._hosting(self.lanes),
                 states=self.lane_states,
                 cache_pool=self._options.cache_pool,
+                rules=self.rules,
             )
         return LanesOneByOne(
             dataset=self.chain,
@@ -103,6 +109,7 @@ class LaneBatches:
             workers=config.num_workers,
             states=self.lane_states,
             cache_pool=self._options.cache_pool,
+            rules=self.rules,
         )
 
     def _hosting(self, lanes: int) -> LaneHosting:
@@ -117,7 +124,7 @@ class LaneBatches:
 
     def start_over(self) -> None:
         """Start the next iteration at the first micro-batch."""
-        self.restore(lanes=self.lanes, batch=0, lane_states={}, passes=self.passes + 1, ended=False)
+        self.restore(lanes=self.lanes, batch=0, lane_states={}, passes=self.passes + 1, ended=False, rules=RULES)
 
     def check_lanes(self, lanes: int) -> None:
         """Check that the ranks can share a number of lanes.
@@ -128,7 +135,9 @@ class LaneBatches:
         if self._in_turn:
             self._hosting(lanes)
 
-    def restore(self, *, lanes: int, batch: int, lane_states: Mapping[int, State], passes: int, ended: bool) -> None:
+    def restore(
+        self, *, lanes: int, batch: int, lane_states: Mapping[int, State], passes: int, ended: bool, rules: int
+    ) -> None:
         """Continue from a saved position, given by the attributes of this class."""
         self.close()
         self.lanes = lanes
@@ -136,6 +145,7 @@ class LaneBatches:
         self.lane_states = dict(lane_states)
         self.passes = passes
         self.ended = ended
+        self.rules = rules
 
     def close(self) -> None:
         """End the worker processes; the next iteration starts new ones where these stopped."""

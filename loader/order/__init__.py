@@ -25,6 +25,7 @@ from .repeated_order import RepeatedOrder
 from .sequential_pass import SequentialPass
 from .source_order import SourceOrder, SourceOrders
 from .stream_order import LaneOrder, StreamOrder
+from .worker_share import worker_share
 
 __all__ = [
     "BlendOrder",
@@ -44,4 +45,5 @@ __all__ = [
     "possible_ranks",
     "quantise_weights",
     "samples_of_batch",
+    "worker_share",
 ]

@@ -133,9 +133,7 @@ PASSES = {
 }
 JOINED = {
     "one pass, failing samples and batches": Case(one_pass(encoder=Failing), None, known_ahead=False, every=2),
-    "validation, random SkipSample": Case(
-        partial(val, encoder=Skipping, batch_size=2), None, known_ahead=False
-    ),
+    "validation, random SkipSample": Case(partial(val, encoder=Skipping, batch_size=2), None, known_ahead=False),
     "one pass, several samples of each": Case(one_pass(encoder=Yielding), None, known_ahead=False, lanes=8, every=3),
     "one pass, several batches of each": Case(
         one_pass(encoder=YieldingBatches, path="more"), None, known_ahead=False, lanes=4
@@ -409,7 +407,7 @@ def test_a_sample_excluded_while_it_waits_to_be_packed_is_missing_from_its_pack_
     assert [sample.__key__ for sample in again.samples[0].samples] == others
 
 
-def test_a_sample_excluded_from_validation_makes_its_batch_smaller(tmp_path: Path) -> None:
+def test_the_next_samples_take_the_place_of_one_excluded_from_validation(tmp_path: Path) -> None:
     texts = write_texts(tmp_path / "texts", train=(5,), val=(11, 13))
     data = Data(texts=texts, more=texts, crude=texts)
     pipeline = Pipeline(build=partial(val, data, encoder=TaskEncoder), batches=None)
@@ -417,4 +415,5 @@ def test_a_sample_excluded_from_validation_makes_its_batch_smaller(tmp_path: Pat
     left_out = "val_1.tar/00017"
     exclude(texts, left_out)
     found = [batch.__key__ for batch in get_savable_loader(pipeline.build(pipeline.config(0, Spread(1))))]
-    assert found == [[key for key in keys if key != left_out] for keys in expected] != expected
+    remaining = [key for keys in expected for key in keys if key != left_out]
+    assert found == [remaining[start : start + 3] for start in range(0, len(remaining), 3)] != expected

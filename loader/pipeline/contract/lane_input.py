@@ -45,16 +45,30 @@ class LaneInput:
         stage: The path and key of the stage that joins items.
 
     Attributes:
+        number: The number of the lane.
         next: Returns the next item of the lane itself.
         state: Returns the state of the lane itself.
         release: Set by stages that buffer items between calls of ``next``: removes and returns these items.
     """
 
-    __slots__ = ("_copies", "_current", "_dataset", "_following", "_lane", "_own", "_stage", "next", "release", "state")
+    __slots__ = (
+        "_copies",
+        "_current",
+        "_dataset",
+        "_following",
+        "_lane",
+        "_own",
+        "_stage",
+        "next",
+        "number",
+        "release",
+        "state",
+    )
 
     def __init__(self, dataset: SavableDataset[Any], lane: Lane, state: State, stage: str) -> None:
         self._dataset = dataset
         self._lane = lane
+        self.number = lane.number
         self._stage = stage
         self._own: Running = dataset.open(lane, state)
         # The methods of the stage below, so that the samples of the lane itself cost no additional call.
@@ -79,11 +93,11 @@ class LaneInput:
             if self._current is None:
                 self._current = next(self._following)
             try:
-                value, item_id = self._current._next_for(self._lane)
+                value, item_id = self._current.next_for(self._lane)
             except StopIteration:
                 self._current = None
                 continue
-            return value, (LANE_ITEM, self._current._lane.number, item_id)
+            return value, (LANE_ITEM, self._current.number, item_id)
 
     def released_by_others(self) -> list[list[BufferedItem]]:
         """Take the items that the same stage buffers in the other lanes of the worker."""
@@ -91,18 +105,18 @@ class LaneInput:
         for other in self._others():
             groups = other.release()
             if groups:
-                other._note_change()
-                taken += [[item.of_lane(other._lane.number) for item in group] for group in groups]
+                other.note_change()
+                taken += [[item.of_lane(other.number) for item in group] for group in groups]
         return taken
 
     def _others(self) -> Iterator[LaneInput]:
         neighbours = self._lane.neighbours
         return iter(()) if neighbours is None else neighbours.others(self._stage)
 
-    def _next_for(self, taker: Lane) -> tuple[Any, ItemId]:
+    def next_for(self, taker: Lane) -> tuple[Any, ItemId]:
         """Return the next item of this lane, for a micro-batch of another one."""
         lane = self._lane
-        self._note_change()
+        self.note_change()
         current, lane.context.batch_index = lane.context.batch_index, taker.context.batch_index
         set_hook_context(lane.context)
         try:
@@ -113,7 +127,8 @@ class LaneInput:
             if taker.neighbours is not None:
                 taker.last_sample.note_lane(taker.neighbours.number)
 
-    def _note_change(self) -> None:
+    def note_change(self) -> None:
+        """Note that another lane took items of this one."""
         lane = self._lane
         if lane.neighbours is not None:
             lane.neighbours.note_change()

@@ -23,6 +23,7 @@ from ...order import (
     SourceOrder,
     StreamOrder,
     mix,
+    worker_share,
 )
 from ..contract.lane import ItemId, Lane, position_of
 from ..contract.stage import Running, SavableDataset, State
@@ -85,6 +86,10 @@ class ReadDataset(SavableDataset[Raw]):
     @property
     def items(self) -> int | None:
         return self.plan.items([source.samples for source in self.sources])
+
+    def nominal_items(self, worker: int, workers: int) -> int:
+        samples = [source.samples for source in self.sources]
+        return worker_share(samples, self.plan.epoch_repetitions(len(samples)), worker=worker, workers=workers)
 
     def settings(self) -> dict[str, Any]:
         return self.plan.settings()
@@ -189,6 +194,9 @@ class OrderPlan(Protocol):
     def items(self, samples: Sequence[int]) -> int | None:
         """Return the number of samples of a pass; None without end."""
 
+    def epoch_repetitions(self, sources: int) -> Sequence[float]:
+        """Return how often a sample of each source comes in an epoch."""
+
     def settings(self) -> dict[str, Any]:
         """Return the arguments as plain data."""
 
@@ -205,6 +213,7 @@ class ShuffledPlan:
         repetitions: Repetitions of a sample in a pass, for each source; None for a blend without end.
         deal: Samples of a micro-batch, if the lanes take whole micro-batches of one pass in turn; None splits the pass
             into one stream per lane.
+        shares: Repetitions of a sample of each source in a nominal epoch of an order without end; None: 1 each.
     """
 
     slice_lengths: tuple[int, ...]
@@ -213,6 +222,7 @@ class ShuffledPlan:
     weights: tuple[float, ...]
     repetitions: tuple[float, ...] | None = None
     deal: int | None = None
+    shares: tuple[float, ...] | None = None
 
     @property
     def repeats(self) -> bool:
@@ -228,8 +238,12 @@ class ShuffledPlan:
     def items(self, samples: Sequence[int]) -> int | None:
         return None if self.repetitions is None else _pass_samples(samples, self.repetitions)
 
+    def epoch_repetitions(self, sources: int) -> Sequence[float]:
+        return self.repetitions or self.shares or (1.0,) * sources
+
     def settings(self) -> dict[str, Any]:
-        return {name: _collapsed(value) for name, value in asdict(self).items() if value is not None}
+        settings = asdict(self) | {"shares": None}  # does not affect the order
+        return {name: _collapsed(value) for name, value in settings.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,6 +270,9 @@ class SequentialPlan:
 
     def items(self, samples: Sequence[int]) -> int | None:
         return sum(samples)
+
+    def epoch_repetitions(self, sources: int) -> Sequence[float]:
+        return (1.0,) * sources
 
     def settings(self) -> dict[str, Any]:
         return {} if self.deal is None else {"deal": self.deal}

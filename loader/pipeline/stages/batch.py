@@ -23,8 +23,8 @@ T = TypeVar("T")
 class BatchDataset(SavableDataset[T]):
     """Join items to batches.
 
-    ``BatchDataset([a, b, c], 2, batcher=f)`` yields ``f([a, b]), f([c])``. If a lane of a pass ends with fewer items than
-    a batch, the other lanes of the same worker complete it, so at most one batch of a worker is short.
+    ``BatchDataset([a, b, c], 2, batcher=f)`` yields ``f([a, b]), f([c])``. If a lane of a pass ends with fewer items
+    than a batch, the other lanes of the same worker complete it, so at most one batch of a worker is short.
 
     Args:
         dataset: The stage below.
@@ -73,6 +73,10 @@ class BatchDataset(SavableDataset[T]):
         samples = self.inputs[0].items
         if samples is None or not self.keeps_positions:
             return None
+        return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
+
+    def nominal_items(self, worker: int, workers: int) -> int:
+        samples = super().nominal_items(worker, workers)
         return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
 
     def settings(self) -> dict[str, Any]:

@@ -26,8 +26,8 @@ class GroupBatchDataset(SavableDataset[T]):
     """Join samples with equal keys to batches.
 
     With a batch size of 2 and the first letter as the key, ``a1, b1, a2, a3`` become ``[a1, a2], [b1], [a3]``: a batch
-    is yielded as soon as it is full. At the end of a lane, the other lanes of the worker complete its partial batches. At
-    the end of a pass the partial batches follow, in the order of their first samples: at most one of each key.
+    is yielded as soon as it is full. At the end of a lane, the other lanes of the worker complete its partial batches.
+    At the end of a pass the partial batches follow, in the order of their first samples: at most one of each key.
 
     A state has the ids of the samples in partial batches, which are rebuilt after a restore.
 

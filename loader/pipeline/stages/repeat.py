@@ -82,6 +82,9 @@ class RepeatDataset(SavableDataset[T]):
         items = self.inputs[0].items
         return None if items is None or self.times is None else round(items * self.times)
 
+    def nominal_items(self, worker: int, workers: int) -> int:
+        return int(super().nominal_items(worker, workers) * (1 if self.times is None else self.times))
+
     def settings(self) -> dict[str, Any]:
         return {"repeats": self.times}
 
@@ -176,10 +179,8 @@ class _RankRepeatDataset(RepeatDataset[Any], RankStage):
         return None
 
     def __len__(self) -> int:
-        if self.times is None:
-            raise TypeError("the number of micro-batches is not known: the dataset repeats without end")
         below = rank_stage_below(self.inputs[0])
-        return (0 if below is None else len(below)) * int(self.times)
+        return (0 if below is None else len(below)) * (1 if self.times is None else int(self.times))
 
     def open(self, lane: Lane, state: State) -> Running:
         return RankStage.open(self, lane, state)

@@ -196,6 +196,7 @@ class LoadedDatasets:
             weights=self._shares(),
             repetitions=None if repeat else self._passes(),
             deal=options.deal,
+            shares=self._repetitions(),
         )
         if plan.items([source.samples for source in self.sources]) == 0:
             raise ConfigError(

@@ -82,19 +82,17 @@ class SavableDataLoader(Generic[T_co]):
     def __len__(self) -> int:
         """Return the number of micro-batches of an iteration on this rank.
 
-        Raises:
-            TypeError: The dataset repeats without end, or its stages drop or regroup samples.
+        For an endless dataset, the number of an epoch. If stages drop or regroup samples, the number is nominal: one
+        item for each sample. An iteration does not end there.
         """
         return len(self.dataset)
 
     def _known_length(self) -> int | None:
-        try:
-            return len(self)
-        except TypeError:
-            return None
+        is_known = self.dataset.counts_on_rank or self.dataset.items is not None
+        return len(self) if is_known else None
 
     def __bool__(self) -> bool:
-        return True  # Python would call __len__, which endless loaders do not support
+        return True  # Python would call __len__, which may be 0
 
     def close(self) -> None:
         """End the worker processes; the next iteration starts new ones where these stopped."""

@@ -258,6 +258,8 @@ class _RunningLane:
             while batch is SKIPPED and not self._skips_turns:
                 batch, item_id = running.next()
         except StopIteration:
+            if self._neighbours is not None:
+                self._neighbours.note_change()  # the lane may have skipped its last samples
             return _ENDED
         finally:
             set_hook_context(None)

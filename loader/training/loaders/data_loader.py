@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -16,7 +15,6 @@ from ..states.framework_state import (
     gather_states,
     rank_in_group,
     restore_framework_state,
-    warn_of_lookahead,
 )
 from ..states.lane_checks import check_lane_states
 from ..states.run_state import RunState, compare_datasets
@@ -201,7 +199,6 @@ class SavableDataLoader(Generic[T_co]):
         Returns:
             Plain data.
         """
-        warn_of_lookahead(self, sys._getframe(1))  # noqa: SLF001 - the frame of the caller
         return framework_state(self)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@
 """
 
 from .blend import BlendOrder, quantise_weights
+from .dealt_order import DealtOrder
 from .finite_pass import FinitePass
 from .lane_hosting import LaneHosting, default_lanes, possible_ranks
 from .mixing import extend_integer, mix
@@ -29,6 +30,7 @@ from .worker_share import worker_share
 
 __all__ = [
     "BlendOrder",
+    "DealtOrder",
     "FinitePass",
     "LaneHosting",
     "LaneOrder",

@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...order import (
+    DealtOrder,
     FinitePass,
     LaneOrder,
     PrebatchedPass,
@@ -25,7 +26,7 @@ from ...order import (
     mix,
     worker_share,
 )
-from ..contract.lane import ItemId, Lane, position_of
+from ..contract.lane import RULES, ItemId, Lane, position_of
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
@@ -105,7 +106,9 @@ class ReadDataset(SavableDataset[Raw]):
             yield f"{end}{source.describe()}"
 
     def open(self, lane: Lane, state: State) -> Running:
-        order = self.plan.order([source.samples for source in self.sources], lanes=lane.count, seed=lane.seed)
+        order = self.plan.order(
+            [source.samples for source in self.sources], lanes=lane.count, seed=lane.seed, rules=lane.rules
+        )
         return _ReadRunning(self, order.lane(lane.number), lane, state)
 
 
@@ -188,8 +191,8 @@ class OrderPlan(Protocol):
     def starts_over(self) -> bool:
         """True if each iteration starts a new pass."""
 
-    def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:
-        """Return the order of sources with these numbers of samples."""
+    def order(self, samples: Sequence[int], *, lanes: int, seed: int, rules: int = RULES) -> StreamOrder:
+        """Return the order of sources with these numbers of samples, by the rules of the run."""
 
     def items(self, samples: Sequence[int]) -> int | None:
         """Return the number of samples of a pass; None without end."""
@@ -213,6 +216,8 @@ class ShuffledPlan:
         repetitions: Repetitions of a sample in a pass, for each source; None for a blend without end.
         deal: Samples of a micro-batch, if the lanes take whole micro-batches of one pass in turn; None splits the pass
             into one stream per lane.
+        chunk: Samples of a chunk, if the lanes take chunks of an order that is not shuffled in turn; None splits it
+            into one part per lane.
         shares: Repetitions of a sample of each source in a nominal epoch of an order without end; None: 1 each.
     """
 
@@ -222,6 +227,7 @@ class ShuffledPlan:
     weights: tuple[float, ...]
     repetitions: tuple[float, ...] | None = None
     deal: int | None = None
+    chunk: int | None = None
     shares: tuple[float, ...] | None = None
 
     @property
@@ -229,11 +235,16 @@ class ShuffledPlan:
         return self.repetitions is None
 
     @property
+    def is_sequential(self) -> bool:
+        """True if nothing is shuffled."""
+        return self.shuffle_buffer <= 1 and all(together is None for together in self.epochs_together)
+
+    @property
     def starts_over(self) -> bool:
         return False
 
-    def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:
-        return _shuffled(self, tuple(samples), lanes, seed)
+    def order(self, samples: Sequence[int], *, lanes: int, seed: int, rules: int = RULES) -> StreamOrder:
+        return _shuffled(self, tuple(samples), lanes, seed, rules)
 
     def items(self, samples: Sequence[int]) -> int | None:
         return None if self.repetitions is None else _pass_samples(samples, self.repetitions)
@@ -242,7 +253,8 @@ class ShuffledPlan:
         return self.repetitions or self.shares or (1.0,) * sources
 
     def settings(self) -> dict[str, Any]:
-        settings = asdict(self) | {"shares": None}  # does not affect the order
+        # Shares do not affect the order, and the chunk follows from the settings of later stages.
+        settings = asdict(self) | {"chunk": None, "shares": None}
         return {name: _collapsed(value) for name, value in settings.items() if value is not None}
 
 
@@ -264,7 +276,14 @@ class SequentialPlan:
     def starts_over(self) -> bool:
         return True
 
-    def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:  # noqa: ARG002 - not shuffled
+    def order(
+        self,
+        samples: Sequence[int],
+        *,
+        lanes: int,
+        seed: int,  # noqa: ARG002 - not shuffled
+        rules: int = RULES,  # noqa: ARG002 - always the same
+    ) -> StreamOrder:
         order = SequentialPass(tuple(samples), lanes)
         return order if self.deal is None else PrebatchedPass(order, self.deal)
 
@@ -279,7 +298,7 @@ class SequentialPlan:
 
 
 @lru_cache(maxsize=64)  # shared by all lanes of a process
-def _shuffled(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int) -> StreamOrder:
+def _shuffled(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int, rules: int) -> StreamOrder:
     sources = tuple(
         SourceOrder(
             samples=count,
@@ -292,10 +311,16 @@ def _shuffled(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: in
             zip(samples, plan.slice_lengths, plan.epochs_together, strict=True)
         )
     )
+    chunk = plan.chunk if rules and plan.is_sequential else None
+    streams = lanes if chunk is None else 1
+    order: RepeatedOrder | FinitePass
     if plan.repetitions is None:
-        return RepeatedOrder(sources, plan.weights, lanes, seed)
-    order = FinitePass(sources, plan.repetitions, lanes, seed)
-    return order if plan.deal is None else PrebatchedPass(order, plan.deal)
+        order = RepeatedOrder(sources, plan.weights, streams, seed)
+    else:
+        order = FinitePass(sources, plan.repetitions, streams, seed)
+    if chunk is not None:
+        return DealtOrder(order, lanes, chunk)
+    return PrebatchedPass(order, plan.deal) if isinstance(order, FinitePass) and plan.deal is not None else order
 
 
 def _pass_samples(samples: Sequence[int], repetitions: Sequence[float]) -> int:

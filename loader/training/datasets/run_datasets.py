@@ -196,6 +196,7 @@ class LoadedDatasets:
             weights=self._shares(),
             repetitions=None if repeat else self._passes(),
             deal=options.deal,
+            chunk=packing_buffer_size or batch_size or 1,
             shares=self._repetitions(),
         )
         if plan.items([source.samples for source in self.sources]) == 0:

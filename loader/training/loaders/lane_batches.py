@@ -229,7 +229,7 @@ class BatchStream:
         recorded = self._board.read(worker)
         if recorded is None:
             return "none"
-        name = sample_at(self._host.dataset, self._host.lanes, recorded.lane, recorded.position)
+        name = sample_at(self._host.dataset, self._host.lanes, recorded.lane, recorded.position, self._host.rules)
         return str(recorded) if name is None else f"{name}, {recorded}"
 
     def close(self) -> None:

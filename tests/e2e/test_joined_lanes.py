@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from loader import (
     SkipSample,
     TextSample,
     WorkerConfig,
+    get_savable_loader,
     get_train_dataset,
     get_val_dataset,
     stateless,
@@ -248,3 +250,66 @@ def test_excluded_samples_do_not_shrink_batches(tmp_path: Path) -> None:
         case = Case(partial(load, encoder=Numbers), lambda number: number not in numbers)
         with running(pipeline_of(case, data, val=val), Spread(2)) as run:
             check(case, [(finished(run), 2)], "excluded")
+
+
+# ---------------------------------------------------------------------------------------- few samples, stored order
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("ranks", "workers"), [(3, 0), (1, 4)])
+def test_fewer_samples_than_ranks_workers_and_lanes(ranks: int, workers: int, name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    data = write_texts(tmp_path / "texts", train=(2,))
+    for val in (True, False):
+        pipeline = Pipeline(build=partial(case.build, data, val=val), batches=None, known_ahead=False, lanes=48)
+        with running(pipeline, Spread(ranks, workers)) as run:
+            found = samples_in(finished(run))
+        assert found == Counter({number: case.expected(number) for number in range(2) if case.expected(number)})
+
+
+@pytest.mark.parametrize("encoder", [Numbers, Twice, Groups, Packs])
+def test_few_samples_repeat_on_all_ranks_and_workers(encoder: type[Any], tmp_path: Path) -> None:
+    data = write_texts(tmp_path / "texts", train=(2,))
+    options = {"packing_buffer_size": 4} if encoder is Packs else {}
+    for ranks, workers in ((1, 3), (3, 0)):
+        for rank in range(ranks):
+            dataset = get_train_dataset(
+                data,
+                batch_size=3,
+                shuffle_buffer_size=10,
+                max_samples_per_sequence=None,
+                task_encoder=encoder(),
+                worker_config=WorkerConfig(rank=rank, world_size=ranks, num_workers=workers),
+                **options,
+            )
+            loader = get_savable_loader(dataset)
+            assert [len(batch.text) for batch in islice(loader, 7)] == [3] * 7
+            loader.close()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("repeat", [True, False])
+def test_a_run_that_is_not_shuffled_follows_the_dataset(ranks: int, workers: int, repeat: bool, texts: Path) -> None:
+    loaders = [
+        get_savable_loader(
+            get_train_dataset(
+                texts,
+                batch_size=8,
+                shuffle_buffer_size=None,
+                max_samples_per_sequence=None,
+                shuffle_over_epochs_multiplier=None,
+                repeat=repeat,
+                task_encoder=OneEach(),
+                worker_config=WorkerConfig(rank=rank, world_size=ranks, num_workers=workers, lanes=12),
+            )
+        )
+        for rank in range(ranks)
+    ]
+    found = []
+    for step in zip(*(islice(loader, 24) for loader in loaders), strict=False):
+        found += [text for batch in step for text in batch.text]
+    for loader in loaders:
+        loader.close()
+    assert len(found) >= 144
+    assert found == [f"<{number % SAMPLES}>" for number in range(len(found))]

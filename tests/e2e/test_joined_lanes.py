@@ -270,7 +270,7 @@ def test_fewer_samples_than_ranks_workers_and_lanes(ranks: int, workers: int, na
 @pytest.mark.parametrize("encoder", [Numbers, Twice, Groups, Packs])
 def test_few_samples_repeat_on_all_ranks_and_workers(encoder: type[Any], tmp_path: Path) -> None:
     data = write_texts(tmp_path / "texts", train=(2,))
-    options = {"packing_buffer_size": 4} if encoder is Packs else {}
+    options: dict[str, Any] = {"packing_buffer_size": 4} if encoder is Packs else {}
     for ranks, workers in ((1, 3), (3, 0)):
         for rank in range(ranks):
             dataset = get_train_dataset(

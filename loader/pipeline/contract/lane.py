@@ -14,15 +14,12 @@ An item id identifies an item within its lane, and is enough to rebuild the item
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ...order import mix
 from ...samples.hooks import HookContext
 from .error_handlers import reraise_exception
 from .failures import FailurePolicy
-
-if TYPE_CHECKING:
-    from .lane_input import Neighbours
 
 __all__ = [
     "LANE_ITEM",
@@ -30,6 +27,7 @@ __all__ = [
     "ItemId",
     "Lane",
     "LastSample",
+    "Neighbours",
     "as_item_id",
     "integers_of",
     "plain_item_id",
@@ -69,6 +67,23 @@ class _NoLastSample:
 
     def note_lane(self, lane: int) -> None:
         """Do nothing."""
+
+
+class Neighbours(Protocol):
+    """The lanes that one worker hosts, seen from one of them."""
+
+    @property
+    def number(self) -> int:
+        """The lane."""
+
+    def add(self, stage: str, own: Any) -> None:
+        """Register the :class:`~loader.pipeline.contract.lane_input.LaneInput` of a stage of this lane."""
+
+    def others(self, stage: str) -> Iterator[Any]:
+        """Yield the inputs of the same stage in the other lanes, each opened when it is reached."""
+
+    def note_change(self) -> None:
+        """Note that another lane took items of this one, so that both states are sent."""
 
 
 class Lane:

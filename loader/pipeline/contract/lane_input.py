@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ...samples.hooks import set_hook_context
 from .lane import LANE_ITEM, ItemId, Lane
@@ -12,24 +12,7 @@ if TYPE_CHECKING:
     from .buffered import BufferedItem
     from .stage import Running, SavableDataset, State
 
-__all__ = ["LaneInput", "Neighbours"]
-
-
-class Neighbours(Protocol):
-    """The lanes that one worker hosts, seen from one of them."""
-
-    @property
-    def number(self) -> int:
-        """The lane."""
-
-    def add(self, stage: str, own: LaneInput) -> None:
-        """Register the input of a stage of this lane."""
-
-    def others(self, stage: str) -> Iterator[LaneInput]:
-        """Yield the inputs of the same stage in the other lanes, each opened when it is reached."""
-
-    def note_change(self) -> None:
-        """Note that another lane took items of this one, so that both states are sent."""
+__all__ = ["LaneInput"]
 
 
 class LaneInput:
@@ -100,7 +83,7 @@ class LaneInput:
             return value, (LANE_ITEM, self._current.number, item_id)
 
     def released_by_others(self) -> list[list[BufferedItem]]:
-        """Take the items that the same stage buffers in the other lanes of the worker."""
+        """Remove and return the items that the same stage buffers in the other lanes of the worker."""
         taken = []
         for other in self._others():
             groups = other.release()

@@ -155,7 +155,7 @@ _MADE = "made"  # the key of a lane's state for the number of its micro-batches
 
 
 def _running_lanes(host: LaneHost, numbers: Sequence[int], last_sample: LastSample | None) -> list[_RunningLane]:
-    """Return the lanes of a worker; those of a pass know each other."""
+    """Return the lanes of a worker; in a pass, each may take samples of the others."""
     memory = ReusedMemory()
     lanes = [_RunningLane(host, number, memory, last_sample) for number in numbers]
     if host.rules and not host.dataset.repeats:

@@ -18,8 +18,8 @@ from megatron.energon import (
 
 DIFFERS = {
     "lengths_of_plain_passes_on_two_workers": (
-        "A pass whose number of micro-batches is known in advance has exactly that `len()`, and at most one short batch "
-        "in the whole run."
+        "A pass whose number of micro-batches is known in advance has exactly that `len()`, and at most one short "
+        "batch in the whole run."
     ),
     "stored_order_on_two_workers": "A run that is not shuffled follows the dataset on any number of workers.",
     "fewer_samples_than_ranks": "A dataset of fewer samples than ranks and workers repeats on all of them.",

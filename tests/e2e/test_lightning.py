@@ -147,26 +147,25 @@ def test_a_pass_that_ends_is_gone_through_once(texts: str, tmp_path: Path) -> No
     assert len({text for batch in once for text in batch}) == TRAIN
 
 
-def test_a_checkpoint_of_a_loader_without_a_length_warns_that_lightning_holds_one_micro_batch(
-    texts: str, expected: list[list[str]], tmp_path: Path
+@pytest.mark.parametrize("limit", [None, EPOCH])
+def test_an_endless_loader_is_saved_and_restored_at_any_step(
+    limit: int | None, texts: str, expected: list[list[str]], tmp_path: Path
 ) -> None:
-    with pytest.warns(UserWarning, match=r"pass virtual_epoch_length to get_train_dataset\(\)"):
-        fit(tmp_path, 2, train_dataloaders=loader_of(texts))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Lightning prefetches one micro-batch")
-        resumed = fit(tmp_path / "again", 4, train_dataloaders=loader_of(texts), checkpoint=tmp_path / "2.ckpt")
-    assert resumed.seen == expected[3:5], "Lightning holds none any more: the warning may go"
-
-
-@pytest.mark.filterwarnings("ignore:Lightning prefetches one micro-batch")
-def test_with_a_limit_of_the_trainer_a_loader_without_a_length_misses_nothing(
-    texts: str, expected: list[list[str]], tmp_path: Path
-) -> None:
-    assert fit(tmp_path, EPOCH + 2, limit=EPOCH, train_dataloaders=loader_of(texts)).seen == expected[: EPOCH + 2]
+    assert fit(tmp_path, EPOCH + 2, limit=limit, train_dataloaders=loader_of(texts)).seen == expected[: EPOCH + 2]
     for stopped in (1, EPOCH - 1, EPOCH, EPOCH + 1):
         checkpoint = tmp_path / f"{stopped}.ckpt"
-        again = fit(tmp_path / "again", 9, limit=EPOCH, train_dataloaders=loader_of(texts), checkpoint=checkpoint)
+        again = fit(tmp_path / "again", 9, limit=limit, train_dataloaders=loader_of(texts), checkpoint=checkpoint)
         assert again.seen == expected[stopped:9], stopped
+
+
+def test_an_endless_loader_is_validated_after_each_epoch(texts: str, tmp_path: Path) -> None:
+    train = loader_of(texts)
+    steps = -(-TRAIN // 4)
+    assert len(train) == steps
+    validation = get_loader(get_val_dataset(texts, batch_size=8, worker_config=train.worker_config))
+    model = fit(tmp_path, 2 * steps, model_type=ValidatedRecorder, train_dataloaders=train, val_dataloaders=validation)
+    assert model.seen == [batch.text for batch in islice(loader_of(texts), 2 * steps)]
+    assert model.validated == 2 * VAL
 
 
 class Texts(pl.LightningDataModule):

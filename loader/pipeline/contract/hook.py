@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import SkipSample
 from ...order import mix
 from ...samples.hooks import restores_encoder_seeds, restores_seeds
-from .lane import ItemId, Lane, integers_of, position_of, samples_in
+from .lane import ItemId, Lane, integers_of, sample_index_of, samples_in
 from .rng import preserve_rng_state, seed_sample
 from .running import SKIPPED
 
@@ -85,7 +85,9 @@ class Hook:
 
     def _note(self, item_id: ItemId) -> None:
         index = self._context.batch_index if self._takes_batches else None
-        self._context.sample_index = position_of(item_id) * self._lanes + self._number if index is None else index
+        if index is None:
+            index = sample_index_of(item_id, self._number, self._lanes)
+        self._context.sample_index = index
 
     def _isolated(self, function: Callable[[Any], Any], argument: Any, item_id: ItemId) -> Any:
         """Call a function with generators that are seeded for an item."""

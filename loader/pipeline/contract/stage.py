@@ -136,6 +136,15 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         """Number of items of all lanes in one pass; None if it is endless, or not known in advance."""
         return self.inputs[0].items if self.keeps_positions and self.inputs else None
 
+    def nominal_items(self, worker: int, workers: int) -> int:
+        """Return the number of items of an epoch on a worker, if each stage makes one item of each input item.
+
+        Args:
+            worker: The worker, among those of all ranks.
+            workers: Number of these workers.
+        """
+        return sum(upstream.nominal_items(worker, workers) for upstream in self.inputs)
+
     def settings(self) -> dict[str, Any]:
         """Return the arguments that determine the items and their order, as plain data; a restore compares them."""
         return {}
@@ -170,27 +179,24 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         return "\n".join(self.lines())
 
     def __bool__(self) -> bool:
-        return True  # without this Python calls __len__, which raises for endless chains
+        return True  # without this Python calls __len__, which may be 0
 
     def __len__(self) -> int:
-        """Return the number of micro-batches of this rank in a pass.
+        """Return the number of micro-batches of this rank in a pass, or in an epoch of an endless dataset.
 
-        Raises:
-            TypeError: The dataset is endless, or its stages skip or regroup samples.
+        The number is exact for passes whose stages neither skip nor regroup samples. Otherwise it is nominal: one item
+        of a stage for each of its input items.
         """
         if defines_iter(self) and not inherits_stage(self):
             return self._user_length()
         if self.counts_on_rank:
             return len(self.inputs[0])
-        items = self.items
-        if items is None:
-            reason = (
-                "the dataset repeats without end, unless repeat=False or a virtual_epoch_length ends it"
-                if self.repeats
-                else "its stages may skip samples or regroup them"
-            )
-            raise TypeError(f"the number of micro-batches is not known: {reason}")
-        return len(range(self.worker_config.rank, items, self.worker_config.world_size))
+        config, items = self.worker_config, self.items
+        if items is not None:
+            return len(range(config.rank, items, config.world_size))
+        own = max(1, config.num_workers)
+        first = config.rank * own
+        return sum(self.nominal_items(worker, own * config.world_size) for worker in range(first, first + own))
 
     def _user_length(self) -> int:
         """Return the length of a user's dataset, which is that of its workers.

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 from ...errors import ConfigError, SkipSample
 from ...samples.hooks import restores_seeds
 from ..contract.buffered import BufferedItem
-from ..contract.lane import ItemId, Lane, position_of, set_restore_key
+from ..contract.lane import ItemId, Lane, sample_index_of, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, FLAG, NotRequired, Schema
@@ -228,7 +228,7 @@ class _IterMapRunning:
                 self._source_error = error
                 raise
             if value is not SKIPPED:
-                self._lane.context.sample_index = position_of(item_id) * self._lane.count + self._lane.number
+                self._lane.context.sample_index = sample_index_of(item_id, self._lane.number, self._lane.count)
                 self._seed(item_id)
                 yield value
 

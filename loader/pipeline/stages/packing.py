@@ -11,6 +11,7 @@ from ...samples.encoding.packed_samples import PackedSamplesOutput
 from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
 from ..contract.lane import ItemId, Lane, as_item_id, plain_item_id, set_restore_key
+from ..contract.lane_input import LaneInput
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, ITEM_ID, NotRequired, Nullable, Schema
 from ..contract.worker_config import WorkerConfig
@@ -26,8 +27,9 @@ class PackingDataset(MapDataset[T]):
 
     If ``pre_packer([a, b, c, d])`` returns ``[[a, c], [b]]``, ``PackingDataset([a, b, c, d], 4, pre_packer, f)`` yields
     ``f([a, c]), f([b])``. Samples in no group are dropped. The buffer is filled again when all groups are packed; at
-    the end of a pass it is shorter. If ``pre_packer`` returns a
-    :class:`~loader.samples.encoding.packed_samples.PackedSamplesOutput`, its ``pushback`` comes first in the next fill.
+    the end of a lane it is filled from the other lanes of the worker, and at the end of a pass it is shorter. If
+    ``pre_packer`` returns a :class:`~loader.samples.encoding.packed_samples.PackedSamplesOutput`, its ``pushback``
+    comes first in the next fill.
 
     A state has the ids of the samples in selected groups and of pushed-back samples, which are rebuilt after a restore.
     Functions below that draw random numbers should therefore be marked ``@stateless(restore_seeds=True)``, and
@@ -138,7 +140,8 @@ class _SelectionRunning:
     """Iterator over groups: between two calls of ``next`` it holds groups and pushed-back samples."""
 
     def __init__(self, definition: PackSelectionDataset, lane: Lane, state: State) -> None:
-        self._upstream = definition.inputs[0].open(lane, state)
+        self._stage = lane.path + definition.key
+        self._upstream = LaneInput(definition.inputs[0], lane, state, self._stage)
         self._lane = lane
         self._size = definition.buffer_size
         of_packer, of_encoder = definition.failure_tolerances
@@ -146,7 +149,6 @@ class _SelectionRunning:
         encoder = definition.sample_encoder
         self._encode = None if encoder is None else Hook(encoder, lane, failure_tolerance=of_encoder)
         self._key = definition.key
-        self._stage = lane.path + definition.key
         own = state.get(self._key, {"batch": None, "groups": []})
         self._batch: int | None = own["batch"]  # the micro-batch during which the buffer was filled
         self._groups: deque[list[BufferedItem]] = deque(
@@ -174,10 +176,15 @@ class _SelectionRunning:
 
     def _fill_buffer(self) -> list[tuple[Any, ItemId]]:
         samples = self._pushed_back()
+        source_next = self._upstream.next
+        lane_ended = False
         while len(samples) < self._size:
             try:
-                value, item_id = self._upstream.next()
+                value, item_id = source_next()
             except StopIteration:
+                if samples and not lane_ended:
+                    lane_ended, source_next = True, self._upstream.next_of_others
+                    continue
                 if not samples:
                     raise
                 break

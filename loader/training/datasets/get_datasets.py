@@ -42,7 +42,8 @@ def get_train_dataset(
         split_part: Part of the split.
         worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
         batch_size: Samples of a micro-batch; None yields single samples.
-        batch_drop_last: Drop the last batch of a pass (``repeat=False``) if it is smaller.
+        batch_drop_last: Drop the last batch of a pass (``repeat=False``) if it is smaller. With hooks that drop or
+            regroup samples, each worker has one; with groups, one of each.
         packing_buffer_size: Samples that ``select_samples_to_pack`` chooses from; None does not pack.
         shuffle_buffer_size: Number of samples that are shuffled freely. It costs no memory. With None, 0 or 1, only
             slices interleave.

@@ -218,6 +218,8 @@ class LoadedDatasets:
             measured=measured is not None or None,
             repetitions=None if repeat else self._passes(),
             deal=options.deal,
+            chunk=packing_buffer_size or batch_size or 1,
+            shares=self._repetitions(),
         )
         if plan.items([source.samples for source in self.sources]) == 0:
             raise ConfigError(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Self, TypeVar
 
 from ...errors import StateError
+from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.stage import SavableDataset
 from ...renamed_parameters import renamed_parameters
 from ..states.framework_state import (
@@ -17,7 +17,6 @@ from ..states.framework_state import (
     gather_states,
     rank_in_group,
     restore_framework_state,
-    warn_of_lookahead,
 )
 from ..states.lane_checks import check_lane_states
 from ..states.run_state import RunState, compare_datasets
@@ -91,19 +90,17 @@ class DataLoader(TorchLoader[T_co]):
     def __len__(self) -> int:
         """Return the number of micro-batches of an iteration on this rank.
 
-        Raises:
-            TypeError: The dataset repeats without end, or its stages drop or regroup samples.
+        For an endless dataset, the number of an epoch. If stages drop or regroup samples, the number is nominal: one
+        item for each sample. An iteration does not end there.
         """
         return len(self.dataset)
 
     def _known_length(self) -> int | None:
-        try:
-            return len(self)
-        except TypeError:
-            return None
+        is_known = self.dataset.counts_on_rank or self.dataset.items is not None
+        return len(self) if is_known else None
 
     def __bool__(self) -> bool:
-        return True  # Python would call __len__, which endless loaders do not support
+        return True  # Python would call __len__, which may be 0
 
     # ------------------------------------------------------------------------------------------ workers
 
@@ -156,6 +153,7 @@ class DataLoader(TorchLoader[T_co]):
             ended=self.run.lanes.ended,
             dataset=self.run.chain.identity(),
             kind=self.run.lanes.kind,
+            rules=self.run.lanes.rules,
         ).to_plain()
 
     def restore_state_rank(self, state: dict[str, Any] | None) -> None:
@@ -262,7 +260,6 @@ class DataLoader(TorchLoader[T_co]):
         Returns:
             Plain data.
         """
-        warn_of_lookahead(self, sys._getframe(1))  # noqa: SLF001 - the frame of the caller
         return framework_state(self)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -292,6 +289,12 @@ class DataLoader(TorchLoader[T_co]):
                 f"the state is of a run of {saved.lanes} lanes, this one has {config.lanes}",
                 hint=f"pass WorkerConfig(lanes={saved.lanes}), or none: a restored run keeps its lanes",
             )
+        if saved.rules > RULES:
+            raise StateError(
+                f"a newer version of energon-toolkit saved this state: it has the rules {saved.rules}, this version "
+                f"the rules {RULES}",
+                hint="restore it with the version that saved it, or a newer one",
+            )
         self.run.lanes.check_lanes(saved.lanes)
         check_lane_states(saved, self.run.chain.state_schema(), kind=self.run.lanes.kind)
         self.run.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
@@ -301,6 +304,7 @@ class DataLoader(TorchLoader[T_co]):
             lane_states=saved.lane_states,
             passes=saved.passes,
             ended=saved.ended,
+            rules=saved.rules,
         )
         self.run.end_iteration()
 
@@ -318,7 +322,7 @@ class DataLoader(TorchLoader[T_co]):
         Raises:
             StateError: The key is not of this dataset.
         """
-        return restore_sample(self.run.chain, restore_key, lanes=self.run.lanes.lanes)
+        return restore_sample(self.run.chain, restore_key, lanes=self.run.lanes.lanes, rules=self.run.lanes.rules)
 
     def config(self) -> dict[str, Any]:
         """Return the chain and the options of the workers, as plain data for logs and comparisons."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...errors import RepeatedSampleError, WorkerError
 from ...order import LaneHosting, default_lanes
+from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE
@@ -40,6 +41,7 @@ class LaneBatches:
         lane_states: The states of lanes that have begun, by number.
         passes: The number of times that the pass was restarted.
         ended: The pass is over; the next iteration restarts it.
+        rules: The rules of the run; those of a restored run until its pass starts over.
     """
 
     def __init__(self, chain: SavableDataset[Any], options: StreamOptions) -> None:
@@ -53,6 +55,7 @@ class LaneBatches:
         self.passes = 0
         self.ended = False
         self._has_batches = False  # of this pass
+        self.rules = RULES
 
     def _choose_lanes(self) -> int:
         config = self.chain.worker_config
@@ -80,11 +83,13 @@ class LaneBatches:
         next_own = config.world_size - config.rank
         dropped: list[DroppedSamples] = []
         try:
-            for number, lane, state, batch in stream:
+            for number, lane, state, batch, others in stream:
                 if lane == NO_LANE:
                     dropped.append(batch)
                     continue
                 self.lane_states[lane] = state
+                if others is not None:
+                    self.lane_states.update(others)
                 self.batch = number + next_own
                 if batch is not SKIPPED:
                     self._has_batches = True
@@ -143,6 +148,7 @@ class LaneBatches:
                 hosting=self._hosting(self.lanes),
                 states=self.lane_states,
                 cache_pool=self._options.cache_pool,
+                rules=self.rules,
             )
         return LanesOneByOne(
             dataset=self.chain,
@@ -152,6 +158,7 @@ class LaneBatches:
             workers=self._workers,
             states=self.lane_states,
             cache_pool=self._options.cache_pool,
+            rules=self.rules,
         )
 
     def _hosting(self, lanes: int) -> LaneHosting:
@@ -166,7 +173,7 @@ class LaneBatches:
 
     def start_over(self) -> None:
         """Start the next iteration at the first micro-batch."""
-        self.restore(lanes=self.lanes, batch=0, lane_states={}, passes=self.passes + 1, ended=False)
+        self.restore(lanes=self.lanes, batch=0, lane_states={}, passes=self.passes + 1, ended=False, rules=RULES)
 
     def check_lanes(self, lanes: int) -> None:
         """Check that the ranks can share a number of lanes.
@@ -177,7 +184,9 @@ class LaneBatches:
         if self._in_turn:
             self._hosting(lanes)
 
-    def restore(self, *, lanes: int, batch: int, lane_states: Mapping[int, State], passes: int, ended: bool) -> None:
+    def restore(
+        self, *, lanes: int, batch: int, lane_states: Mapping[int, State], passes: int, ended: bool, rules: int
+    ) -> None:
         """Continue from a saved position, given by the attributes of this class."""
         self.close()
         self.lanes = lanes
@@ -186,6 +195,7 @@ class LaneBatches:
         self.passes = passes
         self.ended = ended
         self._has_batches = bool(lane_states)
+        self.rules = rules
 
     def close(self) -> None:
         """End the worker processes; the next iteration starts new ones where these stopped."""
@@ -272,7 +282,7 @@ class BatchStream:
         recorded = self._board.read(worker)
         if recorded is None:
             return "none"
-        name = sample_at(self._host.dataset, self._host.lanes, recorded.lane, recorded.position)
+        name = sample_at(self._host.dataset, self._host.lanes, recorded.lane, recorded.position, self._host.rules)
         return str(recorded) if name is None else f"{name}, {recorded}"
 
     def close(self) -> None:

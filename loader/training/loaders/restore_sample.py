@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import StateError
-from ...pipeline.contract.lane import Lane, as_item_id, set_restore_key
+from ...pipeline.contract.lane import RULES, Lane, as_item_id, set_restore_key
 from ...pipeline.contract.rng import preserve_rng_state, seed_batch
 from ...pipeline.contract.stage import IteratedDataset, SavableDataset
 from ...pipeline.stages.blend import BlendDataset
@@ -17,7 +17,7 @@ from ..workers.lane_host import MICRO_BATCH, open_lane
 __all__ = ["restore_sample"]
 
 
-def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any:
+def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int, rules: int = RULES) -> Any:
     """Rebuild an item of a chain.
 
     A micro-batch gets the random numbers of its first build, provided that no sample was skipped for it.
@@ -26,6 +26,7 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
         dataset: The chain.
         key: ``(stage, lane, micro-batch, item id)``; lists instead of tuples are accepted.
         lanes: L of the run.
+        rules: The rules of the run.
 
     Raises:
         StateError: The key has another form, or the run has no such stage or lane.
@@ -39,7 +40,7 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
     stage, number, batch, item_id = key
     if not 0 <= number < lanes:
         raise StateError(f"the key is of lane {number}; this run has lanes 0 to {lanes - 1}")
-    lane = open_lane(dataset, number, lanes)
+    lane = open_lane(dataset, number, lanes, rules=rules)
     found = (dataset, lane) if stage == MICRO_BATCH else _stage(dataset, lane, stage)
     if found is None:
         raise StateError(f"this dataset has no stage {stage!r}: the key is of another dataset")

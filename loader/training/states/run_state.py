@@ -15,6 +15,7 @@ A state is plain data: nested dicts and lists of str, int, float, bool and None.
 ``passes``    how often a pass over finite data was restarted
 ``ended``     true if the pass is over, so that the next iteration starts a new one
 ``steps``     the counts of virtual epochs, limits and repeats, outermost first
+``rules``     rules of the order and of the ends of lanes; missing in states of version 0.2 and before
 ``dataset``   description of the chain and its data, for comparison
 ============  ========================================================================
 
@@ -69,6 +70,7 @@ class RunState:
         ended: True if the pass is over.
         dataset: Description of the chain and its data.
         kind: Order of the lanes; None if the state does not have it.
+        rules: The rules of the run: ``RULES`` when it began; 0 if the state has none.
         counted_on: The number of ranks on which ``steps`` were counted; None: ``ranks``.
     """
 
@@ -83,6 +85,7 @@ class RunState:
     ended: bool = False
     dataset: Any = None
     kind: str | None = None
+    rules: int = 0
     counted_on: int | None = None
 
     def to_plain(self) -> dict[str, Any]:
@@ -99,6 +102,7 @@ class RunState:
             "steps": list(self.steps),
             "passes": self.passes,
             "ended": self.ended,
+            **({"rules": self.rules} if self.rules else {}),
             "dataset": self.dataset,
             **({} if self.counted_on in (None, self.ranks) else {"counted_on": self.counted_on}),
         }
@@ -130,6 +134,7 @@ class RunState:
                 ended=bool(saved["ended"]),
                 dataset=saved["dataset"],
                 kind=_kind(saved.get("kind")),
+                rules=_integer(saved.get("rules", 0)),
                 counted_on=None if saved.get("counted_on") is None else _integer(saved["counted_on"]),
             )
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -151,6 +156,7 @@ class RunState:
             ("steps", min(self.steps, default=0), _MAX_BATCHES),
             ("steps", max(self.steps, default=0), _MAX_BATCHES),
             ("passes", self.passes, _MAX_BATCHES),
+            ("rules", self.rules, _MAX_LANES),
             ("counted_on", (self.ranks if self.counted_on is None else self.counted_on) - 1, _MAX_LANES),
             ("lane", min(self.lane_states, default=0), self.lanes),
             ("lane", max(self.lane_states, default=0), self.lanes),
@@ -240,6 +246,7 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
         ended=all(state.ended for state in states),
         dataset=first.dataset,
         kind=first.kind,
+        rules=first.rules,
         counted_on=first.counted_on,
     )
 

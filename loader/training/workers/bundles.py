@@ -216,7 +216,7 @@ class WorkerBundles:
         message = messages.popleft()
         if self._pins and isinstance(message, Message):
             pin: Any = pin_memory
-            return Message(message.number, message.lane, message.state, pin(message.batch))
+            return message._replace(batch=pin(message.batch))
         return message
 
     def processes(self) -> list[Any]:

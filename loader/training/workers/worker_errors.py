@@ -231,7 +231,7 @@ def describe_stack(board: WorkerBoard, worker: int, *, thread: int) -> str:
     return text or "it gives no stack: it has not started, has ended, or waits for a disk or the network"
 
 
-def sample_at(dataset: SavableDataset[Any], lanes: int, lane: int, position: int) -> str | None:
+def sample_at(dataset: SavableDataset[Any], lanes: int, lane: int, position: int, rules: int) -> str | None:
     """Return ``<shard>/<key>`` of a sample; None if the chain reads from several places, or has no fixed order.
 
     Args:
@@ -239,6 +239,7 @@ def sample_at(dataset: SavableDataset[Any], lanes: int, lane: int, position: int
         lanes: L of the run.
         lane: The lane.
         position: The position in the lane's stream.
+        rules: The rules of the run.
     """
     while dataset.inputs:
         if len(dataset.inputs) > 1:
@@ -247,7 +248,7 @@ def sample_at(dataset: SavableDataset[Any], lanes: int, lane: int, position: int
     if not isinstance(dataset, ReadDataset):
         return None
     samples = [source.samples for source in dataset.sources]
-    order = dataset.plan.order(samples, lanes=lanes, seed=dataset.worker_config.seed_offset).lane(lane)
+    order = dataset.plan.order(samples, lanes=lanes, seed=dataset.worker_config.seed_offset, rules=rules).lane(lane)
     source, _, sample = order.locate(position, position + 1)
     index = SourceTable(dataset.sources).index_numbers(source, sample)
     return dataset.sources[int(source[0])].place_of(int(index[0]))

@@ -37,8 +37,8 @@ IMPORTED = {
     "epathlib.epath": "EPath",
     "errors": "ErrorContext FatalSampleError SampleException SkipSample log_exception reraise_exception",
     "flavors": "AVDecoder BaseWebdatasetFactory CaptioningSample CrudeSample CrudeWebdataset Sample SampleDecoder",
-    "flavors.base_dataset": "ExtendableDataclassMixin BaseCoreDatasetFactory PinMemoryMixin Sample SavableDataset FlexState "
-    "Savable",
+    "flavors.base_dataset": "ExtendableDataclassMixin BaseCoreDatasetFactory PinMemoryMixin Sample SavableDataset "
+    "FlexState Savable",
     "flavors.binidx": "BinIdxDatasetFactory BinIdxFileStore DefaultBinIdxDatasetFactory",
     "flavors.captioning": "CaptioningSample CaptioningWebdataset",
     "flavors.jsonl": "CrudeJsonlDatasetFactory DefaultCrudeJsonlDatasetFactory",

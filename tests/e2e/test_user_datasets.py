@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -31,6 +31,7 @@ from loader import (
     get_savable_loader,
     get_train_dataset,
     get_val_dataset,
+    random_access,
 )
 from loader.pipeline.contract.restore_keys import SampleIndex, add_sample_restore_key
 from loader.pipeline.stages.wrapper import BaseWrapperDataset
@@ -421,3 +422,9 @@ def test_restore_keys_are_prefixed_as_by_the_wrappers_there(data: Path) -> None:
     sample = next(iter(samples(data, ALONE)))
     key = sample.__restore_key__
     assert add_sample_restore_key(sample, 3, src=sample).__restore_key__ == ("TextSample", 3, *key)
+
+
+def test_random_access_datasets_are_iterable_for_type_checkers(data: Path) -> None:
+    found = random_access(data, task_encoder=DefaultTaskEncoder())
+    assert isinstance(found, Iterable)
+    assert [sample.text for sample in islice(iter(found), 2)] == ["text 0", "text 1"]

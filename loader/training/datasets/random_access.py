@@ -93,6 +93,11 @@ class RandomAccessDataset(Dataset[T_co]):
         sources = ", ".join(source.describe() for source in self._reader.sources)
         return f"<{type(self).__name__} of {len(self)} samples: {sources}>"
 
+    def __iter__(self) -> Iterator[T_co]:
+        """Yield all samples in the order of their numbers."""
+        for index in range(len(self)):
+            yield self[index]
+
     @overload
     def __getitem__(self, index: int) -> T_co: ...
 

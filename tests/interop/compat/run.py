@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -101,9 +102,10 @@ def run_script(script: Path, python: str, templates: Path, folder: Path) -> tupl
     """Run a script on a fresh copy of the datasets; return its facts and the errors among them."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(templates, folder)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # both are installed
     try:
         done = subprocess.run(
-            [python, str(script), str(folder)],
+            [python, str(script), str(folder)], env=environment,
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIME_LIMIT, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

@@ -15,7 +15,7 @@ from ..contract.stage import SavableDataset
 from ..reading.source import SourceStores
 from .map import MapDataset
 
-__all__ = ["CookDataset", "CookingHook", "uses_stores"]
+__all__ = ["CookDataset", "CookingHook", "full_key", "uses_stores"]
 
 
 class CookDataset(MapDataset[Any]):
@@ -69,7 +69,7 @@ class _Cook:
             return self._call(sample, {})
         stores = self._stores[sample.source]
         if self._needs_primary and stores.primary is not None:
-            primary = PrimaryFileStore(stores.primary, _full_key(sample))
+            primary = PrimaryFileStore(stores.primary, full_key(sample))
             return self._call(sample, {**stores.aux, "primary": primary})
         return self._call(sample, stores.aux)
 
@@ -106,7 +106,7 @@ class CookingHook:
         return encoder.cook_crude_sample(sample, cooker=cooker, aux=dict(stores))
 
 
-def _full_key(sample: CrudeSample) -> str:
+def full_key(sample: CrudeSample) -> str:
     """Return ``<shard>/<key>``: a bare key may name samples of several shards."""
     key, shard = str(sample["__key__"]), sample.get("__shard__")
     return f"{shard}/{key}" if shard and not key.startswith(f"{shard}/") else key

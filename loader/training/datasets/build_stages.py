@@ -7,7 +7,7 @@ from typing import Any
 
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.stages.batch import BatchDataset
-from ...pipeline.stages.cook import CookingHook
+from ...pipeline.stages.cook import CookingHook, full_key
 from ...pipeline.stages.group_batch import GroupBatchDataset
 from ...pipeline.stages.map import MapDataset
 from ...pipeline.stages.packing import PackingDataset
@@ -73,7 +73,11 @@ class EncoderStages:
         else:
             dataset = BatchDataset(dataset, batch_size, encoder.batch, drop_last=drop_last, name="batch")
         hook = encoder.encode_batch
-        return dataset if is_default(hook) else MapDataset(dataset, hook, name="encode_batch")
+        if is_default(hook):
+            return dataset
+        encoded = MapDataset[Any](dataset, hook, name="encode_batch")
+        encoded.takes_batches = True
+        return encoded
 
 
 class _CookWith:
@@ -94,4 +98,4 @@ class _CookWith:
             return sample
         if self._primary is None:
             return self._call(sample, self._aux)
-        return self._call(sample, {**self._aux, "primary": PrimaryFileStore(self._primary, sample["__key__"])})
+        return self._call(sample, {**self._aux, "primary": PrimaryFileStore(self._primary, full_key(sample))})

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from ...errors import ConfigError
+from ...order import worker_share
 from .lane import ItemId, Lane
 from .state_schema import NotRequired, Schema
 from .worker_config import WorkerConfig
@@ -164,7 +165,18 @@ class SavableDataset(ABC, Generic[T_co]):
         Args:
             worker: The worker, among those of all ranks.
             workers: Number of these workers.
+
+        Raises:
+            TypeError: A stage that reads data does not define its number of items.
         """
+        if not self.inputs:
+            items = self.items
+            if items is None:
+                reason = "repeats without end" if self.repeats else "has no number of items"
+                raise TypeError(
+                    f"the number of micro-batches is not known: {self.name} {reason}, and defines no nominal_items()"
+                )
+            return worker_share((items,), (1,), worker=worker, workers=workers)
         return sum(upstream.nominal_items(worker, workers) for upstream in self.inputs)
 
     def settings(self) -> dict[str, Any]:
@@ -199,6 +211,9 @@ class SavableDataset(ABC, Generic[T_co]):
 
         The number is exact for passes whose stages neither skip nor regroup samples. Otherwise it is nominal: one item
         of a stage for each of its input items.
+
+        Raises:
+            TypeError: A stage that reads data does not define its number of items.
         """
         if self.counts_on_rank:
             return len(self.inputs[0])

@@ -34,7 +34,7 @@ COVERING := tests/malformed tests/unit/av tests/unit/format tests/unit/order tes
 	$(addprefix tests/property/test_,dataset_index.py key_table.py permute.py tar_rename.py tar_scan.py) \
 	tests/unit/stores/test_dataset_file_store.py $(addprefix tests/cli/test_,info.py lint_files.py lint_jsonl.py)
 
-.PHONY: help setup fmt check test test-all compat coverage dist demo picture bench bench-load bench-mixes bench-order bench-prepare docs ci clean
+.PHONY: help setup fmt check test test-all compat coverage dist shim demo picture bench bench-load bench-mixes bench-order bench-prepare docs ci clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/\1\t/' | awk -F'\t' '{ printf "  make %-14s%s\n", $$1, $$2 }'
@@ -73,6 +73,11 @@ dist: $(INSTALLED)  ## build the wheel and the source distribution, and check bo
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/twine check --strict dist/*
 
+shim: $(INSTALLED)  ## build/shim: a wheel without code, named megatron-energon, that requires this library
+	rm -rf shim/build shim/*.egg-info
+	$(BIN)/python -m build --wheel --no-isolation --outdir build/shim shim
+	rm -rf shim/build shim/*.egg-info
+
 demo: $(INSTALLED)  ## make a small dataset of photographs and run every command on it
 	$(BIN)/python benchmarks/demo.py build/demo
 
@@ -90,6 +95,7 @@ bench-load: $(INSTALLED) $(PEER_INSTALLED) $(LOADERS_INSTALLED)  ## loading agai
 bench-mixes: $(INSTALLED) $(PEER_INSTALLED)  ## blends, joins and look-ups by key: a table each
 	$(BIN)/python benchmarks/bench_mixes.py --work-folder build/bench $(ARGS)
 	$(BIN)/python benchmarks/bench_join.py --peer-bin $(PEER_BIN) --work-folder build/bench
+	$(BIN)/python -m benchmarks.bench_token_files
 
 bench-order: $(INSTALLED)  ## the order of samples: how soon, how fast, how much memory
 	$(BIN)/python benchmarks/bench_order.py

@@ -36,8 +36,9 @@ _EXAMPLES = (
 def info(path: str, *, as_json: bool, dataset_config: str, split_config: str) -> None:
     """Describe the dataset at PATH: samples, shards, split, parts, sample type, and whether its index is up to date.
 
-    PATH may also be a .jsonl file, a folder of files after prepare-media, or a metadataset .yaml. The datasets of a
-    metadataset are shown as a tree, with their shares and repetitions; the exit code is 1 if one of them is missing.
+    PATH may also be a .jsonl, .bin or .parquet file, a folder of files after prepare-media, or a metadataset .yaml.
+    The datasets of a metadataset are shown as a tree, with their shares and repetitions; the exit code is 1 if one of
+    them is missing.
 
     Shards are not read: the run time does not depend on the number of samples.
     """
@@ -45,7 +46,7 @@ def info(path: str, *, as_json: bool, dataset_config: str, split_config: str) ->
 
     from ..console import output_console, print_json
 
-    check_path(path)
+    path = check_path(path)
     facts = path_facts(
         path,
         split_config=given_name("split_config", split_config),

@@ -67,6 +67,10 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(
             ("excluded", f"{plural(excluded['shards'], 'shard')}, {plural(excluded['samples'], 'single sample')}")
         )
+    for found in facts.get("filters") or ():
+        kept = found["fault"] or f"keeps {plural(found['samples'], 'sample')}"
+        lines.append(("filter", escape_controls(f"{found['name']}: {kept}")))
+    lines += _record_lines(facts)
     lines += _media_lines(facts.get("media_metadata"))
     if facts.get("prepared"):
         lines.append(("prepared", f"{facts['prepared']['at']} by {facts['prepared']['by']}"))
@@ -75,6 +79,22 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(("keys", f"{facts['duplicate_keys']:,} samples share the key of an earlier sample"))
     if "compat" in facts:
         lines.append(("compat", "index.sqlite for megatron-energon exists" if facts["compat"] else "no index.sqlite"))
+    return lines
+
+
+def _record_lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the lines that only token files and Parquet files have."""
+    lines = []
+    if "tokens" in facts:
+        tokens = facts["tokens"]
+        lines.append(
+            ("tokens", f"{tokens['total']:,} of {tokens['dtype']}, in {plural(tokens['documents'], 'document')}")
+        )
+    if "columns" in facts:
+        columns = ", ".join(f"{escape_controls(name)} {kind}" for name, kind in facts["columns"].items())
+        groups = facts["row_groups"]
+        lines.append(("columns", columns))
+        lines.append(("row groups", f"{groups['count']:,}, the largest of {format_bytes(groups['largest_bytes'])}"))
     return lines
 
 
@@ -258,6 +278,8 @@ def _label(node: dict[str, Any], folder: str) -> str:
 def _node_notes(node: dict[str, Any]) -> Text:
     """Format the remaining settings of a node, and its fault, in one line."""
     notes = [f"{name}: {value}" for name, value in node.get("subflavors", {}).items()]
+    notes += [f"weights by {node['unit']}"] * (node.get("unit", "samples") != "samples")
+    notes += [f"filter {node['filter']}"] * bool(node.get("filter"))
     notes += [f"subset {applied}" for applied in node["subset"]]
     notes += [str(node[key]) for key in ("split_config", "dataset_config") if node.get(key)]
     if node.get("aux"):

@@ -68,19 +68,19 @@ def lint(
 ) -> None:
     """Check every byte of the dataset at PATH against its index, split and dataset.yaml.
 
-    PATH may also be a .jsonl file, a folder of files after prepare-media, or a metadataset .yaml, to check its
-    references and each of its datasets once.
+    PATH may also be a .jsonl, .bin or .parquet file, a folder of files after prepare-media, or a metadataset .yaml, to
+    check its references and each of its datasets once.
 
     Findings name the shard, key, part and byte offset. Exits with 1 if there are errors or the check stopped early,
     and with 0 if there are only warnings or no findings.
     """
-    from loader.format.documents import is_jsonl, is_metadataset
+    from loader.format.documents import is_metadataset, is_record_file
 
-    check_path(path)
-    if fix and (is_jsonl(path) or is_metadataset(path)):
+    path = check_path(path)
+    if fix and (is_record_file(path) or is_metadataset(path)):
         raise click.BadParameter("only a dataset of shards can exclude samples", param_hint="--fix")
-    if is_jsonl(path) and split_parts is not None:
-        raise click.BadParameter("a JSONL file has no split parts", param_hint="--split-parts")
+    if is_record_file(path) and split_parts is not None:
+        raise click.BadParameter("a single file has no split parts", param_hint="--split-parts")
     from loader.errors import ConfigError
     from loader.format import usable_cores
     from loader.inspect import LintRequest, exclude_broken, is_only_media_folder, run_lint
@@ -104,7 +104,7 @@ def lint(
         max_findings=max_findings,
         trust_code=trust_code,
     )
-    unit = "bytes" if is_jsonl(path) else "files" if is_files else "samples" if level == "decode" else "shards"
+    unit = "bytes" if is_record_file(path) else "files" if is_files else "samples" if level == "decode" else "shards"
     with ProgressBar("Checking", unit=unit, enabled=progress) as bar:
         try:
             report = run_lint(request, lambda now: bar.update(now.done, now.total))

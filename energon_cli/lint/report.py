@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from loader.format.documents import is_jsonl, is_metadataset
+from loader.format.documents import is_metadataset, is_record_file
 from loader.inspect import ExcludedSamples, LintRequest, is_only_media_folder
 from loader.storage import open_storage
 
@@ -92,7 +92,7 @@ def _amount(path: str, report: LintReport) -> str:
     from loader.inspect import plural
 
     samples = plural(report.samples, "sample")
-    if is_jsonl(path):
+    if is_record_file(path):
         return samples
     if is_only_media_folder(open_storage(path)):
         return plural(report.samples, "file")
@@ -123,7 +123,7 @@ def _line(finding: Finding) -> Text:
 
     where = finding.shard or ""
     if finding.dataset is not None:
-        where = finding.dataset if is_jsonl(finding.dataset) else os.path.join(finding.dataset, where)
+        where = finding.dataset if is_record_file(finding.dataset) else os.path.join(finding.dataset, where)
     if finding.key is not None:
         where += f"/{finding.key}"
     if finding.part is not None:

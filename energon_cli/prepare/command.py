@@ -100,21 +100,30 @@ def prepare(path: str, **flags: Any) -> None:
     command resumes. On a prepared dataset, only changed shards are scanned, and the split and dataset.yaml are kept
     unless flags replace them.
 
-    PATH may also be a .jsonl file, to index its lines, or a metadataset .yaml, to prepare its joins.
+    PATH may also be a folder of .jsonl or .parquet files, a .jsonl file, to index its lines, or a metadataset .yaml, to
+    prepare its joins. Token files (.bin with .idx) and single .parquet files need no prepare.
     """
-    from loader.format.documents import is_jsonl, is_metadataset
+    from loader.format.documents import is_jsonl, is_metadataset, is_record_file
 
     from .flags import PrepareFlags
-    from .run import prepare_dataset, prepare_jsonl
+    from .run import check_record_file, prepare_dataset, prepare_jsonl
 
+    path = check_path(path)
     settings = PrepareFlags(path=path, media=media_filter_of(flags), **flags)
-    check_path(path)
     if is_metadataset(path):
         from .metadataset import check_metadataset_flags, prepare_joins
 
         check_metadataset_flags(click.get_current_context())
-        prepare_joins(path, progress=settings.progress, as_json=settings.as_json, dry_run=settings.dry_run)
+        prepare_joins(
+            path,
+            progress=settings.progress,
+            as_json=settings.as_json,
+            dry_run=settings.dry_run,
+            compat=settings.compat is True,
+        )
     elif is_jsonl(path):
         prepare_jsonl(settings)
+    elif is_record_file(path):
+        check_record_file(settings)
     else:
         prepare_dataset(settings)

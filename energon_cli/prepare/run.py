@@ -46,7 +46,7 @@ from .report import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["prepare_dataset", "prepare_jsonl"]
+__all__ = ["check_record_file", "prepare_dataset", "prepare_jsonl"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,4 +194,21 @@ def prepare_jsonl(flags: PrepareFlags) -> None:
     verb = "would index" if flags.dry_run else "indexed"
     output_console().print(
         f"{verb} {flags.path}: {plural(len(index), 'sample')}, {format_bytes(size_bytes)}", soft_wrap=True
+    )
+
+
+def check_record_file(flags: PrepareFlags) -> None:
+    """Open a token file or Parquet file, and report that it needs no index."""
+    from loader.format.records import open_record_path
+
+    check_flags(flags)
+    file = open_record_path(flags.path)
+    document = {"path": flags.path, "samples": len(file), "bytes": file.size_bytes, "dry_run": flags.dry_run}
+    if flags.as_json:
+        print_json(document)
+        return
+    size = format_bytes(file.size_bytes)
+    output_console().print(
+        f"nothing to prepare: {flags.path} can be loaded as it is, {plural(len(file), 'sample')}, {size}",
+        soft_wrap=True,
     )

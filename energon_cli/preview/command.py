@@ -75,15 +75,15 @@ def preview(
     On a terminal, Enter or → shows the next sample, ← the previous one, and q quits. Piped, or with -n, samples are
     printed. Samples without a dataset.yaml, and samples that cannot be built, are shown as raw parts.
 
-    PATH may also be a .jsonl file, a folder of files after prepare-media, or a metadataset .yaml. The datasets of a
-    metadataset are shown one after another, or with --shuffle mixed by weight.
+    PATH may also be a .jsonl, .bin or .parquet file, a folder of files after prepare-media, or a metadataset .yaml.
+    The datasets of a metadataset are shown one after another, or with --shuffle mixed by weight.
     """
     from loader.inspect import PreviewRequest, open_views
 
     from ..console import is_terminal, output_console, show_progress
     from .render import render_sample, terminal_space
 
-    check_path(path)
+    path = check_path(path)
     if split_parts is not None:
         _check_has_splits(path)
     request = PreviewRequest(
@@ -122,14 +122,14 @@ def preview(
 
 
 def _check_has_splits(path: str) -> None:
-    from loader.format.documents import is_jsonl, is_metadataset
+    from loader.format.documents import is_metadataset, is_record_file
     from loader.format.media import is_media_folder
     from loader.storage import open_storage
 
     if is_metadataset(path):
         return
-    if is_jsonl(path):
-        raise click.BadParameter("a JSONL file has no split parts", param_hint="--split-parts")
+    if is_record_file(path):
+        raise click.BadParameter("a single file has no split parts", param_hint="--split-parts")
     if is_media_folder(open_storage(path)):
         raise click.BadParameter("a folder of files has no split parts", param_hint="--split-parts")
 

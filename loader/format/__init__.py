@@ -3,6 +3,9 @@
 =====================  ================================================================================
 ``tar/``               tar headers, scans, member names, ``.tar.idx`` files
 ``jsonl/``             JSONL files and their indexes
+``binidx/``            token files of Megatron-LM
+``parquet/``           Parquet files
+``records/``           these three under one interface, and prepared folders of them
 ``documents/``         ``split.yaml``, ``dataset.yaml``, ``.info.json``: parsing and writing
 ``index/``             the columns of ``index/<uuid>/``: sample → key and byte ranges
 ``compat/``            the files that megatron-energon reads and writes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,12 +15,17 @@ from ..errors import ConfigError, FormatError, StorageError
 from ..storage import ReadableFile, Storage, open_storage
 from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
-from .documents.split_config import SplitConfig
+from .documents.providers import SHARD_SUFFIXES
+from .documents.split_config import SplitConfig, split_sample_name
+from .filters.files import FilterFiles, filter_names
+from .filters.rows import FilteredShard, FilterRows, open_filter
 from .index.current import current_index
 from .index.dataset_index import DatasetIndex, PartLocation
 from .index.layout import ShardEntry
 from .index.sample_bytes import read_sample
+from .index.sample_index import SampleIndex
 from .nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
+from .records.folder_index import RecordIndex, open_record_index
 from .tar.header import BLOCK, check_header, header_name, header_size
 from .tar.names import decode_name, printable
 
@@ -73,7 +79,7 @@ class DatasetFolder:
 
     @cached_property
     def split(self) -> SplitConfig | None:
-        """The split; None if the dataset has no split file.
+        """The split; None if the dataset has no split file. Samples that it excludes by a bare key have their shards.
 
         Raises:
             ConfigError: The file is invalid, or a file requested by name is missing.
@@ -81,7 +87,22 @@ class DatasetFolder:
         config = read_split_config(self.storage, self._split_name)
         if config is None and self._split_name != SPLIT_YAML:
             raise self._missing(self._split_name)
-        return config
+        return config and self._with_shards_of_excluded(config)
+
+    def _with_shards_of_excluded(self, config: SplitConfig) -> SplitConfig:
+        """Replace bare keys of excluded samples by ``<shard>/<key>``; the index is read only if there are some."""
+        shards = frozenset((*self.shard_counts, *(name for part in config.split_parts.values() for name in part)))
+        names: list[str] = []
+        for name in config.exclude:
+            shard, key = split_sample_name(name, shards)
+            is_bare = key is None and shard not in shards and not name.endswith(SHARD_SUFFIXES)
+            found = self.index.find(name) if is_bare else []
+            names += [self.index.full_key(sample) for sample in found] or [name]
+        return (
+            config
+            if len(names) == len(config.exclude) and tuple(names) == config.exclude
+            else SplitConfig(split_parts=config.split_parts, exclude=tuple(names))
+        )
 
     @property
     def split_file(self) -> str | None:
@@ -128,9 +149,30 @@ class DatasetFolder:
     def _missing(self, name: str) -> ConfigError:
         return ConfigError("there is no such file", file=self.storage.path(f"{FOLDER}/{name}"), hint="check its name")
 
+    @property
+    def index(self) -> SampleIndex:
+        """The index of all samples."""
+        return self.tar_index if self.records is None else self.records
+
     @cached_property
-    def index(self) -> DatasetIndex:
-        """The index of all samples; built at the first use if another tool prepared the dataset."""
+    def records(self) -> RecordIndex | None:
+        """The index of a folder of JSONL or Parquet files; None if the shards are tar files."""
+        return open_record_index(self.storage, self.shard_counts)
+
+    @cached_property
+    def tar_index(self) -> DatasetIndex:
+        """The index of tar shards, with parts and keys; built at the first use if another tool prepared the dataset.
+
+        Raises:
+            ConfigError: The shards are not tar files.
+        """
+        if self.records is not None:
+            raise ConfigError(
+                f"expected a dataset of tar shards, found one of {self.records.format} files, whose samples have no "
+                "names to look up",
+                at=self.path,
+                hint="mix this dataset with others by a blend; for joins and auxiliary stores, pack it into tar shards",
+            )
         found = current_index(self.storage, self.shard_counts)
         if found is not None:
             return found
@@ -138,7 +180,7 @@ class DatasetFolder:
 
         return build_foreign_index(self.storage, self.shard_counts)
 
-    def read_parts(self, sample: int, names: Collection[str] | None = None) -> dict[str, bytes]:
+    def read_parts(self, sample: int, names: Collection[str] | None = None) -> dict[str, Any]:
         """Read the parts of one sample.
 
         Args:
@@ -146,17 +188,24 @@ class DatasetFolder:
             names: Names of the parts to read; None for all.
 
         Returns:
-            Part name → bytes, in the order in the shard.
+            Part name → bytes, in the order in the shard; the values of a row's columns for Parquet files.
 
         Raises:
             FormatError: The shard is not the indexed one, or ends within a part.
         """
-        shard = self.index.shard_of(sample)
+        shard, records = self.index.shard_of(sample), self.records
         if self._open_shard is None or self._open_shard[0] != shard.name:
             self.close()
-            self._open_shard = (shard.name, open_fresh_shard(self.storage, self.index, shard))
+            if records is None:
+                file = open_fresh_shard(self.storage, self.tar_index, shard)
+            else:
+                file = records.file(records.place(sample)[0]).open()
+            self._open_shard = (shard.name, file)
         file = self._open_shard[1]
-        return read_sample(file, self.index.parts(sample), shard=self.storage.path(shard.name), names=names)
+        if records is not None:
+            parts = records.values(records.read(file, sample), sample)
+            return {name: value for name, value in parts.items() if names is None or name in names}
+        return read_sample(file, self.tar_index.parts(sample), shard=self.storage.path(shard.name), names=names)
 
     def excluded_samples(self) -> npt.NDArray[np.int64]:
         """Return the numbers of all samples that the split excludes, ascending.
@@ -199,6 +248,17 @@ class DatasetFolder:
             for name in parts[split_part]
             if name in by_name and name not in excluded
         ]
+
+    def open_filter(self, name: str) -> FilterRows:
+        """Open a filter; its files are in ``.nv-meta``.
+
+        Raises:
+            ConfigError: There is no such filter.
+            FormatError: A file of it is damaged, or it is of other shards.
+        """
+        first = {shard.name: shard.first_sample for shard in self.index.shards}
+        shards = [FilteredShard(shard, samples, first.get(shard, 0)) for shard, samples in self.shard_counts.items()]
+        return open_filter(FilterFiles.of_dataset(self.storage, name), shards, available=filter_names(self.storage))
 
     def close(self) -> None:
         """Close the open shard."""

@@ -1,4 +1,4 @@
-"""Collect facts about a dataset, JSONL file or folder of media files, as plain data with stable keys."""
+"""Collect facts about a dataset, file of samples or folder of media files, as plain data with stable keys."""
 
 from __future__ import annotations
 
@@ -9,31 +9,29 @@ from itertools import islice
 from statistics import median_low
 from typing import Any
 
-import numpy as np
-
 from ..errors import EnergonError, StorageError
 from ..format import nv_meta
 from ..format.dataset_folder import DatasetFolder
 from ..format.documents.dataset_config import DatasetConfig
-from ..format.documents.load_request import is_jsonl, is_metadataset
+from ..format.documents.providers import data_path, is_metadataset, is_record_file
 from ..format.documents.split_config import SplitConfig
-from ..format.index.dataset_index import DatasetIndex
+from ..format.filters.files import filter_names
+from ..format.index.sample_index import SampleIndex
 from ..format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataReader, is_media_folder
 from ..format.media.tables import read_media_filter
 from ..storage import Storage, open_parent, open_storage
+from .record_facts import record_facts
 
 __all__ = ["dataset_facts", "jsonl_facts", "media_facts", "media_folder_facts", "path_facts"]
 
 _MAX_ENTRIES = 100_000  # media files to summarise: more would take seconds
-_LINE_RUNS = 512
-_LINES_A_RUN = 512
 
 
 def path_facts(path: str, *, split_config: str | None = None, dataset_config: str | None = None) -> dict[str, Any]:
     """Return the facts about what a path names, as ``energon info --json`` prints them.
 
     Args:
-        path: A dataset, JSONL file, folder of media files or metadataset.
+        path: A dataset, file of samples, folder of media files or metadataset.
         split_config: Name of the split file; None: ``split.yaml``, or the one that a metadataset names.
         dataset_config: Name of the dataset file; None: ``dataset.yaml``, or the one that a metadataset names.
 
@@ -46,8 +44,9 @@ def path_facts(path: str, *, split_config: str | None = None, dataset_config: st
         from .metadataset import metadataset_facts  # imported late: only metadatasets need the planner
 
         return metadataset_facts(path, split_config=split_config, dataset_config=dataset_config)
-    if is_jsonl(path):
-        return jsonl_facts(*open_parent(path))
+    path = data_path(path)
+    if is_record_file(path):
+        return record_facts(*open_parent(path))
     storage = open_storage(path)
     if is_media_folder(storage):
         return media_folder_facts(storage)
@@ -66,7 +65,7 @@ def dataset_facts(dataset: DatasetFolder) -> dict[str, Any]:
     config = dataset.config
     facts: dict[str, Any] = {
         "path": dataset.path,
-        "type": "webdataset",
+        "type": "webdataset" if dataset.records is None else dataset.records.format,
         "samples": sum(dataset.shard_counts.values()),
         "shards": len(dataset.shard_counts),
         "bytes": sum(shard.size_bytes for shard in index.shards),
@@ -74,54 +73,30 @@ def dataset_facts(dataset: DatasetFolder) -> dict[str, Any]:
     facts |= _config_facts(config)
     facts["splits"] = _split_facts(dataset.split, dataset.shard_counts)
     facts["excluded"] = _excluded_facts(dataset.split)
+    facts["filters"] = _filter_facts(dataset)
     facts["parts"] = _part_facts(index)
     facts["media_metadata"] = media_facts(dataset.storage)
     facts["prepared"] = {"by": index.layout.prepared_by, "at": index.layout.prepared_at}
     facts["index"] = {"uuid": index.uuid, **_freshness(dataset.storage, index)}
     facts["duplicate_keys"] = index.layout.duplicate_keys
-    facts["compat"] = dataset.storage.exists(nv_meta.INDEX_SQLITE)
+    if dataset.records is None:
+        facts["compat"] = dataset.storage.exists(nv_meta.INDEX_SQLITE)
+    return facts
+
+
+def _filter_facts(dataset: DatasetFolder) -> list[dict[str, Any]]:
+    facts: list[dict[str, Any]] = []
+    for name in filter_names(dataset.storage):
+        try:
+            facts.append({"name": name, "samples": len(dataset.open_filter(name)), "fault": None})
+        except EnergonError as error:
+            facts.append({"name": name, "samples": None, "fault": error.message})
     return facts
 
 
 def jsonl_facts(storage: Storage, name: str) -> dict[str, Any]:
     """Return the facts about an indexed JSONL file, under the same keys."""
-    from ..format.jsonl.index import open_jsonl_index
-
-    index = open_jsonl_index(storage, name)
-    size_bytes = storage.stat(name).size_bytes
-    return {
-        "path": storage.path(name),
-        "type": "jsonl",
-        "samples": len(index),
-        "shards": 1,
-        "bytes": size_bytes,
-        "sample_type": "CrudeSample",
-        "crude": True,
-        "splits": [],
-        "parts": [
-            {
-                "name": "json",
-                "samples": len(index),
-                "coverage": 1.0,
-                "total_bytes": size_bytes,
-                "median_bytes": _median_line(index.offsets),
-            }
-        ],
-        "index": {"state": "fresh"},
-    }
-
-
-def _median_line(offsets: Any) -> int:
-    """Return the median length of lines; for many lines, that of runs spread evenly over the file.
-
-    Args:
-        offsets: Shape (n + 1,), memory-mapped: only the pages of these runs are read.
-    """
-    lines = len(offsets) - 1
-    if lines <= _LINE_RUNS * _LINES_A_RUN:
-        return int(np.median(np.diff(offsets))) if lines > 0 else 0
-    starts = [run * (lines - _LINES_A_RUN) // (_LINE_RUNS - 1) for run in range(_LINE_RUNS)]
-    return int(np.median([np.diff(offsets[start : start + _LINES_A_RUN + 1]) for start in starts]))
+    return record_facts(storage, name)
 
 
 def _config_facts(config: DatasetConfig | None) -> dict[str, Any]:
@@ -168,7 +143,7 @@ def _excluded_facts(split: SplitConfig | None) -> dict[str, int]:
     return {"shards": len(split.excluded_shards()), "samples": samples}
 
 
-def _part_facts(index: DatasetIndex) -> list[dict[str, Any]]:
+def _part_facts(index: SampleIndex) -> list[dict[str, Any]]:
     total = len(index) or 1
     return [
         {
@@ -182,7 +157,7 @@ def _part_facts(index: DatasetIndex) -> list[dict[str, Any]]:
     ]
 
 
-def _freshness(storage: Storage, index: DatasetIndex) -> dict[str, Any]:
+def _freshness(storage: Storage, index: SampleIndex) -> dict[str, Any]:
     """Compare the sizes and times of shards with the index; lint compares their contents."""
     missing, changed, touched = [], [], 0
     for shard in index.shards:

@@ -97,7 +97,8 @@ def inspect_folder(path: str, *, exclude: str | None = None, dataset_yaml_name: 
         StorageError: The folder does not exist or has no shards.
     """
     storage = open_storage(path)
-    sizes = {shard.name: shard.size_bytes for shard in find_shards(storage, exclude=exclude).shards}
+    search = find_shards(storage, exclude=exclude)
+    sizes = {shard.name: shard.size_bytes for shard in search.shards}
 
     def has_any(*names: str) -> bool:
         return any(storage.exists(f"{FOLDER}/{name}") for name in names)
@@ -106,7 +107,7 @@ def inspect_folder(path: str, *, exclude: str | None = None, dataset_yaml_name: 
     return ShardFolder(
         storage=storage,
         sizes=sizes,
-        first=inspect_samples(storage, list(sizes)),
+        first=inspect_samples(storage, list(sizes)) if search.format is None else FirstSamples(),
         has_split=prepared and has_any("split.yaml", "split.json"),
         has_dataset_yaml=prepared and has_any(dataset_yaml_name),
         prepared=prepared,

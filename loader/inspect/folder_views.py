@@ -1,4 +1,4 @@
-"""View the samples of one dataset: a folder of shards, a JSONL file or a folder of media files."""
+"""View the samples of one dataset: a folder of shards, a file of samples or a folder of media files."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from ..errors import ConfigError, EnergonError
 from ..format.dataset_folder import DatasetFolder
 from ..format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataReader
 from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
-from ..storage import Storage, open_parent, open_storage
+from ..format.records.record_file import RecordReader, record_number
+from ..storage import Storage, open_storage
 from .fields import FieldView, describe_part
-from .sample_view import PreviewRequest, SampleView, make_build, place_of, view_of_line, view_of_sample
+from .sample_view import PreviewRequest, SampleView, make_build, place_of, view_of_record, view_of_sample
 from .selection import Selection
 from .text import av_text, format_bytes, format_count
 
-__all__ = ["SampleViews", "line_number", "open_file_views", "open_folder_views", "open_line_views"]
+__all__ = ["SampleViews", "open_file_views", "open_folder_views", "open_record_views"]
 
 
 class SampleViews(NamedTuple):
@@ -73,21 +74,21 @@ def _select_samples(dataset: DatasetFolder, request: PreviewRequest) -> Selectio
     return Selection(ranges, seed=request.seed)
 
 
-def open_line_views(request: PreviewRequest) -> SampleViews:
-    """View the lines of a JSONL file: each is a sample with the part json, and its number is its key.
+def open_record_views(request: PreviewRequest) -> SampleViews:
+    """View the samples of a single file; the number of a sample is its key.
 
     Raises:
         ConfigError: The key does not exist.
-        FormatError: The file is not indexed.
+        FormatError: The file is damaged, or not indexed.
     """
-    from ..format.jsonl.index import JsonlReader
+    from ..format.records.record_file import open_record_path
 
-    storage, name = open_parent(request.path)
-    reader = JsonlReader(storage, name)
+    reader = RecordReader(open_record_path(request.path))
+    name = reader.file.name
     if request.key is None:
         selection = Selection([range(len(reader))], seed=request.seed)
     else:
-        found = line_number(request.key, name, len(reader))
+        found = record_number(request.key, name, len(reader))
         if found is None:
             there = f"keys are the numbers from 0 to {len(reader) - 1}"
             raise ConfigError(f"no sample has the key {request.key!r}; {there}", at=request.path)
@@ -96,21 +97,9 @@ def open_line_views(request: PreviewRequest) -> SampleViews:
     def view(place: int) -> SampleView:
         number = selection[place]
         title = place_of(place, len(selection)) if request.key is None else place_of(number, len(reader))
-        return view_of_line(reader, number, f"{name}/{number}   {title}")
+        return view_of_record(reader, number, f"{name}/{number}   {title}")
 
     return SampleViews(len(selection), view)
-
-
-def line_number(key: str, name: str, lines: int) -> int | None:
-    """Return the line number of a key, ``"3"`` or ``"texts.jsonl/3"``; None if there is no such line.
-
-    >>> line_number("3", "texts.jsonl", 4), line_number("texts.jsonl/0", "texts.jsonl", 4)
-    (3, 0)
-    """
-    number = key.removeprefix(f"{name}/")
-    if not number.isdecimal() or len(number) > len(str(lines)):
-        return None
-    return int(number) if str(int(number)) == number and int(number) < lines else None
 
 
 def open_file_views(request: PreviewRequest) -> SampleViews:

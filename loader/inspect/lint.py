@@ -1,4 +1,4 @@
-"""Lint what a path names: a folder of shards or media files, a JSONL file, or a metadataset and its datasets."""
+"""Lint what a path names: a folder of shards or media files, a file of samples, or a metadataset and its datasets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from ..format.documents.dataset_config import DatasetConfig
-from ..format.documents.load_request import is_jsonl, is_metadataset
+from ..format.documents.providers import data_path, is_metadataset, is_record_file
 from ..format.lint.report import LintProgress, LintReport, SampleCheck
 from ..format.media.metadata import is_media_folder
 from ..format.nv_meta import DATASET_YAML, FOLDER, INDEX_UUID, SPLIT_YAML
@@ -22,7 +22,7 @@ class LintRequest:
     """A path to lint, and how.
 
     Attributes:
-        path: A dataset, JSONL file, folder of media files or metadataset.
+        path: A dataset, file of samples, folder of media files or metadataset.
         level: ``"headers"``, ``"bytes"`` or ``"decode"``.
         workers: Number of worker processes; at least 1.
         split_parts: Only these split parts, or splits of a metadataset.
@@ -57,11 +57,12 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
         ConfigError: The split parts do not exist.
         StorageError: A metadataset cannot be read.
     """
-    if is_jsonl(request.path):
-        from ..format.lint.jsonl import lint_jsonl
+    path = data_path(request.path)
+    if is_record_file(path):
+        from ..format.lint.record_file import lint_record_file
 
-        storage, name = open_parent(request.path)
-        return lint_jsonl(
+        storage, name = open_parent(path)
+        return lint_record_file(
             storage, name, level=request.level, max_findings=request.max_findings, on_progress=on_progress
         )
     make_check = partial(_make_check, trust_code=request.trust_code)

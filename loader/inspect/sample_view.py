@@ -13,7 +13,7 @@ from .fields import FieldView, describe_part, describe_value
 from .text import format_count
 
 if TYPE_CHECKING:
-    from ..format.jsonl.index import JsonlReader
+    from ..format.records.record_file import RecordReader
 
 __all__ = [
     "Build",
@@ -24,7 +24,7 @@ __all__ = [
     "make_build",
     "place_of",
     "untrusted_note",
-    "view_of_line",
+    "view_of_record",
     "view_of_sample",
 ]
 
@@ -56,7 +56,7 @@ class PreviewRequest:
     """The samples to view, and how.
 
     Attributes:
-        path: A dataset, JSONL file, folder of media files or metadataset.
+        path: A dataset, file of samples, folder of media files or metadataset.
         split_parts: Only these split parts, or splits of a metadataset.
         key: Only the samples with this key.
         seed: Shuffles; None keeps the order.
@@ -98,7 +98,7 @@ def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bo
         builder = SampleBuilder(
             config,
             meta_folder=dataset.storage.local_path(FOLDER),
-            decoder=SampleDecoder(),
+            decoder=SampleDecoder() if dataset.records is None or dataset.records.decodes else None,
             trust_code=request.trust_code,
         )
     except TrustError as error:
@@ -147,18 +147,21 @@ def view_of_sample(dataset: DatasetFolder, number: int, *, title: str, build: Bu
     return SampleView(title=heading, fields=describe_sample(sample))
 
 
-def view_of_line(reader: JsonlReader, number: int, title: str) -> SampleView:
-    """Read one line of a JSONL file and describe it."""
+def view_of_record(reader: RecordReader, number: int, title: str) -> SampleView:
+    """Read one sample of a single file and describe it."""
     try:
-        line = reader.read_line(number)
+        parts = reader.read_parts(number)
     except EnergonError as error:
         return SampleView(title=title, fields=(), fault=str(error))
-    return SampleView(title=title, fields=describe_parts({"json": line}))
+    return SampleView(title=title, fields=describe_parts(parts))
 
 
-def describe_parts(parts: Mapping[str, bytes]) -> tuple[FieldView, ...]:
-    """Describe the raw parts of a sample."""
-    return tuple(describe_part(name, data) for name, data in parts.items())
+def describe_parts(parts: Mapping[str, Any]) -> tuple[FieldView, ...]:
+    """Describe the raw parts of a sample; parts that are values, as in Parquet files, by their type."""
+    return tuple(
+        describe_part(name, data) if isinstance(data, bytes) else describe_value(name, data)
+        for name, data in parts.items()
+    )
 
 
 def describe_sample(sample: Any) -> tuple[FieldView, ...]:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
-from ..format.documents.load_request import is_jsonl, is_metadataset
+from ..format.documents.providers import data_path, is_metadataset, is_record_file
 from ..format.media.metadata import is_media_folder
 from ..storage import open_storage
-from .folder_views import SampleViews, open_file_views, open_folder_views, open_line_views
+from .folder_views import SampleViews, open_file_views, open_folder_views, open_record_views
 from .sample_view import PreviewRequest, SampleView, place_of
 from .selection import MixOrder
 
@@ -29,10 +29,11 @@ def open_views(request: PreviewRequest) -> SampleViews:
         FormatError: A file of the dataset is damaged, or a JSONL file is not indexed.
         StorageError: A dataset is missing or not prepared.
     """
+    request = replace(request, path=data_path(request.path))
     if is_metadataset(request.path):
         return _open_mix(request)
-    if is_jsonl(request.path):
-        return open_line_views(request)
+    if is_record_file(request.path):
+        return open_record_views(request)
     if is_media_folder(open_storage(request.path)):
         return open_file_views(request)
     return open_folder_views(request)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from ..errors import ConfigError, StorageError
-from ..format.documents.load_request import is_metadataset
+from ..format.documents.providers import data_path, format_of
 from ..format.media.extraction import may_be_media
 from ..format.media.kind import MediaFilter, parse_patterns
 from ..format.media.metadata import (
@@ -157,6 +157,8 @@ class EnergonDatasetType(Enum):
     METADATASET = "metadataset"
     WEBDATASET = "webdataset"
     JSONL = "jsonl"
+    BINIDX = "binidx"
+    PARQUET = "parquet"
     FILESYSTEM = "filesystem"
     INVALID = "invalid"
 
@@ -171,13 +173,13 @@ def get_dataset_type(path: str | os.PathLike[str]) -> EnergonDatasetType:
     >>> get_dataset_type("/no/such/folder").value
     'invalid'
     """
-    text = os.fspath(path)
+    text = data_path(os.fspath(path))
     folder, name = os.path.split(text.rstrip("/"))
     try:
-        if is_metadataset(text) or text.endswith(".jsonl"):
+        if format_of(text) != "folder":
             if not open_storage(folder or ".").exists(name):
                 return EnergonDatasetType.INVALID
-            return EnergonDatasetType.METADATASET if is_metadataset(text) else EnergonDatasetType.JSONL
+            return EnergonDatasetType(format_of(text))
         exists = open_storage(text).exists
         if exists(INFO_JSON) or exists(INFO_YAML):
             return EnergonDatasetType.WEBDATASET

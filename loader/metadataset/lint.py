@@ -11,7 +11,8 @@ from itertools import product
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_folder import DatasetFolder
 from ..format.documents.dataset_config import DatasetConfig
-from ..format.lint.jsonl import lint_jsonl
+from ..format.documents.providers import is_record_file
+from ..format.lint.record_file import lint_record_file
 from ..format.lint.report import Finding, LintPlan, LintProgress, LintReport, SampleCheck
 from ..format.lint.run import lint_dataset
 from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
@@ -162,14 +163,20 @@ class _MetadatasetLint:
                 return
         try:
             self._counter.count(leaf)
+            if leaf.filter is not None and is_record_file(leaf.path):  # those of a folder are checked with it
+                self._counter.open_record_filter(leaf.path, leaf.filter).check()
         except ConfigError as error:
             if not error.file:  # a fault of a file of the dataset is found with the dataset
                 place = leaf.place if leaf.join is not None else ""
-                about = ("samples", leaf.path, place, leaf.split_part, leaf.split_config, leaf.subset)
+                about = ("samples", leaf.path, place, leaf.split_part, leaf.split_config, leaf.filter, leaf.subset)
                 path = "" if place else f"{leaf.path}: "
                 yield from self._once(about, Finding(code="E504", message=f"{leaf.place}: {path}{error.message}"))
-        except EnergonError:
-            pass  # found with the dataset
+        except EnergonError as error:
+            if leaf.filter is not None:  # otherwise found with the dataset
+                yield from self._once(
+                    ("filter", leaf.path, leaf.filter),
+                    Finding(code="E504", message=f"{leaf.place}: {_in_one_line(error)}"),
+                )
 
     def _missing(self, dataset: LeafPlan | JoinMember) -> Finding | None:
         """Return the finding for a dataset that cannot be opened; record a dataset that can as used."""
@@ -213,9 +220,9 @@ class _MetadatasetLint:
                 self._on_progress(LintProgress(done=done, total=total, unit=unit, findings=len(self.findings)))
 
         remaining = self._remaining()
-        if path.endswith(".jsonl"):
+        if is_record_file(path):
             folder, name = os.path.split(path)
-            report = lint_jsonl(
+            report = lint_record_file(
                 open_storage(folder), name, level=plan.level, max_findings=remaining, on_progress=progress
             )
         else:
@@ -263,7 +270,7 @@ class _Work:
 
 def _work(dataset: _Dataset, parts: tuple[str, ...], level: str) -> _Work:
     path, split_config, dataset_config = dataset
-    if path.endswith(".jsonl"):
+    if is_record_file(path):
         return _Work(split_parts=None, total=1)
     try:
         folder = DatasetFolder(path, split_config=split_config, dataset_config=dataset_config)

@@ -6,10 +6,12 @@ import os
 from typing import Any, TypeVar
 
 from ..errors import StorageError
+from ..format.documents.providers import data_path, format_of
 from ..format.media.metadata import MediaMetadata
 from ..format.nv_meta import INFO_JSON, INFO_YAML
 from ..samples.source_info import SourceInfo
 from ..storage import open_storage
+from .binidx_file_store import BinIdxFileStore
 from .dataset_file_store import DatasetFileStore
 from .file_store import FileStore
 from .system_file_store import SystemFileStore
@@ -21,11 +23,11 @@ T_co = TypeVar("T_co", covariant=True)
 _FILESYSTEM = "filesystem://"
 
 
-def open_aux_store(url: str | os.PathLike[str]) -> FileStore[bytes]:
+def open_aux_store(url: str | os.PathLike[str]) -> FileStore[Any]:
     """Open an auxiliary store.
 
     Args:
-        url: Path of a prepared dataset, or ``filesystem://`` and the path of any folder.
+        url: Path of a prepared dataset or a token file, or ``filesystem://`` and the path of any folder.
 
     Raises:
         StorageError: The folder is missing or not prepared, or the protocol is not supported.
@@ -44,6 +46,8 @@ def open_aux_store(url: str | os.PathLike[str]) -> FileStore[bytes]:
             path=text,
             hint="mount the bucket, or copy it to a local folder",
         )
+    if format_of(data_path(text)) == "binidx":
+        return BinIdxFileStore(text)
     storage = open_storage(_check_exists(text))
     if not any(map(storage.exists, (INFO_JSON, INFO_YAML))):
         raise StorageError(

@@ -1,7 +1,8 @@
 """Record the states of a version, and the micro-batches that follow them.
 
 ``tests/golden/states/<version>.tar.xz`` contains datasets as that version prepared them, ``<version>.json`` the states
-of runs over them. Record the current version with ``python -m tests.e2e.golden_states``; never change an old record.
+of runs over them; ``<version>-tables`` those of token, JSONL and Parquet files. Record the current version with
+``python -m tests.e2e.golden_states``, or a part of it by its name; never change an old record.
 """
 
 from __future__ import annotations
@@ -11,14 +12,25 @@ import json
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self
 
-from loader import Sample, SavableDataset, TaskEncoder, WorkerConfig, edataclass, prepare_metadataset
+import yaml
+
+from loader import (
+    Sample,
+    SavableDataset,
+    TaskEncoder,
+    TextSample,
+    WorkerConfig,
+    basic_sample_keys,
+    edataclass,
+    prepare_metadataset,
+)
 from loader.version import __version__
 from tests.e2e.drawing_encoders import (
     Cooking,
@@ -45,6 +57,8 @@ from tests.e2e.drawing_pipelines import (
 )
 from tests.e2e.mixed_data import write_mixed_data
 from tests.elastic_runs import Delivered, Pipeline, Spread, running, uninterrupted
+from tests.tables import prepare_parts, write_lines, write_rows
+from tests.token_files import numbered, write_tokens
 
 
 @edataclass
@@ -124,6 +138,49 @@ CASES = {
 }
 
 
+class Described(TaskEncoder[Any, Any, Any, Any]):
+    """Turns a crude sample of any file into text, so that samples of several formats can be batched."""
+
+    def encode_sample(self, sample: Any) -> TextSample:
+        values = {name: value for name, value in sample.items() if not name.startswith("__")}
+        if "tokens" in values:
+            values["tokens"] = (values["tokens"].dtype.name, values["tokens"].tolist())
+        return TextSample(**basic_sample_keys(sample), text=repr(values))
+
+
+TABLES = {
+    "token file": Case(build=partial(mix, name="tokens.bin", encoder=Described), ranks=3),
+    "Parquet file": Case(build=partial(mix, name="rows.parquet", encoder=Described)),
+    "folder of JSONL files": Case(build=partial(mix, name="lines", encoder=Described), ranks=3),
+    "folder of Parquet files": Case(build=partial(mix, name="rows", encoder=Described)),
+    "blend of files": Case(build=partial(mix, name="files.yaml", encoder=Described), ranks=4),
+}
+"""Cases over token, JSONL and Parquet files, recorded in ``<version>-tables.json``."""
+
+
+def write_tables(folder: Path) -> None:
+    """Write the files that the cases of :data:`TABLES` load."""
+    write_tokens(folder / "tokens", numbered(211))
+    write_rows(folder / "rows.parquet", range(1000, 1090))
+    for shard, numbers in enumerate((range(2000, 2031), range(2031, 2100), range(2100, 2110))):
+        write_lines(folder / f"lines/{shard}.jsonl", numbers)
+        write_rows(folder / f"rows/{shard}.parquet", numbers)
+    for name in ("lines", "rows"):
+        prepare_parts(folder / name, {"train": 2, "val": 1})
+    blend = [
+        {"weight": 3, "path": "tokens", "subset": {"range": ["10%", "90%"]}},
+        {"weight": 1, "path": "rows.parquet"},
+        {"weight": 0.001, "path": "lines", "split_part": "val"},
+        {"weight": 1, "path": "rows"},
+    ]
+    document = {
+        "__module__": "megatron.energon",
+        "__class__": "MetadatasetV2",
+        "splits": {"train": {"blend": blend}},
+    }
+    (folder / "files.yaml").write_text(yaml.safe_dump(document))
+
+
 def write_data(folder: Path) -> None:
     """Prepare the datasets and metadatasets that the cases load."""
     data = write_mixed_data(folder)
@@ -159,7 +216,7 @@ def digests(delivered: Delivered, folder: Path) -> dict[str, str]:
 
 def record(name: str, folder: Path) -> dict[str, Any]:
     """Return the states of a case, and all micro-batches of an uninterrupted run."""
-    case = CASES[name]
+    case = ALL_CASES[name]
     with running(case.pipeline(folder), Spread(case.ranks)) as run:
         for _ in range(case.steps):
             run.step()
@@ -168,18 +225,28 @@ def record(name: str, folder: Path) -> dict[str, Any]:
     return {"states": states, "delivered": before, "batches": digests(expected, folder)}
 
 
+ALL_CASES = {**CASES, **TABLES}
+
+
+def write_record(name: str, cases: Mapping[str, Case], write: Callable[[Path], None]) -> None:
+    """Record the states of some cases and the data that they load."""
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(parent) / "data"
+        folder.mkdir()
+        write(folder)
+        runs = {case: record(case, folder) for case in cases}
+        lines = ",\n".join(f"{json.dumps(case)}: {json.dumps(run)}" for case, run in runs.items())
+        (RECORDS / f"{name}.json").write_text(f"{{\n{lines}\n}}\n".replace(str(folder), "DATA"))
+        with tarfile.open(RECORDS / f"{name}.tar.xz", "w:xz", format=tarfile.PAX_FORMAT) as archive:
+            archive.add(folder, arcname="data")
+
+
 def main() -> None:
     RECORDS.mkdir(parents=True, exist_ok=True)
     add_joiner()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "data"
-        folder.mkdir()
-        write_data(folder)
-        runs = {case: record(case, folder) for case in CASES}
-        lines = ",\n".join(f"{json.dumps(case)}: {json.dumps(run)}" for case, run in runs.items())
-        (RECORDS / f"{__version__}.json").write_text(f"{{\n{lines}\n}}\n".replace(str(folder), "DATA"))
-        with tarfile.open(RECORDS / f"{__version__}.tar.xz", "w:xz", format=tarfile.PAX_FORMAT) as archive:
-            archive.add(folder, arcname="data")
+    records = {__version__: (CASES, write_data), f"{__version__}-tables": (TABLES, write_tables)}
+    for name in sys.argv[1:] or records:
+        write_record(name, *records[name])
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import lightning.pytorch as pl
 import pytest
 import torch
+from lightning.fabric import Fabric
 from torch.utils.data import DataLoader
 
 from loader import (
@@ -226,3 +228,60 @@ def test_each_sample_comes_once_in_each_epoch_of_a_run_that_was_stopped_twice(te
     for epoch in epochs:
         assert sorted(epoch) == sorted(f"text {number}" for number in range(TRAIN))
     assert epochs[0] != epochs[1]
+
+
+# ----------------------------------------------------------------------------------------- what Lightning rebuilds
+
+
+class Predictor(Recorder):
+    """Model that records the texts that it predicts for."""
+
+    def predict_step(self, batch: Any, _: int) -> Any:
+        return list(batch.text)
+
+
+def quiet_trainer(**options: Any) -> pl.Trainer:
+    return pl.Trainer(
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **options,
+    )
+
+
+def test_prediction_rebuilds_the_loader_and_reads_the_same_batches(texts: str, tmp_path: Path) -> None:
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0)
+    loader = get_loader(get_val_dataset(texts, batch_size=4, worker_config=config))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Couldn't infer the batch indices")
+        predicted: Any = quiet_trainer().predict(Predictor(tmp_path), loader)
+    assert [text for batch in predicted for text in batch] == VAL
+
+
+def test_a_restored_loader_predicts_from_its_position(texts: str, tmp_path: Path, expected: list[list[str]]) -> None:
+    first = loader_of(texts)
+    list(islice(first, 3))
+    loader = loader_of(texts).with_restored_state_rank(first.save_state_rank())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Couldn't infer the batch indices")
+        predicted = quiet_trainer(limit_predict_batches=4).predict(Predictor(tmp_path), loader)
+    assert predicted == expected[3:7]
+
+
+@pytest.mark.filterwarnings("ignore:You requested to overfit")
+def test_overfitting_on_some_batches_keeps_the_order(texts: str, tmp_path: Path, expected: list[list[str]]) -> None:
+    model = Recorder(tmp_path)
+    trainer = quiet_trainer(overfit_batches=2, max_steps=4, num_sanity_val_steps=0)
+    with pytest.warns(UserWarning, match="SequentialSampler is ignored"):
+        trainer.fit(model, loader_of(texts, virtual_epoch_length=2))
+    assert model.seen == expected[:4]
+
+
+def test_fabric_accepts_the_loader_and_keeps_its_batches(texts: str, expected: list[list[str]]) -> None:
+    fabric = Fabric(accelerator="cpu", devices=1)
+    loader: Any = fabric.setup_dataloaders(loader_of(texts, virtual_epoch_length=5))
+    assert [list(batch.text) for _ in range(2) for batch in loader] == expected[:10]
+    assert len(loader) == 5

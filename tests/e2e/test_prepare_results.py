@@ -521,7 +521,7 @@ def test_compat_files_go_when_they_can_no_longer_be_true(tmp_path: Path, shape: 
     for shard in dataset.index.shards:
         if f"{shard.name}.idx" in left:
             offsets = np.fromfile(tmp_path / f"{shard.name}.idx", "<u8")
-            firsts = [dataset.index.parts(sample)[0].offset - 512 for sample in dataset.index.samples_of(shard)]
+            firsts = [dataset.tar_index.parts(sample)[0].offset - 512 for sample in dataset.index.samples_of(shard)]
             assert offsets.tolist()[:-1] == firsts
 
 

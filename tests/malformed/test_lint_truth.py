@@ -981,7 +981,7 @@ def test_keys_that_every_shard_has_cost_no_more_look_ups_than_others(
 
 def test_a_look_up_that_misses_one_of_many_equal_keys_is_found(tmp_path: Path) -> None:
     folder = write_same_keys(tmp_path, 5, 3)
-    index = DatasetFolder(folder).index
+    index = DatasetFolder(folder).tar_index
     row = index.key_sample.tolist().index(7)
     with (folder / ".nv-meta/index" / index_uuid(folder) / "key_sample.npy").open("r+b") as file:
         file.seek(-8 * (len(index) - row), os.SEEK_END)

@@ -1,9 +1,12 @@
 # The public names of this package, each with the module that defines it.
 
 from .field_map import parse_field_expression as parse_field_expression
-from .load_request import (
+from .providers import (
+    data_path as data_path,
     is_jsonl as is_jsonl,
     is_metadataset as is_metadataset,
+    is_record_file as is_record_file,
+    provider_of as provider_of,
 )
 from .sample_types import (
     SAMPLE_TYPES as SAMPLE_TYPES,

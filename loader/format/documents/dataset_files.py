@@ -11,6 +11,7 @@ import msgspec
 from ...errors import ConfigError
 from ...storage import Storage
 from ..nv_meta import FOLDER, FORMAT_VERSION, INFO_JSON, INFO_YAML, SPLIT_JSON, SPLIT_YAML
+from .providers import SHARD_SUFFIXES
 from .split_config import SplitConfig, parse_split_config
 from .yaml_document import parse_yaml
 
@@ -82,16 +83,16 @@ def _parse(data: bytes, *, file: str) -> dict[str, int]:
 
 
 def check_shard_names(names: Iterable[str]) -> None:
-    """Check that each name is that of a tar file inside the dataset, relative to it.
+    """Check that each name is that of a shard inside the dataset, relative to it.
 
     Raises:
         ValueError: A name leads elsewhere. Files are read, and written next to them, by these names.
 
     >>> check_shard_names(["../s.tar"])
     Traceback (most recent call last):
-    ValueError: expected the name of a .tar file in the dataset, found '../s.tar'
+    ValueError: expected the name of a .tar, .jsonl or .parquet file in the dataset, found '../s.tar'
     """
     for name in names:
-        if not name.endswith(".tar") or "\0" in name or not {"", ".", ".."}.isdisjoint(name.split("/")):
+        if not name.endswith(SHARD_SUFFIXES) or "\0" in name or not {"", ".", ".."}.isdisjoint(name.split("/")):
             short = repr(name if len(name) <= 120 else name[:119] + "…")
-            raise ValueError(f"expected the name of a .tar file in the dataset, found {short}")
+            raise ValueError(f"expected the name of a .tar, .jsonl or .parquet file in the dataset, found {short}")

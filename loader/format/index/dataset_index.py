@@ -16,8 +16,9 @@ from ..nv_meta import INDEX_FOLDER
 from ..tar.header import BLOCK
 from ..tar.names import decode_name, encode_name
 from .keys import hash_key, hash_ragged
-from .layout import COLUMNS, Layout, PartStats, ShardEntry, decode_layout
+from .layout import COLUMNS, ShardEntry, decode_layout
 from .npy_column import map_column
+from .sample_index import SampleIndex
 from .shard_index import ShardIndex
 
 __all__ = ["DatasetIndex", "PartLocation"]
@@ -45,8 +46,8 @@ class _Rows(NamedTuple):
     key_sample: memoryview
 
 
-class DatasetIndex:
-    """The index of a dataset. Samples are numbered from 0 over all shards, in the order of ``.info.json``.
+class DatasetIndex(SampleIndex):
+    """The index of a dataset of tar shards.
 
     Opening maps the columns and reads only ``layout.json``, so its cost does not depend on the number of samples.
 
@@ -59,10 +60,10 @@ class DatasetIndex:
     """
 
     def __init__(self, storage: Storage, uuid: str) -> None:
-        self.uuid = uuid
         self._folder = f"{INDEX_FOLDER}/{uuid}"
         layout_file = f"{self._folder}/layout.json"
-        self.layout: Layout = decode_layout(storage.read(layout_file), file=storage.path(layout_file))
+        layout = decode_layout(storage.read(layout_file), file=storage.path(layout_file))
+        super().__init__(uuid, layout, path=storage.path(self._folder))
         columns: dict[str, npt.NDArray[Any]] = {
             name: map_column(storage, f"{self._folder}/{name}.npy", dtype) for name, dtype in COLUMNS.items()
         }
@@ -75,8 +76,6 @@ class DatasetIndex:
         self.key_hash: npt.NDArray[np.uint64] = columns["key_hash"]
         self.key_sample: npt.NDArray[np.uint64] = columns["key_sample"]
         self._rows = _Rows(**{name: memoryview(cast("Any", column)) for name, column in columns.items()})
-        self.path = storage.path(self._folder)
-        """Path of the index folder, for messages."""
         self._check_rows(storage)
 
     def _check_rows(self, storage: Storage) -> None:
@@ -94,25 +93,6 @@ class DatasetIndex:
                     hint="run energon prepare again on this dataset",
                 )
 
-    def __len__(self) -> int:
-        return self.layout.samples
-
-    @property
-    def shards(self) -> tuple[ShardEntry, ...]:
-        return self.layout.shards
-
-    @cached_property
-    def part_names(self) -> tuple[str, ...]:
-        return self.layout.part_names
-
-    @cached_property
-    def _shard_starts(self) -> list[int]:
-        return [shard.first_sample for shard in self.layout.shards]
-
-    @cached_property
-    def _shard_by_name(self) -> dict[str, ShardEntry]:
-        return {shard.name: shard for shard in self.layout.shards}
-
     def key(self, sample: int) -> str:
         """Return the key of a sample, without its shard."""
         return decode_name(self._key(sample))
@@ -121,17 +101,6 @@ class DatasetIndex:
         rows = self._rows
         start = rows.key_ends[sample - 1] if sample else 0
         return rows.key_bytes[start : rows.key_ends[sample]].tobytes()
-
-    def full_key(self, sample: int) -> str:
-        """Return ``<shard>/<key>``, unique in the dataset unless the shard repeats a key."""
-        return f"{self.shard_of(sample).name}/{self.key(sample)}"
-
-    def shard_of(self, sample: int) -> ShardEntry:
-        """Return the shard of a sample."""
-        if not 0 <= sample < len(self):
-            raise IndexError(f"expected a sample in [0, {len(self)}), found {sample}")
-        # Shards without samples start at the same sample as the next shard: the last of them has the sample.
-        return self.layout.shards[bisect_right(self._shard_starts, sample) - 1]
 
     def parts(self, sample: int) -> list[PartLocation]:
         """Return the byte ranges of a sample's parts, in their order in the shard.
@@ -225,14 +194,6 @@ class DatasetIndex:
             if self._key(sample) == key and (among is None or sample in among):
                 found.append(sample)
         return found
-
-    def part_stats(self) -> tuple[PartStats, ...]:
-        """Return the part names with their counts and sizes."""
-        return self.layout.part_stats
-
-    def samples_of(self, shard: ShardEntry) -> range:
-        """Return the numbers of a shard's samples."""
-        return range(shard.first_sample, shard.first_sample + shard.samples)
 
     def shard_index(self, shard: ShardEntry) -> ShardIndex:
         """Return the index of one shard, equal to a scan of the shard.

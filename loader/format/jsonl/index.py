@@ -26,6 +26,7 @@ __all__ = [
     "build_jsonl_index",
     "open_jsonl_index",
     "prepare_jsonl",
+    "read_line",
 ]
 
 IDX_SUFFIX = ".idx"
@@ -173,19 +174,7 @@ class JsonlReader:
         """
         if not 0 <= index < len(self):
             raise IndexError(f"sample {index:,} of {len(self):,} in {self._path}")
-        start, stop = int(self._offsets[index]), int(self._offsets[index + 1])
-        if not start < stop <= self._file.size_bytes:
-            size_bytes = self._file.size_bytes
-            raise _stale(
-                self._path,
-                f"expected sample {index:,} at bytes {start:,}–{stop:,}, found a file of {size_bytes:,} bytes",
-            )
-        line = self._file.read_at(start, stop - start).strip()
-        if start == 0:
-            line = line.removeprefix(BYTE_ORDER_MARK).lstrip()
-        if not (line.startswith(b"{") and line.endswith(b"}")) or b"\n" in line:
-            raise _stale(self._path, f"expected one JSON object at bytes {start:,}–{stop:,} (sample {index:,})")
-        return line
+        return read_line(self._file, self._offsets, index, path=self._path)
 
     def close(self) -> None:
         """Close the file."""
@@ -198,6 +187,30 @@ class JsonlReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def read_line(file: ReadableFile, offsets: npt.NDArray[np.uint64], index: int, *, path: str) -> bytes:
+    """Read the JSON text of one sample, and check that it is one line with an object.
+
+    Args:
+        file: The open JSONL file.
+        offsets: Its index.
+        index: Number of the sample, in range.
+        path: Path of the file, for messages.
+
+    Raises:
+        FormatError: As for :meth:`JsonlReader.read_line`.
+    """
+    start, stop = int(offsets[index]), int(offsets[index + 1])
+    if not start < stop <= file.size_bytes:
+        found = f"found a file of {file.size_bytes:,} bytes"
+        raise _stale(path, f"expected sample {index:,} at bytes {start:,}–{stop:,}, {found}")
+    line = file.read_at(start, stop - start).strip()
+    if start == 0:
+        line = line.removeprefix(BYTE_ORDER_MARK).lstrip()
+    if not (line.startswith(b"{") and line.endswith(b"}")) or b"\n" in line:
+        raise _stale(path, f"expected one JSON object at bytes {start:,}–{stop:,} (sample {index:,})")
+    return line
 
 
 def _stale(path: str, message: str) -> FormatError:

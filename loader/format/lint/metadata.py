@@ -14,8 +14,10 @@ from ...storage import Storage
 from ..compat.sqlite_index import open_sqlite
 from ..dataset_folder import DatasetFolder
 from ..documents.split_config import SplitConfig, split_sample_name
+from ..filters.files import filter_names
 from ..index.dataset_index import DatasetIndex
 from ..index.keys import equal_neighbours
+from ..index.sample_index import SampleIndex
 from ..index.shard_index import ShardIndex
 from ..nv_meta import INDEX_SQLITE
 from ..prepare.shards import find_shards
@@ -24,6 +26,7 @@ from .report import Finding
 __all__ = [
     "check_config",
     "check_duplicate_keys",
+    "check_filters",
     "check_split",
     "check_sqlite",
     "check_sqlite_rows",
@@ -54,6 +57,15 @@ def check_config(dataset: DatasetFolder) -> Iterator[Finding]:
         yield from _config_findings("E003", error)
 
 
+def check_filters(dataset: DatasetFolder) -> Iterator[Finding]:
+    """Check every filter of the dataset, row by row."""
+    for name in filter_names(dataset.storage):
+        try:
+            dataset.open_filter(name).check()
+        except EnergonError as error:
+            yield Finding(code="E206", message=error.message)
+
+
 # --------------------------------------------------------------------------------------------------------- the split
 
 
@@ -81,13 +93,13 @@ def check_split(dataset: DatasetFolder) -> Iterator[Finding]:
     yield from _unused_shards(dataset, split, first_part)
 
 
-def _unknown_excludes(index: DatasetIndex, split: SplitConfig) -> Iterator[Finding]:
+def _unknown_excludes(index: SampleIndex, split: SplitConfig) -> Iterator[Finding]:
     known = frozenset(shard.name for shard in index.shards)
     for name in split.exclude:
         shard, key = split_sample_name(name, known)
-        if shard not in known:
+        if shard not in known and not (key is None and index.find(name)):
             yield Finding(code="W204", message=f"excluded: {name!r}", shard=shard)
-        elif key is not None and not index.find(f"{shard}/{key}"):
+        elif shard in known and key is not None and not index.find(f"{shard}/{key}"):
             yield Finding(code="W204", message=f"excluded: {name!r}", shard=shard, key=key)
 
 

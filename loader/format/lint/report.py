@@ -58,7 +58,7 @@ class LintPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LintProgress:
-    """Progress of a lint, in ``unit``: samples at level ``decode``, else shards; bytes of JSONL files."""
+    """Progress of a lint, in ``unit``: samples at level ``decode``, else shards; bytes of single files."""
 
     done: int
     total: int
@@ -109,6 +109,7 @@ CODES: dict[str, str] = {
     "E203": "a shard is in two split parts",
     "W204": "the split excludes something that does not exist",
     "W205": "a split part is empty",
+    "E206": "a filter is damaged, or belongs to other shards",
     # Samples
     "E301": "a required part is missing",
     "E302": "a part does not decode",
@@ -126,6 +127,13 @@ CODES: dict[str, str] = {
     "W405": "there are blank lines",
     "W406": "the file begins with a byte order mark",
     "E407": "a JSONL file has no samples",
+    # Token files and Parquet files
+    "E411": "the index of a token file is missing or damaged",
+    "E412": "a sequence is outside of its token file",
+    "W413": "bytes of a token file belong to no sequence",
+    "E414": "a Parquet file is damaged",
+    "W415": "a row group of a Parquet file is larger than the cache of decoded rows",
+    "E416": "a token file or Parquet file has no samples",
     # Metadatasets
     "E501": "a metadataset is invalid",
     "E502": "a dataset of a metadataset is missing or not prepared",

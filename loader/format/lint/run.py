@@ -16,7 +16,8 @@ from ..documents.split_config import SplitConfig, format_split_config, parse_spl
 from ..index.layout import ShardEntry
 from ..nv_meta import FOLDER, INDEX_SQLITE, LOCK
 from ..worker_pool import run_in_workers
-from .metadata import check_config, check_duplicate_keys, check_split, check_sqlite, unreadable_dataset
+from .metadata import check_config, check_duplicate_keys, check_filters, check_split, check_sqlite, unreadable_dataset
+from .record_folder import RecordShardLint
 from .report import LEVELS, Finding, LintPlan, LintProgress, LintReport, SampleCheck
 from .task import LintChecker, LintTask
 
@@ -99,9 +100,12 @@ class _Lint:
         """Check the metadata, then the headers of all shards, then the samples of shards with correct headers."""
         plan = self._plan
         self._numbers = {shard: number for number, shard in enumerate(dataset.shard_counts)}
+        if dataset.records is not None:
+            self._check_records(dataset, decodes=dataset.records.decodes)
+            return
         sqlite_findings = list(check_sqlite(dataset))
-        self.add([*check_config(dataset), *check_split(dataset), *sqlite_findings])
-        self.add(list(check_duplicate_keys(dataset.index)))
+        self.add([*check_config(dataset), *check_split(dataset), *check_filters(dataset), *sqlite_findings])
+        self.add(list(check_duplicate_keys(dataset.tar_index)))
         shards = _shards_to_check(dataset, plan.split_parts)
         check = _sample_check(dataset, plan)
         unchecked = getattr(check, "unchecked", None)
@@ -119,6 +123,33 @@ class _Lint:
             fresh = [shard for shard in shards if shard.name not in stale]
             self.samples = sum(shard.samples for shard in fresh)
             self._run(checker, _DecodeTasks(fresh), self.samples)
+
+    def _check_records(self, dataset: DatasetFolder, *, decodes: bool) -> None:
+        """Check the metadata, and each file of numbered samples."""
+        plan = self._plan
+        self.add([*check_config(dataset), *check_split(dataset), *check_filters(dataset)])
+        shards = _shards_to_check(dataset, plan.split_parts)
+        config = _readable_config(dataset)
+        is_typed = decodes and config is not None and not config.crude  # a line that is JSON is a whole crude sample
+        self.shards, self.samples = len(shards), sum(shard.samples for shard in shards)
+        lint = RecordShardLint(
+            path=plan.path,
+            split_config=plan.split_config,
+            level=plan.level,
+            max_findings=plan.max_findings,
+            check=_sample_check(dataset, plan) if is_typed else None,
+        )
+        with closing(run_in_workers(lint, shards, workers=plan.workers)) as results:
+            for finished, (_, found) in enumerate(results, start=1):
+                self.add(found)
+                if self._on_progress:
+                    progress = LintProgress(
+                        done=finished, total=len(shards), unit="shards", findings=len(self.findings)
+                    )
+                    self._on_progress(progress)
+                if finished < len(shards) and self._is_full():
+                    self.complete = False
+                    return
 
     def _run(self, checker: LintChecker, tasks: Sequence[LintTask], total: int) -> None:
         """Run tasks in workers, and report progress unless ``total`` is 0: those tasks are fast."""

@@ -76,7 +76,7 @@ class LintChecker:
             return list(self._decode(task.shard, task.samples, excluded))
         found = check_shard(
             self._dataset.storage,
-            self._dataset.index,
+            self._dataset.tar_index,
             task.shard,
             self._config,
             read_bytes=self._plan.level == "bytes",
@@ -94,7 +94,7 @@ class LintChecker:
             for sample in samples:
                 key = self._dataset.index.key(sample)
                 if key not in excluded:
-                    yield from self._decode_one(file, shard.name, key, self._dataset.index.parts(sample))
+                    yield from self._decode_one(file, shard.name, key, self._dataset.tar_index.parts(sample))
 
     def _decode_one(self, file: ReadableFile, shard: str, key: str, locations: list[PartLocation]) -> Iterator[Finding]:
         try:

@@ -21,6 +21,7 @@ from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, LOCK, W
 from .fix_duplicates import fix_duplicates, repeated_keys
 from .inputs import PrepareInputs, is_up_to_date, read_inputs, reusable_compat_files
 from .plan import PreparePlan, PrepareReport, ProgressCallback
+from .record_folder import prepare_record_folder
 from .shards import ShardScans, ShardSearch, compressed_warning, find_shards
 from .split import PlannedSplit, plan_split, rename_excluded
 
@@ -52,6 +53,8 @@ def run_prepare(plan: PreparePlan, *, on_progress: ProgressCallback | None = Non
             split = plan_split(storage, plan.split, search.names)
         storage.remove(STAGING)
         try:
+            if search.format is not None:
+                return prepare_record_folder(storage, plan, search, split, on_progress)
             return _prepare(storage, plan, search, split, on_progress)
         finally:
             # The journal stays for the next prepare, and so do the files of an interrupted commit, which it finishes.

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...errors import ConfigError, EnergonError, FormatError, StorageError
 from ...storage import FileInfo, Storage
+from ..documents.providers import SHARD_SUFFIXES, Format, record_format
 from ..index.publish import Journal
 from ..index.shard_index import index_shard
 from ..worker_pool import run_in_workers
 from .plan import PrepareProgress, ProgressCallback
 
-__all__ = ["ShardScans", "ShardSearch", "compressed_warning", "find_shards", "unpack_command"]
+__all__ = [
+    "ShardScans",
+    "ShardSearch",
+    "compressed_warning",
+    "find_shards",
+    "raise_scan_errors",
+    "unpack_command",
+]
 
 # -------------------------------------------------------------------------------------------------------- the search
 
@@ -33,6 +42,7 @@ class ShardSearch:
     """The shards of a folder, and the tar files that cannot be shards."""
 
     shards: tuple[FileInfo, ...]  # sorted by path components, as other readers of the format number them
+    format: Format | None = None  # of files of numbered samples; None for tar files
     compressed: tuple[str, ...]  # tar files without random access
     excluded: int  # number of shards that ``exclude`` matched
 
@@ -46,14 +56,16 @@ class ShardSearch:
 
 
 def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
-    """List the ``.tar`` files below a dataset's folder, without hidden ones.
+    """List the shards below a dataset's folder, without hidden ones.
+
+    Shards are the ``.tar`` files; in a folder without any, the ``.jsonl`` files or the ``.parquet`` files.
 
     Args:
         storage: The dataset.
         exclude: Regular expression that excludes a shard if it matches anywhere in the path.
 
     Raises:
-        ConfigError: ``exclude`` is not a regular expression.
+        ConfigError: ``exclude`` is not a regular expression, or there are both JSONL and Parquet files.
         StorageError: The folder is missing or holds no shard.
     """
     try:
@@ -62,21 +74,44 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
         raise ConfigError(f"--exclude {exclude!r} is not a regular expression: {error}") from error
     if not storage.exists(""):
         raise StorageError("this folder does not exist", path=storage.path(""), hint="check the path")
-    shards, compressed, excluded = [], [], 0
+    found: dict[str, list[FileInfo]] = {suffix: [] for suffix in SHARD_SUFFIXES}
+    compressed, excluded = [], 0
     for file in storage.list():
         if file.name.rsplit("/", 1)[-1].startswith("."):
             continue
-        if file.name.endswith(".tar"):
+        if file.name.endswith(SHARD_SUFFIXES):
+            is_tar = file.name.endswith(".tar")
             if excluded_names and excluded_names.search(file.name):
-                excluded += 1
+                excluded += is_tar
             else:
-                shards.append(file)
+                found[os.path.splitext(file.name)[1]].append(file)
         elif file.name.lower().endswith(tuple(_UNPACK)):
             compressed.append(file.name)
+    shards = _shards_of_one_format(storage, found, any_tar=bool(compressed or excluded))
     if not shards:
         raise _no_shards(storage, compressed, excluded)
     shards.sort(key=lambda shard: shard.name.split("/"))
-    return ShardSearch(shards=tuple(shards), compressed=tuple(compressed), excluded=excluded)
+    return ShardSearch(
+        shards=tuple(shards),
+        format=record_format(shards[0].name),
+        compressed=tuple(compressed),
+        excluded=excluded,
+    )
+
+
+def _shards_of_one_format(storage: Storage, found: Mapping[str, list[FileInfo]], *, any_tar: bool) -> list[FileInfo]:
+    """Return the tar files; without any, the files of the other format."""
+    tars, *others = found.values()
+    if tars or any_tar:  # files next to tar shards are notes about them
+        return tars
+    kinds = [files for files in others if files]
+    if len(kinds) > 1:
+        raise ConfigError(
+            f"found files of several formats, {kinds[0][0].name} and {kinds[1][0].name}; a dataset has one",
+            at=storage.path(""),
+            hint="exclude those of one format with --exclude REGEX, or move them to another folder",
+        )
+    return kinds[0] if kinds else []
 
 
 def _no_shards(storage: Storage, compressed: list[str], excluded: int) -> StorageError:
@@ -93,9 +128,9 @@ def _no_shards(storage: Storage, compressed: list[str], excluded: int) -> Storag
             hint=f"unpack {'it' if single else 'them'}: {unpack_command(path, compressed)}",
         )
     return StorageError(
-        "no .tar files here or in the folders below",
+        "no .tar files here or in the folders below, and no .jsonl or .parquet files",
         path=path,
-        hint="give the folder that holds the WebDataset shards",
+        hint="give the folder that holds the shards",
     )
 
 
@@ -223,15 +258,19 @@ class ShardScans:
             )
 
     def _raise_errors(self) -> None:
-        errors = [self._errors[shard.name] for shard in self._shards if shard.name in self._errors]
-        if len(errors) == 1:
-            raise errors[0]
-        if errors:
-            raise FormatError(
-                f"{len(errors)} shards cannot be indexed\n" + "\n".join(str(error) for error in errors),
-                hint="fix them, or exclude them with --exclude REGEX",
-            )
+        raise_scan_errors([self._errors[shard.name] for shard in self._shards if shard.name in self._errors])
 
     def close(self) -> None:
         """End the workers."""
         self._results.close()
+
+
+def raise_scan_errors(errors: Sequence[EnergonError]) -> None:
+    """Raise the error of a shard, or one error about several shards."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise FormatError(
+            f"{len(errors)} shards cannot be indexed\n" + "\n".join(str(error) for error in errors),
+            hint="fix them, or exclude them with --exclude REGEX",
+        )

@@ -7,14 +7,16 @@ from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.gc import GcDataset
 from loader.samples.sample_dataclass import edataclass
 from loader.stores.cache_pool import CachePool
-from loader.training.loaders.data_loader import SavableDataLoader
+from loader.training.loaders.data_loader import DataLoader, SavableDataLoader
 from loader.training.workers.watchdog import WatchdogDataset
 
 from .not_served import not_served
 
 __all__ = [
+    "BasicDataLoader",
     "BatchDataset",
     "CachePool",
+    "DataLoader",
     "GcDataset",
     "SavableDataLoader",
     "SavableDataset",
@@ -23,6 +25,8 @@ __all__ = [
     "default_get_batch_keys",
     "edataclass",
 ]
+
+BasicDataLoader = DataLoader
 
 if not TYPE_CHECKING:
 

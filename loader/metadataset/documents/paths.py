@@ -6,7 +6,8 @@ import os
 from functools import cache
 
 from ...errors import StorageError
-from ...format.documents.load_request import is_jsonl, is_url, resolve_path
+from ...format.documents.load_request import is_url, resolve_path
+from ...format.documents.providers import is_record_file
 from ...format.nv_meta import INFO_JSON, INFO_YAML
 from ...storage import open_storage
 from .references import FILESYSTEM
@@ -50,7 +51,7 @@ class DatasetPaths:
 def _fault_of_dataset(path: str) -> str | None:
     if is_url(path):
         return None  # opening it raises if the URL cannot be read
-    if is_jsonl(path):
+    if is_record_file(path):
         return None if _exists(path) else f"there is no such file: {display_path(path)}"
     if not _exists(path):
         return f"there is no such folder: {display_path(path)}"

@@ -49,7 +49,7 @@ def plan_leaves(
     """Return the leaves of a metadataset, or the single leaf of a dataset; only metadataset files are read.
 
     Args:
-        path: The folder of a prepared dataset, a ``.jsonl`` file, or a metadataset (``.yaml``, ``.yml``).
+        path: The folder of a prepared dataset, a file of samples, or a metadataset (``.yaml``, ``.yml``).
         split_part: The split of the metadataset, or the split part of the dataset.
         training: Apply weights and repetitions; otherwise each leaf comes once, in order.
         subflavors: Labels of all samples; they override those of the documents.

@@ -7,8 +7,9 @@ from dataclasses import replace
 from math import inf
 
 from ...errors import ConfigError, StorageError
-from ...format.documents.load_request import is_jsonl, is_metadataset, resolve_path
+from ...format.documents.load_request import is_metadataset, resolve_path
 from ...format.documents.messages import short_key, short_repr
+from ...format.documents.providers import data_path, is_record_file, provider_of
 from ...format.documents.subset import SampleRange
 from ..documents.leaf_plan import JoinMember, JoinPlan
 from ..documents.parse import DocumentStore
@@ -126,6 +127,7 @@ class TreePlanner:
             weight=outer.weight,
             repetitions=outer.repetitions,
             children=children,
+            unit=blend.unit,
         )
 
     def _source(self, file: str, source: ReferenceSpec | JoinSpec, outer: InheritedSettings) -> PlanNode | None:
@@ -138,14 +140,14 @@ class TreePlanner:
         inner = outer.within(source)
         if isinstance(source, JoinSpec):
             return self._join(file, source, inner)
-        path = resolve_path(source.path, os.path.dirname(file))
+        path = data_path(resolve_path(source.path, os.path.dirname(file)))
         if is_metadataset(path):
             return self._nested(file, source, path, inner)
         return self._dataset(file, source, path, inner)
 
     def _nested(self, file: str, source: ReferenceSpec, path: str, inner: InheritedSettings) -> PlanNode | None:
-        for key, value in (("split_config", source.split_config), ("dataset_config", source.dataset_config)):
-            if value is not None:
+        for key in ("split_config", "dataset_config", "filter"):
+            if getattr(source, key) is not None:
                 self._documents.fault(file, f"{source.place}.{key}", "a metadataset has none; set it at its datasets")
         if source.aux:
             self._documents.fault(file, f"{source.place}.aux", "a metadataset has none; set it at its datasets")
@@ -181,15 +183,16 @@ class TreePlanner:
             split_part=inner.split_part,
             weight=inner.weight,
             repetitions=inner.repetitions,
-            leaf=inner.leaf(replace(inner.request, path=file), place=place, join=join),
+            leaf=inner.leaf(replace(inner.request, path=file, filter=None), place=place, join=join),
         )
 
     def _member(self, file: str, member: MemberSpec, inner: InheritedSettings) -> JoinMember:
         reference = member.reference
-        path = resolve_path(reference.path, os.path.dirname(file))
-        if is_metadataset(path) or is_jsonl(path):
-            kind = "a metadataset" if is_metadataset(path) else "a JSONL file, which has no keys"
-            found = f"expected the folder of a prepared dataset, found {kind}: {display_path(path)}"
+        path = data_path(resolve_path(reference.path, os.path.dirname(file)))
+        provider = provider_of(path)
+        if provider.format != "folder":
+            why = ", which has no keys" if is_record_file(path) else ""
+            found = f"expected the folder of a prepared dataset, found {provider.title}{why}: {display_path(path)}"
             self._documents.fault(file, f"{reference.place}.path", found)
         else:
             self._check_path(file, reference, path)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from ...errors import SkipSample
-from .lane import LANE_ITEM, ItemId, Lane, as_item_id, plain_item_id
+from .lane import LANE_ITEM, ItemId, Lane, as_item_id, integers_of, plain_item_id
 from .rng import preserve_rng_state, seed_sample
-from .stage import SKIPPED
+from .running import SKIPPED
 
 __all__ = ["BufferedItem", "rebuild_item"]
 
@@ -75,7 +75,7 @@ def rebuild_item(upstream: _Loader, lane: Lane, item_id: ItemId) -> Any:
     Raises:
         Exception: An error that ``restore_error_handler`` raises.
     """
-    with preserve_rng_state():
+    with preserve_rng_state(), lane.context.seeded_rng(lane.seed, lane.number, *integers_of(item_id)):
         seed_sample(lane.seed, lane.number, item_id)
         try:
             return upstream.load(item_id)

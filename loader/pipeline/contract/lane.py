@@ -33,6 +33,7 @@ __all__ = [
     "plain_item_id",
     "position_of",
     "sample_index_of",
+    "samples_in",
     "set_restore_key",
 ]
 
@@ -217,6 +218,19 @@ def sample_index_of(item_id: ItemId, lane: int, lanes: int) -> int:
         else:
             item_id = item_id[0]
     return item_id * lanes + lane
+
+
+def samples_in(item_id: ItemId) -> int:
+    """Return the number of samples that an item was made of.
+
+    >>> samples_in((("2 encode_sample", 0, 7), 8))
+    2
+    """
+    if not isinstance(item_id, tuple):
+        return 1
+    if item_id and isinstance(item_id[0], str):
+        return samples_in(item_id[2])
+    return sum(map(samples_in, item_id))
 
 
 def integers_of(item_id: ItemId) -> Iterator[int]:

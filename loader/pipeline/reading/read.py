@@ -8,7 +8,7 @@ does not affect the order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol, cast
 
@@ -94,6 +94,15 @@ class ReadDataset(SavableDataset[Raw]):
 
     def settings(self) -> dict[str, Any]:
         return self.plan.settings()
+
+    def adopt_measurements(self, saved: Any) -> None:
+        settings = saved[1]
+        if not (isinstance(self.plan, ShuffledPlan) and self.plan.measured and settings.get("measured")):
+            return
+        weights = settings["weights"]
+        found = tuple(weights) if isinstance(weights, list) else (weights,) * len(self.sources)
+        if len(found) == len(self.sources) and all(isinstance(one, float) and one > 0 for one in found):
+            self.plan = replace(self.plan, weights=found)
 
     def identity(self) -> list[Any]:
         return [*super().identity(), *(source.identity() for source in self.sources)]
@@ -216,6 +225,7 @@ class ShuffledPlan:
         repetitions: Repetitions of a sample in a pass, for each source; None for a blend without end.
         deal: Samples of a micro-batch, if the lanes take whole micro-batches of one pass in turn; None splits the pass
             into one stream per lane.
+        measured: True if the weights were computed from measured samples; a restored run keeps those of its state.
         chunk: Samples of a chunk, if the lanes take chunks of an order that is not shuffled in turn; None splits it
             into one part per lane.
         shares: Repetitions of a sample of each source in a nominal epoch of an order without end; None: 1 each.
@@ -227,6 +237,7 @@ class ShuffledPlan:
     weights: tuple[float, ...]
     repetitions: tuple[float, ...] | None = None
     deal: int | None = None
+    measured: bool | None = None
     chunk: int | None = None
     shares: tuple[float, ...] | None = None
 

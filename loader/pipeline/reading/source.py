@@ -1,7 +1,7 @@
 """The interface of sources: datasets whose samples are numbered from 0, read as bytes and built into samples.
 
-:class:`.DatasetSource` is a prepared dataset, :class:`.JsonlSource` a JSONL file, :class:`.JoinedSource` several
-datasets joined row by row.
+:class:`.DatasetSource` is a prepared dataset, :class:`.RecordSource` a single file of samples, :class:`.JoinedSource`
+several datasets joined row by row.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ from typing import Any, NamedTuple, Protocol
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
+from ...format.filters.rows import FilterRows
 from ...format.index.locations import SampleLocations
 from ...samples.building.sample_builder import RawSample
-from ...samples.decoding.decoder import SampleDecoder
+from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
 from ...samples.source_info import SourceInfo
 from ...storage import ReadableFile
 from ...stores.aux_store import open_aux_store
+from ...stores.binidx_file_store import BinIdxFileStore
 from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.decode_file_store import DecodeFileStore
 from ...stores.file_store import FileStore
@@ -62,7 +64,15 @@ class Source(Protocol):
         """True if samples are dicts of parts, for cookers."""
 
     @property
-    def decoder(self) -> SampleDecoder | None:
+    def sample_class(self) -> type[Any]:
+        """The class of the samples."""
+
+    @property
+    def accepts_options(self) -> bool:
+        """True if a dataset class of the user's received the caller's other arguments."""
+
+    @property
+    def decoder(self) -> AnyDecoder | None:
         """Decoder of the parts; None leaves them bytes."""
 
     @property
@@ -71,7 +81,14 @@ class Source(Protocol):
 
     @property
     def ranges(self) -> tuple[IntArray, IntArray]:
-        """Runs of neighbours in the index: number of the first sample of each in the source, and in the index."""
+        """Runs of neighbours in the index: number of the first sample of each in the source, and in the index.
+
+        With a filter, runs of neighbours in the filter's rows, which are numbers of samples in the index.
+        """
+
+    @property
+    def filter(self) -> FilterRows | None:
+        """The filter that selects samples; None keeps all."""
 
     @property
     def excluded(self) -> IntArray:
@@ -83,6 +100,9 @@ class Source(Protocol):
 
         It raises SampleError if a part does not decode, or a field is missing.
         """
+
+    def key_of(self, raw: Any) -> str:
+        """Return the ``__key__`` of a raw sample."""
 
     def sources(self, raw: Any) -> tuple[SourceInfo, ...]:
         """Return the shard and part names that a sample was read from."""
@@ -118,7 +138,7 @@ class ShardSource(Source, Protocol):
             StorageError: It is missing or cannot be read.
         """
 
-    def read_far_apart(self, file: ReadableFile, index: int) -> dict[str, bytes]:
+    def read_far_apart(self, file: ReadableFile, index: int) -> dict[str, Any]:
         """Read the parts of a sample one by one; they are too far apart for one read."""
 
 
@@ -135,7 +155,7 @@ class SourceStores:
 
     path: str | None = None
     aux_urls: Mapping[str, str] = field(default_factory=dict)
-    decoder: SampleDecoder | None = None
+    decoder: AnyDecoder | None = None
     trust_code: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -155,7 +175,8 @@ class SourceStores:
         """Store of the source's own parts."""
         return None if self.path is None else self._decoded(DatasetFileStore(self.path))
 
-    def _decoded(self, store: FileStore[bytes]) -> FileStore[Any]:
-        if self.decoder is None:
+    def _decoded(self, store: FileStore[Any]) -> FileStore[Any]:
+        decoder: Any = self.decoder
+        if decoder is None or whole_sample_decoder(decoder) is not None or isinstance(store, BinIdxFileStore):
             return store
-        return DecodeFileStore(store, decoder=self.decoder, trust_code=self.trust_code)
+        return DecodeFileStore(store, decoder=decoder, trust_code=self.trust_code)

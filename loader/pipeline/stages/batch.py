@@ -35,6 +35,8 @@ class BatchDataset(SavableDataset[T]):
             ``b`` of a lane holds the items at the positions ``[b·B, (b+1)·B)`` of its stream. The next item takes the
             place of a skipped one. Exceptions are repeated passes, and runs whose state an earlier version saved: there
             a skipped item makes its batch smaller.
+        failure_tolerance: Consecutive failures of ``batcher`` that end the run; by default the number set for it, or
+            100.
         worker_config: By default the dataset's.
     """
 
@@ -48,6 +50,7 @@ class BatchDataset(SavableDataset[T]):
         *,
         drop_last: bool = False,
         at_positions: bool = False,
+        failure_tolerance: int | None = None,
         name: str | None = None,
         worker_config: WorkerConfig | None = None,
         **_unused: Any,
@@ -58,6 +61,7 @@ class BatchDataset(SavableDataset[T]):
         self.batch_size = batch_size
         self.batcher = batcher
         self.drop_last = drop_last
+        self.failure_tolerance = failure_tolerance
         self.at_positions = at_positions
 
     @property
@@ -92,7 +96,7 @@ class _BatchRunning:
         self._upstream = LaneInput(definition.inputs[0], lane, state, self._stage)
         self._lane = lane
         self._size = definition.batch_size
-        self._hook = Hook(definition.batcher, lane)
+        self._hook = Hook(definition.batcher, lane, failure_tolerance=definition.failure_tolerance, takes_batches=True)
         self._drops_last = definition.drop_last
         self._at_positions = definition.at_positions and lane.neighbours is None
         self._key = definition.key
@@ -117,6 +121,7 @@ class _BatchRunning:
                     lane_ended, source_next = True, self._upstream.next_of_others
                     continue
                 if not values or self._drops_last:
+                    self._lane.failures.has_remainder |= bool(values)
                     raise
                 break
             if value is not SKIPPED:
@@ -134,6 +139,7 @@ class _BatchRunning:
                 value, item_id = self._upstream.next()
             except StopIteration:
                 if item_id == -1 or self._drops_last:
+                    self._lane.failures.has_remainder |= bool(values)
                     raise
                 break
             if value is not SKIPPED:

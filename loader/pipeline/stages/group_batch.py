@@ -10,7 +10,7 @@ from ...errors import ConfigError, SkipSample
 from ...samples.batching.collate import generic_batch
 from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
-from ..contract.lane import ItemId, Lane, set_restore_key
+from ..contract.lane import ItemId, Lane, samples_in, set_restore_key
 from ..contract.lane_input import LaneInput
 from ..contract.rng import preserve_rng_state
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
@@ -38,6 +38,8 @@ class GroupBatchDataset(SavableDataset[T]):
             (``batch_group_criterion``). Both must depend on the sample alone. The first sample determines the size.
         batcher: Joins a list of samples to a batch; by default :func:`~loader.samples.batching.collate.generic_batch`.
         drop_last: Drop the partial batches at the end of a pass.
+        failure_tolerance: Consecutive failures of ``batcher`` that end the run; by default the number set for it, or
+            100.
         worker_config: By default the dataset's.
 
     Raises:
@@ -54,6 +56,7 @@ class GroupBatchDataset(SavableDataset[T]):
         batcher: Callable[[list[Any]], T] = generic_batch,
         *,
         drop_last: bool = False,
+        failure_tolerance: int | None = None,
         name: str | None = None,
         worker_config: WorkerConfig | None = None,
         **_unused: Any,
@@ -65,6 +68,7 @@ class GroupBatchDataset(SavableDataset[T]):
         self.sample_group_key = sample_group_key
         self.batcher = batcher
         self.drop_last = drop_last
+        self.failure_tolerance = failure_tolerance
 
     @property
     def waits(self) -> bool:
@@ -99,7 +103,9 @@ class _GroupBatchRunning:
         self._lane = lane
         self._fixed_size = definition.fixed_batch_size
         self._criterion = Hook(definition.sample_group_key, lane)
-        self._batcher = Hook(definition.batcher, lane)
+        self._batcher = Hook(
+            definition.batcher, lane, failure_tolerance=definition.failure_tolerance, takes_batches=True
+        )
         self._drops_last = definition.drop_last
         self._key = definition.key
         self._groups: dict[Hashable, _Group] = {}  # in the order of their first samples
@@ -138,6 +144,7 @@ class _GroupBatchRunning:
 
     def _next_partial(self) -> tuple[Any, ItemId]:
         if self._drops_last:
+            self._lane.failures.has_remainder |= bool(self._groups)
             self._groups.clear()
             raise StopIteration
         return self._joined(self._groups.pop(next(iter(self._groups))).samples)
@@ -148,10 +155,12 @@ class _GroupBatchRunning:
             key, size = self._criterion.call(value, item_id)
             hash(key)
         except SkipSample:
+            self._criterion.skips.add(samples_in(item_id))
             return None
         except Exception as error:
             self._criterion.failed(error, value)
             return None
+        self._criterion.skips.count = 0
         self._criterion.succeeded()
         size = self._fixed_size if size is None else size
         if size is None or size < 1:

@@ -38,7 +38,7 @@ def get_train_dataset(
     """Build a dataset for training: shuffled, batched and, by default, without end.
 
     Args:
-        path: Folder of a prepared dataset, a JSONL file, or a metadataset (``.yaml``), which mixes several datasets.
+        path: Folder of a prepared dataset, a file of samples, or a metadataset (``.yaml``), which mixes datasets.
         split_part: Part of the split.
         worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
         batch_size: Samples of a micro-batch; None yields single samples.
@@ -55,7 +55,11 @@ def get_train_dataset(
         task_encoder: The hooks; by default samples are only batched.
         repeat: Repeat without end; otherwise each sample comes once.
         even_ranks: With ``repeat=False``: all ranks get the same number of micro-batches; the rest is dropped.
-        **kwargs: ``split_config``, ``dataset_config``, ``subflavors``, ``trust_code``; and the deprecated
+        **kwargs: ``split_config``, ``dataset_config``, ``subflavors`` or ``tags``, ``filter_name`` (the filter of every
+            dataset), ``trust_code``; ``key_format``: ``"shard/key"``
+            or ``"key"``, the form of ``__key__``; ``subset``, a :class:`.DatasetSubset`; ``sample_type``: the expected
+            class of the samples; ``field_map``, ``sample_loader`` and ``part_filter``, for what ``dataset.yaml`` leaves
+            open; other arguments of the user's dataset class that ``dataset.yaml`` names; and the deprecated
             ``image_decode``, ``av_decode``, ``video_decode_audio``, ``auto_decode``, ``handler``.
 
     Raises:
@@ -80,6 +84,9 @@ def get_train_dataset(
     )
     # Hooks written for megatron-energon may take blend_mode; others read it from the datasets, or take **options.
     takes_mode = "blend_mode" in signature(encoder.build_train_datasets).parameters
+    optional: dict[str, Any] = {"blend_mode": datasets.blend_mode} if takes_mode else {}
+    if even_ranks:
+        optional["even_ranks"] = True
     chain: SavableDataset[Any] = encoder.build_train_datasets(
         datasets=datasets,
         worker_config=config,
@@ -89,8 +96,7 @@ def get_train_dataset(
         virtual_epoch_length=virtual_epoch_length,
         shuffle_buffer_size=shuffle_buffer_size,
         repeat=repeat,
-        **({"blend_mode": datasets.blend_mode} if takes_mode else {}),
-        **({"even_ranks": True} if even_ranks else {}),
+        **optional,
     )
     return chain
 
@@ -123,7 +129,7 @@ def get_val_dataset(
     """Build a dataset for validation: each sample once, in the same order in every pass and on any number of ranks.
 
     Args:
-        path: Folder of a prepared dataset, a JSONL file, or a metadataset (``.yaml``), whose datasets follow one
+        path: Folder of a prepared dataset, a file of samples, or a metadataset (``.yaml``), whose datasets follow one
             another.
         split_part: Part of the split.
         worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.

@@ -21,7 +21,7 @@ from ..datasets.open_sources import DatasetArguments
 from ..datasets.run_datasets import LoadedDatasets
 from .dataset_from_config import get_dataset_from_config
 
-__all__ = ["DatasetLoader", "DatasetLoaderInterface", "Metadataset", "MetadatasetV2", "load_dataset"]
+__all__ = ["DatasetLoader", "DatasetLoaderInterface", "Metadataset", "MetadatasetV2", "Recipe", "load_dataset"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class DatasetLoaderInterface(ABC):
     """A path that can be loaded, and the choices made about it.
 
     Args:
-        path: Folder of a prepared dataset, a JSONL file or a metadataset.
+        path: Folder of a prepared dataset, a file of samples or a metadataset.
         split_part: Part of the split, for calls that name none.
         subflavors: Labels of all samples.
         shuffle_over_epochs_multiplier: Number of epochs that are shuffled together.
@@ -110,7 +110,7 @@ class DatasetLoaderInterface(ABC):
 
 
 class DatasetLoader(DatasetLoaderInterface):
-    """A prepared dataset, or a JSONL file."""
+    """A prepared dataset, or a file of samples."""
 
     def get_dataset(
         self,
@@ -160,11 +160,15 @@ class MetadatasetV2(DatasetLoaderInterface):
     """A metadataset of version 2."""
 
 
+Recipe = MetadatasetV2
+"""Name of :class:`MetadatasetV2` in version 8 of megatron-energon."""
+
+
 def load_dataset(path: str | os.PathLike[str], **kwargs: Any) -> DatasetLoaderInterface:
     """Return the object that opens a dataset or metadataset, by the kind of the path.
 
     Args:
-        path: Folder of a prepared dataset, a JSONL file or a metadataset.
+        path: Folder of a prepared dataset, a file of samples or a metadataset.
         **kwargs: Arguments of :class:`DatasetLoader`.
 
     Raises:

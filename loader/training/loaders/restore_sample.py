@@ -7,7 +7,7 @@ from typing import Any
 from ...errors import StateError
 from ...pipeline.contract.lane import RULES, Lane, as_item_id, set_restore_key
 from ...pipeline.contract.rng import preserve_rng_state, seed_batch
-from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.contract.stage import IteratedDataset, SavableDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...pipeline.stages.concat import ConcatDataset
 from ...pipeline.stages.repeat import RepeatDataset
@@ -49,7 +49,9 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int, rules:
         set_hook_context(lane.context)
         try:
             if batch is not None:
-                seed_batch(dataset.worker_config.seed_offset, batch % lanes, batch // lanes)
+                seed = dataset.worker_config.seed_offset
+                seed_batch(seed, batch % lanes, batch // lanes)
+                lane.context.rng_parts = (seed, batch % lanes, batch // lanes)
             value = found[0].open(found[1], {}).load(item_id)
         finally:
             set_hook_context(None)
@@ -63,13 +65,15 @@ def _stage(dataset: SavableDataset[Any], lane: Lane, wanted: str) -> tuple[Savab
         if not dataset.inputs:
             return None
         place = 0
-        if isinstance(dataset, BlendDataset | ConcatDataset | RepeatDataset):
+        if isinstance(dataset, BlendDataset | ConcatDataset | RepeatDataset | IteratedDataset):
             # These open each source, or each pass, for a child lane; the key contains its path.
             number, slash, _ = wanted.removeprefix(lane.path).partition("/")
             if not slash or not number.isdecimal():
                 return None
             lane = lane.child(int(number))
             place = 0 if isinstance(dataset, RepeatDataset) else int(number)
+            if isinstance(dataset, IteratedDataset):
+                place %= len(dataset.inputs)  # a later pass has another lane
         if place >= len(dataset.inputs):
             return None
         dataset = dataset.inputs[place]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from ...order import LaneHosting
+from ...pipeline.contract.error_handlers import Failure
 from ...pipeline.contract.failures import FailurePolicy
 from ...pipeline.contract.lane import RULES, Lane, LastSample, set_restore_key
 from ...pipeline.contract.lane_input import LaneInput
@@ -15,11 +17,25 @@ from ...pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
 from ...samples.hooks import HookContext, running_hook_context, set_hook_context
 from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.batch_memory import ReusedMemory, set_batch_memory
+from .worker_errors import PackedError, pack_error
 
-__all__ = ["MICRO_BATCH", "LaneHost", "LanesInTurn", "LanesOneByOne", "Message", "open_lane"]
+__all__ = [
+    "MICRO_BATCH",
+    "NO_LANE",
+    "DroppedSamples",
+    "LaneHost",
+    "LanesInTurn",
+    "LanesOneByOne",
+    "Message",
+    "open_lane",
+]
 
 MICRO_BATCH = "micro-batch"
 """The stage in the ``__restore_key__`` of a micro-batch, as opposed to a sample of an inner stage."""
+
+
+NO_LANE = -1
+"""The lane of a worker's last message if it made no micro-batch: its batch is a :class:`DroppedSamples`."""
 
 
 class Message(NamedTuple):
@@ -104,7 +120,8 @@ class LanesInTurn:
 
     def messages(self, worker: int, last_sample: LastSample | None = None) -> Iterator[Message | None]:
         hosting = self.hosting
-        lanes: list[_RunningLane | None] = [*_running_lanes(self, hosting.lanes_of_worker(worker), last_sample)]
+        tally = _Tally(worker)
+        lanes: list[_RunningLane | None] = [*_running_lanes(self, hosting.lanes_of_worker(worker), last_sample, tally)]
         turns = range(worker, hosting.turns, max(1, hosting.workers))
         lanes += [None] * (len(turns) - len(lanes))
         batches = [hosting.batch(turn) for turn in turns]
@@ -117,6 +134,7 @@ class LanesInTurn:
                     if message is _ENDED:
                         lanes[turn] = message = None
                 yield message
+        yield from tally.messages()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,20 +162,66 @@ class LanesOneByOne:
     rules: int = RULES
 
     def messages(self, worker: int, last_sample: LastSample | None = None) -> Iterator[Message | None]:
+        tally = _Tally(worker)
         numbers = range(self.rank, self.lanes, self.ranks)[worker :: max(1, self.workers)]
-        for lane in _running_lanes(self, numbers, last_sample):
+        for lane in _running_lanes(self, numbers, last_sample, tally):
             while (message := lane.micro_batch()) is not _ENDED:
                 yield message
+        yield from tally.messages()
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedSamples:
+    """The samples of a pass of which a worker made no micro-batch.
+
+    Attributes:
+        by_reason: Their number, by hook and reason; empty if others were kept, but dropped by ``drop_last``.
+        last_failure: The error of the last one that failed; None if none has.
+    """
+
+    by_reason: Counter[str]
+    last_failure: PackedError | None
+
+
+class _Tally:
+    """Collects the dropped samples of a worker's lanes, for its last message."""
+
+    def __init__(self, worker: int) -> None:
+        self._worker = worker
+        self._has_remainder = False
+        self._dropped: Counter[str] = Counter()
+        self._last: tuple[Failure, Exception] | None = None
+        self.has_batches = False
+
+    def add(self, failures: FailurePolicy) -> None:
+        """Add the counts of a lane that has ended."""
+        self._dropped.update(failures.dropped)
+        self._has_remainder |= failures.has_remainder
+        self._last = failures.last or self._last
+
+    def messages(self) -> Iterator[Message]:
+        """Yield the message about dropped samples, if there was no micro-batch."""
+        if self.has_batches or not (self._dropped or self._has_remainder):
+            return
+        packed = None
+        if self._last is not None:
+            failure, cause = self._last
+            error = failure.stop(f"{failure.hook} failed", cause, hint="")
+            error.__cause__ = cause
+            packed = pack_error(error, worker=self._worker)
+        yield Message(0, NO_LANE, {}, DroppedSamples(Counter() if self._has_remainder else self._dropped, packed))
 
 
 _ENDED: Any = object()
 _MADE = "made"  # the key of a lane's state for the number of its micro-batches
 
 
-def _running_lanes(host: LaneHost, numbers: Sequence[int], last_sample: LastSample | None) -> list[_RunningLane]:
+def _running_lanes(
+    host: LaneHost, numbers: Sequence[int], last_sample: LastSample | None, tally: _Tally
+) -> list[_RunningLane]:
     """Return the lanes of a worker; in a pass, each may take samples of the others."""
     memory = ReusedMemory()
-    lanes = [_RunningLane(host, number, memory, last_sample) for number in numbers]
+    lanes = [_RunningLane(host, number, memory, last_sample, tally) for number in numbers]
     if host.rules and not host.dataset.repeats:
         changed: set[int] = set()
         for place, lane in enumerate(lanes):
@@ -204,15 +268,18 @@ class _Neighbours:
 class _RunningLane:
     """The iterator over one lane's micro-batches."""
 
-    def __init__(self, host: LaneHost, number: int, memory: ReusedMemory, last_sample: LastSample | None) -> None:
+    def __init__(
+        self, host: LaneHost, number: int, memory: ReusedMemory, last_sample: LastSample | None, tally: _Tally
+    ) -> None:
         self.number = number
         dataset, state = host.dataset, host.states.get(number)
         self._dataset = dataset
         self._seed = dataset.worker_config.seed_offset
-        self._lane = open_lane(dataset, number, host.lanes, last_sample, resumed=state is not None, rules=host.rules)
+        self._lane = open_lane(dataset, number, host.lanes, last_sample, rules=host.rules)
         self._neighbours: _Neighbours | None = None
         if host.cache_pool is not None:
             self._lane.context.cache = host.cache_pool
+        self._tally = tally
         self._memory = memory
         self._state = state or {}
         self._made: int = self._state.get(_MADE, 0)
@@ -250,6 +317,7 @@ class _RunningLane:
         lane.last_sample.note_lane(lane.number)
         if self._seeds:
             seed_batch(self._seed, lane.number, self._made)
+            lane.context.rng_parts = (self._seed, lane.number, self._made)
         running = self._running
         try:
             if running is None:
@@ -258,6 +326,7 @@ class _RunningLane:
             while batch is SKIPPED and not self._skips_turns:
                 batch, item_id = running.next()
         except StopIteration:
+            self._tally.add(lane.failures)
             if self._neighbours is not None:
                 self._neighbours.note_change()  # the lane may have skipped its last samples
             return _ENDED
@@ -265,6 +334,8 @@ class _RunningLane:
             set_hook_context(None)
             set_batch_memory(None)
         self._made += 1
+        if batch is not SKIPPED:
+            self._tally.has_batches = True
         set_restore_key(batch, MICRO_BATCH, lane, item_id)
         state = {_MADE: self._made, **running.state()}
         if self._neighbours is None:
@@ -278,7 +349,6 @@ def open_lane(
     count: int,
     last_sample: LastSample | None = None,
     *,
-    resumed: bool = False,
     rules: int = RULES,
 ) -> Lane:
     """Build the lane for which a chain is opened, with the error handlers of the run."""
@@ -287,7 +357,7 @@ def open_lane(
         number,
         count,
         seed=config.seed_offset,
-        failures=FailurePolicy(config.global_error_handler, lane=number, resumed=resumed),
+        failures=FailurePolicy(config.global_error_handler, lane=number, skip_tolerance=config.skip_tolerance),
         context=HookContext(cache=NoCachePool(), worker_config=config),
         last_sample=last_sample,
         restore_error_handler=config.restore_error_handler,

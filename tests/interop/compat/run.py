@@ -69,7 +69,9 @@ def compare(script: Path, templates: Path, work: Path, peer: Path) -> Result:
     result = Result(script.stem)
     moving = " ".join(MOVING.read_text().split())
     for name in dict.fromkeys((*theirs, *ours)):
-        if name in ours and name in theirs and ours[name] == theirs[name]:
+        if name == "script":  # one of the libraries ran no fact, perhaps neither
+            result.failures[name] = f"here {our_errors.get(name, '-')}; there {their_errors.get(name, '-')}"
+        elif name in ours and name in theirs and ours[name] == theirs[name]:
             result.same.append(name)
             if name in reasons:
                 result.failures[name] = "is the same, but DIFFERS has a reason: remove it"

@@ -1,6 +1,7 @@
 from ..av.av_data import AVData
 from ..av.av_decoder import AVDecoder
 from .base_dataset import BaseCoreDatasetFactory, PinMemoryMixin, Sample, SavableDataset
+from .binidx import BinIdxDatasetFactory, BinIdxFileStore, DefaultBinIdxDatasetFactory
 from .captioning import CaptioningSample, CaptioningWebdataset
 from .crude import CrudeSample, CrudeWebdataset
 from .image import ImageSample, ImageWebdataset
@@ -19,6 +20,7 @@ from .webdataset.default_decoder_webdataset import DefaultDecoderWebdatasetFacto
 from .webdataset.default_generic_webdataset import DefaultGenericWebdatasetFactory
 from .webdataset.empty_dataset_error import EmptyDatasetError
 from .webdataset.joined_webdataset import JoinedWebdatasetFactory
+from .webdataset.metadata import WebdatasetMeta
 from .webdataset.sample_decoder import SampleDecoder
 from .webdataset.standard_webdataset import StandardWebdatasetFactory
 
@@ -27,11 +29,14 @@ __all__ = [
     "AVDecoder",
     "BaseCoreDatasetFactory",
     "BaseWebdatasetFactory",
+    "BinIdxDatasetFactory",
+    "BinIdxFileStore",
     "CaptioningSample",
     "CaptioningWebdataset",
     "CrudeJsonlDatasetFactory",
     "CrudeSample",
     "CrudeWebdataset",
+    "DefaultBinIdxDatasetFactory",
     "DefaultCrudeJsonlDatasetFactory",
     "DefaultDecoderWebdatasetFactory",
     "DefaultGenericWebdatasetFactory",
@@ -61,4 +66,5 @@ __all__ = [
     "VQAWebdataset",
     "VidQASample",
     "VidQAWebdataset",
+    "WebdatasetMeta",
 ]

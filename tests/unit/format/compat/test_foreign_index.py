@@ -137,7 +137,7 @@ def test_an_index_is_built_once(dataset: LocalStorage, scans: list[str], caplog:
     first = build_foreign_index(dataset, COUNTS)
     caplog.clear()
     assert described(build_foreign_index(dataset, COUNTS)) == described(first)
-    assert described(DatasetFolder(dataset.path("")).index) == RIGHT
+    assert described(DatasetFolder(dataset.path("")).tar_index) == RIGHT
     assert caplog.text == ""
 
 
@@ -270,7 +270,7 @@ def test_a_dataset_that_takes_no_files_gets_its_index_in_a_cache_folder(
     assert sorted(dataset.local_path().rglob("*")) == before
     (folder,) = (cache / "energon").iterdir()
     assert (folder / INDEX_FOLDER / str(uuid.UUID(int=7)) / "layout.json").exists()
-    assert described(DatasetFolder(root).index) == RIGHT
+    assert described(DatasetFolder(root).tar_index) == RIGHT
     # After another prepare it is another dataset.
     dataset.local_path(INDEX_UUID).write_text(str(uuid.UUID(int=8)))
     assert build_foreign_index(dataset, COUNTS).uuid == str(uuid.UUID(int=8))

@@ -1,0 +1,250 @@
+"""Open a pair ``x.bin`` and ``x.idx`` of Megatron-LM, whose samples are sequences of numbers.
+
+``x.idx`` has a header of 34 bytes (magic, version 1, code of the number type, number of sequences, number of document
+starts), then the length of each sequence as int32, the byte offset in ``x.bin`` of each as int64, and the document
+starts as int64. Multimodal files end with one int8 per sequence, which is not used. All numbers are little-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...arrays import IntArray
+from ...cached_property import cached_property
+from ...errors import FormatError, StorageError
+from ...storage import ByteRange, ReadableFile, Storage, map_file
+
+__all__ = ["DTYPES", "TOKENS", "TokenFile", "TokenHeader", "read_header"]
+
+MAGIC = b"MMIDIDX\x00\x00"
+VERSION = 1
+DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "<f8", 7: "<f4", 8: "<u2"}
+"""Code in the header → type of the numbers."""
+
+TOKENS = "tokens"
+"""Name of the one part of a sample."""
+
+_HEADER = struct.Struct("<9sQBQQ")
+_LENGTH, _OFFSET, _MODE = 4, 8, 1
+_PROBE_BYTES = 4096
+"""Bytes that opening reads: the header, and lengths that distinguish one file from another."""
+
+
+class TokenHeader(NamedTuple):
+    """The header of an ``.idx`` file.
+
+    Attributes:
+        dtype: Type of the numbers.
+        sequences: Number of sequences.
+        documents: Number of document starts; the last one is the end.
+    """
+
+    dtype: np.dtype[Any]
+    sequences: int
+    documents: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the ``.idx`` file, without the modes of multimodal files."""
+        return _HEADER.size + self.sequences * (_LENGTH + _OFFSET) + self.documents * _OFFSET
+
+
+def read_header(data: bytes, size_bytes: int, *, path: str) -> TokenHeader:
+    """Parse and check the header of an ``.idx`` file.
+
+    Args:
+        data: First bytes of the file.
+        size_bytes: Size of the file.
+        path: Path of the file, for messages.
+
+    Raises:
+        FormatError: The file is not such an index, has another version or number type, or another size than its header
+            requires.
+    """
+    if len(data) < _HEADER.size:
+        raise FormatError(
+            f"expected the index of a token file, at least {_HEADER.size} bytes, found {len(data)}",
+            shard=path,
+            hint="copy the file again, or write it again with Megatron-LM's preprocess_data.py",
+        )
+    magic, version, code, sequences, documents = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise FormatError(
+            f"expected the index of a token file, which begins with {MAGIC!r}, found {magic!r}",
+            shard=path,
+            hint="write it again with Megatron-LM's preprocess_data.py",
+        )
+    if version != VERSION:
+        raise FormatError(f"expected version {VERSION} of the index of a token file, found {version}", shard=path)
+    if code not in DTYPES:
+        known = ", ".join(f"{number} ({np.dtype(name).name})" for number, name in DTYPES.items())
+        raise FormatError(f"expected a code of a number type, one of {known}; found {code}", shard=path)
+    header = TokenHeader(np.dtype(DTYPES[code]), sequences, documents)
+    if size_bytes not in (header.size_bytes, header.size_bytes + sequences * _MODE):
+        raise FormatError(
+            f"this index has {size_bytes:,} bytes; expected {header.size_bytes:,} for {sequences:,} sequences and "
+            f"{documents:,} document starts",
+            shard=path,
+            hint="copy the file again: it is truncated, or not complete yet",
+        )
+    return header
+
+
+class TokenFile:
+    """The sequences of a pair ``x.bin`` and ``x.idx``. Opening reads the header and the end of the last sequence.
+
+    Args:
+        storage: Folder of the files.
+        name: Name of the ``.bin`` file.
+
+    Raises:
+        FormatError: The ``.idx`` file is missing or damaged, or the ``.bin`` file is too short for it.
+        StorageError: A file cannot be read.
+    """
+
+    decodes = False
+
+    def __init__(self, storage: Storage, name: str) -> None:
+        self.storage = storage
+        self.name = name
+        self.index_name = name.removesuffix(".bin") + ".idx"
+        self.size_bytes = storage.stat(name).size_bytes
+        try:
+            with storage.open(self.index_name) as file:
+                self._start = file.read_at(0, _PROBE_BYTES)
+                self.header = read_header(self._start, file.size_bytes, path=self.index_path)
+                self._check_last(file)
+        except StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                raise FormatError(
+                    f"this file has no index: there is no {self.index_name} next to it",
+                    shard=self.path,
+                    hint="copy both files of the pair",
+                ) from error
+            raise
+
+    @property
+    def path(self) -> str:
+        """Path of the ``.bin`` file, for messages."""
+        return self.storage.path(self.name)
+
+    @property
+    def index_path(self) -> str:
+        """Path of the ``.idx`` file, for messages."""
+        return self.storage.path(self.index_name)
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """The one part of a sample."""
+        return (TOKENS,)
+
+    def __len__(self) -> int:
+        return self.header.sequences
+
+    def _check_last(self, file: ReadableFile) -> None:
+        """Check that the last sequence ends within the ``.bin`` file."""
+        count = len(self)
+        if not count:
+            return
+        offsets = _HEADER.size + count * _LENGTH
+        length = int.from_bytes(file.read_at(offsets - _LENGTH, _LENGTH), "little", signed=True)
+        start = int.from_bytes(file.read_at(offsets + (count - 1) * _OFFSET, _OFFSET), "little", signed=True)
+        stop = start + length * self.header.dtype.itemsize
+        if length < 0 or start < 0 or stop > self.size_bytes:
+            raise self.outside(count - 1, start, stop)
+
+    def outside(self, number: int, start: int, stop: int) -> FormatError:
+        """Return the error for a sequence outside of the ``.bin`` file."""
+        return FormatError(
+            f"the index has sequence {number:,} at bytes {start:,}–{stop:,}, the file has {self.size_bytes:,} bytes",
+            shard=self.path,
+            hint="copy both files of the pair again: one is truncated or damaged, or they do not belong together",
+        )
+
+    @cached_property
+    def columns(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+        """Length and byte offset of each sequence, memory-mapped.
+
+        Raises:
+            FormatError: The ``.idx`` file became shorter since it was opened.
+        """
+        count = len(self)
+        try:
+            data = map_file(self.storage.local_path(self.index_name))
+            lengths = np.frombuffer(data, "<i4", count, _HEADER.size)
+            offsets = np.frombuffer(data, "<i8", count, _HEADER.size + count * _LENGTH)
+        except (OSError, ValueError) as error:
+            raise FormatError(f"cannot map this index: {error}", shard=self.index_path) from error
+        lengths.flags.writeable = offsets.flags.writeable = False
+        return lengths, offsets
+
+    @property
+    def documents(self) -> npt.NDArray[np.int64]:
+        """Number of the first sequence of each document, and the number of all sequences at the end."""
+        first = self.header.size_bytes - self.header.documents * _OFFSET
+        data = self.storage.read(self.index_name, ByteRange(first, self.header.size_bytes))
+        return np.frombuffer(data, "<i8")
+
+    def spans(self, numbers: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the byte ranges of sequences.
+
+        Raises:
+            FormatError: A range is outside of the file.
+        """
+        lengths, offsets = self.columns
+        start = offsets[numbers].astype(np.int64)
+        size = lengths[numbers].astype(np.int64) * self.header.dtype.itemsize
+        wrong = (size < 0) | (start < 0) | (size > self.size_bytes - start)
+        if wrong.any():
+            first = int(np.flatnonzero(wrong)[0])
+            raise self.outside(int(numbers[first]), int(start[first]), int(start[first]) + int(size[first]))
+        return start, size
+
+    def open(self) -> ReadableFile:
+        """Open the ``.bin`` file.
+
+        Raises:
+            FormatError: Its size has changed since the dataset was opened.
+            StorageError: It is missing or cannot be read.
+        """
+        file = self.storage.open(self.name)
+        if file.size_bytes != self.size_bytes:
+            file.close()
+            raise FormatError(
+                f"the file has changed since it was opened: it had {self.size_bytes:,} bytes, now {file.size_bytes:,}",
+                shard=self.path,
+                hint="restart the program when the file is complete",
+            )
+        return file
+
+    def read(self, file: ReadableFile, number: int) -> dict[str, Any]:
+        """Read the bytes of one sequence.
+
+        Raises:
+            FormatError: It is outside of the file.
+        """
+        start, size = self.spans(np.array([number]))
+        return {TOKENS: file.read_at(int(start[0]), int(size[0]))}
+
+    def values(self, parts: Mapping[str, Any], number: int) -> dict[str, Any]:  # noqa: ARG002 - all are alike
+        """Convert bytes to an array, which is writable: torch warns of tensors that share read-only memory."""
+        return {TOKENS: np.frombuffer(bytearray(parts[TOKENS]), self.header.dtype)}
+
+    def part_bytes(self) -> dict[str, int]:
+        """Return the size of the ``.bin`` file."""
+        return {TOKENS: self.size_bytes}
+
+    def facts(self) -> dict[str, Any]:
+        """Return the number type, and the numbers of tokens and documents."""
+        dtype = self.header.dtype
+        documents = max(0, self.header.documents - 1)
+        return {"tokens": {"dtype": dtype.name, "total": self.size_bytes // dtype.itemsize, "documents": documents}}
+
+    def fingerprint(self) -> bytes:
+        """Return the sizes, and the start of the index."""
+        return self._start + self.size_bytes.to_bytes(8, "little")

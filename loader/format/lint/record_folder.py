@@ -1,0 +1,88 @@
+"""Lint the files of a prepared folder of JSONL or Parquet files, and the samples of typed datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+
+from ...cached_property import cached_property
+from ...errors import ConfigError, EnergonError
+from ..dataset_folder import DatasetFolder
+from ..index.layout import ShardEntry
+from ..records.record_file import RecordReader, open_record_file
+from .record_file import lint_record_file
+from .report import Finding, SampleCheck
+
+__all__ = ["RecordShardLint"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RecordShardLint:
+    """Lint one file of a folder; picklable, for worker processes.
+
+    Args:
+        path: Path of the folder.
+        split_config: Name of the split file.
+        level: Level of the lint.
+        max_findings: Number of findings of a file to stop at; None finds all.
+        check: Check of samples for level ``decode``; None skips it.
+    """
+
+    path: str
+    split_config: str
+    level: str
+    max_findings: int | None
+    check: SampleCheck | None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @cached_property
+    def _dataset(self) -> DatasetFolder:
+        return DatasetFolder(self.path, split_config=self.split_config)
+
+    def __call__(self, shard: ShardEntry) -> list[Finding]:
+        """Return the findings of a file."""
+        storage = self._dataset.storage
+        if not storage.exists(shard.name):
+            return [Finding(code="E101", message="the file is missing", shard=shard.name)]
+        changed = list(self._changes(shard))
+        report = lint_record_file(storage, shard.name, level=self.level, max_findings=self.max_findings)
+        findings = [*changed, *(replace(finding, shard=shard.name) for finding in report.findings)]
+        if self.check is not None and not any(finding.severity == "error" for finding in findings):
+            findings += self._faulty_samples(shard, self.check)
+        return findings
+
+    def _changes(self, shard: ShardEntry) -> Iterator[Finding]:
+        try:
+            now = self._dataset.storage.stat(shard.name)
+            if now.size_bytes != shard.size_bytes:
+                message = f"it had {shard.size_bytes:,} bytes, now {now.size_bytes:,}; run energon prepare again"
+                yield Finding(code="E102", message=message, shard=shard.name)
+                return
+            if now.mtime_ns != shard.mtime_ns:
+                yield Finding(code="W103", message="the file was touched or copied", shard=shard.name)
+            samples = len(open_record_file(self._dataset.storage, shard.name))
+        except EnergonError:
+            return  # reported by the lint of the file
+        if samples != shard.samples:
+            message = f"the dataset has {shard.samples:,} samples of this file, the file {samples:,}"
+            yield Finding(code="E105", message=f"{message}; run energon prepare again", shard=shard.name)
+
+    def _faulty_samples(self, shard: ShardEntry, check: SampleCheck) -> Iterator[Finding]:
+        try:
+            excluded = self._dataset.split.excluded_samples() if self._dataset.split else {}
+        except ConfigError:
+            excluded = {}  # reported with the metadata
+        reader = RecordReader(open_record_file(self._dataset.storage, shard.name))
+        with closing(reader):
+            for number in range(shard.samples):
+                if str(number) in excluded.get(shard.name, ()):
+                    continue
+                faults = check(str(number), reader.read_parts(number))
+                yield from (_finding(shard.name, str(number), part, message) for part, message in faults)
+
+
+def _finding(shard: str, key: str, part: str | None, message: str) -> Finding:
+    return Finding(code="E307" if part is None else "E302", message=message, shard=shard, key=key, part=part)

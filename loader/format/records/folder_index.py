@@ -1,0 +1,190 @@
+"""The index of a prepared folder of JSONL or Parquet files: the number of samples of each file.
+
+Where a sample is within its file is recorded by the file: by the ``.idx`` next to a JSONL file, and by the footer of a
+Parquet file. So the folder's index has no columns, only ``layout.json``.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...arrays import IntArray
+from ...cached_property import cached_property
+from ...errors import ConfigError, EnergonError, FormatError
+from ...storage import ReadableFile, Storage
+from ..documents.providers import record_format
+from ..index.current import read_uuid
+from ..index.layout import LAYOUT_VERSION, Layout, PartStats, ShardEntry, decode_layout
+from ..index.locations import SampleLocations
+from ..index.sample_index import SampleIndex
+from ..nv_meta import INDEX_FOLDER
+from .record_file import RecordFile, locations_of, open_record_file, record_number
+
+__all__ = ["RecordIndex", "open_record_index"]
+
+_PREPARE_AGAIN = "run energon prepare again on this dataset"
+
+
+class RecordIndex(SampleIndex):
+    """The index of a folder of files of numbered samples. A sample's key is its number in its file.
+
+    Args:
+        storage: The dataset.
+        uuid: Name of the index.
+        layout: The files with their sizes and numbers of samples.
+    """
+
+    def __init__(self, storage: Storage, uuid: str, layout: Layout) -> None:
+        super().__init__(uuid, layout, path=storage.path(f"{INDEX_FOLDER}/{uuid}"))
+        self.format = record_format(layout.shards[0].name) if layout.shards else None
+        others = [shard.name for shard in layout.shards if record_format(shard.name) != self.format]
+        if others:
+            raise ConfigError(
+                f"expected files of one format, found {layout.shards[0].name} and {others[0]}",
+                at=storage.path(""),
+                hint="put files of each format in a folder of their own, and prepare both",
+            )
+        self._storage = storage
+        self._files: dict[int, RecordFile] = {}
+        self._first = np.array(self._shard_starts, np.int64)
+
+    @property
+    def decodes(self) -> bool:
+        """True if parts are bytes for a decoder; False if they are final values, as those of Parquet files."""
+        return self.format == "jsonl"
+
+    def file(self, shard: int) -> RecordFile:
+        """Return the file of a shard's number; open it if necessary.
+
+        Raises:
+            FormatError: It is damaged, or has changed since it was prepared.
+            StorageError: It is missing or cannot be read.
+        """
+        file = self._files.get(shard)
+        if file is None:
+            entry = self.shards[shard]
+            file = open_record_file(self._storage, entry.name)
+            if (len(file), file.size_bytes) != (entry.samples, entry.size_bytes):
+                raise FormatError(
+                    f"the file has changed since it was prepared: it had {entry.samples:,} samples in "
+                    f"{entry.size_bytes:,} bytes, now {len(file):,} in {file.size_bytes:,}",
+                    shard=self._storage.path(entry.name),
+                    hint=_PREPARE_AGAIN,
+                )
+            self._files[shard] = file
+        return file
+
+    @cached_property
+    def _number_by_name(self) -> dict[str, int]:
+        return {shard.name: number for number, shard in enumerate(self.shards)}
+
+    def place(self, sample: int) -> tuple[int, int]:
+        """Return the number of a sample's shard, and its number there."""
+        shard = self._number_by_name[self.shard_of(sample).name]
+        return shard, sample - self.shards[shard].first_sample
+
+    def key(self, sample: int) -> str:
+        """Return the number of a sample in its file, as text."""
+        return str(self.place(sample)[1])
+
+    def find(self, key: str) -> list[int]:
+        """Return the samples of ``<shard>/<number>``, or of a number in all shards, ascending."""
+        name, _, number = key.rpartition("/")
+        shards = [self._shard_by_name[name]] if name in self._shard_by_name else [] if name else self.shards
+        found = ((shard, record_number(number, "", shard.samples)) for shard in shards)
+        return [shard.first_sample + within for shard, within in found if within is not None]
+
+    def locate(self, samples: IntArray, found: SampleLocations | None = None) -> SampleLocations:
+        """Locate samples by their numbers; append them to ``found`` if it is given.
+
+        Raises:
+            FormatError: A file is damaged, or has changed.
+        """
+        shard = np.searchsorted(self._first, samples, side="right") - 1
+        within = samples - self._first[shard]
+        start, size = np.zeros(len(samples), np.int64), np.zeros(len(samples), np.int64)
+        for number in np.unique(shard).tolist():
+            rows = shard == number
+            start[rows], size[rows] = self.file(number).spans(within[rows])
+        part = self.part_names[0] if self.part_names else ""
+        located = locations_of(samples, keys=within, shard=shard, spans=(start, size), part=part)
+        if found is None:
+            return located
+        found.extend(located)
+        return found
+
+    def read(self, file: ReadableFile, sample: int) -> dict[str, Any]:
+        """Read the stored parts of a sample from its open file."""
+        shard, within = self.place(sample)
+        return self.file(shard).read(file, within)
+
+    def values(self, parts: Mapping[str, Any], sample: int) -> dict[str, Any]:
+        """Convert stored parts to those of a crude sample."""
+        shard, within = self.place(sample)
+        return self.file(shard).values(parts, within)
+
+
+def open_record_index(storage: Storage, shard_counts: Mapping[str, int]) -> RecordIndex | None:
+    """Open the index of a prepared folder, if its shards are files of numbered samples.
+
+    Args:
+        storage: The dataset.
+        shard_counts: Shards and sample counts of ``.info.json``.
+
+    Returns:
+        The index; None for a dataset of tar shards.
+
+    Raises:
+        ConfigError: The shards have several formats.
+        StorageError: A shard is missing, and no index has its size.
+    """
+    first = next(iter(shard_counts), None)
+    if first is None or record_format(first) is None:
+        return None
+    uuid = read_uuid(storage)
+    name = f"{INDEX_FOLDER}/{uuid}/layout.json"
+    if uuid is not None and storage.exists(name):
+        try:
+            layout = decode_layout(storage.read(name), file=storage.path(name))
+        except EnergonError:
+            layout = None
+        if layout is not None and [(one.name, one.samples) for one in layout.shards] == list(shard_counts.items()):
+            return RecordIndex(storage, uuid, layout)
+    # Another tool prepared the folder, or a prepare was interrupted while it renamed its files.
+    layout = _layout_of(storage, shard_counts)
+    return RecordIndex(storage, uuid or f"{zlib.crc32(repr(layout.shards).encode()):08x}", layout)
+
+
+def _layout_of(storage: Storage, shard_counts: Mapping[str, int]) -> Layout:
+    """Build a layout from the files as they are now."""
+    shards = []
+    total = 0
+    for name, samples in shard_counts.items():
+        info = storage.stat(name)
+        shards.append(
+            ShardEntry(
+                name=name,
+                size_bytes=info.size_bytes,
+                mtime_ns=info.mtime_ns,
+                samples=samples,
+                first_sample=total,
+                end_offset=info.size_bytes,
+                plain=True,
+            )
+        )
+        total += samples
+    names = open_record_file(storage, shards[0].name).part_names if shards else ()
+    return Layout(
+        version=LAYOUT_VERSION,
+        samples=total,
+        parts=total * len(names),
+        shards=tuple(shards),
+        part_stats=tuple(PartStats(name=name, parts=total, total_bytes=0, median_bytes=0) for name in names),
+        duplicate_keys=0,
+        prepared_by="another tool",
+        prepared_at="",
+    )

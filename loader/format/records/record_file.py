@@ -1,0 +1,188 @@
+"""The interface of a file whose samples are numbered from 0: JSONL, tokens or Parquet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...arrays import IntArray
+from ...errors import ConfigError
+from ...storage import ReadableFile, Storage, open_storage
+from ..documents.providers import format_of
+from ..index.locations import SampleLocations
+
+__all__ = [
+    "RecordFile",
+    "RecordReader",
+    "locations_of",
+    "open_record_file",
+    "open_record_path",
+    "record_number",
+]
+
+
+class RecordFile(Protocol):
+    """A file of numbered samples. Opening reads a header or a footer; other pages are read at their first use.
+
+    Attributes:
+        storage: Folder of the file.
+        name: Name of the file in it.
+        size_bytes: Size of the file when it was indexed.
+        decodes: True if the parts are bytes for a decoder; False if :meth:`values` returns the final values.
+    """
+
+    storage: Storage
+    name: str
+    size_bytes: int
+    decodes: bool
+
+    def __len__(self) -> int: ...
+
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        """Names of the parts that samples may have."""
+
+    def spans(self, numbers: IntArray) -> tuple[IntArray, IntArray]:
+        """Return start and bytes of samples in the file; -1 bytes for samples that only :meth:`read` can read.
+
+        Raises:
+            FormatError: The index is damaged.
+        """
+
+    def open(self) -> ReadableFile:
+        """Open the file, and check that it has not changed since it was indexed.
+
+        Raises:
+            FormatError: It has changed.
+            StorageError: It is missing or cannot be read.
+        """
+
+    def read(self, file: ReadableFile, number: int) -> dict[str, Any]:
+        """Read the parts of one sample, as they are stored.
+
+        Raises:
+            FormatError: The file is damaged.
+        """
+
+    def values(self, parts: Mapping[str, Any], number: int) -> dict[str, Any]:
+        """Convert stored parts to the parts of a crude sample.
+
+        Args:
+            parts: The stored parts.
+            number: Number of the sample in the file.
+        """
+
+    def part_bytes(self) -> dict[str, int]:
+        """Return the bytes of all samples by part."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return facts that only this format has, as plain data."""
+
+    def fingerprint(self) -> bytes:
+        """Return bytes that differ for other samples; they are compared when a state is restored."""
+
+
+class RecordReader:
+    """Reads samples of a file in any order.
+
+    Args:
+        file: The file; it is opened at the first read.
+    """
+
+    def __init__(self, file: RecordFile) -> None:
+        self.file = file
+        self._open: ReadableFile | None = None
+
+    def __len__(self) -> int:
+        return len(self.file)
+
+    def read_parts(self, number: int) -> dict[str, Any]:
+        """Read the parts of one sample: bytes for a decoder, or final values.
+
+        Raises:
+            FormatError: The file is damaged, or has changed.
+            StorageError: It cannot be read.
+        """
+        if self._open is None:
+            self._open = self.file.open()
+        return self.file.values(self.file.read(self._open, number), number)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+
+def locations_of(
+    numbers: IntArray, *, keys: IntArray, shard: IntArray, spans: tuple[IntArray, IntArray], part: str
+) -> SampleLocations:
+    """Return the locations of samples with one part each.
+
+    Args:
+        numbers: Shape (n,): numbers of the samples in the dataset.
+        keys: Shape (n,): their numbers in their files, which are their keys.
+        shard: Shape (n,): numbers of their files.
+        spans: Start and bytes of each; see :meth:`RecordFile.spans`.
+        part: Name of the part.
+    """
+    count = len(numbers)
+    start, size_bytes = spans
+    return SampleLocations(
+        sample=numbers.tolist(),
+        key=list(map(str, keys.tolist())),
+        shard=shard,
+        start=start,
+        size_bytes=size_bytes,
+        first_part=range(count + 1),
+        part_name=[part] * count,
+        part_start=np.zeros(count, np.int64),
+        part_stop=size_bytes,
+    )
+
+
+def record_number(key: str, name: str, samples: int) -> int | None:
+    """Return the sample number of a key, ``"3"`` or ``"texts.jsonl/3"``; None if there is no such sample.
+
+    >>> record_number("3", "texts.jsonl", 4), record_number("texts.jsonl/0", "texts.jsonl", 4)
+    (3, 0)
+    """
+    number = key.removeprefix(f"{name}/")
+    if not number.isdecimal() or len(number) > len(str(samples)):
+        return None
+    return int(number) if str(int(number)) == number and int(number) < samples else None
+
+
+def open_record_file(storage: Storage, name: str) -> RecordFile:
+    """Open a file of numbered samples.
+
+    Raises:
+        ConfigError: Its name has no suffix of such a format.
+        FormatError: It is damaged, or its index is missing or damaged.
+        ImportError: The package that reads the format is not installed.
+        StorageError: It cannot be read.
+    """
+    # Imported late: a run with token files needs no parser of JSON, and one with JSONL files no pyarrow.
+    match format_of(name):
+        case "jsonl":
+            from ..jsonl.line_file import LineFile
+
+            return LineFile(storage, name)
+        case "binidx":
+            from ..binidx.token_file import TokenFile
+
+            return TokenFile(storage, name)
+        case "parquet":
+            from ..parquet.row_file import RowFile
+
+            return RowFile(storage, name)
+    raise ConfigError("expected a file whose name ends with .jsonl, .bin or .parquet", at=storage.path(name))
+
+
+def open_record_path(path: str) -> RecordFile:
+    """Open the file of numbered samples at a path; see :func:`open_record_file`."""
+    folder, name = os.path.split(path)
+    return open_record_file(open_storage(folder or "."), name)

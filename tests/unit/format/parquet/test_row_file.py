@@ -1,0 +1,135 @@
+"""Parquet files: rows as Python objects, the cache of row groups, and damage."""
+
+from __future__ import annotations
+
+import builtins
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from loader.errors import FormatError
+from loader.format.lint.record_file import lint_record_file
+from loader.format.parquet import row_file
+from loader.format.parquet.row_file import RowFile
+from loader.format.records.record_file import RecordReader
+from loader.storage import open_parent
+from tests.tables import row, write_rows
+
+
+def reader_of(path: Path) -> RecordReader:
+    return RecordReader(RowFile(*open_parent(path)))
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return the numbers of the row groups that are decoded from now on."""
+    groups: list[int] = []
+    original = row_file.RowGroups.decode
+
+    def decode(self: Any, group: int) -> Any:
+        groups.append(group)
+        return original(self, group)
+
+    monkeypatch.setattr(row_file.RowGroups, "decode", decode)
+    return groups
+
+
+def test_a_row_is_a_dict_of_python_objects(tmp_path: Path) -> None:
+    reader = reader_of(write_rows(tmp_path / "x.parquet", range(20)))
+    assert [reader.read_parts(number) for number in (0, 6, 7, 19)] == [row(number) for number in (0, 6, 7, 19)]
+    assert reader.file.part_names == ("id", "text", "image", "turns")
+
+
+def test_missing_values_are_none(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"a": [1, None], "b": [[1, 2], None]}), tmp_path / "x.parquet")
+    reader = reader_of(tmp_path / "x.parquet")
+    assert [reader.read_parts(0), reader.read_parts(1)] == [{"a": 1, "b": [1, 2]}, {"a": None, "b": None}]
+
+
+def test_a_row_group_is_decoded_once_for_its_rows(tmp_path: Path, decoded: list[int]) -> None:
+    reader = reader_of(write_rows(tmp_path / "x.parquet", range(20)))
+    for number in (3, 1, 8, 2, 9):
+        reader.read_parts(number)
+    assert decoded == [0, 1]
+
+
+def test_the_cache_keeps_the_groups_that_were_used_last(
+    tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_rows(tmp_path / "x.parquet", range(21))
+    reader = reader_of(path)
+    table = parquet.ParquetFile(path).read_row_group(0)
+    monkeypatch.setattr(row_file, "CACHED_BYTES", table.nbytes * 5 // 2)
+    for number in (0, 7, 1, 14, 2, 8):
+        reader.read_parts(number)
+    assert decoded == [0, 1, 2, 1]
+    assert sum(size for _, size in row_file._cache._groups.values()) == row_file._cache._bytes
+    reader.close()
+    assert row_file._cache._bytes == 0
+
+
+def test_one_group_is_kept_even_if_it_is_larger_than_the_cache(
+    tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_file, "CACHED_BYTES", 1)
+    path = write_rows(tmp_path / "x.parquet", range(20))
+    reader = reader_of(path)
+    for number in (0, 1, 2, 9):
+        reader.read_parts(number)
+    assert decoded == [0, 1]
+    assert [finding.code for finding in lint_record_file(*open_parent(path)).findings] == ["W415"]
+
+
+def test_facts(tmp_path: Path) -> None:
+    facts = RowFile(*open_parent(write_rows(tmp_path / "x.parquet", range(20)))).facts()
+    assert facts["columns"]["image"] == "binary"
+    assert facts["row_groups"]["count"] == 3
+
+
+@pytest.mark.parametrize("size_bytes", [0, 3, 100, -1, -9])
+def test_a_truncated_file_is_refused_and_found_by_lint(tmp_path: Path, size_bytes: int) -> None:
+    path = write_rows(tmp_path / "x.parquet", range(20))
+    path.write_bytes(path.read_bytes()[:size_bytes])
+    with pytest.raises(FormatError, match="expected a Parquet file") as caught:
+        RowFile(*open_parent(path))
+    assert str(path) in str(caught.value)
+    assert [finding.code for finding in lint_record_file(*open_parent(path)).findings] == ["E414"]
+
+
+def test_a_damaged_footer_is_refused(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "x.parquet", range(20))
+    data = bytearray(path.read_bytes())
+    data[-60:-8] = b"\xff" * 52
+    path.write_bytes(data)
+    with pytest.raises(FormatError, match="its footer cannot be read"):
+        RowFile(*open_parent(path))
+
+
+def test_a_damaged_row_group_is_found_when_it_is_read(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "x.parquet", range(20))
+    data = bytearray(path.read_bytes())
+    data[4:60] = b"\xff" * 56
+    path.write_bytes(data)
+    reader = reader_of(path)
+    assert reader.read_parts(10) == row(10)
+    with pytest.raises(FormatError, match="row group 0 cannot be read"):
+        reader.read_parts(0)
+    assert "E414" in [finding.code for finding in lint_record_file(*open_parent(path)).findings]
+    assert lint_record_file(*open_parent(path), level="headers").findings == ()
+
+
+def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_rows(tmp_path / "x.parquet", range(2))
+    original = builtins.__import__
+
+    def refuse(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "pyarrow":
+            raise ImportError(name)
+        return original(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(ImportError, match=r"energon-toolkit\[tables\]"):
+        RowFile(*open_parent(path))

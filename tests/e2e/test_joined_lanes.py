@@ -26,7 +26,7 @@ from loader import (
 )
 from tests.e2e.drawing_encoders import Augmented, number_in
 from tests.e2e.text_dataset import exclude, write_texts
-from tests.elastic_runs import Pipeline, Run, Spread, running, through_json
+from tests.elastic_runs import Pipeline, Run, Spread, fingerprint, running, through_json
 
 SAMPLES = 157
 SPREADS = (Spread(1), Spread(2), Spread(3), Spread(4), Spread(6))
@@ -207,6 +207,16 @@ def check_resumed_twice(case: Case, pipeline: Pipeline, run: Run, spreads: tuple
         with running(pipeline, spreads[1], states) as third:
             parts.append((finished(third), spreads[1].ranks))
     check(case, parts, f"{what}, resumed on {spreads}")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_batch_with_samples_of_several_lanes_is_restored_by_its_key(name: str, texts: Path) -> None:
+    pipeline = pipeline_of(CASES[name], texts, val=True)
+    loader, again = (get_savable_loader(pipeline.build(pipeline.config(0, Spread()))) for _ in range(2))
+    batches = list(loader)
+    assert any("lane" in str(batch.__restore_key__) for batch in batches)
+    for batch in batches:
+        assert fingerprint(again.restore_sample(batch.__restore_key__)) == fingerprint(batch)
 
 
 @pytest.mark.parametrize("name", ["generator", "skips", "grouping", "packing, generators"])

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ...errors import ConfigError
+from ...order import worker_share
 from .dataset_methods import DatasetMethods, defines_iter, inherits_stage
 from .iterated import UserRunning, inner_datasets, warn_once
 from .lane import Lane
@@ -142,7 +143,18 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         Args:
             worker: The worker, among those of all ranks.
             workers: Number of these workers.
+
+        Raises:
+            TypeError: A stage that reads data does not define its number of items.
         """
+        if not self.inputs:
+            items = self.items
+            if items is None:
+                reason = "repeats without end" if self.repeats else "has no number of items"
+                raise TypeError(
+                    f"the number of micro-batches is not known: {self.name} {reason}, and defines no nominal_items()"
+                )
+            return worker_share((items,), (1,), worker=worker, workers=workers)
         return sum(upstream.nominal_items(worker, workers) for upstream in self.inputs)
 
     def settings(self) -> dict[str, Any]:
@@ -186,6 +198,9 @@ class SavableDataset(DatasetMethods[T_co], ABC):
 
         The number is exact for passes whose stages neither skip nor regroup samples. Otherwise it is nominal: one item
         of a stage for each of its input items.
+
+        Raises:
+            TypeError: A stage that reads data does not define its number of items.
         """
         if defines_iter(self) and not inherits_stage(self):
             return self._user_length()

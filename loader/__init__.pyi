@@ -38,9 +38,9 @@ from .order.index_permutation import (
     permute as permute,
     permute_array as permute_array,
 )
-from .pipeline.contract.error_handlers import log_exception as log_exception, reraise_exception as reraise_exception
 from .pipeline.contract.stage import SavableDataset as SavableDataset
 from .pipeline.contract.worker_config import WorkerConfig as WorkerConfig
+from .pipeline.failures.error_handlers import log_exception as log_exception, reraise_exception as reraise_exception
 from .pipeline.stages.batch import BatchDataset as BatchDataset
 from .pipeline.stages.blend import BlendDataset as BlendDataset
 from .pipeline.stages.concat import ConcatDataset as ConcatDataset

@@ -123,7 +123,7 @@ def test_datasets_of_different_runs_are_not_blended(data: MixedData) -> None:
 
 
 def test_what_is_no_dataset_or_no_pool_is_told(data: MixedData) -> None:
-    with pytest.raises(TypeError, match="found SavableDataLoader"):
+    with pytest.raises(TypeError, match="found DataLoader"):
         get_loader(get_loader(train(data.texts)))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="expected a CachePool such as FileStoreCachePool"):
         get_loader(train(data.texts), cache_pool="/tmp")  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
 from typing import TYPE_CHECKING, NoReturn
 
-from loader.pipeline.contract.sample_name import default_get_batch_keys
 from loader.pipeline.contract.stage import SavableDataset
 from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.failures.sample_name import default_get_batch_keys
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.gc import GcDataset
 from loader.samples.sample_dataclass import edataclass

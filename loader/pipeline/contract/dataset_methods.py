@@ -11,7 +11,15 @@ from ...renamed_parameters import renamed_parameters
 from .lane import Lane
 from .running import Running, State
 
-__all__ = ["DatasetMethods", "LaneInput", "defines_iter", "in_user_iteration", "inherits_stage", "set_direct_loader"]
+__all__ = [
+    "DatasetMethods",
+    "DirectLoader",
+    "LaneInput",
+    "defines_iter",
+    "in_user_iteration",
+    "inherits_stage",
+    "set_direct_loader",
+]
 
 T_co = TypeVar("T_co", covariant=True)
 

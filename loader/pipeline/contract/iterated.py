@@ -18,7 +18,7 @@ from .running import SKIPPED, Running, State
 from .user_state import decode_state, encode_state
 from .worker_config import WorkerConfig
 
-__all__ = ["UserRunning", "inner_datasets", "warn_once"]
+__all__ = ["OpenInput", "UserRunning", "inner_datasets", "warn_once"]
 
 _OWN = "own"
 _CONTAINERS = (list, tuple, dict, set, deque, bytearray)

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 
 from ...order import mix
 from ...samples.hooks import HookContext
-from .error_handlers import reraise_exception
-from .failures import FailurePolicy
+from ..failures.error_handlers import reraise_exception
+from ..failures.policy import FailurePolicy
 
 __all__ = [
     "LANE_ITEM",

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from ...order import extend_integer
+from ..worker_identity import is_worker_thread
 from .lane import ItemId, integers_of
-from .worker_identity import is_worker_thread
 
 __all__ = ["preserve_rng_state", "seed_batch", "seed_sample"]
 

@@ -15,7 +15,7 @@ from .running import SKIPPED, Running, State
 from .state_schema import COUNT, FLAG, PLAIN, NotRequired, Schema
 from .worker_config import WorkerConfig
 
-__all__ = ["SKIPPED", "IteratedDataset", "Running", "SavableDataset", "State", "as_stage"]
+__all__ = ["SKIPPED", "IteratedDataset", "Running", "SavableDataset", "State", "as_stage", "stage_property"]
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -15,9 +15,9 @@ import torch.distributed
 from ...errors import ConfigError, EnergonError
 from ...order import mix
 from ...samples.hooks import HookContext, hook_context, running_hook_context, set_hook_context
-from .error_handlers import log_exception, reraise_exception
-from .failures import SKIP_TOLERANCE
-from .worker_identity import worker_number
+from ..failures.error_handlers import log_exception, reraise_exception
+from ..failures.policy import SKIP_TOLERANCE
+from ..worker_identity import worker_number
 
 __all__ = ["ErrorHandler", "WorkerConfig"]
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 from ..contract.lane import ItemId, Lane, plain_item_id
-from ..contract.sample_name import keys_of_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
-from ..contract.worker_identity import worker_number
+from ..failures.sample_name import keys_of_sample
+from ..worker_identity import worker_number
 from .pass_through import PassThroughDataset
 
 __all__ = ["LogSampleDataset"]

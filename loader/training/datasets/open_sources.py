@@ -17,8 +17,8 @@ from ...format.documents.providers import is_metadataset, is_record_file
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
 from ...metadataset.joins.open_join import open_join
 from ...metadataset.plans.plan_leaves import plan_request
-from ...pipeline.contract.failures import three_argument_handler
 from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.failures.policy import three_argument_handler
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.joined_source import JoinedSource
 from ...pipeline.reading.record_source import RecordSource

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-from ...pipeline.contract.sample_name import keys_of_sample
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.failures.sample_name import keys_of_sample
 from ...pipeline.reading.read import ReadDataset
 
 __all__ = ["LoaderLog"]

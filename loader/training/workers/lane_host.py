@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from ...order import LaneHosting
-from ...pipeline.contract.error_handlers import Failure
-from ...pipeline.contract.failures import FailurePolicy
 from ...pipeline.contract.lane import RULES, Lane, LastSample, set_restore_key
 from ...pipeline.contract.lane_input import LaneInput
 from ...pipeline.contract.rng import seed_batch
 from ...pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
+from ...pipeline.failures.error_handlers import Failure
+from ...pipeline.failures.policy import FailurePolicy
 from ...samples.hooks import HookContext, running_hook_context, set_hook_context
 from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.batch_memory import ReusedMemory, set_batch_memory

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from ...pipeline.contract.worker_identity import set_worker_thread
+from ...pipeline.worker_identity import set_worker_thread
 from ...samples.hooks import separate_hook_context
 from ...transport.batch_memory import separate_batch_memory
 from .lane_host import LaneHost, Message

@@ -22,8 +22,8 @@ from loader import (
     get_loader,
     get_train_dataset,
 )
-from loader.pipeline.contract import failures as endless_skips
-from loader.pipeline.contract.failures import FailurePolicy
+from loader.pipeline.failures import policy as endless_skips
+from loader.pipeline.failures.policy import FailurePolicy
 from loader.samples.types import CrudeSample
 from tests.unit.pipeline.tar_dataset import texts, write_dataset
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from loader.errors import ConfigError, FatalSampleError, SampleError, TrustError
-from loader.pipeline.contract.failures import FailurePolicy
+from loader.pipeline.failures.policy import FailurePolicy
 from loader.samples.hooks import stateless
 from loader.samples.source_info import SourceInfo
 

@@ -34,7 +34,7 @@ from loader import (
     get_train_dataset,
     get_val_dataset,
 )
-from loader.pipeline.contract import failures as endless_skips
+from loader.pipeline.failures import policy as endless_skips
 from loader.training.loaders.data_loader import SavableDataLoader
 from tests.e2e.text_dataset import write_texts
 

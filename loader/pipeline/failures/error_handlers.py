@@ -167,6 +167,6 @@ def _code_line(place: tuple[str | None, int]) -> str | None:
 
 
 def _worker() -> int | None:
-    from .worker_identity import worker_number
+    from ..worker_identity import worker_number
 
     return worker_number()

@@ -278,8 +278,10 @@ def _label(node: dict[str, Any], folder: str) -> str:
 def _node_notes(node: dict[str, Any]) -> Text:
     """Format the remaining settings of a node, and its fault, in one line."""
     notes = [f"{name}: {value}" for name, value in node.get("subflavors", {}).items()]
-    notes += [f"weights by {node['unit']}"] * (node.get("unit", "samples") != "samples")
-    notes += [f"filter {node['filter']}"] * bool(node.get("filter"))
+    if node.get("unit", "samples") != "samples":
+        notes.append(f"weights by {node['unit']}")
+    if node.get("filter"):
+        notes.append(f"filter {node['filter']}")
     notes += [f"subset {applied}" for applied in node["subset"]]
     notes += [str(node[key]) for key in ("split_config", "dataset_config") if node.get(key)]
     if node.get("aux"):

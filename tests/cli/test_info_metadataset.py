@@ -24,7 +24,7 @@ NODE_KEYS = {
     "dataset_config", "filter", "unit", "subset", "subflavors", "aux", "join", "fault", "children",
 }  # fmt: skip
 MEMBER_KEYS = {
-    "name", "path", "split_part", "split_config", "dataset_config", "nonmatch", "subflavors", "aux", "fault",
+    "name", "path", "split_part", "split_config", "dataset_config", "nonmatch", "subflavors", "aux", "fault", "filter",
 }  # fmt: skip
 
 

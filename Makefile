@@ -34,7 +34,7 @@ COVERING := tests/malformed tests/unit/av tests/unit/format tests/unit/order tes
 	$(addprefix tests/property/test_,dataset_index.py key_table.py permute.py tar_rename.py tar_scan.py) \
 	tests/unit/stores/test_dataset_file_store.py $(addprefix tests/cli/test_,info.py lint_files.py lint_jsonl.py)
 
-.PHONY: help setup fmt check test test-all compat coverage dist demo picture bench bench-load bench-mixes bench-order bench-prepare docs ci clean
+.PHONY: help setup fmt check test test-all compat coverage dist shim demo picture bench bench-load bench-mixes bench-order bench-prepare docs ci clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/\1\t/' | awk -F'\t' '{ printf "  make %-14s%s\n", $$1, $$2 }'
@@ -72,6 +72,11 @@ dist: $(INSTALLED)  ## build the wheel and the source distribution, and check bo
 	rm -rf dist build/lib
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/twine check --strict dist/*
+
+shim: $(INSTALLED)  ## build/shim: a wheel without code, named megatron-energon, that requires this library
+	rm -rf shim/build shim/*.egg-info
+	$(BIN)/python -m build --wheel --no-isolation --outdir build/shim shim
+	rm -rf shim/build shim/*.egg-info
 
 demo: $(INSTALLED)  ## make a small dataset of photographs and run every command on it
 	$(BIN)/python benchmarks/demo.py build/demo

@@ -29,6 +29,9 @@ _ALIAS_FOLDER = os.path.join("megatron", "energon")
 _MARKER = b"from energon_cli.installation import"
 """A line that only our ``megatron/energon/__init__.py`` contains."""
 
+_SHIM_REQUIREMENT = b"Requires-Dist: energon-toolkit"
+"""A line of the metadata of the wheel that ``make shim`` builds, which is named megatron-energon and has no files."""
+
 _REINSTALL = "pip install --force-reinstall --no-deps energon-toolkit"
 _REPAIR = f"run 'pip uninstall megatron-energon', then '{_REINSTALL}', because uninstalling removes shared files"
 
@@ -129,7 +132,7 @@ def _faults_of_originals(alias: str | None, *, is_ours: bool) -> Iterator[Instal
 
 
 def find_originals() -> Iterator[OriginalDistribution]:
-    """Yield each ``megatron-energon`` that is installed on ``sys.path``."""
+    """Yield each ``megatron-energon`` that is installed on ``sys.path``, without the wheel of ``make shim``."""
     for folder in dict.fromkeys(os.path.abspath(entry) for entry in sys.path):
         try:
             names = os.listdir(folder)
@@ -139,7 +142,8 @@ def find_originals() -> Iterator[OriginalDistribution]:
             stem, extension = os.path.splitext(name.lower())
             if extension != ".dist-info" or not stem.startswith("megatron_energon-"):
                 continue
-            if os.path.exists(os.path.join(folder, name, "METADATA")):  # absent after an incomplete uninstall
+            metadata = _read(os.path.join(folder, name, "METADATA"))  # empty after an incomplete uninstall
+            if metadata and _SHIM_REQUIREMENT not in metadata.splitlines():
                 yield OriginalDistribution(
                     version=stem.partition("-")[2],
                     folder=folder,
@@ -169,11 +173,16 @@ def _alias_origin() -> str | None:
 
 
 def _is_ours(alias: str) -> bool:
+    return _MARKER in _read(alias)
+
+
+def _read(path: str) -> bytes:
+    """Read a file; return nothing if that is impossible."""
     try:
-        with open(alias, "rb") as file:
-            return _MARKER in file.read()
+        with open(path, "rb") as file:
+            return file.read()
     except OSError:
-        return False
+        return b""
 
 
 def _same(path: str, other: str) -> bool:

@@ -83,6 +83,7 @@ class _Program(LazyGroup):
 
 @click.group(cls=_Program, lazy_commands=COMMANDS, context_settings=CONTEXT_SETTINGS, no_args_is_help=True)
 @click.option(
+    "-V",
     "--version",
     is_flag=True,
     is_eager=True,

@@ -6,12 +6,17 @@ from .errors import (
     EnergonError as EnergonError,
     FatalSampleError as FatalSampleError,
     FormatError as FormatError,
+    RepeatedSampleError as RepeatedSampleError,
     SampleError as SampleError,
     SkipSample as SkipSample,
     StateError as StateError,
     StorageError as StorageError,
     TrustError as TrustError,
     WorkerError as WorkerError,
+)
+from .format.filters.build import (
+    build_filter_index as build_filter_index,
+    build_filter_index_from_shard_indexes as build_filter_index_from_shard_indexes,
 )
 from .integrations.energon_data_module import EnergonMultiModalDataModule as EnergonMultiModalDataModule
 from .integrations.energon_dataloader import EnergonDataloader as EnergonDataloader, cyclic_iter as cyclic_iter
@@ -24,15 +29,18 @@ from .integrations.multi_epoch_dataset import (
     MultiEpochDatasetWrapper as MultiEpochDatasetWrapper,
     SizedDataset as SizedDataset,
 )
-from .metadataset.joins.prepare_metadataset import prepare_metadataset as prepare_metadataset
+from .metadataset.joins.prepare_metadataset import (
+    prepare_metadataset as prepare_metadataset,
+    prepare_recipe as prepare_recipe,
+)
 from .metadataset.plans.traverse import traverse_metadataset as traverse_metadataset
 from .order.index_permutation import (
     permute as permute,
     permute_array as permute_array,
 )
-from .pipeline.contract.error_handlers import log_exception as log_exception, reraise_exception as reraise_exception
 from .pipeline.contract.stage import SavableDataset as SavableDataset
 from .pipeline.contract.worker_config import WorkerConfig as WorkerConfig
+from .pipeline.failures.error_handlers import log_exception as log_exception, reraise_exception as reraise_exception
 from .pipeline.stages.batch import BatchDataset as BatchDataset
 from .pipeline.stages.blend import BlendDataset as BlendDataset
 from .pipeline.stages.concat import ConcatDataset as ConcatDataset
@@ -63,8 +71,10 @@ from .samples.batching.concat import (
 from .samples.decoding.decoder import FileStoreDecoder as FileStoreDecoder, SampleDecoder as SampleDecoder
 from .samples.encoding.augment_task_encoder import AugmentTaskEncoder as AugmentTaskEncoder
 from .samples.encoding.cooking import Cooker as Cooker, basic_sample_keys as basic_sample_keys, cooker as cooker
+from .samples.encoding.packed_samples import PackedSamplesOutput as PackedSamplesOutput
+from .samples.encoding.size_metric import sample_size_metric as sample_size_metric
 from .samples.encoding.task_encoder import DefaultTaskEncoder as DefaultTaskEncoder, TaskEncoder as TaskEncoder
-from .samples.hooks import stateless as stateless
+from .samples.hooks import skip_safe as skip_safe, stateless as stateless
 from .samples.sample_dataclass import edataclass as edataclass
 from .samples.source_info import SourceInfo as SourceInfo
 from .samples.types import (
@@ -113,6 +123,7 @@ from .training.factories.dataset_from_path import (
     DatasetLoaderInterface as DatasetLoaderInterface,
     Metadataset as Metadataset,
     MetadatasetV2 as MetadatasetV2,
+    Recipe as Recipe,
     load_dataset as load_dataset,
 )
 from .training.factories.joined_factory import JoinedWebdatasetFactory as JoinedWebdatasetFactory
@@ -145,7 +156,7 @@ from .training.factories.webdatasets import (
     VQAOCRWebdataset as VQAOCRWebdataset,
     VQAWebdataset as VQAWebdataset,
 )
-from .training.loaders.data_loader import SavableDataLoader as SavableDataLoader
+from .training.loaders.data_loader import DataLoader as DataLoader, SavableDataLoader as SavableDataLoader
 from .training.loaders.get_loader import get_loader as get_loader, get_savable_loader as get_savable_loader
 from .training.workers.watchdog import WatchdogDataset as WatchdogDataset
 from .version import __version__ as __version__

@@ -5,6 +5,7 @@
     │   └── EmptyDatasetError    there is no sample to load
     ├── FormatError    bytes on disk violate the format (shard, byte offset)
     ├── SampleError    one sample cannot be loaded (key, part, source); a store's MissingFileError is one
+    │   └── RepeatedSampleError    too many samples failed or were skipped (also a FatalSampleError)
     ├── StateError     a saved state does not fit this run
     ├── StorageError   a file or folder cannot be read, written or locked (path)
     ├── TrustError     a dataset asks to run code that the caller did not allow
@@ -31,6 +32,7 @@ __all__ = [
     "FatalSampleError",
     "Fault",
     "FormatError",
+    "RepeatedSampleError",
     "SampleError",
     "SampleException",
     "SkipSample",
@@ -218,3 +220,7 @@ class SampleException(ValueError):  # noqa: N818 - the public name that training
 
 class FatalSampleError(SampleException):
     """Raise in user code to stop the run instead of skipping the sample."""
+
+
+class RepeatedSampleError(SampleError, FatalSampleError):
+    """So many samples failed or were skipped that the run stops; its cause is the last failure, if any."""

@@ -249,14 +249,21 @@ def _pieces(value: Any) -> Iterator[bytes]:
     elif is_dataclass(value) and not isinstance(value, type):
         for field in fields(value):
             yield field.name.encode()
-            yield from _pieces(getattr(value, field.name))
+            yield from _pieces(_recorded_form(field.name, getattr(value, field.name)))
     elif isinstance(value, dict):
         for key, inner in value.items():
             yield from _pieces(key)
-            yield from _pieces(inner)
+            yield from _pieces(_recorded_form(key, inner))
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _pieces(inner)
     else:
         yield repr(value).encode()
     yield b")"
+
+
+def _recorded_form(name: str, value: Any) -> Any:
+    """Return the value of a field as recorded fingerprints have it: all sources of a batch in one tuple."""
+    if name == "__sources__" and isinstance(value, list):
+        return tuple(source for each in value for source in each or ())
+    return value

@@ -23,6 +23,7 @@ LAYERS = (
     "loader.errors",
     "loader.cached_property",
     "loader.progress_bar",
+    "loader.renamed_parameters",
     "loader.storage",
     "loader.format",
     "loader.order",

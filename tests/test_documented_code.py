@@ -32,6 +32,7 @@ PAGES = (
     "docs/how-to/compose-stages.md",
     "docs/how-to/dataset-classes.md",
     "docs/how-to/deal-with-failures.md",
+    "docs/how-to/filter-samples.md",
     "docs/how-to/lightning.md",
     "docs/how-to/load-for-training.md",
     "docs/how-to/look-at-one-sample.md",

@@ -67,6 +67,9 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append(
             ("excluded", f"{plural(excluded['shards'], 'shard')}, {plural(excluded['samples'], 'single sample')}")
         )
+    for found in facts.get("filters") or ():
+        kept = found["fault"] or f"keeps {plural(found['samples'], 'sample')}"
+        lines.append(("filter", escape_controls(f"{found['name']}: {kept}")))
     lines += _record_lines(facts)
     lines += _media_lines(facts.get("media_metadata"))
     if facts.get("prepared"):
@@ -275,6 +278,10 @@ def _label(node: dict[str, Any], folder: str) -> str:
 def _node_notes(node: dict[str, Any]) -> Text:
     """Format the remaining settings of a node, and its fault, in one line."""
     notes = [f"{name}: {value}" for name, value in node.get("subflavors", {}).items()]
+    if node.get("unit", "samples") != "samples":
+        notes.append(f"weights by {node['unit']}")
+    if node.get("filter"):
+        notes.append(f"filter {node['filter']}")
     notes += [f"subset {applied}" for applied in node["subset"]]
     notes += [str(node[key]) for key in ("split_config", "dataset_config") if node.get(key)]
     if node.get("aux"):

@@ -114,7 +114,13 @@ def prepare(path: str, **flags: Any) -> None:
         from .metadataset import check_metadataset_flags, prepare_joins
 
         check_metadataset_flags(click.get_current_context())
-        prepare_joins(path, progress=settings.progress, as_json=settings.as_json, dry_run=settings.dry_run)
+        prepare_joins(
+            path,
+            progress=settings.progress,
+            as_json=settings.as_json,
+            dry_run=settings.dry_run,
+            compat=settings.compat is True,
+        )
     elif is_jsonl(path):
         prepare_jsonl(settings)
     elif is_record_file(path):

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check_metadataset_flags", "prepare_joins"]
 
-# Flags that are valid for a metadataset. The last five have no effect; scripts pass them for all kinds of datasets.
+# Flags that are valid for a metadataset. Those from non_interactive to tmp_path have no effect; scripts pass them for
+# all kinds of datasets.
 _VALID_FLAGS = {
     "path",
     "progress",
@@ -29,6 +30,7 @@ _VALID_FLAGS = {
     "force_overwrite",
     "num_workers",
     "tmp_path",
+    "compat",
 }
 _ALWAYS = {"help", "debug"}
 
@@ -52,13 +54,13 @@ def check_metadataset_flags(context: click.Context) -> None:
         )
 
 
-def prepare_joins(path: str, *, progress: bool, as_json: bool, dry_run: bool) -> None:
+def prepare_joins(path: str, *, progress: bool, as_json: bool, dry_run: bool, compat: bool = False) -> None:
     """Prepare the joins of a metadataset and print a report."""
     if dry_run:
         _print_plan(path, as_json=as_json)
         return
     with ProgressBar("Joining", unit="samples", enabled=progress) as bar:
-        reports = prepare_metadataset(path, progress=bar.update)
+        reports = prepare_metadataset(path, progress=bar.update, compat=compat)
     if as_json:
         joins = [_document(report) for report in reports]
         print_json({"path": path, "dry_run": False, "joins": joins})

@@ -12,10 +12,29 @@ from loader.format.documents import SAMPLE_TYPES, SampleTypeSpec, sample_type_of
 from loader.format.prepare import DatasetYaml, SplitRequest, parse_ratio, propose_field_map
 from loader.inspect import Choices, FieldQuestion, OpenChoices, check_field, field_hint
 
-__all__ = ["PipedQuestions", "Questions", "ask", "yes_or_no"]
+__all__ = ["NUMBERS_OF_PEER", "PipedQuestions", "Questions", "ask", "yes_or_no"]
 
 _YES = frozenset(("y", "yes", "true", "ok"))
 _NO = frozenset(("n", "no", "false"))
+
+
+NUMBERS_OF_PEER = (
+    "CaptioningSample",
+    "ImageClassificationSample",
+    "ImageSample",
+    "InterleavedSample",
+    "MultiChoiceVQASample",
+    "OCRSample",
+    "Sample",  # has no fields, so it is not in our list
+    "SimilarityInterleavedSample",
+    "TextSample",
+    "VQASample",
+    "VidQASample",
+    "CrudeSample",
+)
+"""The list of megatron-energon: tutorials name sample types by its numbers. Other types follow."""
+
+_NUMBERED_TYPES = (*NUMBERS_OF_PEER, *sorted(SAMPLE_TYPES.keys() - set(NUMBERS_OF_PEER)))
 
 
 class Questions(Protocol):
@@ -114,8 +133,9 @@ class PipedQuestions:
             return None
         if is_yes is None:
             return self._sample_type(answer, also="yes, no")
-        for number, name in enumerate(sorted(SAMPLE_TYPES)):
-            self._show(f"  {number:>2}  {name}")
+        for number, name in enumerate(_NUMBERED_TYPES):
+            if name in SAMPLE_TYPES:
+                self._show(f"  {number:>2}  {name}")
         answer = self._ask(f"Sample type, by name or number (empty: {likeliest_first[0].name})")
         return self._sample_type(answer) if answer else likeliest_first[0]
 
@@ -139,10 +159,10 @@ class PipedQuestions:
         return True
 
     def _sample_type(self, answer: str, *, also: str = "") -> SampleTypeSpec:
-        if answer.isdecimal() and not also:
-            spec = _sample_type_by_number(int(answer))
+        if answer.isdecimal():
+            spec = _sample_type_by_number(answer)
             if spec is None:
-                raise self._wrong(answer, f"expected a number from 0 to {len(SAMPLE_TYPES) - 1}")
+                raise self._wrong(answer, f"expected one of the numbers shown, up to {len(_NUMBERED_TYPES) - 1}")
             return spec
         try:
             return sample_type_of_name(answer)
@@ -175,10 +195,10 @@ class PipedQuestions:
         return ConfigError(f"invalid answer {answer!r}: {why}", at=f"answer {self._asked} on standard input")
 
 
-def _sample_type_by_number(number: int) -> SampleTypeSpec | None:
-    """Return the sample type at a 0-based index of the alphabetical list, or None if out of range."""
-    names = sorted(SAMPLE_TYPES)
-    return SAMPLE_TYPES[names[number]] if 0 <= number < len(names) else None
+def _sample_type_by_number(answer: str) -> SampleTypeSpec | None:
+    """Return the sample type of a number in the list shown, or None if there is none."""
+    number = int(answer) if len(answer) < 4 else len(_NUMBERED_TYPES)
+    return SAMPLE_TYPES.get(_NUMBERED_TYPES[number]) if number < len(_NUMBERED_TYPES) else None
 
 
 def yes_or_no(text: str) -> bool | None:

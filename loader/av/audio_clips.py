@@ -67,6 +67,7 @@ class AudioReader(MediaReader):
         # The last block of AAC in MP4 is longer than the audible part that the container states.
         trims = is_indexed(container) and stream.duration is not None
         self._end = round(stream.duration * self._samples_per_tick) if trims and stream.duration else _NO_END
+        self._rounding = self._max_rounding()
         self._frames: Iterator[AudioFrame] = iter(container.decode(stream))
         self._block: tuple[int, int] | None = None
         if self._samples_per_tick > 1:
@@ -92,9 +93,27 @@ class AudioReader(MediaReader):
         if stated is not None and abs(stated - self.position) > _MAX_DRIFT_S * self.rate:
             self.position = stated
         start = self.position
-        samples = _samples(frame)[:, : max(self._end - start, 0)]
         self.position = start + frame.samples
+        samples = _samples(frame)
+        if self.position > self._end - self._rounding:
+            samples = samples[:, : self._audible(frame, start)]
         return start, samples
+
+    def _audible(self, frame: AudioFrame, start: int) -> int:
+        """Return the number of samples of a block near the end of the stream that are not the encoder's padding."""
+        stated = min(round((frame.duration or 0) * self._samples_per_tick) or frame.samples, frame.samples)
+        if abs(start + stated - self._end) <= self._rounding:
+            return stated  # the duration of the last block is exact
+        return max(min(self._end - start, frame.samples), 0)
+
+    def _max_rounding(self) -> int:
+        """Return the largest difference of the stated end from the true one, in samples.
+
+        Most programs write the end of a stream into MP4 files in milliseconds; an end between two is exact.
+        """
+        milliseconds = round(self._end * 1000 / self.rate)
+        is_rounded = self._end != _NO_END and abs(milliseconds * self.rate / 1000 - self._end) <= 0.5
+        return math.ceil(self.rate / 1000) if is_rounded else 0
 
     def _stated_position(self, frame: AudioFrame) -> int | None:
         return None if frame.pts is None else round((frame.pts - self._first_tick) * self._samples_per_tick)
@@ -128,16 +147,28 @@ class AudioReader(MediaReader):
 def ranges_to_windows(ranges: Sequence[tuple[float, float]], lead: Fraction | None, rate: int) -> list[SampleWindow]:
     """Convert ranges to samples of a stream.
 
+    A range in seconds begins at the sample nearest to its start, and has the number of samples nearest to its length:
+    ranges of one length have one number of samples.
+
     Args:
         ranges: Ranges in seconds; in samples if ``lead`` is None.
         lead: Start of the stream, in seconds of the clock of the ranges.
         rate: Number of samples a second.
     """
+    if lead is None:
+        return [SampleWindow(start=round(start), end=end if math.isinf(end) else round(end)) for start, end in ranges]
+    windows = []
+    for start, end in ranges:
+        first = _nearest((start - float(lead)) * rate)
+        windows.append(
+            SampleWindow(start=first, end=end if math.isinf(end) else first + _nearest((end - start) * rate))
+        )
+    return windows
 
-    def sample(value: float) -> int:
-        return round(value if lead is None else (Fraction(value) - lead) * rate)
 
-    return [SampleWindow(start=sample(start), end=end if math.isinf(end) else sample(end)) for start, end in ranges]
+def _nearest(value: float) -> int:
+    """Round to the nearest integer, halves upwards: unlike those of round(), all steps have one length."""
+    return math.floor(value + 0.5)
 
 
 def decode_audio_clips(reader: AudioReader, windows: Sequence[SampleWindow]) -> list[AudioClip | None]:

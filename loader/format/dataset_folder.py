@@ -15,7 +15,10 @@ from ..errors import ConfigError, FormatError, StorageError
 from ..storage import ReadableFile, Storage, open_storage
 from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
-from .documents.split_config import SplitConfig
+from .documents.providers import SHARD_SUFFIXES
+from .documents.split_config import SplitConfig, split_sample_name
+from .filters.files import FilterFiles, filter_names
+from .filters.rows import FilteredShard, FilterRows, open_filter
 from .index.current import current_index
 from .index.dataset_index import DatasetIndex, PartLocation
 from .index.layout import ShardEntry
@@ -76,7 +79,7 @@ class DatasetFolder:
 
     @cached_property
     def split(self) -> SplitConfig | None:
-        """The split; None if the dataset has no split file.
+        """The split; None if the dataset has no split file. Samples that it excludes by a bare key have their shards.
 
         Raises:
             ConfigError: The file is invalid, or a file requested by name is missing.
@@ -84,7 +87,22 @@ class DatasetFolder:
         config = read_split_config(self.storage, self._split_name)
         if config is None and self._split_name != SPLIT_YAML:
             raise self._missing(self._split_name)
-        return config
+        return config and self._with_shards_of_excluded(config)
+
+    def _with_shards_of_excluded(self, config: SplitConfig) -> SplitConfig:
+        """Replace bare keys of excluded samples by ``<shard>/<key>``; the index is read only if there are some."""
+        shards = frozenset((*self.shard_counts, *(name for part in config.split_parts.values() for name in part)))
+        names: list[str] = []
+        for name in config.exclude:
+            shard, key = split_sample_name(name, shards)
+            is_bare = key is None and shard not in shards and not name.endswith(SHARD_SUFFIXES)
+            found = self.index.find(name) if is_bare else []
+            names += [self.index.full_key(sample) for sample in found] or [name]
+        return (
+            config
+            if len(names) == len(config.exclude) and tuple(names) == config.exclude
+            else SplitConfig(split_parts=config.split_parts, exclude=tuple(names))
+        )
 
     @property
     def split_file(self) -> str | None:
@@ -230,6 +248,17 @@ class DatasetFolder:
             for name in parts[split_part]
             if name in by_name and name not in excluded
         ]
+
+    def open_filter(self, name: str) -> FilterRows:
+        """Open a filter; its files are in ``.nv-meta``.
+
+        Raises:
+            ConfigError: There is no such filter.
+            FormatError: A file of it is damaged, or it is of other shards.
+        """
+        first = {shard.name: shard.first_sample for shard in self.index.shards}
+        shards = [FilteredShard(shard, samples, first.get(shard, 0)) for shard, samples in self.shard_counts.items()]
+        return open_filter(FilterFiles.of_dataset(self.storage, name), shards, available=filter_names(self.storage))
 
     def close(self) -> None:
         """Close the open shard."""

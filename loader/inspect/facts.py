@@ -15,6 +15,7 @@ from ..format.dataset_folder import DatasetFolder
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.providers import data_path, is_metadataset, is_record_file
 from ..format.documents.split_config import SplitConfig
+from ..format.filters.files import filter_names
 from ..format.index.sample_index import SampleIndex
 from ..format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataReader, is_media_folder
 from ..format.media.tables import read_media_filter
@@ -72,6 +73,7 @@ def dataset_facts(dataset: DatasetFolder) -> dict[str, Any]:
     facts |= _config_facts(config)
     facts["splits"] = _split_facts(dataset.split, dataset.shard_counts)
     facts["excluded"] = _excluded_facts(dataset.split)
+    facts["filters"] = _filter_facts(dataset)
     facts["parts"] = _part_facts(index)
     facts["media_metadata"] = media_facts(dataset.storage)
     facts["prepared"] = {"by": index.layout.prepared_by, "at": index.layout.prepared_at}
@@ -79,6 +81,16 @@ def dataset_facts(dataset: DatasetFolder) -> dict[str, Any]:
     facts["duplicate_keys"] = index.layout.duplicate_keys
     if dataset.records is None:
         facts["compat"] = dataset.storage.exists(nv_meta.INDEX_SQLITE)
+    return facts
+
+
+def _filter_facts(dataset: DatasetFolder) -> list[dict[str, Any]]:
+    facts: list[dict[str, Any]] = []
+    for name in filter_names(dataset.storage):
+        try:
+            facts.append({"name": name, "samples": len(dataset.open_filter(name)), "fault": None})
+        except EnergonError as error:
+            facts.append({"name": name, "samples": None, "fault": error.message})
     return facts
 
 

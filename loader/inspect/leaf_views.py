@@ -13,6 +13,7 @@ from ..errors import EnergonError, TrustError
 from ..format.dataset_folder import DatasetFolder
 from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
+from ..format.filters.rows import open_file_filter
 from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
 from ..format.records.record_file import RecordReader, open_record_path, record_number
 from ..metadataset.documents.leaf_plan import JoinMember, JoinPlan, LeafPlan
@@ -36,7 +37,7 @@ _NOT_JOINED = "shown one after another"
 
 
 class LeafViews(Protocol):
-    """The samples of a leaf, counted from 0 after its subset."""
+    """The samples of a leaf, counted from 0 after its filter and subset."""
 
     def __len__(self) -> int: ...
 
@@ -55,8 +56,8 @@ def open_leaf_views(leaf: LeafPlan, request: PreviewRequest) -> LeafViews:
         request: Whether to view raw parts, and whether code of the dataset may run.
 
     Raises:
-        ConfigError: The split part does not exist, a subset does not fit, or a join is not prepared.
-        FormatError: A JSONL file is not indexed.
+        ConfigError: The split part or filter does not exist, a subset does not fit, or a join is not prepared.
+        FormatError: A JSONL file is not indexed, or a filter is damaged.
         StorageError: A dataset is missing or not prepared.
     """
     if leaf.join is not None:
@@ -75,11 +76,15 @@ def _open_folder(dataset: LeafPlan | JoinMember) -> DatasetFolder:
 
 
 class _Samples:
-    """A split part of a prepared dataset."""
+    """A split part of a prepared dataset; with a filter, its numbers are those of the filter's rows."""
 
     def __init__(self, leaf: LeafPlan, request: PreviewRequest) -> None:
         self._folder = _open_folder(leaf)
         ranges = self._folder.samples_of_part(leaf.split_part, excluded_shards=True)
+        self._filter = None if leaf.filter is None else self._folder.open_filter(leaf.filter)
+        if self._filter is not None:
+            shard_of = self._folder.index.shard_of
+            ranges = [self._filter.rows_of(shard_of(some.start).name) for some in ranges if len(some)]
         start, stop = resolve_subset(leaf.subset, sum(map(len, ranges)), at=leaf.path)
         self._ranges = _cut(ranges, start, stop)
         self._numbers = Selection(self._ranges)
@@ -90,6 +95,8 @@ class _Samples:
 
     def find(self, key: str) -> Sequence[int]:
         numbers = self._folder.index.find(key)
+        if self._filter is not None:
+            numbers = self._filter.find(np.array(numbers, np.int64)).tolist()
         begins = np.cumsum([0, *map(len, self._ranges)]).tolist()
         return [
             begin + number - some.start
@@ -99,26 +106,38 @@ class _Samples:
         ]
 
     def view(self, index: int, title: str) -> SampleView:
-        return view_of_sample(self._folder, self._numbers[index], title=title, build=self._build)
+        number = self._numbers[index]
+        if self._filter is not None:
+            number = int(self._filter.numbers(np.array([number]))[0])
+        return view_of_sample(self._folder, number, title=title, build=self._build)
 
 
 class _Records:
     """The samples of a single file."""
 
     def __init__(self, leaf: LeafPlan) -> None:
-        self._reader = RecordReader(open_record_path(leaf.path))
-        self._name = self._reader.file.name
-        self._start, self._stop = resolve_subset(leaf.subset, len(self._reader), at=leaf.path)
+        file = open_record_path(leaf.path)
+        self._reader = RecordReader(file)
+        self._name = file.name
+        lines = len(self._reader)
+        self._filter = None if leaf.filter is None else open_file_filter(file.storage, file.name, leaf.filter, lines)
+        samples = lines if self._filter is None else len(self._filter)
+        self._start, self._stop = resolve_subset(leaf.subset, samples, at=leaf.path)
 
     def __len__(self) -> int:
         return self._stop - self._start
 
     def find(self, key: str) -> Sequence[int]:
         number = record_number(key, self._name, len(self._reader))
-        return [] if number is None or not self._start <= number < self._stop else [number - self._start]
+        rows = [] if number is None else [number]
+        if self._filter is not None:
+            rows = self._filter.find(np.array(rows, np.int64)).tolist()
+        return [row - self._start for row in rows if self._start <= row < self._stop]
 
     def view(self, index: int, title: str) -> SampleView:
         number = self._start + index
+        if self._filter is not None:
+            number = int(self._filter.numbers(np.array([number]))[0])
         return view_of_record(self._reader, number, f"{self._name}/{number}   {title}")
 
 

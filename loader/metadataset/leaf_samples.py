@@ -8,6 +8,7 @@ from ..errors import ConfigError
 from ..format.dataset_folder import DatasetFolder
 from ..format.documents.providers import is_record_file
 from ..format.documents.subset import resolve_subset
+from ..format.filters.rows import FilterRows, open_file_filter
 from ..format.nv_meta import SPLIT_YAML
 from ..format.records.record_file import open_record_path
 from .documents.leaf_plan import JoinPlan, LeafPlan
@@ -17,34 +18,56 @@ __all__ = ["LeafCounter"]
 
 
 class LeafCounter:
-    """Counter of samples. It opens each dataset once, and the index only if a subset divides excluded samples."""
+    """Counter of samples.
+
+    It opens each dataset once, and the index only for a filter, or if a subset divides excluded samples.
+    """
 
     def __init__(self) -> None:
         self._folder = cache(_open_folder)
         self._records = cache(_count_records)
+        self._filter = cache(_open_filter)
 
     def count(self, leaf: LeafPlan) -> int:
-        """Return the number of samples in a leaf's subset, without excluded ones.
+        """Return the number of samples in a leaf's filter and subset, without excluded ones.
 
         Raises:
-            ConfigError: The leaf has no samples, its split part does not exist, or its join is not prepared.
-            FormatError: A file of samples is damaged, or its index is missing or belongs to another file.
+            ConfigError: The leaf has no samples, its split part or filter does not exist, or its join is not prepared.
+            FormatError: A file of samples or a filter is damaged, or an index is missing or belongs to another file.
             StorageError: The dataset is missing, or not prepared.
         """
         if leaf.join is not None:
             whole, folder = self.count_rows(leaf.join), None
         elif is_record_file(leaf.path):
-            whole, folder = self._records(leaf.path), None
+            whole, folder = self._records(leaf.path, leaf.filter), None
         else:
             folder = self._folder(leaf.path, leaf.split_config or SPLIT_YAML)
-            whole = sum(samples for _, samples in _shards(folder, leaf.split_part))
+            kept = None if leaf.filter is None else self._filter(folder, leaf.filter)
+            whole = sum(
+                samples if kept is None else len(kept.rows_of(name))
+                for name, samples in _shards(folder, leaf.split_part)
+            )
         start, stop = resolve_subset(leaf.subset, whole, at=leaf.path)
         count = stop - start
         if folder is not None and count:
-            count -= _count_excluded(folder, leaf.split_part, start, stop, whole)
+            if leaf.filter is None:
+                count -= _count_excluded(folder, leaf.split_part, start, stop, whole)
+            else:
+                kept = self._filter(folder, leaf.filter)
+                count -= _count_excluded_rows(folder, kept, leaf.split_part, range(start, stop))
         if count <= 0:
             raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
         return count
+
+    def open_record_filter(self, path: str, name: str) -> FilterRows:
+        """Open a filter of a single file.
+
+        Raises:
+            ConfigError: There is no such filter.
+            FormatError: The filter is damaged, or of another file; or the file is damaged or not indexed.
+        """
+        file = open_record_path(path)
+        return open_file_filter(file.storage, file.name, name, len(file))
 
     def count_rows(self, join: JoinPlan) -> int:
         """Return the number of rows of a join.
@@ -59,8 +82,13 @@ def _open_folder(path: str, split_config: str) -> DatasetFolder:
     return DatasetFolder(path, split_config=split_config)
 
 
-def _count_records(path: str) -> int:
-    return len(open_record_path(path))
+def _open_filter(folder: DatasetFolder, name: str) -> FilterRows:
+    return folder.open_filter(name)
+
+
+def _count_records(path: str, kept: str | None) -> int:
+    file = open_record_path(path)
+    return len(file) if kept is None else len(open_file_filter(file.storage, file.name, kept, len(file)))
 
 
 def _shards(folder: DatasetFolder, split_part: str) -> list[tuple[str, int]]:
@@ -97,6 +125,18 @@ def _count_excluded(folder: DatasetFolder, split_part: str, start: int, stop: in
     return count
 
 
+def _count_excluded_rows(folder: DatasetFolder, kept: FilterRows, split_part: str, subset: range) -> int:
+    """Count the excluded samples among those that a filter keeps, within a subset of them."""
+    excluded = kept.find(folder.excluded_samples())
+    count = begin = 0
+    for name, _ in _shards(folder, split_part):
+        rows = kept.rows_of(name)
+        inside = rows[max(0, subset.start - begin) : max(0, subset.stop - begin)]
+        count += int(excluded.searchsorted(inside.stop) - excluded.searchsorted(inside.start)) if inside else 0
+        begin += len(rows)
+    return count
+
+
 def _first_sample(folder: DatasetFolder, shard: str) -> int:
     return next(entry.first_sample for entry in folder.index.shards if entry.name == shard)
 
@@ -105,6 +145,8 @@ def _no_samples(leaf: LeafPlan, *, start: int, stop: int) -> str:
     what = "this join" if leaf.join is not None else f"split part {leaf.split_part!r} of this dataset"
     if is_record_file(leaf.path):
         what = "this file"
+    if leaf.filter is not None:
+        what = f"the filter {leaf.filter!r} in {what}"
     if stop > start:
         return f"all {stop - start} samples of {what} are excluded"
     return f"{'the subset of ' if leaf.subset else ''}{what} has no samples"

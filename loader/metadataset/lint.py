@@ -163,14 +163,20 @@ class _MetadatasetLint:
                 return
         try:
             self._counter.count(leaf)
+            if leaf.filter is not None and is_record_file(leaf.path):  # those of a folder are checked with it
+                self._counter.open_record_filter(leaf.path, leaf.filter).check()
         except ConfigError as error:
             if not error.file:  # a fault of a file of the dataset is found with the dataset
                 place = leaf.place if leaf.join is not None else ""
-                about = ("samples", leaf.path, place, leaf.split_part, leaf.split_config, leaf.subset)
+                about = ("samples", leaf.path, place, leaf.split_part, leaf.split_config, leaf.filter, leaf.subset)
                 path = "" if place else f"{leaf.path}: "
                 yield from self._once(about, Finding(code="E504", message=f"{leaf.place}: {path}{error.message}"))
-        except EnergonError:
-            pass  # found with the dataset
+        except EnergonError as error:
+            if leaf.filter is not None:  # otherwise found with the dataset
+                yield from self._once(
+                    ("filter", leaf.path, leaf.filter),
+                    Finding(code="E504", message=f"{leaf.place}: {_in_one_line(error)}"),
+                )
 
     def _missing(self, dataset: LeafPlan | JoinMember) -> Finding | None:
         """Return the finding for a dataset that cannot be opened; record a dataset that can as used."""

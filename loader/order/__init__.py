@@ -16,6 +16,7 @@
 """
 
 from .blend import BlendOrder, quantise_weights
+from .dealt_order import DealtOrder
 from .finite_pass import FinitePass
 from .lane_hosting import LaneHosting, default_lanes, possible_ranks
 from .mixing import extend_integer, mix
@@ -25,9 +26,11 @@ from .repeated_order import RepeatedOrder
 from .sequential_pass import SequentialPass
 from .source_order import SourceOrder, SourceOrders
 from .stream_order import LaneOrder, StreamOrder
+from .worker_share import worker_share
 
 __all__ = [
     "BlendOrder",
+    "DealtOrder",
     "FinitePass",
     "LaneHosting",
     "LaneOrder",
@@ -44,4 +47,5 @@ __all__ = [
     "possible_ranks",
     "quantise_weights",
     "samples_of_batch",
+    "worker_share",
 ]

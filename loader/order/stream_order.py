@@ -91,6 +91,16 @@ class BlendedLane:
             source, position = self._blend.locate(start, stop)
         return source, *self._streams.locate(source, self._number, position)
 
+    def locate_at(self, place: IntArray) -> Located:
+        """Return the samples at some positions of the lane's stream, in ascending order; shape (m,)."""
+        if self._blend is None or not len(place):
+            source = np.zeros(len(place), dtype=np.int64)
+            return source, *self._streams.locate(source, self._number, place)
+        runs = np.split(place, np.flatnonzero(np.diff(place) != 1) + 1)
+        blended = [self._blend.locate(int(run[0]), int(run[-1]) + 1) for run in runs]
+        source, position = (np.concatenate(parts) for parts in zip(*blended, strict=True))
+        return source, *self._streams.locate(source, self._number, position)
+
 
 def check_range(start: int, stop: int, length: int | None) -> None:
     """Check that a lane has a range of positions.

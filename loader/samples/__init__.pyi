@@ -17,6 +17,8 @@ from .building.sample_builder import SampleBuilder as SampleBuilder
 from .decoding.decoder import SampleDecoder as SampleDecoder
 from .encoding.augment_task_encoder import AugmentTaskEncoder as AugmentTaskEncoder
 from .encoding.cooking import Cooker as Cooker, basic_sample_keys as basic_sample_keys, cooker as cooker
+from .encoding.packed_samples import PackedSamplesOutput as PackedSamplesOutput
+from .encoding.size_metric import sample_size_metric as sample_size_metric
 from .encoding.task_encoder import DefaultTaskEncoder as DefaultTaskEncoder, TaskEncoder as TaskEncoder
 from .hooks import (
     HookContext as HookContext,

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from ..errors import EnergonError
+
+if TYPE_CHECKING:
+    from .hook_rng import HookRng
 
 __all__ = [
     "HookContext",
     "alias_hook",
     "current_cache",
+    "default_failure_tolerance",
     "failure_tolerance",
     "hook_context",
     "is_default",
@@ -21,9 +27,12 @@ __all__ = [
     "mark_of",
     "marked",
     "noop_hook",
+    "restores_encoder_seeds",
     "restores_seeds",
     "running_hook_context",
+    "separate_hook_context",
     "set_hook_context",
+    "skip_safe",
     "stateless",
 ]
 
@@ -130,21 +139,30 @@ def mark_of(fn: Any, name: str, default: Any) -> Any:
 
 _STATELESS = "__stateless__"
 _RESTORES_SEEDS = "__restores_seeds__"
+_RESTORES_ENCODER_SEEDS = "__restores_task_encoder_seeds__"
 _FAILURE_TOLERANCE = "__failure_tolerance__"
 
 
 @overload
-def stateless(fn: F, /) -> F: ...
+def stateless(fn: F) -> F: ...
 
 
 @overload
 def stateless(
-    fn: None = None, /, *, restore_seeds: bool = False, failure_tolerance: int | None = None
+    fn: None = None,
+    *,
+    restore_seeds: bool = False,
+    restore_task_encoder_seeds: bool = False,
+    failure_tolerance: int | None = None,
 ) -> Callable[[F], F]: ...
 
 
 def stateless(
-    fn: Callable[..., Any] | None = None, /, *, restore_seeds: bool = False, failure_tolerance: int | None = None
+    fn: Callable[..., Any] | None = None,
+    *,
+    restore_seeds: bool = False,
+    restore_task_encoder_seeds: bool = False,
+    failure_tolerance: int | None = None,
 ) -> Any:
     """Mark a hook whose result depends on its arguments only, and, with ``restore_seeds``, on random numbers.
 
@@ -154,6 +172,7 @@ def stateless(
         fn: The function or method. It is marked, not wrapped, so calls cost no more.
         restore_seeds: Seed Python's, numpy's and torch's generators for each sample, so that a hook that draws random
             numbers returns the same result when it is called again.
+        restore_task_encoder_seeds: The same for the generators of ``TaskEncoder.rng``.
         failure_tolerance: Number of consecutive failures of this hook that stops the run; None uses the run's number.
 
     >>> @stateless(restore_seeds=True, failure_tolerance=50)
@@ -162,6 +181,8 @@ def stateless(
     (True, True, 50)
     """
     marks: dict[str, Any] = {_STATELESS: True, _RESTORES_SEEDS: restore_seeds}
+    if restore_task_encoder_seeds:
+        marks[_RESTORES_ENCODER_SEEDS] = True
     if failure_tolerance is not None:
         marks[_FAILURE_TOLERANCE] = failure_tolerance
     return partial(marked, marks=marks) if fn is None else marked(fn, marks)
@@ -177,9 +198,39 @@ def restores_seeds(fn: Callable[..., Any]) -> bool:
     return bool(mark_of(fn, _RESTORES_SEEDS, False))
 
 
-def failure_tolerance(fn: Callable[..., Any], default: int | None = None) -> int:
-    """Return the number of consecutive failures of ``fn`` that stops the run: its mark, else ``default``, else 0."""
-    return int(mark_of(fn, _FAILURE_TOLERANCE, default or 0))
+def restores_encoder_seeds(fn: Callable[..., Any]) -> bool:
+    """Return True if the generators of ``TaskEncoder.rng`` must be seeded for each call of ``fn``."""
+    return bool(mark_of(fn, _RESTORES_ENCODER_SEEDS, False))
+
+
+@overload
+def skip_safe(fn: F) -> F: ...
+
+
+@overload
+def skip_safe(fn: None = None) -> Callable[[F], F]: ...
+
+
+def skip_safe(fn: Callable[..., Any] | None = None) -> Any:
+    """Mark a hook that may be omitted for samples of other workers; accepted for code written for megatron-energon.
+
+    It has no effect: the order of samples is known in advance, so no worker calls hooks for samples of another one.
+    """
+    return skip_safe if fn is None else fn
+
+
+def failure_tolerance(fn: Callable[..., Any], default_failure_tolerance: int | None = None) -> int:
+    """Return the number of consecutive failures of ``fn`` that stops the run: its mark, else the default, else 0."""
+    return int(mark_of(fn, _FAILURE_TOLERANCE, default_failure_tolerance or 0))
+
+
+def default_failure_tolerance(fn: Callable[..., Any], default: int) -> int:
+    """Return ``__default_failure_tolerance__`` of the task encoder that a bound method belongs to, else ``default``."""
+    for owner in (fn, getattr(fn, "__self__", None)):
+        found = getattr(owner, "__default_failure_tolerance__", None)
+        if found is not None:
+            return int(found)
+    return default
 
 
 class HookContext:
@@ -190,9 +241,12 @@ class HookContext:
         sample_index: Index of the current sample; None if unknown.
         cache: The cache pool of the run, if any.
         worker_config: The worker config of the run; None if unknown.
+
+    Attributes:
+        rng_parts: Integers that seed ``TaskEncoder.rng``; set it to start new generators.
     """
 
-    __slots__ = ("batch_index", "cache", "sample_index", "worker_config")
+    __slots__ = ("_rng", "_rng_of", "batch_index", "cache", "rng_parts", "sample_index", "worker_config")
 
     def __init__(
         self,
@@ -206,23 +260,55 @@ class HookContext:
         self.sample_index = sample_index
         self.cache = cache
         self.worker_config = worker_config
+        self.rng_parts: tuple[int, ...] = ()
+        self._rng_of: tuple[int, ...] | None = None
+        self._rng: HookRng | None = None
+
+    @property
+    def rng(self) -> HookRng:
+        """Random generators of the running hook."""
+        if self._rng is None or self._rng_of is not self.rng_parts:  # each assignment is another tuple
+            from .hook_rng import HookRng  # imports torch
+
+            self._rng, self._rng_of = HookRng(*self.rng_parts), self.rng_parts
+        return self._rng
+
+    @contextmanager
+    def seeded_rng(self, *parts: int) -> Iterator[None]:
+        """Use generators with another seed, and continue with the present ones afterwards."""
+        saved = self.rng_parts, self._rng_of, self._rng
+        self.rng_parts, self._rng = parts, None
+        try:
+            yield
+        finally:
+            self.rng_parts, self._rng_of, self._rng = saved
 
     def __repr__(self) -> str:
         return f"HookContext(batch_index={self.batch_index}, sample_index={self.sample_index})"
 
 
-# One slot is enough: a process runs the hooks of one lane at a time. The pipeline sets it before user code runs.
-_current: list[HookContext | None] = [None]
+class _Thread(threading.local):
+    # One slot is enough: a process runs the hooks of one lane at a time, and the helper threads of a hook read it, too.
+    # The pipeline sets it before user code runs. Workers that are threads have a slot each.
+    slot: list[HookContext | None] = [None]  # noqa: RUF012 - shared by all threads without their own
+
+
+_thread = _Thread()
+
+
+def separate_hook_context() -> None:
+    """Let the hooks of this thread have a context of their own, apart from that of the process."""
+    _thread.slot = [None]
 
 
 def set_hook_context(context: HookContext | None) -> None:
     """Set the context that hooks see; None means that no hook is running."""
-    _current[0] = context
+    _thread.slot[0] = context
 
 
 def running_hook_context() -> HookContext | None:
     """Return the context of the running hook; None if no hook is running."""
-    return _current[0]
+    return _thread.slot[0]
 
 
 def hook_context() -> HookContext:
@@ -236,7 +322,7 @@ def hook_context() -> HookContext:
     HookContext(batch_index=3, sample_index=50)
     >>> set_hook_context(None)
     """
-    context = _current[0]
+    context = _thread.slot[0]
     if context is None:
         raise EnergonError(
             "the current batch and sample are known only while a loader runs a hook, and none is running",

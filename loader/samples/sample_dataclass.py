@@ -9,14 +9,17 @@ from functools import lru_cache
 from typing import Any, Self, TypeVar, dataclass_transform, overload
 
 from ..errors import ConfigError, SampleError
+from ..renamed_parameters import renamed_parameters
 
 __all__ = [
     "ExtendableDataclassMixin",
     "PinMemoryMixin",
+    "TagsMixin",
     "as_type",
     "edataclass",
     "fields_of",
     "pinned",
+    "with_field_names",
     "with_pinned_fields",
 ]
 
@@ -32,36 +35,67 @@ class PinMemoryMixin:
         return copied
 
 
+class TagsMixin:
+    """Dataclass whose ``__subflavors__`` have a second name, ``__tags__``."""
+
+    __slots__ = ()
+
+    @property
+    def __tags__(self) -> Any:
+        """Other name of ``__subflavors__``."""
+        return self.__subflavors__  # type: ignore[attr-defined] # a field of the dataclass
+
+    @__tags__.setter
+    def __tags__(self, value: Any) -> None:
+        object.__setattr__(self, "__subflavors__", value)  # a field of the dataclass, which has no slots
+
+
+def with_field_names(fields_given: dict[str, Any]) -> dict[str, Any]:
+    """Replace ``__tags__`` among given fields by ``__subflavors__``, the name of the field.
+
+    Raises:
+        TypeError: Both are given.
+    """
+    if "__tags__" not in fields_given:
+        return fields_given
+    if "__subflavors__" in fields_given:
+        raise TypeError("expected __subflavors__ or __tags__, its other name, found both")
+    given = dict(fields_given)
+    given["__subflavors__"] = given.pop("__tags__")
+    return given
+
+
 class ExtendableDataclassMixin:
     """Dataclass that can be created from another one with fewer fields."""
 
     __slots__ = ()
 
     @classmethod
-    def extend(cls, base_sample: Any, **fields_given: Any) -> Self:
-        """Create one of this type from all fields of ``base_sample``; the given fields override them.
+    @renamed_parameters(base_sample="src")
+    def extend(cls, src: Any, **fields_given: Any) -> Self:
+        """Create one of this type from all fields of ``src``; the given fields override them.
 
         >>> from loader import CaptioningSample, ImageSample
         >>> image = ImageSample(__key__="s.tar/0", image=torch.zeros(0))
         >>> CaptioningSample.extend(image, caption="black")
         CaptioningSample(__key__='s.tar/0', image=tensor([]), caption='black')
         """
-        return cls(**{known.name: getattr(base_sample, known.name) for known in fields(base_sample)} | fields_given)
+        return cls(**{known.name: getattr(src, known.name) for known in fields(src)} | with_field_names(fields_given))
 
 
 T = TypeVar("T")
 
 
 @overload
-def edataclass(cls: type[T], /) -> type[T]: ...
+def edataclass(cls: type[T]) -> type[T]: ...
 
 
 @overload
-def edataclass(cls: None = None, /, **options: Any) -> Callable[[type[T]], type[T]]: ...
+def edataclass(cls: None = None, **options: Any) -> Callable[[type[T]], type[T]]: ...
 
 
 @dataclass_transform(kw_only_default=True)
-def edataclass(cls: type[T] | None = None, /, **options: Any) -> type[T] | Callable[[type[T]], type[T]]:
+def edataclass(cls: type[T] | None = None, **options: Any) -> type[T] | Callable[[type[T]], type[T]]:
     """Turn a class into a dataclass with keyword-only arguments.
 
     A subclass may then add required fields to a class that has optional ones. The options are those of

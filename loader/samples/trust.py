@@ -18,5 +18,5 @@ def is_trusted(trust_code: bool) -> bool:
 
 def refuse(message: str, *, at: str | None = None) -> TrustError:
     """Return the error for refused code, with a hint how to allow it."""
-    hint = f"read it; if you trust it, pass trust_code=True (on the command line --trust-code, or set {VARIABLE}=1)"
+    hint = f"pass trust_code=True (on the command line --trust-code), or set {VARIABLE}=1, if you trust it"
     return TrustError(message, at=at, hint=hint)

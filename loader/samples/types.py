@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from .sample_dataclass import ExtendableDataclassMixin, PinMemoryMixin, edataclass
+from .sample_dataclass import ExtendableDataclassMixin, PinMemoryMixin, TagsMixin, edataclass, with_field_names
 from .source_info import SourceInfo
 
 __all__ = [
@@ -42,15 +42,20 @@ class CrudeSample(dict[str, Any]):
 
     source: int | None = None
 
+    def __missing__(self, name: str) -> Any:
+        if name == "__tags__":
+            return self["__subflavors__"]
+        raise KeyError(name)
+
 
 @edataclass
-class Sample(PinMemoryMixin, ExtendableDataclassMixin):
+class Sample(PinMemoryMixin, ExtendableDataclassMixin, TagsMixin):
     """Base of all sample types.
 
     Args:
-        __key__: Name of the sample, ``<shard>/<key>``, unique in its dataset.
+        __key__: Name of the sample, ``<shard>/<key>``, unique in its dataset; the bare key with ``key_format="key"``.
         __restore_key__: Identifies the sample in the run, to load it again: nested tuples of str and int.
-        __subflavors__: Labels of its dataset.
+        __subflavors__: Labels of its dataset; ``__tags__`` is another name.
         __sources__: The files that its parts were read from.
     """
 
@@ -70,7 +75,7 @@ class Sample(PinMemoryMixin, ExtendableDataclassMixin):
         >>> TextSample.derive_from(image, text="black")
         TextSample(__key__='s.tar/0', text='black')
         """
-        return cls(**{name: getattr(base_sample, name) for name in _SHARED} | fields_given)
+        return cls(**{name: getattr(base_sample, name) for name in _SHARED} | with_field_names(fields_given))
 
 
 _SHARED = tuple(known.name for known in fields(Sample))

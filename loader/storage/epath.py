@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import posixpath
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import total_ordering
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from stat import S_ISDIR
+from typing import IO, Any, Literal
 
 from .local import open_storage
 
-__all__ = ["EPath"]
+__all__ = ["EPath", "PathStatus"]
 
-_LOCAL_PREFIXES = ("file://", "local://", "msc://__filesystem__")
+_LOCAL_PROFILE = "__filesystem__"
+_LOCAL_PREFIXES = ("file://", "local://", f"msc://{_LOCAL_PROFILE}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathStatus:
+    """Facts about a file or folder, with the attribute names of the object stores' clients.
+
+    Attributes:
+        key: The path.
+        content_length: Size in bytes; 0 for a folder.
+        last_modified: Time of the last change, in UTC.
+        type: ``"file"`` or ``"directory"``.
+    """
+
+    key: str
+    content_length: int
+    last_modified: datetime
+    type: Literal["file", "directory"]
 
 
 @total_ordering
@@ -71,6 +93,11 @@ class EPath:
     def __reduce__(self) -> tuple[type[EPath], tuple[str]]:
         return type(self), (str(self),)
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Pickles of megatron-energon have its attributes; those of this class have no state.
+        profile, path = str(state["profile"]), str(state["internal_path"])
+        EPath.__init__(self, path if profile == _LOCAL_PROFILE else f"msc://{profile}/{path.lstrip('/')}")
+
     def __eq__(self, other: object) -> bool:
         return str(self) == str(other) if isinstance(other, EPath) else NotImplemented
 
@@ -118,8 +145,20 @@ class EPath:
 
     @property
     def display_name(self) -> str:
-        """The path as messages show it."""
-        return str(self)
+        """The last component, as progress displays show it."""
+        return self.name
+
+    @property
+    def profile(self) -> str:
+        """The profile of an ``msc://`` URL; ``__filesystem__`` for a path of this machine, empty for other URLs."""
+        if not self._prefix:
+            return _LOCAL_PROFILE
+        return self._path.parts[0] if self._prefix == "msc://" and self._path.parts else ""
+
+    @property
+    def internal_path(self) -> PurePosixPath:
+        """The path without the protocol of a URL."""
+        return self._path
 
     def is_local(self) -> bool:
         """Return True for a path of this machine."""
@@ -174,6 +213,17 @@ class EPath:
         """Return the size of the file in bytes."""
         return self.local_path().stat().st_size
 
+    def stat(self) -> PathStatus:
+        """Return size, type and time of the last change."""
+        status = self.local_path().stat()
+        is_folder = S_ISDIR(status.st_mode)
+        return PathStatus(
+            key=str(self),
+            content_length=0 if is_folder else status.st_size,
+            last_modified=datetime.fromtimestamp(status.st_mtime, tz=UTC),
+            type="directory" if is_folder else "file",
+        )
+
     def open(
         self,
         mode: str = "r",
@@ -185,12 +235,13 @@ class EPath:
         """Open the file.
 
         Args:
-            mode: Mode of Python's ``open``.
+            mode: Mode of Python's ``open``; modes that create a file also create its folder.
             block_size: Ignored; accepted for code written for megatron-energon.
             prefetch_file: Ignored, as ``block_size``.
             encoding: Encoding of text files.
         """
-        return self.local_path().open(mode, encoding=None if "b" in mode else encoding)
+        path = self.local_path() if mode.startswith("r") else _target(self)
+        return path.open(mode, encoding=None if "b" in mode else encoding)
 
     def read_text(self, encoding: str = "utf-8") -> str:
         """Read the whole file as text."""
@@ -201,33 +252,44 @@ class EPath:
         return self.local_path().read_bytes()
 
     def write_text(self, text: str, encoding: str = "utf-8") -> None:
-        """Replace the contents of the file with text."""
-        self.local_path().write_text(text, encoding)
+        """Replace the contents of the file with text; create its folder if it is missing."""
+        _target(self).write_text(text, encoding)
 
     def write_bytes(self, data: bytes) -> None:
-        """Replace the contents of the file with bytes."""
-        self.local_path().write_bytes(data)
+        """Replace the contents of the file with bytes; create its folder if it is missing."""
+        _target(self).write_bytes(data)
 
     def glob(self, pattern: str) -> Iterator[EPath]:
-        """Yield the paths below it that match a pattern (``*.tar``, ``**/*.tar``), sorted."""
-        return iter([EPath(found) for found in sorted(self.local_path().glob(pattern))])
+        """Yield the paths below it that match a pattern (``*.tar``, ``**/*.tar``, ``../other/*.tar``), sorted.
+
+        As in a shell, ``*`` and ``**`` do not match names that begin with a dot.
+        """
+        found = glob.glob(os.path.join(glob.escape(str(self.local_path())), pattern), recursive=True)
+        return iter(sorted(map(EPath, found)))
 
     def walk(self) -> Iterator[EPath]:
-        """Yield all files below the folder, sorted."""
-        return (found for found in self.glob("**/*") if found.is_file())
+        """Yield all files below the folder, sorted; also those whose names begin with a dot."""
+        return iter(sorted(EPath(found) for found in self.local_path().rglob("*") if found.is_file()))
 
-    def mkdir(self, exist_ok: bool = True, parents: bool = False) -> None:
-        """Create the folder."""
-        self.local_path().mkdir(exist_ok=exist_ok, parents=parents)
+    def mkdir(self, exist_ok: bool = True, parents: bool = False) -> None:  # noqa: ARG002 - see below
+        """Create the folder. Missing folders above it are created in any case."""
+        self.local_path().mkdir(exist_ok=exist_ok, parents=True)
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the file."""
         self.local_path().unlink(missing_ok=missing_ok)
 
     def copy(self, target: str | os.PathLike[str]) -> None:
-        """Copy the file."""
-        shutil.copyfile(self.local_path(), EPath(target).local_path())
+        """Copy the file; create the folder of the copy if it is missing."""
+        shutil.copyfile(self.local_path(), _target(EPath(target)))
 
     def move(self, target: str | os.PathLike[str]) -> None:
-        """Move the file or folder, also to another disk."""
-        shutil.move(self.local_path(), EPath(target).local_path())
+        """Move the file or folder, also to another disk; create the folder that it is moved to if it is missing."""
+        shutil.move(self.local_path(), _target(EPath(target)))
+
+
+def _target(path: EPath) -> Path:
+    """Return the path of this machine for writing, in a folder that exists: buckets create folders alike."""
+    local = path.local_path()
+    local.parent.mkdir(parents=True, exist_ok=True)
+    return local

@@ -9,11 +9,12 @@ from .cache_pool import CachePool, DirectLazy, Lazy, MockLazy, NoCachePool
 from .dataset_file_store import DatasetFileStore
 from .decode_file_store import DecodeFileStore
 from .file_store import FileStore, MissingFileError, add_source
-from .file_store_cache_pool import FileCacheLazy, FileStoreCachePool
+from .file_store_cache_pool import CacheFileLazy, FileCacheLazy, FileStoreCachePool
 from .system_file_store import SystemFileStore
 
 __all__ = [
     "BinIdxFileStore",
+    "CacheFileLazy",
     "CachePool",
     "DatasetFileStore",
     "DecodeFileStore",

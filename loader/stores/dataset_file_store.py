@@ -16,7 +16,7 @@ from ..format.index.layout import ShardEntry
 from ..format.index.sample_bytes import read_sample
 from ..format.media.metadata import MediaMetadata, MediaMetadataReader
 from ..format.nv_meta import INFO_JSON, INFO_YAML
-from ..format.tar.names import printable, split_member_name
+from ..format.tar.names import key_without_shard, printable, split_member_name
 from ..samples.source_info import SourceInfo
 from ..storage import ReadableFile, open_storage
 from .file_store import FileStore, MissingFileError
@@ -30,7 +30,8 @@ class DatasetFileStore(FileStore[bytes]):
     The part name begins after the first dot of the last path component: ``a/b/000.seg.png`` is part ``seg.png`` of key
     ``a/b/000``. All samples can be read, excluded ones too. If two shards have the key, ``key.part`` names the sample
     that has such a part; if both samples have it, the name is refused. A name of the form ``shard.tar/key.part`` is
-    looked up as such before it is looked up as a key with slashes.
+    looked up as such before it is looked up as a key with slashes. If there is neither, the shard is taken to be that
+    of another dataset, and the key is looked up alone: an auxiliary store finds a ``__key__`` of the primary dataset.
 
     The stores of a process that read one dataset share its open files. A pickled store opens the dataset again.
 
@@ -91,11 +92,10 @@ class DatasetFileStore(FileStore[bytes]):
         if split is None:
             raise self._not_a_name(key)
         name, part_name = split
-        matches = [
-            (sample, part)
-            for sample in index.find_first_full(name)
-            if (part := index.part(sample, part_name)) is not None
-        ]
+        samples = index.find_first_full(name)
+        if not samples and (bare := key_without_shard(name)) is not None:
+            samples = index.find_first_full(bare)
+        matches = [(sample, part) for sample in samples if (part := index.part(sample, part_name)) is not None]
         if len(matches) != 1:
             raise self._ambiguous(key, [row[0] for row in matches]) if matches else self._missing(name, part_name)
         sample, part = matches[0]

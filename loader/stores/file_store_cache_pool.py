@@ -8,7 +8,7 @@ import weakref
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
 
 from ..errors import ConfigError, Fault
 from .cache_entry import CacheEntry
@@ -16,7 +16,7 @@ from .cache_fetcher import CacheFetcher
 from .cache_pool import CachePool, HeldValue, Lazy, MockLazy
 from .file_store import FileStore, add_source
 
-__all__ = ["FileCacheLazy", "FileStoreCachePool"]
+__all__ = ["CacheFileLazy", "FileCacheLazy", "FileStoreCachePool"]
 
 T = TypeVar("T")
 
@@ -84,9 +84,9 @@ class FileStoreCachePool(CachePool):
         fetcher = self._fetchers.get(pid)
         if fetcher is None:
             new = CacheFetcher(
-                self.parent_cache_dir or Path(tempfile.gettempdir()),
+                self.cache_dir,
                 num_workers=self.num_workers,
-                max_bytes=int(self.max_cache_size_gbytes * (1 << 30)),
+                max_bytes=self.max_cache_size,
                 max_count=self.max_cache_count,
                 keeps_values=self.method == "pickle",
             )
@@ -96,6 +96,28 @@ class FileStoreCachePool(CachePool):
             for other in self._fetchers.keys() - {pid}:
                 del self._fetchers[other]
         return fetcher
+
+    @property
+    def cache_dir(self) -> Path:
+        """Folder whose disk holds the cache. The cache has no name in it."""
+        return self.parent_cache_dir or Path(tempfile.gettempdir())
+
+    @property
+    def max_cache_size(self) -> int:
+        """Largest size of this process's cache, in bytes."""
+        return int(self.max_cache_size_gbytes * (1 << 30))
+
+    @property
+    def current_cache_size(self) -> int:
+        """Size of this process's cache on the disk, in bytes."""
+        fetcher = self._fetchers.get(os.getpid())
+        return 0 if fetcher is None else fetcher.size_bytes
+
+    @property
+    def current_cache_count(self) -> int:
+        """Number of files that this process has requested and not used yet."""
+        fetcher = self._fetchers.get(os.getpid())
+        return 0 if fetcher is None else fetcher.count
 
     def get(self, ds: FileStore[T], fname: str, sample: Any = None) -> T:
         return ds.get(fname, sample)
@@ -107,7 +129,7 @@ class FileStoreCachePool(CachePool):
     def to_cache(self, data: T, name: str) -> Lazy[T]:
         """Store a value on the disk for later use; in memory if there is no space or the value does not pickle."""
         entry = self.fetcher.store_value(data)
-        return MockLazy(name, HeldValue(data)) if entry is None else _ValueLazy(name, entry, self)
+        return MockLazy(name, HeldValue(data)) if entry is None else CacheFileLazy(name, entry, self)
 
     def close(self) -> None:
         fetcher = self._fetchers.pop(os.getpid(), None)
@@ -124,7 +146,13 @@ class FileStoreCachePool(CachePool):
 
 @dataclass(kw_only=True, slots=True, eq=False)
 class FileCacheLazy(Lazy[T]):
-    """A file that is fetched ahead. Its disk space is freed once all its lazies are used or dropped."""
+    """A file that is fetched ahead. Its disk space is freed once all its lazies are used or dropped.
+
+    Attributes:
+        cache_path: Always None, because the cached bytes have no file name: :meth:`get` returns the value.
+    """
+
+    cache_path: ClassVar[None] = None
 
     entry: CacheEntry | None
     _data: tuple[T, Any] | None = None
@@ -159,10 +187,16 @@ def _lazy_without_entry(ds: FileStore[T], fname: str, pool: CachePool) -> FileCa
     return FileCacheLazy(ds=ds, fname=fname, pool=pool, entry=None)
 
 
-class _ValueLazy(Lazy[T]):
-    """A value that is stored on the disk."""
+class CacheFileLazy(Lazy[T]):
+    """A value that is stored on the disk.
+
+    Attributes:
+        cache_path: Always None, because the cached bytes have no file name: :meth:`get` returns the value.
+    """
 
     __slots__ = ("_entry", "_value")
+
+    cache_path: ClassVar[None] = None
 
     def __init__(self, name: str, entry: CacheEntry, pool: CachePool) -> None:
         self.ds = cast("FileStore[T]", None)

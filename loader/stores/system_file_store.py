@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import EnergonError, StorageError
 from ..format.media.metadata import MediaMetadata, MediaMetadataReader
+from ..format.tar.names import key_without_shard
 from ..samples.source_info import SourceInfo
 from ..storage import LocalStorage, open_storage
 from .file_store import FileStore, MissingFileError
@@ -22,6 +23,9 @@ class SystemFileStore(FileStore[bytes]):
 
     Keys often come from a dataset, which is not trusted. So a key that leads out of the folder is refused: by ``..``,
     as an absolute path or through a link.
+
+    A key that begins with a shard, as ``__key__`` does, also finds the file without it: ``s_0.tar/0001.jpg`` is
+    ``0001.jpg`` if the folder has no such subfolder.
 
     Args:
         base_dir: The folder that keys are relative to. None allows any path of this machine; use it only for keys that
@@ -50,6 +54,8 @@ class SystemFileStore(FileStore[bytes]):
             StorageError: The key leads out of the folder, or the file cannot be read.
         """
         path = self._path_inside(key)
+        if (bare := key_without_shard(key)) is not None and not os.path.exists(path):
+            key, path = bare, self._path_inside(bare)
         folder, name = os.path.split(path)
         try:
             data = LocalStorage(folder).read(name)
@@ -73,7 +79,10 @@ class SystemFileStore(FileStore[bytes]):
                 f"a SystemFileStore without a folder has no media metadata, so none of {key!r}",
                 hint="set base_dir to the folder that energon prepare-media has processed",
             )
-        self._path_inside(key)
+        path = self._path_inside(key)
+        if (bare := key_without_shard(key)) is not None and not os.path.exists(path):
+            key = bare
+            self._path_inside(key)
         if self._media is None:
             self._media = MediaMetadataReader(LocalStorage(self._base))
         return self._media.get(posixpath.normpath(key))

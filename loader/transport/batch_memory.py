@@ -7,6 +7,7 @@ similar in size and short-lived, so a loader reuses the memory of earlier ones.
 from __future__ import annotations
 
 import mmap
+import threading
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,13 +19,23 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-__all__ = ["MIN_BYTES", "ReusedMemory", "new_array", "place", "set_batch_memory"]
+__all__ = ["MIN_BYTES", "ReusedMemory", "new_array", "place", "separate_batch_memory", "set_batch_memory"]
 
 MIN_BYTES = 1 << 16
 """Smaller tensors use ordinary memory, which is as fast for them."""
 
 
-_memory: list[ReusedMemory | None] = [None]  # one slot, for the whole process
+class _Thread(threading.local):
+    # One slot, for the whole process; workers that are threads have a slot each.
+    slot: list[ReusedMemory | None] = [None]  # noqa: RUF012 - shared by all threads without their own
+
+
+_thread = _Thread()
+
+
+def separate_batch_memory() -> None:
+    """Let :func:`set_batch_memory` change the memory of this thread only."""
+    _thread.slot = [None]
 
 
 def set_batch_memory(memory: ReusedMemory | None) -> None:
@@ -35,7 +46,7 @@ def set_batch_memory(memory: ReusedMemory | None) -> None:
     (torch.Size([64, 1024]), None)
     >>> set_batch_memory(None)
     """
-    _memory[0] = memory
+    _thread.slot[0] = memory
 
 
 def place(shape: Sequence[int], *, like: Tensor) -> Tensor | None:
@@ -45,7 +56,7 @@ def place(shape: Sequence[int], *, like: Tensor) -> Tensor | None:
         shape: Its shape.
         like: A tensor of its type and device.
     """
-    memory = _memory[0]
+    memory = _thread.slot[0]
     if memory is None or not like.is_cpu or prod(shape) * like.element_size() < MIN_BYTES:
         return None
     return memory(shape, like.dtype)
@@ -57,7 +68,7 @@ def new_array(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     For values that are filled as an array and become a tensor at the end: a call of torch costs ten times as much as
     one of numpy when other code runs in between.
     """
-    memory = _memory[0]
+    memory = _thread.slot[0]
     if memory is None or prod(shape) * np.dtype(dtype).itemsize < MIN_BYTES:
         return np.empty(shape, dtype)
     return memory.array(shape, dtype)

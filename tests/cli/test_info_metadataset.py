@@ -21,10 +21,10 @@ KEYS = {"path", "type", "faults", "splits"}
 SPLIT_KEYS = {"name", "leaves", "samples", "epoch", "mixed_by", "faults", "tree"}
 NODE_KEYS = {
     "kind", "place", "path", "split_part", "share", "repetitions", "expected_repetitions", "samples", "split_config",
-    "dataset_config", "subset", "subflavors", "aux", "join", "fault", "children",
+    "dataset_config", "filter", "unit", "subset", "subflavors", "aux", "join", "fault", "children",
 }  # fmt: skip
 MEMBER_KEYS = {
-    "name", "path", "split_part", "split_config", "dataset_config", "nonmatch", "subflavors", "aux", "fault",
+    "name", "path", "split_part", "split_config", "dataset_config", "nonmatch", "subflavors", "aux", "fault", "filter",
 }  # fmt: skip
 
 

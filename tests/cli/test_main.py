@@ -32,8 +32,9 @@ def energon(*arguments: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"energon {loader.__version__}\n"
+    for option in ("--version", "-V"):
+        assert main([option]) == 0
+        assert capsys.readouterr().out == f"energon {loader.__version__}\n"
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])

@@ -452,6 +452,14 @@ def test_an_unknown_part_warns(captions: Path, energon: RunEnergon) -> None:
     assert "did you mean 'jpg'?" in done.out
 
 
+@pytest.mark.parametrize("answers", [["1", "y", "9"], ["1", "9"]], ids=["after yes", "instead of yes"])
+def test_numbers_of_sample_types_are_those_of_megatron_energon(
+    captions: Path, energon: RunEnergon, answers: list[str]
+) -> None:
+    assert energon("prepare", captions, answers=[*answers, "y", "jpg", "txt", "", ""]).code == 0
+    assert read_yaml(captions, "dataset.yaml")["sample_type"]["__class__"] == "VQASample"
+
+
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
@@ -459,7 +467,8 @@ def test_an_unknown_part_warns(captions: Path, energon: RunEnergon) -> None:
         (["8,1,1", "y", "Captioning", "y", "jpg"], "expected answer 6, found the end of the input: Part for 'caption'"),
         (["eight"], "answer 1 on standard input"),
         (["1", "perhaps"], "expected yes, no or a sample type"),
-        (["1", "y", "99"], "expected a number from 0 to 11"),
+        (["1", "y", "99"], "expected one of the numbers shown, up to 12"),
+        (["1", "y", "6"], "expected one of the numbers shown, up to 12"),
         (["1", "y", "Captionin"], "did you mean CaptioningSample?"),
         (["1", "Captioning", "perhaps"], "expected yes or no"),
         (["1", "Captioning", "y", ""], "CaptioningSample requires 'image'"),

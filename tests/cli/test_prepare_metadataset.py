@@ -102,7 +102,7 @@ def test_flags_for_shards_are_refused_by_name(data: JoinedData, energon: RunEner
     path = data.write_join("p", skipping("q"))
     done = energon("prepare", path, "--split-ratio", "8,1,1", "--no-compat", "--exclude", "x")
     assert done.code == 2
-    assert "--split-ratio, --exclude, --compat are valid only for folders of shards" in done.err
+    assert "--split-ratio, --exclude are valid only for folders of shards" in done.err
     assert "--shuffle-tars is valid only for folders of shards" in energon("prepare", path, "--shuffle-tars").err
     for flag in ("--non-interactive", "--yes", "--force-overwrite", "--no-progress", "--debug"):
         assert energon("prepare", path, flag).code == 0

@@ -11,6 +11,7 @@ from typing import Any
 import lightning.pytorch as pl
 import pytest
 import torch
+from lightning.fabric import Fabric
 from torch.utils.data import DataLoader
 
 from loader import (
@@ -146,26 +147,25 @@ def test_a_pass_that_ends_is_gone_through_once(texts: str, tmp_path: Path) -> No
     assert len({text for batch in once for text in batch}) == TRAIN
 
 
-def test_a_checkpoint_of_a_loader_without_a_length_warns_that_lightning_holds_one_micro_batch(
-    texts: str, expected: list[list[str]], tmp_path: Path
+@pytest.mark.parametrize("limit", [None, EPOCH])
+def test_an_endless_loader_is_saved_and_restored_at_any_step(
+    limit: int | None, texts: str, expected: list[list[str]], tmp_path: Path
 ) -> None:
-    with pytest.warns(UserWarning, match=r"pass virtual_epoch_length to get_train_dataset\(\)"):
-        fit(tmp_path, 2, train_dataloaders=loader_of(texts))
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Lightning prefetches one micro-batch")
-        resumed = fit(tmp_path / "again", 4, train_dataloaders=loader_of(texts), checkpoint=tmp_path / "2.ckpt")
-    assert resumed.seen == expected[3:5], "Lightning holds none any more: the warning may go"
-
-
-@pytest.mark.filterwarnings("ignore:Lightning prefetches one micro-batch")
-def test_with_a_limit_of_the_trainer_a_loader_without_a_length_misses_nothing(
-    texts: str, expected: list[list[str]], tmp_path: Path
-) -> None:
-    assert fit(tmp_path, EPOCH + 2, limit=EPOCH, train_dataloaders=loader_of(texts)).seen == expected[: EPOCH + 2]
+    assert fit(tmp_path, EPOCH + 2, limit=limit, train_dataloaders=loader_of(texts)).seen == expected[: EPOCH + 2]
     for stopped in (1, EPOCH - 1, EPOCH, EPOCH + 1):
         checkpoint = tmp_path / f"{stopped}.ckpt"
-        again = fit(tmp_path / "again", 9, limit=EPOCH, train_dataloaders=loader_of(texts), checkpoint=checkpoint)
+        again = fit(tmp_path / "again", 9, limit=limit, train_dataloaders=loader_of(texts), checkpoint=checkpoint)
         assert again.seen == expected[stopped:9], stopped
+
+
+def test_an_endless_loader_is_validated_after_each_epoch(texts: str, tmp_path: Path) -> None:
+    train = loader_of(texts)
+    steps = -(-TRAIN // 4)
+    assert len(train) == steps
+    validation = get_loader(get_val_dataset(texts, batch_size=8, worker_config=train.worker_config))
+    model = fit(tmp_path, 2 * steps, model_type=ValidatedRecorder, train_dataloaders=train, val_dataloaders=validation)
+    assert model.seen == [batch.text for batch in islice(loader_of(texts), 2 * steps)]
+    assert model.validated == 2 * VAL
 
 
 class Texts(pl.LightningDataModule):
@@ -228,3 +228,60 @@ def test_each_sample_comes_once_in_each_epoch_of_a_run_that_was_stopped_twice(te
     for epoch in epochs:
         assert sorted(epoch) == sorted(f"text {number}" for number in range(TRAIN))
     assert epochs[0] != epochs[1]
+
+
+# ----------------------------------------------------------------------------------------- what Lightning rebuilds
+
+
+class Predictor(Recorder):
+    """Model that records the texts that it predicts for."""
+
+    def predict_step(self, batch: Any, _: int) -> Any:
+        return list(batch.text)
+
+
+def quiet_trainer(**options: Any) -> pl.Trainer:
+    return pl.Trainer(
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **options,
+    )
+
+
+def test_prediction_rebuilds_the_loader_and_reads_the_same_batches(texts: str, tmp_path: Path) -> None:
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0)
+    loader = get_loader(get_val_dataset(texts, batch_size=4, worker_config=config))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Couldn't infer the batch indices")
+        predicted: Any = quiet_trainer().predict(Predictor(tmp_path), loader)
+    assert [text for batch in predicted for text in batch] == VAL
+
+
+def test_a_restored_loader_predicts_from_its_position(texts: str, tmp_path: Path, expected: list[list[str]]) -> None:
+    first = loader_of(texts)
+    list(islice(first, 3))
+    loader = loader_of(texts).with_restored_state_rank(first.save_state_rank())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Couldn't infer the batch indices")
+        predicted = quiet_trainer(limit_predict_batches=4).predict(Predictor(tmp_path), loader)
+    assert predicted == expected[3:7]
+
+
+@pytest.mark.filterwarnings("ignore:You requested to overfit")
+def test_overfitting_on_some_batches_keeps_the_order(texts: str, tmp_path: Path, expected: list[list[str]]) -> None:
+    model = Recorder(tmp_path)
+    trainer = quiet_trainer(overfit_batches=2, max_steps=4, num_sanity_val_steps=0)
+    with pytest.warns(UserWarning, match="SequentialSampler is ignored"):
+        trainer.fit(model, loader_of(texts, virtual_epoch_length=2))
+    assert model.seen == expected[:4]
+
+
+def test_fabric_accepts_the_loader_and_keeps_its_batches(texts: str, expected: list[list[str]]) -> None:
+    fabric = Fabric(accelerator="cpu", devices=1)
+    loader: Any = fabric.setup_dataloaders(loader_of(texts, virtual_epoch_length=5))
+    assert [list(batch.text) for _ in range(2) for batch in loader] == expected[:10]
+    assert len(loader) == 5

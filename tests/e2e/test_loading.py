@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from loader import (
     BatchDataset,
@@ -21,6 +22,7 @@ from loader import (
     FilterDataset,
     LimitDataset,
     MapDataset,
+    RepeatDataset,
     SavableDataLoader,
     SavableDataset,
     StateError,
@@ -28,9 +30,10 @@ from loader import (
     TextSample,
     WorkerConfig,
     get_loader,
+    get_train_dataset,
     get_val_datasets,
 )
-from tests.e2e.drawing_encoders import PackingTwice, Skipping, Yielding, cook_text, draws
+from tests.e2e.drawing_encoders import Grouping, PackingTwice, Skipping, Yielding, cook_text, draws
 from tests.e2e.drawing_pipelines import Build, Data, is_odd, train, val, write_data
 from tests.e2e.text_dataset import write_texts
 from tests.elastic_runs import fingerprint
@@ -125,17 +128,14 @@ def test_a_last_smaller_batch_may_be_dropped(data: Data) -> None:
 
 
 @pytest.mark.parametrize(("ranks", "workers"), [(1, 0), (3, 0), (2, 2)])
-def test_packed_validation_gives_the_same_packs_whatever_the_ranks_and_workers(
+def test_packed_validation_gives_the_same_packs_of_full_buffers_in_each_pass(
     ranks: int, workers: int, data: Data
 ) -> None:
     build = partial(val, encoder=PackingTwice, packing_buffer_size=5, batch_size=1)
-    passes = [
-        Counter(fingerprint(batch) for loader in loaders for batch in loader)
-        for loaders in (loaders_of(build, data, 1, 0), loaders_of(build, data, ranks, workers))
-        for _ in range(2)
-    ]
-    assert passes[0].total() > 30
-    assert all(one == passes[0] for one in passes)
+    loaders = loaders_of(build, data, ranks, workers)
+    passes = [Counter(fingerprint(batch) for loader in loaders for batch in loader) for _ in range(2)]
+    assert 20 < passes[0].total() <= 2 * (12 + ranks * max(1, workers))  # two packs of each buffer
+    assert passes[0] == passes[1]
 
 
 def test_a_validation_dataset_comes_with_its_source(data: Data) -> None:
@@ -280,18 +280,68 @@ def test_a_stage_for_each_item_may_stand_above_one_that_counts_and_others_may_no
             list(get_loader(dataset))
 
 
+NOMINAL: dict[str, tuple[Build, Callable[[int], int]]] = {
+    # The numbers of megatron-energon, for the samples of each worker.
+    "endless": (partial(train, batch_size=10), lambda samples: -(-samples // 10)),
+    "endless, last dropped": (partial(train, batch_size=10, batch_drop_last=True), lambda samples: samples // 10),
+    "single samples": (partial(train, batch_size=None), lambda samples: samples),
+    "generator": (partial(train, encoder=Yielding, batch_size=10), lambda samples: -(-samples // 10)),
+    "one pass of a generator": (
+        partial(train, repeat=False, encoder=Yielding, batch_size=10),
+        lambda samples: -(-samples // 10),
+    ),
+    "packing": (
+        partial(train, packing_buffer_size=30, encoder=PackingTwice, batch_size=10),
+        lambda samples: -(-samples // 10),
+    ),
+    "grouping": (partial(train, encoder=Grouping, batch_size=10), lambda samples: samples),
+}
+
+
+@pytest.mark.parametrize("name", NOMINAL)
+def test_a_length_that_is_not_known_is_nominal(name: str, data: Data) -> None:
+    build, batches = NOMINAL[name]
+    for ranks, workers, shares in (
+        (1, 0, [[157]]),
+        (1, 2, [[79, 78]]),
+        (1, 3, [[53, 52, 52]]),
+        (2, 2, [[40, 39], [39, 39]]),
+        (3, 1, [[53], [52], [52]]),
+    ):
+        for rank, share in enumerate(shares):
+            dataset = build(data, WorkerConfig(rank=rank, world_size=ranks, num_workers=workers))
+            assert len(dataset) == len(get_loader(dataset)) == sum(map(batches, share))
+
+
 @pytest.mark.parametrize(
-    "build",
-    [train, partial(train, repeat=False, encoder=Yielding), partial(val, packing_buffer_size=3, encoder=PackingTwice)],
+    ("mix", "expected"),
+    [
+        ({"blend": [{"weight": 1, "path": "texts"}, {"weight": 7, "path": "more"}]}, 157 + 40),
+        ({"blend_epochized": [{"repetitions": 1.5, "path": "texts"}, {"path": "more"}]}, 235 + 40),
+    ],
+    ids=["blend", "repetitions"],
 )
-def test_there_is_no_length_where_it_is_not_known(build: Build, data: Data) -> None:
-    with pytest.raises(TypeError, match="the number of micro-batches is not known"):
-        len(loader_of(build, data))
+def test_the_length_of_a_mix_counts_the_samples_of_its_datasets(
+    mix: dict[str, Any], expected: int, data: Data, tmp_path: Path
+) -> None:
+    for entries in mix.values():
+        for entry in entries:
+            entry["path"] = str(getattr(data, entry["path"]))
+    path = tmp_path / "mix.yaml"
+    document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": {"train": mix}}
+    path.write_text(yaml.safe_dump(document))
+    dataset = get_train_dataset(
+        path,
+        batch_size=10,
+        shuffle_buffer_size=20,
+        max_samples_per_sequence=5,
+        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0),
+    )
+    assert len(dataset) == -(-expected // 10)
 
 
-def test_an_endless_loader_is_told_what_would_end_it(data: Data) -> None:
-    with pytest.raises(TypeError, match="repeats without end, unless repeat=False or a virtual_epoch_length ends it"):
-        len(loader_of(train, data))
+def test_a_repeated_virtual_epoch_has_its_length(data: Data) -> None:
+    assert len(loader_of(lambda data, config: RepeatDataset(train(data, config, virtual_epoch_length=7)), data)) == 7
 
 
 @pytest.mark.parametrize("build", [train, val])

@@ -123,7 +123,7 @@ def test_datasets_of_different_runs_are_not_blended(data: MixedData) -> None:
 
 
 def test_what_is_no_dataset_or_no_pool_is_told(data: MixedData) -> None:
-    with pytest.raises(TypeError, match="found SavableDataLoader"):
+    with pytest.raises(TypeError, match="found DataLoader"):
         get_loader(get_loader(train(data.texts)))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="expected a CachePool such as FileStoreCachePool"):
         get_loader(train(data.texts), cache_pool="/tmp")  # type: ignore[arg-type]
@@ -342,5 +342,5 @@ def test_a_cooker_that_works_does_not_hide_one_that_never_does(data: MixedData) 
         {"path": "lines.jsonl", "subflavors": {"kind": "lines"}},
     ]
     path = data.write("broken.yaml", {"train": {"blend": kinds}})
-    with pytest.raises(EnergonError, match="cook_never failed in all of its first 10 calls"):
+    with pytest.raises(EnergonError, match="cook_never failed 100 times in a row"):
         read(path, 1000, task_encoder=OneBroken())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
+import subprocess
 import uuid
 from contextlib import closing
 from dataclasses import dataclass
@@ -159,3 +161,17 @@ def test_hidden_files_in_folders_are_no_samples_of_ours(tmp_path: Path, ours: Pr
     assert shard_counts(mine) == [("s.tar", 2)]
     assert not (mine / ".nv-meta/index.sqlite").exists()
     assert not (mine / "s.tar.idx").exists()
+
+
+def test_numbers_of_sample_types(peer: Peer, tmp_path: Path) -> None:
+    """The numbers that tutorials pipe to the wizard are those of the peer's list."""
+    from energon_cli.prepare.questions import NUMBERS_OF_PEER
+
+    folder = write(tmp_path / "set", flat())
+    done = subprocess.run(
+        [*peer.command, "prepare", folder], input="8,1,1\ny\n", capture_output=True, text=True, timeout=120, check=False
+    )
+    listed = dict(re.findall(r"^(\d+)\. (\w+)", done.stdout, re.MULTILINE))
+    assert listed.pop("11") == "Crude"
+    assert listed == {str(number): name for number, name in enumerate(NUMBERS_OF_PEER[:11])}
+    assert NUMBERS_OF_PEER[11] == "CrudeSample"

@@ -165,8 +165,7 @@ def test_validation_as_the_page_has_it_is_a_second_training_stream(path: str) ->
     assert found != sorted(found)
     assert {*found} <= {*VAL}
     assert module.val_dataloader_object is not None
-    with pytest.raises(TypeError):
-        len(module.val_dataloader_object)
+    assert len(module.val_dataloader_object) > 0  # the nominal number of an epoch
 
 
 def test_build_gives_both_loaders_which_stay_the_same(path: str) -> None:

@@ -18,6 +18,7 @@ import yaml
 
 from ...errors import ConfigError, Fault
 from .field_map import FieldMap, parse_field_map
+from .key_format import KeyFormat, checked_key_format
 from .messages import did_you_mean, short_key, short_keys, short_repr
 from .sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
 from .yaml_document import parse_yaml
@@ -27,7 +28,17 @@ __all__ = ["DatasetConfig", "format_dataset_config", "is_own_module", "parse_dat
 OWN_MODULE = "megatron.energon"
 """Module of our own classes in the files that we write, so that megatron-energon reads them too."""
 
-_KEYS = ("__module__", "__class__", "sample_type", "field_map", "sample_loader", "part_filter", "subflavors")
+_KEYS = (
+    "__module__",
+    "__class__",
+    "sample_type",
+    "field_map",
+    "sample_loader",
+    "part_filter",
+    "subflavors",
+    "tags",
+    "key_format",
+)
 _IGNORED_KEYS = (
     "auto_decode",
     "av_decode",
@@ -59,6 +70,7 @@ class DatasetConfig:
         sample_loader: ``"sample_loader.py:function"``, a file in ``.nv-meta``.
         part_filter: The same, or the names of the parts to load.
         subflavors: Labels of every sample.
+        key_format: Form of ``__key__``; None if the document does not name it.
         dataset_class: Dataset class, if the document names one (third form).
         dataset_module: Module of the dataset class.
         extra: Other arguments of a legacy class, or of a class of another module.
@@ -71,6 +83,7 @@ class DatasetConfig:
     sample_loader: str | None = None
     part_filter: str | tuple[str, ...] | None = None
     subflavors: dict[str, object] = field(default_factory=dict)
+    key_format: KeyFormat | None = None
     dataset_class: str | None = None
     dataset_module: str = OWN_MODULE
     extra: dict[str, object] = field(default_factory=dict)
@@ -137,6 +150,8 @@ def format_dataset_config(config: DatasetConfig) -> str:
         document["part_filter"] = config.part_filter if is_function else list(config.part_filter)
     if config.subflavors:
         document["subflavors"] = config.subflavors
+    if config.key_format is not None:
+        document["key_format"] = config.key_format
     document |= config.extra
     return yaml.dump(
         document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False, width=1000
@@ -184,6 +199,7 @@ class _Parser:
             sample_loader=self._function("sample_loader"),
             part_filter=self._part_filter(),
             subflavors=self._subflavors(),
+            key_format=self._key_format(),
             dataset_class=dataset_class,
             dataset_module=dataset_module,
             extra=extra,
@@ -279,13 +295,26 @@ class _Parser:
         return self._function("part_filter")
 
     def _subflavors(self) -> dict[str, object]:
-        value = self.document.get("subflavors")
+        name = "subflavors" if self.document.get("subflavors") is not None else "tags"
+        value = self.document.get(name)
+        if name == "subflavors" and self.document.get("tags") is not None:
+            self._fault("tags", "this is another name of 'subflavors', which is here, too; remove one of them")
         if value is None:
             return {}
         if not isinstance(value, Mapping):
-            self._fault("subflavors", f"expected a mapping, found {short_repr(value)}")
+            self._fault(name, f"expected a mapping, found {short_repr(value)}")
             return {}
         return {str(key): item for key, item in value.items()}
+
+    def _key_format(self) -> KeyFormat | None:
+        value = self.document.get("key_format")
+        if value is None:
+            return None
+        try:
+            return checked_key_format(value, source="it")
+        except ConfigError as error:
+            self._fault("key_format", error.message)
+            return None
 
     def _check_whole(self, config: DatasetConfig) -> None:
         """Check the combination of keys."""

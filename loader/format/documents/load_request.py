@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .key_format import KeyFormat
 from .providers import data_path, is_jsonl, is_metadataset
 from .subset import SubsetRange
 
@@ -26,9 +27,14 @@ class LoadRequest:
         dataset_config: Name of the dataset file in ``.nv-meta``; None for the default one.
         subflavors: Labels of all samples; they win over those of ``dataset.yaml``.
         epochs_together: ``shuffle_over_epochs_multiplier``.
+        filter: Name of the filter that selects samples; None keeps all. Subsets count the samples that it keeps.
         subset: Ranges of neighbouring samples, the innermost first; see :func:`.resolve_subset`.
         aux: Name of an auxiliary store → its URL.
         trust_code: Allow the dataset to run its code and to load pickles.
+        sample_type: Expected class of the samples; that of the samples if the dataset has no ``dataset.yaml``.
+        options: Other arguments of the dataset's description, for what ``dataset.yaml`` leaves open: ``field_map``,
+            ``sample_loader``, ``part_filter``, and those of the user's dataset class that the file names.
+        key_format: Form of ``__key__``; None for that of ``dataset.yaml`` or of the environment.
     """
 
     path: str
@@ -37,9 +43,13 @@ class LoadRequest:
     dataset_config: str | None = None
     subflavors: Mapping[str, Any] = field(default_factory=dict)
     epochs_together: int | None = 1
+    filter: str | None = None
     subset: tuple[SubsetRange, ...] = ()
     aux: Mapping[str, str] = field(default_factory=dict)
     trust_code: bool = False
+    sample_type: type[Any] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    key_format: KeyFormat | None = None
 
     @classmethod
     def at(cls, path: str | os.PathLike[str], **choices: Any) -> LoadRequest:

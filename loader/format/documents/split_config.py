@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,9 @@ __all__ = ["SplitConfig", "format_split_config", "parse_split_config", "split_sa
 
 _KEYS = ("split_parts", "exclude")
 
+_LAST_WINS = ("exclude",)
+"""Keys that may be repeated: files with an empty ``exclude`` and a later one are in use with megatron-energon."""
+
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_./{}-]*")
 _ASCII = re.compile(r"[ -~]*")
 
@@ -31,7 +35,8 @@ class SplitConfig:
 
     Args:
         split_parts: Shards of each part in order, relative to the dataset, with ``/`` between folders.
-        exclude: Shards (``shards/s_0.tar``) and samples (``shards/s_0.tar/key``) that are excluded from every part.
+        exclude: Shards (``shards/s_0.tar``) and samples (``shards/s_0.tar/key``) that are excluded from every part. In
+            the file, a sample may also be a bare ``key``; :attr:`.DatasetFolder.split` has its shards.
     """
 
     split_parts: dict[str, tuple[str, ...]]
@@ -87,7 +92,8 @@ def parse_split_config(text: str, *, file: str) -> SplitConfig:
         file: Name of the file, for messages.
 
     Returns:
-        The parts in the file's order. A part or ``exclude`` without a value is empty.
+        The parts in the file's order. A part or ``exclude`` without a value is empty. Of several ``exclude`` the last
+        one is used, with a warning.
 
     Raises:
         ConfigError: The text does not parse, or has faults: unknown keys, entries that are not names, patterns that
@@ -118,7 +124,7 @@ def _parse_yaml(text: str, file: str) -> Any:
             return yaml.load(text, Loader=_NoReferencesLoader)  # noqa: S506 - a safe loader
         except (yaml.YAMLError, ValueError, RecursionError):
             pass  # parse_yaml raises the error.
-    return parse_yaml(text, file=file)
+    return parse_yaml(text, file=file, last_wins=_LAST_WINS)
 
 
 def _parse_json(text: str, file: str) -> Any:
@@ -127,7 +133,10 @@ def _parse_json(text: str, file: str) -> Any:
     def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         mapping: dict[str, Any] = {}
         for key, value in pairs:
-            if key in mapping:
+            if key in mapping and key in _LAST_WINS:
+                replaced = f"{file}: {short_text(key)} is given twice; the last one is used"
+                warnings.warn(replaced, UserWarning, stacklevel=2)
+            elif key in mapping:
                 repeated.append(Fault(place="", message=f"{short_text(key)} is given twice"))
             mapping[key] = value
         return mapping

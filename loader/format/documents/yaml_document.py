@@ -6,6 +6,8 @@ libyaml), and references that expand to very many values ("billion laughs").
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Collection
 from typing import Any
 
 import yaml
@@ -26,6 +28,8 @@ class _PlainLoader(yaml.CSafeLoader):
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self.repeated: list[Fault] = []
+        self.last_wins: Collection[str] = ()
+        self.replaced: list[str] = []
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         first_lines: dict[str, int] = {}
@@ -34,7 +38,10 @@ class _PlainLoader(yaml.CSafeLoader):
                 line = key_node.start_mark.line + 1
                 if key_node.value in first_lines:
                     message = f"{key_node.value!r} is given twice, first on line {first_lines[key_node.value]}"
-                    self.repeated.append(Fault(place=f"line {line}", message=message))
+                    if key_node.value in self.last_wins:
+                        self.replaced.append(f"line {line}: {message}; the last one is used")
+                    else:
+                        self.repeated.append(Fault(place=f"line {line}", message=message))
                 first_lines.setdefault(key_node.value, line)
         return super().construct_mapping(node, deep=deep)
 
@@ -50,12 +57,13 @@ def _integer(loader: _PlainLoader, node: yaml.ScalarNode) -> int:
 _PlainLoader.add_constructor("tag:yaml.org,2002:int", _integer)
 
 
-def parse_yaml(text: str, *, file: str) -> Any:
+def parse_yaml(text: str, *, file: str, last_wins: Collection[str] = ()) -> Any:
     """Parse a YAML (or JSON) document into dicts, lists and scalars.
 
     Args:
         text: Document to parse.
         file: Name of the document, for messages.
+        last_wins: Keys that may be repeated; the last value is used, with a warning.
 
     Returns:
         The value; None for an empty document.
@@ -63,12 +71,16 @@ def parse_yaml(text: str, *, file: str) -> Any:
     Raises:
         ConfigError: The text is not valid YAML, or is refused as described above; with line and column.
 
+    Warns:
+        UserWarning: A key of ``last_wins`` is repeated.
+
     >>> parse_yaml("a: [1, 2]", file="x.yaml")
     {'a': [1, 2]}
     """
     try:
         _check_shape(text)
         loader = _PlainLoader(text)
+        loader.last_wins = last_wins
         try:
             value = loader.get_single_data()
         finally:
@@ -87,6 +99,8 @@ def parse_yaml(text: str, *, file: str) -> Any:
         raise ConfigError(file=file, faults=[Fault(place="", message=f"this is not plain YAML: {error}")]) from error
     if loader.repeated:
         raise ConfigError(file=file, faults=loader.repeated, hint="remove one of the two")
+    for replaced in loader.replaced:
+        warnings.warn(f"{file}, {replaced}", UserWarning, stacklevel=2)
     return value
 
 

@@ -14,6 +14,7 @@ from ...storage import Storage
 from ..compat.sqlite_index import open_sqlite
 from ..dataset_folder import DatasetFolder
 from ..documents.split_config import SplitConfig, split_sample_name
+from ..filters.files import filter_names
 from ..index.dataset_index import DatasetIndex
 from ..index.keys import equal_neighbours
 from ..index.sample_index import SampleIndex
@@ -25,6 +26,7 @@ from .report import Finding
 __all__ = [
     "check_config",
     "check_duplicate_keys",
+    "check_filters",
     "check_split",
     "check_sqlite",
     "check_sqlite_rows",
@@ -53,6 +55,15 @@ def check_config(dataset: DatasetFolder) -> Iterator[Finding]:
             yield Finding(code="W004", message=message)
     except ConfigError as error:
         yield from _config_findings("E003", error)
+
+
+def check_filters(dataset: DatasetFolder) -> Iterator[Finding]:
+    """Check every filter of the dataset, row by row."""
+    for name in filter_names(dataset.storage):
+        try:
+            dataset.open_filter(name).check()
+        except EnergonError as error:
+            yield Finding(code="E206", message=error.message)
 
 
 # --------------------------------------------------------------------------------------------------------- the split
@@ -86,9 +97,9 @@ def _unknown_excludes(index: SampleIndex, split: SplitConfig) -> Iterator[Findin
     known = frozenset(shard.name for shard in index.shards)
     for name in split.exclude:
         shard, key = split_sample_name(name, known)
-        if shard not in known:
+        if shard not in known and not (key is None and index.find(name)):
             yield Finding(code="W204", message=f"excluded: {name!r}", shard=shard)
-        elif key is not None and not index.find(f"{shard}/{key}"):
+        elif shard in known and key is not None and not index.find(f"{shard}/{key}"):
             yield Finding(code="W204", message=f"excluded: {name!r}", shard=shard, key=key)
 
 

@@ -109,6 +109,7 @@ CODES: dict[str, str] = {
     "E203": "a shard is in two split parts",
     "W204": "the split excludes something that does not exist",
     "W205": "a split part is empty",
+    "E206": "a filter is damaged, or belongs to other shards",
     # Samples
     "E301": "a required part is missing",
     "E302": "a part does not decode",

@@ -16,7 +16,7 @@ from ..documents.split_config import SplitConfig, format_split_config, parse_spl
 from ..index.layout import ShardEntry
 from ..nv_meta import FOLDER, INDEX_SQLITE, LOCK
 from ..worker_pool import run_in_workers
-from .metadata import check_config, check_duplicate_keys, check_split, check_sqlite, unreadable_dataset
+from .metadata import check_config, check_duplicate_keys, check_filters, check_split, check_sqlite, unreadable_dataset
 from .record_folder import RecordShardLint
 from .report import LEVELS, Finding, LintPlan, LintProgress, LintReport, SampleCheck
 from .task import LintChecker, LintTask
@@ -104,7 +104,7 @@ class _Lint:
             self._check_records(dataset, decodes=dataset.records.decodes)
             return
         sqlite_findings = list(check_sqlite(dataset))
-        self.add([*check_config(dataset), *check_split(dataset), *sqlite_findings])
+        self.add([*check_config(dataset), *check_split(dataset), *check_filters(dataset), *sqlite_findings])
         self.add(list(check_duplicate_keys(dataset.tar_index)))
         shards = _shards_to_check(dataset, plan.split_parts)
         check = _sample_check(dataset, plan)
@@ -127,7 +127,7 @@ class _Lint:
     def _check_records(self, dataset: DatasetFolder, *, decodes: bool) -> None:
         """Check the metadata, and each file of numbered samples."""
         plan = self._plan
-        self.add([*check_config(dataset), *check_split(dataset)])
+        self.add([*check_config(dataset), *check_split(dataset), *check_filters(dataset)])
         shards = _shards_to_check(dataset, plan.split_parts)
         config = _readable_config(dataset)
         is_typed = decodes and config is not None and not config.crude  # a line that is JSON is a whole crude sample

@@ -14,6 +14,7 @@ __all__ = [
     "SplitNames",
     "decode_name",
     "encode_name",
+    "key_without_shard",
     "printable",
     "split_member_name",
     "split_member_names",
@@ -57,6 +58,16 @@ def split_member_name(name: str) -> tuple[str, str] | None:
     if not dot or not stem:
         return None
     return folder + slash + stem, part_name
+
+
+def key_without_shard(name: str) -> str | None:
+    """Return the key, or the file name, of ``<shard>/<key>``; None if the name has no shard.
+
+    >>> key_without_shard("train/s_0.tar/a/0001"), key_without_shard("a/0001")
+    ('a/0001', None)
+    """
+    _, separator, key = name.partition(".tar/")
+    return key if separator and key else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

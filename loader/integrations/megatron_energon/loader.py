@@ -1,7 +1,15 @@
 from loader.pipeline.contract.stage import SavableDataset
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.stores.cache_pool import CachePool
-from loader.training.loaders.data_loader import SavableDataLoader
+from loader.training.loaders.data_loader import DataLoader, SavableDataLoader
 from loader.training.loaders.get_loader import get_loader, get_savable_loader
 
-__all__ = ["CachePool", "SavableDataLoader", "SavableDataset", "WorkerConfig", "get_loader", "get_savable_loader"]
+__all__ = [
+    "CachePool",
+    "DataLoader",
+    "SavableDataLoader",
+    "SavableDataset",
+    "WorkerConfig",
+    "get_loader",
+    "get_savable_loader",
+]

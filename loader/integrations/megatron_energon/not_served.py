@@ -9,20 +9,12 @@ _PLAIN_STATES = (
     "them restores; for annotations use 'dict[str, Any]'. A state that megatron-energon saved cannot be restored, "
     "since the order of samples differs: start the run from the beginning"
 )
-_SEEDED_BATCHES = (
-    "Python's, numpy's and torch's generators are seeded for each micro-batch, so their states are not saved; "
-    "draw from them in hooks as usual"
-)
 _REASONS = {
-    "FlexState": _PLAIN_STATES,
     "SavableCheckpoint": _PLAIN_STATES,
     "SavableDataLoaderState": _PLAIN_STATES,
     "SavableDatasetCheckpoint": _PLAIN_STATES,
     "SavableDatasetState": _PLAIN_STATES,
     "SliceState": _PLAIN_STATES,
-    "SystemRng": _SEEDED_BATCHES,
-    "SystemRngState": _SEEDED_BATCHES,
-    "WorkerRng": _SEEDED_BATCHES,
 }
 
 

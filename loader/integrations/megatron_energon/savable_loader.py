@@ -1,20 +1,22 @@
 from typing import TYPE_CHECKING, NoReturn
 
-from loader.pipeline.contract.sample_name import default_get_batch_keys
 from loader.pipeline.contract.stage import SavableDataset
 from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.failures.sample_name import default_get_batch_keys
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.gc import GcDataset
 from loader.samples.sample_dataclass import edataclass
 from loader.stores.cache_pool import CachePool
-from loader.training.loaders.data_loader import SavableDataLoader
+from loader.training.loaders.data_loader import DataLoader, SavableDataLoader
 from loader.training.workers.watchdog import WatchdogDataset
 
 from .not_served import not_served
 
 __all__ = [
+    "BasicDataLoader",
     "BatchDataset",
     "CachePool",
+    "DataLoader",
     "GcDataset",
     "SavableDataLoader",
     "SavableDataset",
@@ -23,6 +25,8 @@ __all__ = [
     "default_get_batch_keys",
     "edataclass",
 ]
+
+BasicDataLoader = DataLoader
 
 if not TYPE_CHECKING:
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import SubsetRange
 
-__all__ = ["JoinMember", "JoinPlan", "Joiner", "LeafPlan", "Nonmatch"]
+__all__ = ["BlendStep", "JoinMember", "JoinPlan", "Joiner", "LeafPlan", "Nonmatch"]
 
 Nonmatch = Literal["error", "skip", "none"]
 """Treatment of a primary sample whose key is missing in a member: raise, skip the sample, or pass None."""
@@ -67,6 +67,11 @@ class _OfRequest:
         return self.request.epochs_together
 
     @property
+    def filter(self) -> str | None:
+        """Name of the filter that selects samples; None without one."""
+        return self.request.filter
+
+    @property
     def subset(self) -> tuple[SubsetRange, ...]:
         """Subsets of all levels, the innermost first; see :func:`.resolve_subset`."""
         return self.request.subset
@@ -112,6 +117,21 @@ class JoinPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BlendStep:
+    """One blend on the way to a leaf.
+
+    Attributes:
+        entry: Number of the blend's entry that leads to the leaf.
+        amount: The weight of the entry.
+        unit: What the weights are shares of: ``"samples"``, or the name of a task encoder's metric.
+    """
+
+    entry: int
+    amount: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LeafPlan(_OfRequest):
     """One leaf of a tree of metadatasets.
 
@@ -123,6 +143,8 @@ class LeafPlan(_OfRequest):
         weight: Its share of all samples; the shares of all leaves sum to 1. None if nothing is weighted.
         repetitions: Repetitions in a pass, the product of all levels; None if nothing is repeated.
         join: The joined datasets, if it is a join.
+        blends: The weighted blends that lead to it, from the outermost. ``weight`` is the product of their shares, in
+            their units.
     """
 
     request: LoadRequest
@@ -130,3 +152,4 @@ class LeafPlan(_OfRequest):
     weight: float | None = None
     repetitions: float | None = None
     join: JoinPlan | None = None
+    blends: tuple[BlendStep, ...] = ()

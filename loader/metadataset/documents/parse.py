@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -13,12 +14,14 @@ from ...format.documents.yaml_document import parse_yaml
 from ...storage import open_storage
 from .mapping_reader import MappingReader
 from .parse_join import JOIN_KEYS, parse_join
-from .references import REFERENCE_KEYS, parse_reference, parse_subset
+from .references import REFERENCE_KEYS, parse_epochs_together, parse_reference, parse_subset
 from .spec import BlendEntry, BlendKind, BlendSpec, JoinSpec, MetadatasetSpec, ReferenceSpec, SplitSpec
 
 __all__ = ["DocumentStore", "parse_metadataset", "parse_v1_split", "parse_v2_split"]
 
 _V1, _V2 = "Metadataset", "MetadatasetV2"
+_RECIPE = "Recipe"
+"""Another name of version 2."""
 
 
 class DocumentStore:
@@ -97,13 +100,14 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
         faults.append(Fault(place="", message=f"expected a mapping with '__class__' and 'splits', found {found}"))
         return MetadatasetSpec(file=file), faults
     reader = MappingReader(document, "", faults)
-    reader.expect_keys(("__module__", "__class__", "splits"))
     if document.get("splits") is None:
         reader.fault("splits", "this is missing; expected a mapping of splits, such as train and val, to datasets")
     splits = reader.child("splits")
     if splits is None:
+        reader.expect_keys(_TOP_LEVEL_KEYS)
         return MetadatasetSpec(file=file), faults
     is_v1 = _is_v1(reader, splits)
+    _check_top_level_keys(reader, file, is_v1=is_v1)
     found_splits: dict[str, SplitSpec] = {}
     for name, value in splits.mapping.items():
         if not isinstance(name, str):
@@ -117,6 +121,23 @@ def parse_metadataset(text: str, *, file: str) -> tuple[MetadatasetSpec, list[Fa
     return MetadatasetSpec(file=file, version=1 if is_v1 else 2, names=names, splits=found_splits), faults
 
 
+_TOP_LEVEL_KEYS = ("__module__", "__class__", "splits")
+
+
+def _check_top_level_keys(reader: MappingReader, file: str, *, is_v1: bool) -> None:
+    """Add faults for unknown keys. In version 1 they are notes of the author, and cause a warning."""
+    if not is_v1:
+        reader.expect_keys(_TOP_LEVEL_KEYS)
+        return
+    unknown = {key: value for key, value in reader.mapping.items() if key not in _TOP_LEVEL_KEYS}
+    if unknown:
+        warnings.warn(
+            f"{file}: the keys {short_keys(unknown)} are ignored; known are {', '.join(_TOP_LEVEL_KEYS)}",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
 def _is_v1(reader: MappingReader, splits: MappingReader) -> bool:
     """Return True for version 1, by the class of the document, or by its contents if there is no class."""
     looks_like_v1 = all(isinstance(split, Mapping) and "datasets" in split for split in splits.mapping.values())
@@ -128,8 +149,8 @@ def _is_v1(reader: MappingReader, splits: MappingReader) -> bool:
         if not looks_like_v1 and reader.mapping.get("__class__") is None:
             reader.fault("__class__", f"this is missing; expected {_V2}")
         return looks_like_v1
-    if name not in (_V1, _V2):
-        hint = did_you_mean(name, (_V2, _V1))
+    if name not in (_V1, _V2, _RECIPE):
+        hint = did_you_mean(name, (_V2, _V1, _RECIPE))
         if name.endswith(("Webdataset", "Factory")):
             hint = "; this describes one dataset: give the path of its folder"
         reader.fault("__class__", f"there is no metadataset class {short_repr(name)}{hint}")
@@ -137,7 +158,7 @@ def _is_v1(reader: MappingReader, splits: MappingReader) -> bool:
     return name == _V1
 
 
-_V2_ONLY = ("aux", "subset")
+_V2_ONLY = ("aux", "subset", "filter")
 _KEYS = (*(key for key in REFERENCE_KEYS if key not in _V2_ONLY), "weight", "subflavor")
 _WHY_NOT = {
     key: f"only a MetadatasetV2 has {key!r}; set __class__ to that"
@@ -170,6 +191,7 @@ def _v1_entries(reader: MappingReader) -> Iterator[BlendEntry]:
 
 _BLENDS: tuple[BlendKind, ...] = ("blend", "blend_epochized")
 _AMOUNT: dict[BlendKind, str] = {"blend": "weight", "blend_epochized": "repetitions"}
+_BLEND_KEYS = ("subset", "blend_weight_unit", "shuffle_over_epochs_multiplier")
 _HEADS = ("path", *_BLENDS, "join")
 
 _ELSEWHERE = {
@@ -193,11 +215,32 @@ def parse_v2_split(reader: MappingReader) -> ReferenceSpec | JoinSpec | BlendSpe
         return None
     for kind in _BLENDS:
         if kind in reader:
-            reader.expect_keys((kind, "subset"), dict.fromkeys(REFERENCE_KEYS, f"set it at each dataset of the {kind}"))
+            reader.expect_keys(
+                (kind, *_BLEND_KEYS), dict.fromkeys(REFERENCE_KEYS, f"set it at each dataset of the {kind}")
+            )
             entries = tuple(_v2_entries(reader, kind))
             subset = parse_subset(reader)
-            return BlendSpec(place=reader.at(kind), kind=kind, entries=entries, subset=subset) if entries else None
+            together = parse_epochs_together(reader)
+            unit = _unit(reader, kind)
+            return (
+                BlendSpec(
+                    place=reader.at(kind),
+                    kind=kind,
+                    entries=entries,
+                    unit=unit,
+                    epochs_together=together,
+                    subset=subset,
+                )
+                if entries
+                else None
+            )
     return _parse_source(reader, (), _ELSEWHERE)
+
+
+def _unit(reader: MappingReader, kind: BlendKind) -> str:
+    if kind != "blend" and "blend_weight_unit" in reader:
+        reader.fault("blend_weight_unit", "only a 'blend' has weights; repetitions count samples")
+    return reader.text("blend_weight_unit") or "samples"
 
 
 def _v2_entries(reader: MappingReader, kind: BlendKind) -> Iterator[BlendEntry]:

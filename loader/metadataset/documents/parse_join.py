@@ -14,7 +14,7 @@ from .spec import JoinSpec, MemberSpec
 
 __all__ = ["JOIN_KEYS", "parse_join"]
 
-JOIN_KEYS = ("join", "joiner", "split_part", "subflavors", "shuffle_over_epochs_multiplier", "subset")
+JOIN_KEYS = ("join", "joiner", "split_part", "subflavors", "tags", "shuffle_over_epochs_multiplier", "subset")
 
 _NONMATCH: tuple[Nonmatch, ...] = ("error", "skip", "none")
 _JOIN_ONLY = {

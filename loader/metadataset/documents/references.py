@@ -10,8 +10,10 @@ from typing import Any
 from ...errors import Fault
 from ...format.documents.messages import short_repr
 from ...format.documents.subset import SampleRange, ShareRange, SubsetRange
+from ...format.filters.files import is_filter_name
 from .mapping_reader import MappingReader
 from .spec import ReferenceSpec
+from .variables import expand_variables, unset_variables
 
 __all__ = [
     "FILESYSTEM",
@@ -29,6 +31,8 @@ REFERENCE_KEYS = (
     "split_config",
     "dataset_config",
     "subflavors",
+    "tags",
+    "filter",
     "shuffle_over_epochs_multiplier",
     "subset",
     "aux",
@@ -37,7 +41,7 @@ REFERENCE_KEYS = (
 
 def parse_reference(reader: MappingReader) -> ReferenceSpec | None:
     """Read a reference; None if it has no path. The caller checks for unknown keys."""
-    path = reader.text("path")
+    path = _expanded(reader, "path", reader.text("path"))
     if path is None and reader.mapping.get("path") is None:
         reader.fault("path", "expected the path of a dataset, found nothing")
     reference = ReferenceSpec(
@@ -47,6 +51,7 @@ def parse_reference(reader: MappingReader) -> ReferenceSpec | None:
         split_config=_file_in_nv_meta(reader, "split_config"),
         dataset_config=_file_in_nv_meta(reader, "dataset_config"),
         subflavors=parse_subflavors(reader),
+        filter=_filter(reader),
         epochs_together=parse_epochs_together(reader),
         subset=parse_subset(reader),
         aux=parse_aux(reader),
@@ -55,8 +60,11 @@ def parse_reference(reader: MappingReader) -> ReferenceSpec | None:
 
 
 def parse_subflavors(reader: MappingReader) -> Mapping[str, Any]:
-    """Read the key ``subflavors``, and convert the keys of its mapping to strings."""
-    found = reader.child("subflavors")
+    """Read the key ``subflavors``, or ``tags``, its other name, and convert the keys of its mapping to strings."""
+    both = [key for key in ("subflavors", "tags") if reader.mapping.get(key) is not None]
+    if len(both) == 2:
+        reader.fault("tags", "this is another name of 'subflavors', which is here, too; remove one of them")
+    found = reader.child(both[0]) if both else None
     return {str(key): value for key, value in found.mapping.items()} if found else {}
 
 
@@ -77,6 +85,23 @@ def _file_in_nv_meta(reader: MappingReader, key: str) -> str | None:
         return name
     reader.fault(key, f"expected the name of a file in .nv-meta, found {short_repr(name)}")
     return None
+
+
+def _filter(reader: MappingReader) -> str | None:
+    name = reader.text("filter")
+    if name is None or is_filter_name(name):
+        return name
+    reader.fault(
+        "filter", f"expected the name of a filter: letters, digits, '.', '_' and '-', found {short_repr(name)}"
+    )
+    return None
+
+
+def _expanded(reader: MappingReader, key: str, path: str | None) -> str | None:
+    """Replace environment variables in a path; add a fault for each that is not set."""
+    for name in unset_variables(path or ""):
+        reader.fault(key, f"the environment variable {name} is not set; set it, or write ${{{name}:default}}")
+    return path and expand_variables(path)
 
 
 FILESYSTEM = "filesystem://"
@@ -116,14 +141,14 @@ def _store(reader: MappingReader, name: str) -> str | None:
         store = value if isinstance(value, str) else None
         if not store or store == FILESYSTEM:
             reader.fault(name, f"{_EXPECTED_STORE}, found {short_repr(value)}")
-        return store or None
+        return _expanded(reader, name, store) or None
     inner = MappingReader(value, reader.at(name), reader.faults)
     inner.expect_keys(_PREFIX_OF_KEY)
     keys = [key for key in _PREFIX_OF_KEY if key in inner]
     if len(keys) != 1:
         inner.fault("", f"expected either 'path' or 'fs_path', found {' and '.join(map(repr, keys)) or 'neither'}")
         return None
-    text = inner.text(keys[0])
+    text = _expanded(inner, keys[0], inner.text(keys[0]))
     return _PREFIX_OF_KEY[keys[0]] + text if text else None
 
 

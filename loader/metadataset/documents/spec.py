@@ -34,6 +34,7 @@ class ReferenceSpec:
     split_config: str | None = None
     dataset_config: str | None = None
     subflavors: Mapping[str, Any] = field(default_factory=dict)
+    filter: str | None = None
     epochs_together: int | None = 1
     subset: SubsetRange | None = None
     aux: Mapping[str, str] = field(default_factory=dict)
@@ -71,11 +72,13 @@ class BlendEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlendSpec:
-    """A mix of datasets; ``place`` is the place of the list."""
+    """A mix of datasets; ``place`` is the place of the list, ``unit`` what its weights are shares of."""
 
     place: str
     kind: BlendKind
     entries: tuple[BlendEntry, ...]
+    unit: str = "samples"
+    epochs_together: int | None = 1
     subset: SubsetRange | None = None
 
 

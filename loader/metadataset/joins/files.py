@@ -38,7 +38,7 @@ _HEADER_BYTES = 256  # of which 128 are used
 _OWN = re.compile(r"([0-9a-f]{32})\.(?:npy|json)|\.[0-9a-f]{32}\.(?:npy|json)\..*\.partial")
 
 
-class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True):
+class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Properties of one dataset that determine the rows of a join.
 
     Attributes:
@@ -49,6 +49,7 @@ class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True):
         shards: Hash of the shards of that part, in order.
         exclude: Hash of the shards and samples that the split file excludes from that part, sorted.
         nonmatch: Treatment of keys that the dataset lacks.
+        filter: Name and checksum of the filter that selects its samples; empty without one.
     """
 
     path: str
@@ -58,6 +59,7 @@ class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True):
     shards: str
     exclude: str
     nonmatch: str
+    filter: str = ""
 
 
 def open_member(member: JoinMember) -> DatasetFolder:
@@ -73,7 +75,8 @@ def identify_member(member: JoinMember, folder: DatasetFolder) -> MemberIdentity
     """Return the identity of a dataset in its current state; no sample is read.
 
     Raises:
-        ConfigError: The split file is missing or invalid.
+        ConfigError: The split file is missing or invalid, or there is no such filter.
+        FormatError: The filter is damaged, or of other shards.
     """
     split = folder.split
     if split is None or member.split_part not in split.split_parts:
@@ -89,15 +92,21 @@ def identify_member(member: JoinMember, folder: DatasetFolder) -> MemberIdentity
         shards=_hash(shards),
         exclude=_hash([[shard in whole, *names] for shard, *names in excluded if shard in whole or names]),
         nonmatch=member.nonmatch,
+        filter="" if member.filter is None else f"{member.filter} {folder.open_filter(member.filter).checksum:08x}",
     )
 
 
 def join_hash(members: Sequence[MemberIdentity]) -> str:
     """Return the name of the files that hold the rows of a join: 32 hexadecimal digits of a SHA-256 hash."""
-    return _hash([_VERSION, [[getattr(one, name) for name in _HASHED_FIELDS] for one in members]])
+    return _hash([_VERSION, [_hashed(one) for one in members]])
 
 
-_HASHED_FIELDS = tuple(name for name in MemberIdentity.__struct_fields__ if name != "path")
+_HASHED_FIELDS = tuple(name for name in MemberIdentity.__struct_fields__ if name not in ("path", "filter"))
+
+
+def _hashed(member: MemberIdentity) -> list[str]:
+    """Return the hashed properties; without a filter they are those of rows prepared before filters existed."""
+    return [getattr(member, name) for name in _HASHED_FIELDS] + [member.filter] * bool(member.filter)
 
 
 def _hash(value: object) -> str:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...format.dataset_folder import DatasetFolder
+from ...format.filters.rows import FilterRows
 from .keys import Keys, SampleKeys
 
 __all__ = ["KeyMatcher", "Matches"]
@@ -37,16 +38,21 @@ class KeyMatcher:
         folder: The dataset.
         keys: Its keys.
         split_part: Part of its split.
+        kept: The filter that selects its samples; None keeps all.
 
     Raises:
         ConfigError: The split has no such part.
     """
 
-    def __init__(self, folder: DatasetFolder, keys: SampleKeys, split_part: str) -> None:
+    def __init__(
+        self, folder: DatasetFolder, keys: SampleKeys, split_part: str, kept: FilterRows | None = None
+    ) -> None:
         self._keys = keys
         runs = sorted((run.start, run.stop) for run in folder.samples_of_part(split_part) if len(run))
         self._starts, self._stops = (np.array(ends, np.int64) for ends in zip(*runs, strict=True)) if runs else _EMPTY
         self._excluded = folder.excluded_samples()
+        self._kept = kept
+        self._shards = [folder.index.shard_of(start).name for start in self._starts.tolist()]
         self._used = np.zeros((len(folder.index) + 7) // 8, np.uint8)  # a bit for each sample
         self.matched = 0
         """Number of keys found."""
@@ -54,8 +60,12 @@ class KeyMatcher:
     @property
     def unused(self) -> int:
         """Number of samples that no key has matched."""
-        excluded = int(self._is_in_part(self._excluded).sum())
-        return int((self._stops - self._starts).sum()) - excluded - int(np.unpackbits(self._used).sum(dtype=np.int64))
+        excluded = self._excluded[self._is_in_part(self._excluded)]
+        samples = int((self._stops - self._starts).sum())
+        if self._kept is not None:
+            excluded = excluded[self._kept.keeps(excluded)]
+            samples = sum(len(self._kept.rows_of(shard)) for shard in self._shards)
+        return samples - len(excluded) - int(np.unpackbits(self._used).sum(dtype=np.int64))
 
     def match(self, keys: Keys) -> Matches:
         """Find the samples with the given keys.
@@ -91,6 +101,8 @@ class KeyMatcher:
             row = np.arange(len(number)) + np.repeat(first - (np.cumsum(count) - count), count)
             sample = samples[row]
             included = self._is_in_part(sample) & ~np.isin(sample, self._excluded)
+            if self._kept is not None:
+                included &= self._kept.keeps(sample)
             pairs.append((number[included], sample[included]))
         number, sample = (np.concatenate(column) for column in zip(*pairs, strict=True))
         return number, sample

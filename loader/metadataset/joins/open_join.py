@@ -10,12 +10,15 @@ import numpy.typing as npt
 from ...errors import ConfigError
 from ..documents.leaf_plan import JoinPlan
 from .files import JoinFiles, JoinRecord, MemberIdentity, identify_member, join_hash, open_member
+from .peer_index import read_peer_rows
 
 __all__ = ["open_join"]
 
 
 def open_join(plan: JoinPlan) -> npt.NDArray[np.int64]:
     """Map the rows of a join into memory, in constant time.
+
+    Without rows of ``energon prepare``, those that megatron-energon has prepared are read, checked and kept in memory.
 
     Returns:
         Shape (rows, members), read-only: the numbers of samples in the members' indexes
@@ -27,12 +30,16 @@ def open_join(plan: JoinPlan) -> npt.NDArray[np.int64]:
         StorageError: A dataset is missing, or not prepared.
     """
     files = JoinFiles(plan.file)
-    members = [identify_member(member, open_member(member)) for member in plan.members]
+    folders = [open_member(member) for member in plan.members]
+    members = [identify_member(member, folder) for member, folder in zip(plan.members, folders, strict=True)]
     name = join_hash(members)
     record = files.read_record(name)
     rows = files.map_rows(name, len(members)) if record is not None else None
     if record is not None and rows is not None and len(rows) == record.rows:
         return rows
+    of_peer = read_peer_rows(plan, folders)
+    if of_peer is not None:
+        return of_peer
     if record is not None:
         found = "the prepared rows of this join are damaged"
     else:
@@ -68,6 +75,8 @@ def _changes_of_member(now: MemberIdentity, then: MemberIdentity) -> list[str]:
         changes.append(f"the split of member {now.path} has changed")
     if now.exclude != then.exclude and now.split_part == then.split_part:
         changes.append(f"the exclusions in the split of member {now.path} have changed")
+    if now.filter != then.filter:
+        changes.append(f"the filter of member {now.path} has changed")
     if now.nonmatch != then.nonmatch:
         changes.append(f"nonmatch of member {now.path} is {now.nonmatch} now, not {then.nonmatch}")
     return changes

@@ -11,6 +11,7 @@ import numpy as np
 from ...arrays import IntArray
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
+from ...format.filters.rows import FilterRows
 from ...format.tar.names import decode_name
 from ..documents.leaf_plan import JoinPlan, Nonmatch
 from .files import JoinFiles, JoinRecord, identify_member, join_hash, open_member
@@ -91,13 +92,14 @@ def prepare_join(plan: JoinPlan, *, progress: Progress | None = None) -> JoinRep
     files, name = JoinFiles(plan.file), join_hash(identities)
     with ExitStack() as stack:
         keys = [stack.enter_context(SampleKeys(folder.tar_index)) for folder in folders]
-        join = _Join(plan, folders, _matchers(plan, folders, keys))
+        filters = _filters(plan, folders)
+        join = _Join(plan, folders, _matchers(plan, folders, keys, filters))
         runs = folders[0].samples_of_part(plan.members[0].split_part)
         excluded = folders[0].excluded_samples()
         done, total = 0, sum(map(len, runs))
         with files.create_rows(name, len(folders)) as writer:
             for some in _batches(runs):
-                writer.append(join.rows(*_samples_of(keys[0], some, excluded)))
+                writer.append(join.rows(*_samples_of(keys[0], some, excluded, filters[0])))
                 done += sum(map(len, some))
                 if progress is not None:
                     progress(done, total)
@@ -129,16 +131,25 @@ def find_rows(plan: JoinPlan) -> IntArray:
     excluded = folders[0].excluded_samples()
     with ExitStack() as stack:
         keys = [stack.enter_context(SampleKeys(folder.tar_index)) for folder in folders]
-        join = _Join(plan, folders, _matchers(plan, folders, keys))
-        rows = [join.rows(*_samples_of(keys[0], some, excluded)) for some in _batches(runs)]
+        filters = _filters(plan, folders)
+        join = _Join(plan, folders, _matchers(plan, folders, keys, filters))
+        rows = [join.rows(*_samples_of(keys[0], some, excluded, filters[0])) for some in _batches(runs)]
         join.check_missing()
     return np.concatenate([np.empty((0, len(folders)), np.int64), *rows])
 
 
-def _matchers(plan: JoinPlan, folders: list[DatasetFolder], keys: list[SampleKeys]) -> list[KeyMatcher]:
+def _filters(plan: JoinPlan, folders: list[DatasetFolder]) -> list[FilterRows | None]:
+    """Open the filters of all datasets; None for a dataset without one."""
+    pairs = zip(folders, plan.members, strict=True)
+    return [None if member.filter is None else folder.open_filter(member.filter) for folder, member in pairs]
+
+
+def _matchers(
+    plan: JoinPlan, folders: list[DatasetFolder], keys: list[SampleKeys], filters: list[FilterRows | None]
+) -> list[KeyMatcher]:
     """Return the key matchers of all datasets except the primary."""
-    members = zip(folders[1:], keys[1:], plan.members[1:], strict=True)
-    return [KeyMatcher(folder, own, member.split_part) for folder, own, member in members]
+    members = zip(folders[1:], keys[1:], plan.members[1:], filters[1:], strict=True)
+    return [KeyMatcher(folder, own, member.split_part, kept) for folder, own, member, kept in members]
 
 
 class _Join:
@@ -217,10 +228,14 @@ class _Join:
             )
 
 
-def _samples_of(keys: SampleKeys, runs: list[range], excluded: IntArray) -> tuple[IntArray, Keys]:
-    """Return the samples of some runs and their keys, without excluded samples."""
+def _samples_of(
+    keys: SampleKeys, runs: list[range], excluded: IntArray, kept: FilterRows | None
+) -> tuple[IntArray, Keys]:
+    """Return the samples of some runs and their keys, without excluded samples and those that the filter drops."""
     samples = np.concatenate([np.arange(run.start, run.stop) for run in runs])
     included = ~np.isin(samples, excluded)
+    if kept is not None:
+        included &= kept.keeps(samples)
     return samples[included], Keys.concatenate([keys.read(run) for run in runs]).chosen(included)
 
 

@@ -12,13 +12,18 @@ from ..documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
 from ..documents.parse import DocumentStore
 from ..plans.plan_leaves import plan_tree
 from .files import JoinFiles, JoinRecord, identify_member, join_hash, open_member
+from .open_join import open_join
+from .peer_index import write_peer_rows
 from .prepare_join import JoinReport, prepare_join
 
-__all__ = ["plan_joins", "prepare_metadataset"]
+__all__ = ["plan_joins", "prepare_metadataset", "prepare_recipe"]
 
 
 def prepare_metadataset(
-    path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None
+    path: str | os.PathLike[str],
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    compat: bool = False,
 ) -> tuple[JoinReport, ...]:
     """Prepare the joins of all splits of a metadataset, and of the metadatasets in it, each next to its own file.
 
@@ -27,6 +32,8 @@ def prepare_metadataset(
     Args:
         path: The metadataset.
         progress: Called for each join in turn with the number of keys matched so far, and their total number.
+        compat: Also write the file that megatron-energon reads, to ``meta.yaml.cache``. It has one file for all split
+            parts of the same datasets: that of the first split is written.
 
     Returns:
         A report for each join, in order; empty if there are no joins.
@@ -52,6 +59,9 @@ def prepare_metadataset(
                 errors.append(error)
         if errors:
             raise _combined_error(root, errors)
+        if compat:
+            for plan in reversed(plans):  # the first of several with one name is written last
+                _write_peer_rows(plan)
         for file, own in files.items():
             new = {report.name for report in reports if report.file == file}
             # A nested metadataset may have joins in splits that this one does not use.
@@ -59,6 +69,10 @@ def prepare_metadataset(
     if root not in files:
         _remove_all(JoinFiles(root))
     return tuple(reports)
+
+
+prepare_recipe = prepare_metadataset
+"""Name of :func:`prepare_metadataset` in version 8 of megatron-energon."""
 
 
 def plan_joins(path: str | os.PathLike[str]) -> tuple[JoinPlan, ...]:
@@ -87,6 +101,22 @@ def plan_joins(path: str | os.PathLike[str]) -> tuple[JoinPlan, ...]:
     if faults:
         raise ConfigError(file=root, faults=tuple(faults))
     return tuple(joins.values())
+
+
+def _write_peer_rows(plan: JoinPlan) -> None:
+    """Write the rows of a prepared join for megatron-energon.
+
+    Raises:
+        ConfigError: Its file cannot express the join.
+    """
+    folders = [open_member(member) for member in plan.members]
+    if write_peer_rows(plan, folders, open_join(plan)) is None:
+        raise ConfigError(
+            "the join index of megatron-energon cannot express this join: a dataset excludes several samples, or the"
+            " offsets of its samples are not known",
+            at=f"{plan.file}: {plan.place}",
+            hint="drop --compat: this library reads the join without it",
+        )
 
 
 def _identity(member: JoinMember) -> tuple[object, ...]:

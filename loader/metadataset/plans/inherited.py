@@ -9,7 +9,7 @@ from sys import float_info
 
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import SubsetRange
-from ..documents.leaf_plan import JoinPlan, LeafPlan
+from ..documents.leaf_plan import BlendStep, JoinPlan, LeafPlan
 from ..documents.spec import BlendSpec, JoinSpec, ReferenceSpec
 
 __all__ = ["InheritedSettings", "combine_epochs_together"]
@@ -20,17 +20,19 @@ class InheritedSettings:
     """Combined settings of the levels above a place, which apply to everything below it.
 
     Attributes:
-        request: The request so far. The caller's ``split_config`` and ``dataset_config`` override the document's, and
-            outer ``subflavors`` override inner ones.
+        request: The request so far. The caller's ``split_config``, ``dataset_config`` and ``filter`` override the
+            document's, and outer ``subflavors`` override inner ones.
         weight: Share of all samples; None if no level has weights.
         repetitions: Repetitions in a pass; None if no level has repetitions.
         files: The enclosing metadatasets, each with its split, from the root.
+        blends: The weighted blends, from the outermost.
     """
 
     request: LoadRequest
     weight: float | None = None
     repetitions: float | None = None
     files: tuple[tuple[str, str], ...] = ()
+    blends: tuple[BlendStep, ...] = ()
 
     @property
     def split_part(self) -> str:
@@ -51,7 +53,14 @@ class InheritedSettings:
 
     def shares(self, blend: BlendSpec, *, training: bool) -> Sequence[InheritedSettings]:
         """Return the settings for each entry of a blend; weights and repetitions are ignored unless ``training``."""
-        inner = replace(self, request=replace(self.request, subset=_ranges(blend) + self.request.subset))
+        inner = replace(
+            self,
+            request=replace(
+                self.request,
+                epochs_together=combine_epochs_together(blend.epochs_together, self.request.epochs_together),
+                subset=_ranges(blend) + self.request.subset,
+            ),
+        )
         amounts = [entry.amount for entry in blend.entries]
         if not training:
             return [inner] * len(amounts)
@@ -63,7 +72,10 @@ class InheritedSettings:
         total = fsum(amount / largest for amount in amounts)
         # Nested shares may underflow to 0, which would drop the entry.
         shares = [max(outer * (amount / largest / total), float_info.min) for amount in amounts]
-        return [replace(inner, weight=share) for share in shares]
+        steps = [BlendStep(entry=entry, amount=amount, unit=blend.unit) for entry, amount in enumerate(amounts)]
+        return [
+            replace(inner, weight=share, blends=(*self.blends, step)) for share, step in zip(shares, steps, strict=True)
+        ]
 
     def request_for(self, path: str, reference: ReferenceSpec, aux: Mapping[str, str]) -> LoadRequest:
         """Return the request for a dataset, after :meth:`within` has added its settings."""
@@ -72,12 +84,20 @@ class InheritedSettings:
             path=path,
             split_config=self.request.split_config or reference.split_config,
             dataset_config=self.request.dataset_config or reference.dataset_config,
+            filter=self.request.filter or reference.filter,
             aux=aux,
         )
 
     def leaf(self, request: LoadRequest, *, place: str, join: JoinPlan | None = None) -> LeafPlan:
         """Return the plan of a leaf."""
-        return LeafPlan(request=request, place=place, weight=self.weight, repetitions=self.repetitions, join=join)
+        return LeafPlan(
+            request=request,
+            place=place,
+            weight=self.weight,
+            repetitions=self.repetitions,
+            join=join,
+            blends=self.blends,
+        )
 
 
 def _ranges(spec: ReferenceSpec | JoinSpec | BlendSpec) -> tuple[SubsetRange, ...]:

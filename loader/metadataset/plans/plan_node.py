@@ -31,6 +31,7 @@ class PlanNode:
         repetitions: Repetitions in a pass; None if nothing is repeated.
         children: The children, in order.
         leaf: The plan of a leaf; None for other nodes.
+        unit: What the weights of a blend are shares of.
     """
 
     place: str
@@ -41,6 +42,7 @@ class PlanNode:
     repetitions: float | None = None
     children: tuple[PlanNode, ...] = ()
     leaf: LeafPlan | None = None
+    unit: str = "samples"
 
     def leaves(self) -> Iterator[LeafPlan]:
         """Yield all leaves in order."""
@@ -64,7 +66,7 @@ def find_repeated_leaves(root: PlanNode) -> Iterator[str]:
     """Yield a message for each dataset of which two leaves, read with the same settings, share samples."""
     for same in _by_identity(root).values():
         for (place, leaf), (other_place, other) in combinations(same[:_MAX_COMPARED], 2):
-            if do_overlap(leaf.subset, other.subset):
+            if _do_overlap(leaf, other):
                 yield (
                     f"samples of {leaf.path} ({leaf.split_part}) are reached twice, at {place} and at {other_place}; "
                     "both count. Remove one, or give them subsets that do not overlap"
@@ -78,13 +80,23 @@ def find_shared_leaves(root: PlanNode, other_root: PlanNode) -> Iterator[str]:
     for identity, same in _by_identity(root).items():
         pairs = product(same[:_MAX_COMPARED], others.get(identity, ())[:_MAX_COMPARED])
         for (place, leaf), (other_place, other) in pairs:
-            if do_overlap(leaf.subset, other.subset):
+            if _do_overlap(leaf, other):
                 yield f"samples of {leaf.path} ({leaf.split_part}) are reached at {place} and at {other_place}"
                 break
 
 
+def _do_overlap(leaf: LeafPlan, other: LeafPlan) -> bool:
+    """Return True if two leaves of one dataset share samples, as far as their settings show.
+
+    Subsets count the samples that a filter keeps, so subsets under different filters cannot be compared.
+    """
+    if leaf.filter == other.filter:
+        return do_overlap(leaf.subset, other.subset)
+    return any(one.filter is None and not one.subset for one in (leaf, other))
+
+
 def _by_identity(root: PlanNode) -> dict[Hashable, list[tuple[str, LeafPlan]]]:
-    """Group the leaves, each with its place, by the data that they read, regardless of subsets."""
+    """Group the leaves, each with its place, by the data that they read, regardless of subsets and filters."""
     places: dict[Hashable, list[tuple[str, LeafPlan]]] = {}
     for place, leaf in _leaves_with_path(root, ""):
         places.setdefault(_identity(leaf), []).append((place, leaf))
@@ -107,4 +119,7 @@ def _identity(leaf: LeafPlan) -> Hashable:
     if leaf.join is None:
         return (leaf.path, leaf.split_part, leaf.split_config, leaf.dataset_config)
     members = leaf.join.members
-    return tuple((member.path, member.split_part, member.split_config, member.dataset_config) for member in members)
+    return tuple(
+        (member.path, member.split_part, member.split_config, member.dataset_config, member.filter)
+        for member in members
+    )

@@ -127,6 +127,7 @@ class TreePlanner:
             weight=outer.weight,
             repetitions=outer.repetitions,
             children=children,
+            unit=blend.unit,
         )
 
     def _source(self, file: str, source: ReferenceSpec | JoinSpec, outer: InheritedSettings) -> PlanNode | None:
@@ -145,8 +146,8 @@ class TreePlanner:
         return self._dataset(file, source, path, inner)
 
     def _nested(self, file: str, source: ReferenceSpec, path: str, inner: InheritedSettings) -> PlanNode | None:
-        for key, value in (("split_config", source.split_config), ("dataset_config", source.dataset_config)):
-            if value is not None:
+        for key in ("split_config", "dataset_config", "filter"):
+            if getattr(source, key) is not None:
                 self._documents.fault(file, f"{source.place}.{key}", "a metadataset has none; set it at its datasets")
         if source.aux:
             self._documents.fault(file, f"{source.place}.aux", "a metadataset has none; set it at its datasets")
@@ -182,7 +183,7 @@ class TreePlanner:
             split_part=inner.split_part,
             weight=inner.weight,
             repetitions=inner.repetitions,
-            leaf=inner.leaf(replace(inner.request, path=file), place=place, join=join),
+            leaf=inner.leaf(replace(inner.request, path=file, filter=None), place=place, join=join),
         )
 
     def _member(self, file: str, member: MemberSpec, inner: InheritedSettings) -> JoinMember:

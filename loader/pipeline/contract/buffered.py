@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from ...errors import SkipSample
-from .lane import ItemId, Lane, as_item_id, plain_item_id
+from .lane import LANE_ITEM, ItemId, Lane, as_item_id, integers_of, plain_item_id
 from .rng import preserve_rng_state, seed_sample
-from .stage import SKIPPED, Running
+from .running import SKIPPED
 
 __all__ = ["BufferedItem", "rebuild_item"]
 
 _NOT_BUILT: Final = object()
+
+
+class _Loader(Protocol):
+    def load(self, item_id: ItemId) -> Any:
+        """Rebuild an item."""
 
 
 class BufferedItem:
@@ -40,7 +45,14 @@ class BufferedItem:
         """Return the item's id and micro-batch as plain data."""
         return [plain_item_id(self.item_id), self.batch]
 
-    def value(self, upstream: Running, lane: Lane) -> Any:
+    def of_lane(self, number: int) -> BufferedItem:
+        """Return the item with the id that it has in other lanes than its own."""
+        item_id = self.item_id
+        if not (isinstance(item_id, tuple) and item_id and item_id[0] == LANE_ITEM):
+            item_id = (LANE_ITEM, number, item_id)
+        return BufferedItem(item_id, self.batch, self._value)
+
+    def value(self, upstream: _Loader, lane: Lane) -> Any:
         """Return the item; :data:`SKIPPED` if it cannot be rebuilt and the error is tolerated.
 
         Args:
@@ -57,13 +69,13 @@ class BufferedItem:
         return self._value
 
 
-def rebuild_item(upstream: Running, lane: Lane, item_id: ItemId) -> Any:
+def rebuild_item(upstream: _Loader, lane: Lane, item_id: ItemId) -> Any:
     """Rebuild an item, and restore the random generators; return :data:`SKIPPED` if a failure is tolerated.
 
     Raises:
         Exception: An error that ``restore_error_handler`` raises.
     """
-    with preserve_rng_state():
+    with preserve_rng_state(), lane.context.seeded_rng(lane.seed, lane.number, *integers_of(item_id)):
         seed_sample(lane.seed, lane.number, item_id)
         try:
             return upstream.load(item_id)

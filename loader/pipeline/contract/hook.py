@@ -10,11 +10,10 @@ from typing import Any
 
 from ...errors import SkipSample
 from ...order import mix
-from ...samples.hooks import restores_seeds
-from .failures import EndlessSkips
-from .lane import ItemId, Lane, position_of
+from ...samples.hooks import restores_encoder_seeds, restores_seeds
+from .lane import ItemId, Lane, integers_of, sample_index_of, samples_in
 from .rng import preserve_rng_state, seed_sample
-from .stage import SKIPPED
+from .running import SKIPPED
 
 __all__ = ["Hook", "makes_several"]
 
@@ -25,6 +24,8 @@ class Hook:
     Args:
         function: The function.
         lane: The lane.
+        failure_tolerance: Consecutive failures that end the run; None: the number set for the function.
+        takes_batches: The items are micro-batches: ``current_sample_index`` is the number of the micro-batch.
     """
 
     __slots__ = (
@@ -33,22 +34,37 @@ class Hook:
         "_failures",
         "_function",
         "_isolates",
+        "_isolates_global",
+        "_isolates_rng",
         "_lanes",
         "_number",
         "_seed",
+        "_takes_batches",
+        "_tolerance",
         "skips",
     )
 
-    def __init__(self, function: Callable[..., Any], lane: Lane) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        lane: Lane,
+        *,
+        failure_tolerance: int | None = None,
+        takes_batches: bool = False,
+    ) -> None:
         self._function = function
+        self._takes_batches = takes_batches
+        self._tolerance = failure_tolerance
         # A function that dispatches to others names the one for a sample: failures are counted for each separately.
         self._choose_function: Callable[[Any], Callable[..., Any]] | None = getattr(function, "function_for", None)
         self._number, self._lanes, self._context, self._failures = lane.number, lane.count, lane.context, lane.failures
-        self._isolates = restores_seeds(function)
+        self._isolates_global = restores_seeds(function)
+        self._isolates_rng = restores_encoder_seeds(function)
+        self._isolates = self._isolates_global or self._isolates_rng
         # Two hooks of a chain draw different numbers for the same sample.
         name = getattr(function, "__qualname__", type(function).__qualname__)
         self._seed = int(mix(lane.seed, zlib.crc32(name.encode())))
-        self.skips = EndlessSkips(getattr(function, "__name__", type(function).__name__), lane.number)
+        self.skips = lane.failures.skips_of(function)
 
     def call(self, argument: Any, item_id: ItemId) -> Any:
         """Call the function.
@@ -61,13 +77,29 @@ class Hook:
             Exception: Any error of the function.
         """
         # This runs for every sample, and most ids are integers: the check saves a call.
-        position = item_id if type(item_id) is int else position_of(item_id)
-        self._context.sample_index = position * self._lanes + self._number
-        if not self._isolates:
-            return self._function(argument)
+        if type(item_id) is int:
+            self._context.sample_index = item_id * self._lanes + self._number
+        else:
+            self._note(item_id)
+        return self._isolated(self._function, argument, item_id) if self._isolates else self._function(argument)
+
+    def _note(self, item_id: ItemId) -> None:
+        index = self._context.batch_index if self._takes_batches else None
+        if index is None:
+            index = sample_index_of(item_id, self._number, self._lanes)
+        self._context.sample_index = index
+
+    def _isolated(self, function: Callable[[Any], Any], argument: Any, item_id: ItemId) -> Any:
+        """Call a function with generators that are seeded for an item."""
+        if not self._isolates_rng:
+            return self._seeded(function, argument, item_id)
+        with self._context.seeded_rng(self._seed, self._number, *integers_of(item_id)):
+            return self._seeded(function, argument, item_id) if self._isolates_global else function(argument)
+
+    def _seeded(self, function: Callable[[Any], Any], argument: Any, item_id: ItemId) -> Any:
         with preserve_rng_state(numpy_gauss=False):
             seed_sample(self._seed, self._number, item_id)
-            return self._function(argument)
+            return function(argument)
 
     def step(self, items: Iterator[Any], item_id: ItemId) -> Any:
         """Return the next item of a generator that :meth:`call` returned.
@@ -79,18 +111,20 @@ class Hook:
         Raises:
             Exception: Any error of the generator; StopIteration at its end.
         """
-        if not self._isolates:
-            return next(items)
-        with preserve_rng_state(numpy_gauss=False):
-            seed_sample(self._seed, self._number, item_id)
-            return next(items)
+        if not self._takes_batches:
+            self._note(item_id)  # other hooks have run since the last item
+        return self._isolated(next, items, item_id) if self._isolates else next(items)
 
     def attempt(self, argument: Any, item_id: ItemId) -> Any:
-        """Call the function; return :data:`SKIPPED` if it raises SkipSample, or an error that is tolerated."""
+        """Call the function; return :data:`SKIPPED` if it raises SkipSample, or an error that is tolerated.
+
+        Raises:
+            Exception: The error ends the run, or so many samples were skipped that it never would.
+        """
         try:
             result = self.call(argument, item_id)
         except SkipSample:
-            self.skips.add()
+            self.skips.add(samples_in(item_id))
             return SKIPPED
         except Exception as error:
             return self.failed(error, argument)
@@ -120,7 +154,7 @@ class Hook:
             try:
                 item = self.step(result, own_id)
             except (StopIteration, SkipSample):
-                self.ended(number)
+                self.ended(number, item_id)
                 return
             except Exception as error:
                 self.failed(error, argument)
@@ -149,15 +183,15 @@ class Hook:
         Raises:
             Exception: The failure ends the run.
         """
-        self._failures.failed(self._function_for(argument), error, argument)
+        self._failures.failed(self._function_for(argument), error, argument, tolerance=self._tolerance)
         return SKIPPED
 
-    def ended(self, items: int) -> None:
-        """Count an exhausted generator; one without items has skipped its sample."""
+    def ended(self, items: int, item_id: ItemId) -> None:
+        """Count an exhausted generator that yielded ``items``; one without items has skipped its argument."""
         if items:
             self.skips.count = 0
         else:
-            self.skips.add()
+            self.skips.add(samples_in(item_id))
 
     def succeeded(self, argument: Any = None) -> None:
         """Count a success; the argument is needed if the function dispatches to others."""

@@ -3,6 +3,8 @@
 Before each micro-batch they are seeded from the seed of the run, the lane and the number of the micro-batch. Results
 therefore depend neither on the worker nor on earlier draws. :class:`preserve_rng_state` wraps code that must not change
 the random numbers of its caller.
+
+All threads of a process share these generators. In a worker that is a thread, neither changes them.
 """
 
 # ruff: noqa: NPY002 - numpy's global generator is what user code draws from
@@ -17,6 +19,7 @@ import numpy as np
 import torch
 
 from ...order import extend_integer
+from ..worker_identity import is_worker_thread
 from .lane import ItemId, integers_of
 
 __all__ = ["preserve_rng_state", "seed_batch", "seed_sample"]
@@ -53,12 +56,15 @@ class preserve_rng_state:  # noqa: N801 - a context manager; a class takes a fra
             the cached number at the same place.
     """
 
-    __slots__ = ("_numpy_gauss", "_numpy_generator", "_numpy_state", "_python_state", "_torch_state")
+    __slots__ = ("_numpy_gauss", "_numpy_generator", "_numpy_state", "_python_state", "_torch_state", "_unchanged")
 
     def __init__(self, *, numpy_gauss: bool = True) -> None:
         self._numpy_gauss = numpy_gauss
 
     def __enter__(self) -> None:
+        self._unchanged = is_worker_thread()  # other threads draw from the generators at the same time
+        if self._unchanged:
+            return
         self._python_state = random.getstate()
         self._torch_state = torch.default_generator.get_state()
         self._numpy_state = _numpy.get_state(legacy=False) if self._numpy_gauss else {}
@@ -66,6 +72,8 @@ class preserve_rng_state:  # noqa: N801 - a context manager; a class takes a fra
         _numpy.set_bit_generator(_spare_generators.pop() if _spare_generators else np.random.MT19937(0))
 
     def __exit__(self, *error: object) -> None:
+        if self._unchanged:
+            return
         random.setstate(self._python_state)
         torch.default_generator.set_state(self._torch_state)
         _spare_generators.append(_numpy.get_bit_generator())
@@ -78,6 +86,8 @@ _spare_generators: list[np.random.BitGenerator] = []
 
 
 def _seed(word: int) -> None:
+    if is_worker_thread():
+        return  # the generators belong to all threads of the process
     random.seed(word)
     np.random.seed(word & 0xFFFFFFFF)
     torch.default_generator.manual_seed(word)  # torch.manual_seed seeds every device, at a hundred times the cost

@@ -2,54 +2,36 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+from abc import ABC
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ...errors import ConfigError
-from .lane import ItemId, Lane
-from .state_schema import NotRequired, Schema
+from ...order import worker_share
+from .dataset_methods import DatasetMethods, defines_iter, inherits_stage
+from .iterated import UserRunning, inner_datasets, warn_once
+from .lane import Lane
+from .running import SKIPPED, Running, State
+from .state_schema import COUNT, FLAG, PLAIN, NotRequired, Schema
 from .worker_config import WorkerConfig
 
-__all__ = ["SKIPPED", "Running", "SavableDataset", "State"]
+__all__ = ["SKIPPED", "IteratedDataset", "Running", "SavableDataset", "State", "as_stage", "stage_property"]
 
 T_co = TypeVar("T_co", covariant=True)
 
-State = dict[str, Any]
-"""Plain data: dicts, lists, str, int, float, bool, None."""
+if TYPE_CHECKING:
+    stage_property = property
+else:
 
+    class stage_property:  # noqa: N801 - used as property is
+        """Property that an attribute of the same name replaces: users' subclasses have ``self.items = []``."""
 
-class _Skipped:
-    """Placeholder for a skipped item, which keeps the positions of later items known."""
+        def __init__(self, getter: Callable[[Any], Any]) -> None:
+            self._getter = getter
+            self.__doc__ = getter.__doc__
 
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "SKIPPED"
-
-    def __reduce__(self) -> str:
-        return "SKIPPED"  # unpickled as the object of the reading process
-
-
-SKIPPED: Final = _Skipped()
-"""Stages that map items pass it on; stages that join items drop it."""
-
-
-class Running(Protocol):
-    """Iterator of a stage over one lane."""
-
-    def next(self) -> tuple[Any, ItemId]:
-        """Return the next item, or :data:`SKIPPED`, and its id.
-
-        Raises:
-            StopIteration: The pass is over; raised again by each further call.
-        """
-
-    def state(self) -> State:
-        """Return the state from which ``open`` resumes: one entry for each stage of the chain that has state."""
-
-    def load(self, item_id: ItemId) -> Any:
-        """Rebuild an item that this stage returned before; return :data:`SKIPPED` if it is skipped."""
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            return self if instance is None else self._getter(instance)
 
 
 def _check_same_run(inputs: Sequence[SavableDataset[Any]]) -> None:
@@ -69,12 +51,13 @@ def _check_same_run(inputs: Sequence[SavableDataset[Any]]) -> None:
                 )
 
 
-class SavableDataset(ABC, Generic[T_co]):
+class SavableDataset(DatasetMethods[T_co], ABC):
     """The definition of a stage, and through its inputs of the chain below it.
 
     Args:
         inputs: The stages directly below, in order; none for a reader.
-        worker_config: Ranks, workers and lanes of the run; by default those of the first input.
+        worker_config: Ranks, workers and lanes of the run; by default those of the first input. Subclasses written for
+            megatron-energon pass it as the only positional argument.
         name: Name of the stage in a printed chain; by default the class's name.
     """
 
@@ -82,28 +65,24 @@ class SavableDataset(ABC, Generic[T_co]):
     """Schema of the value that :meth:`Running.state` saves under this stage's key; None if it saves none."""
 
     def __init__(
-        self, *inputs: SavableDataset[Any], worker_config: WorkerConfig | None = None, name: str | None = None
+        self,
+        *inputs: SavableDataset[Any] | WorkerConfig,
+        worker_config: WorkerConfig | None = None,
+        name: str | None = None,
     ) -> None:
-        if worker_config is None and inputs:
-            worker_config = inputs[0].worker_config
-            _check_same_run(inputs)
-        self.inputs = inputs
+        if len(inputs) == 1 and isinstance(inputs[0], WorkerConfig):
+            worker_config, inputs = inputs[0], ()
+        self.inputs: tuple[SavableDataset[Any], ...] = tuple(map(as_stage, inputs))
+        if worker_config is None and self.inputs:
+            worker_config = self.inputs[0].worker_config
+            _check_same_run(self.inputs)
         self.worker_config: WorkerConfig = (
             worker_config if worker_config is not None else WorkerConfig.default_worker_config()
         )
         self.name = name or type(self).__name__
-        self.depth: int = 1 + max((upstream.depth for upstream in inputs), default=-1)
+        self.depth: int = 1 + max((upstream.depth for upstream in self.inputs), default=-1)
 
-    @abstractmethod
-    def open(self, lane: Lane, state: State) -> Running:
-        """Open the chain for a lane.
-
-        Args:
-            lane: The lane.
-            state: Empty, or the result of :meth:`Running.state` for the same lane of an equal chain.
-        """
-
-    @property
+    @stage_property
     def key(self) -> str:
         """Key of this stage's entry in a state."""
         return f"{self.depth} {self.name}"
@@ -118,45 +97,65 @@ class SavableDataset(ABC, Generic[T_co]):
             schema[self.key] = NotRequired(self.entry_schema)
         return schema
 
-    @property
+    @stage_property
     def repeats(self) -> bool:
         """True if the chain has no end."""
         return any(upstream.repeats for upstream in self.inputs)
 
-    @property
+    @stage_property
     def starts_over(self) -> bool:
         """True if each iteration of a loader starts a new pass, as in validation."""
         return any(upstream.starts_over for upstream in self.inputs)
 
-    @property
+    @stage_property
     def keeps_positions(self) -> bool:
         """True if each input item makes exactly one item, so that the length of a pass is known in advance."""
         return False
 
-    @property
+    @stage_property
     def counts_on_rank(self) -> bool:
         """True if a stage of the chain counts the micro-batches of a rank."""
         return any(upstream.counts_on_rank for upstream in self.inputs)
 
-    @property
+    @stage_property
     def moves_below(self) -> bool:
         """True if the stage maps items one to one, so that it commutes with counting stages and can run in workers."""
         return False
 
-    @property
+    @stage_property
     def waits(self) -> bool:
         """True if a stage of the chain buffers samples, so that each lane takes memory."""
         return any(upstream.waits for upstream in self.inputs)
 
-    @property
+    @stage_property
     def runs_user_code(self) -> bool:
         """True if a stage of the chain calls functions that may draw random numbers."""
         return any(upstream.runs_user_code for upstream in self.inputs)
 
-    @property
+    @stage_property
     def items(self) -> int | None:
         """Number of items of all lanes in one pass; None if it is endless, or not known in advance."""
         return self.inputs[0].items if self.keeps_positions and self.inputs else None
+
+    def nominal_items(self, worker: int, workers: int) -> int:
+        """Return the number of items of an epoch on a worker, if each stage makes one item of each input item.
+
+        Args:
+            worker: The worker, among those of all ranks.
+            workers: Number of these workers.
+
+        Raises:
+            TypeError: A stage that reads data does not define its number of items.
+        """
+        if not self.inputs:
+            items = self.items
+            if items is None:
+                reason = "repeats without end" if self.repeats else "has no number of items"
+                raise TypeError(
+                    f"the number of micro-batches is not known: {self.name} {reason}, and defines no nominal_items()"
+                )
+            return worker_share((items,), (1,), worker=worker, workers=workers)
+        return sum(upstream.nominal_items(worker, workers) for upstream in self.inputs)
 
     def settings(self) -> dict[str, Any]:
         """Return the arguments that determine the items and their order, as plain data; a restore compares them."""
@@ -165,6 +164,18 @@ class SavableDataset(ABC, Generic[T_co]):
     def identity(self) -> list[Any]:
         """Describe the chain for comparison with a saved state: name, settings and inputs, as plain data."""
         return [self.name, self.settings(), *(upstream.identity() for upstream in self.inputs)]
+
+    def adopt_measurements(self, saved: Any) -> None:
+        """Replace settings that were measured when the run started by those of a saved state.
+
+        Args:
+            saved: The identity of an equal chain.
+
+        Raises:
+            LookupError: It is the identity of another chain.
+        """
+        for upstream, inner in zip(self.inputs, saved[2:], strict=False):
+            upstream.adopt_measurements(inner)
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the printed chain: this stage, then its inputs, indented."""
@@ -180,25 +191,98 @@ class SavableDataset(ABC, Generic[T_co]):
         return "\n".join(self.lines())
 
     def __bool__(self) -> bool:
-        return True  # without this Python calls __len__, which raises for endless chains
-
-    def __iter__(self) -> Iterator[Any]:
-        raise TypeError("a dataset is only the definition of a chain; iterate get_loader(dataset)")
+        return True  # without this Python calls __len__, which may be 0
 
     def __len__(self) -> int:
-        """Return the number of micro-batches of this rank in a pass.
+        """Return the number of micro-batches of this rank in a pass, or in an epoch of an endless dataset.
+
+        The number is exact for passes whose stages neither skip nor regroup samples. Otherwise it is nominal: one item
+        of a stage for each of its input items.
 
         Raises:
-            TypeError: The dataset is endless, or its stages skip or regroup samples.
+            TypeError: A stage that reads data does not define its number of items.
         """
+        if defines_iter(self) and not inherits_stage(self):
+            return self._user_length()
         if self.counts_on_rank:
             return len(self.inputs[0])
-        items = self.items
-        if items is None:
-            reason = (
-                "the dataset repeats without end, unless repeat=False or a virtual_epoch_length ends it"
-                if self.repeats
-                else "its stages may skip samples or regroup them"
-            )
-            raise TypeError(f"the number of micro-batches is not known: {reason}")
-        return len(range(self.worker_config.rank, items, self.worker_config.world_size))
+        config, items = self.worker_config, self.items
+        if items is not None:
+            return len(range(config.rank, items, config.world_size))
+        own = max(1, config.num_workers)
+        first = config.rank * own
+        return sum(self.nominal_items(worker, own * config.world_size) for worker in range(first, first + own))
+
+    def _user_length(self) -> int:
+        """Return the length of a user's dataset, which is that of its workers.
+
+        Raises:
+            TypeError: The class does not define ``len_worker``.
+        """
+        if type(self).len_worker is DatasetMethods.len_worker:
+            raise TypeError(f"the number of samples is not known: {type(self).__name__} does not define len_worker")
+        return self.len_rank()
+
+
+class IteratedDataset(SavableDataset[T_co]):
+    """The stage of a user's dataset, which defines ``__iter__`` as datasets of megatron-energon do.
+
+    Each lane has a copy of the dataset, whose inner datasets yield the samples of the lane. There are as many lanes as
+    workers, as for packing. A state holds what ``save_state`` of the dataset returns.
+
+    Args:
+        dataset: The user's dataset.
+
+    Warns:
+        RuntimeWarning: Once for each class, with what a restore does not restore.
+    """
+
+    def __init__(self, dataset: SavableDataset[T_co]) -> None:
+        is_stage = inherits_stage(dataset)
+        inner = () if is_stage else inner_datasets(dataset)
+        name = type(dataset).__name__
+        super().__init__(*inner, worker_config=getattr(dataset, "worker_config", None), name=name)
+        self.dataset = dataset
+        if is_stage:
+            self.inputs, self.depth = (dataset,), dataset.depth + 1
+        warn_once(
+            f"{name} iterates its samples itself: a restored run continues from what its save_state() returns, and "
+            "samples that it made cannot be rebuilt for the buffers of later stages, unless it defines restore_sample()"
+        )
+
+    @property
+    def waits(self) -> bool:
+        return True
+
+    @property
+    def runs_user_code(self) -> bool:
+        return True
+
+    def settings(self) -> dict[str, Any]:
+        """Return the plain values of the dataset's ``config``; names that begin with ``_`` may change."""
+        if type(self.dataset).config is DatasetMethods.config:
+            return {}
+        found = self.dataset.config()
+        return {
+            name: value
+            for name, value in found.items()
+            if name != "type" and not name.startswith("_") and type(value) in (str, int, float, bool)
+        }
+
+    def state_schema(self) -> dict[str, Schema]:
+        inner = {
+            str(place): NotRequired({"state": upstream.state_schema(), "pass": COUNT, "over": FLAG})
+            for place, upstream in enumerate(self.inputs)
+        }
+        return {self.key: NotRequired({"own": PLAIN, "ranks": COUNT, "given": COUNT, "over": FLAG} | inner)}
+
+    def open(self, lane: Lane, state: State) -> Running:
+        return UserRunning(self.dataset, self.inputs, lane, state, key=self.key, ranks=self.worker_config.world_size)
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+
+def as_stage(dataset: Any) -> Any:
+    """Return the stage of a dataset: of a user's class, an :class:`IteratedDataset`; otherwise the dataset itself."""
+    return IteratedDataset(dataset) if isinstance(dataset, SavableDataset) and defines_iter(dataset) else dataset

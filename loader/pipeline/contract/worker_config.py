@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed
-from torch.utils.data import get_worker_info
 
 from ...errors import ConfigError, EnergonError
 from ...order import mix
-from ...samples.hooks import hook_context, running_hook_context
-from .error_handlers import log_exception, reraise_exception
+from ...samples.hooks import HookContext, hook_context, running_hook_context, set_hook_context
+from ..failures.error_handlers import log_exception, reraise_exception
+from ..failures.policy import SKIP_TOLERANCE
+from ..worker_identity import worker_number
 
 __all__ = ["ErrorHandler", "WorkerConfig"]
 
@@ -25,6 +26,14 @@ _SEED_BITS = 32  # numpy's generators take no longer seeds
 
 ErrorHandler = Callable[[Exception, Any, Any], None]
 """Called with the exception, the sample that failed, and its sources."""
+
+
+class _InnerContext(HookContext):
+    """The context of a sample within that of a micro-batch."""
+
+    __slots__ = ("outer",)
+
+    outer: HookContext
 
 
 class _ActiveConfig:
@@ -45,12 +54,16 @@ class WorkerConfig:
         num_workers: Worker processes of each rank; 0 loads in the rank's own process.
         data_parallel_group: The process group of these ranks, for saving and restoring global states.
         seed_offset: The seed of the run.
-        worker_debug_path: File in which workers log the samples they load; may contain ``{worker_id}`` and ``{pid}``.
-        worker_log_level: 0 logs nothing, 1 each batch, 2 each sample as well.
+        worker_debug_path: File in which loaders and their workers log the micro-batches; may contain ``{worker_id}``
+            (see :meth:`debug_file`), ``{rank}`` and ``{pid}``.
+        worker_log_level: 0 logs nothing, 1 or more each micro-batch. Your hooks may write further lines with
+            :meth:`worker_log`.
         global_error_handler: Called for a sample that fails; by default logs and skips it.
         restore_error_handler: Called for a sample that fails while a state is restored; by default raises.
         lanes: L, a multiple of the world size, for a new run; a restored run keeps its number. By default
             ``lcm(world_size, 48)``; with packing or grouping, ``world_size · num_workers``.
+        skip_tolerance: Consecutive samples that a hook of a lane may skip before it has kept any; more end the run, as
+            does a pass of which all samples are skipped. None allows any number.
 
     Attributes:
         active_worker_config: The config of the run whose hook is running; None outside hooks.
@@ -71,6 +84,7 @@ class WorkerConfig:
     global_error_handler: ErrorHandler = log_exception
     restore_error_handler: ErrorHandler = reraise_exception
     lanes: int | None = None
+    skip_tolerance: int | None = SKIP_TOLERANCE
 
     def __post_init__(self) -> None:
         if self.world_size < 1 or not 0 <= self.rank < self.world_size:
@@ -82,6 +96,9 @@ class WorkerConfig:
                 f"expected lanes to be a multiple of world_size={self.world_size}, found {self.lanes}",
                 hint="pass a multiple of each number of ranks on which the run may continue",
             )
+
+        if self.skip_tolerance is not None and self.skip_tolerance < 1:
+            raise ConfigError(f"expected a skip_tolerance of at least 1, or None, found {self.skip_tolerance}")
 
     @classmethod
     def default_worker_config(cls, num_workers: int = 4, data_parallel_group: Any = None) -> WorkerConfig:
@@ -111,9 +128,8 @@ class WorkerConfig:
         return torch.distributed.get_global_rank(self.data_parallel_group, self.rank)
 
     def rank_worker_id(self) -> int:
-        """Return the number of this worker process among those of its rank; 0 in the rank's own process."""
-        info = get_worker_info()
-        return 0 if info is None else int(info.id)
+        """Return the number of this worker among those of its rank; 0 in the rank's own process."""
+        return worker_number() or 0
 
     def global_worker_id(self, override_local_worker_id: int | None = None) -> int:
         """Return the number of this worker process among those of all ranks.
@@ -162,6 +178,52 @@ class WorkerConfig:
         if self.active_worker_config != self:
             raise EnergonError("no hook of this run is running; only hooks can call this")
 
+    def worker_activate(
+        self,
+        sample_index: int,
+        override_global_rank: int | None = None,  # noqa: ARG002 - documented
+        cache_pool: Any = None,
+    ) -> None:
+        """Enter the context of a hook, for code that calls hooks or iterates a dataset without a loader.
+
+        Args:
+            sample_index: Number of the micro-batch, within the run.
+            override_global_rank: Accepted for code written for megatron-energon.
+            cache_pool: The ``self.cache`` of hooks.
+        """
+        set_hook_context(
+            HookContext(batch_index=sample_index, sample_index=sample_index, cache=cache_pool, worker_config=self)
+        )
+
+    def worker_deactivate(self) -> None:
+        """Leave the context that :meth:`worker_activate` entered."""
+        set_hook_context(None)
+
+    def worker_push_sample_index(self, sample_index: int) -> None:
+        """Enter the context of a sample within that of a micro-batch.
+
+        Raises:
+            EnergonError: No hook is running.
+        """
+        outer = hook_context()
+        inner = _InnerContext(
+            batch_index=outer.batch_index, sample_index=sample_index, cache=outer.cache, worker_config=self
+        )
+        inner.outer = outer
+        set_hook_context(inner)
+
+    def worker_pop_sample_index(self) -> int | None:
+        """Leave the context that :meth:`worker_push_sample_index` entered; return the number of its sample.
+
+        Raises:
+            EnergonError: No such context was entered.
+        """
+        inner = hook_context()
+        if not isinstance(inner, _InnerContext):
+            raise EnergonError("worker_pop_sample_index() needs a worker_push_sample_index() before it")
+        set_hook_context(inner.outer)
+        return inner.sample_index
+
     def should_log(self, level: int) -> bool:
         """Return True if events of this level are logged: 1 a batch, 2 a sample, 3 more."""
         return self.worker_debug_path is not None and self.worker_log_level >= level
@@ -174,12 +236,21 @@ class WorkerConfig:
         """
         if self.worker_debug_path is None:
             return
-        path = Path(
-            str(self.worker_debug_path).format(worker_id=self.global_worker_id(), rank=self.rank, pid=os.getpid())
-        )
+        path = self.debug_file(self.worker_debug_path)
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Opened for each line: an open file would be inherited by forked processes.
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(dict(data), ensure_ascii=False, default=str) + "\n")
+
+    def debug_file(self, path: str | Path) -> Path:
+        """Fill in the ``{worker_id}``, ``{rank}`` and ``{pid}`` of a ``worker_debug_path`` for the running process.
+
+        The rank's own process and its workers have different ``worker_id``: ``rank * (num_workers + 1)``, plus 1 for
+        the first worker.
+        """
+        worker = worker_number()
+        number = self.rank * (self.num_workers + 1) + (0 if worker is None else worker + 1)
+        return Path(str(path).format(worker_id=number, rank=self.rank, pid=os.getpid()))
 
     def config(self) -> dict[str, Any]:
         """Return the arguments that determine which process reads which samples, as plain data."""

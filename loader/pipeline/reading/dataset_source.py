@@ -13,15 +13,17 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import EmptyDatasetError, FormatError
 from ...format.dataset_folder import DatasetFolder, open_fresh_shard
+from ...format.documents.key_format import resolve_key_format
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
+from ...format.filters.rows import FilterRows
 from ...format.index.locations import SampleLocations, SampleLocator
 from ...format.index.sample_bytes import read_sample
 from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 from ...format.records.folder_index import RecordIndex
 from ...samples.building.described_dataset import DescribedDataset
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
-from ...samples.decoding.decoder import SampleDecoder
+from ...samples.decoding.decoder import AnyDecoder, SampleDecoder
 from ...samples.source_info import SourceInfo
 from ...samples.types import CrudeSample
 from ...storage import ReadableFile
@@ -41,7 +43,7 @@ class DatasetSource:
     """
 
     request: LoadRequest
-    decoder: SampleDecoder | None = field(default_factory=SampleDecoder)
+    decoder: AnyDecoder | None = field(default_factory=SampleDecoder)
     described: DescribedDataset[Any] | None = None
 
     _uuid: str | None = field(default=None, init=False)
@@ -80,11 +82,15 @@ class DatasetSource:
         holds_values = self._records is not None and not self._records.decodes
         if described is not None and holds_values:
             described = described.without_decoder()
+        of_dataset = folder.config.key_format if folder.config is not None else None
         return SampleBuilder(
             described if described is not None else folder.config,
             meta_folder=folder.storage.local_path(FOLDER),
             decoder=None if holds_values else self.decoder,
             trust_code=self.request.trust_code,
+            key_format=resolve_key_format(self.request.key_format, of_dataset),
+            sample_type=self.request.sample_type,
+            options=self.request.options,
         )
 
     @property
@@ -96,6 +102,16 @@ class DatasetSource:
     def is_crude(self) -> bool:
         """True if samples are dicts of parts, for cookers."""
         return issubclass(self.builder.sample_class, CrudeSample)
+
+    @property
+    def sample_class(self) -> type[Any]:
+        """The class of the samples."""
+        return self.builder.sample_class
+
+    @property
+    def accepts_options(self) -> bool:
+        """True if a dataset class of the user's received the caller's other arguments."""
+        return self.builder.has_dataset_class
 
     @cached_property
     def locate(self) -> Callable[..., SampleLocations]:
@@ -165,16 +181,33 @@ class DatasetSource:
 
         return build_record
 
+    def key_of(self, raw: RawSample) -> str:
+        """Return the ``__key__`` of a raw sample."""
+        return self.builder.key_of(raw)
+
     def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:
         """Return the shard and part names that a sample was read from."""
         return sources_of(raw, self.request.path)
 
     @cached_property
+    def filter(self) -> FilterRows | None:
+        """The filter that selects samples; None keeps all.
+
+        Raises:
+            ConfigError: There is no such filter.
+            FormatError: The filter is damaged, or of other shards.
+        """
+        return None if self.request.filter is None else self.folder.open_filter(self.request.filter)
+
+    @cached_property
     def _ranges(self) -> tuple[IntArray, IntArray]:
-        """First sample of each shard in the split part (and, at the end, the total), and in the index."""
+        """First sample of each shard in the split part (and, at the end, the total), and in the index or the filter."""
         ranges = [
             some for some in self.folder.samples_of_part(self.request.split_part, excluded_shards=True) if len(some)
         ]
+        if self.filter is not None:
+            shard_of = self.folder.index.shard_of
+            ranges = [rows for some in ranges if len(rows := self.filter.rows_of(shard_of(some.start).name))]
         ends = np.cumsum([0, *(len(some) for some in ranges)])
         return ends, np.array([some.start for some in ranges], dtype=np.int64)
 
@@ -189,14 +222,7 @@ class DatasetSource:
         """
         start, stop = self._subset
         if stop <= start:
-            whole, part = not self.request.subset, self.request.split_part
-            raise EmptyDatasetError(
-                f"{'' if whole else 'the subset of '}split part {part!r} of this dataset has no samples",
-                at=self.folder.path,
-                hint="name another split part, or split again with energon prepare --split-ratio"
-                if whole
-                else "widen the subset, or remove the dataset from the mix",
-            )
+            raise self._empty_error()
         count = stop - start
         if len(self.excluded) >= count and np.isin(self._index_numbers(), self.excluded).all():
             raise EmptyDatasetError(
@@ -205,6 +231,18 @@ class DatasetSource:
                 hint=f"remove some from 'exclude' in {FOLDER}/{self.folder.split_file}",
             )
         return count
+
+    def _empty_error(self) -> EmptyDatasetError:
+        part, name, whole = self.request.split_part, self.request.filter, not self.request.subset
+        found = f"{'' if whole else 'the subset of '}split part {part!r} of this dataset has no samples"
+        hint = (
+            "name another split part, or split again with energon prepare --split-ratio"
+            if whole
+            else "widen the subset, or remove the dataset from the mix"
+        )
+        if name is not None:
+            found, hint = f"{found} that the filter {name!r} keeps", "name another filter or split part, or none"
+        return EmptyDatasetError(found, at=self.folder.path, hint=hint)
 
     @cached_property
     def _subset(self) -> tuple[int, int]:
@@ -225,7 +263,7 @@ class DatasetSource:
 
     @cached_property
     def ranges(self) -> tuple[IntArray, IntArray]:
-        """Runs of neighbours in the index: number of the first sample of each in the source, and in the index."""
+        """Runs of neighbours in the index, or in the filter's rows: first number of each in the source, and there."""
         ends, starts = self._ranges
         first, stop = self._subset
         rows = (ends[1:] > first) & (ends[:-1] < stop)
@@ -237,7 +275,8 @@ class DatasetSource:
         begins, firsts = self.ranges
         stop = self._subset[1] - self._subset[0]
         lengths = np.diff(begins, append=stop)
-        return np.arange(stop) + np.repeat(firsts - begins, lengths)
+        numbers = np.arange(stop) + np.repeat(firsts - begins, lengths)
+        return numbers if self.filter is None else self.filter.numbers(numbers)
 
     def place_of(self, index: int) -> str:
         """Describe the location of a sample by its number in the index, without reading it."""
@@ -251,15 +290,18 @@ class DatasetSource:
             "split_part": self.request.split_part,
             "samples": self.samples,
             "which": self._which_samples(),
+            **({} if self.filter is None else {"filter": self.filter.name}),
         }
 
     def describe(self) -> str:
         """Describe the source in one line."""
-        return f"{self.request.path}, {self.request.split_part}: {self.samples} samples"
+        kept = f", filter {self.request.filter}" if self.request.filter else ""
+        return f"{self.request.path}, {self.request.split_part}{kept}: {self.samples} samples"
 
     def _which_samples(self) -> int:
         """Return a checksum that differs for other samples of the same index and count."""
         ends, starts = self._ranges
+        kept = 0 if self.filter is None else self.filter.checksum
         return zlib.crc32(
-            np.array(self._subset, np.int64).tobytes(), zlib.crc32(starts.tobytes(), zlib.crc32(ends.tobytes()))
+            np.array(self._subset, np.int64).tobytes(), zlib.crc32(starts.tobytes(), zlib.crc32(ends.tobytes(), kept))
         )

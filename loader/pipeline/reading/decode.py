@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import ConfigError, SkipSample, TrustError
+from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
 from ...samples.types import CrudeSample
-from ..contract.failures import EndlessSkips
 from ..contract.lane import ItemId, Lane, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from .joined_source import JoinedSource
@@ -34,11 +34,18 @@ class DecodeDataset(SavableDataset[Any]):
         return True
 
     def settings(self) -> dict[str, Any]:
-        decoders = {repr(source.decoder) for source in self.sources}
+        decoders = {_decoder_name(source.decoder) for source in self.sources}
         return {"decoder": decoders.pop()} if len(decoders) == 1 else {}
 
     def open(self, lane: Lane, state: State) -> Running:
         return _DecodeRunning(self, lane, state)
+
+
+def _decoder_name(decoder: AnyDecoder | None) -> str:
+    """Return a decoder's name for comparison with saved states; the ``repr`` of a function has an address."""
+    if whole_sample_decoder(decoder) is None:
+        return repr(decoder)
+    return str(getattr(decoder, "__qualname__", type(decoder).__qualname__))
 
 
 class _DecodeRunning:
@@ -50,7 +57,7 @@ class _DecodeRunning:
         self._lane = lane
         self._number, self._context, self._failures = lane.number, lane.context, lane.failures
         self._stage = lane.path + definition.key
-        self._skips = EndlessSkips("load_sample or sample_loader", lane.number)
+        self._skips = lane.failures.skips_of("load_sample or sample_loader")
         self.state = self._upstream.state
 
     def next(self) -> tuple[Any, ItemId]:
@@ -82,10 +89,9 @@ class _DecodeRunning:
         return sample
 
     def _failed_sample(self, raw: Raw) -> dict[str, Any]:
-        sources = self._sources[raw.source].sources(raw)
-        if isinstance(raw, RawRow):
-            return {"__key__": "/", "__sources__": sources}
-        return {**raw.parts, "__key__": f"{raw.shard}/{raw.key}", "__sources__": sources}
+        source = self._sources[raw.source]
+        parts = {} if isinstance(raw, RawRow) else raw.parts
+        return {**parts, "__key__": source.key_of(raw), "__sources__": source.sources(raw)}
 
     def load(self, item_id: ItemId) -> Any:
         raw = self._upstream.load(item_id)

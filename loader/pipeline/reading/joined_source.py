@@ -16,7 +16,7 @@ from ...errors import EmptyDatasetError, FormatError
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
 from ...samples.building.sample_builder import RawSample
-from ...samples.decoding.decoder import SampleDecoder
+from ...samples.decoding.decoder import AnyDecoder
 from ...samples.source_info import SourceInfo
 from .dataset_source import DatasetSource
 from .sample_chunk import ChunkReader
@@ -103,7 +103,17 @@ class JoinedSource:
         return any(member.is_crude for member in self.members)
 
     @property
-    def decoder(self) -> SampleDecoder | None:
+    def sample_class(self) -> type[Any]:
+        """The class of the primary samples: the joiner may return any object."""
+        return self.members[0].sample_class
+
+    @property
+    def accepts_options(self) -> bool:
+        """True if all members accept the caller's other arguments."""
+        return all(member.accepts_options for member in self.members)
+
+    @property
+    def decoder(self) -> AnyDecoder | None:
         """Decoder of the members."""
         return self.members[0].decoder
 
@@ -116,6 +126,11 @@ class JoinedSource:
     def ranges(self) -> tuple[IntArray, IntArray]:
         """The one run of rows: its first number in the source, and in the join."""
         return np.zeros(1, np.int64), np.array([self._subset[0]])
+
+    @property
+    def filter(self) -> None:
+        """None: the filters of members were applied when the join was prepared."""
+        return None
 
     @property
     def excluded(self) -> IntArray:
@@ -140,6 +155,10 @@ class JoinedSource:
         """Return the shard and part names that a row was read from."""
         pairs = zip(self.members, raw.members, strict=True)
         return tuple(source for member, one in pairs if one is not None for source in member.sources(one))
+
+    def key_of(self, raw: RawRow) -> str:  # noqa: ARG002 - the joiner determines it
+        """Return a placeholder: the ``__key__`` of a row is known when its samples are joined."""
+        return "/"
 
     def place_of(self, index: int) -> str:
         """Describe the location of a row's samples, without reading them."""

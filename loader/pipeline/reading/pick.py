@@ -106,6 +106,8 @@ def _of_source(source: Source) -> list[IntArray]:
     excluded = source.excluded
     if not len(excluded):
         return []
+    if source.filter is not None:
+        excluded = source.filter.find(excluded)  # the rows of the filter, in which its ranges count
     begin, start = source.ranges
     stop = start + np.diff(begin, append=source.samples)
     low, high = np.searchsorted(excluded, start), np.searchsorted(excluded, stop)

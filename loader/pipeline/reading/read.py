@@ -8,13 +8,14 @@ does not affect the order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, Protocol, cast
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...order import (
+    DealtOrder,
     FinitePass,
     LaneOrder,
     PrebatchedPass,
@@ -23,8 +24,9 @@ from ...order import (
     SourceOrder,
     StreamOrder,
     mix,
+    worker_share,
 )
-from ..contract.lane import ItemId, Lane, position_of
+from ..contract.lane import RULES, ItemId, Lane, position_of
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
@@ -86,8 +88,21 @@ class ReadDataset(SavableDataset[Raw]):
     def items(self) -> int | None:
         return self.plan.items([source.samples for source in self.sources])
 
+    def nominal_items(self, worker: int, workers: int) -> int:
+        samples = [source.samples for source in self.sources]
+        return worker_share(samples, self.plan.epoch_repetitions(len(samples)), worker=worker, workers=workers)
+
     def settings(self) -> dict[str, Any]:
         return self.plan.settings()
+
+    def adopt_measurements(self, saved: Any) -> None:
+        settings = saved[1]
+        if not (isinstance(self.plan, ShuffledPlan) and self.plan.measured and settings.get("measured")):
+            return
+        weights = settings["weights"]
+        found = tuple(weights) if isinstance(weights, list) else (weights,) * len(self.sources)
+        if len(found) == len(self.sources) and all(isinstance(one, float) and one > 0 for one in found):
+            self.plan = replace(self.plan, weights=found)
 
     def identity(self) -> list[Any]:
         return [*super().identity(), *(source.identity() for source in self.sources)]
@@ -100,7 +115,9 @@ class ReadDataset(SavableDataset[Raw]):
             yield f"{end}{source.describe()}"
 
     def open(self, lane: Lane, state: State) -> Running:
-        order = self.plan.order([source.samples for source in self.sources], lanes=lane.count, seed=lane.seed)
+        order = self.plan.order(
+            [source.samples for source in self.sources], lanes=lane.count, seed=lane.seed, rules=lane.rules
+        )
         return _ReadRunning(self, order.lane(lane.number), lane, state)
 
 
@@ -183,11 +200,14 @@ class OrderPlan(Protocol):
     def starts_over(self) -> bool:
         """True if each iteration starts a new pass."""
 
-    def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:
-        """Return the order of sources with these numbers of samples."""
+    def order(self, samples: Sequence[int], *, lanes: int, seed: int, rules: int = RULES) -> StreamOrder:
+        """Return the order of sources with these numbers of samples, by the rules of the run."""
 
     def items(self, samples: Sequence[int]) -> int | None:
         """Return the number of samples of a pass; None without end."""
+
+    def epoch_repetitions(self, sources: int) -> Sequence[float]:
+        """Return how often a sample of each source comes in an epoch."""
 
     def settings(self) -> dict[str, Any]:
         """Return the arguments as plain data."""
@@ -205,6 +225,10 @@ class ShuffledPlan:
         repetitions: Repetitions of a sample in a pass, for each source; None for a blend without end.
         deal: Samples of a micro-batch, if the lanes take whole micro-batches of one pass in turn; None splits the pass
             into one stream per lane.
+        measured: True if the weights were computed from measured samples; a restored run keeps those of its state.
+        chunk: Samples of a chunk, if the lanes take chunks of an order that is not shuffled in turn; None splits it
+            into one part per lane.
+        shares: Repetitions of a sample of each source in a nominal epoch of an order without end; None: 1 each.
     """
 
     slice_lengths: tuple[int, ...]
@@ -213,23 +237,36 @@ class ShuffledPlan:
     weights: tuple[float, ...]
     repetitions: tuple[float, ...] | None = None
     deal: int | None = None
+    measured: bool | None = None
+    chunk: int | None = None
+    shares: tuple[float, ...] | None = None
 
     @property
     def repeats(self) -> bool:
         return self.repetitions is None
 
     @property
+    def is_sequential(self) -> bool:
+        """True if nothing is shuffled."""
+        return self.shuffle_buffer <= 1 and all(together is None for together in self.epochs_together)
+
+    @property
     def starts_over(self) -> bool:
         return False
 
-    def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:
-        return _shuffled(self, tuple(samples), lanes, seed)
+    def order(self, samples: Sequence[int], *, lanes: int, seed: int, rules: int = RULES) -> StreamOrder:
+        return _shuffled(self, tuple(samples), lanes, seed, rules)
 
     def items(self, samples: Sequence[int]) -> int | None:
         return None if self.repetitions is None else _pass_samples(samples, self.repetitions)
 
+    def epoch_repetitions(self, sources: int) -> Sequence[float]:
+        return self.repetitions or self.shares or (1.0,) * sources
+
     def settings(self) -> dict[str, Any]:
-        return {name: _collapsed(value) for name, value in asdict(self).items() if value is not None}
+        # Shares do not affect the order, and the chunk follows from the settings of later stages.
+        settings = asdict(self) | {"chunk": None, "shares": None}
+        return {name: _collapsed(value) for name, value in settings.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,19 +287,29 @@ class SequentialPlan:
     def starts_over(self) -> bool:
         return True
 
-    def order(self, samples: Sequence[int], *, lanes: int, seed: int) -> StreamOrder:  # noqa: ARG002 - not shuffled
+    def order(
+        self,
+        samples: Sequence[int],
+        *,
+        lanes: int,
+        seed: int,  # noqa: ARG002 - not shuffled
+        rules: int = RULES,  # noqa: ARG002 - always the same
+    ) -> StreamOrder:
         order = SequentialPass(tuple(samples), lanes)
         return order if self.deal is None else PrebatchedPass(order, self.deal)
 
     def items(self, samples: Sequence[int]) -> int | None:
         return sum(samples)
 
+    def epoch_repetitions(self, sources: int) -> Sequence[float]:
+        return (1.0,) * sources
+
     def settings(self) -> dict[str, Any]:
         return {} if self.deal is None else {"deal": self.deal}
 
 
 @lru_cache(maxsize=64)  # shared by all lanes of a process
-def _shuffled(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int) -> StreamOrder:
+def _shuffled(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int, rules: int) -> StreamOrder:
     sources = tuple(
         SourceOrder(
             samples=count,
@@ -275,10 +322,16 @@ def _shuffled(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: in
             zip(samples, plan.slice_lengths, plan.epochs_together, strict=True)
         )
     )
+    chunk = plan.chunk if rules and plan.is_sequential else None
+    streams = lanes if chunk is None else 1
+    order: RepeatedOrder | FinitePass
     if plan.repetitions is None:
-        return RepeatedOrder(sources, plan.weights, lanes, seed)
-    order = FinitePass(sources, plan.repetitions, lanes, seed)
-    return order if plan.deal is None else PrebatchedPass(order, plan.deal)
+        order = RepeatedOrder(sources, plan.weights, streams, seed)
+    else:
+        order = FinitePass(sources, plan.repetitions, streams, seed)
+    if chunk is not None:
+        return DealtOrder(order, lanes, chunk)
+    return PrebatchedPass(order, plan.deal) if isinstance(order, FinitePass) and plan.deal is not None else order
 
 
 def _pass_samples(samples: Sequence[int], repetitions: Sequence[float]) -> int:

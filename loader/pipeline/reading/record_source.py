@@ -13,13 +13,16 @@ import numpy as np
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import EmptyDatasetError
+from ...format.documents.key_format import resolve_key_format
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import resolve_subset
+from ...format.filters.rows import FilterRows, open_file_filter
 from ...format.index.locations import SampleLocations
 from ...format.records.record_file import RecordFile, locations_of, open_record_path
 from ...samples.building.sample_builder import RawSample, SampleBuilder, sources_of
-from ...samples.decoding.decoder import SampleDecoder
+from ...samples.decoding.decoder import AnyDecoder, SampleDecoder
 from ...samples.source_info import SourceInfo
+from ...samples.types import CrudeSample
 from ...storage import ReadableFile
 from .source import SourceStores
 
@@ -36,7 +39,7 @@ class RecordSource:
     """
 
     request: LoadRequest
-    decoder: SampleDecoder | None = field(default_factory=SampleDecoder)
+    decoder: AnyDecoder | None = field(default_factory=SampleDecoder)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in self.__dataclass_fields__}
@@ -46,10 +49,26 @@ class RecordSource:
         return open_record_path(self.request.path)
 
     @cached_property
-    def _make(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:
+    def filter(self) -> FilterRows | None:
+        """The filter that selects samples; None keeps all.
+
+        Raises:
+            ConfigError: There is no such filter.
+            FormatError: The filter is damaged, or of another file.
+        """
+        if self.request.filter is None:
+            return None
+        return open_file_filter(self._file.storage, self._file.name, self.request.filter, len(self._file))
+
+    @cached_property
+    def _builder(self) -> SampleBuilder:
         decoder = self.decoder if self._file.decodes else None
-        builder = SampleBuilder(None, meta_folder=Path(), decoder=decoder)
-        return builder.raw_builder(self.request.path, self.request.subflavors)
+        key_format = resolve_key_format(self.request.key_format, None)
+        return SampleBuilder(None, meta_folder=Path(), decoder=decoder, key_format=key_format)
+
+    @cached_property
+    def _make(self) -> Callable[[RawSample, tuple[Any, ...]], Any]:
+        return self._builder.raw_builder(self.request.path, self.request.subflavors)
 
     @cached_property
     def samples(self) -> int:
@@ -62,8 +81,9 @@ class RecordSource:
         start, stop = self._subset
         if stop <= start:
             what = "the subset of this file" if self.request.subset else "this file"
+            kept = f" that the filter {self.request.filter!r} keeps" if self.request.filter else ""
             raise EmptyDatasetError(
-                f"{what} has no samples",
+                f"{what} has no samples{kept}",
                 at=self.request.path,
                 hint="widen the subset, or remove the file from the mix",
             )
@@ -71,7 +91,8 @@ class RecordSource:
 
     @cached_property
     def _subset(self) -> tuple[int, int]:
-        return resolve_subset(self.request.subset, len(self._file), at=self.request.path)
+        samples = len(self._file if self.filter is None else self.filter)
+        return resolve_subset(self.request.subset, samples, at=self.request.path)
 
     @property
     def largest_shard(self) -> int:
@@ -84,13 +105,23 @@ class RecordSource:
         return True
 
     @property
+    def sample_class(self) -> type[Any]:
+        """The class of the samples."""
+        return CrudeSample
+
+    @property
+    def accepts_options(self) -> bool:
+        """False: a file names no dataset class."""
+        return False
+
+    @property
     def stores(self) -> SourceStores:
         """Stores that a cooker may use in addition to the sample."""
         return SourceStores(aux_urls=self.request.aux, decoder=self.decoder)
 
     @property
     def ranges(self) -> tuple[IntArray, IntArray]:
-        """The one run of samples: its first number in the source, and in the file."""
+        """The one run of samples: its first number in the source, and in the file or the filter's rows."""
         return np.zeros(1, np.int64), np.array([self._subset[0]])
 
     @property
@@ -148,6 +179,10 @@ class RecordSource:
         """
         return self._make(raw._replace(parts=self._file.values(raw.parts, raw.number)), restore_key)
 
+    def key_of(self, raw: RawSample) -> str:
+        """Return the ``__key__`` of a raw sample."""
+        return self._builder.key_of(raw)
+
     def sources(self, raw: RawSample) -> tuple[SourceInfo, ...]:
         """Return the file and sample number that a sample was read from."""
         return sources_of(raw, self.request.path)
@@ -159,8 +194,15 @@ class RecordSource:
     def identity(self) -> dict[str, Any]:
         """Return plain data that differs for other samples; compared when a state is restored."""
         which = self._file.fingerprint() + np.array(self._subset, np.uint64).tobytes()
-        return {"path": self.request.path, "samples": self.samples, "which": zlib.crc32(which)}
+        kept = self.filter
+        return {
+            "path": self.request.path,
+            "samples": self.samples,
+            "which": zlib.crc32(which, 0 if kept is None else kept.checksum),
+            **({} if kept is None else {"filter": kept.name}),
+        }
 
     def describe(self) -> str:
         """Describe the source in one line."""
-        return f"{self.request.path}: {self.samples} samples"
+        kept = f", filter {self.request.filter}" if self.request.filter else ""
+        return f"{self.request.path}{kept}: {self.samples} samples"

@@ -44,8 +44,10 @@ class SourceTable:
         self._begin = np.concatenate([first + begin for first, (begin, _) in zip(self._first, ranges, strict=True)])
         start = np.concatenate([start for _, start in ranges])
         self._shift = start - self._begin
+        self._filters = {number: source.filter for number, source in enumerate(sources) if source.filter is not None}
         excluded = [source.excluded for source in sources]
-        self._stride = 1 + max(int(start.max(initial=0) + sizes.max(initial=0)), *(_last(some) for some in excluded))
+        lasts = [_last(some) for some in excluded] + [kept.last for kept in self._filters.values()]
+        self._stride = 1 + max(int(start.max(initial=0) + sizes.max(initial=0)), *lasts)
         self._excluded = np.concatenate([some + number * self._stride for number, some in enumerate(excluded)])
 
     def index_numbers(self, source: IntArray, sample: IntArray) -> IntArray:
@@ -53,6 +55,10 @@ class SourceTable:
         place = self._first[source] + sample
         row = self._begin.searchsorted(place, side="right") - 1
         numbers: IntArray = place + self._shift[row]
+        if self._filters:
+            for number in self._filters.keys() & set(source.tolist()):
+                own = np.flatnonzero(source == number)
+                numbers[own] = self._filters[number].numbers(numbers[own])
         return numbers
 
     def excluded(self, source: IntArray, index: IntArray) -> npt.NDArray[np.bool_] | None:

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, Protocol
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
+from ...format.filters.rows import FilterRows
 from ...format.index.locations import SampleLocations
 from ...samples.building.sample_builder import RawSample
-from ...samples.decoding.decoder import SampleDecoder
+from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
 from ...samples.source_info import SourceInfo
 from ...storage import ReadableFile
 from ...stores.aux_store import open_aux_store
@@ -63,7 +64,15 @@ class Source(Protocol):
         """True if samples are dicts of parts, for cookers."""
 
     @property
-    def decoder(self) -> SampleDecoder | None:
+    def sample_class(self) -> type[Any]:
+        """The class of the samples."""
+
+    @property
+    def accepts_options(self) -> bool:
+        """True if a dataset class of the user's received the caller's other arguments."""
+
+    @property
+    def decoder(self) -> AnyDecoder | None:
         """Decoder of the parts; None leaves them bytes."""
 
     @property
@@ -72,7 +81,14 @@ class Source(Protocol):
 
     @property
     def ranges(self) -> tuple[IntArray, IntArray]:
-        """Runs of neighbours in the index: number of the first sample of each in the source, and in the index."""
+        """Runs of neighbours in the index: number of the first sample of each in the source, and in the index.
+
+        With a filter, runs of neighbours in the filter's rows, which are numbers of samples in the index.
+        """
+
+    @property
+    def filter(self) -> FilterRows | None:
+        """The filter that selects samples; None keeps all."""
 
     @property
     def excluded(self) -> IntArray:
@@ -84,6 +100,9 @@ class Source(Protocol):
 
         It raises SampleError if a part does not decode, or a field is missing.
         """
+
+    def key_of(self, raw: Any) -> str:
+        """Return the ``__key__`` of a raw sample."""
 
     def sources(self, raw: Any) -> tuple[SourceInfo, ...]:
         """Return the shard and part names that a sample was read from."""
@@ -136,7 +155,7 @@ class SourceStores:
 
     path: str | None = None
     aux_urls: Mapping[str, str] = field(default_factory=dict)
-    decoder: SampleDecoder | None = None
+    decoder: AnyDecoder | None = None
     trust_code: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -157,6 +176,7 @@ class SourceStores:
         return None if self.path is None else self._decoded(DatasetFileStore(self.path))
 
     def _decoded(self, store: FileStore[Any]) -> FileStore[Any]:
-        if self.decoder is None or isinstance(store, BinIdxFileStore):  # tokens are arrays already
+        decoder: Any = self.decoder
+        if decoder is None or whole_sample_decoder(decoder) is not None or isinstance(store, BinIdxFileStore):
             return store
-        return DecodeFileStore(store, decoder=self.decoder, trust_code=self.trust_code)
+        return DecodeFileStore(store, decoder=decoder, trust_code=self.trust_code)

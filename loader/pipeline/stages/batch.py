@@ -10,6 +10,7 @@ from ...samples.batching.collate import generic_batch
 from ...samples.hooks import is_library_hook
 from ..contract.hook import Hook
 from ..contract.lane import ItemId, Lane, set_restore_key
+from ..contract.lane_input import LaneInput
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
@@ -22,15 +23,20 @@ T = TypeVar("T")
 class BatchDataset(SavableDataset[T]):
     """Join items to batches.
 
-    ``BatchDataset([a, b, c], 2, batcher=f)`` yields ``f([a, b]), f([c])``.
+    ``BatchDataset([a, b, c], 2, batcher=f)`` yields ``f([a, b]), f([c])``. If a lane of a pass ends with fewer items
+    than a batch, the other lanes of the same worker complete it, so at most one batch of a worker is short.
 
     Args:
         dataset: The stage below.
         batch_size: B, items of a batch.
         batcher: Joins a list of items to a batch; by default :func:`~loader.samples.batching.collate.generic_batch`.
         drop_last: Drop a last batch of fewer than B items.
-        at_positions: Batch ``b`` of a lane holds the items at the positions ``[b·B, (b+1)·B)`` of its stream, and a
-            skipped item makes its batch smaller. Otherwise the next item takes its place.
+        at_positions: The lanes get whole batches, so the number of batches is known unless items are skipped: batch
+            ``b`` of a lane holds the items at the positions ``[b·B, (b+1)·B)`` of its stream. The next item takes the
+            place of a skipped one. Exceptions are repeated passes, and runs whose state an earlier version saved: there
+            a skipped item makes its batch smaller.
+        failure_tolerance: Consecutive failures of ``batcher`` that end the run; by default the number set for it, or
+            100.
         worker_config: By default the dataset's.
     """
 
@@ -44,6 +50,7 @@ class BatchDataset(SavableDataset[T]):
         *,
         drop_last: bool = False,
         at_positions: bool = False,
+        failure_tolerance: int | None = None,
         name: str | None = None,
         worker_config: WorkerConfig | None = None,
         **_unused: Any,
@@ -54,6 +61,7 @@ class BatchDataset(SavableDataset[T]):
         self.batch_size = batch_size
         self.batcher = batcher
         self.drop_last = drop_last
+        self.failure_tolerance = failure_tolerance
         self.at_positions = at_positions
 
     @property
@@ -71,6 +79,10 @@ class BatchDataset(SavableDataset[T]):
             return None
         return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
 
+    def nominal_items(self, worker: int, workers: int) -> int:
+        samples = super().nominal_items(worker, workers)
+        return samples // self.batch_size if self.drop_last else -(-samples // self.batch_size)
+
     def settings(self) -> dict[str, Any]:
         return {"batch_size": self.batch_size, "drop_last": self.drop_last}
 
@@ -80,14 +92,14 @@ class BatchDataset(SavableDataset[T]):
 
 class _BatchRunning:
     def __init__(self, definition: BatchDataset[Any], lane: Lane, state: State) -> None:
-        self._upstream = definition.inputs[0].open(lane, state)
+        self._stage = lane.path + definition.key
+        self._upstream = LaneInput(definition.inputs[0], lane, state, self._stage)
         self._lane = lane
         self._size = definition.batch_size
-        self._hook = Hook(definition.batcher, lane)
+        self._hook = Hook(definition.batcher, lane, failure_tolerance=definition.failure_tolerance, takes_batches=True)
         self._drops_last = definition.drop_last
-        self._at_positions = definition.at_positions
+        self._at_positions = definition.at_positions and lane.neighbours is None
         self._key = definition.key
-        self._stage = lane.path + definition.key
         self._number = state.get(self._key, 0)  # of the next batch, where batches are at positions
         self.state = self._state_of_positions if self._at_positions else self._upstream.state
 
@@ -100,11 +112,16 @@ class _BatchRunning:
         item_ids: list[ItemId] = []
         source_next = self._upstream.next
         size = self._size
+        lane_ended = False
         while len(values) < size:
             try:
                 value, item_id = source_next()
             except StopIteration:
+                if values and not lane_ended:
+                    lane_ended, source_next = True, self._upstream.next_of_others
+                    continue
                 if not values or self._drops_last:
+                    self._lane.failures.has_remainder |= bool(values)
                     raise
                 break
             if value is not SKIPPED:
@@ -122,6 +139,7 @@ class _BatchRunning:
                 value, item_id = self._upstream.next()
             except StopIteration:
                 if item_id == -1 or self._drops_last:
+                    self._lane.failures.has_remainder |= bool(values)
                     raise
                 break
             if value is not SKIPPED:

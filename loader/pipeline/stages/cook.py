@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 from ...samples.encoding.cooking import cook, needs_primary
-from ...samples.hooks import failure_tolerance, is_library_hook, restores_seeds, stateless
+from ...samples.hooks import failure_tolerance, is_library_hook, restores_encoder_seeds, restores_seeds, stateless
 from ...samples.types import CrudeSample
 from ...stores.aux_store import PrimaryFileStore
 from ..contract.hook import makes_several
@@ -14,7 +15,7 @@ from ..contract.stage import SavableDataset
 from ..reading.source import SourceStores
 from .map import MapDataset
 
-__all__ = ["CookDataset", "uses_stores"]
+__all__ = ["CookDataset", "CookingHook", "full_key", "uses_stores"]
 
 
 class CookDataset(MapDataset[Any]):
@@ -45,14 +46,17 @@ class _Cook:
 
     def __init__(self, task_encoder: Any, stores: Sequence[SourceStores]) -> None:
         self.__name__ = "cook_crude_sample"
+        self.__default_failure_tolerance__ = getattr(task_encoder, "__default_failure_tolerance__", None)
         self._task_encoder = task_encoder
         self._needs_primary = any(map(needs_primary, _hooks(task_encoder)))
         self._stores = tuple(stores) if uses_stores(task_encoder, stores) else ()
         self._is_default = is_library_hook(task_encoder.cook_crude_sample)
+        self._call = CookingHook(task_encoder)
         hooks = _hooks(task_encoder)
         tolerances = [failure_tolerance(hook, -1) for hook in hooks]
         stateless(
             restore_seeds=any(map(restores_seeds, hooks)),
+            restore_task_encoder_seeds=any(map(restores_encoder_seeds, hooks)),
             failure_tolerance=next((tolerance for tolerance in tolerances if tolerance >= 0), None),
         )(self)
 
@@ -62,12 +66,12 @@ class _Cook:
         if not self._stores or sample.source is None:
             if self._is_default:
                 return cook(sample, self._task_encoder.cookers, {})  # the hook's default; saves a call per sample
-            return self._task_encoder.cook_crude_sample(sample)
+            return self._call(sample, {})
         stores = self._stores[sample.source]
         if self._needs_primary and stores.primary is not None:
-            primary = PrimaryFileStore(stores.primary, sample["__key__"])
-            return self._task_encoder.cook_crude_sample(sample, **stores.aux, primary=primary)
-        return self._task_encoder.cook_crude_sample(sample, **stores.aux)
+            primary = PrimaryFileStore(stores.primary, full_key(sample))
+            return self._call(sample, {**stores.aux, "primary": primary})
+        return self._call(sample, stores.aux)
 
     def function_for(self, sample: Any) -> Callable[..., Any]:
         """Return the function that cooks a sample; failures are counted for each cooker separately."""
@@ -78,6 +82,34 @@ class _Cook:
                     found: Callable[..., Any] = cooker.cook
                     return found
         return self
+
+
+class CookingHook:
+    """Call of ``cook_crude_sample`` for a crude sample and its stores by name.
+
+    Hooks written for megatron-energon take the cooker that matches the sample, and the stores as a dict.
+
+    Args:
+        task_encoder: The task encoder that has the hook.
+    """
+
+    def __init__(self, task_encoder: Any) -> None:
+        hook = task_encoder.cook_crude_sample
+        self._task_encoder = task_encoder
+        self._takes_cooker = not is_library_hook(hook) and {"cooker", "aux"} <= signature(hook).parameters.keys()
+
+    def __call__(self, sample: CrudeSample, stores: Mapping[str, Any]) -> Any:
+        encoder = self._task_encoder
+        if not self._takes_cooker:
+            return encoder.cook_crude_sample(sample, **stores)
+        cooker = next((one for one in encoder.cookers if one.is_for(sample)), None)
+        return encoder.cook_crude_sample(sample, cooker=cooker, aux=dict(stores))
+
+
+def full_key(sample: CrudeSample) -> str:
+    """Return ``<shard>/<key>``: a bare key may name samples of several shards."""
+    key, shard = str(sample["__key__"]), sample.get("__shard__")
+    return f"{shard}/{key}" if shard and not key.startswith(f"{shard}/") else key
 
 
 def _hooks(task_encoder: Any) -> list[Callable[..., Any]]:

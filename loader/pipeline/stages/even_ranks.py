@@ -29,8 +29,8 @@ class EvenRanksDataset(RankStage):
     all ranks must iterate in step. The rest of a pass is dropped.
 
     If the number of micro-batches of a pass is known in advance, each rank yields at most ``number // world_size`` of
-    them, and ``torch.distributed`` need not be initialised. Without it, a micro-batch whose samples are all skipped
-    makes a rank's pass shorter by one.
+    them, and ``torch.distributed`` need not be initialised. Without it, skipped
+    samples may make a rank's pass shorter than that of others.
 
     Args:
         dataset: The stage below, which yields micro-batches.
@@ -53,12 +53,7 @@ class EvenRanksDataset(RankStage):
 
     def __len__(self) -> int:
         share = self._share
-        if share is not None:
-            return share
-        upstream = self.inputs[0]
-        if upstream.repeats or self.worker_config.world_size == 1:
-            return len(upstream)
-        raise TypeError("the number of micro-batches is not known: the ranks agree while they iterate when to end")
+        return len(self.inputs[0]) if share is None else share
 
     def count_on(self, ranks: int, count: int) -> int:
         items, share = self.inputs[0].items, self._share

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..contract.failures import EndlessSkips
 from ..contract.hook import Hook
 from ..contract.lane import ItemId, Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
@@ -51,14 +50,16 @@ class _FilterRunning:
     def __init__(self, definition: FilterDataset[Any], lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
         self._filter = Hook(definition.filter_fn, lane)
-        self._skips = EndlessSkips(definition.name, lane.number)
+        self._skips = lane.failures.skips_of(definition.filter_fn, definition.name)
 
     def next(self) -> tuple[Any, ItemId]:
         value, item_id = self._upstream.next()
         if value is SKIPPED:
             return value, item_id
         is_kept = self._filter.attempt(value, item_id)
-        if is_kept is SKIPPED or not is_kept:
+        if is_kept is SKIPPED:
+            return is_kept, item_id
+        if not is_kept:
             self._skips.add()
             return SKIPPED, item_id
         self._skips.count = 0

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, SkipSample
 from ...samples.batching.collate import generic_batch
 from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
-from ..contract.lane import ItemId, Lane, set_restore_key
+from ..contract.lane import ItemId, Lane, samples_in, set_restore_key
+from ..contract.lane_input import LaneInput
 from ..contract.rng import preserve_rng_state
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, Schema
@@ -24,8 +26,8 @@ class GroupBatchDataset(SavableDataset[T]):
     """Join samples with equal keys to batches.
 
     With a batch size of 2 and the first letter as the key, ``a1, b1, a2, a3`` become ``[a1, a2], [b1], [a3]``: a batch
-    is yielded as soon as it is full. At the end of a pass the partial batches follow, in the order of their first
-    samples.
+    is yielded as soon as it is full. At the end of a lane, the other lanes of the worker complete its partial batches.
+    At the end of a pass the partial batches follow, in the order of their first samples: at most one of each key.
 
     A state has the ids of the samples in partial batches, which are rebuilt after a restore.
 
@@ -36,6 +38,8 @@ class GroupBatchDataset(SavableDataset[T]):
             (``batch_group_criterion``). Both must depend on the sample alone. The first sample determines the size.
         batcher: Joins a list of samples to a batch; by default :func:`~loader.samples.batching.collate.generic_batch`.
         drop_last: Drop the partial batches at the end of a pass.
+        failure_tolerance: Consecutive failures of ``batcher`` that end the run; by default the number set for it, or
+            100.
         worker_config: By default the dataset's.
 
     Raises:
@@ -52,6 +56,7 @@ class GroupBatchDataset(SavableDataset[T]):
         batcher: Callable[[list[Any]], T] = generic_batch,
         *,
         drop_last: bool = False,
+        failure_tolerance: int | None = None,
         name: str | None = None,
         worker_config: WorkerConfig | None = None,
         **_unused: Any,
@@ -63,6 +68,7 @@ class GroupBatchDataset(SavableDataset[T]):
         self.sample_group_key = sample_group_key
         self.batcher = batcher
         self.drop_last = drop_last
+        self.failure_tolerance = failure_tolerance
 
     @property
     def waits(self) -> bool:
@@ -91,26 +97,40 @@ class _Group:
 
 class _GroupBatchRunning:
     def __init__(self, definition: GroupBatchDataset[Any], lane: Lane, state: State) -> None:
-        self._upstream = definition.inputs[0].open(lane, state)
+        self._stage = lane.path + definition.key
+        self._upstream = LaneInput(definition.inputs[0], lane, state, self._stage)
+        self._upstream.release = self._release
         self._lane = lane
         self._fixed_size = definition.fixed_batch_size
         self._criterion = Hook(definition.sample_group_key, lane)
-        self._batcher = Hook(definition.batcher, lane)
+        self._batcher = Hook(
+            definition.batcher, lane, failure_tolerance=definition.failure_tolerance, takes_batches=True
+        )
         self._drops_last = definition.drop_last
         self._key = definition.key
-        self._stage = lane.path + definition.key
         self._groups: dict[Hashable, _Group] = {}  # in the order of their first samples
+        self._full: deque[_Group] = deque()  # joined from several lanes
         # A key can be any object, so a state cannot hold it: it is computed again when samples are needed.
         self._restored = [[BufferedItem.from_state(one) for one in group] for group in state.get(self._key, [])]
 
     def next(self) -> tuple[Any, ItemId]:
-        if self._restored:
-            self._rebuild_groups()
         while True:
+            if self._restored:
+                self._rebuild_groups()
+            if self._full:
+                return self._joined(self._full.popleft().samples)
             try:
                 value, item_id = self._upstream.next()
             except StopIteration:
-                return self._next_partial()
+                if not self._groups:
+                    raise
+                try:
+                    value, item_id = self._upstream.next_of_others()
+                except StopIteration:
+                    self._restored = self._upstream.released_by_others()
+                    if self._restored:
+                        continue
+                    return self._next_partial()
             if value is SKIPPED:
                 continue
             found = self._group_of(value, item_id)
@@ -120,14 +140,14 @@ class _GroupBatchRunning:
             group = self._groups.setdefault(key, _Group(size, []))
             group.samples.append(BufferedItem(item_id, self._lane.context.batch_index, value))
             if len(group.samples) >= group.size:
-                return self._joined(self._groups.pop(key))
+                return self._joined(self._groups.pop(key).samples)
 
     def _next_partial(self) -> tuple[Any, ItemId]:
         if self._drops_last:
+            self._lane.failures.has_remainder |= bool(self._groups)
             self._groups.clear()
-        if not self._groups:
             raise StopIteration
-        return self._joined(self._groups.pop(next(iter(self._groups))))
+        return self._joined(self._groups.pop(next(iter(self._groups))).samples)
 
     def _group_of(self, value: Any, item_id: ItemId) -> tuple[Hashable, int] | None:
         """Return key and size of a sample's batch; None if the sample is skipped."""
@@ -135,10 +155,12 @@ class _GroupBatchRunning:
             key, size = self._criterion.call(value, item_id)
             hash(key)
         except SkipSample:
+            self._criterion.skips.add(samples_in(item_id))
             return None
         except Exception as error:
             self._criterion.failed(error, value)
             return None
+        self._criterion.skips.count = 0
         self._criterion.succeeded()
         size = self._fixed_size if size is None else size
         if size is None or size < 1:
@@ -158,11 +180,32 @@ class _GroupBatchRunning:
                 with preserve_rng_state():
                     found = self._group_of(value, sample.item_id)
                 if found is not None:
-                    self._groups[found[0]] = _Group(found[1], samples)
+                    self._add(*found, samples)
                     break
 
-    def _joined(self, group: _Group) -> tuple[Any, ItemId]:
-        made = [(sample.value(self._upstream, self._lane), sample.item_id) for sample in group.samples]
+    def _add(self, key: Hashable, size: int, samples: Sequence[BufferedItem]) -> None:
+        """Add the samples of a partial batch to those of the same key."""
+        group = self._groups.setdefault(key, _Group(size, []))
+        group.samples.extend(samples)
+        while len(group.samples) >= group.size:
+            self._full.append(_Group(group.size, group.samples[: group.size]))
+            del group.samples[: group.size]
+        if not group.samples:
+            del self._groups[key]
+
+    def _release(self) -> list[list[BufferedItem]]:
+        """Remove and return the samples of all batches, for another lane."""
+        released = self._waiting()
+        self._groups.clear()
+        self._full.clear()
+        self._restored = []
+        return released
+
+    def _waiting(self) -> list[list[BufferedItem]]:
+        return [*self._restored, *(group.samples for group in (*self._full, *self._groups.values()))]
+
+    def _joined(self, samples: Sequence[BufferedItem]) -> tuple[Any, ItemId]:
+        made = [(sample.value(self._upstream, self._lane), sample.item_id) for sample in samples]
         item_ids = tuple(item_id for value, item_id in made if value is not SKIPPED)
         values = [value for value, _ in made if value is not SKIPPED]
         if not values:
@@ -174,7 +217,7 @@ class _GroupBatchRunning:
 
     def state(self) -> State:
         state = self._upstream.state()
-        groups = self._restored or [group.samples for group in self._groups.values()]
+        groups = self._waiting()
         if groups:
             state[self._key] = [[sample.to_state() for sample in group] for group in groups]
         return state

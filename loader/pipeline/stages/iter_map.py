@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 from ...errors import ConfigError, SkipSample
 from ...samples.hooks import restores_seeds
 from ..contract.buffered import BufferedItem
-from ..contract.lane import ItemId, Lane, position_of, set_restore_key
+from ..contract.lane import ItemId, Lane, sample_index_of, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, FLAG, NotRequired, Schema
@@ -100,6 +100,8 @@ class _IterMapRunning:
         self._is_over: bool = own.get("over", False)
         self._replayed: deque[BufferedItem] = deque(self._held)
         self._peeked: list[tuple[Any, ItemId]] = []  # at most one item, for the next call
+        self._skips = lane.failures.skips_of(definition.iter_map_fn)
+        self._repeats = definition.repeats
         self._items: Iterator[Any] | None = None
         self._source_ended = False
         self._source_error: Exception | None = None
@@ -110,6 +112,7 @@ class _IterMapRunning:
         try:
             value = self._step()
         except SkipSample:
+            self._skips.add(len(self._held))
             return self._skip_held()
         except Exception as error:
             if self._source_error is None:
@@ -117,6 +120,7 @@ class _IterMapRunning:
             return self._skip_held()
         if value is _END:
             raise StopIteration
+        self._skips.count = 0
         if self._lane.failures.pending:
             self._lane.failures.succeeded(self._function)
         item_id = self._item_id()
@@ -175,6 +179,8 @@ class _IterMapRunning:
             self._is_over = True
         else:
             deque(self._inputs(), maxlen=0)  # drops inputs that the function did not take
+            if not self._given:
+                self._skips.add(len(self._held))
         self._items = None
         self._start_over()
 
@@ -222,7 +228,7 @@ class _IterMapRunning:
                 self._source_error = error
                 raise
             if value is not SKIPPED:
-                self._lane.context.sample_index = position_of(item_id) * self._lane.count + self._lane.number
+                self._lane.context.sample_index = sample_index_of(item_id, self._lane.number, self._lane.count)
                 self._seed(item_id)
                 yield value
 
@@ -237,6 +243,8 @@ class _IterMapRunning:
         value, item_id = self._upstream.next()
         if value is not SKIPPED:
             self._held.append(BufferedItem(item_id, self._lane.context.batch_index))
+            if len(self._held) % _MAX_HELD == 0 and self._repeats and self._restart_after is None:
+                self._skips.add(_MAX_HELD)  # without end, a function that yields nothing takes items until memory ends
         return value, item_id
 
     def state(self) -> State:
@@ -265,5 +273,8 @@ class _IterMapRunning:
                 self._seed(item_id)
                 yield value
 
+
+_MAX_HELD = 1 << 16
+"""Items that a function takes before its first item; it may fill a buffer, so this is more than a hook may skip."""
 
 _END: Any = object()

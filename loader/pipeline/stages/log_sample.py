@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from torch.utils.data import get_worker_info
-
 from ..contract.lane import ItemId, Lane, plain_item_id
-from ..contract.sample_name import keys_of_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
+from ..failures.sample_name import keys_of_sample
+from ..worker_identity import worker_number
 from .pass_through import PassThroughDataset
 
 __all__ = ["LogSampleDataset"]
@@ -25,9 +21,9 @@ class LogSampleDataset(PassThroughDataset[T]):
     """Write a line of JSON for each item to the file at ``worker_debug_path``.
 
     A line has the ``mode``, the ``lane``, the number of the micro-batch (``batch``), the ``keys`` of the samples, and a
-    ``restore_key`` for the loader's ``restore_sample()``. Nothing is written if the worker config has no
-    ``worker_debug_path``, or a ``worker_log_level`` of 0. The path may contain ``{worker_id}``, the number of the
-    worker process among those of all ranks, ``{rank}`` and ``{pid}``.
+    ``restore_key`` for the loader's ``restore_sample()``. It also has the fields that the command ``analyze-debug`` of
+    megatron-energon reads: ``t``, ``r`` (rank), ``w`` (worker), ``m`` (mode) and ``idx`` (number of the micro-batch).
+    Nothing is written if the worker config has no ``worker_debug_path``, or a ``worker_log_level`` of 0.
 
     Args:
         dataset: The stage below.
@@ -65,8 +61,8 @@ class _LogRunning:
         self._mode = definition.mode
         self._keys = definition.get_keys_fn or keys_of_sample
         self._stage = lane.path + definition.key
-        self._path = _filled_in(str(definition.worker_config.worker_debug_path), definition.worker_config)
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._config = definition.worker_config
+        self._worker = worker_number()
 
     def next(self) -> tuple[Any, ItemId]:
         value, item_id = self._upstream.next()
@@ -78,24 +74,21 @@ class _LogRunning:
         lane, batch = self._lane.number, self._lane.context.batch_index
         keys = self._keys(value)
         entry = {
+            "t": "yield_batch",
+            "r": self._config.rank,
+            "w": self._worker or 0,
+            "m": self._mode,
+            "idx": batch,
             "mode": self._mode,
             "lane": lane,
             "batch": batch,
             "keys": None if keys is None else list(keys),
             "restore_key": [self._stage, lane, batch, plain_item_id(item_id)],
         }
-        # Opened for each line: open files would be one for each lane, and would be inherited by forked processes.
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry, ensure_ascii=False) + "\n")
+        self._config.worker_log(entry)
 
     def state(self) -> State:
         return self._upstream.state()
 
     def load(self, item_id: ItemId) -> Any:
         return self._upstream.load(item_id)
-
-
-def _filled_in(path: str, config: WorkerConfig) -> Path:
-    info = get_worker_info()
-    worker = config.rank * max(1, config.num_workers) + (0 if info is None else info.id)
-    return Path(path.format(worker_id=worker, rank=config.rank, pid=os.getpid()))

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ...errors import SkipSample
 from ..contract.hook import Hook, makes_several
-from ..contract.lane import ItemId, Lane, as_item_id, plain_item_id, set_restore_key
+from ..contract.lane import ItemId, Lane, as_item_id, integers_of, plain_item_id, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, ITEM_ID, Nullable
@@ -28,6 +28,7 @@ class MapDataset(SavableDataset[T]):
     Args:
         dataset: The stage below.
         map_fn: The function; it must pickle if worker processes are spawned.
+        failure_tolerance: Consecutive failures that end the run; by default the number set for the function, or 100.
         name: Name of the stage in a printed chain.
         worker_config: By default the dataset's.
     """
@@ -39,12 +40,15 @@ class MapDataset(SavableDataset[T]):
         dataset: SavableDataset[Any],
         map_fn: Callable[[Any], T | Generator[T, None, None]],
         *,
+        failure_tolerance: int | None = None,
         name: str | None = None,
         worker_config: WorkerConfig | None = None,
         **_unused: Any,
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
         self.map_fn = map_fn
+        self.failure_tolerance = failure_tolerance
+        self.takes_batches = False  # the items are micro-batches
 
     @property
     def keeps_positions(self) -> bool:
@@ -65,7 +69,12 @@ class MapDataset(SavableDataset[T]):
 class _MapRunning:
     def __init__(self, definition: MapDataset[Any], lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
-        self._hook = Hook(definition.map_fn, lane)
+        self._hook = Hook(
+            definition.map_fn,
+            lane,
+            failure_tolerance=definition.failure_tolerance,
+            takes_batches=definition.takes_batches,
+        )
         self._lane = lane
         self._key = definition.key
         self._stage = lane.path + definition.key
@@ -100,7 +109,7 @@ class _MapRunning:
             item = self._hook.step(items, own_id)
         except (StopIteration, SkipSample):
             self._items = None
-            self._hook.ended(self._taken)
+            self._hook.ended(self._taken, item_id)
             return SKIPPED, item_id
         except Exception as error:
             self._items = None
@@ -147,7 +156,8 @@ class _MapRunning:
         context = self._lane.context
         current, context.batch_index = context.batch_index, self._batch
         try:
-            with preserve_rng_state():
+            parts = (self._lane.seed, self._lane.number, *integers_of(item_id))
+            with preserve_rng_state(), context.seeded_rng(*parts):
                 seed_sample(self._lane.seed, self._lane.number, item_id)
                 value = self._upstream.load(item_id)
                 items = value if value is SKIPPED else self._hook.call(value, item_id)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from ...errors import ConfigError, SkipSample
+from ...samples.encoding.packed_samples import PackedSamplesOutput
 from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
 from ..contract.lane import ItemId, Lane, as_item_id, plain_item_id, set_restore_key
+from ..contract.lane_input import LaneInput
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
-from ..contract.state_schema import COUNT, ITEM_ID, Nullable, Schema
+from ..contract.state_schema import BUFFERED_ITEM, COUNT, ITEM_ID, NotRequired, Nullable, Schema
 from ..contract.worker_config import WorkerConfig
 from .map import MapDataset
 
@@ -25,19 +27,26 @@ class PackingDataset(MapDataset[T]):
 
     If ``pre_packer([a, b, c, d])`` returns ``[[a, c], [b]]``, ``PackingDataset([a, b, c, d], 4, pre_packer, f)`` yields
     ``f([a, c]), f([b])``. Samples in no group are dropped. The buffer is filled again when all groups are packed; at
-    the end of a pass it is shorter.
+    the end of a lane it is filled from the other lanes of the worker, and at the end of a pass it is shorter. If
+    ``pre_packer`` returns a :class:`~loader.samples.encoding.packed_samples.PackedSamplesOutput`, its ``pushback``
+    comes first in the next fill.
 
-    A state has the ids of the samples in selected groups, which are rebuilt after a restore. Functions below that draw
-    random numbers should therefore be marked ``@stateless(restore_seeds=True)``, and ``pre_packer`` must not change
-    samples.
+    A state has the ids of the samples in selected groups and of pushed-back samples, which are rebuilt after a restore.
+    Functions below that draw random numbers should therefore be marked ``@stateless(restore_seeds=True)``, and
+    ``pre_packer`` must not change samples.
 
     Args:
         dataset: The stage below.
         buffer_size: Samples that ``pre_packer`` selects from.
-        pre_packer: Takes the samples of the buffer, returns groups of them: ``select_samples_to_pack``.
+        pre_packer: Takes the samples of the buffer, returns groups of them, and optionally samples that return to the
+            buffer: ``select_samples_to_pack``.
         final_packer: Packs a group into one sample; may be a generator: ``pack_selected_samples``.
         sample_encoder: Applied to each sample of a group before it is packed; may be a generator, or skip the sample by
             raising :class:`~loader.errors.SkipSample`: ``postencode_sample``.
+        pre_packer_failure_tolerance: Consecutive failures of ``pre_packer`` that end the run; by default the number set
+            for it, or 100.
+        final_packer_failure_tolerance: The same for ``final_packer``.
+        sample_encoder_failure_tolerance: The same for ``sample_encoder``.
         worker_config: By default the dataset's.
 
     Raises:
@@ -48,10 +57,13 @@ class PackingDataset(MapDataset[T]):
         self,
         dataset: SavableDataset[Any],
         buffer_size: int,
-        pre_packer: Callable[[list[Any]], Iterable[Iterable[Any]]],
+        pre_packer: Callable[[list[Any]], Iterable[Iterable[Any]] | PackedSamplesOutput[Any]],
         final_packer: Callable[[list[Any]], Any],
         *,
         sample_encoder: Callable[[Any], Any] | None = None,
+        pre_packer_failure_tolerance: int | None = None,
+        final_packer_failure_tolerance: int | None = None,
+        sample_encoder_failure_tolerance: int | None = None,
         name: str | None = None,
         worker_config: WorkerConfig | None = None,
         **_unused: Any,
@@ -61,10 +73,12 @@ class PackingDataset(MapDataset[T]):
             buffer_size,
             pre_packer,
             sample_encoder=sample_encoder,
+            pre_packer_failure_tolerance=pre_packer_failure_tolerance,
+            sample_encoder_failure_tolerance=sample_encoder_failure_tolerance,
             name="select_samples_to_pack",
             worker_config=worker_config,
         )
-        super().__init__(selection, final_packer, name=name)
+        super().__init__(selection, final_packer, failure_tolerance=final_packer_failure_tolerance, name=name)
 
 
 class PackSelectionDataset(SavableDataset[list[Any]]):
@@ -75,18 +89,27 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
         buffer_size: Samples of a full buffer.
         pre_packer: Takes the samples of the buffer, returns groups of them.
         sample_encoder: Applied to each sample of a group when the group is yielded.
+        pre_packer_failure_tolerance: Consecutive failures of ``pre_packer`` that end the run.
+        sample_encoder_failure_tolerance: The same for ``sample_encoder``.
         worker_config: By default the dataset's.
     """
 
-    entry_schema: ClassVar[Schema] = {"batch": Nullable(COUNT), "groups": [[ITEM_ID]]}
+    entry_schema: ClassVar[Schema] = {
+        "batch": Nullable(COUNT),
+        "groups": [[ITEM_ID]],
+        "earlier": NotRequired([BUFFERED_ITEM]),
+        "pushback": NotRequired([BUFFERED_ITEM]),
+    }
 
     def __init__(
         self,
         dataset: SavableDataset[Any],
         buffer_size: int,
-        pre_packer: Callable[[list[Any]], Iterable[Iterable[Any]]],
+        pre_packer: Callable[[list[Any]], Iterable[Iterable[Any]] | PackedSamplesOutput[Any]],
         *,
         sample_encoder: Callable[[Any], Any] | None = None,
+        pre_packer_failure_tolerance: int | None = None,
+        sample_encoder_failure_tolerance: int | None = None,
         name: str | None = None,
         worker_config: WorkerConfig | None = None,
     ) -> None:
@@ -96,6 +119,7 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
         self.buffer_size = buffer_size
         self.pre_packer = pre_packer
         self.sample_encoder = sample_encoder
+        self.failure_tolerances = (pre_packer_failure_tolerance, sample_encoder_failure_tolerance)
 
     @property
     def waits(self) -> bool:
@@ -113,21 +137,29 @@ class PackSelectionDataset(SavableDataset[list[Any]]):
 
 
 class _SelectionRunning:
-    """Iterator over groups: between two calls of ``next`` it may hold groups, but never a partly filled buffer."""
+    """Iterator over groups: between two calls of ``next`` it holds groups and pushed-back samples."""
 
     def __init__(self, definition: PackSelectionDataset, lane: Lane, state: State) -> None:
-        self._upstream = definition.inputs[0].open(lane, state)
+        self._stage = lane.path + definition.key
+        self._upstream = LaneInput(definition.inputs[0], lane, state, self._stage)
         self._lane = lane
         self._size = definition.buffer_size
-        self._select = Hook(definition.pre_packer, lane)
-        self._encode = None if definition.sample_encoder is None else Hook(definition.sample_encoder, lane)
+        of_packer, of_encoder = definition.failure_tolerances
+        self._select = Hook(definition.pre_packer, lane, failure_tolerance=of_packer)
+        encoder = definition.sample_encoder
+        self._encode = None if encoder is None else Hook(encoder, lane, failure_tolerance=of_encoder)
         self._key = definition.key
-        self._stage = lane.path + definition.key
         own = state.get(self._key, {"batch": None, "groups": []})
         self._batch: int | None = own["batch"]  # the micro-batch during which the buffer was filled
         self._groups: deque[list[BufferedItem]] = deque(
             [BufferedItem(as_item_id(item_id), self._batch) for item_id in group] for group in own["groups"]
         )
+        self._pushback = [BufferedItem.from_state(saved) for saved in own.get("pushback", ())]
+        earlier = [BufferedItem.from_state(saved) for saved in own.get("earlier", ())]
+        self._earlier = {item.item_id: item.batch for item in earlier}  # items of groups that earlier fills have read
+        for group in self._groups:
+            for item in group:
+                item.batch = self._earlier.get(item.item_id, item.batch)
 
     def next(self) -> tuple[Any, ItemId]:
         if not self._groups:
@@ -143,11 +175,16 @@ class _SelectionRunning:
         return values or SKIPPED, tuple(item_ids)
 
     def _fill_buffer(self) -> list[tuple[Any, ItemId]]:
-        samples: list[tuple[Any, ItemId]] = []
+        samples = self._pushed_back()
+        source_next = self._upstream.next
+        lane_ended = False
         while len(samples) < self._size:
             try:
-                value, item_id = self._upstream.next()
+                value, item_id = source_next()
             except StopIteration:
+                if samples and not lane_ended:
+                    lane_ended, source_next = True, self._upstream.next_of_others
+                    continue
                 if not samples:
                     raise
                 break
@@ -155,21 +192,53 @@ class _SelectionRunning:
                 samples.append((value, item_id))
         return samples
 
+    def _pushed_back(self) -> list[tuple[Any, ItemId]]:
+        """Return and forget the pushed-back samples; a restored stage rebuilds them."""
+        items, self._pushback = self._pushback, []
+        values = [(item.value(self._upstream, self._lane), item) for item in items]
+        self._earlier = {item.item_id: item.batch for value, item in values if value is not SKIPPED}
+        return [(value, item.item_id) for value, item in values if value is not SKIPPED]
+
     def _select_groups(self, samples: list[tuple[Any, ItemId]]) -> None:
         values = [value for value, _ in samples]
         try:
             # A copy of the list, since the function may sort or empty it.
+            selected = self._select.call(list(values), tuple(item_id for _, item_id in samples))
+            pushback = list(selected.pushback) if isinstance(selected, PackedSamplesOutput) else []
             groups = [
-                list(group) for group in self._select.call(list(values), tuple(item_id for _, item_id in samples))
+                list(group) for group in (selected.groups if isinstance(selected, PackedSamplesOutput) else selected)
             ]
         except SkipSample:
+            self._select.skips.add(len(samples))
             return
         except Exception as error:
             self._select.failed(error, values)
             return
         self._select.succeeded()
         self._batch = self._lane.context.batch_index
-        self._groups.extend(_find_items(groups, samples, self._batch))
+        items = _find_items([*groups, pushback], samples, self._batch, self._earlier)
+        self._pushback = self._checked_pushback(items.pop(), samples)
+        self._groups.extend(group for group in items if group)
+        if self._groups:
+            self._select.skips.count = 0
+        else:
+            self._select.skips.add(len(samples) - len(self._pushback))  # samples in no group are skipped
+
+    def _checked_pushback(
+        self, pushback: list[BufferedItem], samples: Sequence[tuple[Any, ItemId]]
+    ) -> list[BufferedItem]:
+        """Return the samples for the next fill; drop them if no more come and none was taken.
+
+        Raises:
+            ConfigError: They fill the buffer, so that no sample could be added to them.
+        """
+        if len(pushback) >= self._size:
+            raise ConfigError(
+                f"select_samples_to_pack pushed all {len(pushback)} samples of a full buffer back",
+                hint="put at least one of them in a group, or in neither to drop it",
+            )
+        has_new = len(samples) > len(self._earlier)
+        return pushback if has_new or len(pushback) < len(samples) else []
 
     def _encode_into(self, values: list[Any], item_ids: list[ItemId], value: Any, item_id: ItemId) -> None:
         if self._encode is None:
@@ -191,8 +260,12 @@ class _SelectionRunning:
     def state(self) -> State:
         state = self._upstream.state()
         groups = [[plain_item_id(sample.item_id) for sample in group] for group in self._groups]
-        if groups:
+        if groups or self._pushback:
             state[self._key] = {"batch": self._batch, "groups": groups}
+            waiting = {item.item_id: item for group in self._groups for item in group if item.item_id in self._earlier}
+            for name, items in (("earlier", waiting.values()), ("pushback", self._pushback)):
+                if items:
+                    state[self._key][name] = [item.to_state() for item in items]
         return state
 
     def load(self, item_id: ItemId) -> Any:
@@ -212,12 +285,22 @@ class _SelectionRunning:
 
 
 def _find_items(
-    groups: list[list[Any]], samples: Sequence[tuple[Any, ItemId]], batch: int | None
+    groups: list[list[Any]],
+    samples: Sequence[tuple[Any, ItemId]],
+    batch: int | None,
+    earlier: Mapping[ItemId, int | None],
 ) -> list[list[BufferedItem]]:
-    """Map the objects in groups back to the samples of the buffer, whose ids a state can hold."""
+    """Map the objects in groups back to the samples of the buffer, whose ids a state can hold.
+
+    Args:
+        groups: The groups.
+        samples: The samples of the buffer.
+        batch: The micro-batch during which they were read.
+        earlier: That of each sample that an earlier fill has read.
+    """
     items_by_object: defaultdict[int, list[BufferedItem]] = defaultdict(list)
     for value, item_id in reversed(samples):
-        items_by_object[id(value)].append(BufferedItem(item_id, batch, value))
+        items_by_object[id(value)].append(BufferedItem(item_id, earlier.get(item_id, batch), value))
 
     def find(value: Any) -> BufferedItem:
         found = items_by_object.get(id(value))
@@ -230,4 +313,4 @@ def _find_items(
         # Several samples of the buffer may be one object (a cached int), and a sample may be in several groups.
         return found.pop() if len(found) > 1 else found[0]
 
-    return [[find(value) for value in group] for group in groups if group]
+    return [[find(value) for value in group] for group in groups]

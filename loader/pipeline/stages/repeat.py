@@ -82,12 +82,19 @@ class RepeatDataset(SavableDataset[T]):
         items = self.inputs[0].items
         return None if items is None or self.times is None else round(items * self.times)
 
+    def nominal_items(self, worker: int, workers: int) -> int:
+        return int(super().nominal_items(worker, workers) * (1 if self.times is None else self.times))
+
     def settings(self) -> dict[str, Any]:
         return {"repeats": self.times}
 
     def lane_of(self, lane: Lane, number: int) -> Lane:
-        """Return the lane for pass ``number``: with another seed, and rotated so that passes join without a gap."""
+        """Return the lane for pass ``number``: with another seed, and rotated so that passes join without a gap.
+
+        The lanes of a pass end alone, so that the sequence of passes does not depend on the hosts of the lanes.
+        """
         child = lane.child(number)
+        child.neighbours = None
         child.number = (lane.number - number * (self.inputs[0].items or 0)) % lane.count
         return child
 
@@ -172,10 +179,8 @@ class _RankRepeatDataset(RepeatDataset[Any], RankStage):
         return None
 
     def __len__(self) -> int:
-        if self.times is None:
-            raise TypeError("the number of micro-batches is not known: the dataset repeats without end")
         below = rank_stage_below(self.inputs[0])
-        return (0 if below is None else len(below)) * int(self.times)
+        return (0 if below is None else len(below)) * (1 if self.times is None else int(self.times))
 
     def open(self, lane: Lane, state: State) -> Running:
         return RankStage.open(self, lane, state)

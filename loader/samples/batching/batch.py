@@ -9,7 +9,7 @@ from types import NoneType
 from typing import Any, Self
 
 from ...errors import SampleError
-from ..sample_dataclass import ExtendableDataclassMixin, PinMemoryMixin, edataclass
+from ..sample_dataclass import ExtendableDataclassMixin, PinMemoryMixin, TagsMixin, edataclass, with_field_names
 from ..source_info import SourceInfo
 from .collate import batch_columns, no_samples
 from .pad import key_of
@@ -18,13 +18,13 @@ __all__ = ["Batch"]
 
 
 @edataclass
-class Batch(PinMemoryMixin, ExtendableDataclassMixin):
+class Batch(PinMemoryMixin, ExtendableDataclassMixin, TagsMixin):
     """Base of batch types; derive from it and add fields.
 
     Args:
         __key__: The keys of its samples.
         __restore_key__: Identifies the batch in the run, to load it again: nested tuples of str and int.
-        __subflavors__: The subflavors of each sample.
+        __subflavors__: The subflavors of each sample; ``__tags__`` is another name.
         __sources__: The files that the parts of all samples were read from.
 
     >>> @edataclass
@@ -64,6 +64,7 @@ class Batch(PinMemoryMixin, ExtendableDataclassMixin):
         """
         if not samples:
             raise no_samples()
+        fields_given = with_field_names(fields_given)
         getter = itemgetter if isinstance(samples[0], dict) else attrgetter
         columns: dict[str, list[Any]] = {}
         for known in fields(cls):

@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from ...errors import SampleError
+from ...renamed_parameters import renamed_parameters
 from ..hooks import library_hook
 from .pad import MismatchError, kind_of, pad_stack, stack
 
@@ -27,7 +28,8 @@ __all__ = [
 
 
 @library_hook
-def batch_stack(tensors: Sequence[Tensor]) -> Tensor:
+@renamed_parameters(tensors="batch")
+def batch_stack(batch: Sequence[Tensor]) -> Tensor:
     """Stack B tensors of one shape to a tensor of shape (B, …).
 
     Raises:
@@ -36,22 +38,23 @@ def batch_stack(tensors: Sequence[Tensor]) -> Tensor:
     >>> batch_stack([torch.zeros(3), torch.ones(3)]).shape
     torch.Size([2, 3])
     """
-    if not tensors:
+    if not batch:
         raise no_samples()
-    first = tensors[0].shape
-    for number, tensor in enumerate(tensors):
+    first = batch[0].shape
+    for number, tensor in enumerate(batch):
         if tensor.shape != first:
             found = f"a tensor of shape {tuple(first)}", f"one of shape {tuple(tensor.shape)}"
-            raise MismatchError(0, number, *found).of(tensors)
-    return stack(tensors)
+            raise MismatchError(0, number, *found).of(batch)
+    return stack(batch)
 
 
 @library_hook
-def batch_pad_stack(tensors: Sequence[Tensor]) -> Tensor:
+@renamed_parameters(tensors="batch")
+def batch_pad_stack(batch: Sequence[Tensor]) -> Tensor:
     """Stack tensors of equal rank, zero-padding every dimension to the longest.
 
     Args:
-        tensors: B tensors of shape (d1_i, …, dn_i). If their dtypes differ, the result has their common dtype.
+        batch: B tensors of shape (d1_i, …, dn_i). If their dtypes differ, the result has their common dtype.
 
     Returns:
         Shape (B, max d1, …, max dn).
@@ -63,34 +66,36 @@ def batch_pad_stack(tensors: Sequence[Tensor]) -> Tensor:
     tensor([[1., 1., 0.],
             [1., 1., 1.]])
     """
-    if not tensors:
+    if not batch:
         raise no_samples()
     try:
-        return pad_stack(tensors)
+        return pad_stack(batch)
     except MismatchError as error:
-        raise error.of(tensors) from None
+        raise error.of(batch) from None
 
 
 @library_hook
-def batch_list(values: Sequence[Any]) -> list[Any]:
+@renamed_parameters(values="batch")
+def batch_list(batch: Sequence[Any]) -> list[Any]:
     """Return the values as a list.
 
     >>> batch_list(("a cat", "a dog"))
     ['a cat', 'a dog']
     """
-    return list(values)
+    return list(batch)
 
 
 @library_hook
-def generic_batch(samples: Sequence[Any]) -> Any:
+@renamed_parameters(samples="batch")
+def generic_batch(batch: Sequence[Any]) -> Any:
     """Build a batch from samples, or from one value of each.
 
     Tensors are zero-padded to the longest and stacked. Dicts become a dict and dataclasses a dataclass of their class,
-    field by field: ``__restore_key__`` a tuple, ``__subflavors__`` a list, ``__sources__`` all sources in one tuple.
+    field by field: ``__restore_key__`` a tuple, ``__subflavors__`` a list, ``__sources__`` a list of tuples.
     All other values become a list: text, numbers, lists, numpy arrays, None.
 
     Args:
-        samples: At least one, all of the same type.
+        batch: At least one sample or value, all of the same type.
 
     Raises:
         SampleError: There are no samples, or one differs from the first in its fields, its class or the rank of a
@@ -100,16 +105,16 @@ def generic_batch(samples: Sequence[Any]) -> Any:
     {'ids': tensor([[1, 0],
             [2, 3]]), 'text': ['a', 'a b']}
     """
-    if not samples:
+    if not batch:
         raise no_samples()
     try:
-        return _batch(list(samples))
+        return _batch(list(batch))
     except MismatchError as error:
-        raise error.of(samples) from None
+        raise error.of(batch) from None
 
 
 def batch_columns(columns: Mapping[str, list[Any]], samples: Sequence[Any]) -> dict[str, Any]:
-    """Batch each list of values.
+    """Batch each list of values; ``__sources__`` to one tuple, as a :class:`~loader.samples.batching.batch.Batch` has.
 
     Args:
         columns: The values of all samples, by field.
@@ -121,7 +126,7 @@ def batch_columns(columns: Mapping[str, list[Any]], samples: Sequence[Any]) -> d
     batch = {}
     for name, column in columns.items():
         try:
-            batch[name] = _SHARED.get(name, _batch)(column)
+            batch[name] = (join_sources if name == "__sources__" else _SHARED.get(name, _batch))(column)
         except MismatchError as error:
             raise error.inside(name).of(samples) from None
     return batch
@@ -147,11 +152,15 @@ def _unchanged(column: list[Any]) -> list[Any]:
     return column
 
 
+def _sources_of_each(column: list[Any]) -> list[Any] | None:
+    return None if column.count(None) == len(column) else column
+
+
 # How the fields of all samples are batched, without inspecting their values.
 _SHARED: dict[str, Callable[[list[Any]], Any]] = {
     "__key__": _unchanged,
     "__restore_key__": tuple,
-    "__sources__": join_sources,
+    "__sources__": _sources_of_each,
     "__subflavors__": _unchanged,
 }
 

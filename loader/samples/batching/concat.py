@@ -11,17 +11,19 @@ from typing import Any
 from torch import Tensor
 
 from ...errors import ConfigError
+from ...renamed_parameters import renamed_parameters
 from .collate import join_sources, no_samples
 from .pad import MismatchError, kind_of, pad_concat, pad_stack
 
 __all__ = ["concat_pad", "generic_concat", "homogeneous_concat_mix"]
 
 
-def concat_pad(tensors: Sequence[Tensor]) -> Tensor:
+@renamed_parameters(tensors="batch")
+def concat_pad(batch: Sequence[Tensor]) -> Tensor:
     """Concatenate tensors along their first dimension, zero-padding all others to the longest.
 
     Args:
-        tensors: Tensors of shape (d1_i, …, dn_i), n ≥ 1. If their dtypes differ, the result has their common dtype.
+        batch: Tensors of shape (d1_i, …, dn_i), n ≥ 1. If their dtypes differ, the result has their common dtype.
 
     Returns:
         Shape (Σ d1_i, max d2, …, max dn).
@@ -35,20 +37,22 @@ def concat_pad(tensors: Sequence[Tensor]) -> Tensor:
             [1., 1., 1.],
             [1., 1., 1.]])
     """
-    if not tensors:
+    if not batch:
         raise no_samples()
     try:
-        return pad_concat(tensors)
+        return pad_concat(batch)
     except MismatchError as error:
-        raise error.of(tensors) from None
+        raise error.of(batch) from None
 
 
-def generic_concat(batches: Sequence[Any]) -> Any:
+@renamed_parameters(batches="batch")
+def generic_concat(batch: Sequence[Any]) -> Any:
     """Concatenate batches, or one value of each.
 
     Tensors are concatenated with :func:`concat_pad`, scalars stacked; lists and tuples are concatenated. Dicts become a
     dict and dataclasses a dataclass of their class, field by field: ``__restore_key__`` a tuple of the batches' keys,
-    ``__sources__`` all sources in one tuple. If all values are None, so is the result; other values become a list.
+    ``__sources__`` a list or tuple as in the batches. If all values are None, so is the result; other values become a
+    list.
 
     Raises:
         SampleError: There are no batches, or one differs from the first in its fields, its class or the rank of a
@@ -59,15 +63,16 @@ def generic_concat(batches: Sequence[Any]) -> Any:
     {'ids': tensor([[1, 0],
             [2, 3]]), 'text': ['a', 'b']}
     """
-    if not batches:
+    if not batch:
         raise no_samples()
     try:
-        return _concat(list(batches))
+        return _concat(list(batch))
     except MismatchError as error:
-        raise error.of(batches) from None
+        raise error.of(batch) from None
 
 
-def homogeneous_concat_mix(batches: Sequence[Any]) -> Any:
+@renamed_parameters(batches="samples")
+def homogeneous_concat_mix(samples: Sequence[Any]) -> Any:
     """Concatenate batches of one type with :func:`generic_concat`.
 
     It is the default ``batch_mix_fn`` of ``MixBatchDataset``.
@@ -76,14 +81,14 @@ def homogeneous_concat_mix(batches: Sequence[Any]) -> Any:
         ConfigError: The batches are of several types.
         SampleError: Their values cannot be concatenated.
     """
-    kinds = dict.fromkeys(map(type, batches))
+    kinds = dict.fromkeys(map(type, samples))
     if len(kinds) > 1:
         names = ", ".join(kind.__name__ for kind in kinds)
         raise ConfigError(
             f"homogeneous_concat_mix joins batches of one type, found {names}",
             hint="pass your own batch_mix_fn, which builds one batch from such a list",
         )
-    return generic_concat(batches)
+    return generic_concat(samples)
 
 
 def _concat(values: list[Any]) -> Any:
@@ -147,9 +152,15 @@ def _join_subflavors(values: list[Any]) -> Any:
     return _concat([[value] if isinstance(value, dict) else value or [] for value in values]) or None
 
 
+def _join_sources(values: list[Any]) -> Any:
+    """Concatenate the sources of batches: lists with a tuple for each sample, or tuples of all sources."""
+    joined = join_sources(values)
+    return list(joined) if joined is not None and any(isinstance(value, list) for value in values) else joined
+
+
 # How the fields of all batches are concatenated.
 _SHARED: dict[str, Callable[[list[Any]], Any]] = {
     "__restore_key__": tuple,
-    "__sources__": join_sources,
+    "__sources__": _join_sources,
     "__subflavors__": _join_subflavors,
 }

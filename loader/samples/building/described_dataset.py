@@ -13,12 +13,14 @@ from ...cached_property import cached_property
 from ...errors import ConfigError
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.nv_meta import FOLDER
+from ...renamed_parameters import renamed_parameters
 from ...storage import EPath
-from ..decoding.decoder import SampleDecoder
+from ..decoding.decoder import AnyDecoder, SampleDecoder
 from .dataset_code import checked_sample_class, dataset_class_of
 from .recipe import BasicSampleBuilder, SampleRecipe, sample_class_of
 
 __all__ = [
+    "RESERVED_ARGUMENTS",
     "DescribedDataset",
     "FilteredSample",
     "OfTheRun",
@@ -30,7 +32,16 @@ __all__ = [
 T_co = TypeVar("T_co", covariant=True)
 T_dataset = TypeVar("T_dataset")
 
-_RESERVED = ("path", "trust_code", "decoder", "worker_config", "training", "split_part", "split_config", "subset")
+RESERVED_ARGUMENTS = (
+    "path",
+    "trust_code",
+    "decoder",
+    "worker_config",
+    "training",
+    "split_part",
+    "split_config",
+    "subset",
+)
 """Arguments that only the caller may set: a dataset could trust its own code otherwise."""
 
 _SHARED = ("__key__", "__restore_key__", "__subflavors__", "__sources__", "__shard__")
@@ -56,7 +67,8 @@ class DescribedDataset(Generic[T_co]):
         sample_loader: Builds a dict of the fields from a dict of the parts; or ``"file.py:function"`` in ``.nv-meta``.
         part_filter: Names of the parts to read, or a predicate on part names; or ``"file.py:function"``.
         subflavors: Labels of every sample.
-        decoder: Decodes the parts; None keeps them as bytes.
+        decoder: Decodes the parts; None keeps them as bytes. Any function from a dict of the parts to one of their
+            decoded values may replace a :class:`SampleDecoder`.
         trust_code: Allow code and pickles of the dataset to run.
     """
 
@@ -71,7 +83,7 @@ class DescribedDataset(Generic[T_co]):
         sample_loader: str | Callable[..., Any] | None = None,
         part_filter: str | Sequence[str] | Callable[[str], Any] | None = None,
         subflavors: Mapping[str, Any] | None = None,
-        decoder: SampleDecoder | OfTheRun | None = OfTheRun.DECODER,
+        decoder: AnyDecoder | OfTheRun | None = OfTheRun.DECODER,
         trust_code: bool = False,
     ) -> None:
         self.path = EPath(path)
@@ -97,23 +109,24 @@ class DescribedDataset(Generic[T_co]):
         """Return True if a sample is used; override it to skip samples.
 
         Args:
-            key: The sample's key, ``<shard>/<key>``.
+            key: The sample's key: ``<shard>/<key>``, or ``<key>`` with ``key_format="key"``.
         """
         return True
 
-    def load_sample(self, sample: FilteredSample) -> Any:
+    @renamed_parameters(sample="raw_data")
+    def load_sample(self, raw_data: FilteredSample) -> Any:
         """Build a sample; override it to build another one, or to change the result.
 
         Args:
-            sample: The parts by name, as bytes; ``__key__``, ``__shard__``, ``__restore_key__``, ``__subflavors__`` and
-                ``__sources__``.
+            raw_data: The parts by name, as bytes; ``__key__``, ``__shard__``, ``__restore_key__``, ``__subflavors__``
+                and ``__sources__``.
         """
         return self.sample_builder.build(
-            {name: value for name, value in sample.items() if name not in _SHARED},
-            key=sample["__key__"],
-            restore_key=sample.get("__restore_key__", ()),
-            subflavors=sample.get("__subflavors__"),
-            sources=sample.get("__sources__") or (),
+            {name: value for name, value in raw_data.items() if name not in _SHARED},
+            key=raw_data["__key__"],
+            restore_key=raw_data.get("__restore_key__", ()),
+            subflavors=raw_data.get("__subflavors__"),
+            sources=raw_data.get("__sources__") or (),
         )
 
     @cached_property
@@ -124,8 +137,16 @@ class DescribedDataset(Generic[T_co]):
             TrustError: Code of the dataset is named, and the caller does not trust the dataset.
             ConfigError: A file or function that is named does not exist, or there is no sample class.
         """
-        decoder = SampleDecoder() if isinstance(self.decoder, OfTheRun) else self.decoder
-        return BasicSampleBuilder(self.recipe, decoder=decoder, trust_code=self.trust_code)
+        return BasicSampleBuilder(self.recipe, decoder=self._decoder, trust_code=self.trust_code)
+
+    @property
+    def _decoder(self) -> AnyDecoder | None:
+        """The decoder under its name in megatron-energon, where subclasses set it in their ``__init__``."""
+        return SampleDecoder() if isinstance(self.decoder, OfTheRun) else self.decoder
+
+    @_decoder.setter
+    def _decoder(self, decoder: AnyDecoder | None) -> None:
+        self.decoder = decoder
 
     @property
     def meta_folder(self) -> Path:
@@ -162,11 +183,17 @@ class DescribedDataset(Generic[T_co]):
 
 
 def described_dataset_of(
-    config: DatasetConfig, *, meta_folder: Path, decoder: SampleDecoder | None, trust_code: bool
+    config: DatasetConfig,
+    *,
+    meta_folder: Path,
+    decoder: AnyDecoder | None,
+    trust_code: bool,
+    options: Mapping[str, Any] | None = None,
 ) -> DescribedDataset[Any] | None:
     """Create an object of the user's dataset class that a ``dataset.yaml`` names.
 
-    Its arguments are the dataset's path and, as keywords, the other values of the file.
+    Its arguments are the dataset's path and, as keywords, the other values of the file, and the caller's ``options``
+    that the file does not set.
 
     Returns:
         None if the class is not a :class:`DescribedDataset`, and so only has a ``__sample_type__``.
@@ -186,7 +213,8 @@ def described_dataset_of(
         )
     if not (isinstance(dataset_class, type) and issubclass(dataset_class, DescribedDataset)):
         return None
-    dataset = instantiate(dataset_class, meta_folder, arguments_of_config(config, trust_code=trust_code))
+    arguments = {**(options or {}), **arguments_of_config(config, trust_code=trust_code)}
+    dataset = instantiate(dataset_class, meta_folder, arguments)
     if isinstance(dataset.decoder, OfTheRun):
         dataset.decoder = decoder
     dataset.trust_code = dataset.trust_code or trust_code
@@ -222,7 +250,7 @@ def arguments_of_config(config: DatasetConfig, *, trust_code: bool) -> dict[str,
         TrustError: The sample class's module is not imported, and the caller does not trust the dataset.
         ConfigError: The sample class does not exist or is not one; or the file sets an argument reserved for callers.
     """
-    for name in _RESERVED:
+    for name in RESERVED_ARGUMENTS:
         if name in config.extra:
             raise ConfigError(f"dataset.yaml sets {name!r}, which only the caller may set", hint="remove it there")
     given: dict[str, Any] = dict(config.extra)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
@@ -13,7 +14,7 @@ from ...errors import ConfigError, SampleError
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
 from ...format.documents.field_map import FieldMap, parse_field_map
 from .. import types
-from ..decoding.decoder import DecodedParts, PartDecoders, SampleDecoder
+from ..decoding.decoder import AnyDecoder, DecodedParts, PartDecoders, SampleDecoder, whole_sample_decoder
 from ..source_info import SourceInfo
 from ..trust import is_trusted
 from ..types import CrudeSample, Sample
@@ -89,6 +90,45 @@ class SampleRecipe:
             subflavors=subflavors,
         )
 
+    def completed(
+        self, sample_type: type[Any] | None, options: Mapping[str, Any], *, meta_folder: Path, trust_code: bool
+    ) -> SampleRecipe:
+        """Return the recipe with what it leaves open taken from the caller's options.
+
+        Args:
+            sample_type: Class of the samples of a dataset without a ``dataset.yaml``; None for other datasets.
+            options: ``field_map``, ``sample_loader`` and ``part_filter``, as in :meth:`of_arguments`.
+            meta_folder: The ``.nv-meta`` folder, with the files that the options name.
+            trust_code: Allow these files to run.
+
+        Raises:
+            TrustError: A file of the dataset is named, and the caller does not trust the dataset.
+            ConfigError: A file or function that is named does not exist, or the field map is invalid.
+
+        Warns:
+            UserWarning: An option has no effect, since ``dataset.yaml`` defines the same.
+        """
+        describes_fields = sample_type is not None and not issubclass(sample_type, CrudeSample)
+        is_set = {
+            "field_map": not describes_fields,
+            "sample_loader": not describes_fields,
+            "part_filter": self.part_filter is not None,
+        }
+        used = {name: options[name] for name in is_set if name in options and not is_set[name]}
+        for name in is_set.keys() & options.keys() - used.keys():
+            warnings.warn(f"{name}= has no effect: dataset.yaml describes the samples", UserWarning, stacklevel=2)
+        if not used:
+            return self
+        return SampleRecipe.of_arguments(
+            sample_type if describes_fields and sample_type is not None else self.sample_class,
+            field_map=used.get("field_map") or (None if self.field_map is None else self.field_map.expressions()),
+            sample_loader=used.get("sample_loader") or self.loader,
+            part_filter=used.get("part_filter"),
+            subflavors=self.subflavors,
+            meta_folder=meta_folder,
+            trust_code=trust_code,
+        )
+
 
 def sample_class_of(config: DatasetConfig, *, trust_code: bool) -> type[Any]:
     """Return the sample class of a dataset.
@@ -122,8 +162,9 @@ class BasicSampleBuilder:
         trust_code: Load pickles.
     """
 
-    def __init__(self, recipe: SampleRecipe, *, decoder: SampleDecoder | None, trust_code: bool = False) -> None:
-        self._decoder = decoder
+    def __init__(self, recipe: SampleRecipe, *, decoder: AnyDecoder | None, trust_code: bool = False) -> None:
+        self._decode_sample = whole_sample_decoder(decoder)
+        self._decoder: Any = None if self._decode_sample is not None else decoder
         self._trusted = is_trusted(trust_code)
         self.subflavors = dict(recipe.subflavors)
         """Labels of all samples."""
@@ -173,7 +214,7 @@ class BasicSampleBuilder:
 
         Args:
             parts: The parts' bytes by name.
-            key: The sample's key, ``<shard>/<key>``.
+            key: The sample's key: ``<shard>/<key>``, or ``<key>`` with ``key_format="key"``.
             restore_key: Identifies the sample, so that it can be loaded again.
             subflavors: Labels; they override those of ``dataset.yaml``.
             sources: Where the parts were read.
@@ -192,11 +233,17 @@ class BasicSampleBuilder:
             "__sources__": tuple(sources),
         }
         try:
+            if self._decode_sample is not None:
+                parts = self._decode_whole(parts, shared)
             if self._field_map is not None:
                 return self._fill(self._map(self._field_map, parts), shared)
             decoded = self._decode(parts)
             if self._loader is not None:
-                return self._fill(self._load(_LoaderParts({**decoded, **shared})), shared)
+                given = {**decoded, **shared, "__shard__": sources[0].shard_name if sources else None}
+                values = self._load(_LoaderParts(given))
+                if isinstance(values, Mapping) and "__key__" in values:
+                    shared["__key__"] = values["__key__"]
+                return self._fill(values, shared)
             if self._crude:
                 of_shard = {"__shard__": sources[0].shard_name} if sources else {}
                 return self._class({**decoded, **shared, **of_shard})
@@ -214,6 +261,13 @@ class BasicSampleBuilder:
         if decode is None:
             return dict(parts)
         return {name: decode(name, data) for name, data in parts.items()}
+
+    def _decode_whole(self, parts: Mapping[str, bytes], shared: dict[str, Any]) -> dict[str, Any]:
+        """Decode all parts by the function from a sample to a sample."""
+        decode: Any = self._decode_sample
+        sources = shared["__sources__"]
+        decoded = decode({**parts, **shared, "__shard__": sources[0].shard_name if sources else None})
+        return {name: value for name, value in decoded.items() if name not in shared and name != "__shard__"}
 
     def _load(self, parts: _LoaderParts) -> Any:
         if self._loader is None:
@@ -238,6 +292,7 @@ class BasicSampleBuilder:
         if self._crude:
             return self._class({**values, **shared})
         given = {**values, **shared}
+        given.pop("__shard__", None)  # a sample_loader may return its argument, which has it
         if not self._takes_shared:
             # A plain dataclass may have a __key__, but not all shared fields of a Sample.
             given = {name: value for name, value in given.items() if name not in shared or name in self._names}
@@ -267,9 +322,16 @@ class _NoSuchPartError(KeyError):
 
 
 class _LoaderParts(dict[str, Any]):
-    """The argument of a ``sample_loader``: a dict that separates missing parts from missing keys inside a part."""
+    """The argument of a ``sample_loader``: a dict that separates missing parts from missing keys inside a part.
+
+    Parts are also found by ``key.part`` and ``shard.tar/key.part``, whatever form ``__key__`` has.
+    """
 
     def __missing__(self, name: str) -> Any:
+        bare = self.get("__key__", "").removeprefix(f"{self.get('__shard__')}/")
+        part = str(name).removeprefix(f"{self.get('__shard__')}/").removeprefix(f"{bare}.")
+        if bare and part != name and part in self:
+            return self[part]
         raise _NoSuchPartError(str(name))
 
 

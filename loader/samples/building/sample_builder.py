@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from ...errors import SampleError, SkipSample
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
-from ..decoding.decoder import SampleDecoder
+from ...format.documents.key_format import KeyFormat
+from ..decoding.decoder import AnyDecoder
 from ..source_info import SourceInfo
 from .described_dataset import DescribedDataset, described_dataset_of
 from .recipe import BasicSampleBuilder, SampleRecipe, name_sample
@@ -48,6 +49,19 @@ def sources_of(raw: RawSample, path: str) -> tuple[SourceInfo, ...]:
     return (_make_source((path, index, shard, files)),)
 
 
+def _with_short_key(
+    build: Callable[[RawSample, tuple[Any, ...]], Any],
+) -> Callable[[RawSample, tuple[Any, ...]], Any]:
+    """Return a builder of crude samples whose ``__key__`` has no shard."""
+
+    def build_with_short_key(raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
+        sample = build(raw, restore_key)
+        sample["__key__"] = raw.key
+        return sample
+
+    return build_with_short_key
+
+
 class SampleBuilder(BasicSampleBuilder):
     """Build the samples of a dataset; picklable, so that worker processes can use it.
 
@@ -56,6 +70,9 @@ class SampleBuilder(BasicSampleBuilder):
         meta_folder: The ``.nv-meta`` folder, which contains ``sample_loader.py``.
         decoder: Decodes the parts; None keeps them as bytes.
         trust_code: Allow code and pickles of the dataset to run.
+        key_format: Form of the samples' ``__key__``.
+        sample_type: Class of the samples of a dataset without a description.
+        options: The caller's arguments for what the config leaves open.
 
     Raises:
         TrustError: The dataset names code to run, and the caller does not trust it.
@@ -67,8 +84,11 @@ class SampleBuilder(BasicSampleBuilder):
         config: DatasetConfig | DescribedDataset[Any] | SampleRecipe | None,
         *,
         meta_folder: Path,
-        decoder: SampleDecoder | None,
+        decoder: AnyDecoder | None,
         trust_code: bool = False,
+        key_format: KeyFormat = "shard/key",
+        sample_type: type[Any] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         dataset: DescribedDataset[Any] | None = None
         if isinstance(config, SampleRecipe):
@@ -77,14 +97,22 @@ class SampleBuilder(BasicSampleBuilder):
             dataset, recipe = config, config.recipe
         else:
             if config is not None and config.dataset_class and not is_own_module(config.dataset_module):
-                dataset = described_dataset_of(config, meta_folder=meta_folder, decoder=decoder, trust_code=trust_code)
+                dataset = described_dataset_of(
+                    config, meta_folder=meta_folder, decoder=decoder, trust_code=trust_code, options=options
+                )
             if dataset is None:
                 recipe = SampleRecipe.of_config(config, meta_folder=meta_folder, trust_code=trust_code)
+                if options:
+                    recipe = recipe.completed(
+                        sample_type if config is None else None, options, meta_folder=meta_folder, trust_code=trust_code
+                    )
             else:
                 recipe = dataset.recipe
         super().__init__(recipe, decoder=decoder, trust_code=trust_code)
         self._dataset = dataset
-        self._is_plain = self._crude and self._loader is None and dataset is None  # a sample is its decoded parts
+        self._short_keys = key_format == "key"
+        # A sample is its decoded parts.
+        self._is_plain = self._crude and self._loader is None and dataset is None and self._decode_sample is None
 
     def raw_builder(self, path: str, subflavors: Mapping[str, Any]) -> Callable[[RawSample, tuple[Any, ...]], Any]:
         """Return a function that builds a sample from a raw sample and its restore key, as :meth:`build` does.
@@ -97,19 +125,30 @@ class SampleBuilder(BasicSampleBuilder):
             A function that raises the errors of :meth:`build`.
         """
         if self._is_plain:
-            return self._plain_builder(path, subflavors)
+            plain = self._plain_builder(path, subflavors)
+            return _with_short_key(plain) if self._short_keys else plain
         build_parts = super().build if self._dataset is None else self.build
+        short_keys = self._short_keys
 
         def build(raw: RawSample, restore_key: tuple[Any, ...]) -> Any:
             return build_parts(
                 raw[4],
-                key=f"{raw[2]}/{raw[3]}",
+                key=raw[3] if short_keys else f"{raw[2]}/{raw[3]}",
                 restore_key=restore_key,
                 subflavors=subflavors,
                 sources=sources_of(raw, path),
             )
 
         return build
+
+    @property
+    def has_dataset_class(self) -> bool:
+        """True if a dataset class of the user's builds the samples; it receives the caller's options."""
+        return self._dataset is not None
+
+    def key_of(self, raw: RawSample) -> str:
+        """Return the ``__key__`` of a raw sample."""
+        return raw.key if self._short_keys else f"{raw.shard}/{raw.key}"
 
     def _plain_builder(self, path: str, subflavors: Mapping[str, Any]) -> Callable[[RawSample, tuple[Any, ...]], Any]:
         """Return a builder of plain crude samples.
@@ -158,7 +197,7 @@ class SampleBuilder(BasicSampleBuilder):
 
         Args:
             parts: The parts' bytes by name.
-            key: The sample's key, ``<shard>/<key>``.
+            key: The sample's key: ``<shard>/<key>``, or ``<key>`` with ``key_format="key"``.
             restore_key: Identifies the sample, so that it can be loaded again.
             subflavors: Labels; they override those of ``dataset.yaml``.
             sources: Where the parts were read.

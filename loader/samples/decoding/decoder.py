@@ -13,12 +13,14 @@ from typing import Any, Literal, get_args
 from ...errors import ConfigError, EnergonError
 from ...format.documents.messages import did_you_mean
 from ...format.documents.part_kinds import part_extension
+from ...renamed_parameters import renamed_parameters
 from ..trust import is_trusted
 from .image_decode import IMAGE_FORMS
 from .part_decode import part_decoder, part_error
 
 __all__ = [
     "MEDIA_EXTENSIONS",
+    "AnyDecoder",
     "DecodedParts",
     "FileStoreDecoder",
     "MediaForm",
@@ -27,6 +29,7 @@ __all__ = [
     "SampleDecoder",
     "media_decoder",
     "media_form",
+    "whole_sample_decoder",
 ]
 
 MEDIA_EXTENSIONS = frozenset({"avi", "flac", "flv", "mkv", "mov", "mp3", "mp4", "wav", "webm"})
@@ -105,12 +108,13 @@ class SampleDecoder(FileStoreDecoder):
         """
         return PartDecoders(self, trusted=is_trusted(trust_code)).decode(part_name, data)
 
-    def decode(self, fname: str, data: bytes, *, trust_code: bool = False) -> Any:
+    @renamed_parameters(data="raw")
+    def decode(self, fname: str, raw: bytes, *, trust_code: bool = False) -> Any:
         """Decode one file by its name: the part name follows the first dot of the last path component.
 
         Args:
             fname: Its name, ``"photos/0001.seg.png"``; a file without a dot stays bytes.
-            data: Its bytes.
+            raw: Its bytes.
             trust_code: Load pickles, which may run code.
 
         Raises:
@@ -118,7 +122,7 @@ class SampleDecoder(FileStoreDecoder):
             TrustError: The file is a pickle, and the caller does not trust it.
         """
         part_name = fname[fname.rfind("/") + 1 :].partition(".")[2]
-        return self.decode_part(part_name, data, trust_code=trust_code) if part_name else data
+        return self.decode_part(part_name, raw, trust_code=trust_code) if part_name else raw
 
     def __call__(self, sample: Mapping[str, Any], *, trust_code: bool = False) -> dict[str, Any]:
         """Decode every part of a sample; names such as ``__key__``, and values that are not bytes, are unchanged."""
@@ -130,6 +134,21 @@ class SampleDecoder(FileStoreDecoder):
 
     def __repr__(self) -> str:
         return f"SampleDecoder({', '.join(f'{name}={getattr(self, name)!r}' for name in sorted(self.__slots__))})"
+
+
+AnyDecoder = SampleDecoder | Callable[[dict[str, Any]], Mapping[str, Any]]
+"""A decoder of parts, or a function that decodes a whole sample: from a dict of its parts to one of their values."""
+
+
+def whole_sample_decoder(decoder: AnyDecoder | None) -> Callable[[dict[str, Any]], Mapping[str, Any]] | None:
+    """Return a decoder that has to be called with a whole sample; None for one that decodes part by part.
+
+    >>> whole_sample_decoder(SampleDecoder()) is None, whole_sample_decoder(dict) is dict
+    (True, True)
+    """
+    if isinstance(decoder, SampleDecoder):
+        return None if type(decoder).__call__ is SampleDecoder.__call__ else decoder
+    return None if decoder is None or hasattr(decoder, "decode_part") else decoder
 
 
 class PartDecoders(dict[str, Callable[[bytes], Any] | None]):

@@ -60,6 +60,7 @@ class AugmentTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
 
     if not TYPE_CHECKING:
         # Type checkers see the signatures of TaskEncoder.
+        __default_failure_tolerance__ = _InnerHook()
         decoder = _InnerHook()
         cookers = _InnerHook()
         cook_crude_sample = _InnerHook()

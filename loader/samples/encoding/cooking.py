@@ -9,6 +9,7 @@ from inspect import signature
 from typing import Any, TypeVar, overload
 
 from ...errors import ConfigError
+from ...renamed_parameters import renamed_parameters
 from ..hooks import current_cache, mark_of, marked
 from ..source_info import SourceInfo
 
@@ -21,15 +22,15 @@ _NEED_CACHE = "__need_cache__"
 
 
 @overload
-def cooker(fn: F, /) -> F: ...
+def cooker(fn: F) -> F: ...
 
 
 @overload
-def cooker(fn: None = None, /, *, need_primary: bool = False, need_cache: bool = False) -> Callable[[F], F]: ...
+def cooker(fn: None = None, *, need_primary: bool = False, need_cache: bool = False) -> Callable[[F], F]: ...
 
 
 def cooker(
-    fn: Callable[..., Any] | None = None, /, *, need_primary: bool = False, need_cache: bool = False
+    fn: Callable[..., Any] | None = None, *, need_primary: bool = False, need_cache: bool = False
 ) -> Callable[..., Any]:
     """Mark a cooker function with the arguments that it needs in addition to the sample and the auxiliary stores.
 
@@ -55,6 +56,10 @@ class Cooker:
         cook: Builds a sample from a crude one: ``cook(sample, **aux)``. It may be a generator of several samples.
         has_subflavors: Subflavors and values that the sample must have; it may have others, too.
         condition: Predicate that the crude sample must also pass.
+        has_tags: Other name of ``has_subflavors``.
+
+    Raises:
+        ConfigError: ``has_subflavors`` and ``has_tags`` are both given.
 
     Attributes:
         need_primary: True if ``cook`` takes ``primary=``.
@@ -65,11 +70,19 @@ class Cooker:
     cook: Callable[..., Any]
     has_subflavors: Mapping[str, Any] | None = None
     condition: Callable[[dict[str, Any]], bool] | None = None
+    has_tags: Mapping[str, Any] | None = field(default=None, repr=False, kw_only=True)
     need_primary: bool = field(init=False, repr=False, compare=False)
     need_cache: bool = field(init=False, repr=False, compare=False)
     takes_all: bool = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if self.has_subflavors is not None and self.has_tags is not None:
+            raise ConfigError(
+                "expected has_subflavors or has_tags, its other name, found both", hint="give all labels by one of them"
+            )
+        labels = self.has_subflavors if self.has_tags is None else self.has_tags
+        object.__setattr__(self, "has_subflavors", labels)
+        object.__setattr__(self, "has_tags", labels)
         # Looked up once, because cooking runs for each sample.
         object.__setattr__(self, "need_primary", needs_primary(self.cook))
         object.__setattr__(self, "need_cache", needs_cache(self.cook))
@@ -100,24 +113,28 @@ def needs_cache(fn: Callable[..., Any]) -> bool:
     return bool(mark_of(fn, _NEED_CACHE, False))
 
 
-def basic_sample_keys(sample: Mapping[str, Any], additional_sources: Sequence[SourceInfo] = ()) -> dict[str, Any]:
+@renamed_parameters(sample="crude_sample", additional_sources="additional_source_info")
+def basic_sample_keys(
+    crude_sample: Mapping[str, Any], additional_source_info: Sequence[SourceInfo] = ()
+) -> dict[str, Any]:
     """Return the shared fields of a crude sample, to build a typed sample with them.
 
     Args:
-        sample: The crude sample.
-        additional_sources: Sources of the new sample in addition to the crude sample's own.
+        crude_sample: The crude sample.
+        additional_source_info: Sources of the new sample in addition to the crude sample's own.
 
     >>> from loader import TextSample
     >>> crude = {"__key__": "s.tar/0", "__subflavors__": {"lang": "en"}, "txt": "a cat"}
     >>> TextSample(**basic_sample_keys(crude), text=crude["txt"])
     TextSample(__key__='s.tar/0', text='a cat')
     """
-    get = sample.get
+    get = crude_sample.get
+    sources = get("__sources__")
     return {
-        "__key__": sample["__key__"],
+        "__key__": crude_sample["__key__"],
         "__restore_key__": get("__restore_key__", ()),
         "__subflavors__": get("__subflavors__"),
-        "__sources__": (*(get("__sources__") or ()), *additional_sources) if additional_sources else get("__sources__"),
+        "__sources__": (*(sources or ()), *additional_source_info) if additional_source_info else sources,
     }
 
 

@@ -7,9 +7,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from ..batching.collate import generic_batch
 from ..decoding.decoder import SampleDecoder
+from ..hook_rng import HookRng
 from ..hooks import alias_hook, current_cache, hook_context, library_hook, noop_hook, stateless
 from ..sample_dataclass import as_type
 from .cooking import Cooker, cook
+from .packed_samples import PackedSamplesOutput
+from .stage_builder import stage_builder
 
 __all__ = ["DefaultTaskEncoder", "TaskEncoder"]
 
@@ -22,8 +25,8 @@ T_batch = TypeVar("T_batch")
 class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
     """Base of task encoders: override the hooks that you need.
 
-    The hooks, in the order of their calls: ``cook_crude_sample``, ``encode_sample`` (with packing
-    ``preencode_sample``, ``select_samples_to_pack``, ``postencode_sample``, ``pack_selected_samples``),
+    The hooks, in the order of their calls: ``cook_crude_sample``, ``preencode_sample`` or ``encode_sample``, with
+    packing ``select_samples_to_pack``, ``postencode_sample``, with packing ``pack_selected_samples``,
     ``batch_group_criterion``, ``batch``, ``encode_batch``. A hook that is not overridden costs nothing: no stage is
     built for it. Any hook may raise :class:`~loader.errors.SkipSample` to skip its sample or batch. A hook that returns
     samples or batches may be a generator of several.
@@ -33,6 +36,8 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
     Attributes:
         decoder: Decodes the parts of samples; None keeps them as bytes.
         cookers: Build samples from crude ones.
+        __default_failure_tolerance__: Consecutive failures of a hook that stop the run, unless
+            ``@stateless(failure_tolerance=…)`` sets another number for that hook; 0 allows any number.
 
     >>> class Lower(TaskEncoder):
     ...     def encode_sample(self, sample):
@@ -43,19 +48,28 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
 
     decoder: SampleDecoder | None = SampleDecoder()
     cookers: ClassVar[Sequence[Cooker]] = ()
+    __default_failure_tolerance__: ClassVar[int] = 100
 
     @library_hook
-    def cook_crude_sample(self, sample: dict[str, Any], **aux: Any) -> Any:
+    def cook_crude_sample(self, sample: dict[str, Any], *args: Any, **aux: Any) -> Any:
         """Build a sample from a crude one; by default, with the first of ``cookers`` that matches it.
+
+        An overriding hook with parameters named ``cooker`` and ``aux``, as code written for megatron-energon has,
+        receives the cooker that matches, and the stores as a dict.
 
         Args:
             sample: The crude sample, a dict of its parts.
+            args: The cooker to use and a dict of the stores, from such a hook.
             aux: The auxiliary stores of its dataset by name, ``primary`` (all parts of its own dataset) and ``cache``.
 
         Raises:
             ConfigError: There are cookers, and none matches this sample.
         """
-        return cook(sample, self.cookers, aux)
+        if not args and "cooker" not in aux:
+            return cook(sample, self.cookers, aux)
+        given = dict(zip(("cooker", "aux"), args, strict=False)) | aux
+        chosen, stores = given.pop("cooker", None), given.pop("aux", None)
+        return cook(sample, self.cookers if chosen is None else (chosen,), {**(stores or {}), **given})
 
     @noop_hook()
     @stateless
@@ -65,26 +79,29 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
 
     @alias_hook("encode_sample")
     def preencode_sample(self, sample: T_sample) -> Any:
-        """Encode a sample before packing; by default, this is ``encode_sample``.
+        """Encode a sample before packing, or as the first of two steps; by default, this is ``encode_sample``.
 
-        The packing buffer keeps the result in memory, so load large values in ``postencode_sample``.
+        Without packing, an encoder that overrides ``encode_sample`` as well has only that hook called. The packing
+        buffer keeps the result in memory, so load large values in ``postencode_sample``.
         """
 
     @noop_hook()
     @stateless
     def postencode_sample(self, sample: Any) -> Any:
-        """Encode a sample that was selected for packing; by default, return it."""
+        """Encode a sample that was selected for packing, or without packing each sample; by default, return it."""
         return sample
 
     @noop_hook()
-    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
+    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]] | PackedSamplesOutput[Any]:
         """Partition buffered samples into groups to pack.
 
         Args:
             samples: ``packing_buffer_size`` samples, fewer at the end of a pass.
 
         Returns:
-            Groups of these objects, not of copies. A sample in no group is skipped.
+            Groups of these objects, not of copies. A sample in no group is skipped. A
+            :class:`~loader.samples.encoding.packed_samples.PackedSamplesOutput` also has ``pushback``: samples that
+            return to the buffer before it is filled again.
         """
         raise NotImplementedError(
             f"samples are to be packed, but {type(self).__name__} does not define select_samples_to_pack"
@@ -122,24 +139,126 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         return batch
 
     @library_hook
-    def build_train_datasets(self, *, datasets: Any, **options: Any) -> Any:
+    def build_train_datasets(
+        self,
+        *,
+        datasets: Any,
+        worker_config: Any,
+        batch_size: int | None,
+        batch_drop_last: bool = False,
+        packing_buffer_size: int | None = None,
+        virtual_epoch_length: int = 0,
+        shuffle_buffer_size: int | None = None,
+        blend_mode: Any = None,  # noqa: ARG002 - documented
+        repeat: bool = True,
+        even_ranks: bool = False,
+    ) -> Any:
         """Build the chain of stages for training; override it to build another chain.
 
         Args:
             datasets: The datasets of the run, a :class:`~loader.training.datasets.run_datasets.LoadedDatasets`.
-            **options: The arguments of ``get_train_dataset`` that shape the chain.
+            worker_config: Ranks, workers and lanes of the run.
+            batch_size: As in ``get_train_dataset``; likewise all other arguments.
+            blend_mode: The kind of mix, which the datasets have as well; only overriding methods receive it.
         """
-        return datasets.train_chain(self, **options)
+        return datasets.train_chain(
+            self,
+            worker_config=worker_config,
+            batch_size=batch_size,
+            batch_drop_last=batch_drop_last,
+            packing_buffer_size=packing_buffer_size,
+            virtual_epoch_length=virtual_epoch_length,
+            shuffle_buffer_size=shuffle_buffer_size,
+            repeat=repeat,
+            even_ranks=even_ranks,
+        )
 
     @library_hook
-    def build_val_datasets(self, *, datasets: Any, **options: Any) -> Any:
+    def build_val_datasets(
+        self,
+        *,
+        datasets: Any,
+        worker_config: Any,
+        batch_size: int | None,
+        batch_drop_last: bool = False,
+        packing_buffer_size: int | None = None,
+        limit: int | None = None,
+        even_ranks: bool = False,
+    ) -> Any:
         """Build the chain of stages for validation; override it to build another chain.
 
         Args:
             datasets: As in :meth:`build_train_datasets`.
-            **options: The arguments of ``get_val_dataset`` that shape the chain.
+            worker_config: Ranks, workers and lanes of the run.
+            batch_size: As in ``get_val_dataset``; likewise all other arguments.
         """
-        return datasets.val_chain(self, **options)
+        return datasets.val_chain(
+            self,
+            worker_config=worker_config,
+            batch_size=batch_size,
+            batch_drop_last=batch_drop_last,
+            packing_buffer_size=packing_buffer_size,
+            limit=limit,
+            even_ranks=even_ranks,
+        )
+
+    @library_hook
+    def build_cook_crude_sample(
+        self,
+        dataset: Any,
+        *,
+        worker_config: Any,  # noqa: ARG002 - documented
+        subflavors: dict[str, Any],  # noqa: ARG002 - documented
+        get_primary_aux: Callable[[], Any] | None = None,
+        aux: dict[str, Any] | None = None,
+    ) -> Any:
+        """Build the stage that cooks crude samples, for an overridden ``build_train_datasets``.
+
+        Args:
+            dataset: The stage below.
+            worker_config: Accepted for code written for megatron-energon: it is the dataset's.
+            subflavors: Likewise: a cooker is chosen by the subflavors of the sample.
+            get_primary_aux: Returns the store of all parts of the dataset, ``as_file_store`` of its factory.
+            aux: The auxiliary stores by name.
+        """
+        return stage_builder().cook_crude_sample(self, dataset, get_primary_aux=get_primary_aux, aux=aux)
+
+    @library_hook
+    def build_encode_sample(self, dataset: Any, *, worker_config: Any) -> Any:  # noqa: ARG002 - documented
+        """Build the stage that encodes samples, for an overridden ``build_train_datasets``.
+
+        Args:
+            dataset: The stage below.
+            worker_config: Accepted for code written for megatron-energon: it is the dataset's.
+        """
+        return stage_builder().encode_sample(self, dataset)
+
+    @library_hook
+    def build_batch(
+        self,
+        dataset: Any,
+        *,
+        batch_size: int | None,
+        batch_drop_last: bool = False,
+        packing_buffer_size: int | None = None,
+        worker_config: Any,  # noqa: ARG002 - documented
+    ) -> Any:
+        """Build the stages that pack, batch and encode batches, for an overridden ``build_train_datasets``.
+
+        Args:
+            dataset: The stage below.
+            batch_size: Samples of a micro-batch; None yields single samples.
+            batch_drop_last: Drop the last batch of a pass if it is smaller.
+            packing_buffer_size: Samples that ``select_samples_to_pack`` chooses from; None does not pack.
+            worker_config: Accepted for code written for megatron-energon: it is the dataset's.
+        """
+        return stage_builder().batch(
+            self,
+            dataset,
+            batch_size=batch_size,
+            drop_last=batch_drop_last,
+            packing_buffer_size=packing_buffer_size,
+        )
 
     @property
     def current_batch_index(self) -> int | None:
@@ -158,6 +277,18 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
             EnergonError: No hook is running.
         """
         return hook_context().sample_index
+
+    @property
+    def rng(self) -> HookRng:
+        """Random generators of the running hook: ``rng.torch``, ``rng.torch_cuda``, ``rng.numpy``, ``rng.random``.
+
+        They are seeded for each micro-batch, or for each call with ``@stateless(restore_task_encoder_seeds=True)``. So
+        the numbers depend neither on workers nor on the global generators, and a resumed run draws the same ones.
+
+        Raises:
+            EnergonError: No hook is running.
+        """
+        return hook_context().rng
 
     @property
     def cache(self) -> Any:

@@ -24,7 +24,7 @@ from ...pipeline.stages.packing import PackingDataset
 from ...samples.encoding.task_encoder import TaskEncoder
 from ...samples.hooks import is_default, is_library_hook
 
-__all__ = ["ChainOptions", "build_chain", "build_single_samples"]
+__all__ = ["ChainOptions", "build_chain", "build_single_samples", "encoding_hooks"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,8 @@ class ChainOptions:
     def deal(self) -> int | None:
         """Number of samples of a pass that make a micro-batch; None if it is not known ahead."""
         encoder = self.task_encoder
-        hooks = (encoder.cook_crude_sample, encoder.encode_sample, *(cooker.cook for cooker in encoder.cookers))
+        hooks = [encoder.cook_crude_sample, *(cooker.cook for cooker in encoder.cookers)]
+        hooks += [hook for _, hook in encoding_hooks(encoder)]
         is_known = not any(map(makes_several, hooks))
         if self.repeats or self.packing_buffer_size is not None or self.groups or not is_known:
             return None
@@ -79,15 +80,47 @@ def build_chain(sources: Sequence[Source], plan: OrderPlan, options: ChainOption
         chain = _mapped(chain, encoder.preencode_sample, "preencode_sample")
         chain = _packed(chain, encoder, options.packing_buffer_size)
     else:
-        chain = _mapped(chain, encoder.encode_sample, "encode_sample")
+        chain = _encoded(chain, encoder)
     if options.batch_size is None and not options.groups:
         return chain
-    return _mapped(_batched(chain, options), encoder.encode_batch, "encode_batch")
+    chain = _batched(chain, options)
+    if is_default(encoder.encode_batch):
+        return chain
+    encoded = MapDataset[Any](chain, encoder.encode_batch, name="encode_batch")
+    encoded.takes_batches = True
+    return encoded
 
 
-def build_single_samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:
-    """Build the chain up to encoded samples, one for each that is read."""
-    return _mapped(_samples(reader, encoder), encoder.encode_sample, "encode_sample")
+def build_single_samples(
+    reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any], *, packs: bool = False
+) -> SavableDataset[Any]:
+    """Build the chain up to encoded samples, or, if it packs, up to the packing buffer."""
+    if packs:
+        return _mapped(_samples(reader, encoder), encoder.preencode_sample, "preencode_sample")
+    return _encoded(_samples(reader, encoder), encoder)
+
+
+def encoding_hooks(encoder: TaskEncoder[Any, Any, Any, Any]) -> list[tuple[str, Callable[..., Any]]]:
+    """Return the names and hooks that encode samples without packing, in the order of their calls.
+
+    ``preencode_sample`` is ``encode_sample`` unless it is overridden. An encoder that overrides both has separate code
+    for runs without packing: there only ``encode_sample`` is called.
+    """
+    encode, pre, post = encoder.encode_sample, encoder.preencode_sample, encoder.postencode_sample
+    if not is_default(encode):
+        hooks = [("encode_sample", encode)] + ([("postencode_sample", post)] if pre == encode else [])
+    else:
+        hooks = [("preencode_sample", pre), ("postencode_sample", post)]
+    return [(name, hook) for name, hook in hooks if not is_default(hook)]
+
+
+def _encoded(chain: SavableDataset[Any], encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:
+    for name, hook in encoding_hooks(encoder):
+        below, chain = chain, _mapped(chain, hook, name)
+        if name != "encode_sample":
+            # Earlier versions did not build these stages: stages above them keep the keys of saved states.
+            chain.depth = below.depth
+    return chain
 
 
 def _samples(reader: ReadDataset, encoder: TaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:

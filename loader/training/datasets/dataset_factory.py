@@ -10,16 +10,24 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from ...errors import ConfigError
 from ...format.documents.subset import SampleRange, ShareRange, SubsetRange, resolve_subset
+from ...pipeline.contract.dataset_methods import set_direct_loader
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.decode import DecodeDataset
 from ...pipeline.reading.read import OrderPlan, ReadDataset, SequentialPlan, ShuffledPlan
 from ...pipeline.reading.source import Source
+from ...samples.encoding.stage_builder import set_stage_builder
 from ...stores.file_store import FileStore
+from ..loaders.direct_iteration import open_direct_loader
+from .build_stages import EncoderStages
 
 __all__ = ["BaseCoreDatasetFactory", "DatasetSubset"]
 
 T_co = TypeVar("T_co", covariant=True)
+
+# Every chain over files begins with a factory, so from here on datasets can be iterated, and encoders build stages.
+set_direct_loader(open_direct_loader)
+set_stage_builder(EncoderStages())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,8 @@ def get_train_dataset(
         split_part: Part of the split.
         worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
         batch_size: Samples of a micro-batch; None yields single samples.
-        batch_drop_last: Drop the last batch of a pass (``repeat=False``) if it is smaller.
+        batch_drop_last: Drop the last batch of a pass (``repeat=False``) if it is smaller. With hooks that drop or
+            regroup samples, each worker has one; with groups, one of each.
         packing_buffer_size: Samples that ``select_samples_to_pack`` chooses from; None does not pack.
         shuffle_buffer_size: Number of samples that are shuffled freely. It costs no memory. With None, 0 or 1, only
             slices interleave.
@@ -54,7 +55,11 @@ def get_train_dataset(
         task_encoder: The hooks; by default samples are only batched.
         repeat: Repeat without end; otherwise each sample comes once.
         even_ranks: With ``repeat=False``: all ranks get the same number of micro-batches; the rest is dropped.
-        **kwargs: ``split_config``, ``dataset_config``, ``subflavors``, ``trust_code``; and the deprecated
+        **kwargs: ``split_config``, ``dataset_config``, ``subflavors`` or ``tags``, ``filter_name`` (the filter of every
+            dataset), ``trust_code``; ``key_format``: ``"shard/key"``
+            or ``"key"``, the form of ``__key__``; ``subset``, a :class:`.DatasetSubset`; ``sample_type``: the expected
+            class of the samples; ``field_map``, ``sample_loader`` and ``part_filter``, for what ``dataset.yaml`` leaves
+            open; other arguments of the user's dataset class that ``dataset.yaml`` names; and the deprecated
             ``image_decode``, ``av_decode``, ``video_decode_audio``, ``auto_decode``, ``handler``.
 
     Raises:
@@ -79,6 +84,9 @@ def get_train_dataset(
     )
     # Hooks written for megatron-energon may take blend_mode; others read it from the datasets, or take **options.
     takes_mode = "blend_mode" in signature(encoder.build_train_datasets).parameters
+    optional: dict[str, Any] = {"blend_mode": datasets.blend_mode} if takes_mode else {}
+    if even_ranks:
+        optional["even_ranks"] = True
     chain: SavableDataset[Any] = encoder.build_train_datasets(
         datasets=datasets,
         worker_config=config,
@@ -88,8 +96,7 @@ def get_train_dataset(
         virtual_epoch_length=virtual_epoch_length,
         shuffle_buffer_size=shuffle_buffer_size,
         repeat=repeat,
-        **({"blend_mode": datasets.blend_mode} if takes_mode else {}),
-        **({"even_ranks": True} if even_ranks else {}),
+        **optional,
     )
     return chain
 

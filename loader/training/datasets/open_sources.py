@@ -10,27 +10,49 @@ from functools import partial
 from typing import Any
 
 from ...errors import ConfigError, EnergonError
+from ...format.documents.key_format import checked_key_format
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.messages import did_you_mean
 from ...format.documents.providers import is_metadataset, is_record_file
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
 from ...metadataset.joins.open_join import open_join
 from ...metadataset.plans.plan_leaves import plan_request
-from ...pipeline.contract.failures import three_argument_handler
 from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.failures.policy import three_argument_handler
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...pipeline.reading.joined_source import JoinedSource
 from ...pipeline.reading.record_source import RecordSource
 from ...pipeline.reading.source import Source
 from ...samples.building.dataset_code import load_joiner
+from ...samples.building.described_dataset import RESERVED_ARGUMENTS
 from ...samples.decoding.decoder import SampleDecoder
+from .dataset_factory import DatasetSubset
 
-__all__ = ["DatasetArguments", "LoadedSource", "open_sources"]
+__all__ = ["DatasetArguments", "LoadedSource", "given_subflavors", "open_sources"]
 
 _DECODER_ARGUMENTS = ("image_decode", "av_decode", "video_decode_audio", "guess_content")
 _DEPRECATED = (*_DECODER_ARGUMENTS, "auto_decode", "handler")
+_DESCRIBING = ("field_map", "sample_loader", "part_filter")
+"""Arguments for what ``dataset.yaml`` leaves open."""
+
 _UNUSED = ("parallel_shard_iters",)
 """Arguments of megatron-energon that have no effect on the order."""
+
+
+_KNOWN = (
+    "split_config",
+    "dataset_config",
+    "subflavors",
+    "tags",
+    "filter_name",
+    "trust_code",
+    "key_format",
+    "sample_type",
+    "subset",
+    *_DESCRIBING,
+    *_DEPRECATED,
+    *_UNUSED,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +64,14 @@ class DatasetArguments:
         decodes: The deprecated ``auto_decode``; False leaves the parts bytes.
         decoder: Deprecated arguments of the decoder; empty if there are none.
         handler: The deprecated error handler.
+        unknown: Messages for names that only a dataset class of the user's can accept.
     """
 
     request: LoadRequest
     decodes: bool | None = None
     decoder: Mapping[str, Any] = field(default_factory=dict)
     handler: Callable[..., Any] | None = None
+    unknown: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def parse(
@@ -58,7 +82,10 @@ class DatasetArguments:
         own: Iterable[str] = (),
         **choices: Any,
     ) -> DatasetArguments:
-        """Check the names of keyword arguments, and build the request.
+        """Check the keyword arguments, and build the request.
+
+        Unknown names are arguments of the dataset class that ``dataset.yaml`` names; :meth:`open` refuses them where
+        there is none.
 
         Args:
             caller: Name of the function that received them, for messages.
@@ -68,21 +95,35 @@ class DatasetArguments:
             **choices: Other fields of the request.
 
         Raises:
-            TypeError: There is no such argument; the message suggests the nearest one.
+            TypeError: An argument is set by this function itself.
+            ConfigError: ``key_format`` is none.
         """
-        known = ("split_config", "dataset_config", "subflavors", "trust_code", *_DEPRECATED, *_UNUSED)
+        unknown: dict[str, str] = {}
         for name in given:
-            if name not in known:
-                raise TypeError(f"{caller}() has no argument {name!r}{did_you_mean(name, (*_arguments(own), *known))}")
+            if name not in _KNOWN:
+                advice = did_you_mean(name, (*_arguments(own), *_KNOWN))
+                unknown[name] = f"{caller}() has no argument {name!r}{advice}"
+                if name in RESERVED_ARGUMENTS:
+                    raise TypeError(unknown[name])
             if name in _DEPRECATED:
                 better = "WorkerConfig(global_error_handler=…)" if name == "handler" else "the task encoder's decoder"
                 warnings.warn(f"{name}= is deprecated; use {better}", DeprecationWarning, stacklevel=4)
+        key_format, subset = given.get("key_format"), given.get("subset")
         request = LoadRequest.at(
             path,
             split_config=given.get("split_config") or None,
             dataset_config=given.get("dataset_config") or None,
-            subflavors=dict(given.get("subflavors") or {}),
+            subflavors=given_subflavors(given.get("subflavors"), given.get("tags"), caller=caller),
+            filter=given.get("filter_name") or None,
             trust_code=bool(given.get("trust_code", False)),
+            sample_type=given.get("sample_type"),
+            options={
+                name: value
+                for name, value in given.items()
+                if name in unknown or (name in _DESCRIBING and value is not None)
+            },
+            key_format=None if key_format is None else checked_key_format(key_format, source="key_format"),
+            subset=subset.ranges if isinstance(subset, DatasetSubset) else tuple(subset or ()),
             **choices,
         )
         return cls(
@@ -90,6 +131,7 @@ class DatasetArguments:
             decodes=given.get("auto_decode"),
             decoder={name: given[name] for name in _DECODER_ARGUMENTS if given.get(name) is not None},
             handler=given.get("handler"),
+            unknown=unknown,
         )
 
     def open(self, task_encoder: Any, *, training: bool) -> list[LoadedSource]:
@@ -100,12 +142,15 @@ class DatasetArguments:
             training: Use weights and repetitions.
 
         Raises:
-            TypeError: The task encoder is a class.
+            TypeError: The task encoder is a class; or no dataset class accepts an argument.
         """
         if isinstance(task_encoder, type):
             name = task_encoder.__name__
             raise TypeError(f"expected task_encoder to be an object, found the class {name}; pass {name}(…)")
-        return open_sources(self.request, decoder=self._decoder_of(task_encoder), training=training)
+        loaded = open_sources(self.request, decoder=self._decoder_of(task_encoder), training=training)
+        if self.unknown and not all(one.source.accepts_options for one in loaded):
+            raise TypeError(next(iter(self.unknown.values())))
+        return loaded
 
     def _decoder_of(self, task_encoder: Any) -> SampleDecoder | None:
         """Return the decoder: that of the task encoder, unless a deprecated argument replaces it."""
@@ -121,6 +166,19 @@ class DatasetArguments:
         if self.handler is None:
             return config
         return replace(config, global_error_handler=three_argument_handler(self.handler))
+
+
+def given_subflavors(
+    subflavors: Mapping[str, Any] | None, tags: Mapping[str, Any] | None, *, caller: str
+) -> dict[str, Any]:
+    """Return the labels that a caller gives under one of two names.
+
+    Raises:
+        TypeError: They are given under both.
+    """
+    if subflavors and tags:
+        raise TypeError(f"{caller}() takes subflavors= or tags=, its other name, not both")
+    return dict(subflavors or tags or {})
 
 
 def _arguments(names: Iterable[str]) -> tuple[str, ...]:
@@ -159,14 +217,26 @@ def _open_plan(plan: LeafPlan, decoder: SampleDecoder | None) -> Source:
         source = _open_join(plan, plan.join, decoder) if plan.join is not None else _open_dataset(request, decoder)
         # Raise for a wrong split part here, not when the first batch is requested.
         _ = source.samples
-        if request.dataset_config is not None or plan.join is not None:
+        if request.dataset_config is not None or request.options or plan.join is not None:
             # Likewise for a missing dataset file. The default one is not read: there may be hundreds of datasets.
             _ = source.is_crude
+        if request.sample_type is not None and plan.join is None:
+            _check_sample_type(source, request.sample_type)
     except EnergonError as error:
         if plan.place and plan.join is None:
             error.at = f"{error.at or request.path}, named by {plan.place}"
         raise
     return source
+
+
+def _check_sample_type(source: Source, expected: type[Any]) -> None:
+    found = source.sample_class
+    if not issubclass(found, expected):
+        raise ConfigError(
+            f"expected samples of {expected.__name__}, found {found.__name__}",
+            at=source.describe(),
+            hint="pass another sample_type, or another dataset_config",
+        )
 
 
 def _open_dataset(request: LoadRequest, decoder: SampleDecoder | None) -> Source:

@@ -27,7 +27,7 @@ from ...pipeline.reading.source import Source
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from ...samples.hooks import set_hook_context
 from ..workers.lane_host import open_lane
-from .chain import build_single_samples
+from .chain import build_single_samples, encoding_hooks
 from .open_sources import DatasetArguments
 
 __all__ = ["RandomAccessDataset", "random_access"]
@@ -69,7 +69,7 @@ class RandomAccessDataset(Dataset[T_co]):
         hooks = (
             task_encoder.cook_crude_sample,
             *(one.cook for one in task_encoder.cookers),
-            task_encoder.encode_sample,
+            *(hook for _, hook in encoding_hooks(task_encoder)),
         )
         for hook in hooks:
             if makes_several(hook):
@@ -92,6 +92,11 @@ class RandomAccessDataset(Dataset[T_co]):
     def __repr__(self) -> str:
         sources = ", ".join(source.describe() for source in self._reader.sources)
         return f"<{type(self).__name__} of {len(self)} samples: {sources}>"
+
+    def __iter__(self) -> Iterator[T_co]:
+        """Yield all samples in the order of their numbers."""
+        for index in range(len(self)):
+            yield self[index]
 
     @overload
     def __getitem__(self, index: int) -> T_co: ...
@@ -188,6 +193,7 @@ class RandomAccessDataset(Dataset[T_co]):
         try:
             with preserve_rng_state():
                 seed_sample(self._lane.seed, 0, position)
+                self._lane.context.rng_parts = (self._lane.seed, 0, position)
                 yield
         finally:
             set_hook_context(None)
@@ -208,7 +214,8 @@ def random_access(
     Returns a map-style dataset of torch, a :class:`~loader.integrations.multi_epoch_dataset.SizedDataset`: without
     batches, shuffling or state. Samples are numbered in the order of the shards. The datasets of a metadataset follow
     one another, each once; weights and repetitions are ignored. Samples are cooked and encoded as for validation, by
-    ``cook_crude_sample`` or the cookers and by ``encode_sample``; later hooks are not called.
+    ``cook_crude_sample`` or the cookers, and by ``encode_sample``, or ``preencode_sample`` and ``postencode_sample``;
+    later hooks are not called.
 
     The same number always returns the same sample: random numbers that hooks draw are seeded from ``seed_offset`` and
     the sample, and are the same in every epoch. A sample that fails raises its error; no sample is skipped.
@@ -221,8 +228,8 @@ def random_access(
             samples move up. ``"replace"``: they keep their number, under which the next sample that is not excluded
             is read; for a run that has begun, in which neither the length nor any other number may change.
         seed_offset: Seed of the random numbers that hooks draw.
-        **kwargs: ``split_config``, ``dataset_config``, ``subflavors``, ``trust_code``, as in
-            :func:`~loader.training.datasets.get_datasets.get_train_dataset`.
+        **kwargs: ``split_config``, ``dataset_config``, ``subflavors``, ``filter_name``, ``trust_code``, ``key_format``
+            …, as in :func:`~loader.training.datasets.get_datasets.get_train_dataset`.
 
     Raises:
         StorageError: The path is missing, or a folder is not prepared.

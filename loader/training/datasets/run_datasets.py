@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import ConfigError, EnergonError
+from ...metadataset.documents.leaf_plan import BlendStep
+from ...metadataset.plans.blend_units import SAMPLES, sample_shares
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.read import SequentialPlan, ShuffledPlan
@@ -18,9 +21,10 @@ from ...pipeline.stages.limit import LimitDataset
 from ...pipeline.stages.log_sample import LogSampleDataset
 from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.file_store import FileStore
-from .chain import ChainOptions, build_chain
+from .chain import ChainOptions, build_chain, build_single_samples
 from .dataset_factory import BaseCoreDatasetFactory
 from .open_sources import LoadedSource
+from .sample_sizes import MeanSizes
 
 if TYPE_CHECKING:
     from ...samples.encoding.task_encoder import TaskEncoder
@@ -38,6 +42,7 @@ class SourceSpec:
         epochs_together: ``shuffle_over_epochs_multiplier``.
         weight: Share of a blend without end; None if the mix is one of repetitions.
         repetitions: Repetitions in a pass; None if the mix is one of weights, which has no pass.
+        blends: The weighted blends that lead to it; see :class:`.LeafPlan`.
     """
 
     source: Source
@@ -45,6 +50,7 @@ class SourceSpec:
     epochs_together: int | None = 1
     weight: float | None = None
     repetitions: float | None = None
+    blends: tuple[BlendStep, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +92,7 @@ class LoadedDatasets:
                 epochs_together=one.plan.request.epochs_together,
                 weight=(one.plan.weight or 1.0) if is_weighted else None,
                 repetitions=None if is_weighted else 1.0 if one.plan.repetitions is None else one.plan.repetitions,
+                blends=one.plan.blends if is_weighted else (),
             )
             for one in loaded
         )
@@ -143,6 +150,19 @@ class LoadedDatasets:
             for spec, times in zip(self.specs, self._repetitions(), strict=True)
         )
 
+    def _measured_shares(self, options: ChainOptions) -> tuple[float, ...] | None:
+        """Return the shares of samples in a blend with a unit, from measured samples; None if no blend has a unit."""
+        units = {step.unit for spec in self.specs for step in spec.blends} - {SAMPLES}
+        if not units:
+            return None
+        sizes = MeanSizes(
+            self.sources,
+            partial(build_single_samples, encoder=options.task_encoder, packs=options.packing_buffer_size is not None),
+            options.task_encoder,
+            options.worker_config,
+        )
+        return tuple(sample_shares([spec.blends for spec in self.specs], sizes))
+
     def _passes(self) -> tuple[float, ...]:
         """Return the repetitions of a pass.
 
@@ -189,13 +209,17 @@ class LoadedDatasets:
             repeats=repeat,
             worker_config=worker_config,
         )
+        measured = self._measured_shares(options)
         plan = ShuffledPlan(
             slice_lengths=tuple(spec.slice_length for spec in self.specs),
             shuffle_buffer=shuffle_buffer_size or 0,
             epochs_together=tuple(spec.epochs_together for spec in self.specs),
-            weights=self._shares(),
+            weights=measured or self._shares(),
+            measured=measured is not None or None,
             repetitions=None if repeat else self._passes(),
             deal=options.deal,
+            chunk=packing_buffer_size or batch_size or 1,
+            shares=self._repetitions(),
         )
         if plan.items([source.samples for source in self.sources]) == 0:
             raise ConfigError(
@@ -267,6 +291,12 @@ class SourceFactory(BaseCoreDatasetFactory[Any]):
     def source(self) -> Source:
         """The source that the stages read."""
         return self._source
+
+    @property
+    def subflavors(self) -> dict[str, Any]:
+        """Labels of the dataset."""
+        request = getattr(self._source, "request", None)
+        return {} if request is None else dict(request.subflavors)
 
     def as_file_store(self) -> FileStore[Any]:
         """Return the store of the dataset's parts, by name.

@@ -16,6 +16,7 @@ from ...samples.building.dataset_code import dataset_class_of
 from ...samples.building.described_dataset import arguments_of_config, instantiate
 from ...storage import EPath
 from ..datasets.dataset_factory import BaseCoreDatasetFactory
+from ..datasets.open_sources import given_subflavors
 from . import webdatasets
 from .jsonl_factory import DefaultCrudeJsonlDatasetFactory
 from .record_factory import CrudeParquetDatasetFactory, DefaultBinIdxDatasetFactory, RecordDatasetFactory
@@ -43,6 +44,8 @@ def get_dataset_from_config(
     worker_config: WorkerConfig | None = None,
     sample_type: type[Any] | None = None,
     trust_code: bool = False,
+    filter_name: str | None = None,
+    tags: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> BaseCoreDatasetFactory[Any]:
     """Open a dataset to build a chain on by hand: its ``build()`` reads, decodes and builds samples.
@@ -57,6 +60,8 @@ def get_dataset_from_config(
         worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
         sample_type: Expected class of the samples.
         trust_code: Allow the dataset to run its code and to load pickles.
+        filter_name: Name of the filter that selects samples.
+        tags: Other name of ``subflavors``.
         **kwargs: Other arguments of the dataset's class: ``shuffle_over_epochs``, ``max_samples_per_sequence``,
             ``decoder`` …
 
@@ -67,7 +72,10 @@ def get_dataset_from_config(
         TrustError: The dataset needs to run code, and the caller does not allow it.
         TypeError: There is no such argument.
     """
+    subflavors = given_subflavors(subflavors, tags, caller="get_dataset_from_config")
     common: dict[str, Any] = {"training": training, "worker_config": worker_config, **kwargs}
+    if filter_name is not None:  # a user-defined class need not take it
+        common["filter_name"] = filter_name
     factory = _FACTORIES.get(format_of(data_path(os.fspath(path))))
     if factory is not None:
         records = factory(path, subflavors=subflavors, **common)
@@ -83,7 +91,7 @@ def get_dataset_from_config(
     dataset_class = _class_of(config, trust_code=trust_code)
     given = arguments_of_config(config, trust_code=trust_code)
     common |= {"split_part": split_part, "split_config": split_config, "trust_code": trust_code}
-    common["subflavors"] = {**config.subflavors, **(subflavors or {})}
+    common["subflavors"] = {**config.subflavors, **subflavors}
     if is_own_module(config.dataset_module):
         given = {name: value for name, value in given.items() if name not in config.extra}
         if not issubclass(dataset_class, StandardWebdatasetFactory):

@@ -21,7 +21,7 @@ from ..datasets.open_sources import DatasetArguments
 from ..datasets.run_datasets import LoadedDatasets
 from .dataset_from_config import get_dataset_from_config
 
-__all__ = ["DatasetLoader", "DatasetLoaderInterface", "Metadataset", "MetadatasetV2", "load_dataset"]
+__all__ = ["DatasetLoader", "DatasetLoaderInterface", "Metadataset", "MetadatasetV2", "Recipe", "load_dataset"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,6 +158,10 @@ class Metadataset(DatasetLoaderInterface):
 
 class MetadatasetV2(DatasetLoaderInterface):
     """A metadataset of version 2."""
+
+
+Recipe = MetadatasetV2
+"""Name of :class:`MetadatasetV2` in version 8 of megatron-energon."""
 
 
 def load_dataset(path: str | os.PathLike[str], **kwargs: Any) -> DatasetLoaderInterface:

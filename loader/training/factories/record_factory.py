@@ -44,6 +44,7 @@ class RecordDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
             whole file.
         subset: The samples to use; by default all.
         subflavors: Labels of all samples.
+        filter_name: The filter that selects samples; by default all.
         decoder: Decoder of the json in JSONL files; by default :class:`SampleDecoder`.
 
     Raises:
@@ -63,6 +64,7 @@ class RecordDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
         max_samples_per_sequence: int | None = None,
         subset: DatasetSubset | Sequence[SubsetRange] | None = None,
         subflavors: Mapping[str, Any] | None = None,
+        filter_name: str | None = None,
         decoder: SampleDecoder | None = None,
     ) -> None:
         super().__init__(
@@ -75,6 +77,7 @@ class RecordDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
         )
         self.path = EPath(path)
         self.subflavors = dict(subflavors or {})
+        self.filter_name = filter_name
         self.decoder = decoder if decoder is not None else SampleDecoder()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -83,7 +86,12 @@ class RecordDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
     @cached_property
     def source(self) -> RecordSource:
         """The source that the stages read."""
-        request = LoadRequest(path=data_path(str(self.path)), subset=tuple(self.subset), subflavors=self.subflavors)
+        request = LoadRequest(
+            path=data_path(str(self.path)),
+            subset=tuple(self.subset),
+            subflavors=self.subflavors,
+            filter=self.filter_name,
+        )
         return RecordSource(request=request, decoder=self.decoder)
 
     def as_file_store(self) -> FileStore[Any]:

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ...cached_property import cached_property
-from ...format.dataset_folder import DatasetFolder
 from ...format.documents.load_request import LoadRequest
 from ...format.documents.subset import SubsetRange
-from ...format.media.kind import MediaFilter
 from ...format.nv_meta import SPLIT_YAML
-from ...format.shard_content import iter_shard_content
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...samples.building.described_dataset import DescribedDataset, OfTheRun
-from ...samples.decoding.decoder import SampleDecoder
+from ...samples.decoding.decoder import AnyDecoder
 from ...storage import EPath
 from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.file_store import FileStore
 from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
-from .prepare_dataset import ProgressFunction, prepare_dataset
+from .webdataset_preparator import WebdatasetPreparator
 
 __all__ = [
     "BaseWebdatasetFactory",
@@ -34,7 +30,7 @@ __all__ = [
 T_co = TypeVar("T_co", covariant=True)
 
 
-class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]):
+class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co], WebdatasetPreparator):
     """A dataset of shards, whose parts stay bytes.
 
     Args:
@@ -57,6 +53,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         subflavors: Labels of all samples.
         decoder: Decoder of the parts; None leaves them bytes.
         trust_code: Allow the dataset to run its code and to load pickles.
+        filter_name: Name of the filter that selects samples; None keeps all.
 
     Raises:
         ConfigError: A number is out of range.
@@ -79,8 +76,9 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         sample_loader: str | Callable[..., Any] | None = None,
         part_filter: str | Sequence[str] | Callable[[str], Any] | None = None,
         subflavors: Mapping[str, Any] | None = None,
-        decoder: SampleDecoder | OfTheRun | None = None,
+        decoder: AnyDecoder | OfTheRun | None = None,
         trust_code: bool = False,
+        filter_name: str | None = None,
     ) -> None:
         BaseCoreDatasetFactory.__init__(
             self,
@@ -104,6 +102,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         )
         self.split_part = split_part or ("train" if training else "val")
         self.split_config = split_config or SPLIT_YAML
+        self.filter_name = filter_name
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "source"}
@@ -115,11 +114,11 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
             path=str(self.path),
             split_part=self.split_part,
             split_config=self.split_config,
+            filter=self.filter_name,
             subset=tuple(self.subset),
             trust_code=self.trust_code,
         )
-        decoder = SampleDecoder() if isinstance(self.decoder, OfTheRun) else self.decoder
-        return DatasetSource(request=request, decoder=decoder, described=self)
+        return DatasetSource(request=request, decoder=self._decoder, described=self)
 
     @property
     def paths(self) -> list[EPath]:
@@ -133,115 +132,6 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
             StorageError: The folder is missing or not prepared.
         """
         return DatasetFileStore(self.path)
-
-    @staticmethod
-    def iter_dataset_content(
-        path: str | os.PathLike[str], extract_keys: Container[str] = ()
-    ) -> Iterator[dict[str, Any]]:
-        """Iterate over the samples of a shard, without an index.
-
-        Args:
-            path: The shard.
-            extract_keys: Names of the parts to read; other parts are only listed.
-
-        Yields:
-            The parts of each sample by name: bytes, or None for parts that are not read.
-
-        Raises:
-            FormatError: The shard is damaged.
-            StorageError: It cannot be read.
-        """
-        return iter_shard_content(path, extract_keys)
-
-    @classmethod
-    def prepare_dataset(
-        cls,
-        parent_path: str | os.PathLike[str],
-        paths: Sequence[str | os.PathLike[str]],
-        *,
-        split_parts_ratio: Sequence[tuple[str, float]] | None = None,
-        split_parts_patterns: Sequence[tuple[str, str]] | None = None,
-        split_config: str = SPLIT_YAML,
-        shuffle_seed: int | None = 42,
-        progress_fn: ProgressFunction | None = None,
-        progress: bool = False,
-        workers: int = 32,
-        tar_index_only: bool = False,
-        media_filter: MediaFilter | None = None,
-        fix_duplicates: bool = False,
-        index_sqlite_tmp_path: str | Path | None = None,  # noqa: ARG003 - files are never written in place
-    ) -> set[str]:
-        """Index and split shards as ``energon prepare`` does, but write no ``dataset.yaml``.
-
-        Args:
-            parent_path: Folder of the dataset.
-            paths: The shards, relative to the folder; braces are expanded. Other shards of the folder are excluded.
-            split_parts_ratio: Parts of the split, and their shares.
-            split_parts_patterns: Parts of the split, and patterns of their shards. By default the split is kept.
-            split_config: Name of the split file.
-            shuffle_seed: Seed to shuffle the shards with before they are split by a ratio; None does not shuffle.
-            progress_fn: Progress display: receives an iterator and its length, and returns an iterator.
-            progress: Draw a progress bar on standard error, unless ``progress_fn`` is given.
-            workers: Maximum number of scanning processes.
-            tar_index_only: Write no split.
-            media_filter: Parts to collect media metadata of.
-            fix_duplicates: Rename keys that occur in several shards, in copies of these shards.
-            index_sqlite_tmp_path: Accepted for code written for megatron-energon.
-
-        Returns:
-            Names of all parts of samples.
-
-        Raises:
-            ConfigError: Shards are missing, or the split is invalid.
-            FormatError: Shards are damaged.
-            StorageError: A folder is missing or cannot be written.
-        """
-        prepare_dataset(
-            parent_path,
-            paths,
-            split_parts_ratio=split_parts_ratio,
-            split_parts_patterns=split_parts_patterns,
-            split_config=split_config,
-            shuffle_seed=shuffle_seed,
-            progress_fn=progress_fn,
-            progress=progress,
-            workers=workers,
-            tar_index_only=tar_index_only,
-            media_filter=media_filter,
-            fix_duplicates=fix_duplicates,
-        )
-        return set(DatasetFolder(parent_path).index.part_names)
-
-    @classmethod
-    def add_media_metadata(
-        cls,
-        parent_path: str | os.PathLike[str],
-        *,
-        media_filter: MediaFilter,
-        progress_fn: ProgressFunction | None = None,
-        workers: int = 32,
-        index_sqlite_tmp_path: str | Path | None = None,  # noqa: ARG003 - files are never written in place
-    ) -> int:
-        """Collect the media metadata of a prepared dataset.
-
-        Args:
-            parent_path: Folder of the dataset.
-            media_filter: Parts to collect metadata of.
-            progress_fn: Progress display: receives an iterator and its length, and returns an iterator.
-            workers: Maximum number of reading processes.
-            index_sqlite_tmp_path: Accepted for code written for megatron-energon.
-
-        Returns:
-            Number of parts with metadata.
-
-        Raises:
-            StorageError: The folder is missing, not prepared, or cannot be written.
-        """
-        shards = list(DatasetFolder(parent_path).shard_counts)
-        report = prepare_dataset(
-            parent_path, shards, media_filter=media_filter, progress_fn=progress_fn, workers=workers
-        )
-        return report.media.entries if report.media else 0
 
 
 class DefaultGenericWebdatasetFactory(BaseWebdatasetFactory[T_co]):
@@ -268,7 +158,7 @@ class DefaultDecoderWebdatasetFactory(DefaultGenericWebdatasetFactory[T_co]):
         self,
         path: str | os.PathLike[str],
         *,
-        decoder: SampleDecoder | OfTheRun | None = OfTheRun.DECODER,
+        decoder: AnyDecoder | OfTheRun | None = OfTheRun.DECODER,
         **kwargs: Any,
     ) -> None:
         super().__init__(path, decoder=decoder, **kwargs)

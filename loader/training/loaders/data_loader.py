@@ -2,102 +2,135 @@
 
 from __future__ import annotations
 
-import sys
+import warnings
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from contextlib import suppress
+from typing import Any, Self, TypeVar
 
 from ...errors import StateError
+from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.stage import SavableDataset
-from ...progress_bar import progress_bar
+from ...renamed_parameters import renamed_parameters
 from ..states.framework_state import (
     broadcast_states,
     framework_state,
     gather_states,
     rank_in_group,
     restore_framework_state,
-    warn_of_lookahead,
 )
 from ..states.lane_checks import check_lane_states
 from ..states.run_state import RunState, compare_datasets
 from ..states.split_state import redistribute_states
-from ..workers.bundles import StreamOptions
-from .lane_batches import LaneBatches
-from .rank_chain import RankChain, cut_rank_stages
+from ..workers.stream_options import StreamOptions, options_from_keywords
+from .framework_attributes import RankShare, TorchLoader
+from .iterations import LoaderRun
 from .restore_sample import restore_sample
 
-__all__ = ["SavableDataLoader"]
+__all__ = ["DataLoader", "SavableDataLoader"]
 
 T_co = TypeVar("T_co", covariant=True)
 
-_END: Any = object()
 
-
-class SavableDataLoader(Generic[T_co]):
+class DataLoader(TorchLoader[T_co]):
     """Iterate the micro-batches of one rank; save and restore the position.
 
     A second iteration over a loader for training continues after the last micro-batch that it delivered. A loader for
     validation starts over. Only one iteration is live at a time.
 
+    Workers start with the first iteration, or with :meth:`start`. A ``with`` block starts them and ends them::
+
+        with get_loader(dataset) as loader:
+            for batch in loader: ...
+
+    It is an instance of torch's ``DataLoader``, because frameworks accept no other. Those that rebuild a loader with a
+    sampler get a loader of the same run, which ignores the sampler.
+
     Args:
         dataset: The chain.
-        options: Options of the worker processes.
+        options: Options of the workers; by default those of the keywords.
+        run: The run of the loader that a framework rebuilds.
+        sampler: Accepted for frameworks that rebuild loaders, and ignored.
+        batch_sampler: Likewise.
+        shuffle: Likewise.
+        **keywords: The arguments of :func:`get_savable_loader`.
+
+    Raises:
+        TypeError: A keyword has another name.
     """
 
-    def __init__(self, dataset: SavableDataset[T_co], options: StreamOptions | None = None) -> None:
-        self.dataset = dataset
+    def __init__(
+        self,
+        dataset: SavableDataset[T_co],
+        options: StreamOptions | None = None,
+        *,
+        run: LoaderRun | None = None,
+        sampler: Any = None,
+        batch_sampler: Any = None,  # noqa: ARG002 - see `sampler`
+        shuffle: bool | None = None,  # noqa: ARG002 - likewise
+        **keywords: Any,
+    ) -> None:
+        if sampler is not None and not isinstance(sampler, RankShare):
+            warnings.warn(
+                f"the sampler {type(sampler).__name__} is ignored: the dataset determines the order of samples and "
+                "this rank's share of them",
+                UserWarning,
+                stacklevel=2,
+            )
+        self.dataset: SavableDataset[T_co] = dataset  # type: ignore[assignment] # torch's class names its own
         self.worker_config = dataset.worker_config
-        self._chain, stages = cut_rank_stages(dataset)
-        options = options or StreamOptions()
-        self._lanes = LaneBatches(self._chain, options)
-        self._shows_progress = options.progress
-        self._steps = RankChain(stages, self._lanes)
-        self._continues = False  # the next iteration continues, even if the loader is one that starts over
-        self._iteration: object = None
+        if run is None:
+            run = LoaderRun(dataset, options or options_from_keywords(**keywords))
+        self.run = run
 
     # ------------------------------------------------------------------------------------------ iterating
 
-    def __iter__(self) -> Iterator[T_co]:
-        if self._chain.starts_over and not self._continues:
-            self._steps.start_over()
-        self._continues = False
-        self._iteration = iteration = object()
-        return self._iterate(iteration)
-
-    def _iterate(self, iteration: object) -> Iterator[T_co]:
-        batches = self._steps.batches()
-        if self._shows_progress:
-            batches = iter(progress_bar(batches, self._known_length(), unit="batch"))
-        while True:
-            if iteration is not self._iteration:
-                raise StateError(
-                    "this iteration of the loader is over: another one has begun, or a state was restored",
-                    hint="finish with one iteration before the next, or make a second loader",
-                )
-            batch = next(batches, _END)
-            if batch is _END:
-                return
-            yield batch
+    def __iter__(self) -> Iterator[T_co]:  # type: ignore[override] # torch's class has an iterator of its own
+        return self.run.iterate(self._known_length() if self.run.options.progress else None)
 
     def __len__(self) -> int:
         """Return the number of micro-batches of an iteration on this rank.
 
-        Raises:
-            TypeError: The dataset repeats without end, or its stages drop or regroup samples.
+        For an endless dataset, the number of an epoch. If stages drop or regroup samples, the number is nominal: one
+        item for each sample. An iteration does not end there.
         """
         return len(self.dataset)
 
     def _known_length(self) -> int | None:
-        try:
-            return len(self)
-        except TypeError:
-            return None
+        is_known = self.dataset.counts_on_rank or self.dataset.items is not None
+        return len(self) if is_known else None
 
     def __bool__(self) -> bool:
-        return True  # Python would call __len__, which endless loaders do not support
+        return True  # Python would call __len__, which may be 0
 
-    def close(self) -> None:
-        """End the worker processes; the next iteration starts new ones where these stopped."""
-        self._lanes.close()
+    # ------------------------------------------------------------------------------------------ workers
+
+    def start(self) -> Self:
+        """Start the workers, which begin to make micro-batches; the next iteration uses them.
+
+        Iterating starts them, too. Call this early, for example before the model is built, to hide the time that
+        workers take until their first micro-batch. Workers that run are not started again.
+        """
+        self.run.start()
+        return self
+
+    def shutdown(self) -> None:
+        """End the workers and free their memory; without running workers, do nothing.
+
+        The position is kept: it can be saved, and a later iteration or :meth:`start` starts new workers where these
+        stopped.
+        """
+        self.run.lanes.close()
+
+    close = shutdown
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *error: object) -> None:
+        self.shutdown()
+
+    def _options(self) -> StreamOptions:
+        return self.run.options
 
     # --------------------------------------------------------------------------------- saving and restoring
 
@@ -109,17 +142,18 @@ class SavableDataLoader(Generic[T_co]):
         """
         config = self.worker_config
         return RunState(
-            lanes=self._lanes.lanes,
+            lanes=self.run.lanes.lanes,
             ranks=config.world_size,
             rank=config.rank,
             seed=config.seed_offset,
-            batch=self._lanes.batch,
-            lane_states=dict(self._lanes.lane_states),
-            steps=self._steps.counts(),
-            passes=self._lanes.passes,
-            ended=self._lanes.ended,
-            dataset=self._chain.identity(),
-            kind=self._lanes.kind,
+            batch=self.run.lanes.batch,
+            lane_states=dict(self.run.lanes.lane_states),
+            steps=self.run.steps.counts(),
+            passes=self.run.lanes.passes,
+            ended=self.run.lanes.ended,
+            dataset=self.run.chain.identity(),
+            kind=self.run.lanes.kind,
+            rules=self.run.lanes.rules,
         ).to_plain()
 
     def restore_state_rank(self, state: dict[str, Any] | None) -> None:
@@ -191,6 +225,31 @@ class SavableDataLoader(Generic[T_co]):
         config = self.worker_config
         self._restore(redistribute_states([RunState.from_plain(one) for one in state], config.world_size)[config.rank])
 
+    def with_restored_state_rank(self, state: dict[str, Any] | None) -> Self:
+        """Restore the state of this rank as :meth:`restore_state_rank` does, and return the loader.
+
+        ``with get_savable_loader(dataset).with_restored_state_rank(state) as loader: …`` starts the workers after that.
+        """
+        self.restore_state_rank(state)
+        return self
+
+    def with_restored_state_global(
+        self, state: Sequence[dict[str, Any]] | None, *, src_rank: int | None = None
+    ) -> Self:
+        """Restore the states of all ranks as :meth:`restore_state_global` does, and return the loader."""
+        self.restore_state_global(state, src_rank=src_rank)
+        return self
+
+    def save_state(self, dst_rank: int) -> Any:
+        """Collect the states of all ranks: the deprecated name of :meth:`save_state_global`."""
+        _warn_of_name("save_state", "save_state_global() or save_state_rank()")
+        return self.save_state_global(dst_rank)
+
+    def restore_state(self, state: Sequence[dict[str, Any]] | None) -> None:
+        """Continue from the states of all ranks: the deprecated name of :meth:`restore_state_global`."""
+        _warn_of_name("restore_state", "restore_state_global() or restore_state_rank()")
+        self.restore_state_global(state)
+
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the run, under the name that frameworks call.
 
@@ -201,7 +260,6 @@ class SavableDataLoader(Generic[T_co]):
         Returns:
             Plain data.
         """
-        warn_of_lookahead(self, sys._getframe(1))  # noqa: SLF001 - the frame of the caller
         return framework_state(self)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -218,7 +276,9 @@ class SavableDataLoader(Generic[T_co]):
 
     def _restore(self, saved: RunState) -> None:
         config = self.worker_config
-        compare_datasets(saved.dataset, self._chain.identity())
+        with suppress(LookupError, TypeError, AttributeError):  # of another chain, which the comparison reports
+            self.run.chain.adopt_measurements(saved.dataset)
+        compare_datasets(saved.dataset, self.run.chain.identity())
         if saved.seed != config.seed_offset:
             raise StateError(
                 f"the state is of a run with seed_offset={saved.seed}, this one has {config.seed_offset}",
@@ -229,30 +289,50 @@ class SavableDataLoader(Generic[T_co]):
                 f"the state is of a run of {saved.lanes} lanes, this one has {config.lanes}",
                 hint=f"pass WorkerConfig(lanes={saved.lanes}), or none: a restored run keeps its lanes",
             )
-        self._lanes.check_lanes(saved.lanes)
-        check_lane_states(saved, self._chain.state_schema(), kind=self._lanes.kind)
-        self._steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
-        self._lanes.restore(
+        if saved.rules > RULES:
+            raise StateError(
+                f"a newer version of energon-toolkit saved this state: it has the rules {saved.rules}, this version "
+                f"the rules {RULES}",
+                hint="restore it with the version that saved it, or a newer one",
+            )
+        self.run.lanes.check_lanes(saved.lanes)
+        check_lane_states(saved, self.run.chain.state_schema(), kind=self.run.lanes.kind)
+        self.run.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
+        self.run.lanes.restore(
             lanes=saved.lanes,
             batch=saved.batch,
             lane_states=saved.lane_states,
             passes=saved.passes,
             ended=saved.ended,
+            rules=saved.rules,
         )
-        self._iteration = None
-        self._continues = True
+        self.run.end_iteration()
 
     def can_restore_sample(self) -> bool:
         """Report whether :meth:`restore_sample` works: always, for this class."""
         return True
 
-    def restore_sample(self, key: Any) -> Any:
+    @renamed_parameters(key="restore_key")
+    def restore_sample(self, restore_key: Any) -> Any:
         """Rebuild a sample or micro-batch.
 
         Args:
-            key: Its ``__restore_key__``.
+            restore_key: Its ``__restore_key__``.
 
         Raises:
             StateError: The key is not of this dataset.
         """
-        return restore_sample(self._chain, key, lanes=self._lanes.lanes)
+        return restore_sample(self.run.chain, restore_key, lanes=self.run.lanes.lanes, rules=self.run.lanes.rules)
+
+    def config(self) -> dict[str, Any]:
+        """Return the chain and the options of the workers, as plain data for logs and comparisons."""
+        names = ("num_workers", "persistent_workers", "pin_memory", "prefetch_factor")
+        options = {name: getattr(self, name) for name in names}
+        return {"type": type(self).__name__, **options, "dataset": self.dataset.identity()}
+
+
+SavableDataLoader = DataLoader
+
+
+def _warn_of_name(name: str, better: str) -> None:
+    warnings.warn(f"{name}() is deprecated; use {better}", FutureWarning, stacklevel=3)

@@ -7,9 +7,9 @@ from typing import Any
 from ...errors import ConfigError
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
-from ...stores.cache_pool import CachePool, NoCachePool
-from ..workers.bundles import StreamOptions
-from .data_loader import SavableDataLoader
+from ...stores.cache_pool import CachePool
+from ..workers.stream_options import WorkerType, options_from_keywords
+from .data_loader import DataLoader
 
 __all__ = ["get_loader", "get_savable_loader"]
 
@@ -24,9 +24,12 @@ def get_loader(
     watchdog_initial_timeout_seconds: float | None = None,
     fail_on_timeout: bool = False,
     multiprocessing_context: str | None = None,
+    worker_type: WorkerType | None = None,
     pin_memory: bool = True,
     progress: bool = False,
-) -> SavableDataLoader[Any]:
+    gc_collect_every_n_steps: int | None = None,
+    gc_freeze_at_start: bool = True,
+) -> DataLoader[Any]:
     """Build the loader that a training loop iterates.
 
     Args:
@@ -40,35 +43,42 @@ def get_loader(
             workers, a hang is interrupted in the main thread only; elsewhere the error follows when the hang ends.
         multiprocessing_context: The start method of worker processes: ``"fork"``, ``"spawn"`` or ``"forkserver"``; by
             default torch's.
-        pin_memory: Copy micro-batches from worker processes to pinned memory, if there is a GPU.
+        worker_type: ``"fork"`` makes micro-batches in forked processes, ``"thread"`` in threads of this process, and
+            ``"main"`` in the training loop itself, with the batches of ``num_workers`` workers. By default the workers
+            are processes that start by ``multiprocessing_context``. Hooks in threads must not draw from Python's,
+            numpy's and torch's global generators: all threads of a process share them, so the numbers would not repeat.
+        pin_memory: Copy micro-batches from workers to pinned memory, if there is a GPU.
         progress: Draw a progress bar of the micro-batches on standard error.
+        gc_collect_every_n_steps: Micro-batches of a worker between two garbage collections; None or 0: only Python's
+            own collections.
+        gc_freeze_at_start: Exclude the objects that exist when a worker process starts from its garbage collections.
+            Forked processes exclude inherited objects in any case.
 
     Raises:
-        ConfigError: The worker config differs from the dataset's.
+        ConfigError: The worker config differs from the dataset's, or options are out of range.
         TypeError: ``dataset`` is no dataset, or ``cache_pool`` no cache pool.
     """
     if not isinstance(dataset, SavableDataset):
         raise _no_dataset(dataset)
-    if cache_pool is not None and not isinstance(cache_pool, CachePool):
-        raise TypeError(
-            f"expected a CachePool such as FileStoreCachePool() as cache_pool, found {type(cache_pool).__name__}"
-        )
     if worker_config is not None and worker_config != dataset.worker_config:
         raise ConfigError(
             "the worker_config differs from the one that the dataset was built with",
             hint="pass the same WorkerConfig to both, or none here",
         )
-    options = StreamOptions(
+    options = options_from_keywords(
         prefetch_factor=prefetch_factor,
-        timeout_s=watchdog_timeout_seconds,
-        initial_timeout_s=watchdog_initial_timeout_seconds,
+        cache_pool=cache_pool,
+        watchdog_timeout_seconds=watchdog_timeout_seconds,
+        watchdog_initial_timeout_seconds=watchdog_initial_timeout_seconds,
         fail_on_timeout=fail_on_timeout,
-        start_method=multiprocessing_context,
-        cache_pool=NoCachePool() if cache_pool is None else cache_pool,
+        multiprocessing_context=multiprocessing_context,
+        worker_type=worker_type,
         pin_memory=pin_memory,
         progress=progress,
+        gc_collect_every_n_steps=gc_collect_every_n_steps,
+        gc_freeze_at_start=gc_freeze_at_start,
     )
-    return SavableDataLoader(dataset, options)
+    return DataLoader(dataset, options)
 
 
 def get_savable_loader(
@@ -78,7 +88,7 @@ def get_savable_loader(
     checkpoint_every_min_n_samples: int | None = None,  # noqa: ARG001
     n_checkpoints: int | None = None,  # noqa: ARG001
     **options: Any,
-) -> SavableDataLoader[Any]:
+) -> DataLoader[Any]:
     """Build the loader that a training loop iterates, saves and restores: the same as :func:`get_loader`.
 
     Args:

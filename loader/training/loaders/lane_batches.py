@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...errors import WorkerError
+from ...errors import RepeatedSampleError, WorkerError
 from ...order import LaneHosting, default_lanes
+from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE
-from ..workers.bundles import StreamOptions, WorkerBundles
-from ..workers.lane_host import LaneHost, LanesInTurn, LanesOneByOne, Message
+from ..workers.bundles import WorkerBundles
+from ..workers.lane_host import NO_LANE, DroppedSamples, LaneHost, LanesInTurn, LanesOneByOne, Message
+from ..workers.stream_options import StreamOptions, collect_garbage_every
 from ..workers.watchdog import Watchdog
 from ..workers.worker_board import WorkerBoard
-from ..workers.worker_errors import PackedError, raise_packed, sample_at, worker_died_error
+from ..workers.worker_errors import PackedError, raise_packed, sample_at, unpack_error, worker_died_error
+from ..workers.worker_threads import WorkerThreads
 
 __all__ = ["BatchStream", "LaneBatches"]
 
 _LANES_ONE_AFTER_ANOTHER = 48
+
+_MIN_DROPPED = 10
+"""Samples of a rank's pass of which some must make a micro-batch; of fewer, all may be bad by chance."""
 
 
 class LaneBatches:
@@ -34,6 +41,7 @@ class LaneBatches:
         lane_states: The states of lanes that have begun, by number.
         passes: The number of times that the pass was restarted.
         ended: The pass is over; the next iteration restarts it.
+        rules: The rules of the run; those of a restored run until its pass starts over.
     """
 
     def __init__(self, chain: SavableDataset[Any], options: StreamOptions) -> None:
@@ -46,6 +54,8 @@ class LaneBatches:
         self.lane_states: dict[int, State] = {}
         self.passes = 0
         self.ended = False
+        self._has_batches = False  # of this pass
+        self.rules = RULES
 
     def _choose_lanes(self) -> int:
         config = self.chain.worker_config
@@ -63,18 +73,26 @@ class LaneBatches:
         return ENDLESS if self.chain.repeats else FINITE
 
     def batches(self) -> Iterator[Any]:
-        """Yield micro-batches, from the end of the last iteration to the end of the pass."""
-        if self.ended:
-            self.start_over()
-        if self._stream is None:
-            self._stream = BatchStream(self._host(), self._options)
+        """Yield micro-batches, from the end of the last iteration to the end of the pass.
+
+        Raises:
+            RepeatedSampleError: All samples of the pass were skipped, or failed.
+        """
+        stream = self.start()
         config = self.chain.worker_config
         next_own = config.world_size - config.rank
+        dropped: list[DroppedSamples] = []
         try:
-            for number, lane, state, batch in self._stream:
+            for number, lane, state, batch, others in stream:
+                if lane == NO_LANE:
+                    dropped.append(batch)
+                    continue
                 self.lane_states[lane] = state
+                if others is not None:
+                    self.lane_states.update(others)
                 self.batch = number + next_own
                 if batch is not SKIPPED:
+                    self._has_batches = True
                     yield batch
         except GeneratorExit:
             raise  # the loop was left; the next one continues with this stream
@@ -85,6 +103,42 @@ class LaneBatches:
         self.close()
         # The end of the pass stays recorded: other ranks may still deliver their last micro-batch, and save then.
         self.ended = True
+        self._check_dropped(dropped)
+
+    def _check_dropped(self, reports: Sequence[DroppedSamples]) -> None:
+        """Raise an error for a pass of which all samples were dropped; a worker with micro-batches has no report."""
+        dropped = sum((report.by_reason for report in reports), Counter[str]())
+        if self._has_batches or self.chain.worker_config.skip_tolerance is None or dropped.total() < _MIN_DROPPED:
+            return
+        if not all(report.by_reason for report in reports):
+            return  # some samples were kept, but are too few for a micro-batch
+        reasons = ", ".join(f"{reason}: {samples}" for reason, samples in dropped.most_common())
+        failures = [unpack_error(report.last_failure) for report in reports if report.last_failure is not None]
+        last: Any = failures[-1] if failures else None
+        raise RepeatedSampleError(
+            f"all samples of this pass were skipped or failed ({reasons})" + (f"; {last.message}" if last else ""),
+            key=last.key if last else None,
+            source=last.source if last else None,
+            hint="check these hooks, and read the warnings in the log; to allow a pass without micro-batches, pass "
+            "WorkerConfig(skip_tolerance=None)",
+        ) from (last.__cause__ if last else None)
+
+    @property
+    def is_running(self) -> bool:
+        """True from the start of the workers to the end of the pass, or to :meth:`close`."""
+        return self._stream is not None
+
+    def start(self) -> BatchStream:
+        """Start the workers, unless they run."""
+        if self.ended:
+            self.start_over()
+        if self._stream is None:
+            self._stream = BatchStream(self._host(), self._options)
+        return self._stream
+
+    @property
+    def _workers(self) -> int:
+        return 0 if self._options.worker_type == "main" else self.chain.worker_config.num_workers
 
     def _host(self) -> LaneHost:
         config = self.chain.worker_config
@@ -94,15 +148,17 @@ class LaneBatches:
                 hosting=self._hosting(self.lanes),
                 states=self.lane_states,
                 cache_pool=self._options.cache_pool,
+                rules=self.rules,
             )
         return LanesOneByOne(
             dataset=self.chain,
             lanes=self.lanes,
             rank=config.rank,
             ranks=config.world_size,
-            workers=config.num_workers,
+            workers=self._workers,
             states=self.lane_states,
             cache_pool=self._options.cache_pool,
+            rules=self.rules,
         )
 
     def _hosting(self, lanes: int) -> LaneHosting:
@@ -111,13 +167,13 @@ class LaneBatches:
             lanes=lanes,
             ranks=config.world_size,
             rank=config.rank,
-            workers=config.num_workers,
+            workers=self._workers,
             first_batch=self.batch,
         )
 
     def start_over(self) -> None:
         """Start the next iteration at the first micro-batch."""
-        self.restore(lanes=self.lanes, batch=0, lane_states={}, passes=self.passes + 1, ended=False)
+        self.restore(lanes=self.lanes, batch=0, lane_states={}, passes=self.passes + 1, ended=False, rules=RULES)
 
     def check_lanes(self, lanes: int) -> None:
         """Check that the ranks can share a number of lanes.
@@ -128,7 +184,9 @@ class LaneBatches:
         if self._in_turn:
             self._hosting(lanes)
 
-    def restore(self, *, lanes: int, batch: int, lane_states: Mapping[int, State], passes: int, ended: bool) -> None:
+    def restore(
+        self, *, lanes: int, batch: int, lane_states: Mapping[int, State], passes: int, ended: bool, rules: int
+    ) -> None:
         """Continue from a saved position, given by the attributes of this class."""
         self.close()
         self.lanes = lanes
@@ -136,6 +194,8 @@ class LaneBatches:
         self.lane_states = dict(lane_states)
         self.passes = passes
         self.ended = ended
+        self._has_batches = bool(lane_states)
+        self.rules = rules
 
     def close(self) -> None:
         """End the worker processes; the next iteration starts new ones where these stopped."""
@@ -162,10 +222,13 @@ class BatchStream:
             board=self._board,
             describe=self._describe_last_sample,
         )
-        self._source = WorkerBundles(host, self._board, options) if host.workers else None
+        self._source: WorkerBundles | WorkerThreads | None = None
+        if host.workers:
+            kind = WorkerThreads if options.worker_type == "thread" else WorkerBundles
+            self._source = kind(host, self._board, options)
         self._own_messages: Iterator[Message | None] = iter(())
         if self._source is None:
-            messages = host.messages(0, self._board.slot(0))
+            messages = collect_garbage_every(options.gc_every, host.messages(0, self._board.slot(0)))
             self._own_messages = _isolate_rng(messages) if host.dataset.runs_user_code else messages
 
     def __iter__(self) -> Iterator[Message]:
@@ -190,7 +253,7 @@ class BatchStream:
             if message is not None:
                 yield message
 
-    def _receive_messages(self, source: WorkerBundles) -> Iterator[Message]:
+    def _receive_messages(self, source: WorkerBundles | WorkerThreads) -> Iterator[Message]:
         while (worker := source.worker_in_turn()) is not None:
             self._wait_for(worker, source)
             message = source.take(worker)
@@ -200,7 +263,7 @@ class BatchStream:
             if message is not None:
                 yield message
 
-    def _wait_for(self, worker: int, source: WorkerBundles) -> None:
+    def _wait_for(self, worker: int, source: WorkerBundles | WorkerThreads) -> None:
         while not source.is_ready(worker):
             try:
                 with self._watchdog.waiting(source.awaited_worker()):
@@ -219,7 +282,7 @@ class BatchStream:
         recorded = self._board.read(worker)
         if recorded is None:
             return "none"
-        name = sample_at(self._host.dataset, self._host.lanes, recorded.lane, recorded.position)
+        name = sample_at(self._host.dataset, self._host.lanes, recorded.lane, recorded.position, self._host.rules)
         return str(recorded) if name is None else f"{name}, {recorded}"
 
     def close(self) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import StateError
-from ...pipeline.contract.lane import Lane, as_item_id, set_restore_key
+from ...pipeline.contract.lane import RULES, Lane, as_item_id, set_restore_key
 from ...pipeline.contract.rng import preserve_rng_state, seed_batch
-from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.contract.stage import IteratedDataset, SavableDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...pipeline.stages.concat import ConcatDataset
 from ...pipeline.stages.repeat import RepeatDataset
@@ -17,7 +17,7 @@ from ..workers.lane_host import MICRO_BATCH, open_lane
 __all__ = ["restore_sample"]
 
 
-def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any:
+def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int, rules: int = RULES) -> Any:
     """Rebuild an item of a chain.
 
     A micro-batch gets the random numbers of its first build, provided that no sample was skipped for it.
@@ -26,6 +26,7 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
         dataset: The chain.
         key: ``(stage, lane, micro-batch, item id)``; lists instead of tuples are accepted.
         lanes: L of the run.
+        rules: The rules of the run.
 
     Raises:
         StateError: The key has another form, or the run has no such stage or lane.
@@ -39,7 +40,7 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
     stage, number, batch, item_id = key
     if not 0 <= number < lanes:
         raise StateError(f"the key is of lane {number}; this run has lanes 0 to {lanes - 1}")
-    lane = open_lane(dataset, number, lanes)
+    lane = open_lane(dataset, number, lanes, rules=rules)
     found = (dataset, lane) if stage == MICRO_BATCH else _stage(dataset, lane, stage)
     if found is None:
         raise StateError(f"this dataset has no stage {stage!r}: the key is of another dataset")
@@ -48,7 +49,9 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int) -> Any
         set_hook_context(lane.context)
         try:
             if batch is not None:
-                seed_batch(dataset.worker_config.seed_offset, batch % lanes, batch // lanes)
+                seed = dataset.worker_config.seed_offset
+                seed_batch(seed, batch % lanes, batch // lanes)
+                lane.context.rng_parts = (seed, batch % lanes, batch // lanes)
             value = found[0].open(found[1], {}).load(item_id)
         finally:
             set_hook_context(None)
@@ -62,13 +65,15 @@ def _stage(dataset: SavableDataset[Any], lane: Lane, wanted: str) -> tuple[Savab
         if not dataset.inputs:
             return None
         place = 0
-        if isinstance(dataset, BlendDataset | ConcatDataset | RepeatDataset):
+        if isinstance(dataset, BlendDataset | ConcatDataset | RepeatDataset | IteratedDataset):
             # These open each source, or each pass, for a child lane; the key contains its path.
             number, slash, _ = wanted.removeprefix(lane.path).partition("/")
             if not slash or not number.isdecimal():
                 return None
             lane = lane.child(int(number))
             place = 0 if isinstance(dataset, RepeatDataset) else int(number)
+            if isinstance(dataset, IteratedDataset):
+                place %= len(dataset.inputs)  # a later pass has another lane
         if place >= len(dataset.inputs):
             return None
         dataset = dataset.inputs[place]

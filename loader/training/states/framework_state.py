@@ -6,9 +6,7 @@ process group, each rank therefore returns the states of all.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from types import FrameType
 from typing import Any, Protocol
 
 import torch.distributed as dist
@@ -23,7 +21,6 @@ __all__ = [
     "is_distributed",
     "rank_in_group",
     "restore_framework_state",
-    "warn_of_lookahead",
 ]
 
 _ALL_RANKS = "states of all ranks"
@@ -60,27 +57,6 @@ def restore_framework_state(loader: _Loader, state: dict[str, Any]) -> None:
             loader.restore_state_global(states)
             return
     loader.restore_state_rank(state)
-
-
-def warn_of_lookahead(loader: _Loader, caller: FrameType | None) -> None:
-    """Warn if Lightning saves a loader without a length: it has prefetched a micro-batch that would be lost.
-
-    Args:
-        loader: The loader.
-        caller: The frame that calls ``state_dict()``.
-    """
-    module = "" if caller is None else str(caller.f_globals.get("__name__", ""))
-    if not module.startswith(("lightning.", "pytorch_lightning.")):
-        return
-    try:
-        len(loader)
-    except TypeError:
-        warnings.warn(
-            "Lightning prefetches one micro-batch from a loader without a length, so a run restored from this "
-            "checkpoint would miss that one: pass virtual_epoch_length to get_train_dataset(), or limit_train_batches "
-            "to the trainer (then nothing is missed, and this warning can be ignored)",
-            stacklevel=4,
-        )
 
 
 def is_distributed() -> bool:

@@ -17,7 +17,6 @@ import weakref
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from multiprocessing.sharedctypes import RawValue
 from multiprocessing.util import Finalize
 from typing import Any
@@ -26,66 +25,48 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from ...errors import ConfigError
-from ...stores.cache_pool import CachePool, NoCachePool
 from ...transport.message import PackedMessage, pack_message, unpack_message
 from ...transport.segments import SegmentFlags, SegmentPool, forget_segments, has_segments
+from .forked_imports import restart_imports_of_other_threads
 from .lane_host import LaneHost, Message
+from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard, register_stack_dump
 from .worker_errors import PackedError, pack_error
 
-__all__ = ["StreamOptions", "WorkerBundles"]
+__all__ = ["WorkerBundles"]
 
 _MAX_MESSAGES = 32  # in a bundle
 _BUNDLE_S = 0.002  # the time in which the rank uses up a bundle
 _MEASURED = 16  # messages between two settings of the size of bundles
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamOptions:
-    """Options of the worker processes of a rank.
-
-    Attributes:
-        prefetch_factor: Micro-batches that each worker makes ahead; bundles of them, if they come quickly.
-        timeout_s: The time for a micro-batch after which a hang is reported; None: never.
-        initial_timeout_s: The same for the first micro-batch.
-        fail_on_timeout: Raise an error, rather than only log a warning.
-        start_method: ``"fork"``, ``"spawn"`` or ``"forkserver"``; None is torch's default.
-        cache_pool: The cache of hooks.
-        pin_memory: Copy micro-batches from worker processes to pinned memory, if there is a GPU.
-        progress: Draw a progress bar of the micro-batches.
-    """
-
-    prefetch_factor: int = 2
-    timeout_s: float | None = 60
-    initial_timeout_s: float | None = None
-    fail_on_timeout: bool = False
-    start_method: str | None = None
-    cache_pool: CachePool = field(default_factory=NoCachePool)
-    pin_memory: bool = True
-    progress: bool = False
-
-    def __post_init__(self) -> None:
-        if self.prefetch_factor < 1:
-            raise ConfigError(f"expected a prefetch_factor of at least 1, found {self.prefetch_factor}")
-
-
 class _BundleDataset(IterableDataset[Any]):
     """The dataset that torch's DataLoader iterates in each worker process: packed bundles."""
 
-    def __init__(self, host: LaneHost, board: WorkerBoard, flags: SegmentFlags | None, size: Any) -> None:
+    def __init__(
+        self, host: LaneHost, board: WorkerBoard, flags: SegmentFlags | None, size: Any, options: StreamOptions
+    ) -> None:
         self._host = host
+        self._gc_every = options.gc_every
+        self._gc_freeze = options.gc_freeze
+        self._was_forked = True
         self._board = board
         self._flags = flags
         self._size = size
         self._collects = gc.isenabled()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _was_forked=False)  # only a process that does not fork unpickles it
 
     def __iter__(self) -> Iterator[PackedMessage]:
         info = get_worker_info()
         worker = 0 if info is None else info.id
         # Inherited garbage of a fork is never collected here. Finalizers of the trainer's objects, such as other
         # loaders, would end processes of the trainer, or wait for locks that its threads held at the fork.
-        gc.freeze()
+        if self._was_forked:
+            restart_imports_of_other_threads()
+        if self._gc_freeze or self._was_forked:
+            gc.freeze()
         if self._collects:
             gc.enable()
         register_stack_dump(self._board, worker)
@@ -94,6 +75,7 @@ class _BundleDataset(IterableDataset[Any]):
         bundle: list[Message | PackedError | None] = []
         is_last = False
         messages = self._host.messages(worker, self._board.slot(worker))
+        messages = collect_garbage_every(self._gc_every, messages)
         while not is_last:
             try:
                 bundle.append(next(messages))
@@ -164,10 +146,15 @@ class WorkerBundles:
         self._turn = 0
         self._measured_from = time.perf_counter()
         self._pins = options.pin_memory and torch.cuda.is_available()
-        dataset = _BundleDataset(host, board, self._flags, self._size)
+        dataset = _BundleDataset(host, board, self._flags, self._size, options)
+        start_method = "fork" if options.worker_type == "fork" else options.start_method
         with warnings.catch_warnings(), _disabled_collector():
             # More workers than processors are fine: workers also wait for disks.
             warnings.filterwarnings("ignore", message="This DataLoader will create")
+            # A trainer always has threads, at least those of torch.
+            warnings.filterwarnings(
+                "ignore", message=".*use of fork.* may lead to deadlocks", category=DeprecationWarning
+            )
             self._bundles: Any = iter(
                 DataLoader(
                     dataset,
@@ -176,7 +163,7 @@ class WorkerBundles:
                     prefetch_factor=options.prefetch_factor,
                     collate_fn=_identity,
                     generator=torch.Generator(),  # torch draws a seed; the trainer's own generator must not move
-                    multiprocessing_context=options.start_method,
+                    multiprocessing_context=start_method,
                 )
             )
         # Also ends workers that no code closes. The garbage collector would end torch's queues first; torch could then
@@ -229,7 +216,7 @@ class WorkerBundles:
         message = messages.popleft()
         if self._pins and isinstance(message, Message):
             pin: Any = pin_memory
-            return Message(message.number, message.lane, message.state, pin(message.batch))
+            return message._replace(batch=pin(message.batch))
         return message
 
     def processes(self) -> list[Any]:

@@ -143,7 +143,7 @@ class Watchdog:
 
     def _report(self, number: int, limit_s: float) -> None:
         worker = self._worker
-        name = name_worker(worker, self._board.pid(worker))
+        name = self._name(worker)
         message = f"{name} has made no micro-batch for {limit_s:g} s"
         at = describe_last_sample(self._board, worker, self._describe())
         stack = describe_stack(self._board, worker, thread=self._waiting_thread)
@@ -172,6 +172,10 @@ class Watchdog:
                 self._error = error
             if self._handler is not None:
                 self._handler.interrupt(self._waiting_thread, lambda: self._is_waiting(number))
+
+    def _name(self, worker: int) -> str:
+        is_thread = self._board.thread(worker) is not None
+        return f"worker thread {worker}" if is_thread else name_worker(worker, self._board.pid(worker))
 
     def _is_waiting(self, number: int) -> bool:
         return self._number == number and self._since is not None

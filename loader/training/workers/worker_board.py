@@ -34,7 +34,7 @@ __all__ = [
 WATCHDOG_SIGNAL = signal.SIGRTMAX - 2 if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 """A signal with few other users: trainers, schedulers and the Java machine take SIGUSR1 and SIGUSR2."""
 
-_PID, _DUMPS_STACKS, _LANE, _POSITION = range(4)
+_PID, _DUMPS_STACKS, _LANE, _POSITION, _THREAD = range(5)
 _CELLS = 8  # of 8 bytes: a slot fills a cache line, so that workers do not slow each other down
 
 _WAIT_S = 2.0
@@ -113,6 +113,14 @@ class WorkerBoard:
     def set_pid(self, worker: int, pid: int) -> None:
         """Record the process of a worker, so that it can be killed even if it hangs before it takes its slot."""
         self._cells(worker)[_PID] = pid
+
+    def thread(self, worker: int) -> int | None:
+        """Return the thread of this process that is the worker; None if the worker is a process."""
+        return self._cells(worker)[_THREAD] or None
+
+    def set_thread(self, worker: int, thread: int) -> None:
+        """Record that a worker is a thread of this process, by the thread's identifier."""
+        self._cells(worker)[_THREAD] = thread
 
     def stack_file(self, worker: int) -> int:
         """Return the descriptor of the file for a worker's stack; it is open as long as the board lives."""

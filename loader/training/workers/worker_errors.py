@@ -33,6 +33,7 @@ __all__ = [
     "pack_error",
     "raise_packed",
     "sample_at",
+    "unpack_error",
     "worker_died_error",
 ]
 
@@ -75,14 +76,15 @@ def raise_packed(packed: PackedError) -> NoReturn:
         WorkerError: The exception does not pickle, or would end a loop unnoticed (``StopIteration``). The text names
             it.
     """
-    error = _unpack_error(packed)
+    error = unpack_error(packed)
     indented = "\n".join(f"  {line}" for line in packed.trace.splitlines())
     where = "in the worker process" if packed.worker is None else f"in worker process {packed.worker}"
     error.add_note(f"{where}:\n{indented}")
     raise error
 
 
-def _unpack_error(packed: PackedError) -> BaseException:
+def unpack_error(packed: PackedError) -> BaseException:
+    """Return an exception that was packed in another process, with its causes but without tracebacks."""
     chain = [_unpickle_error(link, text) for link, text in zip(packed.links, packed.texts, strict=True)]
     if isinstance(chain[0], StopIteration | StopAsyncIteration | GeneratorExit):
         chain[0] = _substitute(packed.texts[0])
@@ -219,17 +221,17 @@ def describe_stack(board: WorkerBoard, worker: int, *, thread: int) -> str:
     Args:
         board: The board that the worker writes to.
         worker: The number of the worker.
-        thread: The thread of this process whose stack to return when there are no worker processes.
+        thread: The thread of this process whose stack to return when there are no workers.
     """
     if board.pid(worker) == os.getpid():
-        frame = sys._current_frames().get(thread)  # noqa: SLF001 - documented, and the only way
+        frame = sys._current_frames().get(board.thread(worker) or thread)  # noqa: SLF001 - documented, and the only way
         text = "".join(traceback.format_stack(frame)).rstrip() if frame is not None else None
     else:
         text = request_stack(board, worker)
     return text or "it gives no stack: it has not started, has ended, or waits for a disk or the network"
 
 
-def sample_at(dataset: SavableDataset[Any], lanes: int, lane: int, position: int) -> str | None:
+def sample_at(dataset: SavableDataset[Any], lanes: int, lane: int, position: int, rules: int) -> str | None:
     """Return ``<shard>/<key>`` of a sample; None if the chain reads from several places, or has no fixed order.
 
     Args:
@@ -237,6 +239,7 @@ def sample_at(dataset: SavableDataset[Any], lanes: int, lane: int, position: int
         lanes: L of the run.
         lane: The lane.
         position: The position in the lane's stream.
+        rules: The rules of the run.
     """
     while dataset.inputs:
         if len(dataset.inputs) > 1:
@@ -245,7 +248,7 @@ def sample_at(dataset: SavableDataset[Any], lanes: int, lane: int, position: int
     if not isinstance(dataset, ReadDataset):
         return None
     samples = [source.samples for source in dataset.sources]
-    order = dataset.plan.order(samples, lanes=lanes, seed=dataset.worker_config.seed_offset).lane(lane)
+    order = dataset.plan.order(samples, lanes=lanes, seed=dataset.worker_config.seed_offset, rules=rules).lane(lane)
     source, _, sample = order.locate(position, position + 1)
     index = SourceTable(dataset.sources).index_numbers(source, sample)
     return dataset.sources[int(source[0])].place_of(int(index[0]))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -69,7 +70,9 @@ def compare(script: Path, templates: Path, work: Path, peer: Path) -> Result:
     result = Result(script.stem)
     moving = " ".join(MOVING.read_text().split())
     for name in dict.fromkeys((*theirs, *ours)):
-        if name in ours and name in theirs and ours[name] == theirs[name]:
+        if name == "script":  # one of the libraries ran no fact, perhaps neither
+            result.failures[name] = f"here {our_errors.get(name, '-')}; there {their_errors.get(name, '-')}"
+        elif name in ours and name in theirs and ours[name] == theirs[name]:
             result.same.append(name)
             if name in reasons:
                 result.failures[name] = "is the same, but DIFFERS has a reason: remove it"
@@ -99,9 +102,10 @@ def run_script(script: Path, python: str, templates: Path, folder: Path) -> tupl
     """Run a script on a fresh copy of the datasets; return its facts and the errors among them."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(templates, folder)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # both are installed
     try:
         done = subprocess.run(
-            [python, str(script), str(folder)],
+            [python, str(script), str(folder)], env=environment,
             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIME_LIMIT, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

@@ -99,6 +99,25 @@ def test_seconds_become_the_nearest_sample() -> None:
     assert times == [(0.1, 0.3), (1.0, 1.000125), (5.5, 6.0), (0.0, 0.001)]
 
 
+@pytest.mark.parametrize("samples", [100_000, 98 * 1024 + 90, 98 * 1024 - 5, 98 * 1024, 99_999])
+@pytest.mark.parametrize("video", [None, "libx264"])
+def test_aac_ends_with_the_last_encoded_sample(video: str | None, samples: int) -> None:
+    """MP4 states the length of a stream in milliseconds, and that of its last block in samples."""
+    file = encode(video=video, audio="aac", rate=44100, audio_seconds=(samples + 0.5) / 44100)
+    data = AVDecoder(file).get_audio()
+    assert data.audio_clips[0].shape == (1, samples)
+    assert data.audio_timestamps[0][1] == pytest.approx(samples / 44100)
+
+
+def test_clips_of_one_length_have_one_number_of_samples() -> None:
+    file = encode(video=None, container="wav", audio="pcm_s16le", sample_format="s16", rate=44100, audio_seconds=3)
+    starts = [number * 0.0301 for number in range(90)]
+    clips, _ = AVDecoder(file).get_audio_clips([(start, start + 0.0301) for start in starts])
+    assert {clip.shape[1] for clip in clips} == {1327}
+    (clip,), _ = AVDecoder(file).get_audio_clips([(0.145, 0.3)])
+    assert torch.equal(clip, AVDecoder(file).get_audio().audio_clips[0][:, 6395 : 6395 + 6836])
+
+
 def test_a_range_of_nothing_gives_no_samples_and_one_behind_the_end_no_clip() -> None:
     clips, times = AVDecoder(audio("wav of 16 bits")).get_audio_clips([(2, 2), (7, 8), (1, 1.5)])
     assert [tuple(clip.shape) for clip in clips] == [(2, 0), (2, 4000)]

@@ -9,7 +9,7 @@ import pytest
 from loader.metadataset.documents.parse import parse_metadataset
 from tests.source_tree import ROOT
 
-PAGES = ("how-to/blend-datasets.md", "reference/metadataset.md")
+PAGES = ("how-to/blend-datasets.md", "how-to/filter-samples.md", "reference/metadataset.md")
 BLOCKS = [
     (page, block)
     for page in PAGES

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loader.pipeline.contract.error_handlers import log_exception
-from loader.pipeline.contract.failures import FailurePolicy
 from loader.pipeline.contract.lane import ItemId, Lane, as_item_id, plain_item_id
 from loader.pipeline.contract.rng import seed_batch
 from loader.pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
 from loader.pipeline.contract.state_schema import COUNT, check_value
 from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.failures.error_handlers import log_exception
+from loader.pipeline.failures.policy import FailurePolicy
 from loader.samples.hooks import set_hook_context
 
 SEED = 7

@@ -110,3 +110,59 @@ def test_looking_at_the_file_of_a_url_says_what_is_missing(method: str) -> None:
         getattr(EPath(REMOTE), method)()
     assert caught.value.path == REMOTE
     assert "mount the bucket" in str(caught.value)
+
+
+# A pickle of megatron-energon 7.4.1: EPath("/a/b").
+PICKLE = (
+    b"\x80\x04\x95\x8c\x00\x00\x00\x00\x00\x00\x00\x8c\x1fmegatron.energon.epathlib.epath\x94\x8c\x05EPath\x94\x93\x94)"
+    b"\x81\x94}\x94(\x8c\rinternal_path\x94\x8c\x07pathlib\x94\x8c\rPurePosixPath\x94\x93\x94\x8c\x01/\x94\x8c\x01a\x94"
+    b"\x8c\x01b\x94\x87\x94R\x94\x8c\x07profile\x94\x8c\x0e__filesystem__\x94ub."
+)
+
+
+def test_a_pickle_of_megatron_energon_is_read() -> None:
+    assert pickle.loads(PICKLE) == EPath("/a/b")
+    assert (EPath("/a/b").profile, EPath(REMOTE).profile, EPath("s3://bucket/a").profile) == (
+        "__filesystem__", "profile", "",
+    )  # fmt: skip
+    assert pickle.loads(PICKLE.replace(b"__filesystem__", b"my_object_prof")).url == "msc://my_object_prof/a/b"
+
+
+def test_writing_creates_missing_folders(tmp_path: Path) -> None:
+    root = EPath(tmp_path)
+    (root / "a/b/text.txt").write_text("text")
+    (root / "c/d/bytes.bin").write_bytes(b"bytes")
+    with (root / "e/f/opened.txt").open("w") as file:
+        file.write("opened")
+    (root / "a/b/text.txt").copy(root / "g/h/copy.txt")
+    (root / "e/f/opened.txt").move(root / "i/j/moved.txt")
+    (root / "k/l").mkdir()
+    assert [file.relative_to(root) for file in root.walk()] == [
+        "a/b/text.txt", "c/d/bytes.bin", "g/h/copy.txt", "i/j/moved.txt",
+    ]  # fmt: skip
+    assert (root / "k/l").is_dir()
+    with pytest.raises(FileNotFoundError):
+        (root / "m/n.txt").open()
+    assert not (root / "m").is_dir()
+
+
+def test_status_of_files_and_folders(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("abc")
+    status = (EPath(tmp_path) / "a.txt").stat()
+    assert (status.key, status.content_length, status.type) == (str(tmp_path / "a.txt"), 3, "file")
+    assert status.last_modified.timestamp() == pytest.approx((tmp_path / "a.txt").stat().st_mtime)
+    assert (EPath(tmp_path).stat().content_length, EPath(tmp_path).stat().type) == (0, "directory")
+    with pytest.raises(FileNotFoundError):
+        (EPath(tmp_path) / "missing").stat()
+
+
+def test_patterns_with_parents_and_hidden_files(tmp_path: Path) -> None:
+    for name in ("a/x.txt", "a/.hidden/y.txt", "a/[0].txt", "b/.z.txt"):
+        (EPath(tmp_path) / name).write_text("")
+    folder = EPath(tmp_path) / "a"
+    assert list(folder.glob("../a/x*")) == [folder / "x.txt"]
+    assert list((EPath(tmp_path) / "b" / "..").glob("a/*.txt")) == [folder / "[0].txt", folder / "x.txt"]
+    assert list(EPath(tmp_path).glob("**")) == sorted(
+        [EPath(tmp_path), folder, folder / "x.txt", folder / "[0].txt", EPath(tmp_path) / "b"]
+    )
+    assert len(list(EPath(tmp_path).walk())) == 4

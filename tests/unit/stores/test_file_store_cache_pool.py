@@ -7,6 +7,7 @@ import os
 import pickle
 import random
 import stat
+import tempfile
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -20,6 +21,7 @@ from PIL import Image
 
 from loader import ConfigError, EnergonError, SampleDecoder, StorageError
 from loader.stores import (
+    CacheFileLazy,
     DecodeFileStore,
     DirectLazy,
     FileCacheLazy,
@@ -455,3 +457,20 @@ def test_threads_get_and_drop_files_at_random_and_nothing_is_left(tmp_path: Path
     wait_until(lambda: pool.fetcher.count == 0)
     wait_until(lambda: pool.fetcher.size_bytes == 0)
     pool.close()
+
+
+def test_the_size_of_the_cache_is_known_and_its_bytes_have_no_file(tmp_path: Path) -> None:
+    pool = make_pool(tmp_path)
+    assert (pool.cache_dir, pool.current_cache_size, pool.current_cache_count) == (tmp_path / "cache", 0, 0)
+    lazy = pool.get_lazy(RecordingStore(), "a")
+    wait_until(lambda: is_idle(pool))
+    value = pool.to_cache([1, 2], "numbers")
+    assert (pool.current_cache_size, pool.current_cache_count) == (pool.fetcher.size_bytes, 1)
+    assert 0 < pool.current_cache_size <= pool.max_cache_size
+    assert isinstance(lazy, FileCacheLazy)
+    assert isinstance(value, CacheFileLazy)
+    assert lazy.cache_path is value.cache_path is None
+    assert not list(pool.cache_dir.iterdir())
+    assert (lazy.get(), value.get()) == (content("a"), [1, 2])
+    pool.close()
+    assert (pool.current_cache_size, FileStoreCachePool().cache_dir) == (0, Path(tempfile.gettempdir()))

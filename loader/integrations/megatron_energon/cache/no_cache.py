@@ -1,3 +1,16 @@
-from loader.stores.cache_pool import DirectLazy, NoCachePool
+from loader.samples.sample_dataclass import edataclass
+from loader.samples.source_info import SourceInfo, add_source_info
+from loader.stores.cache_pool import CachePool, DirectLazy, Lazy, MockLazy, NoCachePool
+from loader.stores.file_store import FileStore
 
-__all__ = ["DirectLazy", "NoCachePool"]
+__all__ = [
+    "CachePool",
+    "DirectLazy",
+    "FileStore",
+    "Lazy",
+    "MockLazy",
+    "NoCachePool",
+    "SourceInfo",
+    "add_source_info",
+    "edataclass",
+]

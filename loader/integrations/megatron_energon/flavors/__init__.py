@@ -20,6 +20,7 @@ from .webdataset.default_decoder_webdataset import DefaultDecoderWebdatasetFacto
 from .webdataset.default_generic_webdataset import DefaultGenericWebdatasetFactory
 from .webdataset.empty_dataset_error import EmptyDatasetError
 from .webdataset.joined_webdataset import JoinedWebdatasetFactory
+from .webdataset.metadata import WebdatasetMeta
 from .webdataset.sample_decoder import SampleDecoder
 from .webdataset.standard_webdataset import StandardWebdatasetFactory
 
@@ -65,4 +66,5 @@ __all__ = [
     "VQAWebdataset",
     "VidQASample",
     "VidQAWebdataset",
+    "WebdatasetMeta",
 ]

@@ -1,6 +1,8 @@
 from typing import TYPE_CHECKING, NoReturn
 
+from loader.pipeline.contract.restore_keys import add_sample_restore_key, set_sample_restore_key
 from loader.pipeline.contract.stage import SavableDataset
+from loader.pipeline.contract.user_state import FlexState, Savable
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.samples.encoding.task_encoder import T_sample
 from loader.samples.sample_dataclass import ExtendableDataclassMixin, PinMemoryMixin, edataclass
@@ -17,13 +19,17 @@ __all__ = [
     "EPath",
     "ExtendableDataclassMixin",
     "FileStore",
+    "FlexState",
     "PinMemoryMixin",
     "Sample",
+    "Savable",
     "SavableDataset",
     "SourceInfo",
     "T_sample",
     "WorkerConfig",
+    "add_sample_restore_key",
     "edataclass",
+    "set_sample_restore_key",
 ]
 
 if not TYPE_CHECKING:

@@ -7,6 +7,7 @@ from .base import (
     batch_pad_stack,
     batch_stack,
     generic_batch,
+    skip_safe,
     stateless,
 )
 from .cooking import Cooker, basic_sample_keys, cooker
@@ -27,5 +28,6 @@ __all__ = [
     "get_train_dataset",
     "get_val_dataset",
     "get_val_datasets",
+    "skip_safe",
     "stateless",
 ]

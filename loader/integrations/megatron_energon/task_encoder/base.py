@@ -24,7 +24,12 @@ from loader.samples.encoding.task_encoder import (
     T_sample,
     TaskEncoder,
 )
-from loader.samples.hooks import failure_tolerance as get_failure_tolerance, is_stateless as get_stateless, stateless
+from loader.samples.hooks import (
+    failure_tolerance as get_failure_tolerance,
+    is_stateless as get_stateless,
+    skip_safe,
+    stateless,
+)
 from loader.samples.sample_dataclass import ExtendableDataclassMixin, PinMemoryMixin, edataclass
 from loader.samples.source_info import SourceInfo
 from loader.samples.types import CrudeSample, Sample
@@ -78,5 +83,6 @@ __all__ = [
     "generic_batch",
     "get_failure_tolerance",
     "get_stateless",
+    "skip_safe",
     "stateless",
 ]

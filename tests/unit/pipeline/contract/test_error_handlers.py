@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from loader.errors import ConfigError, FormatError, SampleError
-from loader.pipeline.contract import error_handlers
-from loader.pipeline.contract.error_handlers import log_exception, reraise_exception
-from loader.pipeline.contract.failures import FailurePolicy, three_argument_handler
+from loader.pipeline.failures import error_handlers
+from loader.pipeline.failures.error_handlers import log_exception, reraise_exception
+from loader.pipeline.failures.policy import FailurePolicy, three_argument_handler
 from loader.samples import SourceInfo, TextSample
 
 SOURCES = (SourceInfo(dataset_path="/ds", index=7, shard_name="a.tar", file_names=("0001.jpg", "0001.txt")),)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from loader.errors import ConfigError, FatalSampleError, SampleError, TrustError
-from loader.pipeline.contract.failures import FailurePolicy
+from loader.pipeline.failures.policy import FailurePolicy
 from loader.samples.hooks import stateless
 from loader.samples.source_info import SourceInfo
 
@@ -91,25 +91,18 @@ def test_a_fault_of_the_program_ends_the_run_and_names_hook_and_sample(error: An
     assert not received
 
 
-def test_a_hook_that_fails_in_all_of_its_first_ten_calls_stops_the_run() -> None:
+def test_failures_of_the_first_calls_count_as_others_do() -> None:
     policy = made_policy()
-    fail(policy, times=9)
+    fail(policy, times=99)
     cause = ValueError("bad\ncaption")
     with pytest.raises(SampleError) as caught:
         policy.failed(encode, cause, SAMPLE)
+    assert isinstance(caught.value, FatalSampleError)
     assert caught.value.__cause__ is cause
     assert caught.value.key == "a.tar/0001"
     assert caught.value.message == (
-        "encode failed in all of its first 10 calls, the last time for sample 'a.tar/0001': ValueError: bad caption"
+        "encode failed 100 times in a row in lane 5, the last time for sample 'a.tar/0001': ValueError: bad caption"
     )
-
-
-@pytest.mark.parametrize("succeeds_at", range(10))
-def test_one_success_among_the_first_ten_calls_is_enough(succeeds_at: Any) -> None:
-    policy = made_policy()
-    fail(policy, times=succeeds_at)
-    succeed(policy)
-    fail(policy, times=99)
 
 
 def test_a_hundred_failures_in_a_row_stop_the_run() -> None:
@@ -129,7 +122,8 @@ def test_failures_are_counted_for_each_hook() -> None:
     for _ in range(9):
         fail(policy, other_hook)
         succeed(policy, encode)
-    with pytest.raises(SampleError, match="other_hook failed in all of its first 10 calls"):
+    fail(policy, other_hook, times=10)
+    with pytest.raises(SampleError, match="other_hook failed 20 times in a row"):
         fail(policy, other_hook)
     fail(policy, encode, times=19)
     with pytest.raises(SampleError, match="encode failed 20 times in a row"):
@@ -141,11 +135,11 @@ def test_a_bound_method_is_the_same_hook_at_each_access() -> None:
         def encode_sample(self, sample: Any) -> None: ...
 
     one, other = Encoder(), Encoder()
-    policy = made_policy()
+    policy = made_policy(tolerance=10)
     for _ in range(9):
         fail(policy, one.encode_sample)
         fail(policy, other.encode_sample)
-    with pytest.raises(SampleError, match="encode_sample failed in all"):
+    with pytest.raises(SampleError, match="encode_sample failed 10 times"):
         fail(policy, one.encode_sample)
 
 
@@ -162,10 +156,10 @@ class Unhashable:
 
 def test_unhashable_hooks_are_compared_by_identity() -> None:
     one, other = Unhashable(), Unhashable()
-    policy = made_policy()
+    policy = made_policy(tolerance=10)
     fail(policy, one, times=9)
     succeed(policy, other)
-    with pytest.raises(SampleError, match="Unhashable failed in all of its first 10 calls"):
+    with pytest.raises(SampleError, match="Unhashable failed 10 times in a row"):
         fail(policy, one)
 
 
@@ -197,18 +191,40 @@ def test_without_a_tolerance_no_number_of_failures_stops_the_run(tolerance: Any)
     fail(made_policy(tolerance=tolerance), times=1000)
 
 
-def test_tolerated_samples_are_tolerated_by_a_run_restored_before_them() -> None:
-    policy = made_policy(resumed=True)
-    fail(policy, times=99)
-    with pytest.raises(SampleError, match="100 times in a row"):
-        fail(policy)
+class Patient:
+    """An encoder with a tolerance for its hooks."""
+
+    __default_failure_tolerance__ = 5
+
+    def encode_sample(self, sample: Any) -> None: ...
+
+    @stateless(failure_tolerance=20)
+    def batch(self, samples: Any) -> None: ...
 
 
-def test_successes_are_reported_at_the_start_and_after_failures() -> None:
+def test_the_tolerance_of_an_encoder_is_that_of_its_hooks_without_one() -> None:
     policy = made_policy()
-    assert policy.pending
-    for _ in range(2000):
-        succeed(policy)
+    encoder = Patient()
+    fail(policy, encoder.encode_sample, times=4)
+    with pytest.raises(SampleError, match="encode_sample failed 5 times"):
+        fail(policy, encoder.encode_sample)
+    fail(policy, encoder.batch, times=19)
+    with pytest.raises(SampleError, match="batch failed 20 times"):
+        fail(policy, encoder.batch)
+
+
+def test_handlers_receive_the_sources_of_samples() -> None:
+    received: list[Any] = []
+    policy = FailurePolicy(lambda *arguments: received.append(arguments[2]), lane=0)
+    one, other = (SourceInfo("/ds", number, "a.tar", ("x.txt",)) for number in range(2))
+    policy.failed(encode, ValueError(), {"__sources__": (one,)})
+    policy.failed(encode, ValueError(), [{"__sources__": (one,)}, {"__sources__": (other,)}])
+    policy.failed(encode, ValueError(), ["a caption"])
+    assert received == [[one], [one, other], None]
+
+
+def test_successes_are_reported_after_failures() -> None:
+    policy = made_policy()
     assert not policy.pending
     fail(policy, times=2)
     assert policy.pending
@@ -226,24 +242,17 @@ def test_another_hooks_success_does_not_end_a_row() -> None:
         fail(policy)
 
 
-def test_a_hook_with_unreported_successes_is_not_called_broken() -> None:
-    policy = made_policy()
-    succeed(policy, encode, times=2000)
-    fail(policy, other_hook, times=99)
-
-
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 40) | st.integers(1, 1500)), max_size=12), st.integers(1, 120))
-def test_a_run_stops_at_the_first_ten_or_at_the_tolerance_and_at_no_other_call(runs: Any, tolerance: Any) -> None:
-    """End the run at the first call that completes ``tolerance`` consecutive failures, or ten failed first calls."""
+def test_a_run_stops_at_the_tolerance_and_at_no_other_call(runs: Any, tolerance: Any) -> None:
+    """End the run at the first call that completes ``tolerance`` consecutive failures."""
     policy = made_policy(tolerance=tolerance)
-    calls = row = 0
+    row = 0
     for succeeds, length in runs:
         for _ in range(length):
-            calls += 1
             row = 0 if succeeds else row + 1
             if succeeds:
                 succeed(policy)
-            elif row == tolerance or (calls == row == 10):
+            elif row == tolerance:
                 with pytest.raises(SampleError):
                     fail(policy)
                 return

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from loader.errors import ConfigError, SampleError, TrustError
-from loader.pipeline.contract.failures import FailurePolicy
 from loader.pipeline.contract.stage import SKIPPED
 from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.failures.policy import FailurePolicy
 from loader.pipeline.reading.dataset_source import DatasetSource
 from loader.pipeline.reading.decode import DecodeDataset
 from loader.pipeline.reading.read import ReadDataset, SequentialPlan, ShuffledPlan

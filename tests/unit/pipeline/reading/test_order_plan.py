@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ def shuffled(sources: int = 2, **changes: Any) -> ShuffledPlan:
 
 
 def first(
-    plan: Any, samples: tuple[int, int] = (50, 30), *, lanes: int = 2, seed: int = 0, count: int = 20
+    plan: Any, samples: tuple[int, ...] = (50, 30), *, lanes: int = 2, seed: int = 0, count: int = 20
 ) -> list[list[tuple[int, int]]]:
     """Return source and sample of the first positions of each lane."""
     found = []
@@ -135,3 +136,27 @@ def test_settings_are_plain_and_short_if_all_sources_have_the_same() -> None:
     }
     assert shuffled().settings().keys() == settings.keys() - {"repetitions", "deal"}
     assert (SequentialPlan().settings(), SequentialPlan(deal=2).settings()) == ({}, {"deal": 2})
+
+
+# ------------------------------------------------------------------------------------------------------ stored order
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 48])
+def test_lanes_take_micro_batches_of_an_order_that_is_not_shuffled_in_turn(lanes: int) -> None:
+    plan = ShuffledPlan(slice_lengths=(50,), shuffle_buffer=0, epochs_together=(None,), weights=(1.0,), chunk=4)
+    found = first(plan, lanes=lanes, count=8, samples=(50,))
+    batches = [found[number % lanes][number // lanes * 4 : number // lanes * 4 + 4] for number in range(2 * lanes)]
+    assert [sample for batch in batches for _, sample in batch] == [number % 50 for number in range(8 * lanes)]
+
+
+def test_runs_saved_before_and_shuffled_runs_keep_the_order_of_their_lanes() -> None:
+    stored = ShuffledPlan(slice_lengths=(50,), shuffle_buffer=0, epochs_together=(None,), weights=(1.0,), chunk=4)
+    for plan, rules in (
+        (stored, 0),
+        (replace(stored, shuffle_buffer=9), 1),
+        (replace(stored, epochs_together=(1,)), 1),
+    ):
+        order = plan.order((50,), lanes=3, seed=1, rules=rules)
+        expected = replace(plan, chunk=None).order((50,), lanes=3, seed=1, rules=rules)
+        assert order == expected
+    assert stored.settings() == replace(stored, chunk=None, shares=(1.0,)).settings()

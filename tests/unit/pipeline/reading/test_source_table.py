@@ -18,6 +18,7 @@ class Runs:
 
     runs: list[range]
     excluded: Any
+    filter: None = None
 
     @property
     def numbers(self) -> list[int]:

@@ -15,7 +15,7 @@ from loader.pipeline.stages.gc import GcDataset
 from loader.pipeline.stages.limit import LimitDataset
 from loader.pipeline.stages.map import MapDataset
 from loader.training.loaders.data_loader import SavableDataLoader
-from loader.training.workers.bundles import StreamOptions
+from loader.training.workers.stream_options import StreamOptions
 from tests.unit.pipeline.stage_check import Values, check_resumes, lane
 
 

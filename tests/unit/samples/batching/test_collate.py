@@ -269,14 +269,14 @@ def test_samples_are_batched_field_by_field_to_their_own_class() -> None:
     assert batch.__key__ == ["s.tar/0", "s.tar/1"]
     assert batch.__restore_key__ == (("read", 0), ("read", 1))
     assert batch.__subflavors__ == [{"number": 0}, {"number": 1}]
-    assert batch.__sources__ == (source("0.jpg"), source("1.jpg"))
+    assert batch.__sources__ == [(source("0.jpg"),), (source("1.jpg"),)]
     assert type(batch) is CaptioningSample
 
 
 def test_a_batch_of_samples_without_sources_has_none() -> None:
     batch = generic_batch([caption(0, "", __sources__=None), caption(1, "", __sources__=None)])
     assert batch.__sources__ is None
-    assert generic_batch([caption(0, ""), caption(1, "", __sources__=None)]).__sources__ == (source("0.jpg"),)
+    assert generic_batch([caption(0, ""), caption(1, "", __sources__=None)]).__sources__ == [(source("0.jpg"),), None]
 
 
 def test_plain_dataclasses_inside_samples_are_batched() -> None:
@@ -293,7 +293,7 @@ def test_dicts_are_batched_name_by_name_recursively() -> None:
         "__key__": ["a", "b"],
         "__restore_key__": ((1,), (2,)),
         "__subflavors__": [{"x": 1}, {"y": 1}],
-        "__sources__": (1, 2, 3),
+        "__sources__": [(1,), (2, 3)],
         "json": {"id": [1, 3], "at": {"n": [2, 4]}},
     }
     assert list(batch)[-1] == "json"

@@ -34,7 +34,7 @@ from loader import (
     get_train_dataset,
     get_val_dataset,
 )
-from loader.pipeline.contract import failures as endless_skips
+from loader.pipeline.failures import policy as endless_skips
 from loader.training.loaders.data_loader import SavableDataLoader
 from tests.e2e.text_dataset import write_texts
 
@@ -349,3 +349,65 @@ def test_library_classes_are_found_by_any_of_their_modules(module: str, name: st
     factory = get_dataset_from_config(path, training=False, worker_config=ONE)
     assert type(factory).__name__ == name
     assert next(iter(get_loader(factory.build()))).text == "text 1"
+
+
+class SetsDecoder(DefaultDecoderWebdatasetFactory[Note]):
+    """Sets its decoder as classes written for megatron-energon do."""
+
+    __sample_type__ = Note
+
+    def __init__(self, path: EPath | Path, *, first: Any = None, last: Any = None, **kwargs: Any) -> None:
+        if first is not None:
+            self._decoder = first
+        super().__init__(path, field_map={"words": "txt"}, **kwargs)
+        if last is not None:
+            self._decoder = last
+
+
+def shout(sample: dict[str, Any]) -> dict[str, Any]:
+    """Decode a whole sample, as the decoders of webdataset do."""
+    assert sample["__key__"].startswith(sample["__shard__"])
+    return {name: value.upper() if name == "txt" else value for name, value in sample.items()}
+
+
+def words_of(factory: DefaultDecoderWebdatasetFactory[Any]) -> list[Any]:
+    return sorted(sample.words for sample in get_loader(factory.build()))
+
+
+def test_decoder_set_after_init(tmp_path: Path) -> None:
+    """The `_decoder` that a subclass sets decodes its samples; one set before `super().__init__()` is replaced."""
+    write_texts(tmp_path, train=(3,), val=(1,))
+    options: dict[str, Any] = {"worker_config": ONE}
+    texts, shouted = ["text 0", "text 1", "text 2"], [b"TEXT 0", b"TEXT 1", b"TEXT 2"]
+    assert words_of(SetsDecoder(tmp_path, last=shout, **options)) == shouted
+    assert words_of(SetsDecoder(tmp_path, last=shout, decoder=None, **options)) == shouted
+    assert words_of(SetsDecoder(tmp_path, last=SampleDecoder(), decoder=None, **options)) == texts
+    assert words_of(SetsDecoder(tmp_path, first=shout, **options)) == texts
+
+
+def test_decoder_of_webdataset(tmp_path: Path) -> None:
+    """A decoder of the package webdataset decodes the samples of a class."""
+    from webdataset.autodecode import Decoder
+
+    write_texts(tmp_path, train=(3,), val=(1,))
+    decoder = Decoder([lambda key, data: data[-1:].decode() if key == ".txt" else None])
+    factory = SetsDecoder(tmp_path, last=decoder, worker_config=ONE)
+    assert words_of(factory) == ["0", "1", "2"]
+    assert "decoder=Decoder" in str(factory.build())  # not its repr, whose address would refuse saved states
+
+
+def test_decoder_set_by_a_class_in_dataset_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dataset class that ``dataset.yaml`` names decodes by the decoder it sets, not by that of the task encoder."""
+
+    class Loud(SetsDecoder):
+        def __init__(self, path: EPath, **kwargs: Any) -> None:
+            super().__init__(path, last=shout, **kwargs)
+
+    module = ModuleType(MODULE)
+    module.Loud = Loud  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, MODULE, module)
+    write_texts(tmp_path, train=(3,), val=(1,), config=f"__module__: {MODULE}\n__class__: Loud\n")
+    dataset = get_val_dataset(
+        tmp_path, split_part="train", batch_size=None, worker_config=ONE, task_encoder=DefaultTaskEncoder()
+    )
+    assert sorted(sample.words for sample in get_loader(dataset)) == [b"TEXT 0", b"TEXT 1", b"TEXT 2"]

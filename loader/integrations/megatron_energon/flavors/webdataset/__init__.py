@@ -6,6 +6,7 @@ from .default_decoder_webdataset import DefaultDecoderWebdatasetFactory
 from .default_generic_webdataset import DefaultGenericWebdatasetFactory
 from .empty_dataset_error import EmptyDatasetError
 from .joined_webdataset import JoinedWebdatasetFactory
+from .metadata import WebdatasetMeta
 from .sample_decoder import SampleDecoder
 from .standard_webdataset import StandardWebdatasetFactory
 
@@ -20,4 +21,5 @@ __all__ = [
     "JoinedWebdatasetFactory",
     "SampleDecoder",
     "StandardWebdatasetFactory",
+    "WebdatasetMeta",
 ]

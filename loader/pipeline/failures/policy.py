@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import ConfigError, FatalSampleError, SampleError, TrustError
-from ...samples.hooks import failure_tolerance
+from ...errors import ConfigError, FatalSampleError, RepeatedSampleError, TrustError
+from ...samples.hooks import default_failure_tolerance, failure_tolerance
 from .error_handlers import Failure, SampleErrorHandler, report_to
-from .sample_name import joined_names, keys_of_sample, places_of_sample
+from .sample_name import joined_names, keys_of_sample, places_of_sample, sources_of_sample
 
-__all__ = ["EndlessSkips", "FailurePolicy", "three_argument_handler"]
+__all__ = ["SKIP_TOLERANCE", "EndlessSkips", "FailurePolicy", "three_argument_handler"]
 
-_MAX_FAILED_FIRST_CALLS = 10
-"""A hook that fails in each of its first calls is broken, whatever the samples are."""
-
-_REPORTED_SUCCESSES = 1024
-"""Successes after which a lane's policy no longer needs reports of further ones."""
+SKIP_TOLERANCE = 20_000
+"""Consecutive samples that a hook may skip before it has kept any, by default."""
 
 _FATAL_ERRORS = (
     FatalSampleError,
@@ -42,7 +40,6 @@ class FailurePolicy:
 
     - a ``FatalSampleError``, or a fault of the program: ``NameError``, ``ImportError``, ``SyntaxError``,
       ``NotImplementedError``, ``TrustError``, ``ConfigError``;
-    - failures in all of a hook's first 10 calls;
     - ``tolerance`` consecutive failures of a hook;
     - any error that the handler raises.
 
@@ -51,16 +48,33 @@ class FailurePolicy:
     Args:
         handler: Called for each failure as ``handler(error, sample, sources)`` or ``handler(error, key)``.
         lane: The lane's number, for messages.
-        tolerance: Consecutive failures of a hook that end the run; ``@stateless(failure_tolerance=…)`` sets another
-            number for a hook. 0 and None: no number of failures ends it, also not of first calls.
-        resumed: The lane resumes from a saved state, so its hooks have had their first calls. (Otherwise bad samples
-            that did not end a run would end it when it is restored right before them.)
+        tolerance: Consecutive failures of a hook that end the run; 0 and None: no number of failures ends it. A stage,
+            ``@stateless(failure_tolerance=…)`` or the task encoder's ``__default_failure_tolerance__`` may set another
+            number for a hook.
+        skip_tolerance: Consecutive samples that a hook may skip before it has kept any; None: any number.
+
+    Attributes:
+        pending: True while ``succeeded`` has to be called: a hook's last call has failed.
+        dropped: By reason, the number of samples that hooks skipped or failed for.
+        last: The last failure and its error.
+        has_remainder: True if a stage dropped samples that all hooks had kept, for ``drop_last``.
 
     Raises:
         ConfigError: The tolerance is negative, or the handler takes other arguments.
     """
 
-    __slots__ = ("_awaited_successes", "_handler", "_in_a_row", "_lane", "_proven", "_tolerance", "pending")
+    __slots__ = (
+        "_handler",
+        "_in_a_row",
+        "_lane",
+        "_skip_tolerance",
+        "_skips",
+        "_tolerance",
+        "dropped",
+        "has_remainder",
+        "last",
+        "pending",
+    )
 
     def __init__(
         self,
@@ -68,18 +82,35 @@ class FailurePolicy:
         *,
         lane: int,
         tolerance: int | None = 100,
-        resumed: bool = False,
+        skip_tolerance: int | None = SKIP_TOLERANCE,
     ) -> None:
         self._handler: SampleErrorHandler = three_argument_handler(handler)
         self._lane = lane
         self._tolerance = _checked(tolerance or 0)
+        self._skip_tolerance = skip_tolerance
         self._in_a_row: dict[object, int] = {}
-        self._proven: set[object] = set()
-        self._awaited_successes = 0 if resumed else _REPORTED_SUCCESSES
-        self.pending = not resumed
-        """True while ``succeeded`` has to be called."""
+        self._skips: dict[tuple[object, str], EndlessSkips] = {}
+        self.pending = False
+        self.dropped: Counter[str] = Counter()
+        self.has_remainder = False
+        self.last: tuple[Failure, Exception] | None = None
 
-    def failed(self, hook: Hook, error: Exception, sample: Any, *, sources: Any = None) -> None:
+    def skips_of(self, hook: Hook, name: str | None = None) -> EndlessSkips:
+        """Return the counter of a hook's skips; a hook that is opened again, for another pass, has the same one.
+
+        Args:
+            hook: The function, or the name of the operation.
+            name: Its name in messages; by default the function's.
+        """
+        name = name or (hook if isinstance(hook, str) else _name(hook))
+        key = (_identity(hook), name)
+        if key not in self._skips:
+            self._skips[key] = EndlessSkips(name, self._lane, self._skip_tolerance, self.dropped)
+        return self._skips[key]
+
+    def failed(
+        self, hook: Hook, error: Exception, sample: Any, *, sources: Any = None, tolerance: int | None = None
+    ) -> None:
         """Count a failure, and pass it to the handler; return if the sample is to be skipped.
 
         Call it once for each error, in the ``except`` block that caught it.
@@ -88,12 +119,15 @@ class FailurePolicy:
             hook: The function that failed, or the name of the operation.
             error: The error.
             sample: The function's argument: a sample, or a list of samples.
-            sources: The files that the sample is from; by default its ``__sources__``.
+            sources: The files that the sample is from; by default its ``__sources__``. The handler receives them.
+            tolerance: Consecutive failures that end the run; None: the number set for the hook.
 
         Raises:
             Exception: ``error`` itself if it ends the run, with a note that names hook and sample.
-            SampleError: The hook failed too often; ``error`` is the cause.
+            RepeatedSampleError: The hook failed too often; ``error`` is the cause.
         """
+        if sources is None:
+            sources = sources_of_sample(sample)
         failure = Failure(
             hook=hook if isinstance(hook, str) else _name(hook),
             lane=self._lane,
@@ -104,34 +138,26 @@ class FailurePolicy:
             failure.note_on(error)
             raise error
         report_to(self._handler, failure, error, sample, sources)
-        self._count(hook, failure, error)
+        self.last = (failure, error)
+        self.dropped[f"{failure.hook} failed with {type(error).__name__}"] += max(1, len(failure.keys))
+        self._count(hook, failure, error, self._tolerance_of(hook) if tolerance is None else tolerance)
 
     def succeeded(self, hook: Hook) -> None:
         """Count a success, which ends a series of failures; call it for each one while :attr:`pending`."""
-        name = _identity(hook)
-        self._in_a_row.pop(name, None)
-        if self._awaited_successes:
-            self._awaited_successes -= 1
-            self._proven.add(name)
-        elif not self._in_a_row:
-            self.pending = False
+        self._in_a_row.pop(_identity(hook), None)
+        self.pending = bool(self._in_a_row)
 
-    def _count(self, hook: Hook, failure: Failure, error: Exception) -> None:
+    def _tolerance_of(self, hook: Hook) -> int:
+        if isinstance(hook, str):
+            return self._tolerance
+        return failure_tolerance(hook, default_failure_tolerance(hook, self._tolerance))
+
+    def _count(self, hook: Hook, failure: Failure, error: Exception, tolerance: int) -> None:
         name = _identity(hook)
-        count = self._in_a_row.get(name, 0) + 1
-        if count == 1 and not self._awaited_successes:
-            self._proven.add(name)  # its earlier successes need not have been reported
-        self._in_a_row[name] = count
+        count = self._in_a_row[name] = self._in_a_row.get(name, 0) + 1
         self.pending = True
-        tolerance = self._tolerance if isinstance(hook, str) else _checked(failure_tolerance(hook, self._tolerance))
-        if not tolerance:
+        if not _checked(tolerance):
             return
-        if count == _MAX_FAILED_FIRST_CALLS and name not in self._proven:
-            raise failure.stop(
-                f"{failure.hook} failed in all of its first {count} calls",
-                error,
-                hint="fix it; to skip samples on purpose, raise SkipSample",
-            ) from error
         if count >= tolerance:
             raise failure.stop(
                 f"{failure.hook} failed {count} time{'s' if count > 1 else ''} in a row in lane {self._lane}",
@@ -233,34 +259,52 @@ _STOP_AT = 1_000_000
 
 
 class EndlessSkips:
-    """Counter of consecutive skips by a hook in a lane: warns at 10,000, and ends the run at a million.
+    """Counter of consecutive samples that a hook skips in a lane; ends a run that would never get another sample.
+
+    The run ends at ``tolerance`` samples if the hook has kept none in this process, and at a million otherwise. A hook
+    that keeps one sample in a thousand skips 20,000 in a row once in 500 million runs of a lane.
 
     Args:
         name: The hook's name.
         lane: The lane's number.
+        tolerance: Skips before the first kept sample that end the run; None: no number of skips ends it.
+        dropped: Counts the skipped samples by reason.
     """
 
-    __slots__ = ("_lane", "_name", "count")
+    __slots__ = ("_dropped", "_has_kept", "_is_warned", "_lane", "_name", "_reason", "_tolerance", "count")
 
-    def __init__(self, name: str, lane: int) -> None:
+    def __init__(self, name: str, lane: int, tolerance: int | None, dropped: Counter[str]) -> None:
         self._name = name
         self._lane = lane
-        self.count = 0
-        """Consecutive skips so far; set it to 0 when an item is not skipped."""
+        self._tolerance = tolerance
+        self._dropped = dropped
+        self._reason = f"{name} skipped"
+        self._has_kept = self._is_warned = False
+        self.count = 1
+        """1 + consecutive skips, so that it is not 0 before the first kept sample; set it to 0 when a sample is kept.
 
-    def add(self) -> None:
-        """Count a skip.
+        The caller has to test it for each sample anyway, so this needs no second test."""
+
+    def add(self, samples: int = 1) -> None:
+        """Count the samples of a skipped item.
 
         Raises:
-            SampleError: It is the millionth in a row.
+            RepeatedSampleError: The hook has skipped too many in a row.
         """
-        self.count += 1
-        if self.count == _WARN_AT:
+        if not self.count:
+            self._has_kept, self._is_warned, self.count = True, False, 1
+        self.count += samples
+        self._dropped[self._reason] += samples
+        skipped = self.count - 1
+        if skipped >= _WARN_AT and not self._is_warned:
+            self._is_warned = True
             _log.warning(
-                "%s has skipped the last %d samples of lane %d; is that intended?", self._name, self.count, self._lane
+                "%s has skipped the last %d samples of lane %d; is that intended?", self._name, skipped, self._lane
             )
-        elif self.count >= _STOP_AT:
-            raise SampleError(
-                f"{self._name} has skipped {self.count} samples in a row in lane {self._lane}",
-                hint="check its condition (SkipSample, or a filter): the run would never get another sample",
+        if self._tolerance is not None and skipped >= (_STOP_AT if self._has_kept else min(self._tolerance, _STOP_AT)):
+            raise RepeatedSampleError(
+                f"{self._name} has skipped {skipped} samples in a row in lane {self._lane}"
+                f"{'' if self._has_kept else ', and has kept none'}",
+                hint="check its condition (SkipSample, or a filter): the run might never get another sample; to allow "
+                "more, pass WorkerConfig(skip_tolerance=…), None for any number",
             )

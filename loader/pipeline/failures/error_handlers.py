@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from ...errors import EnergonError, SampleError
+from ...errors import EnergonError, RepeatedSampleError
+from ...renamed_parameters import renamed_parameters
 from .sample_name import joined_names, keys_of_sample, places_of_sample
 
 __all__ = [
@@ -58,9 +59,9 @@ class Failure:
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
 
-    def stop(self, message: str, error: BaseException, *, hint: str) -> SampleError:
+    def stop(self, message: str, error: BaseException, *, hint: str) -> RepeatedSampleError:
         """Create the error that ends the run after repeated failures, of which ``error`` is the last."""
-        return SampleError(
+        return RepeatedSampleError(
             f"{message}, the last time for {self.sample}: {one_line(error)}",
             key=joined_names(self.keys) or None,
             source=self.place,
@@ -82,48 +83,50 @@ def report_to(handler: SampleErrorHandler, failure: Failure, error: Exception, s
         _reported.reset(token)
 
 
-def log_exception(exc: Exception, sample: Any, sources: Any = None) -> None:
+@renamed_parameters(exc="e")
+def log_exception(e: Exception, sample: Any, sources: Any = None) -> None:
     """Log a warning of one line that names the failed sample, which is then skipped.
 
     The first failure of each cause (the error's type, and the line of code that raised it) is logged with the
     traceback, later ones with their number so far in this process.
 
     Args:
-        exc: The error.
+        e: The error.
         sample: The hook's argument.
         sources: The files that the sample is from; by default its ``__sources__``.
     """
     failure = _failure(sample, sources)
-    cause = (type(exc), *_raised_at(exc.__traceback__))
+    cause = (type(e), *_raised_at(e.__traceback__))
     _times[cause] += 1
     count = _times[cause]
-    parts = [f"skipped {failure.sample}: {failure.hook} raised {one_line(exc)}", _code_line(cause[1:])]
+    parts = [f"skipped {failure.sample}: {failure.hook} raised {one_line(e)}", _code_line(cause[1:])]
     parts += [] if failure.place is None else [f"in {failure.place}"]
     parts += [] if failure.lane is None else [f"lane {failure.lane}"]
     parts += [] if (worker := _worker()) is None else [f"worker {worker}"]
     parts += [] if count == 1 else [f"{count} times so far"]
-    _log.warning("%s", " · ".join(part for part in parts if part), exc_info=exc if count == 1 else None)
+    _log.warning("%s", " · ".join(part for part in parts if part), exc_info=e if count == 1 else None)
 
 
-def reraise_exception(exc: Exception, sample: Any, sources: Any = None) -> None:
+@renamed_parameters(exc="e", _sample="sample", _sources="sources")
+def reraise_exception(e: Exception, sample: Any, sources: Any = None) -> None:
     """Raise the error again, with a note that names the sample.
 
     Args:
-        exc: The error.
+        e: The error.
         sample: The hook's argument.
         sources: The files that the sample is from; by default its ``__sources__``.
 
     Raises:
-        Exception: ``exc``.
-        SampleError: ``exc`` is a ``StopIteration``, which would end the iteration silently.
+        Exception: ``e``.
+        SampleError: ``e`` is a ``StopIteration``, which would end the iteration silently.
     """
     failure = _failure(sample, sources)
-    if isinstance(exc, StopIteration):
+    if isinstance(e, StopIteration):
         raise failure.stop(
-            f"{failure.hook} raised StopIteration", exc, hint="pass a default to next(), or catch it in the hook"
-        ) from exc
-    failure.note_on(exc)
-    raise exc
+            f"{failure.hook} raised StopIteration", e, hint="pass a default to next(), or catch it in the hook"
+        ) from e
+    failure.note_on(e)
+    raise e
 
 
 def one_line(error: BaseException) -> str:
@@ -164,7 +167,6 @@ def _code_line(place: tuple[str | None, int]) -> str | None:
 
 
 def _worker() -> int | None:
-    from torch.utils.data import get_worker_info
+    from ..worker_identity import worker_number
 
-    info = get_worker_info()
-    return None if info is None else int(info.id)
+    return worker_number()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["default_get_batch_keys", "joined_names", "keys_of_sample", "places_of_sample"]
+__all__ = ["default_get_batch_keys", "joined_names", "keys_of_sample", "places_of_sample", "sources_of_sample"]
 
 _MAX_SHOWN = 3
 
@@ -39,6 +39,11 @@ def places_of_sample(sample: Any, sources: Any = None) -> tuple[str, ...]:
     """
     found = _members(sample, "__sources__") if sources is None else _flat(sources)
     return tuple(str(source) for source in found)
+
+
+def sources_of_sample(sample: Any) -> list[Any] | None:
+    """Return the ``__sources__`` of a sample, or of all samples of a list; None if there are none."""
+    return _members(sample, "__sources__") or None
 
 
 def joined_names(names: Sequence[str]) -> str:

@@ -1,0 +1,1 @@
+"""Filters: the samples of a dataset that training reads, as a list of their numbers."""

@@ -1,0 +1,127 @@
+"""Names and records of the two files of a filter.
+
+``filter_<name>.idx`` is an array of little-endian uint64: the kept samples, by their numbers over all shards in the
+order of ``.info.json``, strictly increasing. ``filter_<name>.json`` has the number of kept samples of each shard. The
+filter ``<name>`` of a single file ``x.jsonl`` is in ``x.jsonl.<name>.idx`` and ``x.jsonl.<name>.json`` next to it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import FormatError
+from ...storage import Storage
+from ..nv_meta import FOLDER
+
+__all__ = ["NUMBER", "FilterFiles", "filter_names", "is_filter_name"]
+
+NUMBER = np.dtype("<u8")
+"""Type of a sample's number in an ``.idx`` file."""
+
+_FORMAT_VERSION = 1
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+_IN_FOLDER = re.compile(rf"{re.escape(FOLDER)}/filter_(.+)\.json")
+
+
+def is_filter_name(name: str) -> bool:
+    """Return True if a filter may have this name, which is a part of the names of its files.
+
+    >>> is_filter_name("quality-0.9"), is_filter_name("../x")
+    (True, False)
+    """
+    return _NAME.fullmatch(name) is not None
+
+
+def filter_names(storage: Storage) -> list[str]:
+    """List the filters of a dataset."""
+    if not storage.exists(FOLDER):
+        return []
+    found = (_IN_FOLDER.fullmatch(file.name) for file in storage.list(FOLDER))
+    return sorted(match[1] for match in found if match and is_filter_name(match[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class FilterFiles:
+    """The files of one filter.
+
+    Attributes:
+        storage: The dataset, or the folder of the single file.
+        name: Name of the filter.
+        prefix: Names of both files without their extensions.
+    """
+
+    storage: Storage
+    name: str
+    prefix: str
+
+    @classmethod
+    def of_dataset(cls, storage: Storage, name: str) -> FilterFiles:
+        """Return the files of a prepared dataset's filter."""
+        return cls(storage, name, f"{FOLDER}/filter_{name}")
+
+    @classmethod
+    def of_file(cls, storage: Storage, file: str, name: str) -> FilterFiles:
+        """Return the files of a single file's filter."""
+        return cls(storage, name, f"{file}.{name}")
+
+    @property
+    def path(self) -> str:
+        """Path of the ``.idx`` file, for messages."""
+        return self.storage.path(f"{self.prefix}.idx")
+
+    def exist(self) -> bool:
+        """Return True if the filter has been built."""
+        return self.storage.exists(f"{self.prefix}.json")
+
+    def write(self, counts: Mapping[str, int], numbers: Iterator[npt.NDArray[Any]]) -> None:
+        """Write both files; the ``.json`` file comes last and makes the filter valid.
+
+        Args:
+            counts: Kept samples of each shard, in the order of the shards.
+            numbers: The kept samples, in pieces.
+
+        Raises:
+            StorageError: A file cannot be written.
+        """
+        with self.storage.create(f"{self.prefix}.idx") as file:
+            for some in numbers:
+                file.write(np.ascontiguousarray(some, NUMBER).data)
+        record = {"format_version": _FORMAT_VERSION, "shard_counts": dict(counts)}
+        with self.storage.create(f"{self.prefix}.json") as file:
+            file.write(json.dumps(record, indent=2).encode("ascii"))
+
+    def read_counts(self) -> dict[str, int]:
+        """Read the number of kept samples of each shard.
+
+        Raises:
+            FormatError: The file has something else, or another version.
+        """
+        file = f"{self.prefix}.json"
+        try:
+            record = json.loads(self.storage.read(file))
+        except (ValueError, RecursionError) as error:
+            raise self.damaged(f"it is not JSON: {error}", ".json") from error
+        if not isinstance(record, dict):
+            raise self.damaged("it is not a mapping", ".json")
+        version = record.get("format_version", _FORMAT_VERSION)
+        if version != _FORMAT_VERSION:
+            raise self.damaged(f"expected format_version {_FORMAT_VERSION}, found {version!r}", ".json")
+        counts = record.get("shard_counts")
+        if not isinstance(counts, dict) or not all(type(count) is int and count >= 0 for count in counts.values()):
+            raise self.damaged("expected 'shard_counts', the number of kept samples of each shard", ".json")
+        return counts
+
+    def damaged(self, found: str, extension: str = ".idx") -> FormatError:
+        """Return the error for a file with wrong contents."""
+        return FormatError(
+            f"the filter {self.name!r} is damaged or stale: {found}",
+            shard=self.storage.path(f"{self.prefix}{extension}"),
+            hint="build the filter again with build_filter_index()",
+        )

@@ -1,0 +1,220 @@
+"""The samples that a filter keeps, memory-mapped: numbers of samples ↔ rows of the filter."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ...arrays import IntArray
+from ...cached_property import cached_property
+from ...errors import ConfigError
+from ...storage import Storage, map_file
+from .files import NUMBER, FilterFiles
+
+__all__ = ["FilterRows", "FilteredShard", "open_file_filter", "open_filter"]
+
+_NUMBERS_AT_ONCE = 1 << 20
+
+
+class FilteredShard(NamedTuple):
+    """A shard whose samples a filter numbers.
+
+    Attributes:
+        name: Name of the shard.
+        samples: Number of its samples.
+        first_sample: Number of its first sample in the index.
+    """
+
+    name: str
+    samples: int
+    first_sample: int
+
+
+def open_filter(files: FilterFiles, shards: Sequence[FilteredShard], *, available: Sequence[str] = ()) -> FilterRows:
+    """Open a filter in time that does not depend on the number of samples.
+
+    The counts, and each shard's first and last row, are compared with the shards. ``check`` compares every row.
+
+    Args:
+        files: The files of the filter.
+        shards: The shards of the dataset in the order of ``.info.json``.
+        available: Names of the dataset's filters, for the message about a missing one.
+
+    Raises:
+        ConfigError: There is no such filter.
+        FormatError: A file is damaged, or the filter is of other shards.
+    """
+    if not files.exist():
+        known = f"; there are: {', '.join(available)}" if available else ""
+        raise ConfigError(
+            f"there is no filter {files.name!r}{known}",
+            at=files.path,
+            hint="check its name, or build it with build_filter_index()",
+        )
+    return FilterRows(files, shards)
+
+
+def open_file_filter(storage: Storage, file: str, name: str, samples: int) -> FilterRows:
+    """Open a filter of a single file.
+
+    Args:
+        storage: The folder of the file.
+        file: Name of the file in it.
+        name: Name of the filter.
+        samples: Number of samples in the file.
+
+    Raises:
+        ConfigError: There is no such filter.
+        FormatError: The filter is damaged, or of another file.
+    """
+    return open_filter(FilterFiles.of_file(storage, file, name), [FilteredShard(file, samples, 0)])
+
+
+class FilterRows:
+    """The samples that a filter keeps. Row i is the i-th kept sample, in the order of ``.info.json``.
+
+    Args:
+        files: The files of the filter.
+        shards: The shards of the dataset in the order of ``.info.json``.
+
+    Raises:
+        FormatError: A file is damaged, or the filter is of other shards.
+    """
+
+    def __init__(self, files: FilterFiles, shards: Sequence[FilteredShard]) -> None:
+        self._files = files
+        counts = files.read_counts()
+        self._check_names(counts, shards)
+        sizes = np.array([shard.samples for shard in shards], np.int64)
+        kept = np.array([counts[shard.name] for shard in shards], np.int64)
+        self._stops = np.cumsum(sizes)
+        self._starts = self._stops - sizes  # first number of each shard, as the filter counts
+        self._ends = np.cumsum(kept)  # row behind the last one of each shard
+        shift = np.array([shard.first_sample for shard in shards], np.int64) - self._starts
+        self._shift = shift if shift.any() else None  # the index may have the shards in another order
+        self._place = {shard.name: place for place, shard in enumerate(shards)}
+        self._kept = self._map()
+        self._check_ends(shards, sizes, kept)
+
+    def _check_names(self, counts: dict[str, int], shards: Sequence[FilteredShard]) -> None:
+        names = {shard.name for shard in shards}
+        for some, found in (
+            (counts.keys() - names, "has shards that the dataset does not have"),
+            (names - counts.keys(), "lacks shards of the dataset"),
+        ):
+            if some:
+                shown = ", ".join(map(repr, sorted(some)[:3])) + (", …" if len(some) > 3 else "")
+                raise self._files.damaged(f"it {found}: {shown}")
+
+    def _map(self) -> npt.NDArray[Any]:
+        storage, file = self._files.storage, f"{self._files.prefix}.idx"
+        if not storage.exists(file):
+            raise self._files.damaged("this file is missing")
+        expected, size_bytes = len(self) * NUMBER.itemsize, storage.stat(file).size_bytes
+        if size_bytes != expected:
+            raise self._files.damaged(f"expected {expected:,} bytes, as the .json file counts, found {size_bytes:,}")
+        return np.frombuffer(map_file(storage.local_path(file)), NUMBER) if len(self) else np.empty(0, NUMBER)
+
+    def _check_ends(self, shards: Sequence[FilteredShard], sizes: IntArray, kept: IntArray) -> None:
+        """Check that the first and the last row of each shard are samples of it."""
+        some = np.flatnonzero(kept)
+        first = self._kept[(self._ends - kept)[some]].astype(np.int64)
+        last = self._kept[self._ends[some] - 1].astype(np.int64)
+        wrong = (first < self._starts[some]) | (last >= self._stops[some]) | (last < first) | (kept > sizes)[some]
+        if wrong.any():
+            shard = shards[int(some[np.argmax(wrong)])]
+            raise self._files.damaged(f"its rows of shard {shard.name!r} are not among the shard's samples")
+
+    def __len__(self) -> int:
+        """Return the number of kept samples."""
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    @property
+    def last(self) -> int:
+        """Highest number in the index that a kept sample can have; -1 without samples."""
+        return int(self._stops[-1]) - 1 if len(self._stops) else -1
+
+    @property
+    def path(self) -> str:
+        """Path of the ``.idx`` file, for messages."""
+        return self._files.path
+
+    @property
+    def name(self) -> str:
+        """Name of the filter."""
+        return self._files.name
+
+    def rows_of(self, shard: str) -> range:
+        """Return the rows of a shard."""
+        place = self._place[shard]
+        return range(int(self._ends[place - 1]) if place else 0, int(self._ends[place]))
+
+    def numbers(self, rows: IntArray) -> IntArray:
+        """Return the numbers in the index of the samples in some rows, shape (n,).
+
+        Raises:
+            FormatError: A row has no sample of the dataset.
+        """
+        found: IntArray = self._kept[rows].astype(np.int64)
+        if len(found) and not 0 <= found.min() <= found.max() < self._stops[-1]:
+            raise self._files.damaged("it has samples that the dataset does not have")
+        return found if self._shift is None else found + self._shift[self._stops.searchsorted(found, side="right")]
+
+    def find(self, numbers: IntArray) -> IntArray:
+        """Return the rows of the kept ones among some samples, by their numbers in the index; ascending."""
+        own = np.sort(self._own_numbers(numbers))
+        kept = own[self._is_kept(own)].astype(NUMBER)
+        rows: IntArray = self._kept.searchsorted(kept)
+        return rows
+
+    def keeps(self, numbers: IntArray) -> npt.NDArray[np.bool_]:
+        """Return a mask of the kept ones among some samples, by their numbers in the index."""
+        return self._is_kept(self._own_numbers(numbers))
+
+    def _is_kept(self, own: IntArray) -> npt.NDArray[np.bool_]:
+        if not len(self):
+            return np.zeros(len(own), np.bool_)
+        wanted = own.astype(NUMBER)
+        row = np.minimum(self._kept.searchsorted(wanted), len(self) - 1)
+        kept: npt.NDArray[np.bool_] = self._kept[row] == wanted
+        return kept
+
+    def _own_numbers(self, numbers: IntArray) -> IntArray:
+        """Convert numbers in the index to those that the filter has."""
+        if self._shift is None:
+            return numbers
+        starts = self._starts + self._shift
+        some = np.flatnonzero(self._stops > self._starts)  # an empty shard starts where another one does
+        order = some[np.argsort(starts[some])]
+        place = order[np.searchsorted(starts[order], numbers, side="right") - 1]
+        own: IntArray = numbers - self._shift[place]
+        return own
+
+    @cached_property
+    def checksum(self) -> int:
+        """Checksum of all rows."""
+        checksum = 0
+        for block in self._blocks():
+            checksum = zlib.crc32(block.data, checksum)
+        return checksum
+
+    def check(self) -> None:
+        """Check every row.
+
+        Raises:
+            FormatError: The rows do not ascend strictly.
+        """
+        last = -1
+        for block in self._blocks():
+            numbers = block.astype(np.int64)
+            if (np.diff(numbers, prepend=last) <= 0).any():
+                raise self._files.damaged("its numbers do not ascend")
+            last = int(numbers[-1])
+
+    def _blocks(self) -> Iterator[npt.NDArray[Any]]:
+        for start in range(0, len(self), _NUMBERS_AT_ONCE):
+            yield self._kept[start : start + _NUMBERS_AT_ONCE]

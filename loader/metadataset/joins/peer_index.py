@@ -1,0 +1,215 @@
+"""Join indexes of megatron-energon: ``meta.yaml.cache/join_index_<hash>.bin``.
+
+After the magic bytes and the number of members come the rows. A row has three 64-bit integers for each member: position
+of the shard in the split part, offset of the sample in the shard, and its size in bytes; -1 three times for no sample.
+The hash covers the uuids of the members' indexes, what they exclude, and their ``nonmatch``, but not their split parts,
+and a failed prepare leaves a file with some of the rows. So rows are checked before they are used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ...arrays import IntArray
+from ...errors import StorageError
+from ...format.dataset_folder import DatasetFolder
+from ...format.documents.dataset_files import read_split_config
+from ...format.nv_meta import SPLIT_YAML
+from ...format.tar.idx import read_tar_idx
+from ...storage import open_storage
+from ..documents.leaf_plan import JoinMember, JoinPlan
+
+__all__ = ["read_peer_rows", "write_peer_rows"]
+
+_MAGIC = b"JIDX0001"
+_HEADER_BYTES = len(_MAGIC) + 8
+_PLACE = 3  # integers
+_SHARD_BITS = 43  # a shard has less than 8 TiB
+
+
+def read_peer_rows(plan: JoinPlan, folders: Sequence[DatasetFolder]) -> IntArray | None:
+    """Return the rows of a join that megatron-energon has prepared, in the order of the primary's samples.
+
+    Args:
+        plan: The join.
+        folders: Its opened datasets.
+
+    Returns:
+        Shape (rows, members), as :func:`.open_join`; None if there is no such file, or if it is not valid for the
+        data: a row names no sample of the split part, joins two keys, or a row is missing.
+
+    Raises:
+        StorageError: The file cannot be read.
+    """
+    storage, name = open_storage(os.path.dirname(plan.file)), _file_name(plan, folders)
+    if name is None or not storage.exists(name):
+        return None
+    width = 8 * _PLACE * len(folders)
+    data = storage.read(name)
+    if data[:_HEADER_BYTES] != _header(len(folders)) or (len(data) - _HEADER_BYTES) % width:
+        return None
+    places = np.frombuffer(data, "<i8", offset=_HEADER_BYTES).reshape(-1, len(folders), _PLACE)
+    columns = [_Places.of(folder, member) for folder, member in zip(folders, plan.members, strict=True)]
+    found = [None if one is None else one.numbers(places[:, number]) for number, one in enumerate(columns)]
+    numbers = [column for column in found if column is not None]
+    if len(numbers) < len(folders):
+        return None
+    rows = np.stack(numbers, axis=1)
+    order = np.argsort(_rank(rows[:, 0], folders[0], plan.members[0]), kind="stable")
+    return rows[order] if _is_valid(rows[order], plan, folders) else None
+
+
+def write_peer_rows(plan: JoinPlan, folders: Sequence[DatasetFolder], rows: IntArray) -> str | None:
+    """Write the rows of a join as megatron-energon reads them.
+
+    Returns:
+        Path of the file; None if the file cannot express the join: a dataset excludes several samples, or has shards
+        whose samples have no known offsets.
+
+    Raises:
+        StorageError: The file cannot be written.
+    """
+    storage, name = open_storage(os.path.dirname(plan.file)), _file_name(plan, folders)
+    places = np.full((len(rows), len(folders), _PLACE), -1, "<i8")
+    for number, (folder, member) in enumerate(zip(folders, plan.members, strict=True)):
+        column = _Places.of(folder, member)
+        if name is None or column is None:
+            return None
+        has_sample = rows[:, number] >= 0
+        places[has_sample, number] = column.of_samples(rows[has_sample, number])
+    if name is None:
+        return None
+    with storage.create(name) as file:
+        file.write(_header(len(folders)))
+        file.write(places.data)
+    return storage.path(name)
+
+
+def _header(members: int) -> bytes:
+    return _MAGIC + members.to_bytes(8, "little")
+
+
+def _file_name(plan: JoinPlan, folders: Sequence[DatasetFolder]) -> str | None:
+    """Return the file's name; None if a dataset excludes several names, whose order in the hash is not defined."""
+    text = ""
+    for folder, member in zip(folders, plan.members, strict=True):
+        split = read_split_config(folder.storage, member.split_config or SPLIT_YAML)  # names as written
+        excluded = [name for name in split.exclude if "/" in name] if split else []
+        if len(excluded) > 1:
+            return None
+        names = "".join(name + "\0" for name in excluded)
+        text += f"\0uuid={folder.tar_index.uuid}\0excludes={names}\0nonmatch={member.nonmatch}\0"
+    digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    return f"{os.path.basename(plan.file)}.cache/join_index_{digest}.bin"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Places:
+    """The samples of a split part: their numbers in the index, and their places in the order of places.
+
+    Attributes:
+        places: Shape (n, 3).
+        samples: Their numbers, shape (n,).
+    """
+
+    places: IntArray
+    samples: IntArray
+
+    @classmethod
+    def of(cls, folder: DatasetFolder, member: JoinMember) -> _Places | None:
+        """Locate the samples of a member; None if the offsets of some are not known."""
+        shards = {shard.name: shard for shard in folder.tar_index.shards}
+        places, samples = [np.empty((0, _PLACE), np.int64)], [np.empty(0, np.int64)]
+        for position, name in enumerate(folder.split.split_parts[member.split_part] if folder.split else ()):
+            shard = shards.get(name)
+            if shard is None:
+                return None
+            numbers = folder.tar_index.samples_of(shard)
+            offsets: IntArray | None = folder.tar_index.shard_index(shard).sample_offsets
+            if offsets is None or len(offsets) != len(numbers) + 1:
+                offsets = read_tar_idx(folder.storage, name, samples=len(numbers), shard_size=shard.size_bytes)
+            if offsets is None:
+                return None
+            columns = [np.full(len(numbers), position, np.int64), offsets[:-1], np.diff(offsets)]
+            places.append(np.stack(columns, axis=1))
+            samples.append(np.arange(numbers.start, numbers.stop))
+        return cls(places=np.concatenate(places), samples=np.concatenate(samples))
+
+    def numbers(self, places: npt.NDArray[np.int64]) -> IntArray | None:
+        """Return the samples at places, shape (rows, 3); -1 for none. None if there is no sample at one of them."""
+        own, wanted = _packed(self.places), _packed(places)
+        row = np.minimum(np.searchsorted(own, wanted), max(len(own) - 1, 0))
+        has_none = (places == -1).all(axis=1)
+        if not len(own) or not ((self.places[row] == places).all(axis=1) | has_none).all():
+            return None if len(places) else np.empty(0, np.int64)
+        return np.where(has_none, -1, self.samples[row])
+
+    def of_samples(self, numbers: IntArray) -> IntArray:
+        """Return the places of samples of the split part."""
+        order = np.argsort(self.samples)
+        found: IntArray = self.places[order[np.searchsorted(self.samples, numbers, sorter=order)]]
+        return found
+
+
+def _packed(places: IntArray) -> IntArray:
+    """Return shard and offset as one number, which ascends as both do."""
+    packed: IntArray = (places[:, 0] << _SHARD_BITS) + places[:, 1]
+    return packed
+
+
+def _included(folder: DatasetFolder, member: JoinMember) -> IntArray:
+    """Return the samples of a split part that are not excluded, in order."""
+    numbers = [np.arange(some.start, some.stop) for some in folder.samples_of_part(member.split_part)]
+    samples = np.concatenate([np.empty(0, np.int64), *numbers])
+    return samples[~np.isin(samples, folder.excluded_samples())]
+
+
+def _rank(numbers: IntArray, folder: DatasetFolder, member: JoinMember) -> IntArray:
+    """Return the place of each sample in the order of the split part; excluded ones come last."""
+    included = _included(folder, member)
+    order = np.argsort(included)
+    row = np.minimum(np.searchsorted(included, numbers, sorter=order), max(len(included) - 1, 0))
+    if not len(included):
+        return np.zeros(len(numbers), np.int64)
+    return np.where(included[order[row]] == numbers, order[row], len(included))
+
+
+def _is_valid(rows: IntArray, plan: JoinPlan, folders: Sequence[DatasetFolder]) -> bool:
+    """Return True if each row joins one key of samples that are not excluded, and no row is missing."""
+    hashes = [_key_hashes(folder) for folder in folders]
+    included = [_included(folder, member) for folder, member in zip(folders, plan.members, strict=True)]
+    may_lack_rows = np.zeros(len(included[0]), bool)
+    for number, member in enumerate(plan.members):
+        has = rows[:, number] >= 0
+        if not np.isin(rows[has, number], included[number]).all():
+            return False
+        if not np.array_equal(hashes[number][rows[has, number]], hashes[0][rows[has, 0]]):
+            return False
+        lacks = ~np.isin(hashes[0][included[0]], hashes[number][included[number]])
+        if member.nonmatch == "skip":
+            may_lack_rows |= lacks
+        without_sample = np.isin(included[0], rows[~has, 0])
+        if (without_sample & ~lacks).any() or (member.nonmatch != "none" and without_sample.any()):
+            return False
+    return np.array_equal(rows[:, 0], included[0][~may_lack_rows])
+
+
+def _key_hashes(folder: DatasetFolder) -> npt.NDArray[np.uint64]:
+    """Return the hash of each sample's key, shape (samples,).
+
+    Raises:
+        StorageError: The index has other numbers of samples.
+    """
+    index = folder.tar_index
+    hashes = np.empty(len(index), np.uint64)
+    numbers = np.asarray(index.key_sample).astype(np.int64)
+    if len(numbers) != len(index) or (numbers >= len(index)).any():
+        raise StorageError("the index of this dataset is damaged", path=folder.path, hint="prepare it again")
+    hashes[numbers] = index.key_hash
+    return hashes

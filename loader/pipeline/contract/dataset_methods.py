@@ -1,0 +1,266 @@
+"""The methods of datasets that subclasses written for megatron-energon call and override."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from ...errors import ConfigError, EnergonError
+from ...renamed_parameters import renamed_parameters
+from .lane import Lane
+from .running import Running, State
+
+__all__ = [
+    "DatasetMethods",
+    "DirectLoader",
+    "LaneInput",
+    "defines_iter",
+    "in_user_iteration",
+    "inherits_stage",
+    "set_direct_loader",
+]
+
+T_co = TypeVar("T_co", covariant=True)
+
+BOUND = "_lane_input"
+"""Attribute of a copy of a dataset that is open for a lane: its :class:`LaneInput`."""
+_DIRECT = "_direct_loader"
+
+
+class LaneInput(Protocol):
+    """A dataset that is open for a lane, as the code of a user's dataset iterates it."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield items, from the end of the last iteration; start the next pass if the last one is over."""
+
+    def has_samples(self) -> bool:
+        """Return True if there is an item in this lane."""
+
+    def save_state(self) -> dict[str, Any]:
+        """Return a reference to this input: the lane's state contains its position."""
+
+    def restore_state(self, state: Any) -> None:
+        """Start over for None; the position in a reference is restored with the lane's state."""
+
+    def restore_sample(self, restore_key: Any) -> Any:
+        """Rebuild an item by its ``__restore_key__``."""
+
+
+class DirectLoader(Protocol):
+    """The loader without workers of a dataset that is iterated directly."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield micro-batches."""
+
+    def save_state_rank(self) -> dict[str, Any]:
+        """Return the position."""
+
+    def restore_state_rank(self, state: dict[str, Any] | None) -> None:
+        """Continue at a position."""
+
+    def restore_sample(self, restore_key: Any) -> Any:
+        """Rebuild an item by its ``__restore_key__``."""
+
+
+_direct_loaders: list[Callable[[Any], DirectLoader]] = []
+_user_iterations: list[str] = []  # names of the datasets of users whose __iter__ is running, outermost first
+
+
+def set_direct_loader(open_loader: Callable[[Any], DirectLoader]) -> None:
+    """Set the function that opens a loader without workers for a dataset; loaders are in a room above this one."""
+    _direct_loaders[:] = [open_loader]
+
+
+class in_user_iteration:  # noqa: N801 - a context manager; @contextmanager takes five times as long
+    """Context manager around the ``__iter__`` of a user's dataset, where no loader may be opened.
+
+    Args:
+        name: Name of the dataset, for messages.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        _user_iterations.append(self._name)
+
+    def __exit__(self, *error: object) -> None:
+        _user_iterations.pop()
+
+
+class DatasetMethods(Generic[T_co]):
+    """The methods that subclasses written for megatron-energon call and override.
+
+    Attributes:
+        _savable_fields: Names of the attributes that :meth:`save_state` saves.
+    """
+
+    _savable_fields: ClassVar[tuple[str, ...]] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != _DIRECT}
+
+    def __iter__(self) -> Iterator[T_co]:
+        """Iterate as a loader without workers; a second iteration of endless data continues.
+
+        Subclasses that are written for megatron-energon override it, and iterate inner datasets.
+
+        Raises:
+            ConfigError: A user's ``__iter__`` iterates a dataset that is not in an attribute of its own dataset.
+        """
+        bound: LaneInput | None = self.__dict__.get(BOUND)
+        return iter(self._direct() if bound is None else bound)
+
+    def _direct(self) -> DirectLoader:
+        loader: DirectLoader | None = self.__dict__.get(_DIRECT)
+        if loader is None:
+            if _user_iterations:
+                name = type(self).__name__
+                raise ConfigError(
+                    f"__iter__ of {_user_iterations[-1]} iterates a {name} that is in no attribute of it",
+                    hint="keep inner datasets in attributes of the dataset, or in lists, tuples or dicts there",
+                )
+            if not _direct_loaders:
+                raise TypeError("this dataset is only the definition of a chain: iterate get_loader(dataset)")
+            loader = self.__dict__[_DIRECT] = _direct_loaders[0](self)
+        return loader
+
+    def open(self, lane: Lane, state: State) -> Running:  # noqa: ARG002 - the contract of all stages
+        """Open the chain for a lane; each stage overrides it.
+
+        Args:
+            lane: The lane.
+            state: Empty, or the result of :meth:`Running.state` for the same lane of an equal chain.
+
+        Raises:
+            TypeError: The class defines neither this method nor ``__iter__``.
+        """
+        raise TypeError(f"{type(self).__name__} defines neither __iter__ nor open, so it has no samples")
+
+    def worker_has_samples(self) -> bool:
+        """Return True if this dataset has samples in the present lane; always outside of a lane."""
+        bound: LaneInput | None = self.__dict__.get(BOUND)
+        return bound is None or bound.has_samples()
+
+    def save_state(self) -> dict[str, Any]:
+        """Return the attributes named by ``_savable_fields``, or the position of a dataset of the library."""
+        if not defines_iter(self):
+            bound: LaneInput | None = self.__dict__.get(BOUND)
+            return self._direct().save_state_rank() if bound is None else bound.save_state()
+        state: dict[str, Any] = {"__class__": type(self).__name__}
+        for name in self._savable_fields:
+            value = getattr(self, name)
+            state[name] = value.save_state() if callable(getattr(value, "save_state", None)) else copy.copy(value)
+        return state
+
+    def restore_state(self, state: Any) -> None:
+        """Restore the result of :meth:`save_state`; None restores the initial state."""
+        bound: LaneInput | None = self.__dict__.get(BOUND)
+        if state is None:
+            self.reset_state_deep()
+        elif not defines_iter(self):
+            self._direct().restore_state_rank(state) if bound is None else bound.restore_state(state)
+        else:
+            for name in self._savable_fields:
+                value = getattr(self, name, None)
+                if callable(getattr(value, "restore_state", None)):
+                    value.restore_state(state[name])  # type: ignore[union-attr] # it has the method
+                else:
+                    setattr(self, name, state[name])
+
+    def reset_state_own(self) -> None:
+        """Restore the initial state of this dataset, without its inner datasets."""
+
+    def reset_state_deep(self) -> None:
+        """Restore the initial state of this dataset and its inner datasets."""
+        bound: LaneInput | None = self.__dict__.get(BOUND)
+        if bound is not None:
+            bound.restore_state(None)
+        self.__dict__.pop(_DIRECT, None)
+        self.reset_state_own()
+
+    def len_rank(self) -> int:
+        """Return the number of items of this rank in a pass.
+
+        Raises:
+            TypeError: It is not known.
+        """
+        if type(self).len_worker is DatasetMethods.len_worker:
+            return len(self)  # type: ignore[arg-type] # datasets have a length
+        config: Any = self.worker_config  # type: ignore[attr-defined] # as below
+        return sum(self.len_worker(worker) for worker in range(max(1, config.num_workers)))
+
+    def len_worker(self, worker_idx: int | None = None) -> int:
+        """Return the number of items of a worker of this rank in a pass.
+
+        Args:
+            worker_idx: The worker; None for the present one.
+
+        Raises:
+            TypeError: It is not known.
+        """
+        config: Any = self.worker_config  # type: ignore[attr-defined] # of the class that derives from this one
+        worker = config.rank_worker_id() if worker_idx is None else worker_idx
+        return len(range(worker, self.len_rank(), max(1, config.num_workers)))
+
+    def can_restore_sample(self) -> bool:
+        """Report whether :meth:`restore_sample` works: always, for the datasets of the library."""
+        return not defines_iter(self)
+
+    def assert_can_restore(self) -> None:
+        """Check that :meth:`restore_sample` works.
+
+        Raises:
+            EnergonError: It does not.
+        """
+        if not self.can_restore_sample():
+            raise EnergonError(
+                f"{type(self).__name__} cannot rebuild its samples",
+                hint="override can_restore_sample and restore_sample",
+            )
+
+    @renamed_parameters(key="restore_key")
+    def restore_sample(self, restore_key: Any) -> Any:
+        """Rebuild a sample.
+
+        Args:
+            restore_key: Its ``__restore_key__``.
+
+        Raises:
+            EnergonError: The dataset is a user's, which does not override this method.
+        """
+        bound: LaneInput | None = self.__dict__.get(BOUND)
+        if bound is not None:
+            return bound.restore_sample(restore_key)
+        if defines_iter(self):
+            self.assert_can_restore()
+            raise EnergonError(f"{type(self).__name__} overrides can_restore_sample, but not restore_sample")
+        return self._direct().restore_sample(restore_key)
+
+    def config(self) -> dict[str, Any]:
+        """Return plain data that differs for other data and other arguments."""
+        identity = getattr(self, "identity", None)
+        return {
+            "type": f"{type(self).__module__}.{type(self).__qualname__}",
+            **({} if defines_iter(self) or identity is None else {"chain": identity()}),
+        }
+
+    @staticmethod
+    def _function_config(fn: Callable[..., Any]) -> str:
+        """Return the full name of a function, for :meth:`config`."""
+        function = getattr(fn, "__func__", fn)
+        return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(fn).__qualname__)}"
+
+
+def defines_iter(dataset: Any) -> bool:
+    """Return True if a dataset's class defines how it is iterated, as classes written for megatron-energon do."""
+    return type(dataset).__iter__ is not DatasetMethods.__iter__
+
+
+def inherits_stage(dataset: Any) -> bool:
+    """Return True if a dataset is a stage of the library whose ``__iter__`` a subclass of a user overrides."""
+    owner = next((one for one in type(dataset).__mro__ if "open" in vars(one)), object)
+    return defines_iter(dataset) and owner is not DatasetMethods and owner.__module__.startswith("loader.")

@@ -1,0 +1,319 @@
+"""Run a user's dataset in a lane: a copy of it whose inner datasets are those of the lane."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from ...errors import StateError
+from .buffered import BufferedItem
+from .dataset_methods import BOUND, DatasetMethods, defines_iter, in_user_iteration, inherits_stage
+from .lane import ItemId, Lane, as_item_id, set_restore_key
+from .lane_worker_config import LaneWorkerConfig
+from .received_items import ReceivedItems
+from .running import SKIPPED, Running, State
+from .user_state import decode_state, encode_state
+from .worker_config import WorkerConfig
+
+__all__ = ["OpenInput", "UserRunning", "inner_datasets", "warn_once"]
+
+_OWN = "own"
+_CONTAINERS = (list, tuple, dict, set, deque, bytearray)
+_MAX_SEARCHED = 4096
+"""Items of a container that is searched for datasets; longer ones are data."""
+
+
+def inner_datasets(dataset: Any) -> list[Any]:
+    """Return the library's datasets in the attributes of a user's dataset, and of users' datasets in these."""
+    found: list[Any] = []
+
+    def note(inner: Any) -> Any:
+        found.append(inner)
+        return inner
+
+    _replace_datasets(dataset, note, {})
+    return found
+
+
+class UserRunning:
+    """Iterator over one lane of a user's dataset.
+
+    Args:
+        dataset: The user's dataset.
+        inputs: The stages of its inner datasets, in the order of :func:`inner_datasets`.
+        lane: The lane.
+        state: Empty, or a saved state.
+        key: Key of the stage.
+        ranks: R, when the run began.
+    """
+
+    def __init__(self, dataset: Any, inputs: Sequence[Any], lane: Lane, state: State, *, key: str, ranks: int) -> None:
+        own = state.get(key, {})
+        self._key, self._lane = key, lane
+        self._ranks: int = own.get("ranks", ranks)
+        self._given: int = own.get("given", 0)
+        self._is_over: bool = own.get("over", False)
+        self._received = ReceivedItems()
+        self._inputs = [
+            OpenInput(definition, place, len(inputs), lane=lane, received=self._received)
+            for place, definition in enumerate(inputs)
+        ]
+        self._name = type(dataset).__name__
+        self._dataset = self._copy(dataset)
+        if _OWN in own:
+            for each in self._inputs:  # after the copy was reset, with its inner datasets
+                each.resume(own.get(str(each.place), {}))
+            self._dataset.restore_state(decode_state(own[_OWN], decode_sample=self._decode_sample))
+        self._items: Iterator[Any] | None = None
+
+    def _copy(self, dataset: Any) -> Any:
+        """Copy the user's dataset for this lane, in its initial state."""
+        if inherits_stage(dataset):
+            copied = copy.copy(dataset)
+            setattr(copied, BOUND, self._inputs[0])
+        else:
+            opened = iter(self._inputs)
+            config = LaneWorkerConfig.of(dataset.worker_config, self._lane, self._ranks)
+            copied = _replace_datasets(dataset, lambda _: next(opened).bound(), {}, config)
+        copied.reset_state_deep()
+        return copied
+
+    def next(self) -> tuple[Any, ItemId]:
+        if self._is_over:
+            raise StopIteration
+        with in_user_iteration(self._name):
+            if self._items is None:
+                self._items = iter(self._dataset)
+            try:
+                value = next(self._items)
+            except StopIteration:
+                self._is_over = True
+                raise
+        received = self._received.find(value)
+        if received is not None:
+            return value, (self._key, received.number, received.item_id)
+        item_id = self._own_id(value)
+        self._given += 1
+        return value, item_id
+
+    def _own_id(self, value: Any) -> ItemId:
+        """Return the id of an item that the dataset made; with the restore key, if the dataset can rebuild it."""
+        position = self._received.last_position
+        if not self._dataset.can_restore_sample():
+            return (self._key, self._given, position, _OWN)
+        key = value.get("__restore_key__") if isinstance(value, dict) else getattr(value, "__restore_key__", None)
+        return (self._key, self._given, position, _OWN, tuple(key or ()))
+
+    def state(self) -> State:
+        own: State = {"ranks": self._ranks, "given": self._given, "over": self._is_over}
+        own[_OWN] = encode_state(
+            self._dataset.save_state(), encode_sample=self._received.encode, report_pickled=self._report_pickled
+        )
+        return {self._key: own | {str(each.place): each.state() for each in self._inputs}}
+
+    def _report_pickled(self, place: str, value: Any) -> None:
+        warn_once(
+            f"{self._name} saves a {type(value).__name__} at {place}: it is pickled into each state of the loader, "
+            "after every micro-batch. Save plain data, or samples as its inner datasets yielded them, to avoid this"
+        )
+
+    def _decode_sample(self, saved: Any) -> Any:
+        number, *item = saved
+        place, item_number = number % len(self._inputs), number // len(self._inputs)
+        return self._inputs[place].rebuild(item_number, BufferedItem.from_state(item))
+
+    def load(self, item_id: ItemId) -> Any:
+        _, number, inner, *own = item_id  # type: ignore[misc] # ids of this stage are tuples
+        if not own:
+            return self._inputs[number % len(self._inputs)].load(number // len(self._inputs), inner)
+        if len(own) == 1:
+            raise StateError(
+                f"{self._name} cannot rebuild a sample that waited in the buffer of a later stage",
+                hint="override its can_restore_sample and restore_sample, or apply it after packing and shuffling",
+            )
+        with in_user_iteration(self._name):
+            return self._dataset.restore_sample(own[1])
+
+
+class OpenInput:
+    """An inner dataset, open for a lane.
+
+    Args:
+        definition: Its stage.
+        place: Its number among the inputs.
+        inputs: The number of inputs.
+        lane: The lane of the user's dataset.
+        received: Records the items that the user's code receives.
+    """
+
+    def __init__(self, definition: Any, place: int, inputs: int, *, lane: Lane, received: ReceivedItems) -> None:
+        self.place = place
+        self._definition, self._inputs, self._lane, self._received = definition, inputs, lane, received
+        self._running: Running | None = None
+        self._peeked: list[tuple[Any, ItemId]] = []  # at most one item, for the next call
+        self._before_peek: State = {}
+        self.resume({})
+
+    def resume(self, state: State) -> None:
+        """Continue at a position: the result of :meth:`state`, or empty for the beginning."""
+        self._pass: int = state.get("pass", 0)
+        self._saved: State = state.get("state", {})
+        self._is_over: bool = state.get("over", False)
+        # The code had left its loop over this input, so the first loop after a restore has to end at once.
+        self._ended_before = self._is_over
+
+    def bound(self) -> Any:
+        """Return a copy of the dataset that iterates this input."""
+        copied = copy.copy(self._definition)
+        setattr(copied, BOUND, self)
+        return copied
+
+    def _lane_of(self, number: int) -> Lane:
+        return self._lane.child(self.place + number * self._inputs)
+
+    def _open(self) -> Running:
+        if self._running is None:
+            self._running = self._definition.open(self._lane_of(self._pass), self._saved)
+            self._saved = {}
+        return self._running
+
+    def __iter__(self) -> Iterator[Any]:
+        if self._ended_before:
+            self._ended_before = False
+            return
+        if self._is_over:
+            self._start(self._pass + 1)
+        while True:
+            try:
+                value, item_id = self._take()
+            except StopIteration:
+                self._is_over = True
+                return
+            if value is SKIPPED:
+                continue
+            lane = self._lane_of(self._pass)
+            set_restore_key(value, lane.path + self._definition.key, lane, item_id)
+            self._received.add(value, self.place + self._pass * self._inputs, item_id, lane.context.batch_index)
+            yield value
+
+    def _take(self) -> tuple[Any, ItemId]:
+        return self._peeked.pop() if self._peeked else self._open().next()
+
+    def _start(self, number: int) -> None:
+        self._pass, self._running, self._saved, self._is_over = number, None, {}, False
+        self._ended_before = False
+        self._peeked.clear()
+
+    def has_samples(self) -> bool:
+        """Return True if there is an item in this lane; at the end of a pass, if there is one in the next."""
+        if self._ended_before:
+            return False
+        if self._is_over:
+            self._start(self._pass + 1)
+        running = self._open()
+        while not self._peeked:
+            before = running.state()
+            try:
+                taken = running.next()
+            except StopIteration:
+                return False
+            if taken[0] is not SKIPPED:
+                self._before_peek = before
+                self._peeked.append(taken)
+        return True
+
+    def state(self) -> State:
+        """Return the position."""
+        state: State = {"pass": self._pass, "over": self._is_over}
+        if self._running is None:
+            return state | {"state": self._saved}
+        return state | {"state": self._before_peek if self._peeked else self._running.state()}
+
+    def save_state(self) -> dict[str, Any]:
+        """Return a reference to this input: the lane's state contains its position."""
+        return {"input": self.place}
+
+    def restore_state(self, state: Any) -> None:
+        """Start over for None; the position in a reference is restored with the lane's state."""
+        if state is None and (self._running is not None or self._is_over):
+            self._start(0)
+
+    def restore_sample(self, restore_key: Any) -> Any:
+        """Rebuild an item by its ``__restore_key__``.
+
+        Raises:
+            StateError: The key is not of an item of this input.
+        """
+        key = as_item_id(restore_key)
+        number = str(key[0]).removeprefix(self._lane.path).partition("/")[0] if key else ""
+        if len(key) != 4 or not number.isdecimal():
+            raise StateError(f"expected the __restore_key__ of a sample of this dataset, found {restore_key!r}")
+        return self.load(int(number) // self._inputs, key[3])
+
+    def load(self, number: int, item_id: ItemId) -> Any:
+        """Rebuild an item of a pass."""
+        if number == self._pass:
+            return self._open().load(item_id)
+        return self._definition.open(self._lane_of(number), {}).load(item_id)
+
+    def rebuild(self, number: int, item: BufferedItem) -> Any:
+        """Rebuild an item in the state of the user's dataset, which may save it again."""
+        lane = self._lane_of(number)
+        running = self._open() if number == self._pass else self._definition.open(lane, {})
+        value = item.value(running, lane)
+        if value is not SKIPPED:
+            set_restore_key(value, lane.path + self._definition.key, lane, item.item_id)
+            self._received.add(value, self.place + number * self._inputs, item.item_id, item.batch)
+        return value
+
+
+def _replace_datasets(
+    dataset: Any, replace: Callable[[Any], Any], done: dict[int, Any], config: WorkerConfig | None = None
+) -> Any:
+    """Copy a user's dataset, with each of the library's datasets in its attributes replaced.
+
+    Args:
+        dataset: The user's dataset.
+        replace: Called once for each of the library's datasets.
+        done: Replacements so far, by the address of the replaced dataset.
+        config: The worker config of the copy; None keeps that of the original.
+    """
+
+    def replaced(value: Any) -> Any:
+        if isinstance(value, DatasetMethods):
+            if id(value) not in done:
+                is_user = defines_iter(value) and not inherits_stage(value)
+                done[id(value)] = _replace_datasets(value, replace, done, config) if is_user else replace(value)
+            return done[id(value)]
+        if isinstance(value, _CONTAINERS) and len(value) > _MAX_SEARCHED:
+            return copy.copy(value)
+        if type(value) in (list, tuple):
+            return type(value)(map(replaced, value))
+        if type(value) is dict:
+            return {key: replaced(inner) for key, inner in value.items()}
+        return copy.copy(value) if isinstance(value, _CONTAINERS) else value
+
+    copied = copy.copy(dataset)
+    done[id(dataset)] = copied
+    for name, value in vars(dataset).items():
+        if name == "inputs":
+            continue  # the library's record of the datasets that are in other attributes, too
+        found = replaced(value)
+        is_own_state = found is value and name in dataset._savable_fields  # noqa: SLF001 - documented for subclasses
+        copied.__dict__[name] = copy.deepcopy(value) if is_own_state else found
+    if config is not None:
+        copied.__dict__["worker_config"] = config
+    return copied
+
+
+_warned: set[str] = set()
+
+
+def warn_once(message: str) -> None:
+    """Warn, unless the same message has been shown in this process."""
+    if message not in _warned:
+        _warned.add(message)
+        warnings.warn(message, RuntimeWarning, stacklevel=2)

@@ -1,0 +1,117 @@
+"""Restore keys that users' datasets set, and the index of samples in them, as in megatron-energon."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from ...errors import ConfigError
+
+__all__ = ["SampleIndex", "add_sample_restore_key", "get_sample_restore_key", "set_sample_restore_key"]
+
+T = TypeVar("T")
+
+
+def get_sample_restore_key(sample: Any) -> tuple[Any, ...] | None:
+    """Return the ``__restore_key__`` of a sample; None if it has none.
+
+    >>> get_sample_restore_key({"__restore_key__": ("read", 3)}), get_sample_restore_key({})
+    (('read', 3), None)
+    """
+    return sample.get("__restore_key__") if isinstance(sample, dict) else getattr(sample, "__restore_key__", None)
+
+
+def add_sample_restore_key(sample: T, *key: int | str, src: Any, fail_otherwise: bool = False) -> T:
+    """Prepend the class's name of ``src`` and ``key`` to the ``__restore_key__`` of a sample.
+
+    Args:
+        sample: A sample or dict; changed and returned.
+        key: Identifies the sample in the dataset.
+        src: The dataset.
+        fail_otherwise: Raise an error for a sample without ``__restore_key__``.
+
+    Raises:
+        ConfigError: The sample has no ``__restore_key__``, and ``fail_otherwise`` is True.
+
+    >>> class Mixer: ...
+    >>> add_sample_restore_key({"__restore_key__": ("read", 3)}, 0, src=Mixer())
+    {'__restore_key__': ('Mixer', 0, 'read', 3)}
+    """
+    return _with_key(sample, key, src, keep=True, fail_otherwise=fail_otherwise)
+
+
+def set_sample_restore_key(sample: T, *key: int | str, src: Any, fail_otherwise: bool = False) -> T:
+    """Set the ``__restore_key__`` of a sample to the class's name of ``src`` and ``key``.
+
+    The arguments are those of :func:`add_sample_restore_key`.
+
+    Raises:
+        ConfigError: The sample has no ``__restore_key__``, and ``fail_otherwise`` is True.
+    """
+    return _with_key(sample, key, src, keep=False, fail_otherwise=fail_otherwise)
+
+
+def _with_key(sample: T, key: tuple[int | str, ...], src: Any, *, keep: bool, fail_otherwise: bool) -> T:
+    present = get_sample_restore_key(sample)
+    if present is None and not (isinstance(sample, dict) and "__restore_key__" in sample):
+        if fail_otherwise:
+            raise ConfigError(f"a {type(sample).__name__} has no __restore_key__ to set")
+        return sample
+    whole = (type(src).__name__, *key, *((present or ()) if keep else ()))
+    if isinstance(sample, dict):
+        sample["__restore_key__"] = whole
+    else:
+        object.__setattr__(sample, "__restore_key__", whole)
+    return sample
+
+
+class SampleIndex:
+    """Counter of the samples that a user's dataset has yielded; name it in ``_savable_fields``.
+
+    Args:
+        worker_config: Accepted for code written for megatron-energon.
+        src: Likewise.
+
+    >>> index = SampleIndex(None, src=None)
+    >>> [number for number, _ in index.iter_ctx("ab")], index.save_state()
+    ([0, 1], 2)
+    """
+
+    def __init__(self, worker_config: Any, *, src: Any) -> None:  # noqa: ARG002 - documented
+        self.current_idx = 0
+        self.actives = 0
+
+    def get_next(self) -> int:
+        """Return the next number, and count it."""
+        self.current_idx += 1
+        return self.current_idx - 1
+
+    @contextmanager
+    def ctx(self, sample_idx: int | None = None) -> Iterator[int]:
+        """Return a context manager around the work on a sample, with its number: ``sample_idx``, or the next one."""
+        self.actives += 1
+        try:
+            yield self.get_next() if sample_idx is None else sample_idx
+        finally:
+            self.actives -= 1
+
+    def iter_ctx(self, it: Iterable[T], sample_idx: int | None = None) -> Generator[tuple[int, T], None, None]:
+        """Yield the items of an iterable with their numbers: ``sample_idx`` for all, or the next ones."""
+        items = iter(it)
+        while True:
+            with self.ctx(sample_idx) as number:
+                try:
+                    item = next(items)
+                except StopIteration:
+                    self.current_idx -= sample_idx is None
+                    return
+            yield number, item
+
+    def save_state(self) -> int:
+        """Return the count."""
+        return self.current_idx
+
+    def restore_state(self, state: int | None) -> None:
+        """Continue counting at ``state``; None starts at 0."""
+        self.current_idx = state or 0

@@ -1,0 +1,132 @@
+"""Convert the states of users' datasets, which may hold any values, to text and back.
+
+JSON with tags: a dict with a single key that begins with ``$`` holds a value of another type.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from ...errors import StateError
+
+__all__ = ["FlexState", "Savable", "decode_state", "encode_state"]
+
+
+class Savable(ABC):
+    """Object that a dataset names in ``_savable_fields``, and that is saved and restored by its own methods."""
+
+    @abstractmethod
+    def save_state(self) -> Any:
+        """Return the state: plain data, where possible."""
+
+    @abstractmethod
+    def restore_state(self, state: Any) -> None:
+        """Restore the result of :meth:`save_state`; None restores the initial state."""
+
+
+class FlexState(dict[str, Any]):
+    """State of a user's dataset, a dict, under the name that megatron-energon has for it."""
+
+
+_SEQUENCES: dict[str, Callable[[list[Any]], Any]] = {"$tuple": tuple, "$set": set, "$frozenset": frozenset}
+_TAGS: dict[Any, str] = {tuple: "$tuple", set: "$set", frozenset: "$frozenset"}
+
+
+def encode_state(
+    state: Any, *, encode_sample: Callable[[Any], Any | None], report_pickled: Callable[[str, Any], None]
+) -> str:
+    """Return a state as text.
+
+    Args:
+        state: The result of a dataset's ``save_state``.
+        encode_sample: Returns plain data from which a sample is rebuilt; None for all other values.
+        report_pickled: Called with the place and the value of data that has to be pickled.
+
+    Raises:
+        StateError: A value can be neither converted nor pickled.
+
+    >>> text = encode_state({"n": 3, "at": (1.5, -2)}, encode_sample=lambda _: None, report_pickled=print)
+    >>> text
+    '{"n":3,"at":{"$tuple":[1.5,-2]}}'
+    >>> decode_state(text, decode_sample=print)
+    {'n': 3, 'at': (1.5, -2)}
+    """
+
+    def plain(value: Any, place: str) -> Any:
+        kind = type(value)
+        if value is None or kind in (bool, int, float, str):
+            return value
+        if (saved := encode_sample(value)) is not None:
+            return {"$sample": saved}
+        if kind is list:
+            return [plain(inner, f"{place}[{number}]") for number, inner in enumerate(value)]
+        if kind in _TAGS:
+            return {_TAGS[kind]: [plain(inner, f"{place}[…]") for inner in value]}
+        if kind is deque:
+            return {"$deque": [[plain(inner, f"{place}[…]") for inner in value], value.maxlen]}
+        if kind is bytes:
+            return {"$bytes": base64.b64encode(value).decode("ascii")}
+        if isinstance(value, dict) and kind.__module__ in ("builtins", "loader.pipeline.contract.user_state"):
+            if all(type(key) is str and not key.startswith("$") for key in value):
+                return {key: plain(inner, f"{place}.{key}") for key, inner in value.items()}
+            return {"$dict": [[plain(key, place), plain(inner, f"{place}[{key!r}]")] for key, inner in value.items()]}
+        report_pickled(place, value)
+        return {"$pickle": _pickled(value, place)}
+
+    if isinstance(state, dict):
+        state = dict(state)
+    return json.dumps(plain(state, "state"), ensure_ascii=False, separators=(",", ":"))
+
+
+def decode_state(text: str, *, decode_sample: Callable[[Any], Any]) -> Any:
+    """Return the state that :func:`encode_state` converted.
+
+    Args:
+        text: The text.
+        decode_sample: Rebuilds a sample from the result of ``encode_sample``.
+
+    Raises:
+        StateError: The text is damaged.
+    """
+
+    def value_of(plain: Any) -> Any:
+        if isinstance(plain, list):
+            return [value_of(inner) for inner in plain]
+        if not isinstance(plain, dict):
+            return plain
+        tag = next(iter(plain), "")
+        if not tag.startswith("$"):
+            return {key: value_of(inner) for key, inner in plain.items()}
+        held = plain[tag]
+        if tag in _SEQUENCES:
+            return _SEQUENCES[tag](value_of(held))
+        if tag == "$deque":
+            return deque(value_of(held[0]), held[1])
+        if tag == "$dict":
+            return {value_of(key): value_of(inner) for key, inner in held}
+        if tag == "$bytes":
+            return base64.b64decode(held)
+        if tag == "$sample":
+            return decode_sample(held)
+        return pickle.loads(base64.b64decode(held))  # noqa: S301 - the run's own state, documented
+
+    try:
+        return value_of(json.loads(text))
+    except (KeyError, TypeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+        raise StateError(f"the state of a user's dataset is damaged: {type(error).__name__}: {error}") from error
+
+
+def _pickled(value: Any, place: str) -> str:
+    try:
+        return base64.b64encode(pickle.dumps(value)).decode("ascii")
+    except Exception as error:
+        raise StateError(
+            f"cannot save {place}, a {type(value).__name__}: {type(error).__name__}: {error}",
+            hint="return plain data from save_state, and rebuild the object in restore_state",
+        ) from error

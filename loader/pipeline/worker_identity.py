@@ -1,0 +1,38 @@
+"""The number of the worker that runs this code: a process of torch's DataLoader, or a thread of the rank's process."""
+
+from __future__ import annotations
+
+import threading
+
+from torch.utils.data import get_worker_info
+
+__all__ = ["is_worker_thread", "set_worker_thread", "worker_number"]
+
+
+class _Thread(threading.local):
+    worker: int | None = None
+
+
+_thread = _Thread()
+
+
+def set_worker_thread(worker: int) -> None:
+    """Mark the current thread as a worker of its rank."""
+    _thread.worker = worker
+
+
+def is_worker_thread() -> bool:
+    """Return True in a thread that is a worker.
+
+    Python's, numpy's and torch's global generators belong to all threads of a process. A worker that is a thread must
+    therefore neither seed nor restore them.
+    """
+    return _thread.worker is not None
+
+
+def worker_number() -> int | None:
+    """Return the number of this worker among those of its rank; None in the rank's own process."""
+    if _thread.worker is not None:
+        return _thread.worker
+    info = get_worker_info()
+    return None if info is None else int(info.id)

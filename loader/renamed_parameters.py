@@ -1,0 +1,37 @@
+"""Earlier names of parameters, which callers may keep passing as keywords."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+__all__ = ["renamed_parameters"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def renamed_parameters(**present_names: str) -> Callable[[F], F]:
+    """Accept the earlier names of a function's parameters as keywords.
+
+    Args:
+        present_names: The present name of each parameter, by its earlier name.
+
+    >>> @renamed_parameters(tensors="batch")
+    ... def stack(batch): return len(batch)
+    >>> stack(tensors=[1, 2]), stack(batch=[1]), stack([])
+    (2, 1, 0)
+    """
+
+    def decorate(function: F) -> F:
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if kwargs:
+                for earlier, present in present_names.items():
+                    if earlier in kwargs and present not in kwargs:
+                        kwargs[present] = kwargs.pop(earlier)
+            return function(*args, **kwargs)
+
+        return cast("F", call)
+
+    return decorate

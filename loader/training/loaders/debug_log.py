@@ -1,0 +1,84 @@
+"""Lines of a loader in the file at ``worker_debug_path``, for ``energon analyze-debug`` of megatron-energon."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+from ...pipeline.contract.stage import SavableDataset
+from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.failures.sample_name import keys_of_sample
+from ...pipeline.reading.read import ReadDataset
+
+__all__ = ["LoaderLog"]
+
+_numbers: defaultdict[int, Iterator[int]] = defaultdict(count)  # by rank: the loaders of all ranks have equal numbers
+
+
+class LoaderLog:
+    """Writes a line for the loader, for each iteration and its end, and for each micro-batch that reaches the rank.
+
+    Args:
+        config: Has the path of the file.
+        dataset: The chain.
+    """
+
+    def __init__(self, config: WorkerConfig, dataset: SavableDataset[Any]) -> None:
+        self._config = config
+        self._number = next(_numbers[config.rank])
+        self._iterations = 0
+        self._delivered = 0
+        self._write("SavableLoader.__init__", config=_description(dataset))
+
+    @staticmethod
+    def of(dataset: SavableDataset[Any]) -> LoaderLog | None:
+        """Return the log of a loader; None if the worker config requests none."""
+        config = dataset.worker_config
+        return LoaderLog(config, dataset) if config.should_log(1) else None
+
+    def logged(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Yield the micro-batches of an iteration, and write a line for each."""
+        iteration = self._iterations
+        self._iterations += 1
+        self._write("SavableDataLoader.iter", iter_id=iteration)
+        for number, batch in enumerate(batches):
+            self._write(
+                "SavableDataLoader.yield",
+                iter_id=iteration,
+                idx=self._delivered,
+                iter_idx=number,
+                global_idx=self._delivered,
+                keys=list(keys_of_sample(batch)),
+            )
+            self._delivered += 1
+            yield batch
+        self._write("SavableDataLoader.StopIteration", iter_id=iteration)
+
+    def _write(self, event: str, **fields: Any) -> None:
+        self._config.worker_log({"t": event, "r": self._config.rank, "w": None, "id": self._number, **fields})
+
+
+def _description(dataset: SavableDataset[Any]) -> dict[str, Any]:
+    """Describe a chain in the nesting of megatron-energon: the paths of its datasets, and if they are for training."""
+    sources = list(_sources(dataset))
+    described = [
+        {
+            "map_fn_config": {
+                "type": "StandardWebdatasetFactory",
+                "training": not dataset.starts_over,
+                "_path": source,
+            }
+        }
+        for source in sources
+    ]
+    return described[0] if len(described) == 1 else {"type": "BlendDataset", "datasets": described}
+
+
+def _sources(dataset: SavableDataset[Any]) -> Iterator[str]:
+    if isinstance(dataset, ReadDataset):
+        for source in dataset.sources:
+            yield source.stores.path or source.describe()
+    for upstream in dataset.inputs:
+        yield from _sources(upstream)

@@ -1,0 +1,145 @@
+"""Workers that are threads of the rank's process.
+
+They start at once, share the memory of the process and need no pickling. Python runs one thread at a time, so they are
+fast only where hooks spend their time in code that releases its lock: reading, decoding images, tokenizers.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from ...pipeline.worker_identity import set_worker_thread
+from ...samples.hooks import separate_hook_context
+from ...transport.batch_memory import separate_batch_memory
+from .lane_host import LaneHost, Message
+from .stream_options import StreamOptions, collect_garbage_every
+from .worker_board import WorkerBoard
+from .worker_errors import PackedError, pack_error
+
+__all__ = ["WorkerThreads"]
+
+_END = object()
+_JOIN_S = 5.0  # a hook that hangs must not keep its trainer from closing a loader
+
+_Queue = queue.Queue[Any]
+
+
+class WorkerThreads:
+    """The messages of all worker threads, a queue for each. It has the methods of :class:`.WorkerBundles`.
+
+    Args:
+        host: The work of the workers.
+        board: Where they record their last samples.
+        options: How far they work ahead.
+    """
+
+    def __init__(self, host: LaneHost, board: WorkerBoard, options: StreamOptions) -> None:
+        self._queues = [_Queue(options.prefetch_factor) for _ in range(host.workers)]
+        self._next: list[Any] = [None] * host.workers  # received and not taken; _END at the end
+        self._received = [False] * host.workers
+        self._turn = 0
+        self._pins = options.pin_memory and torch.cuda.is_available()
+        stop = threading.Event()
+        messages = [
+            collect_garbage_every(options.gc_every, host.messages(worker, board.slot(worker)))
+            for worker in range(host.workers)
+        ]
+        self._threads = [
+            threading.Thread(
+                target=_work,
+                args=(worker, messages[worker], self._queues[worker], stop),
+                name=f"loader worker {worker}",
+                daemon=True,
+            )
+            for worker in range(host.workers)
+        ]
+        self._end = weakref.finalize(self, _end_threads, self._threads, self._queues, stop)
+        for worker, thread in enumerate(self._threads):
+            thread.start()
+            board.set_thread(worker, thread.ident or 0)
+
+    def worker_in_turn(self) -> int | None:
+        """Return the worker whose message comes next; None if all have ended."""
+        workers = len(self._queues)
+        for _ in range(workers):
+            worker = self._turn % workers
+            if self._next[worker] is not _END:
+                return worker
+            self._turn += 1
+        return None
+
+    def is_ready(self, worker: int) -> bool:
+        """Report whether the next message of a worker has arrived, or none will."""
+        return self._received[worker]
+
+    def awaited_worker(self) -> int:
+        """Return the worker whose message :meth:`receive` waits for."""
+        return self._turn % len(self._queues)
+
+    def receive(self) -> None:
+        """Wait for the next message of the worker in turn."""
+        worker = self.awaited_worker()
+        self._next[worker] = self._queues[worker].get()
+        self._received[worker] = True
+
+    def take(self, worker: int) -> Message | PackedError | None:
+        """Return the next message of a worker; None if its turn is empty."""
+        self._turn += 1
+        message = self._next[worker]
+        if message is _END:
+            return None
+        self._next[worker], self._received[worker] = None, False
+        if self._pins and isinstance(message, Message):
+            pin: Any = pin_memory
+            return Message(message.number, message.lane, message.state, pin(message.batch))
+        return message  # type: ignore[no-any-return]
+
+    def processes(self) -> list[Any]:
+        """Return no process: threads do not die alone."""
+        return []
+
+    def close(self) -> None:
+        """End the threads, each after the micro-batch that it makes."""
+        self._end()
+        self._next = [_END] * len(self._queues)
+
+
+def _work(worker: int, messages: Iterator[Any], queue: _Queue, stop: threading.Event) -> None:
+    set_worker_thread(worker)
+    separate_hook_context()
+    separate_batch_memory()
+    try:
+        for message in messages:
+            queue.put(message)
+            if stop.is_set():
+                return
+            del message  # memory of a batch is reused once no one refers to it
+    except BaseException as error:
+        queue.put(pack_error(error, worker=worker))
+    queue.put(_END)
+
+
+def _end_threads(threads: list[threading.Thread], queues: list[_Queue], stop: threading.Event) -> None:
+    stop.set()
+    for thread, own in zip(threads, queues, strict=True):
+        _wait_for(thread, own)
+
+
+def _wait_for(thread: threading.Thread, own: _Queue) -> None:
+    """Wait until a thread has seen that it is to end; empty its queue, which it may be waiting for."""
+    waited_s = 0.0
+    while thread.is_alive() and thread is not threading.current_thread() and waited_s < _JOIN_S:
+        try:
+            while True:
+                own.get_nowait()
+        except queue.Empty:
+            pass
+        thread.join(0.01)
+        waited_s += 0.01

@@ -1,0 +1,430 @@
+"""Datasets of users that define ``__iter__``, as for megatron-energon, run and resume in any chain."""
+
+from __future__ import annotations
+
+import json
+import random
+import warnings
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch.utils.data import DataLoader, IterableDataset
+
+from loader import (
+    BatchDataset,
+    BlendDataset,
+    ConfigError,
+    DefaultTaskEncoder,
+    EpochizeDataset,
+    MapDataset,
+    PackingDataset,
+    RepeatDataset,
+    SavableDataset,
+    StateError,
+    TextSample,
+    WorkerConfig,
+    get_loader,
+    get_savable_loader,
+    get_train_dataset,
+    get_val_dataset,
+    random_access,
+)
+from loader.pipeline.contract.restore_keys import SampleIndex, add_sample_restore_key
+from loader.pipeline.stages.wrapper import BaseWrapperDataset
+from tests.e2e.text_dataset import write_texts
+from tests.elastic_runs import Pipeline, Spread, assert_same, running, through_torch, uninterrupted
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* iterates its samples itself:RuntimeWarning")
+
+ALONE = WorkerConfig(rank=0, world_size=1, num_workers=0)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_texts(tmp_path_factory.mktemp("users") / "texts")
+
+
+def samples(data: Path, config: WorkerConfig, *, repeat: bool = True) -> SavableDataset[Any]:
+    """Return single samples of the training part."""
+    return get_train_dataset(
+        data,
+        batch_size=None,
+        shuffle_buffer_size=10,
+        max_samples_per_sequence=5,
+        worker_config=config,
+        repeat=repeat,
+    )
+
+
+def batched(dataset: SavableDataset[Any]) -> SavableDataset[Any]:
+    return BatchDataset(dataset, 3, DefaultTaskEncoder().batch)
+
+
+class Shuffled(BaseWrapperDataset[Any]):
+    """Yields a random one of the last five samples, unchanged."""
+
+    _savable_fields = ("waiting",)
+
+    def __init__(self, dataset: Any, *, worker_config: WorkerConfig) -> None:
+        super().__init__(dataset, worker_config=worker_config)
+        self.waiting: list[Any] = []
+
+    def reset_state_own(self) -> None:
+        self.waiting = []
+
+    def __iter__(self) -> Iterator[Any]:
+        for sample in self.dataset:
+            self.waiting.append(sample)
+            if len(self.waiting) >= 5:
+                yield self.waiting.pop(random.randrange(5))
+        while self.waiting:
+            yield self.waiting.pop()
+
+
+class Mixed(SavableDataset[Any]):
+    """Alternates between its datasets, which it keeps in a dict, and numbers what it yields."""
+
+    def __init__(self, one: Any, other: Any, worker_config: WorkerConfig) -> None:
+        super().__init__(worker_config)
+        self.named = {"one": one, "other": [other]}
+        self.index = SampleIndex(worker_config, src=self)
+        self.items = 0  # type: ignore[misc] # a property of stages
+
+    def reset_state_own(self) -> None:
+        self.index = SampleIndex(self.worker_config, src=self)
+
+    def save_state(self) -> dict[str, Any]:
+        return {"index": self.index.save_state(), "scale": 0.5, "seen": {-1, 2}, "at": (1, b"x")}
+
+    def restore_state(self, state: Any) -> None:
+        assert (state["scale"], state["seen"], state["at"]) == (0.5, {-1, 2}, (1, b"x"))
+        self.index.restore_state(state["index"])
+
+    def __iter__(self) -> Iterator[Any]:
+        one, other = iter(self.named["one"]), iter(self.named["other"][0])
+        while True:
+            for number, sample in self.index.iter_ctx(one if self.index.current_idx % 2 else other):
+                yield TextSample.derive_from(sample, text=f"{number}: {sample.text}")
+                break
+
+
+class Joined(BaseWrapperDataset[Any]):
+    """Joins two samples, and rebuilds the result by its restore key."""
+
+    def __iter__(self) -> Iterator[Any]:
+        items = iter(self.dataset)
+        for first, second in zip(items, items, strict=False):
+            yield self.join(first, second)
+
+    def join(self, first: TextSample, second: TextSample) -> TextSample:
+        joined = TextSample.derive_from(first, text=f"{first.text}, {second.text}")
+        joined.__restore_key__ = (first.__restore_key__, second.__restore_key__)
+        return joined
+
+    def can_restore_sample(self) -> bool:
+        return True
+
+    def restore_sample(self, restore_key: Any) -> TextSample:
+        return self.join(*map(self.dataset.restore_sample, restore_key))
+
+
+class Numbers(SavableDataset[Any]):
+    """A source without files: its workers divide the numbers."""
+
+    _savable_fields = ("position",)
+
+    def __init__(self, count: int, worker_config: WorkerConfig) -> None:
+        super().__init__(worker_config)
+        self.count = count
+        self.position = 0
+
+    def len_worker(self, worker_idx: int | None = None) -> int:
+        return self.count // max(1, self.worker_config.num_workers)
+
+    def __iter__(self) -> Iterator[Any]:
+        config = self.worker_config
+        config.assert_worker()
+        step = config.world_size * max(1, config.num_workers)
+        while (number := self.position * step + config.global_worker_id()) < self.count:
+            self.position += 1
+            yield TextSample(__key__=f"{number}", text=f"{number}")
+
+    def config(self) -> dict[str, Any]:
+        return {"type": "Numbers", "count": self.count, "_path": "may change"}
+
+
+def shuffled(data: Path, config: WorkerConfig) -> SavableDataset[Any]:
+    return batched(Shuffled(samples(data, config), worker_config=config))
+
+
+def mixed(data: Path, config: WorkerConfig) -> SavableDataset[Any]:
+    return batched(Mixed(samples(data, config), samples(data, config), config))
+
+
+def nested(data: Path, config: WorkerConfig) -> SavableDataset[Any]:
+    inner = Shuffled(Shuffled(samples(data, config), worker_config=config), worker_config=config)
+    return EpochizeDataset(batched(Shuffled(BlendDataset((inner, 2), (inner, 1)), worker_config=config)), 10)
+
+
+def groups(waiting: list[Any]) -> list[list[Any]]:
+    return [waiting[:3], waiting[3:]]
+
+
+def packed(data: Path, config: WorkerConfig) -> SavableDataset[Any]:
+    """Pack samples that a user's dataset made, and samples that it passed."""
+    made = Joined(samples(data, config), worker_config=config)
+    passed = Shuffled(samples(data, config), worker_config=config)
+    return PackingDataset(BlendDataset((made, 1), (passed, 1)), 5, groups, DefaultTaskEncoder().batch)
+
+
+def one_pass(data: Path, config: WorkerConfig) -> SavableDataset[Any]:
+    return batched(Shuffled(samples(data, config, repeat=False), worker_config=config))
+
+
+@pytest.mark.parametrize("build", [shuffled, mixed, nested, packed])
+def test_runs_resume_on_other_ranks_and_workers(data: Path, build: Any) -> None:
+    pipeline = Pipeline(build=partial(build, data), batches=20, lanes=4, known_ahead=False)
+    expected = uninterrupted(pipeline, Spread(2))
+    for before, after in ((Spread(1, 0), Spread(2, 0)), (Spread(2, 1), Spread(1, 2))):
+        with running(pipeline, before) as run:
+            while len(run.delivered) < 10:
+                run.step()
+            delivered, states = run.delivered, [json.loads(json.dumps(state)) for state in run.states()]
+        with running(pipeline, after, states) as run:
+            while len(run.delivered) < 10:
+                run.step()
+            assert_same(delivered | run.delivered, expected, f"{before} → {after}")
+
+
+def test_a_pass_yields_each_sample_once(data: Path) -> None:
+    for workers in (0, 2):
+        config = WorkerConfig(rank=0, world_size=1, num_workers=workers)
+        texts = [text for batch in get_loader(one_pass(data, config)) for text in batch.text]
+        assert sorted(texts) == sorted(f"text {number}" for number in range(157))
+
+
+def test_every_save_of_a_pass_restores(data: Path) -> None:
+    pipeline = Pipeline(build=partial(one_pass, data), batches=None, lanes=2, known_ahead=False)
+    expected = uninterrupted(pipeline)
+    with running(pipeline, Spread()) as run:
+        steps = 0
+        while run.step():
+            steps += 1
+            if steps % 7 == 1 or steps >= 51:
+                with running(pipeline, Spread(2), through_torch(run.states())) as rest:
+                    while rest.step():
+                        pass
+                    assert_same(run.delivered | rest.delivered, expected, f"saved after {steps}")
+
+
+def test_a_source_of_its_own_divides_its_data_among_lanes() -> None:
+    for workers in (0, 1, 2):
+        config = WorkerConfig(rank=0, world_size=1, num_workers=workers)
+        found = [sample.text for sample in get_loader(Numbers(11, config))]
+        assert sorted(found, key=int) == [f"{number}" for number in range(11)]
+
+
+def test_a_source_of_its_own_continues_on_other_ranks_and_workers() -> None:
+    pipeline = Pipeline(build=partial(Numbers, 24), batches=None, lanes=4, known_ahead=False)
+    expected = {f"{number}" for number in range(24)}
+    loaders = [get_savable_loader(Numbers(24, pipeline.config(rank, Spread(2)))) for rank in range(2)]
+    found = [sample.text for loader in loaders for sample in islice(loader, 5)]
+    states = [loader.save_state_rank() for loader in loaders]
+    resumed = get_savable_loader(Numbers(24, pipeline.config(0, Spread(1), restored=True)))
+    resumed.restore_state_global(states)
+    found += [sample.text for sample in resumed]
+    assert len(found) == 24
+    assert set(found) == expected
+
+
+def test_lengths_and_settings_of_a_source() -> None:
+    dataset = MapDataset(Numbers(10, ALONE), str)
+    assert len(Numbers(10, ALONE)) == Numbers(10, ALONE).len_rank() == 10
+    assert "Numbers(count=10)" in str(dataset)
+    state = get_savable_loader(dataset).save_state_rank()
+    with pytest.raises(StateError, match="count: it was 10, now 12"):
+        get_savable_loader(MapDataset(Numbers(12, ALONE), str)).restore_state_rank(state)
+
+
+def test_a_class_without_samples_is_refused() -> None:
+    class Nothing(SavableDataset[Any]):
+        pass
+
+    with pytest.raises(TypeError, match="Nothing defines neither __iter__ nor open"):
+        next(iter(get_loader(Nothing(ALONE))))
+
+
+def test_a_repeated_wrapper_starts_over_for_each_pass(data: Path) -> None:
+    once = Shuffled(samples(data, ALONE, repeat=False), worker_config=ALONE)
+    found = [sample.text for sample in get_loader(RepeatDataset(once, repeats=2))]
+    assert (len(found), len(set(found))) == (314, 157)
+
+
+class Again(BaseWrapperDataset[Any]):
+    """Iterates its dataset several times."""
+
+    _savable_fields = ("passes",)
+
+    def reset_state_own(self) -> None:
+        self.passes = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        while self.passes < 3:
+            assert self.worker_has_samples()
+            yield from self.dataset
+            self.passes += 1
+
+
+def test_a_wrapper_may_iterate_its_dataset_again(data: Path) -> None:
+    pipeline = Pipeline(
+        build=lambda config: batched(Again(samples(data, config, repeat=False), worker_config=config)),
+        batches=None, lanes=1, known_ahead=False,
+    )  # fmt: skip
+    expected = uninterrupted(pipeline)
+    assert len(expected) == 157
+    with running(pipeline, Spread()) as run:
+        for _ in range(100):
+            run.step()
+        with running(pipeline, Spread(), run.states()) as rest:
+            while rest.step():
+                pass
+            assert len(rest.delivered) == 57
+
+
+class DoubledBlend(BlendDataset[Any]):
+    """A stage of the library whose iteration the user changes."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for sample in super().__iter__():
+            yield sample
+            yield sample
+
+
+def test_a_stage_of_the_library_may_be_derived_from(data: Path) -> None:
+    pipeline = Pipeline(
+        build=lambda config: batched(DoubledBlend((samples(data, config), 1), (samples(data, config), 1))),
+        batches=12, lanes=2, known_ahead=False,
+    )  # fmt: skip
+    expected = uninterrupted(pipeline)
+    with running(pipeline, Spread()) as run:
+        for _ in range(4):
+            run.step()
+        with running(pipeline, Spread(2), run.states()) as rest:
+            for _ in range(4):
+                rest.step()
+            assert_same(run.delivered | rest.delivered, expected, "derived stage")
+
+
+class Arrays(Shuffled):
+    """Saves objects that are not plain data."""
+
+    def save_state(self) -> dict[str, Any]:
+        return {**super().save_state(), "generator": random.Random(3)}
+
+
+def test_objects_in_a_state_are_pickled_with_a_warning(data: Path) -> None:
+    loader = get_savable_loader(batched(Arrays(samples(data, ALONE), worker_config=ALONE)))
+    with pytest.warns(RuntimeWarning, match=r"Arrays saves a Random at state\.generator: it is pickled"):
+        next(iter(loader))
+    assert json.loads(json.dumps(loader.save_state_rank()))["lane"]["0"]
+
+
+def test_the_warning_names_what_is_not_restored(data: Path) -> None:
+    class Once(Shuffled):
+        pass
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            get_loader(Once(samples(data, ALONE), worker_config=ALONE))
+    assert ["Once iterates its samples itself" in str(one.message) for one in caught] == [True]
+
+
+class Hidden(SavableDataset[Any]):
+    """Iterates a dataset that is in none of its attributes."""
+
+    def __init__(self, dataset: Any) -> None:
+        super().__init__(dataset.worker_config)
+        self.get: Any = lambda: dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from self.get()
+
+
+def test_a_hidden_inner_dataset_is_refused(data: Path) -> None:
+    with pytest.raises(ConfigError, match="__iter__ of Hidden iterates a DecodeDataset that is in no attribute"):
+        next(iter(get_loader(Hidden(samples(data, ALONE)))))
+
+
+def test_buffers_cannot_hold_samples_that_the_dataset_cannot_rebuild(data: Path) -> None:
+    def build() -> SavableDataset[Any]:
+        return PackingDataset(mixed_samples(data), 5, groups, DefaultTaskEncoder().batch)
+
+    loader = get_savable_loader(build())
+    next(iter(loader))
+    resumed = get_savable_loader(build())
+    resumed.restore_state_rank(loader.save_state_rank())
+    with pytest.raises(StateError, match="Mixed cannot rebuild a sample that waited in the buffer"):
+        list(islice(resumed, 5))
+
+
+def mixed_samples(data: Path) -> SavableDataset[Any]:
+    return Mixed(samples(data, ALONE), samples(data, ALONE), ALONE)
+
+
+# ------------------------------------------------------------------------------------------ iterating directly
+
+
+def test_a_dataset_is_iterated_as_a_loader_without_workers(data: Path) -> None:
+    config = WorkerConfig(rank=0, world_size=1, num_workers=2)
+    dataset = get_val_dataset(data, batch_size=4, worker_config=config)
+    alone = get_val_dataset(data, batch_size=4, worker_config=ALONE)
+    expected = [batch.__key__ for batch in get_loader(alone)]
+    assert [batch.__key__ for batch in dataset] == expected
+    assert [batch.__key__ for batch in dataset] == expected
+
+
+def test_an_iterated_dataset_saves_its_position(data: Path) -> None:
+    dataset = samples(data, ALONE)
+    before = [sample.text for sample in islice(dataset, 5)]
+    state = dataset.save_state()
+    after = [sample.text for sample in islice(dataset, 5)]
+    again = samples(data, ALONE)
+    again.restore_state(state)
+    assert [sample.text for sample in islice(again, 5)] == after
+    dataset.reset_state_deep()
+    assert [sample.text for sample in islice(dataset, 5)] == before
+
+
+class Outside(IterableDataset[Any]):
+    """A torch dataset around a dataset."""
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __iter__(self) -> Iterator[str]:
+        for sample in self.dataset:
+            yield sample.text
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_workers_of_a_torch_loader_divide_an_iterated_dataset(data: Path, workers: int) -> None:
+    dataset = samples(data, WorkerConfig(rank=0, world_size=1, num_workers=workers), repeat=False)
+    found = list(DataLoader(Outside(dataset), batch_size=None, num_workers=workers))
+    assert sorted(found) == sorted(f"text {number}" for number in range(157))
+
+
+def test_restore_keys_are_prefixed_as_by_the_wrappers_there(data: Path) -> None:
+    sample = next(iter(samples(data, ALONE)))
+    key = sample.__restore_key__
+    assert add_sample_restore_key(sample, 3, src=sample).__restore_key__ == ("TextSample", 3, *key)
+
+
+def test_random_access_datasets_are_iterable_for_type_checkers(data: Path) -> None:
+    found = random_access(data, task_encoder=DefaultTaskEncoder())
+    assert isinstance(found, Iterable)
+    assert [sample.text for sample in islice(iter(found), 2)] == ["text 0", "text 1"]

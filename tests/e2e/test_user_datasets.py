@@ -11,7 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from torch.utils.data import DataLoader, IterableDataset
 
 from loader import (
@@ -33,7 +35,9 @@ from loader import (
     get_val_dataset,
     random_access,
 )
+from loader.errors import TrustError
 from loader.pipeline.contract.restore_keys import SampleIndex, add_sample_restore_key
+from loader.pipeline.contract.user_state import decode_state, encode_state
 from loader.pipeline.stages.wrapper import BaseWrapperDataset
 from tests.e2e.text_dataset import write_texts
 from tests.elastic_runs import Pipeline, Spread, assert_same, running, through_torch, uninterrupted
@@ -331,6 +335,36 @@ def test_objects_in_a_state_are_pickled_with_a_warning(data: Path) -> None:
     with pytest.warns(RuntimeWarning, match=r"Arrays saves a Random at state\.generator: it is pickled"):
         next(iter(loader))
     assert json.loads(json.dumps(loader.save_state_rank()))["lane"]["0"]
+
+
+@pytest.mark.filterwarnings("ignore:Arrays saves a Random")
+def test_a_pickled_object_is_restored_only_if_it_is_trusted(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = get_savable_loader(batched(Arrays(samples(data, ALONE), worker_config=ALONE)))
+    next(iter(loader))
+    state = loader.save_state_rank()
+    again = get_savable_loader(batched(Arrays(samples(data, ALONE), worker_config=ALONE)))
+    again.restore_state_rank(state)
+    with pytest.raises(TrustError, match="pickled object"):
+        next(iter(again))
+    monkeypatch.setenv("ENERGON_TRUST_CODE", "1")
+    again.restore_state_rank(state)
+    assert next(iter(again))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.arange(6.0).reshape(2, 3)[:, 1:], np.float32(1.5), torch.arange(6, dtype=torch.bfloat16)[2:4], np.array("ab")],
+    ids=["array", "scalar", "tensor", "text"],
+)
+def test_arrays_and_tensors_need_no_trust(value: Any) -> None:
+    def unexpected(*_: Any) -> None:
+        raise AssertionError("pickled")
+
+    text = encode_state({"value": value}, encode_sample=lambda _: None, report_pickled=unexpected)
+    restored = decode_state(text, decode_sample=unexpected)["value"]
+    assert type(restored) is type(value)
+    assert restored.dtype == value.dtype
+    assert (restored == value).all()
 
 
 def test_the_warning_names_what_is_not_restored(data: Path) -> None:

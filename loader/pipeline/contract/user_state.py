@@ -6,6 +6,7 @@ JSON with tags: a dict with a single key that begins with ``$`` holds a value of
 from __future__ import annotations
 
 import base64
+import io
 import json
 import pickle
 from abc import ABC, abstractmethod
@@ -13,7 +14,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from ...errors import StateError
+import numpy as np
+import torch
+
+from ...errors import StateError, TrustError
+from ...samples.trust import is_trusted
 
 __all__ = ["FlexState", "Savable", "decode_state", "encode_state"]
 
@@ -76,6 +81,10 @@ def encode_state(
             if all(type(key) is str and not key.startswith("$") for key in value):
                 return {key: plain(inner, f"{place}.{key}") for key, inner in value.items()}
             return {"$dict": [[plain(key, place), plain(inner, f"{place}[{key!r}]")] for key, inner in value.items()]}
+        if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
+            return {"$array" if isinstance(value, np.ndarray) else "$scalar": _array_bytes(np.asarray(value))}
+        if kind is torch.Tensor:
+            return {"$tensor": _tensor_bytes(value)}
         report_pickled(place, value)
         return {"$pickle": _pickled(value, place)}
 
@@ -93,6 +102,7 @@ def decode_state(text: str, *, decode_sample: Callable[[Any], Any]) -> Any:
 
     Raises:
         StateError: The text is damaged.
+        TrustError: It has a pickle, which could run any code, and the environment does not trust it.
     """
 
     def value_of(plain: Any) -> Any:
@@ -114,12 +124,36 @@ def decode_state(text: str, *, decode_sample: Callable[[Any], Any]) -> Any:
             return base64.b64decode(held)
         if tag == "$sample":
             return decode_sample(held)
-        return pickle.loads(base64.b64decode(held))  # noqa: S301 - the run's own state, documented
+        if tag in ("$array", "$scalar"):
+            array = np.load(io.BytesIO(base64.b64decode(held)), allow_pickle=False)
+            return array if tag == "$array" else array[()]
+        if tag == "$tensor":
+            return torch.load(io.BytesIO(base64.b64decode(held)), weights_only=True)
+        if tag != "$pickle":
+            raise ValueError(f"unknown tag {tag!r}")
+        if not is_trusted(False):
+            raise TrustError(
+                "the saved state of a user's dataset has a pickled object, which can run any code",
+                hint="set ENERGON_TRUST_CODE=1, if you trust the state; or return plain data from save_state",
+            )
+        return pickle.loads(base64.b64decode(held))  # noqa: S301 - trusted
 
     try:
         return value_of(json.loads(text))
-    except (KeyError, TypeError, ValueError, EOFError, pickle.UnpicklingError) as error:
+    except (KeyError, TypeError, ValueError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
         raise StateError(f"the state of a user's dataset is damaged: {type(error).__name__}: {error}") from error
+
+
+def _array_bytes(value: np.ndarray[Any, Any]) -> str:
+    buffer = io.BytesIO()
+    np.save(buffer, value, allow_pickle=False)
+    return base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def _tensor_bytes(value: torch.Tensor) -> str:
+    buffer = io.BytesIO()
+    torch.save(value.detach().clone(), buffer)  # a view would save the whole storage
+    return base64.b64encode(buffer.getvalue()).decode("ascii")
 
 
 def _pickled(value: Any, place: str) -> str:

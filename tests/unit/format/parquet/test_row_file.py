@@ -26,6 +26,12 @@ def reader_of(path: Path) -> RecordReader:
     return RecordReader(RowFile(*open_parent(path)))
 
 
+@pytest.fixture(autouse=True)
+def empty_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests of this process may still hold open files, whose rows are in the cache."""
+    monkeypatch.setattr(row_file, "_cache", row_file._GroupCache())
+
+
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the numbers of the row groups that are decoded from now on."""

@@ -34,7 +34,7 @@ COVERING := tests/malformed tests/unit/av tests/unit/format tests/unit/order tes
 	$(addprefix tests/property/test_,dataset_index.py key_table.py permute.py tar_rename.py tar_scan.py) \
 	tests/unit/stores/test_dataset_file_store.py $(addprefix tests/cli/test_,info.py lint_files.py lint_jsonl.py)
 
-.PHONY: help setup fmt check test test-all compat coverage dist shim demo picture bench bench-load bench-mixes bench-order bench-prepare docs ci clean
+.PHONY: help setup fmt check test test-all compat coverage test-rest dist shim demo picture bench bench-load bench-mixes bench-order bench-prepare docs ci clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/\1\t/' | awk -F'\t' '{ printf "  make %-14s%s\n", $$1, $$2 }'
@@ -67,6 +67,9 @@ coverage: $(INSTALLED)  ## check the branch coverage of the layers that promise 
 		echo "$$layer: at least $(COVERED_PERCENT) % of lines and branches"; \
 		$(BIN)/coverage report --format=total --include="$$layer/*" --fail-under=$(COVERED_PERCENT) || exit 1; \
 	done
+
+test-rest: $(INSTALLED)  ## the tests that `make coverage` does not run
+	$(PYTEST) $(addprefix --ignore=,$(COVERING)) $(ARGS)
 
 dist: $(INSTALLED)  ## build the wheel and the source distribution, and check both
 	rm -rf dist build/lib

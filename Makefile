@@ -31,7 +31,7 @@ LOADERS_INSTALLED := .venv-loaders/.installed
 COVERED := loader/format loader/order
 COVERED_PERCENT := 95
 COVERING := tests/malformed tests/unit/av tests/unit/format tests/unit/order tests/unit/storage \
-	$(addprefix tests/property/test_,dataset_index.py key_table.py permute.py tar_rename.py tar_scan.py) \
+	$(addprefix tests/property/test_,dataset_index.py dealt_order.py key_table.py permute.py tar_rename.py tar_scan.py) \
 	tests/unit/stores/test_dataset_file_store.py $(addprefix tests/cli/test_,info.py lint_files.py lint_jsonl.py)
 
 .PHONY: help setup fmt check test test-all compat coverage test-rest dist shim demo picture bench bench-load bench-mixes bench-order bench-prepare docs ci clean

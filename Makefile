@@ -10,7 +10,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
-PEER ?= megatron-energon[av_decode]==7.4.1
+PEER ?= megatron-energon[av-decode]==7.4.1
 LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76
 PYTEST_WORKERS ?= 2
 BIN := .venv/bin
@@ -31,10 +31,11 @@ LOADERS_INSTALLED := .venv-loaders/.installed
 COVERED := loader/format loader/order
 COVERED_PERCENT := 95
 COVERING := tests/malformed tests/unit/av tests/unit/format tests/unit/order tests/unit/storage \
-	$(addprefix tests/property/test_,dataset_index.py dealt_order.py key_table.py permute.py tar_rename.py tar_scan.py) \
-	tests/unit/stores/test_dataset_file_store.py $(addprefix tests/cli/test_,info.py lint_files.py lint_jsonl.py)
+	$(addprefix tests/property/test_,dataset_index.py dealt_order.py edited_orders.py key_table.py permute.py tar_rename.py tar_scan.py) \
+	tests/e2e/test_meta_folder.py tests/unit/stores/test_dataset_file_store.py \
+	$(addprefix tests/cli/test_,info.py lint_files.py lint_jsonl.py meta_folder.py prepare_conversations.py prepare_media.py unprepared.py)
 
-.PHONY: help setup fmt check test test-all compat coverage test-rest dist shim demo picture bench bench-load bench-mixes bench-order bench-prepare docs ci clean
+.PHONY: help setup fmt check test test-all fuzz compat coverage test-rest dist shim demo picture bench bench-load bench-mixes bench-order bench-prepare docs ci clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*##/\1\t/' | awk -F'\t' '{ printf "  make %-14s%s\n", $$1, $$2 }'
@@ -55,6 +56,9 @@ test: $(INSTALLED)  ## the tests (ARGS='--last-failed', for example)
 
 test-all: $(INSTALLED) $(PEER_INSTALLED)  ## also the slow tests, and those against megatron-energon in .venv-peer
 	ENERGON_PEER_BIN=$(CURDIR)/$(PEER_BIN) $(PYTEST) -m "" $(ARGS)
+
+fuzz: $(INSTALLED)  ## change files at random for an hour, and report what is not an error of this library
+	$(BIN)/python -m tests.fuzz.run $(ARGS)
 
 compat: $(INSTALLED) $(PEER_INSTALLED)  ## scripts written for megatron-energon, run with it and with this library: a table
 	$(BIN)/python tests/interop/compat/run.py --peer-bin $(PEER_BIN) $(ARGS)

@@ -5,18 +5,26 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import click
+
+from .completion import complete_values
 
 __all__ = [
     "CONTEXT_SETTINGS",
     "ExampleCommand",
     "LazyCommand",
     "LazyGroup",
+    "dataset_files_options",
     "debug_option",
     "energon_command",
+    "meta_folder_option",
+    "progress_option",
+    "trust_code_option",
 ]
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -132,13 +140,51 @@ def debug_option() -> click.Option:
 def energon_command(
     name: str, *, examples: Sequence[tuple[str, str]], short_help: str
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """Return a decorator that turns a function into a command with ``-h``, ``--help``, ``--debug`` and examples."""
+    """Return a decorator that turns a function into a command with ``--help``, ``--debug``, completion and examples."""
 
     def decorate(function: Callable[..., Any]) -> click.Command:
         command: click.Command = click.command(
             name, cls=ExampleCommand, examples=examples, short_help=short_help, context_settings=CONTEXT_SETTINGS
         )(function)
+        complete_values(command.params)
         command.params.append(debug_option())
         return command
 
     return decorate
+
+
+def meta_folder_option(function: F) -> F:
+    """Add ``--meta-folder``, which names the folder to use instead of a dataset's ``.nv-meta``."""
+    add = click.option("--meta-folder", metavar="DIR", help="Folder to use instead of PATH/.nv-meta.")
+    return add(function)
+
+
+def dataset_files_options(function: F) -> F:
+    """Add ``--dataset-config``, ``--split-config`` and ``--meta-folder``, which name a dataset's files."""
+    function = meta_folder_option(function)
+    for option, name, title in (
+        ("--split-config", "split.yaml", "split file"),
+        ("--dataset-config", "dataset.yaml", "dataset file"),
+    ):
+        add = click.option(
+            option, metavar="NAME", default=name, show_default=True, help=f"Name of the {title} in .nv-meta."
+        )
+        function = add(function)
+    return function
+
+
+def progress_option(command: F) -> F:
+    """Add ``--progress/--no-progress``, as a parameter that is None without the flag."""
+    return click.option(
+        "--progress/--no-progress",
+        default=None,
+        help="Show a progress bar on a terminal; in a log, a line every 30 s, or every 5 s with --progress.",
+    )(command)
+
+
+def trust_code_option(function: F) -> F:
+    """Add ``--trust-code``, without which a dataset runs no code."""
+    add = click.option(
+        "--trust-code", is_flag=True, envvar="ENERGON_TRUST_CODE", help="Run Python files of the dataset."
+    )
+    return add(function)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from loader.errors import escape_controls
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,39 +24,12 @@ __all__ = [
     "output_console",
     "print_json",
     "print_table",
+    "show_note",
     "show_progress",
 ]
 
 _PIPED_WIDTH = 120
 _TRUECOLOR_TERMS = ("alacritty", "foot", "rxvt", "screen", "tmux", "vte", "wezterm", "xterm")
-
-# Control characters, line separators and bidirectional marks could rewrite the terminal's contents.
-# Lone surrogates represent bytes that are not UTF-8; no encoding can print them.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
-
-
-def escape_controls(text: str, *, keep: str = "") -> str:
-    r"""Escape characters that a terminal would interpret instead of print.
-
-    Args:
-        text: Text from a dataset: a key, a caption, or a message that quotes one.
-        keep: Characters to leave as they are, such as a newline.
-
-    >>> escape_controls("red: \x1b[31m")
-    'red: \\x1b[31m'
-    """
-
-    def escape(match: re.Match[str]) -> str:
-        character = match[0]
-        if character in keep:
-            return character
-        code = ord(character)
-        if 0xDC80 <= code <= 0xDCFF:
-            code -= 0xDC00  # a byte decoded with surrogateescape
-        named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
-        return named or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
-
-    return _UNSAFE.sub(escape, text)
 
 
 def colour_wanted(stream: Any) -> bool:
@@ -72,6 +46,11 @@ def show_progress(text: str) -> None:
     """Print a status line to standard error, if that is a terminal."""
     if is_terminal(sys.stderr):
         click.secho(text, err=True, dim="NO_COLOR" not in os.environ)
+
+
+def show_note(text: str) -> None:
+    """Print a note about the result to standard error."""
+    click.echo(f"note: {escape_controls(text)}", err=True)
 
 
 def output_console() -> Console:
@@ -126,10 +105,10 @@ def print_table(console: Console, table: Table) -> None:
         console.print(line.rstrip(), soft_wrap=True)
 
 
-def print_json(document: Any) -> None:
-    """Print a report as JSON on standard output."""
+def print_json(document: Any, *, in_one_line: bool = False) -> None:
+    """Print a report as JSON on standard output, with indents or in one line."""
     # ASCII escapes keep lone surrogates (from keys that are not UTF-8) printable in every encoding.
-    click.echo(json.dumps(_as_json(document), indent=2, ensure_ascii=True))
+    click.echo(json.dumps(_as_json(document), indent=None if in_one_line else 2, ensure_ascii=True))
 
 
 def _as_json(value: Any) -> Any:

@@ -3,37 +3,58 @@
 from __future__ import annotations
 
 import os
+import shlex
 
 import click
 
 __all__ = ["check_path", "given_name"]
 
 
-def check_path(path: str) -> str:
+def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = None) -> str:
     """Return the path of a folder, a file of samples or a metadataset; raise for other paths.
+
+    Args:
+        path: The path on the command line.
+        takes_tar: A tar file passes, too.
 
     A prefix of a pair of token files becomes the path of its ``.bin`` file. A missing folder passes: opening it raises
     with a better message.
 
+    Args:
+        path: The path.
+        meta_folder: Folder to use instead of the ``.nv-meta`` of a folder.
+
     Raises:
-        click.UsageError: The path is empty, or names another kind of file.
+        click.UsageError: The path is empty, or names another kind of file; or ``meta_folder`` does not apply to it.
         StorageError: The path names a file of samples or YAML file that does not exist.
     """
     from loader.errors import StorageError
-    from loader.format.documents import data_path, is_metadataset, is_record_file
+    from loader.format.documents import data_path, is_metadataset, is_record_file, is_tar_file
 
     if not path:
         raise click.UsageError("PATH is empty. Check whether a shell variable is unset.")
     path = data_path(path)
+    if meta_folder == "":
+        raise click.BadParameter("this is empty; check whether a shell variable is unset", param_hint="--meta-folder")
     is_document = is_record_file(path) or is_metadataset(path)
     if is_document and not os.path.lexists(path):
         raise StorageError("this file does not exist", path=path, hint="check the path")
-    if not os.path.isfile(path) or is_record_file(path):
+    if (is_document or (takes_tar and is_tar_file(path))) and meta_folder is not None:
+        better = " Set meta_folder at its datasets." if is_metadataset(path) else ""
+        raise click.UsageError(f"--meta-folder is valid only for folders.{better}")
+    if not os.path.isfile(path) or is_record_file(path) or (takes_tar and is_tar_file(path)):
         return path
+    from loader.format.prepare import is_compressed_tar
+
     folder = os.path.dirname(path)
     if os.path.basename(folder) == ".nv-meta":
         dataset = os.path.join(os.path.dirname(folder) or ".", "")
         raise click.UsageError(f"{path} is a file inside a dataset; pass the dataset's folder: {dataset}")
+    if is_compressed_tar(path):
+        command = f"energon prepare {shlex.quote(folder or '.')} --decompress"
+        raise click.UsageError(
+            f"{path} is compressed, so samples cannot be read from the middle of it. Decompress it: {command}"
+        )
     if not is_metadataset(path):
         raise click.UsageError(f"{path} is a file; pass the folder that contains it: {os.path.join(folder or '.', '')}")
     return path

@@ -34,7 +34,7 @@ COMMANDS = {
     "info": LazyCommand(
         module="energon_cli.info.command",
         attribute="info",
-        short_help="Describe a prepared dataset on one screen.",
+        short_help="Describe a dataset on one screen.",
     ),
     "lint": LazyCommand(
         module="energon_cli.lint.command",
@@ -189,9 +189,12 @@ def _print_logs() -> Iterator[None]:
 
 
 def _print_message(message: str, *, label: Literal["error", "warning"] | None = "error") -> None:
-    from .console import escape_controls
+    if shadowed_loader() is None:
+        from .console import escape_controls
 
-    text = escape_controls(message, keep="\n\t")
+        text = escape_controls(message, keep="\n\t")
+    else:  # the escapes of this library cannot be imported
+        text = "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in message)
     try:
         if label is not None:
             plain = "NO_COLOR" in os.environ or not sys.stderr.isatty()

@@ -1,47 +1,64 @@
-"""A progress bar that appears only on a terminal, and only for work longer than a second."""
+"""Progress of long work: a bar on a terminal, and lines in a log."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
+
+import click
+
+from loader.inspect import format_bytes
+
+from .console import is_terminal
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 __all__ = ["ProgressBar"]
 
-_MIN_DELAY_S = 1.0
+_MIN_DELAY_S = 1.0  # of the bar
+_LINE_PERIOD_S = 30.0
+_REQUESTED_PERIOD_S = 5.0  # with --progress
 
 
 class ProgressBar:
-    """A bar on standard error with the progress of a task, its rate and the time left.
+    """The progress of a task on standard error, its rate and the time left.
 
-    It appears after one second, and only if standard error is a terminal.
+    On a terminal, a bar appears after one second. In a log, a line is printed every 30 seconds.
 
     Args:
         what: A description of the task, printed before the bar.
         unit: The unit of the counts; ``"bytes"`` prints as kB, MB …
-        enabled: False disables the bar (``--no-progress``).
+        enabled: True (``--progress``) prints a line every 5 seconds where there is no terminal; False
+            (``--no-progress``) prints nothing.
         clock: A monotonic clock, in seconds.
     """
 
     def __init__(
-        self, what: str, *, unit: str, enabled: bool = True, clock: Callable[[], float] = time.monotonic
+        self, what: str, *, unit: str, enabled: bool | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._what = what
         self._unit = unit
-        self._enabled = enabled and sys.stderr.isatty()
+        self._enabled = enabled is not False and sys.stderr is not None
+        self._draws = self._enabled and is_terminal(sys.stderr)
+        self._period_s = _REQUESTED_PERIOD_S if enabled else _LINE_PERIOD_S
         self._clock = clock
         self._start_s = clock()
+        self._last_line_s = self._start_s
+        self._first_done: float | None = None
         self._progress: Progress | None = None
         self._task: TaskID | None = None
 
     def update(self, done: float, total: float | None) -> None:
         """Set the amount done, and the total if it is known."""
         if not self._enabled:
+            return
+        if not self._draws:
+            self._print_line(done, total)
             return
         if self._progress is None:
             if self._clock() - self._start_s < _MIN_DELAY_S:
@@ -53,6 +70,17 @@ class ProgressBar:
         if self._task is not None:
             self._progress.update(self._task, completed=done, total=total)
 
+    def _print_line(self, done: float, total: float | None) -> None:
+        """Print a line if the last one is old enough."""
+        if self._first_done is None:
+            self._first_done = done  # a resumed task starts with some amount done, which says nothing about the rate
+        now_s = self._clock()
+        if now_s - self._last_line_s < self._period_s:
+            return
+        self._last_line_s = now_s
+        rate = (done - self._first_done) / (now_s - self._start_s)
+        click.echo(f"{self._what}: {_line(done, total, rate, self._unit)}", err=True)
+
     def __enter__(self) -> Self:
         return self
 
@@ -62,6 +90,27 @@ class ProgressBar:
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
+
+
+def _line(done: float, total: float | None, rate: float, unit: str) -> str:
+    """Format counts, rate and time left.
+
+    >>> _line(1043, 5000, 35.2, "shards")
+    '1,043 of 5,000 shards (20 %), 35 shards/s, 0:01:52 left'
+    >>> _line(3e9, None, 0, "bytes")
+    '3.0 GB'
+    """
+    if unit == "bytes":
+        counts = format_bytes(int(done)) + (f" of {format_bytes(int(total))}" if total else "")
+        speed = f"{format_bytes(int(rate))}/s"
+    else:
+        counts = f"{int(done):,}" + (f" of {int(total):,}" if total else "") + f" {unit}"
+        speed = f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.1f} {unit}/s"
+    pieces = [f"{counts} ({int(100 * done / total)} %)" if total else counts]
+    if rate > 0:
+        pieces.append(speed)
+        pieces += [f"{timedelta(seconds=int((total - done) / rate))} left"] if total else []
+    return ", ".join(pieces)
 
 
 def _make_progress(unit: str, clock: Callable[[], float]) -> Progress:

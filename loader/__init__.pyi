@@ -14,6 +14,7 @@ from .errors import (
     TrustError as TrustError,
     WorkerError as WorkerError,
 )
+from .format.documents.conversation import Turn as Turn
 from .format.filters.build import (
     build_filter_index as build_filter_index,
     build_filter_index_from_shard_indexes as build_filter_index_from_shard_indexes,
@@ -79,6 +80,7 @@ from .samples.sample_dataclass import edataclass as edataclass
 from .samples.source_info import SourceInfo as SourceInfo
 from .samples.types import (
     CaptioningSample as CaptioningSample,
+    ConversationSample as ConversationSample,
     CrudeSample as CrudeSample,
     ImageClassificationSample as ImageClassificationSample,
     ImageSample as ImageSample,
@@ -94,7 +96,6 @@ from .samples.types import (
 )
 from .storage.epath import EPath as EPath
 from .stores.aux_store import PrimaryFileStore as PrimaryFileStore
-from .stores.binidx_file_store import BinIdxFileStore as BinIdxFileStore
 from .stores.cache_pool import (
     CachePool as CachePool,
     DirectLazy as DirectLazy,
@@ -109,6 +110,7 @@ from .stores.file_store_cache_pool import (
     FileCacheLazy as FileCacheLazy,
     FileStoreCachePool as FileStoreCachePool,
 )
+from .stores.record_file_stores import BinIdxFileStore as BinIdxFileStore, JsonlFileStore as JsonlFileStore
 from .stores.system_file_store import SystemFileStore as SystemFileStore
 from .training.datasets.dataset_factory import BaseCoreDatasetFactory as BaseCoreDatasetFactory
 from .training.datasets.get_datasets import (
@@ -144,6 +146,7 @@ from .training.factories.webdataset_factory import (
 )
 from .training.factories.webdatasets import (
     CaptioningWebdataset as CaptioningWebdataset,
+    ConversationWebdataset as ConversationWebdataset,
     CrudeWebdataset as CrudeWebdataset,
     ImageClassificationWebdataset as ImageClassificationWebdataset,
     ImageWebdataset as ImageWebdataset,

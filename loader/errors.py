@@ -16,11 +16,13 @@
     └── FatalSampleError   stop the run
 
 An error has fields, so that programs need not parse its text. It prints as up to three lines: what was expected and
-what was found, the place (``at:``), and what to do about it (``hint:``).
+what was found, the place (``at:``), and what to do about it (``hint:``). Names from data (keys, paths, captions) are
+part of these lines, so characters that a terminal would interpret are escaped; fields such as ``path`` are unchanged.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -40,7 +42,40 @@ __all__ = [
     "StorageError",
     "TrustError",
     "WorkerError",
+    "escape_controls",
 ]
+
+# Control characters, line separators and bidirectional marks could rewrite the terminal's contents.
+# Lone surrogates represent bytes that are not UTF-8; no encoding can print them.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+
+
+def escape_controls(text: str, *, keep: str = "") -> str:
+    r"""Escape characters that a terminal would interpret instead of print.
+
+    Args:
+        text: Text from a dataset: a key, a caption, or a message that quotes one.
+        keep: Characters to leave as they are, such as a newline.
+
+    >>> escape_controls("red: \x1b[31m")
+    'red: \\x1b[31m'
+    """
+
+    def escape(match: re.Match[str]) -> str:
+        character = match[0]
+        if character in keep:
+            return character
+        code = ord(character)
+        if 0xDC80 <= code <= 0xDCFF:
+            code -= 0xDC00  # a byte decoded with surrogateescape
+        named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
+        return named or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+
+    return _UNSAFE.sub(escape, text)
+
+
+_KEPT = {"message": "\n\t", "at": "", "hint": "\n\t", "cause": "\n\t"}
+"""The texts of an error, and the control characters that they may have: messages may have several lines."""
 
 
 class EnergonError(Exception):
@@ -53,11 +88,17 @@ class EnergonError(Exception):
     """
 
     def __init__(self, message: str, *, at: str | None = None, hint: str | None = None, **fields: Any) -> None:
+        message = escape_controls(message, keep=_KEPT["message"])
         super().__init__(message)
         self.message = message
         self.at = at
         self.hint = hint
         self._fields = fields
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _KEPT and isinstance(value, str):
+            value = escape_controls(value, keep=_KEPT[name])
+        super().__setattr__(name, value)
 
     def __str__(self) -> str:
         lines = [self.message]
@@ -84,7 +125,8 @@ class Fault:
     message: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.message}" if self.place else self.message
+        message = escape_controls(self.message, keep=_KEPT["message"])
+        return f"{escape_controls(self.place)}: {message}" if self.place else message
 
 
 class ConfigError(EnergonError):
@@ -215,7 +257,7 @@ class SampleException(ValueError):  # noqa: N818 - the public name that training
     def from_sample_key(cls, sample_key: str | None, message: str = "") -> Self:
         """Create the error of the sample with a key."""
         sample = "a sample" if sample_key is None else f"sample {sample_key!r}"
-        return cls(f"{sample} failed{f': {message}' if message else ''}")
+        return cls(escape_controls(f"{sample} failed{f': {message}' if message else ''}", keep=_KEPT["message"]))
 
 
 class FatalSampleError(SampleException):
@@ -223,4 +265,27 @@ class FatalSampleError(SampleException):
 
 
 class RepeatedSampleError(SampleError, FatalSampleError):
-    """So many samples failed or were skipped that the run stops; its cause is the last failure, if any."""
+    """So many samples failed or were skipped that the run stops; its cause is the last failure, if any.
+
+    Args:
+        message: As in :class:`SampleError`, like the other arguments.
+        cause: The sample and error of the first of these failures; it is the last line of the printed error.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        key: str | None = None,
+        part: str | None = None,
+        source: str | None = None,
+        at: str | None = None,
+        hint: str | None = None,
+        cause: str | None = None,
+    ) -> None:
+        super().__init__(message, key=key, part=part, source=source, at=at, hint=hint)
+        self.cause = cause
+        self._fields["cause"] = cause
+
+    def __str__(self) -> str:
+        return super().__str__() + (f"\n  cause: {self.cause}" if self.cause else "")

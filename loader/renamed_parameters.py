@@ -32,6 +32,7 @@ def renamed_parameters(**present_names: str) -> Callable[[F], F]:
                         kwargs[present] = kwargs.pop(earlier)
             return function(*args, **kwargs)
 
+        vars(call)["__earlier_parameters__"] = tuple(present_names)
         return cast("F", call)
 
     return decorate

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -22,6 +24,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _INTEROP = Path(__file__).parent / "interop"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Fail a test that leaves a hook context behind, in which later tests would run."""
+    hooks: Any = sys.modules.get("loader.samples.hooks")
+    if hooks is not None and hooks.running_hook_context() is not None:
+        hooks.set_hook_context(None)
+        raise AssertionError(f"{item.name} leaves a hook context behind")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -246,7 +246,7 @@ def _pieces(value: Any) -> Iterator[bytes]:
         yield from _pieces(value.numpy())
     elif isinstance(value, np.ndarray):
         yield f"{value.dtype}{value.shape}".encode() + value.tobytes()
-    elif is_dataclass(value) and not isinstance(value, type):
+    elif is_dataclass(value) and not isinstance(value, type | tuple):
         for field in fields(value):
             yield field.name.encode()
             yield from _pieces(_recorded_form(field.name, getattr(value, field.name)))

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.slow  # a minute of scripts
 PAGES = (
     "README.md",
     "docs/getting-started.md",
+    "docs/index.md",
     "docs/explanation/a-samples-journey.md",
     "docs/explanation/architecture.md",
     "docs/explanation/determinism-and-resume.md",
@@ -43,6 +44,7 @@ PAGES = (
     "docs/how-to/save-and-restore.md",
     "docs/how-to/several-ranks.md",
     "docs/how-to/validate.md",
+    "docs/how-to/write-shards.md",
 )
 WARNS = ("docs/how-to/lightning.md",)  # of what Lightning does itself with the present torch, among others
 CONFIG = """\

@@ -156,6 +156,11 @@ def _lines(run: dict[str, Any]) -> list[tuple[str, str]]:
     lines.append(("stages", " → ".join(_stage(stage) for stage in reversed(run["stages"]))))
     for dataset in run["datasets"]:
         lines += [("data", _dataset(dataset)), *(("  joined", _dataset(member)) for member in dataset["members"])]
+    for change in run["mix_changes"]:
+        others = [leaf for leaf in change["leaves"] if not str(leaf["change"]).startswith("continues")]
+        kept = plural(len(change["leaves"]) - len(others), "dataset")
+        lines.append(("edited", f"before micro-batch {change['batch']:,}; {kept} continued"))
+        lines += [("", f"{leaf['dataset']}: {leaf['change']}, weight {leaf['weight']}") for leaf in others]
     return lines
 
 

@@ -74,7 +74,10 @@ def _lines(facts: dict[str, Any]) -> list[tuple[str, str]]:
     lines += _media_lines(facts.get("media_metadata"))
     if facts.get("prepared"):
         lines.append(("prepared", f"{facts['prepared']['at']} by {facts['prepared']['by']}"))
-    lines.append(("index", _index_text(facts["index"])))
+    lines.append(("index", facts.get("note") or _index_text(facts["index"])))
+    lines += [("damaged", fault) for fault in facts.get("damaged", ())]
+    if facts.get("compressed"):
+        lines.append(("skipped", f"{plural(len(facts['compressed']), 'compressed tar file')}, without random access"))
     if facts.get("duplicate_keys"):
         lines.append(("keys", f"{facts['duplicate_keys']:,} samples share the key of an earlier sample"))
     if "compat" in facts:
@@ -108,13 +111,14 @@ def _index_text(index: dict[str, Any]) -> str:
     if index["state"] == "fresh":
         return "up to date"
     if index["state"] == "touched":
-        return f"up to date, though the times of {index['touched']:,} shards changed (as copying does)"
+        times = "the time" if index["touched"] == 1 else "the times"
+        return f"up to date, though {times} of {plural(index['touched'], 'shard')} changed (as copying does)"
     faults = [
-        f"{len(index[what]):,} {word} ({index[what][0]}{', …' if len(index[what]) > 1 else ''})"
-        for what, word in (("changed", "changed"), ("missing", "missing"))
+        f"{plural(len(index[what]), 'shard')} {what} ({index[what][0]}{', …' if len(index[what]) > 1 else ''})"
+        for what in ("changed", "missing")
         if index[what]
     ]
-    return f"STALE: shards {' and '.join(faults)} since it was built; run energon prepare again"
+    return f"STALE: {' and '.join(faults)} since it was built; run energon prepare again"
 
 
 def _table(first: str, *numbers: str) -> Table:

@@ -1,22 +1,24 @@
-"""Output of ``energon lint``: one line per finding and a summary, or one JSON object."""
+"""Output of ``energon lint``: one line for each cause of findings and a summary, or one JSON object."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from loader.format import open_dataset_storage
 from loader.format.documents import is_metadataset, is_record_file
 from loader.inspect import ExcludedSamples, LintRequest, is_only_media_folder
-from loader.storage import open_storage
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from loader.format.lint import Finding, LintReport
+    from loader.format.lint import Finding, FindingGroup, LintReport
 
 __all__ = ["lint_document", "show_lint"]
+
+_MAX_EXAMPLES = 3  # of findings of one cause
 
 
 def lint_document(path: str, level: str, report: LintReport, fixed: int | None) -> dict[str, Any]:
@@ -42,30 +44,51 @@ def lint_document(path: str, level: str, report: LintReport, fixed: int | None) 
                 "key": finding.key,
                 "part": finding.part,
                 "offset": finding.offset,
+                "at": finding.at,
+                "hint": finding.hint,
             }
             for finding in report.findings
         ],
     }
 
 
-def show_lint(console: Console, request: LintRequest, report: LintReport, fixed: ExcludedSamples | None) -> None:
-    """Print the findings and a summary."""
+def show_lint(
+    console: Console,
+    request: LintRequest,
+    report: LintReport,
+    fixed: ExcludedSamples | None,
+    *,
+    list_all: bool = False,
+) -> None:
+    """Print the findings and a summary.
+
+    Args:
+        console: The console.
+        request: The request of the lint.
+        report: Its report.
+        fixed: The samples that ``--fix`` excluded; None without that flag.
+        list_all: Print each finding; otherwise findings of one cause share a line.
+    """
+    from loader.format.lint import FindingGroup, group_findings
     from loader.inspect import plural
 
     from ..console import escape_controls
 
-    for finding, more in _grouped(report.findings):
-        line = _line(finding)
-        if more:
-            line.append(f" (and {plural(more, 'shard')} more)")
-        console.print(line, soft_wrap=True)
-    checked = f"{_amount(request.path, report)}, level {request.level}"
+    groups = [FindingGroup(findings=(finding,)) for finding in report.findings]
+    if not list_all:
+        groups = group_findings(report.findings)
+    for group in groups:
+        for line in _lines(group):
+            console.print(line, soft_wrap=True)
+    checked = f"{_amount(request, report)}, level {request.level}"
     if not report.findings:
         console.print(f"no findings: {checked} ({report.seconds:.1f} s)", style="green", soft_wrap=True)
         return
     counts = f"{plural(report.errors, 'error')}, {plural(len(report.findings) - report.errors, 'warning')}"
     style = "bold red" if report.errors else "yellow"
     console.print(f"{counts}: {checked} ({report.seconds:.1f} s)", style=style, soft_wrap=True)
+    if any(len(group.places) > _MAX_EXAMPLES for group in groups):
+        console.print("to list every finding: add --all, or --json", soft_wrap=True)
     if not report.complete:
         stopped = request.max_findings is not None and len(report.findings) >= request.max_findings
         reason = "stopped at --max-findings" if stopped else "some samples were not checked because of errors"
@@ -77,50 +100,57 @@ def show_lint(console: Console, request: LintRequest, report: LintReport, fixed:
             soft_wrap=True,
         )
         return
-    broken: dict[str, set[tuple[str | None, str | None]]] = {}
-    for finding in report.findings:
-        if finding.is_sample:
-            broken.setdefault(finding.dataset or request.path, set()).add((finding.shard, finding.key))
-    for path, samples in broken.items():
-        advice = (
-            f"to exclude {plural(len(samples), 'sample')} from training: energon lint {escape_controls(path)} --fix"
-        )
-        console.print(advice, soft_wrap=True)
+    _show_advice(console, request, report)
 
 
-def _amount(path: str, report: LintReport) -> str:
+def _show_advice(console: Console, request: LintRequest, report: LintReport) -> None:
+    from loader.inspect import exclusion_advice, plural
+
+    from ..console import escape_controls
+
+    for advice in exclusion_advice(request, report):
+        if advice.refusal is None:
+            samples = plural(advice.samples, "sample")
+            flag = "" if request.meta_folder is None else f" --meta-folder {escape_controls(request.meta_folder)}"
+            text = f"to exclude {samples} from training: energon lint {escape_controls(advice.path)} --fix{flag}"
+        else:
+            text = "note: " + escape_controls(str(advice.refusal), keep="\n")
+        console.print(text, soft_wrap=True)
+
+
+def _amount(request: LintRequest, report: LintReport) -> str:
     from loader.inspect import plural
 
+    path = request.path
     samples = plural(report.samples, "sample")
     if is_record_file(path):
         return samples
-    if is_only_media_folder(open_storage(path)):
+    if is_only_media_folder(open_dataset_storage(path, request.meta_folder)):
         return plural(report.samples, "file")
     where = f"{samples} in {plural(report.shards, 'shard')}"
     return f"{where} of {plural(report.datasets, 'dataset')}" if is_metadataset(path) else where
 
 
-def _grouped(findings: Sequence[Finding]) -> list[tuple[Finding, int]]:
-    """Merge warnings that repeat for many shards, such as changed times after copying; keep each error separate."""
-    first: dict[tuple[str | None, str, str], int] = {}
-    groups: list[tuple[Finding, int]] = []
-    for finding in findings:
-        identity = (finding.dataset, finding.code, finding.message)
-        if finding.severity == "warning" and finding.key is None and identity in first:
-            shown, more = groups[first[identity]]
-            groups[first[identity]] = (shown, more + 1)
-            continue
-        first.setdefault(identity, len(groups))
-        groups.append((finding, 0))
-    return groups
-
-
-def _line(finding: Finding) -> Text:
-    """Format a finding as one line: severity, code, location, message."""
+def _lines(group: FindingGroup) -> Iterator[Text]:
+    """Format findings of one cause as one line: severity, code, places, message; then ``at:`` and ``hint:``, if any."""
     from rich.text import Text
 
     from ..console import escape_controls
 
+    finding = group.first
+    where = _place(finding) if len(group.places) == 1 else _places(group)
+    line = Text()
+    line.append(f"{finding.severity:<7} {finding.code}", style="red" if finding.severity == "error" else "yellow")
+    if where:
+        line.append(f"  {escape_controls(where)}", style="bold")
+    line.append(f": {escape_controls(finding.message)}")
+    yield line
+    for label, value in (("at", finding.at), ("hint", finding.hint)):
+        if value:
+            yield Text(f"  {label}: {escape_controls(value)}")
+
+
+def _place(finding: Finding) -> str:
     where = finding.shard or ""
     if finding.dataset is not None:
         where = finding.dataset if is_record_file(finding.dataset) else os.path.join(finding.dataset, where)
@@ -130,9 +160,15 @@ def _line(finding: Finding) -> Text:
         where += f" [{finding.part}]"
     if finding.offset is not None:
         where += f" at byte {finding.offset}"
-    line = Text()
-    line.append(f"{finding.severity:<7} {finding.code}", style="red" if finding.severity == "error" else "yellow")
-    if where:
-        line.append(f"  {escape_controls(where)}", style="bold")
-    line.append(f": {escape_controls(finding.message)}")
-    return line
+    return where
+
+
+def _places(group: FindingGroup) -> str:
+    """Format the number of places and the first ones: ``12 samples of /data/ocr [jpg] (s.tar/0, s.tar/1, …)``."""
+    from loader.inspect import plural
+
+    first, places = group.first, group.places
+    dataset = "" if first.dataset is None else f" of {first.dataset}"
+    part = "" if first.part is None else f" [{first.part}]"
+    more = ", …" if len(places) > _MAX_EXAMPLES else ""
+    return f"{plural(len(places), group.noun)}{dataset}{part} ({', '.join(places[:_MAX_EXAMPLES])}{more})"

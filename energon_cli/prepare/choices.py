@@ -14,6 +14,7 @@ from loader.inspect import Choices, OpenChoices, ShardFolder, open_choices, prop
 
 from ..console import show_progress
 from .flags import PrepareFlags, split_of_flags, type_of_flags
+from .history import AnswerHistory, RewindableQuestions
 from .questions import PipedQuestions, ask
 from .report import show_first_sample, show_found, show_notes, show_split
 
@@ -25,19 +26,32 @@ __all__ = ["resolve_choices"]
 _SHUFFLE_SEED = 42  # arbitrary, but constant: --shuffle-tars must be reproducible
 
 
-def resolve_choices(flags: PrepareFlags, folder: ShardFolder, console: Console) -> Choices:
-    """Resolve the open choices from flags, proposals, menus or lines of standard input."""
-    choices = _unshuffled_choices(flags, folder, console)
-    return choices if choices.split is None else replace(choices, split=_shuffled(flags, choices.split))
+def resolve_choices(
+    flags: PrepareFlags, folder: ShardFolder, console: Console, history: AnswerHistory | None = None
+) -> Choices:
+    """Resolve the open choices from flags, proposals, menus or lines of standard input.
+
+    Args:
+        flags: The command line.
+        folder: The folder.
+        console: The console that shows proposals and results.
+        history: The answers so far, for menus: the prompts continue from them.
+    """
+    choices = _unshuffled_choices(flags, folder, console, history or AnswerHistory())
+    return choices if choices.split is None else replace(choices, split=_with_flags(flags, choices.split))
 
 
-def _shuffled(flags: PrepareFlags, request: SplitRequest) -> SplitRequest:
-    if flags.shuffle_tars and request.ratio is not None:
-        return replace(request, shuffle_seed=_SHUFFLE_SEED)
-    return request
+def _with_flags(flags: PrepareFlags, request: SplitRequest) -> SplitRequest:
+    if request.ratio is None:
+        return request
+    return replace(
+        request,
+        by_samples=request.by_samples or flags.split_by == "samples",
+        shuffle_seed=_SHUFFLE_SEED if flags.shuffle_tars else None,
+    )
 
 
-def _unshuffled_choices(flags: PrepareFlags, folder: ShardFolder, console: Console) -> Choices:
+def _unshuffled_choices(flags: PrepareFlags, folder: ShardFolder, console: Console, history: AnswerHistory) -> Choices:
     given = open_choices(
         folder,
         split=split_of_flags(flags),
@@ -57,33 +71,43 @@ def _unshuffled_choices(flags: PrepareFlags, folder: ShardFolder, console: Conso
         return Choices(split=given.split, dataset_yaml=chosen)
     if flags.yes:
         return propose_choices(given)
-    show_found(console, flags.path, folder.sizes, folder.first)
+    if history.first_time("the folder"):
+        show_found(console, flags.path, folder.sizes, folder.first)
+        if given.reason is not None and given.ask_dataset_yaml and given.spec is None:
+            show_notes(console, [given.reason], label="note")
     if flags.asks_by_menus:
-        return _ask_by_menus(flags, folder, given, console)
+        return _ask_by_menus(flags, folder, given, console, history)
     questions = PipedQuestions(given.proposed_ratio, show=lambda line: console.print(line, soft_wrap=True))
     return ask(questions, given)
 
 
-def _ask_by_menus(flags: PrepareFlags, folder: ShardFolder, given: OpenChoices, console: Console) -> Choices:
-    from .menus import MenuQuestions, ask_what_to_change
-
-    if folder.prepared and given.split is None and given.spec is None:
-        split, dataset_yaml = ask_what_to_change(has_dataset_yaml=folder.has_dataset_yaml)
-        given = replace(given, ask_split=split or not folder.has_split, ask_dataset_yaml=dataset_yaml)
-    if given.ask_split or given.ask_dataset_yaml:
-        show_first_sample(console, folder.first)
+def _ask_by_menus(
+    flags: PrepareFlags, folder: ShardFolder, given: OpenChoices, console: Console, history: AnswerHistory
+) -> Choices:
+    from .menus import MenuQuestions
 
     def try_field_map(spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
         choice = DatasetYaml(spec=spec, field_map=field_map)
         return _show_trial(folder, choice, console, trust_code=flags.trust_code)
 
     def show_choice(choice: SplitRequest) -> None:
-        planned = plan_split(folder.storage, _shuffled(flags, choice), list(folder.sizes))
-        show_split(console, planned.parts, folder.sizes)
+        planned = plan_split(folder.storage, _with_flags(flags, choice), list(folder.sizes))
+        show_split(console, planned, folder.sizes)
         show_notes(console, planned.warnings, label="warning", style="yellow")
 
-    questions = MenuQuestions(list(folder.sizes), try_field_map=try_field_map, show_split=show_choice)
-    return ask(questions, given)
+    menus = MenuQuestions(list(folder.sizes), try_field_map=try_field_map, show_split=show_choice)
+    questions = RewindableQuestions(menus, history)
+
+    def ask_all() -> Choices:
+        asked = given
+        if folder.prepared and given.split is None and given.spec is None:
+            split, dataset_yaml = questions.what_to_change(has_dataset_yaml=folder.has_dataset_yaml)
+            asked = replace(given, ask_split=split or not folder.has_split, ask_dataset_yaml=dataset_yaml)
+        if (asked.ask_split or asked.ask_dataset_yaml) and history.first_time("the first sample"):
+            show_first_sample(console, folder.first)
+        return ask(questions, asked)
+
+    return history.run(ask_all)
 
 
 def _show_trial(folder: ShardFolder, choice: DatasetYaml, console: Console, *, trust_code: bool) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from ..command import energon_command
+from ..command import energon_command, meta_folder_option, progress_option
 from ..dataset_path import check_path
 from .media import media_filter_of, media_options
 
@@ -31,6 +31,8 @@ _EXAMPLES = (
         "Collect sizes and durations of images, audio and video",
         "energon prepare /data/coco --yes --media-metadata-by-extension",
     ),
+    ("Keep .nv-meta outside of a read-only folder", "energon prepare /data/coco --meta-folder ~/coco-meta"),
+    ("Decompress .tar.gz shards, then prepare", "energon prepare /data/coco --yes --decompress"),
     ("Show the result without writing it", "energon prepare /data/coco --yes --dry-run"),
     ("Index the lines of a JSONL file", "energon prepare /data/texts.jsonl"),
     ("Prepare the joins of a metadataset", "energon prepare /data/mix.yaml"),
@@ -40,6 +42,13 @@ _EXAMPLES = (
 @energon_command("prepare", examples=_EXAMPLES, short_help="Index and split a folder of tar shards.")
 @click.argument("path")
 @click.option("--split-ratio", metavar="8,1,1", help="Assign shards to train, val and test in this ratio.")
+@click.option(
+    "--split-by",
+    type=click.Choice(["shards", "samples"]),
+    default="shards",
+    show_default=True,
+    help="Apply the ratio to whole shards, or to the samples of each shard.",
+)
 @click.option(
     "--split-parts",
     metavar="NAME:PATTERN",
@@ -66,6 +75,14 @@ _EXAMPLES = (
     help="On a prepared dataset, rescan all shards and allow flags to replace the split and dataset.yaml.",
 )
 @click.option("--tar-index-only", is_flag=True, help="Only index the shards; write no split and no dataset.yaml.")
+@click.option(
+    "--decompress",
+    is_flag=True,
+    help="First decompress compressed shards (.tar.gz, .tgz, .tar.zst, …) to .tar files next to them.",
+)
+@click.option(
+    "--remove-originals", is_flag=True, help="With --decompress, remove each compressed shard once it is decompressed."
+)
 @click.option("--fix-duplicates", is_flag=True, help="Rename keys that occur in several shards; replaces those shards.")
 @click.option(
     "--compat/--no-compat",
@@ -80,7 +97,7 @@ _EXAMPLES = (
     help="Number of worker processes.  [default: one per core]",
 )
 @click.option("--tmp-path", metavar="DIR", help="Ignored; accepted for compatibility with megatron-energon.")
-@click.option("--progress/--no-progress", default=True, help="Show a progress bar on a terminal.")
+@progress_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @click.option(
     "--trust-code",
@@ -88,6 +105,7 @@ _EXAMPLES = (
     envvar="ENERGON_TRUST_CODE",
     help="Unpickle parts of the first sample, which may run code.",
 )
+@meta_folder_option
 @media_options
 def prepare(path: str, **flags: Any) -> None:
     """Index and split the tar shards in PATH, and record their sample type.
@@ -108,7 +126,7 @@ def prepare(path: str, **flags: Any) -> None:
     from .flags import PrepareFlags
     from .run import check_record_file, prepare_dataset, prepare_jsonl
 
-    path = check_path(path)
+    path = check_path(path, meta_folder=flags["meta_folder"])
     settings = PrepareFlags(path=path, media=media_filter_of(flags), **flags)
     if is_metadataset(path):
         from .metadataset import check_metadataset_flags, prepare_joins
@@ -121,6 +139,8 @@ def prepare(path: str, **flags: Any) -> None:
             dry_run=settings.dry_run,
             compat=settings.compat is True,
         )
+    elif settings.decompress and (is_jsonl(path) or is_record_file(path)):
+        raise click.UsageError("--decompress is valid only for folders of shards.")
     elif is_jsonl(path):
         prepare_jsonl(settings)
     elif is_record_file(path):

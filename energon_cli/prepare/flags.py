@@ -26,6 +26,7 @@ class PrepareFlags:
 
     path: str
     split_ratio: str | None
+    split_by: str
     split_parts: tuple[str, ...]
     shuffle_tars: bool
     exclude: str | None
@@ -38,14 +39,17 @@ class PrepareFlags:
     dry_run: bool
     force_overwrite: bool
     tar_index_only: bool
+    decompress: bool
+    remove_originals: bool
     fix_duplicates: bool
     compat: bool | None
     num_workers: int | None
     tmp_path: str | None
-    progress: bool
+    progress: bool | None
     as_json: bool
     trust_code: bool
     media: MediaFilter | None
+    meta_folder: str | None
 
     @property
     def asks_by_menus(self) -> bool:
@@ -75,12 +79,35 @@ def check_flags(flags: PrepareFlags) -> None:
         raise click.UsageError(f"--tar-index-only conflicts with {flags.media.flag}.")
     if flags.tar_index_only and (flags.split_ratio or flags.split_parts or flags.sample_type):
         raise click.UsageError("--tar-index-only conflicts with --split-ratio, --split-parts and --sample-type.")
+    if flags.split_by == "samples" and (flags.split_parts or flags.shuffle_tars or flags.tar_index_only):
+        raise click.UsageError(
+            "--split-by samples applies to a ratio over all shards, so it conflicts with --split-parts, --shuffle-tars"
+            " and --tar-index-only."
+        )
     if flags.media and flags.compat is False:
         raise click.UsageError(f"{flags.media.flag} writes to index.sqlite, so it conflicts with --no-compat.")
+    _check_meta_folder_flags(flags)
+    if flags.remove_originals and not flags.decompress:
+        raise click.UsageError("--remove-originals requires --decompress.")
     if flags.yes and flags.non_interactive:
         raise click.UsageError("--yes conflicts with --non-interactive: pass one of them.")
     split_of_flags(flags)
     type_of_flags(flags)
+
+
+def _check_meta_folder_flags(flags: PrepareFlags) -> None:
+    if flags.meta_folder is None:
+        return
+    writing = {
+        "--fix-duplicates": flags.fix_duplicates,
+        "--compat": flags.compat is True,
+        "--decompress": flags.decompress,
+    }
+    if flags.media:
+        writing[flags.media.flag] = True
+    for flag, given in writing.items():
+        if given:
+            raise click.UsageError(f"{flag} writes files next to the shards, so it conflicts with --meta-folder.")
 
 
 def split_of_flags(flags: PrepareFlags) -> SplitRequest | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..command import energon_command
+from ..command import energon_command, meta_folder_option, progress_option
 
 if TYPE_CHECKING:
     from loader.format.media import MediaFilter
@@ -84,9 +84,12 @@ def media_filter_of(flags: dict[str, Any]) -> MediaFilter | None:
     help="Number of worker processes.  [default: one per core]",
 )
 @click.option("--tmp-path", metavar="DIR", help="Ignored; accepted for compatibility with megatron-energon.")
-@click.option("--progress/--no-progress", default=True, help="Show a progress bar on a terminal.")
+@progress_option
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def prepare_media(path: str, *, num_workers: int | None, progress: bool, as_json: bool, **flags: Any) -> None:
+@meta_folder_option
+def prepare_media(
+    path: str, *, num_workers: int | None, progress: bool | None, as_json: bool, meta_folder: str | None, **flags: Any
+) -> None:
     """Collect metadata of the images, audio and video in PATH, a folder of plain files.
 
     Reads the width, height and format of images, and the duration, frames and rates of audio and video, from file
@@ -101,20 +104,25 @@ def prepare_media(path: str, *, num_workers: int | None, progress: bool, as_json
         )
     if not path:
         raise click.UsageError("PATH is empty. Check whether a shell variable is unset.")
-    from loader.format import usable_cores
-    from loader.format.prepare import prepare_media_folder
+    from loader.format import open_dataset_storage, usable_cores
+    from loader.format.prepare import check_meta_folder, prepare_media_folder, unwritable_folder
     from loader.inspect import plural
-    from loader.storage import open_storage
 
     from ..console import escape_controls, output_console, print_json, show_progress
     from ..progress import ProgressBar
     from .report import media_document, show_notes
 
     started = time.perf_counter()
+    storage = open_dataset_storage(path, meta_folder)
+    if meta_folder is not None:
+        check_meta_folder(storage)
+    fault = unwritable_folder(storage)
+    if fault is not None:
+        raise fault
     show_progress("listing files …")
     with ProgressBar("Reading headers", unit="files", enabled=progress) as bar:
         report = prepare_media_folder(
-            open_storage(path),
+            storage,
             media_filter,
             workers=max(1, usable_cores() if num_workers is None else num_workers),
             on_progress=bar.update,

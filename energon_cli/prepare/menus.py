@@ -10,17 +10,20 @@ from typing import Any
 from loader.errors import ConfigError
 from loader.format.documents import SampleTypeSpec
 from loader.format.prepare import SplitRequest, parse_ratio, parse_split_part, split_by_patterns
-from loader.inspect import FieldQuestion, check_field, field_hint, plural
+from loader.inspect import FieldQuestion, check_field, complete_field, field_hint, plural
 
-from ..preview.render import discard_input
+from .prompts import GoBack, ask_text, print_dim, select
 
-__all__ = ["MenuQuestions", "ask_what_to_change", "confirm", "menu_label", "proposed_pattern"]
+__all__ = ["MenuQuestions", "menu_label", "proposed_pattern"]
 
 _OTHER_RATIO = "custom ratio …"
+_BACK = "esc goes back to the menu"
 _PATTERNS = "by patterns of shard names …"
 _RATIOS = {"8,1,1    train, val and test": "8,1,1", "9,1,0    train and val": "9,1,0", "1,0,0    all train": "1,0,0"}
 _ALL_TRAIN = {"1        all train": "1"}
 _RATIOS_BY_SHARDS = {1: _ALL_TRAIN, 2: {"1,1      train and val": "1,1", **_ALL_TRAIN}}  # by the number of shards
+_BY_SAMPLES = "8,1,1    of the samples in each shard"
+_FEW_SHARDS = 10  # 8,1,1 cannot be met with fewer
 _LABEL_COLUMNS = 76  # a menu's line on a terminal of 80 columns
 
 
@@ -41,36 +44,71 @@ class MenuQuestions:
         show_split: Callable[[SplitRequest], None],
     ) -> None:
         self._shards = shards
-        self._try_field_map = try_field_map
+        self.try_field_map = try_field_map
+        self.can_go_back = False
         self._show_split = show_split
 
-    def split(self, detected: Mapping[str, tuple[str, ...]] | None) -> SplitRequest:
+    def what_to_change(self, previous: tuple[bool, bool] | None, *, has_dataset_yaml: bool) -> tuple[bool, bool]:
+        """Prompt for the parts of a prepared dataset to change.
+
+        Args:
+            previous: The previous answer.
+            has_dataset_yaml: The dataset has a ``dataset.yaml``.
+
+        Returns:
+            True to prompt for the split, and True to prompt for the sample type.
+        """
+        kind = "the sample type and fields" if has_dataset_yaml else "the sample type, which is not set yet"
+        answers = {
+            "nothing: only index changed shards": (False, False),
+            kind: (False, True),
+            "the split": (True, False),
+            "the split, the sample type and fields": (True, True),
+        }
+        default = next((label for label, answer in answers.items() if answer == previous), None)
+        return answers[self._select("This dataset is already prepared. What should change?", list(answers), default)]
+
+    def split(self, detected: Mapping[str, tuple[str, ...]] | None, previous: SplitRequest | None) -> SplitRequest:
         while True:
-            choice = self._split(detected)
+            choice = self._split(detected, previous)
             try:
                 self._show_split(choice)
             except ConfigError as error:
-                _print_dim(str(error))
+                print_dim(str(error))
                 continue
             return choice
 
-    def _split(self, detected: Mapping[str, tuple[str, ...]] | None) -> SplitRequest:
+    def _split(self, detected: Mapping[str, tuple[str, ...]] | None, previous: SplitRequest | None) -> SplitRequest:
         choices: dict[str, Any] = {}
         if detected:
             counts = ", ".join(f"{name} ({plural(len(shards), 'shard')})" for name, shards in detected.items())
             choices[f"by shard names: {counts}"] = SplitRequest(parts=detected)
         ratios = _RATIOS_BY_SHARDS.get(len(self._shards), _RATIOS)
         choices |= {label: SplitRequest(ratio=parse_ratio(ratio)) for label, ratio in ratios.items()}
-        picked = _select("How should the shards be split?", [*choices, _OTHER_RATIO, _PATTERNS])
-        if picked == _OTHER_RATIO:
-            answer = _text(
-                "Ratio of train, val and test", default=next(iter(ratios.values())), check=_validator(parse_ratio)
-            )
-            return SplitRequest(ratio=parse_ratio(answer))
-        if picked == _PATTERNS:
-            return SplitRequest(patterns=self._ask_patterns())
-        choice: SplitRequest = choices[picked]
-        return choice
+        if len(self._shards) < _FEW_SHARDS:
+            choices[_BY_SAMPLES] = SplitRequest(ratio=parse_ratio("8,1,1"), by_samples=True)
+        default = next((label for label, choice in choices.items() if choice == previous), None)
+        if previous is not None and default is None:
+            default = _OTHER_RATIO if previous.patterns is None else _PATTERNS
+        while True:
+            picked = self._select("How should the shards be split?", [*choices, _OTHER_RATIO, _PATTERNS], default)
+            try:
+                if picked == _OTHER_RATIO:
+                    return SplitRequest(ratio=self._ask_ratio(previous, next(iter(ratios.values()))))
+                if picked == _PATTERNS:
+                    return SplitRequest(patterns=self._ask_patterns())
+            except GoBack:
+                default = picked
+                continue
+            choice: SplitRequest = choices[picked]
+            return choice
+
+    def _ask_ratio(self, previous: SplitRequest | None, proposal: str) -> dict[str, float]:
+        if previous is not None and previous.ratio is not None:
+            proposal = _format_ratio(previous.ratio)
+        return parse_ratio(
+            ask_text("Ratio of train, val and test", default=proposal, check=_validator(parse_ratio), hint=_BACK)
+        )
 
     def _ask_patterns(self) -> tuple[tuple[str, str], ...]:
         patterns: list[tuple[str, str]] = []
@@ -80,73 +118,53 @@ class MenuQuestions:
             return sum(map(len, found.parts.values()))
 
         while True:
-            answer = _text(
+            answer = ask_text(
                 "Part and pattern (empty to finish)" if patterns else "Part and pattern",
                 default="" if patterns else f"train:{proposed_pattern(self._shards)}",
                 check=_validator(lambda text: match(text) if text or not patterns else None),
+                hint=None if patterns else _BACK,
             )
             if not answer:
                 return tuple(patterns)
-            _print_dim(f"{answer}: {plural(match(answer), 'shard')} of {len(self._shards):,}")
+            print_dim(f"{answer}: {plural(match(answer), 'shard')} of {len(self._shards):,}")
             patterns.append(parse_split_part(answer))
 
-    def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:
-        labels = {menu_label(spec): spec for spec in likeliest_first}
-        none = "none: do not write a dataset.yaml"
-        picked = _select("What type are the samples?", [*labels, none])
-        return labels.get(picked)
+    def sample_type(
+        self, likeliest_first: Sequence[SampleTypeSpec], previous: tuple[SampleTypeSpec | None] | None
+    ) -> SampleTypeSpec | None:
+        labels: dict[str, SampleTypeSpec | None] = {menu_label(spec): spec for spec in likeliest_first}
+        labels["none: do not write a dataset.yaml"] = None
+        default = next((label for label, spec in labels.items() if (spec,) == previous), None)
+        return labels[self._select("What type are the samples?", list(labels), default)]
 
-    def use_field_map(self, spec: SampleTypeSpec) -> bool:
+    def use_field_map(self, spec: SampleTypeSpec, *, proposes_code: bool, default: bool | None) -> bool:
         field_map = "parts, or values inside json (a field map)"
-        picked = _select(
-            f"Where do the fields of {spec.name} come from?",
-            [field_map, "my own code (a sample_loader.py to fill in)"],
-        )
-        return bool(picked == field_map)
+        code = "my own code (a sample_loader.py to fill in)"
+        choices = [field_map, code]
+        if proposes_code:
+            code = "generated code (a sample_loader.py, which needs --trust-code)"
+            choices = [code, field_map]
+        previous = None if default is None else field_map if default else code
+        return self._select(f"Where do the fields of {spec.name} come from?", choices, previous) == field_map
 
     def field(self, question: FieldQuestion) -> str:
         field = question.field
         optional = "" if field.required else ", optional"
-
-        def check(answer: str) -> str | None:
-            return check_field(question, answer)
-
-        return _text(
+        return ask_text(
             f"{field.name} ({field.kind.replace('_', ' ')}{optional}) from",
             default=question.proposal,
-            check=check,
-            hint=field_hint(question),
+            check=lambda answer: check_field(question, answer),
+            hint=f"{field_hint(question)}; tab completes{', esc goes back' if self.can_go_back else ''}",
+            complete=lambda text: complete_field(question, text),
         )
 
-    def accept_field_map(self, spec: SampleTypeSpec, field_map: Mapping[str, str]) -> bool:
-        if self._try_field_map(spec, field_map):
-            return True
+    def keep_failing_field_map(self) -> bool:
+        """Prompt after a failed trial; False prompts for the fields again."""
         edit = "change the fields"
-        return _select("The sample cannot be built with this field map.", [edit, "keep this map anyway"]) != edit
+        return self._select("The sample cannot be built with this field map.", [edit, "keep this map anyway"]) != edit
 
-
-def ask_what_to_change(*, has_dataset_yaml: bool) -> tuple[bool, bool]:
-    """Prompt for the parts of a prepared dataset to change.
-
-    Returns:
-        True to prompt for the split, and True to prompt for the sample type.
-    """
-    kind = "the sample type and fields" if has_dataset_yaml else "the sample type, which is not set yet"
-    answers = {
-        "nothing: only index changed shards": (False, False),
-        kind: (False, True),
-        "the split": (True, False),
-        "the split, the sample type and fields": (True, True),
-    }
-    return answers[_select("This dataset is already prepared. What should change?", list(answers))]
-
-
-def confirm(question: str) -> bool:
-    """Prompt for yes or no; Enter means yes."""
-    import questionary
-
-    discard_input()  # ignore keys pressed before the prompt appeared
-    return bool(questionary.confirm(question, default=True, style=_style()).unsafe_ask())
+    def _select(self, question: str, choices: Sequence[str], default: str | None = None) -> str:
+        return select(question, choices, default=default, can_go_back=self.can_go_back)
 
 
 def menu_label(spec: SampleTypeSpec) -> str:
@@ -168,6 +186,12 @@ def proposed_pattern(shards: Sequence[str]) -> str:
     return (prefix if re.fullmatch(r"[\w./-]*", prefix) else "") + ".*"
 
 
+def _format_ratio(ratio: Mapping[str, float]) -> str:
+    if list(ratio) == ["train", "val", "test"][: len(ratio)]:
+        return ",".join(f"{share:g}" for share in ratio.values())
+    return ",".join(f"{name}={share:g}" for name, share in ratio.items())
+
+
 def _validator(parse: Callable[[str], Any]) -> Callable[[str], str | None]:
     def check(answer: str) -> str | None:
         try:
@@ -177,43 +201,3 @@ def _validator(parse: Callable[[str], Any]) -> Callable[[str], str | None]:
         return None
 
     return check
-
-
-def _select(question: str, choices: Sequence[str]) -> str:
-    import questionary
-
-    discard_input()
-    picked: str = questionary.select(question, choices=list(choices), style=_style(), instruction=" ").unsafe_ask()
-    return picked
-
-
-def _text(
-    question: str,
-    *,
-    default: str,
-    check: Callable[[str], str | None],
-    hint: str | None = None,
-) -> str:
-    import questionary
-
-    if hint:
-        _print_dim(hint)
-
-    def validate(answer: str) -> bool | str:
-        return check(answer.strip()) or True
-
-    discard_input()
-    answer: str = questionary.text(question, default=default, validate=validate, style=_style()).unsafe_ask()
-    return answer.strip()
-
-
-def _print_dim(text: str) -> None:
-    from ..console import error_console, escape_controls
-
-    error_console().print(escape_controls(text, keep="\n"), style="dim")
-
-
-def _style() -> Any:
-    import questionary
-
-    return questionary.Style([("qmark", "fg:ansicyan"), ("answer", "fg:ansicyan"), ("highlighted", "fg:ansicyan bold")])

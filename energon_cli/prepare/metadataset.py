@@ -54,7 +54,7 @@ def check_metadataset_flags(context: click.Context) -> None:
         )
 
 
-def prepare_joins(path: str, *, progress: bool, as_json: bool, dry_run: bool, compat: bool = False) -> None:
+def prepare_joins(path: str, *, progress: bool | None, as_json: bool, dry_run: bool, compat: bool = False) -> None:
     """Prepare the joins of a metadataset and print a report."""
     if dry_run:
         _print_plan(path, as_json=as_json)

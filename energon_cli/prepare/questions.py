@@ -34,7 +34,7 @@ NUMBERS_OF_PEER = (
 )
 """The list of megatron-energon: tutorials name sample types by its numbers. Other types follow."""
 
-_NUMBERED_TYPES = (*NUMBERS_OF_PEER, *sorted(SAMPLE_TYPES.keys() - set(NUMBERS_OF_PEER)))
+_NUMBERED_TYPES = (*NUMBERS_OF_PEER, "VQAOCRSample", "ConversationSample")  # new types come last: scripts use numbers
 
 
 class Questions(Protocol):
@@ -46,8 +46,8 @@ class Questions(Protocol):
     def sample_type(self, likeliest_first: Sequence[SampleTypeSpec]) -> SampleTypeSpec | None:
         """Prompt for the sample type; None means no ``dataset.yaml``."""
 
-    def use_field_map(self, spec: SampleTypeSpec) -> bool:
-        """Prompt for the use of a field map; False means a ``sample_loader.py`` instead."""
+    def use_field_map(self, spec: SampleTypeSpec, *, proposes_code: bool = False) -> bool:
+        """Prompt for the use of a field map; False, proposed with ``proposes_code``, means a ``sample_loader.py``."""
 
     def field(self, question: FieldQuestion) -> str:
         """Prompt for the source of a field; an empty answer skips an optional field."""
@@ -73,7 +73,7 @@ def ask(questions: Questions, given: OpenChoices) -> Choices:
         return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec))
     if given.field_map is not None:
         return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=given.field_map))
-    if not questions.use_field_map(spec):
+    if not questions.use_field_map(spec, proposes_code=spec == given.coded_type):
         return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec))
     return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=_ask_fields(questions, given, spec)))
 
@@ -88,7 +88,7 @@ def _ask_fields(questions: Questions, given: OpenChoices, spec: SampleTypeSpec) 
                 field=field,
                 proposal=proposals.get(field.name, ""),
                 part_names=given.part_names,
-                json_example=given.json_example,
+                json_values=given.json_values,
             )
             answer = questions.field(question).strip()
             if answer:
@@ -139,8 +139,10 @@ class PipedQuestions:
         answer = self._ask(f"Sample type, by name or number (empty: {likeliest_first[0].name})")
         return self._sample_type(answer) if answer else likeliest_first[0]
 
-    def use_field_map(self, spec: SampleTypeSpec) -> bool:
-        answer = self._ask(f"Map parts to the fields of {spec.name} (a field map)? (yes, no)") or "yes"
+    def use_field_map(self, spec: SampleTypeSpec, *, proposes_code: bool = False) -> bool:
+        empty = "no" if proposes_code else "yes"
+        question = f"Map parts to the fields of {spec.name} (a field map)? (yes, no)"
+        answer = self._ask(f"{question} (empty: no, generate code)" if proposes_code else question) or empty
         is_yes = yes_or_no(answer)
         if is_yes is None:
             raise self._wrong(answer, "expected yes or no")

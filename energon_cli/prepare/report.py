@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from loader.format.media import MediaReport
-    from loader.format.prepare import PrepareReport
+    from loader.format.prepare import PlannedSplit, PrepareReport
     from loader.inspect import FirstSamples
 
 __all__ = [
@@ -53,7 +53,7 @@ def show_first_sample(console: Console, first: FirstSamples) -> None:
         console.print(line, soft_wrap=not console.is_terminal)
 
 
-def show_split(console: Console, parts: Mapping[str, Sequence[str]], sizes: Mapping[str, int]) -> None:
+def show_split(console: Console, split: PlannedSplit, sizes: Mapping[str, int]) -> None:
     """Print a table of the shards, bytes and share of each split part."""
     from rich.table import Table
 
@@ -63,29 +63,35 @@ def show_split(console: Console, parts: Mapping[str, Sequence[str]], sizes: Mapp
         table.add_column(heading, justify="right")
     table.add_column("from … to")
     total = sum(sizes.values()) or 1
-    for name, shards in parts.items():
-        size = sum(sizes.get(shard, 0) for shard in shards)
+    for name, shards in split.parts.items():
+        size = round(sum(sizes.get(shard, 0) for shard in shards) * split.share_of(name))
+        inside = f", {split.ranges[name]} of each" if name in split.ranges else ""
         span = "" if not shards else shards[0] if len(shards) == 1 else f"{shards[0]} … {shards[-1]}"
         table.add_row(
             escape_controls(name),
             format_count(len(shards)),
             format_bytes(size),
             f"{100 * size / total:.1f} %",
-            escape_controls(span),
+            escape_controls(span + inside),
         )
     print_table(console, table)
 
 
-def show_split_line(console: Console, parts: Mapping[str, Sequence[str]]) -> None:
+def show_split_line(console: Console, split: PlannedSplit) -> None:
     """Print a split in one line."""
-    counts = ", ".join(f"{escape_controls(name)} {plural(len(shards), 'shard')}" for name, shards in parts.items())
+
+    def count(name: str, shards: Sequence[str]) -> str:
+        inside = f"{split.ranges[name]} of " if name in split.ranges else ""
+        return f"{escape_controls(name)} {inside}{plural(len(shards), 'shard')}"
+
+    counts = ", ".join(count(name, shards) for name, shards in split.parts.items())
     console.print(f"split: {counts}", soft_wrap=True)
 
 
-def show_files(console: Console, files: Mapping[str, str]) -> None:
+def show_files(console: Console, files: Mapping[str, str], *, folder: str) -> None:
     """Print the text of the files to write."""
     for name, text in files.items():
-        console.print(f".nv-meta/{name}:", style="bold")
+        console.print(f"{escape_controls(folder)}/{name}:", style="bold", soft_wrap=True)
         for line in text.rstrip("\n").split("\n"):
             console.print(f"  {escape_controls(line)}", soft_wrap=True)
 
@@ -96,7 +102,7 @@ def show_notes(console: Console, notes: Sequence[str], *, label: str, style: str
         console.print(f"{label}: {escape_controls(note)}", style=style, soft_wrap=True)
 
 
-def show_done(console: Console, path: str, report: PrepareReport, files: Mapping[str, str]) -> None:
+def show_done(console: Console, path: str, report: PrepareReport, files: Mapping[str, str], *, folder: str) -> None:
     """Print the report of a run."""
     verb = "prepared" if report.changed else "up to date:"
     size = f"{plural(report.samples, 'sample')} in {plural(report.shards, 'shard')} ({format_bytes(report.size_bytes)})"
@@ -109,12 +115,12 @@ def show_done(console: Console, path: str, report: PrepareReport, files: Mapping
     if report.media:
         console.print(_media_line(report.media), soft_wrap=True)
     if files:
-        console.print(f"wrote .nv-meta/{', '.join(files)}", soft_wrap=True)
+        console.print(f"wrote {escape_controls(folder)}/{', '.join(files)}", soft_wrap=True)
     show_notes(console, report.warnings, label="warning", style="yellow")
 
 
 def report_document(
-    path: str, report: PrepareReport, *, files: Mapping[str, str], notes: Sequence[str]
+    path: str, report: PrepareReport, *, files: Mapping[str, str], notes: Sequence[str], decompressed: Sequence[str]
 ) -> dict[str, Any]:
     """Return the ``--json`` document of a run; its keys are stable."""
     return {
@@ -127,6 +133,7 @@ def report_document(
         "scanned": report.scanned,
         "resumed": report.resumed,
         "reused": report.reused,
+        "decompressed": list(decompressed),
         "split": {name: {"shards": shards, "samples": samples} for name, (shards, samples) in report.split.items()},
         "files": sorted(files),
         "duplicate_keys": report.duplicate_keys,

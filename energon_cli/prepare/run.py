@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from loader.errors import StorageError
 from loader.format import usable_cores
 from loader.format.prepare import (
+    DecompressReport,
     PlannedSplit,
     PreparePlan,
     PrepareProgress,
     PrepareReport,
+    check_meta_folder,
+    decompress_shards,
     plan_split,
     run_prepare,
+    unwritable_folder,
 )
 from loader.inspect import (
     Choices,
@@ -28,12 +33,13 @@ from loader.inspect import (
     inspect_folder,
     plural,
 )
-from loader.storage import open_parent
+from loader.storage import open_parent, open_storage
 
 from ..console import error_console, escape_controls, output_console, print_json
 from ..progress import ProgressBar
 from .choices import resolve_choices
 from .flags import PrepareFlags, check_consent, check_flags
+from .history import AnswerHistory
 from .report import (
     report_document,
     show_done,
@@ -60,36 +66,101 @@ class _Draft:
     notes: Sequence[str]
     warnings: Sequence[str]  # of fields that the first samples cannot fill
 
+    @property
+    def meta_folder(self) -> str:
+        """The folder of the files, as the user names it."""
+        return self.flags.meta_folder or ".nv-meta"
+
 
 def prepare_dataset(flags: PrepareFlags) -> None:
     """Prepare a folder of shards, with prompts where the flags ask for them, and print a report."""
     check_flags(flags)
     console = error_console() if flags.as_json else output_console()
-    folder = inspect_folder(flags.path, exclude=flags.exclude, dataset_yaml_name=flags.dataset_yaml_name)
+    decompressed = _decompress(flags, console) if flags.decompress else None
+    if flags.dry_run and decompressed is not None and decompressed.written:
+        if flags.as_json:
+            print_json({"path": flags.path, "dry_run": True, "decompressed": list(decompressed.written)})
+        return
+    folder = inspect_folder(
+        flags.path,
+        exclude=flags.exclude,
+        dataset_yaml_name=flags.dataset_yaml_name,
+        meta_folder=flags.meta_folder,
+    )
+    fault = _fault_of_target(flags, folder)
+    if fault is not None:
+        if not flags.dry_run:
+            raise fault
+        show_notes(error_console(), [f"{fault.message}: {fault.path}; {fault.hint}"], label="warning", style="yellow")
     check_consent(flags, has_split=folder.has_split, has_dataset_yaml=folder.has_dataset_yaml)
-    choices = resolve_choices(flags, folder, console)
-    draft = _Draft(
+    history = AnswerHistory()
+    while True:
+        draft = _draft(flags, folder, resolve_choices(flags, folder, console, history))
+        if flags.dry_run:
+            _show_draft(draft, console)
+            return
+        if not flags.as_json:
+            show_notes(console, draft.warnings, label="warning", style="yellow")
+        if not flags.asks_by_menus or _is_confirmed(draft, console, history):
+            break
+    report = _run(_plan(draft), progress=flags.progress)
+    if flags.as_json:
+        report = replace(report, warnings=(*draft.warnings, *report.warnings))
+        written = () if decompressed is None else decompressed.written
+        print_json(report_document(flags.path, report, files=draft.files, notes=draft.notes, decompressed=written))
+        return
+    show_done(console, flags.path, report, draft.files, folder=draft.meta_folder)
+    show_notes(console, draft.notes, label="note")
+
+
+def _fault_of_target(flags: PrepareFlags, folder: ShardFolder) -> StorageError | None:
+    """Return why ``.nv-meta`` cannot be written.
+
+    Raises:
+        ConfigError: The folder of ``--meta-folder`` has another use.
+    """
+    if flags.meta_folder is not None:
+        check_meta_folder(folder.storage, shards=folder.sizes.keys(), force=flags.force_overwrite)
+    return unwritable_folder(folder.storage)
+
+
+def _draft(flags: PrepareFlags, folder: ShardFolder, choices: Choices) -> _Draft:
+    return _Draft(
         flags=flags,
         folder=folder,
         choices=choices,
         files=choice_files(folder, choices, name=flags.dataset_yaml_name),
-        notes=[] if flags.tar_index_only else choice_notes(folder, choices),
+        notes=[*([] if flags.tar_index_only else choice_notes(folder, choices)), *_meta_folder_notes(flags)],
         warnings=_field_map_warnings(flags, folder, choices),
     )
+
+
+def _meta_folder_notes(flags: PrepareFlags) -> list[str]:
+    if flags.meta_folder is None:
+        return []
+    return ["--meta-folder writes nothing next to the shards: no .tar.idx and index.sqlite, which other tools need"]
+
+
+def _decompress(flags: PrepareFlags, console: Console) -> DecompressReport:
+    """Decompress the compressed shards, or list them for a dry run, and print a line about it."""
+    with ProgressBar("Decompressing", unit="bytes", enabled=flags.progress) as bar:
+        report = decompress_shards(
+            open_storage(flags.path),
+            exclude=flags.exclude,
+            remove_originals=flags.remove_originals,
+            workers=_workers(flags),
+            dry_run=flags.dry_run,
+            on_progress=bar.update,
+        )
     if flags.dry_run:
-        _show_draft(draft, console)
-        return
-    if not flags.as_json:
-        show_notes(console, draft.warnings, label="warning", style="yellow")
-    if flags.asks_by_menus:
-        _confirm(draft, console)
-    report = _run(_plan(draft), progress=flags.progress)
-    if flags.as_json:
-        report = replace(report, warnings=(*draft.warnings, *report.warnings))
-        print_json(report_document(flags.path, report, files=draft.files, notes=draft.notes))
-        return
-    show_done(console, flags.path, report, draft.files)
-    show_notes(console, draft.notes, label="note")
+        for name in report.written:
+            console.print(f"would decompress a shard to {escape_controls(name)}", soft_wrap=True)
+        return report
+    pieces = [f"decompressed {plural(len(report.written), 'shard')} ({format_bytes(report.size_bytes)})"]
+    pieces += [f"{plural(report.kept, 'shard')} decompressed before"] if report.kept else []
+    pieces += [f"removed {plural(report.removed, 'compressed shard')}"] if report.removed else []
+    console.print(", ".join(pieces), soft_wrap=True)
+    return report
 
 
 def _field_map_warnings(flags: PrepareFlags, folder: ShardFolder, choices: Choices) -> list[str]:
@@ -100,12 +171,15 @@ def _field_map_warnings(flags: PrepareFlags, folder: ShardFolder, choices: Choic
     )
 
 
+def _workers(flags: PrepareFlags) -> int:
+    return max(1, usable_cores() if flags.num_workers is None else flags.num_workers)
+
+
 def _plan(draft: _Draft) -> PreparePlan:
     flags = draft.flags
-    workers = flags.num_workers if flags.num_workers is not None else usable_cores()
     return PreparePlan(
         path=flags.path,
-        workers=max(1, workers),
+        workers=_workers(flags),
         exclude=flags.exclude,
         split=draft.choices.split,
         files=draft.files,
@@ -113,15 +187,18 @@ def _plan(draft: _Draft) -> PreparePlan:
         force=flags.force_overwrite,
         fix_duplicates=flags.fix_duplicates,
         media=flags.media,
+        meta_folder=flags.meta_folder,
     )
 
 
-def _run(plan: PreparePlan, *, progress: bool) -> PrepareReport:
+def _run(plan: PreparePlan, *, progress: bool | None) -> PrepareReport:
     with ExitStack() as bars:
         scan = bars.enter_context(ProgressBar("Scanning headers", unit="shards", enabled=progress))
         media: list[ProgressBar] = []
 
         def advance(now: PrepareProgress) -> None:
+            if now.resumed and now.phase == "scan":
+                _show_resumed(now.resumed, progress)
             if now.phase == "scan":
                 scan.update(now.shards_done, now.shards_total)
                 return
@@ -133,16 +210,36 @@ def _run(plan: PreparePlan, *, progress: bool) -> PrepareReport:
         return run_prepare(plan, on_progress=advance)
 
 
-def _confirm(draft: _Draft, console: Console) -> None:
-    from .menus import confirm
+def _show_resumed(shards: int, progress: bool | None) -> None:
+    if progress is not False:
+        verb = "shard was" if shards == 1 else "shards were"
+        click.echo(f"resumed: {shards:,} {verb} already scanned", err=True)
+
+
+def _is_confirmed(draft: _Draft, console: Console, history: AnswerHistory) -> bool:
+    """Prompt for the confirmation; return False to prompt for the choices again.
+
+    Raises:
+        click.exceptions.Exit: The user leaves.
+    """
+    from .prompts import GoBack, confirm
 
     folder = draft.folder
     if draft.choices.split is not None:
-        show_split_line(console, plan_split(folder.storage, draft.choices.split, list(folder.sizes)).parts)
-    show_files(console, draft.files)
-    if not confirm(f"Index {plural(len(folder.sizes), 'shard')} and write this?"):
+        show_split_line(console, plan_split(folder.storage, draft.choices.split, list(folder.sizes)))
+    show_files(console, draft.files, folder=draft.meta_folder)
+    question = f"Index {plural(len(folder.sizes), 'shard')} and write this?"
+    try:
+        answer = confirm(question, can_change=history.can_go_back)
+    except GoBack:
+        history.back()
+        return False
+    if answer == "leave":
         console.print("nothing was written")
         raise click.exceptions.Exit(1)
+    if answer == "change":
+        history.restart()
+    return answer == "write"
 
 
 def _show_draft(draft: _Draft, console: Console) -> None:
@@ -160,6 +257,7 @@ def _show_draft(draft: _Draft, console: Console) -> None:
             "shards": len(folder.sizes),
             "bytes": size_bytes,
             "split": None if planned is None else {name: list(shards) for name, shards in planned.parts.items()},
+            "sample_ranges": {} if planned is None else {name: str(found) for name, found in planned.ranges.items()},
             "files": dict(draft.files),
             "warnings": warnings,
             "notes": list(draft.notes),
@@ -169,8 +267,8 @@ def _show_draft(draft: _Draft, console: Console) -> None:
     shards = plural(len(folder.sizes), "shard")
     console.print(f"would prepare {escape_controls(path)}: {shards}, {format_bytes(size_bytes)}", soft_wrap=True)
     if planned is not None:
-        show_split(console, planned.parts, folder.sizes)
-    show_files(console, draft.files)
+        show_split(console, planned, folder.sizes)
+    show_files(console, draft.files, folder=draft.meta_folder)
     show_notes(console, warnings, label="warning", style="yellow")
     show_notes(console, draft.notes, label="note")
 

@@ -1,87 +1,87 @@
-"""Page through samples by keys: Enter or → next, ← back, q quit."""
+"""Walk through samples by keys."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import click
+from loader.inspect import SampleView
 
-from .render import discard_input
+from ..console import escape_controls
+from .ahead import AheadWorker
+from .keys import Keyboard
+from .notes import Notes
+from .raw_mode import RawMode
+from .render import terminal_space
+from .screen import Screen
+from .walk import Walk
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import Console
 
-__all__ = ["KEYS_HELP", "page_through", "read_key", "split_keys"]
+__all__ = ["page_through"]
 
-KEYS_HELP = "Enter/→ next · ← back · q quit"
-
-_KEY = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1bO.|\x1b.|.", re.DOTALL)
-_NEXT = frozenset(("\r", "\n", " ", "n", "l", "j", "\x1b[C", "\x1bOC", "\x1b[B", "\x1bOB"))
-_BACK = frozenset(("b", "p", "h", "k", "\x7f", "\b", "\x1b[D", "\x1bOD", "\x1b[A", "\x1bOA"))
-_QUIT = frozenset(("q", "Q", "\x1b", "\x04"))
-
-
-def split_keys(text: str) -> list[str]:
-    r"""Split the input of a terminal into keys; an escape sequence is one key.
-
-    >>> split_keys("n\x1b[Cq")
-    ['n', '\x1b[C', 'q']
-    """
-    return _KEY.findall(text)
-
-
-def read_key() -> Iterator[str]:
-    """Yield the keys pressed until the input ends.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C was pressed.
-    """
-    while True:
-        try:
-            text = click.getchar()
-        except EOFError:
-            return
-        yield from split_keys(text)
+_AHEAD = 4  # samples
+_SLOW_S = 0.3
 
 
 def page_through(
     console: Console,
-    count: int,
-    render: Callable[[int], list[RenderableType]],
+    total: int,
+    view: Callable[[int], SampleView],
+    quick_view: Callable[[int], SampleView],
     *,
     start: int = 0,
-    keys: Callable[[], Iterator[str]] = read_key,
+    images: bool | None = None,
 ) -> None:
-    """Show one item at a time until the user quits.
+    """Show samples of a dataset as keys are pressed, until the user quits.
 
     Args:
-        console: A terminal.
-        count: Number of items.
-        render: Returns the renderables of item ``i``.
-        start: First item to show.
-        keys: Source of keys.
+        console: A terminal; its input is standard input.
+        total: Number of samples.
+        view: Reads and describes a sample. It is called by one thread, which is not the caller's.
+        quick_view: The same without decoding, to search and for thumbnails.
+        start: First sample to show.
+        images: Draw pictures; None: if the terminal can.
     """
-    from rich.text import Text
+    notes = Notes()
+    screen = Screen(console)
+    keyboard = Keyboard(sys.stdin.fileno())
+    changed = _Flag(keyboard.wake)
+    worker = AheadWorker(keyboard.wake)
+    try:
+        with RawMode(sys.stdin.fileno(), on_enter=screen.enter, on_leave=screen.leave, on_change=changed.set):
+            space = terminal_space(console, images=images, keyboard=keyboard)
+            walk = Walk(
+                console=console,
+                screen=screen,
+                keyboard=keyboard,
+                worker=worker,
+                notes=notes,
+                space=space,
+                total=total,
+                view=view,
+                quick_view=quick_view,
+                start=start,
+            )
+            walk.run(changed.take)
+    finally:
+        keyboard.close()
+        worker.close()
+        for line in notes.lines():
+            console.print(escape_controls(line), soft_wrap=True)
 
-    footer = Text(KEYS_HELP, style="reverse")
-    place = start
-    shown = -1
-    pressed = keys()
-    while True:
-        if place != shown:
-            items = render(place)
-            console.clear()
-            console.print(*items, sep="\n")
-            if shown < 0:
-                discard_input()  # keys typed before the footer is shown do not count
-            console.print(footer)
-            shown = place
-        key = next(pressed, "q")
-        if key in _QUIT:
-            return
-        if key in _NEXT:
-            place = min(place + 1, count - 1)
-        elif key in _BACK:
-            place = max(place - 1, 0)
+
+class _Flag:
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._is_set = False
+
+    def set(self) -> None:
+        self._is_set = True
+        self._wake()
+
+    def take(self) -> bool:
+        was, self._is_set = self._is_set, False
+        return was

@@ -2,100 +2,128 @@
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import os
-import sys
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field as dataclass_field
+from typing import TYPE_CHECKING
 
 from loader.inspect import FieldView, Picture, PictureError, SampleView
 
-from ..console import escape_controls, is_terminal
+from ..console import escape_controls
+from .drawing import Drawing, draw_picture, fit_cells
+from .keys import Keyboard
+from .terminal import PictureMethod, Terminal, ask_terminal, is_ascii_only
 
 if TYPE_CHECKING:
-    from PIL.Image import Image
-    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.console import Console, RenderableType
+    from rich.text import Text
 
-__all__ = [
-    "DrawingSpace",
-    "best_renderable",
-    "discard_input",
-    "fit_cells",
-    "half_blocks",
-    "render_sample",
-    "terminal_space",
-]
+__all__ = ["DrawingSpace", "draw_in", "in_ascii", "render_sample", "terminal_space", "wave_rows"]
 
 _MAX_LINES = 12  # of one field's text
 _MAX_LINE = 1_000  # characters of one line when piped
-_LONGEST_PIXELS = 1_600  # longest side of a decoded picture; half blocks need far less
+_LONGEST_PIXELS = 1_600  # longest side of a decoded picture
 _MIN_PICTURE_ROWS = 4
+_SIXEL_PIXELS = 320  # longest side up to which small pictures are enlarged
+_WAVE_ROWS = 3
+_WAVE_COLUMNS = 100
+_LEVELS = " ▁▂▃▄▅▆▇█"
+_ASCII_LEVELS = " .:|"
+_IN_ASCII = str.maketrans({"×": "x", "…": "...", "–": "-", "·": "|", "→": "->", "←": "<-", "↑": "up", "↓": "down"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawingSpace:
-    """The space for one sample, in cells, and whether pictures may be drawn.
+    """The space for one sample, in cells, and how pictures may be drawn.
 
     Attributes:
         columns: The width.
         rows: The height that a sample should fit into; None: unlimited.
-        pictures: Draw pictures.
+        pictures: Draw pictures and waveforms.
         colour: Draw pictures in colour; otherwise in characters as shades of grey.
+        truecolour: Any colour may be used, not only the 256 of a palette.
+        terminal: The abilities of the terminal.
     """
 
     columns: int
     rows: int | None
     pictures: bool
     colour: bool = True
+    truecolour: bool = True
+    terminal: Terminal = dataclass_field(default_factory=Terminal)
+
+    @property
+    def method(self) -> PictureMethod:
+        """The way to draw a picture."""
+        return self.terminal.method if self.colour else "shades"
 
 
-def terminal_space(console: Console, *, images: bool | None = None, share: float = 1.0) -> DrawingSpace:
+def terminal_space(
+    console: Console, *, images: bool | None = None, share: float = 1.0, keyboard: Keyboard | None = None
+) -> DrawingSpace:
     """Return the space that a console has for one sample.
 
     Args:
         console: The console that shows the samples.
         images: Draw pictures; None: only on a terminal that can.
         share: Share of the screen's height that a sample may fill.
+        keyboard: The terminal's input, if it is in raw mode.
     """
-    # Querying the terminal's capabilities needs both its input and its output.
-    terminal = console.is_terminal and not console.is_dumb_terminal and is_terminal(sys.stdin)
-    if terminal and images is not False:
-        best_renderable(colour=True)  # queries the terminal now, before it shows anything
+    drawable = console.is_terminal and not console.is_dumb_terminal
+    wanted = drawable if images is None else images
     return DrawingSpace(
         columns=console.width,
         rows=int(console.height * share) - 3 if console.is_terminal else None,
-        pictures=terminal if images is None else images,
-        colour=not console.no_color,
+        pictures=wanted,
+        colour=console.color_system in ("truecolor", "256") and not console.no_color,
+        truecolour=console.color_system == "truecolor",
+        terminal=ask_terminal(keyboard) if wanted else Terminal(ascii_only=console.is_terminal and is_ascii_only()),
     )
+
+
+def in_ascii(text: str) -> str:
+    """Replace the characters that an ASCII terminal lacks, by similar ones or escapes.
+
+    >>> in_ascii("JPEG 24×16, é")
+    'JPEG 24x16, \\\\xe9'
+    """
+    return text.translate(_IN_ASCII).encode("ascii", "backslashreplace").decode("ascii")
+
+
+def _text(text: str, space: DrawingSpace, *, style: str = "", keep: str = "") -> Text:
+    """Return a text without control characters, in the characters of the terminal."""
+    from rich.text import Text
+
+    safe = escape_controls(text, keep=keep)
+    return Text(in_ascii(safe) if space.terminal.ascii_only else safe, style=style)
 
 
 def render_sample(sample: SampleView, space: DrawingSpace) -> list[RenderableType]:
     """Return the renderables of one sample, from top to bottom."""
-    from rich.text import Text
-
-    lines: list[RenderableType] = [Text(escape_controls(sample.title), style="bold")]
+    lines: list[RenderableType] = [_text(sample.title, space, style="bold")]
     if sample.origin is not None:
-        lines.append(Text(escape_controls(sample.origin), style="dim"))
+        lines.append(_text(sample.origin, space, style="dim"))
     if sample.fault is not None:
-        lines.extend(Text(escape_controls(line), style="red") for line in sample.fault.splitlines())
+        lines.extend(_text(line, space, style="red") for line in sample.fault.splitlines())
     bodies = [_body(field, space) for field in sample.fields]
     wide = max((len(escape_controls(field.name)) for field in sample.fields), default=0)
-    used = len(lines) + sum(1 + len(body) for body in bodies) + len((sample.note or "").splitlines())
+    waves = sum(field.waveform is not None for field in sample.fields) * _WAVE_ROWS if space.pictures else 0
+    used = len(lines) + sum(1 + len(body) for body in bodies) + len((sample.note or "").splitlines()) + waves
     rows = _picture_rows(space, used, [len(field.pictures) for field in sample.fields])
     for field, body in zip(sample.fields, bodies, strict=True):
-        head = Text("  ")
-        head.append(f"{escape_controls(field.name):<{wide}}", style="cyan")
-        head.append(f"  {escape_controls(field.facts)}")
+        head = _text("  ", space)
+        head.append_text(_text(f"{escape_controls(field.name):<{wide}}", space, style="cyan"))
+        head.append_text(_text(f"  {field.facts}", space))
         if field.fault is not None:
-            head.append(f"  {escape_controls(field.fault)}", style="red")
+            head.append_text(_text(f"  {field.fault}", space, style="red"))
         lines.append(head)
-        lines.extend(Text(f"    {line}") for line in body)
+        lines.extend(_text(f"    {line}", space) for line in body)
         if space.pictures and field.pictures:
             lines.append(_draw_pictures(field.pictures, space, rows))
+        if space.pictures and field.waveform is not None:
+            lines.append(_draw_waveform(field, space))
     if sample.note is not None:
-        lines.extend(Text(escape_controls(line), style="dim") for line in sample.note.splitlines())
+        lines.extend(_text(line, space, style="dim") for line in sample.note.splitlines())
     return lines
 
 
@@ -111,7 +139,7 @@ def _body(field: FieldView, space: DrawingSpace) -> list[str]:
         if len(lines) > limit:
             break
     if len(lines) > limit:
-        lines = [*lines[: limit - 1], f"… ({len(field.text):,} characters in all)"]
+        lines = [*lines[: limit - 1], "… (cut)"]
     return lines
 
 
@@ -143,106 +171,63 @@ def _draw_pictures(pictures: Sequence[Picture], space: DrawingSpace, rows: int) 
     from rich.padding import Padding
 
     columns = max(2, (space.columns - 4) // len(pictures) - 2)
-    drawn = [_draw(picture, columns, rows, colour=space.colour) for picture in pictures]
+    drawn = [_draw(picture, columns, rows, space) for picture in pictures]
     return Padding(drawn[0] if len(drawn) == 1 else Columns(drawn, padding=(0, 2)), (0, 0, 0, 4))
 
 
-def _draw(picture: Picture, columns: int, rows: int, *, colour: bool) -> RenderableType:
-    from rich.text import Text
-
-    width, height = fit_cells(picture.width, picture.height, columns, rows)
+def _draw(picture: Picture, columns: int, rows: int, space: DrawingSpace) -> RenderableType:
     try:
-        image = picture.load(min(_LONGEST_PIXELS, max(width, 2 * height) * 12))
-        return _Drawing(image, width, height, colour=colour)
+        return draw_in(picture, columns, rows, space)
     except PictureError as error:
-        return Text(escape_controls(f"no picture: {error}"), style="red")
+        return _text(f"no picture: {error}", space, style="red")
 
 
-def fit_cells(width: int, height: int, columns: int, rows: int) -> tuple[int, int]:
-    """Return the size of an image in cells (twice as high as wide): at least one cell, at most one cell per pixel.
+def draw_in(picture: Picture, columns: int, rows: int, space: DrawingSpace) -> Drawing:
+    """Draw a picture in at most this number of columns and rows.
 
-    >>> fit_cells(640, 480, 80, 20)
-    (53, 20)
-    >>> fit_cells(1, 1, 80, 20)
-    (1, 1)
+    Raises:
+        PictureError: The picture cannot be decoded.
     """
-    scale = min(columns / width, 2 * rows / height, 1.0)
-    return max(1, round(width * scale)), max(1, round(height * scale / 2))
+    cell = space.terminal.cell
+    if space.method == "sixel":  # each pixel takes time to encode
+        longest = max(picture.width, picture.height)
+        columns = min(columns, math.ceil(picture.width * max(1.0, _SIXEL_PIXELS / longest) / cell[0]))
+    width, height = fit_cells(picture.width, picture.height, columns, rows, aspect=cell[1] / cell[0])
+    across, down = cell if space.method in ("kitty", "sixel") else (2, 4)  # smooth enough for one pixel or two
+    image = picture.load(min(_LONGEST_PIXELS, max(width * across, height * down)))
+    return draw_picture(
+        image,
+        width,
+        height,
+        method=space.method,
+        cell=cell,
+        ascii_only=space.terminal.ascii_only,
+        truecolour=space.truecolour,
+    )
 
 
-class _Drawing:
-    """A picture of a fixed number of cells, drawn by the best method of the terminal.
+def _draw_waveform(field: FieldView, space: DrawingSpace) -> RenderableType:
+    from rich.padding import Padding
 
-    The drawing is complete before its first line is yielded: if the drawing library fails, half blocks replace it
-    instead of an exception in the middle of a screen.
-    """
-
-    def __init__(self, image: Image, width: int, height: int, *, colour: bool) -> None:
-        self._size = (width, height)
-        self._colour = colour
-        self._image = image
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        width, height = self._size
-        renderable = best_renderable(colour=self._colour)
-        if renderable is not None:
-            try:
-                yield from list(console.render(renderable(self._image, width=width, height=height), options))
-                return
-            except Exception:  # noqa: BLE001, S110 - half blocks need no drawing library
-                pass
-        yield from half_blocks(self._image, width, height)
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Any:
-        from rich.measure import Measurement
-
-        return Measurement(self._size[0], self._size[0])
-
-
-def best_renderable(*, colour: bool) -> Any:
-    """Return textual-image's class for this terminal (Kitty's protocol, Sixel); None for half blocks.
-
-    Importing it queries the terminal, so it is imported late, and only if both input and output are terminals.
-    """
-    streams = (sys.__stdin__, sys.__stdout__)
-    if not all(map(is_terminal, streams)) or os.environ.get("TERM") == "linux":
-        return None
-    # It logs a traceback if the terminal does not answer the query, which is no fault.
-    logging.getLogger("textual_image").setLevel(logging.CRITICAL)
-    first = "textual_image.renderable" not in sys.modules
+    columns = min(_WAVE_COLUMNS, space.columns - 6)
+    if field.waveform is None:
+        return ""
     try:
-        from textual_image import renderable
-    except Exception:  # noqa: BLE001 - a terminal may answer anything
-        return None
-    if first:
-        discard_input()
-    return renderable.Image if colour else renderable.UnicodeImage
+        levels = field.waveform(columns)
+    except PictureError as error:
+        return Padding(_text(f"no waveform: {error}", space, style="red"), (0, 0, 0, 4))
+    ramp = _ASCII_LEVELS if space.terminal.ascii_only else _LEVELS
+    return Padding(_text("\n".join(wave_rows(levels, _WAVE_ROWS, ramp)), space, keep="\n"), (0, 0, 0, 4))
 
 
-def discard_input() -> None:
-    """Discard pending input of the terminal: late answers to queries must not count as keys."""
-    import termios
+def wave_rows(levels: Sequence[float], rows: int, ramp: str) -> list[str]:
+    """Draw levels from 0 to 1 as columns of characters, which stand on the last row.
 
-    with contextlib.suppress(OSError, ValueError, termios.error):
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)
-
-
-def half_blocks(image: Image, width: int, height: int) -> Iterable[Any]:
-    """Yield an image of (2 · height) × width pixels as ``▀``: foreground upper pixel, background lower pixel."""
-    from rich.color import Color
-    from rich.color_triplet import ColorTriplet
-    from rich.segment import Segment
-    from rich.style import Style
-
-    small = image.resize((width, 2 * height))
-    pixels = small.tobytes()  # (2 · height, width, 3)
-    stride = 3 * width
-    for row in range(height):
-        for column in range(width):
-            place = 2 * row * stride + 3 * column
-            upper, lower = pixels[place : place + 3], pixels[place + stride : place + stride + 3]
-            style = Style(
-                color=Color.from_triplet(ColorTriplet(*upper)), bgcolor=Color.from_triplet(ColorTriplet(*lower))
-            )
-            yield Segment("▀", style)
-        yield Segment.line()
+    >>> wave_rows([0.0, 0.5, 1.0], 2, " ▄█")
+    ['  █', ' ██']
+    """
+    steps = len(ramp) - 1
+    filled = [round(min(1.0, level) * rows * steps) for level in levels]
+    return [
+        "".join(ramp[min(steps, max(0, height - row * steps))] for height in filled) for row in reversed(range(rows))
+    ]

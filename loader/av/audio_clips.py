@@ -171,15 +171,22 @@ def _nearest(value: float) -> int:
     return math.floor(value + 0.5)
 
 
-def decode_audio_clips(reader: AudioReader, windows: Sequence[SampleWindow]) -> list[AudioClip | None]:
+def decode_audio_clips(
+    reader: AudioReader, windows: Sequence[SampleWindow], max_samples: int | None = None
+) -> list[AudioClip | None]:
     """Decode the samples of windows, each once unless windows are far apart.
 
     Args:
         windows: Windows in any order; they may overlap.
+        max_samples: Limit of the samples of all channels and clips; None: no limit.
 
     Returns:
         A clip for each window, without samples if the window is empty; None if it is outside of the stream.
+
+    Raises:
+        ValueError: The limit is exceeded.
     """
+    total = 0
     order = sorted(range(len(windows)), key=lambda number: windows[number].start)
     parts: list[list[npt.NDArray[Any]]] = [[] for _ in windows]
     starts: dict[int, int] = {}
@@ -203,6 +210,12 @@ def decode_audio_clips(reader: AudioReader, windows: Sequence[SampleWindow]) -> 
                 starts[number] = max(window.start, start)
             if number in starts:
                 parts[number].append(part)
+                total += part.size
+        if max_samples is not None and total > max_samples:
+            raise ValueError(
+                f"the clips have {total:,} samples of audio or more, the limit is {max_samples:,}: request shorter "
+                "clips, or raise AVDecoder.max_audio_samples"
+            )
         active = [number for number in active if end < windows[number].end]
     return [
         AudioClip(samples=_concatenate(found), start=starts[number]) if number in starts else None

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 from torch import Tensor
 
@@ -39,10 +39,20 @@ class AVDecoder:
         suppress_warnings: Ignored; accepted for code that passes it. PyAV discards FFmpeg's messages.
         threads: Number of decoding threads. With one, worker processes do not compete for cores.
 
+    Attributes:
+        max_video_pixels: Limit of the pixels of all frames that one call returns, width × height × frames; 3 bytes of
+            memory each, and twice that while a clip is put together. Set it on the class; None: no limit. A small file
+            may hold hours of video.
+        max_audio_samples: Limit of the samples of all channels that one call returns, mostly 4 bytes each.
+
     Raises:
-        ValueError: By every method: the bytes are not audio or video, or have no stream of the requested kind.
+        ValueError: By every method: the bytes are not audio or video, or have no stream of the requested kind; or a
+            limit is exceeded.
         ImportError: By every method: PyAV is not installed.
     """
+
+    max_video_pixels: ClassVar[int | None] = 1 << 32
+    max_audio_samples: ClassVar[int | None] = 1 << 31
 
     __slots__ = ("_frame_times", "stream", "suppress_warnings", "threads")
 
@@ -137,7 +147,11 @@ class AVDecoder:
             else:
                 windows = seconds_to_windows(ranges, reader.stream, reader.clock, origin)
             within = [window for window in windows if window is not None]
-            clips = [clip for clip in decode_clips(reader, within, video_out_frame_size) if clip is not None]
+            clips = [
+                clip
+                for clip in decode_clips(reader, within, video_out_frame_size, self.max_video_pixels)
+                if clip is not None
+            ]
             seconds = [
                 (float(clip.start * reader.clock - origin), float(clip.end * reader.clock - origin)) for clip in clips
             ]
@@ -162,7 +176,7 @@ class AVDecoder:
         with self._open() as container, closing(AudioReader(container, self.stream, threads=self.threads)) as reader:
             lead = reader.start - media_start(container)
             windows = ranges_to_windows(ranges, lead if audio_unit == "seconds" else None, reader.rate)
-            clips = [clip for clip in decode_audio_clips(reader, windows) if clip is not None]
+            clips = [clip for clip in decode_audio_clips(reader, windows, self.max_audio_samples) if clip is not None]
             seconds = []
             for clip in clips:
                 start = lead + Fraction(clip.start, reader.rate)

@@ -60,17 +60,23 @@ def seconds_to_windows(
 
 
 def decode_clips(
-    reader: VideoReader, windows: Sequence[TimeWindow], size: tuple[int, int] | None
+    reader: VideoReader, windows: Sequence[TimeWindow], size: tuple[int, int] | None, max_pixels: int | None = None
 ) -> list[VideoClip | None]:
     """Decode the frames of windows, each frame once unless windows are far apart and not in order.
 
     Args:
         windows: Windows in any order; they may overlap.
         size: (width, height) of the frames; None for the size of the video.
+        max_pixels: Limit of the pixels of all frames of the clips; None: no limit.
 
     Returns:
         A clip for each window; None if no frame is visible in it.
+
+    Raises:
+        ValueError: The limit is exceeded: by the frames that the file states, or by those that are decoded.
     """
+    _check_pixels(_stated_pixels(reader.stream, windows, size), max_pixels)
+    pixels = 0
     order = sorted(range(len(windows)), key=lambda number: windows[number].first)
     frames: list[list[tuple[TimedFrame, npt.NDArray[np.uint8]]]] = [[] for _ in windows]
     waiting, active = order[::-1], list[int]()
@@ -88,10 +94,30 @@ def decode_clips(
         active = [number for number in active if timed.visible_from <= windows[number].last]
         if active:
             picture = pictures.of(timed.frame)
+            pixels += picture.shape[0] * picture.shape[1] * len(active)
+            _check_pixels(pixels, max_pixels)
             for number in active:
                 frames[number].append((timed, picture))
             active = [number for number in active if timed.end <= windows[number].last]
     return [_clip(found) for found in frames]
+
+
+def _stated_pixels(stream: VideoStream, windows: Sequence[TimeWindow], size: tuple[int, int] | None) -> int:
+    """Return the pixels of windows up to the end, by the numbers in the file's header; 0 if it has none."""
+    if not (stream.frames and stream.duration):
+        return 0
+    width, height = size or (stream.width, stream.height)
+    shares = (1 - max(window.first - (stream.start_time or 0), 0) / stream.duration for window in windows)
+    rest = sum(max(share, 0) for share, window in zip(shares, windows, strict=True) if math.isinf(window.last))
+    return int(rest * stream.frames) * width * height
+
+
+def _check_pixels(pixels: int, limit: int | None) -> None:
+    if limit is not None and pixels > limit:
+        raise ValueError(
+            f"the frames have {pixels:,} pixels or more, the limit is {limit:,}: request shorter clips or smaller "
+            "frames, or raise AVDecoder.max_video_pixels"
+        )
 
 
 def _clip(found: list[tuple[TimedFrame, npt.NDArray[np.uint8]]]) -> VideoClip | None:

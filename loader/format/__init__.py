@@ -11,6 +11,7 @@
 ``compat/``            the files that megatron-energon reads and writes
 ``media/``             metadata of images, audio and video
 ``prepare/``           a folder of shards → a dataset
+``unprepared/``        tar files without an index: scans, and their samples
 ``lint/``              the checks of ``energon lint``
 ``dataset_folder.py``  a prepared dataset, opened for reading
 ``shard_content.py``   the samples of one file, without an index

@@ -1,4 +1,5 @@
 # The public names of this package, each with the module that defines it.
 
 from .dataset_folder import DatasetFolder as DatasetFolder
+from .nv_meta import open_dataset_storage as open_dataset_storage
 from .worker_pool import usable_cores as usable_cores

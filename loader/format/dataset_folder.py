@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,19 +13,18 @@ import numpy.typing as npt
 
 from ..cached_property import cached_property
 from ..errors import ConfigError, FormatError, StorageError
-from ..storage import ReadableFile, Storage, open_storage
+from ..storage import ReadableFile, Storage, open_storage, read_document
 from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
-from .documents.providers import SHARD_SUFFIXES
+from .documents.providers import SHARD_SUFFIXES, record_format
 from .documents.split_config import SplitConfig, split_sample_name
 from .filters.files import FilterFiles, filter_names
 from .filters.rows import FilteredShard, FilterRows, open_filter
 from .index.current import current_index
 from .index.dataset_index import DatasetIndex, PartLocation
-from .index.layout import ShardEntry
+from .index.layout import SampleIndex, ShardEntry
 from .index.sample_bytes import read_sample
-from .index.sample_index import SampleIndex
-from .nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
+from .nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML, open_dataset_storage
 from .records.folder_index import RecordIndex, open_record_index
 from .tar.header import BLOCK, check_header, header_name, header_size
 from .tar.names import decode_name, printable
@@ -42,6 +42,7 @@ class DatasetFolder:
         path: Path of the folder.
         split_config: Name of the split file in ``.nv-meta``.
         dataset_config: Name of the dataset file in ``.nv-meta``.
+        meta_folder: Folder to use instead of ``.nv-meta``.
 
     Raises:
         StorageError: The folder is missing, or not prepared.
@@ -54,8 +55,9 @@ class DatasetFolder:
         *,
         split_config: str = SPLIT_YAML,
         dataset_config: str = DATASET_YAML,
+        meta_folder: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.storage: Storage = open_storage(path)
+        self.storage: Storage = open_storage(path) if meta_folder is None else open_dataset_storage(path, meta_folder)
         self.path = self.storage.path("")
         self._split_name = split_config
         self._config_name = dataset_config
@@ -63,10 +65,12 @@ class DatasetFolder:
             raise StorageError("this folder does not exist", path=self.path, hint="check the path")
         counts = read_shard_info(self.storage)
         if counts is None:
+            flag = "" if meta_folder is None else f" --meta-folder {os.fspath(meta_folder)}"
+            where = ".nv-meta/.info.json" if meta_folder is None else f".info.json in {self.meta_folder}"
             raise StorageError(
-                "this folder is no prepared dataset: it has no .nv-meta/.info.json",
+                f"this folder is no prepared dataset: it has no {where}",
                 path=self.path,
-                hint=f"run: energon prepare {os.fspath(path)}",
+                hint=f"run: energon prepare {os.fspath(path)}{flag}",
             )
         self.shard_counts: dict[str, int] = counts
         """The shards in order, with their numbers of samples."""
@@ -74,7 +78,7 @@ class DatasetFolder:
 
     @property
     def meta_folder(self) -> str:
-        """Path of ``.nv-meta``."""
+        """Path of ``.nv-meta``, or of the folder that is used instead."""
         return self.storage.path(FOLDER)
 
     @cached_property
@@ -101,7 +105,7 @@ class DatasetFolder:
         return (
             config
             if len(names) == len(config.exclude) and tuple(names) == config.exclude
-            else SplitConfig(split_parts=config.split_parts, exclude=tuple(names))
+            else replace(config, exclude=tuple(names))
         )
 
     @property
@@ -144,7 +148,9 @@ class DatasetFolder:
             if self._config_name != DATASET_YAML:
                 raise self._missing(self._config_name)
             return None
-        return parse_dataset_config(self.storage.read(file).decode("utf-8", "replace"), file=self.storage.path(file))
+        return parse_dataset_config(
+            read_document(self.storage, file).decode("utf-8", "replace"), file=self.storage.path(file)
+        )
 
     def _missing(self, name: str) -> ConfigError:
         return ConfigError("there is no such file", file=self.storage.path(f"{FOLDER}/{name}"), hint="check its name")
@@ -157,6 +163,8 @@ class DatasetFolder:
     @cached_property
     def records(self) -> RecordIndex | None:
         """The index of a folder of JSONL or Parquet files; None if the shards are tar files."""
+        if record_format(next(iter(self.shard_counts), "")) is None:
+            return None
         return open_record_index(self.storage, self.shard_counts)
 
     @cached_property
@@ -232,7 +240,8 @@ class DatasetFolder:
             excluded_shards: Also return the samples of excluded shards.
 
         Raises:
-            ConfigError: There is no such part; the message names the existing ones.
+            ConfigError: There is no such part; the message names the existing ones. Or a range of the split file
+                reaches beyond a shard.
         """
         parts = self.split.split_parts if self.split else {}
         if split_part not in parts:
@@ -243,11 +252,37 @@ class DatasetFolder:
             )
         excluded = frozenset[str]() if excluded_shards else self._excluded_shards
         by_name = {shard.name: shard for shard in self.index.shards}
-        return [
+        found = [
             self.index.samples_of(by_name[name])
             for name in parts[split_part]
             if name in by_name and name not in excluded
         ]
+        if self.split is None or split_part not in self.split.sample_ranges:
+            return found
+        return [samples[(own := self.split.samples_of(split_part, len(samples))).start : own.stop] for samples in found]
+
+    def rows_of_part(self, kept: FilterRows, split_part: str) -> list[range]:
+        """Return the rows of a filter that are samples of a split part, one range for each shard with any.
+
+        Args:
+            kept: An opened filter of this dataset.
+            split_part: Name of the part.
+
+        Raises:
+            ConfigError: There is no such part.
+        """
+        found = []
+        for samples in self.samples_of_part(split_part, excluded_shards=True):
+            if not len(samples):
+                continue
+            shard = self.index.shard_of(samples.start)
+            rows = kept.rows_of(shard.name)
+            if len(samples) < shard.samples:
+                numbers = kept.numbers(np.arange(rows.start, rows.stop))
+                rows = rows[numbers.searchsorted(samples.start) : numbers.searchsorted(samples.stop)]
+            if len(rows):
+                found.append(rows)
+        return found
 
     def open_filter(self, name: str) -> FilterRows:
         """Open a filter; its files are in ``.nv-meta``.

@@ -2,6 +2,27 @@
 
 from __future__ import annotations
 
+import os
+
+from ..storage import Storage, open_storage
+
+__all__ = [
+    "DATASET_YAML",
+    "FOLDER",
+    "FORMAT_VERSION",
+    "INDEX_FOLDER",
+    "INDEX_SQLITE",
+    "INDEX_UUID",
+    "INFO_JSON",
+    "INFO_YAML",
+    "LOCK",
+    "SPLIT_JSON",
+    "SPLIT_YAML",
+    "TAR_IDX_SUFFIX",
+    "WORK_FOLDER",
+    "open_dataset_storage",
+]
+
 FOLDER = ".nv-meta"
 """The folder next to the shards that makes them a dataset."""
 
@@ -21,3 +42,19 @@ TAR_IDX_SUFFIX = ".idx"
 
 FORMAT_VERSION = "7.4.1"
 """The version of the public format that this library writes."""
+
+
+def open_dataset_storage(path: str | os.PathLike[str], meta_folder: str | os.PathLike[str] | None = None) -> Storage:
+    """Open the folder of a dataset.
+
+    Args:
+        path: The folder.
+        meta_folder: Folder to use instead of its ``.nv-meta``. Nothing else in the dataset can be written then.
+
+    Raises:
+        StorageError: URLs of this protocol are not supported.
+
+    >>> open_dataset_storage("/data/coco", "/home/me/coco-meta").path(INFO_JSON)
+    '/home/me/coco-meta/.info.json'
+    """
+    return open_storage(path, replaced=None if meta_folder is None else (FOLDER, meta_folder))

@@ -22,8 +22,10 @@ from .first_samples import (
 from .folder_views import SampleViews as SampleViews
 from .lint import (
     ExcludedSamples as ExcludedSamples,
+    ExclusionAdvice as ExclusionAdvice,
     LintRequest as LintRequest,
     exclude_broken as exclude_broken,
+    exclusion_advice as exclusion_advice,
     is_only_media_folder as is_only_media_folder,
     run_lint as run_lint,
 )
@@ -41,11 +43,13 @@ from .prepare_choices import (
     check_field as check_field,
     choice_files as choice_files,
     choice_notes as choice_notes,
+    complete_field as complete_field,
     field_hint as field_hint,
     open_choices as open_choices,
     propose_choices as propose_choices,
     view_first_sample as view_first_sample,
 )
+from .sample_json import sample_document as sample_document
 from .sample_view import (
     PreviewRequest as PreviewRequest,
     SampleView as SampleView,
@@ -57,4 +61,5 @@ from .text import (
     format_count as format_count,
     plural as plural,
 )
+from .unprepared import tar_facts as tar_facts
 from .views import open_views as open_views

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from itertools import islice
 from statistics import median_low
@@ -13,32 +13,45 @@ from ..errors import EnergonError, StorageError
 from ..format import nv_meta
 from ..format.dataset_folder import DatasetFolder
 from ..format.documents.dataset_config import DatasetConfig
-from ..format.documents.providers import data_path, is_metadataset, is_record_file
+from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
 from ..format.documents.split_config import SplitConfig
 from ..format.filters.files import filter_names
-from ..format.index.sample_index import SampleIndex
+from ..format.index.layout import SampleIndex
 from ..format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataReader, is_media_folder
 from ..format.media.tables import read_media_filter
-from ..storage import Storage, open_parent, open_storage
+from ..format.unprepared.tar_folder import is_prepared
+from ..storage import Storage, open_parent
 from .record_facts import record_facts
+from .unprepared import tar_facts
 
 __all__ = ["dataset_facts", "jsonl_facts", "media_facts", "media_folder_facts", "path_facts"]
 
 _MAX_ENTRIES = 100_000  # media files to summarise: more would take seconds
 
 
-def path_facts(path: str, *, split_config: str | None = None, dataset_config: str | None = None) -> dict[str, Any]:
+def path_facts(
+    path: str,
+    *,
+    split_config: str | None = None,
+    dataset_config: str | None = None,
+    meta_folder: str | None = None,
+    workers: int = 1,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
     """Return the facts about what a path names, as ``energon info --json`` prints them.
 
     Args:
-        path: A dataset, file of samples, folder of media files or metadataset.
+        path: A dataset, file of samples, folder of media files, metadataset, or tar files that are not prepared.
         split_config: Name of the split file; None: ``split.yaml``, or the one that a metadataset names.
         dataset_config: Name of the dataset file; None: ``dataset.yaml``, or the one that a metadataset names.
+        meta_folder: Folder to use instead of ``.nv-meta``.
+        workers: Number of worker processes that scan tar files that are not prepared.
+        on_progress: Called during such a scan with the numbers of scanned shards and of all shards.
 
     Raises:
         ConfigError: Documents contain faults. Faults of a metadataset's datasets are part of its facts.
         FormatError: The index is damaged.
-        StorageError: The path does not exist, or is not prepared.
+        StorageError: The path does not exist, or contains no dataset and no tar files.
     """
     if is_metadataset(path):
         from .metadataset import metadataset_facts  # imported late: only metadatasets need the planner
@@ -47,14 +60,19 @@ def path_facts(path: str, *, split_config: str | None = None, dataset_config: st
     path = data_path(path)
     if is_record_file(path):
         return record_facts(*open_parent(path))
-    storage = open_storage(path)
+    if is_tar_file(path):
+        return tar_facts(path, workers=workers, on_progress=on_progress)
+    storage = nv_meta.open_dataset_storage(path, meta_folder)
     if is_media_folder(storage):
         return media_folder_facts(storage)
+    if meta_folder is None and storage.exists("") and not is_prepared(storage):
+        return tar_facts(path, workers=workers, on_progress=on_progress)
     return dataset_facts(
         DatasetFolder(
             path,
             split_config=split_config or nv_meta.SPLIT_YAML,
             dataset_config=dataset_config or nv_meta.DATASET_YAML,
+            meta_folder=meta_folder,
         )
     )
 
@@ -71,7 +89,7 @@ def dataset_facts(dataset: DatasetFolder) -> dict[str, Any]:
         "bytes": sum(shard.size_bytes for shard in index.shards),
     }
     facts |= _config_facts(config)
-    facts["splits"] = _split_facts(dataset.split, dataset.shard_counts)
+    facts["splits"] = _split_facts(dataset, dataset.split)
     facts["excluded"] = _excluded_facts(dataset.split)
     facts["filters"] = _filter_facts(dataset)
     facts["parts"] = _part_facts(index)
@@ -120,16 +138,24 @@ def _config_facts(config: DatasetConfig | None) -> dict[str, Any]:
     }
 
 
-def _split_facts(split: SplitConfig | None, shard_counts: Mapping[str, int]) -> list[dict[str, Any]]:
+def _split_facts(dataset: DatasetFolder, split: SplitConfig | None) -> list[dict[str, Any]]:
     if split is None:
         return []
+    shard_counts = dataset.shard_counts
     total = sum(shard_counts.values())
     excluded_shards = split.excluded_shards()
     excluded_samples = split.excluded_samples()
     facts = []
     for name, shards in split.split_parts.items():
         kept = [shard for shard in shards if shard not in excluded_shards]
-        samples = sum(shard_counts.get(shard, 0) - len(excluded_samples.get(shard, ())) for shard in kept)
+        if name in split.sample_ranges:
+            excluded = dataset.excluded_samples()
+            samples = sum(
+                len(some) - int(excluded.searchsorted(some.stop) - excluded.searchsorted(some.start))
+                for some in dataset.samples_of_part(name)
+            )
+        else:
+            samples = sum(shard_counts.get(shard, 0) - len(excluded_samples.get(shard, ())) for shard in kept)
         facts.append(
             {"name": name, "shards": len(kept), "samples": samples, "share": samples / total if total else 0.0}
         )

@@ -5,11 +5,15 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
+from ..format.documents.conversation import Turn
+from .media_views import Waveform, encoded_media_views, media_views
 from .picture import Picture, PictureError, array_picture, encoded_picture, image_facts
-from .text import av_bytes_text, av_text, format_bytes, plural
+from .text import format_bytes, plural
 
 __all__ = ["FieldView", "describe_part", "describe_value"]
 
@@ -51,23 +55,40 @@ class FieldView:
         name: The name of the field or part.
         facts: Type, shape, size and similar facts, in one line.
         text: The content, if it is text.
-        pictures: The content, if it is one image or a few.
+        pictures: The content, if it is one image or a few, or a frame of a video.
+        waveform: The loudness of the content, if it is sound.
         fault: Why the content cannot be shown.
+        type: Class of a value, ``ndarray`` or ``Tensor`` of an array; ``image``, ``text``, ``json``, ``media`` or
+            ``bytes`` of encoded bytes.
+        shape: Shape of an array; height and width of an encoded image.
+        dtype: Type of an array's elements.
+        range: Smallest and largest element of an array, of a large one among some; the value of a number twice.
+        size_bytes: Number of encoded bytes.
     """
 
     name: str
     facts: str
     text: str | None = None
     pictures: tuple[Picture, ...] = ()
+    waveform: Waveform | None = None
     fault: str | None = None
+    type: str = ""
+    shape: tuple[int, ...] | None = None
+    dtype: str | None = None
+    range: tuple[float, float] | None = None
+    size_bytes: int | None = None
 
 
 def describe_part(name: str, data: bytes) -> FieldView:
     """Describe the raw bytes of a part by its extension or, if that is unknown, by its first bytes."""
+    return replace(_describe_bytes(name, data), size_bytes=len(data))
+
+
+def _describe_bytes(name: str, data: bytes) -> FieldView:
     extension = name.rsplit(".", 1)[-1].lower()
     size = format_bytes(len(data))
     if not data:
-        return FieldView(name=name, facts="empty", fault="the part has no bytes")
+        return FieldView(name=name, facts="empty", fault="the part has no bytes", type="bytes")
     if extension in _IMAGE_EXTENSIONS:
         return _describe_image_bytes(name, data, size)
     if extension in ("json", "jsonl"):
@@ -77,7 +98,8 @@ def describe_part(name: str, data: bytes) -> FieldView:
     if extension == "npy":
         return _describe_npy(name, data, size)
     if extension in _MEDIA_EXTENSIONS:
-        return FieldView(name=name, facts=f"{av_bytes_text(extension, data)}, {size}")
+        facts, pictures, waveform = encoded_media_views(extension, data)
+        return FieldView(name=name, facts=f"{facts}, {size}", pictures=pictures, waveform=waveform, type="media")
     try:
         image_facts(data)
     except PictureError:
@@ -89,12 +111,17 @@ def describe_part(name: str, data: bytes) -> FieldView:
     except UnicodeDecodeError:
         text = "\0"
     if text.isprintable() or ("\0" not in text and "\n" in text):
-        return FieldView(name=name, facts=f"text, {size}", text=text)
-    return FieldView(name=name, facts=f"{size}, starts with {data[:16].hex(' ')}")
+        return FieldView(name=name, facts=f"text, {size}", text=text, type="text")
+    return FieldView(name=name, facts=f"{size}, starts with {data[:16].hex(' ')}", type="bytes")
 
 
 def describe_value(name: str, value: Any) -> FieldView:
     """Describe a decoded value: a tensor, array, image, text, number, list, dict or any other object."""
+    view = _describe_value(name, value)
+    return view if view.type else replace(view, type=type(value).__name__)
+
+
+def _describe_value(name: str, value: Any) -> FieldView:
     if value is None:
         return FieldView(name=name, facts="none")
     if isinstance(value, bytes):
@@ -102,7 +129,8 @@ def describe_value(name: str, value: Any) -> FieldView:
     if isinstance(value, str):
         return FieldView(name=name, facts=f"str, {plural(len(value), 'character')}", text=value[:_MAX_TEXT])
     if isinstance(value, bool | int | float | complex):
-        return FieldView(name=name, facts=f"{type(value).__name__} {value}")
+        extent = (value, value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        return FieldView(name=name, facts=f"{type(value).__name__} {value}", range=extent)
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return _describe_array(name, value)
     if hasattr(value, "getbands") and hasattr(value, "size"):
@@ -111,6 +139,8 @@ def describe_value(name: str, value: Any) -> FieldView:
         return _describe_structure(name, value, f"dict, {plural(len(value), 'key')}")
     if isinstance(value, list | tuple):
         return _describe_list(name, value)
+    if isinstance(value, Turn):
+        return FieldView(name=name, facts=f"{value.role}: {' '.join(value.text.split())}"[:_MAX_TEXT])
     if type(value).__name__ == "AVDecoder":  # recognised by its name: importing its class would import torch
         return _describe_decoder(name, value)
     return FieldView(name=name, facts=type(value).__name__, text=_safe_repr(value))
@@ -121,8 +151,14 @@ def _describe_image_bytes(name: str, data: bytes, size: str) -> FieldView:
         kind, width, height, mode = image_facts(data)
         picture = encoded_picture(data)
     except PictureError as error:
-        return FieldView(name=name, facts=size, fault=str(error))
-    return FieldView(name=name, facts=f"{kind} {width}×{height} {mode}, {size}", pictures=(picture,))
+        return FieldView(name=name, facts=size, fault=str(error), type="image")
+    return FieldView(
+        name=name,
+        facts=f"{kind} {width}×{height} {mode}, {size}",
+        pictures=(picture,),
+        type="image",
+        shape=(height, width),
+    )
 
 
 def _describe_text_bytes(name: str, data: bytes, size: str) -> FieldView:
@@ -134,8 +170,9 @@ def _describe_text_bytes(name: str, data: bytes, size: str) -> FieldView:
             facts=f"text, {size}",
             text=data[:_MAX_TEXT].decode("utf-8", "surrogateescape"),
             fault=f"not UTF-8 at byte {error.start}",
+            type="text",
         )
-    return FieldView(name=name, facts=f"text, {size}", text=text[:_MAX_TEXT])
+    return FieldView(name=name, facts=f"text, {size}", text=text[:_MAX_TEXT], type="text")
 
 
 def _describe_json(name: str, data: bytes, size: str) -> FieldView:
@@ -147,8 +184,9 @@ def _describe_json(name: str, data: bytes, size: str) -> FieldView:
             facts=f"json, {size}",
             text=data[:_MAX_TEXT].decode("utf-8", "surrogateescape"),
             fault=f"not JSON: {error}",
+            type="json",
         )
-    return _describe_structure(name, value, f"json, {size}")
+    return replace(_describe_structure(name, value, f"json, {size}"), type="json")
 
 
 def _describe_structure(name: str, value: Any, facts: str) -> FieldView:
@@ -169,29 +207,26 @@ def _describe_npy(name: str, data: bytes, size: str) -> FieldView:
     try:
         array = np.load(io.BytesIO(data), allow_pickle=False)
     except Exception as error:  # noqa: BLE001 - damaged headers raise many kinds
-        return FieldView(name=name, facts=f"npy, {size}", fault=f"not a plain numpy array: {error}")
-    return _describe_array(name, array)
+        return FieldView(name=name, facts=f"npy, {size}", fault=f"not a plain numpy array: {error}", type="ndarray")
+    return replace(_describe_array(name, array), type="ndarray")
 
 
 def _describe_array(name: str, array: Any) -> FieldView:
     shape = tuple(int(side) for side in array.shape)
     kind = str(array.dtype).removeprefix("torch.")
     facts = f"{kind} {_format_shape(shape)}"
-    count = 1
-    for side in shape:
-        count *= side
+    count = prod(shape)
     if count == 0:
-        return FieldView(name=name, facts=facts + ", empty")
+        return FieldView(name=name, facts=facts + ", empty", shape=shape, dtype=kind)
     extent = _range_of(array)
+    pictures: tuple[Picture, ...] = ()
     if count <= 8 and extent is not None:
-        values = ", ".join(_format_number(item) for item in _flat(array).tolist())
-        return FieldView(name=name, facts=f"{facts}: {values}")
-    picture = array_picture(array) if len(shape) == 3 else None
-    return FieldView(
-        name=name,
-        facts=facts + (f", {extent}" if extent else ""),
-        pictures=(picture,) if picture else (),
-    )
+        facts += f": {', '.join(_format_number(item) for item in _flat(array).tolist())}"
+    else:
+        facts += f", {_format_number(extent[0])} – {_format_number(extent[1])}" if extent is not None else ""
+        picture = array_picture(array) if len(shape) == 3 else None
+        pictures = (picture,) if picture else ()
+    return FieldView(name=name, facts=facts, pictures=pictures, shape=shape, dtype=kind, range=extent)
 
 
 def _format_shape(shape: tuple[int, ...]) -> str:
@@ -204,13 +239,14 @@ def _flat(array: Any) -> Any:
     return flat[::step]
 
 
-def _range_of(array: Any) -> str | None:
-    """Format the range of an array's numbers as ``low – high``; of a large array, that of a sample."""
+def _range_of(array: Any) -> tuple[float, float] | None:
+    """Return the smallest and the largest number of an array; of a large array, those of a sample."""
     try:
         some = _flat(array)
-        return f"{_format_number(some.min().item())} – {_format_number(some.max().item())}"
-    except Exception:  # noqa: BLE001 - strings, objects, complex numbers: no order, no range
+        low, high = some.min().item(), some.max().item()
+    except Exception:  # noqa: BLE001 - strings, objects: no order, no range
         return None
+    return None if isinstance(low, complex) else (low, high)
 
 
 def _format_number(value: Any) -> str:
@@ -226,7 +262,9 @@ def _describe_pillow(name: str, image: Any) -> FieldView:
         return encoded_picture(buffer.getvalue()).load(longest)
 
     picture = Picture(width=width, height=height, load=load)
-    return FieldView(name=name, facts=f"Pillow image {width}×{height} {image.mode}", pictures=(picture,))
+    return FieldView(
+        name=name, facts=f"Pillow image {width}×{height} {image.mode}", pictures=(picture,), shape=(height, width)
+    )
 
 
 def _describe_list(name: str, values: list[Any] | tuple[Any, ...]) -> FieldView:
@@ -243,10 +281,10 @@ def _describe_list(name: str, values: list[Any] | tuple[Any, ...]) -> FieldView:
 def _describe_decoder(name: str, decoder: Any) -> FieldView:
     """Describe audio or video that training code decodes clip by clip."""
     try:
-        facts = av_text(decoder.get_metadata())
+        facts, pictures, waveform = media_views(decoder.get_metadata(), lambda: nullcontext(decoder.stream))
     except Exception as error:  # noqa: BLE001 - damaged media raise many kinds
         return FieldView(name=name, facts=type(decoder).__name__, fault=f"not audio or video: {error}")
-    return FieldView(name=name, facts=f"{type(decoder).__name__}: {facts}")
+    return FieldView(name=name, facts=f"{type(decoder).__name__}: {facts}", pictures=pictures, waveform=waveform)
 
 
 def _safe_repr(value: Any) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,20 +14,27 @@ from ..errors import EnergonError
 from ..format.documents.dataset_config import DatasetConfig
 from ..format.documents.field_map import FieldMap, parse_field_map
 from ..format.documents.messages import nearest_names
-from ..format.documents.part_kinds import part_extension, part_kind
-from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML
+from ..format.documents.part_kinds import is_compressed, part_extension, part_kind
+from ..format.documents.providers import record_format
+from ..format.jsonl.line_file import LINE
+from ..format.jsonl.lines import BYTE_ORDER_MARK
+from ..format.nv_meta import FOLDER, INFO_JSON, INFO_YAML, open_dataset_storage
 from ..format.prepare.dataset_yaml import DatasetYaml
 from ..format.prepare.proposals import propose_field_map
 from ..format.prepare.shards import find_shards
+from ..format.records.record_file import RecordReader
 from ..format.tar.names import decode_name, split_member_name
 from ..format.tar.scan import TarScan
-from ..storage import Storage, open_storage
+from ..storage import Storage
+from .json_values import json_expressions
 
 __all__ = ["FirstSamples", "ShardFolder", "field_map_warnings", "inspect_folder", "inspect_samples"]
 
 _MAX_SAMPLES = 500
 _MAX_SHARDS_TRIED = 3  # a damaged first shard must not hide the samples of the others
 _MAX_PART_BYTES = 256 * 1024 * 1024  # of each part of the first sample
+_MAX_DOCUMENTS = 10  # samples whose json is parsed
+_MAX_HEAD_BYTES = 1 << 20  # of a JSONL file, and of each json part after the first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,17 +45,21 @@ class FirstSamples:
         samples: Number of samples inspected.
         part_counts: Part name → number of inspected samples that have it, in order of first occurrence.
         key: Key of the first sample, ``<shard>/<key>``.
-        parts: Parts of the first sample, name → bytes.
+        parts: Parts of the first sample, name → bytes; of a row of a Parquet file, column → value.
         json_example: Decoded ``json`` part of the first sample with a readable one.
+        json_values: Expressions of the values inside the json parts of the first samples: ``json[meta][url]``.
         fault: Why no sample could be read.
+        holds_values: The parts are columns of Parquet files, which are not decoded.
     """
 
     samples: int = 0
     part_counts: Mapping[str, int] = field(default_factory=dict)
     key: str = ""
-    parts: Mapping[str, bytes] = field(default_factory=dict)
+    parts: Mapping[str, Any] = field(default_factory=dict)
     json_example: Mapping[str, Any] | None = None
+    json_values: Sequence[str] = ()
     fault: str | None = None
+    holds_values: bool = False
 
     @property
     def part_names(self) -> list[str]:
@@ -85,18 +97,25 @@ class ShardFolder:
         return self.storage.exists(f"{FOLDER}/{name}")
 
 
-def inspect_folder(path: str, *, exclude: str | None = None, dataset_yaml_name: str = "dataset.yaml") -> ShardFolder:
+def inspect_folder(
+    path: str,
+    *,
+    exclude: str | None = None,
+    dataset_yaml_name: str = "dataset.yaml",
+    meta_folder: str | None = None,
+) -> ShardFolder:
     """Find the shards of a folder, read its first samples, and check for files of an earlier prepare.
 
     Args:
         path: The folder.
         exclude: Regular expression of shards to exclude.
         dataset_yaml_name: Name of the dataset file in ``.nv-meta``.
+        meta_folder: Folder to use instead of ``.nv-meta``.
 
     Raises:
         StorageError: The folder does not exist or has no shards.
     """
-    storage = open_storage(path)
+    storage = open_dataset_storage(path, meta_folder)
     search = find_shards(storage, exclude=exclude)
     sizes = {shard.name: shard.size_bytes for shard in search.shards}
 
@@ -107,7 +126,7 @@ def inspect_folder(path: str, *, exclude: str | None = None, dataset_yaml_name: 
     return ShardFolder(
         storage=storage,
         sizes=sizes,
-        first=inspect_samples(storage, list(sizes)) if search.format is None else FirstSamples(),
+        first=inspect_samples(storage, list(sizes)),
         has_split=prepared and has_any("split.yaml", "split.json"),
         has_dataset_yaml=prepared and has_any(dataset_yaml_name),
         prepared=prepared,
@@ -121,8 +140,9 @@ def inspect_samples(storage: Storage, shards: Sequence[str]) -> FirstSamples:
     """
     fault: str | None = None
     for shard in shards[:_MAX_SHARDS_TRIED]:
+        inspect = {"jsonl": _inspect_lines, "parquet": _inspect_rows}.get(record_format(shard) or "", _inspect_shard)
         try:
-            first = _inspect_shard(storage, shard)
+            first = inspect(storage, shard)
         except EnergonError as error:
             fault = fault or error.message
             continue
@@ -147,6 +167,7 @@ def _inspect_shard(storage: Storage, shard: str) -> FirstSamples:
         if not samples:
             return FirstSamples()
         first_key, first_parts = next(iter(samples.items()))
+        documents = list(_documents(file.read_at, samples))
         counts = Counter(part_name for parts in samples.values() for part_name in parts)
         return FirstSamples(
             samples=len(samples),
@@ -157,22 +178,72 @@ def _inspect_shard(storage: Storage, shard: str) -> FirstSamples:
                 for part_name, (offset, size_bytes) in first_parts.items()
                 if size_bytes <= _MAX_PART_BYTES
             },
-            json_example=_json_example(file.read_at, samples),
+            json_example=next((document for _, document in documents), None),
+            json_values=json_expressions(documents),
         )
 
 
-def _json_example(read_at: Any, samples: Mapping[str, Mapping[str, tuple[int, int]]]) -> Mapping[str, Any] | None:
-    for parts in list(samples.values())[:10]:
+def _inspect_lines(storage: Storage, shard: str) -> FirstSamples:
+    with storage.open(shard) as file:
+        head = file.read_at(0, min(file.size_bytes, _MAX_HEAD_BYTES))
+        complete = head if len(head) == file.size_bytes else head[: head.rfind(b"\n") + 1]
+    lines = [line for line in complete.removeprefix(BYTE_ORDER_MARK).split(b"\n") if line.strip()][:_MAX_SAMPLES]
+    if not lines:
+        return FirstSamples()
+    objects = [document for document in map(_parse_object, lines[:_MAX_DOCUMENTS]) if document is not None]
+    return FirstSamples(
+        samples=len(lines),
+        part_counts={LINE: len(lines)},
+        key=f"{shard}/0",
+        parts={LINE: lines[0]},
+        json_example=next(iter(objects), None),
+        json_values=json_expressions((LINE, document) for document in objects),
+    )
+
+
+def _inspect_rows(storage: Storage, shard: str) -> FirstSamples:
+    from ..format.parquet.row_file import RowFile
+
+    try:
+        file = RowFile(storage, shard)
+    except ImportError:
+        return FirstSamples()  # the scan reports it
+    samples = min(len(file), _MAX_SAMPLES)
+    if not samples:
+        return FirstSamples()
+    is_small = max(file.group_bytes) <= _MAX_PART_BYTES  # a row is read with its whole row group
+    with closing(RecordReader(file)) as reader:
+        parts = reader.read_parts(0) if is_small else {}
+    return FirstSamples(
+        samples=samples,
+        part_counts=dict.fromkeys(file.part_names, samples),
+        key=f"{shard}/0",
+        parts=parts,
+        holds_values=True,
+    )
+
+
+def _documents(
+    read_at: Callable[[int, int], bytes], samples: Mapping[str, Mapping[str, tuple[int, int]]]
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the json parts of the first samples that hold a mapping, with their names; large ones only if first."""
+    limit = _MAX_PART_BYTES
+    for parts in list(samples.values())[:_MAX_DOCUMENTS]:
         for part_name, (offset, size_bytes) in parts.items():
-            if part_extension(part_name) != "json" or part_name.endswith(".gz") or size_bytes > _MAX_PART_BYTES:
+            if part_extension(part_name) != "json" or is_compressed(part_name) or size_bytes > limit:
                 continue
-            try:
-                document = json.loads(read_at(offset, size_bytes))
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(document, dict):
-                return document
-    return None
+            document = _parse_object(read_at(offset, size_bytes))
+            if document is not None:
+                yield part_name, document
+                limit = _MAX_HEAD_BYTES
+
+
+def _parse_object(text: bytes) -> Mapping[str, Any] | None:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
 
 
 def field_map_warnings(
@@ -238,7 +309,8 @@ def _faults(
         needed = {part: data for part, data in first.parts.items() if part in field_map.part_names()}
         if not trust_code and any(part_kind(part) == "pickle" for part in needed):
             continue  # pickles are not loaded
-        faults = DecodeCheck(config, meta_folder, trust_code)(first.key, needed)
+        check = DecodeCheck(config, meta_folder, trust_code)
+        faults = check.check_values(first.key, needed) if first.holds_values else check(first.key, needed)
         for part, fault in faults:
             if choice.spec.field(name).required or part is not None or "is missing" not in fault:
                 yield name, fault if fault.startswith("field ") else f"field {name!r} ({expression}): {fault}"

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..errors import ConfigError, EnergonError
 from ..format.dataset_folder import DatasetFolder
 from ..format.media.metadata import AVMetadata, MediaMetadata, MediaMetadataReader
-from ..format.nv_meta import DATASET_YAML, SPLIT_YAML
+from ..format.nv_meta import DATASET_YAML, SPLIT_YAML, open_dataset_storage
 from ..format.records.record_file import RecordReader, record_number
-from ..storage import Storage, open_storage
+from ..storage import Storage
 from .fields import FieldView, describe_part
+from .media_views import media_views
 from .sample_view import PreviewRequest, SampleView, make_build, place_of, view_of_record, view_of_sample
-from .selection import Selection
-from .text import av_text, format_bytes, format_count
+from .selection import MixOrder, Selection
+from .text import format_bytes, format_count
 
-__all__ = ["SampleViews", "open_file_views", "open_folder_views", "open_record_views"]
+__all__ = ["SampleViews", "open_file_views", "open_folder_views", "open_record_views", "place_text"]
 
 
 class SampleViews(NamedTuple):
@@ -43,19 +45,32 @@ def open_folder_views(request: PreviewRequest) -> SampleViews:
         request.path,
         split_config=request.split_config or SPLIT_YAML,
         dataset_config=request.dataset_config or DATASET_YAML,
+        meta_folder=request.meta_folder,
     )
     build = None if request.crude else make_build(dataset, request)
     selection = _select_samples(dataset, request)
 
     def view(place: int) -> SampleView:
-        title = place_of(place, len(selection))
+        index = selection.position(place)
+        title = place_text(selection, place, shuffled=request.seed is not None)
         if request.key is not None:  # the position in the dataset, since a key selects only one sample or a few
-            title = place_of(selection[place], len(dataset.index))
+            index = selection[place]
+            title = place_of(index, len(dataset.index))
             if len(selection) > 1:
                 title += f", {place + 1} of {len(selection):,} with this key"
-        return view_of_sample(dataset, selection[place], title=title, build=build)
+        return replace(view_of_sample(dataset, selection[place], title=title, build=build), index=index)
 
     return SampleViews(len(selection), view)
+
+
+def place_text(selection: Selection | MixOrder, place: int, *, shuffled: bool) -> str:
+    """Format the place of a sample as ``--index`` counts without ``--shuffle``, and its draw in a random order.
+
+    >>> place_text(Selection([range(10)]), 3, shuffled=False)
+    'sample 3 of 10'
+    """
+    text = place_of(selection.position(place), len(selection))
+    return f"{text}, drawn as number {format_count(place)}" if shuffled else text
 
 
 def _select_samples(dataset: DatasetFolder, request: PreviewRequest) -> Selection:
@@ -96,8 +111,10 @@ def open_record_views(request: PreviewRequest) -> SampleViews:
 
     def view(place: int) -> SampleView:
         number = selection[place]
-        title = place_of(place, len(selection)) if request.key is None else place_of(number, len(reader))
-        return view_of_record(reader, number, f"{name}/{number}   {title}")
+        title = place_of(number, len(reader))
+        if request.key is None:
+            title = place_text(selection, place, shuffled=request.seed is not None)
+        return replace(view_of_record(reader, number, f"{name}/{number}   {title}"), index=number)
 
     return SampleViews(len(selection), view)
 
@@ -109,7 +126,7 @@ def open_file_views(request: PreviewRequest) -> SampleViews:
         ConfigError: The key names none of the files, or no media metadata was collected.
         FormatError: ``index.sqlite`` is damaged.
     """
-    storage = open_storage(request.path)
+    storage = open_dataset_storage(request.path, request.meta_folder)
     known = dict(sorted(MediaMetadataReader(storage)))
     names = list(known)
     key = request.key
@@ -124,20 +141,23 @@ def open_file_views(request: PreviewRequest) -> SampleViews:
 
     def view(place: int) -> SampleView:
         name = names[selection[place]]
-        number = place if key is None else selection[place]
-        title = f"{name}   file {format_count(number)} of {format_count(len(names))}"
+        number = selection[place]
+        drawn = "" if request.seed is None else f", drawn as number {format_count(place)}"
+        title = f"{name}   file {format_count(number)} of {format_count(len(names))}{drawn}"
+        found = SampleView(title=title, fields=(), bare_key=name, index=number)
         try:
-            return SampleView(title=title, fields=(_describe_file(storage, name, known[name]),))
+            return replace(found, fields=(_describe_file(storage, name, known[name]),))
         except EnergonError as error:
-            return SampleView(title=title, fields=(), fault=str(error))
+            return replace(found, fault=str(error))
 
     return SampleViews(len(selection), view)
 
 
 def _describe_file(storage: Storage, name: str, metadata: MediaMetadata) -> FieldView:
-    """Describe an image by its bytes, and audio or video by its metadata."""
+    """Describe an image by its bytes, and audio or video by its metadata and a frame or its loudness."""
     shown = os.path.basename(name)
     if not isinstance(metadata, AVMetadata):
         return describe_part(shown, storage.read(name))
-    facts = (av_text(metadata), format_bytes(storage.stat(name).size_bytes))
-    return FieldView(name=shown, facts=", ".join(filter(None, facts)))
+    facts, pictures, waveform = media_views(metadata, lambda: storage.local_path(name).open("rb"))
+    facts = ", ".join(filter(None, (facts, format_bytes(storage.stat(name).size_bytes))))
+    return FieldView(name=shown, facts=facts, pictures=pictures, waveform=waveform)

@@ -72,6 +72,7 @@ def _open_folder(dataset: LeafPlan | JoinMember) -> DatasetFolder:
         dataset.path,
         split_config=dataset.split_config or SPLIT_YAML,
         dataset_config=dataset.dataset_config or DATASET_YAML,
+        meta_folder=dataset.meta_folder,
     )
 
 
@@ -83,8 +84,7 @@ class _Samples:
         ranges = self._folder.samples_of_part(leaf.split_part, excluded_shards=True)
         self._filter = None if leaf.filter is None else self._folder.open_filter(leaf.filter)
         if self._filter is not None:
-            shard_of = self._folder.index.shard_of
-            ranges = [self._filter.rows_of(shard_of(some.start).name) for some in ranges if len(some)]
+            ranges = self._folder.rows_of_part(self._filter, leaf.split_part)
         start, stop = resolve_subset(leaf.subset, sum(map(len, ranges)), at=leaf.path)
         self._ranges = _cut(ranges, start, stop)
         self._numbers = Selection(self._ranges)

@@ -1,20 +1,35 @@
-"""Lint what a path names: a folder of shards or media files, a file of samples, or a metadataset and its datasets."""
+"""Lint what a path names: a folder of shards or media files, a file, or a metadataset and its datasets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from ..errors import EnergonError
 from ..format.documents.dataset_config import DatasetConfig
-from ..format.documents.providers import data_path, is_metadataset, is_record_file
-from ..format.lint.report import LintProgress, LintReport, SampleCheck
+from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
+from ..format.lint.report import Finding, LintProgress, LintReport, SampleCheck
 from ..format.media.metadata import is_media_folder
-from ..format.nv_meta import DATASET_YAML, FOLDER, INDEX_UUID, SPLIT_YAML
-from ..storage import Storage, open_parent, open_storage
+from ..format.nv_meta import DATASET_YAML, FOLDER, INDEX_UUID, SPLIT_YAML, open_dataset_storage
+from ..format.unprepared.tar_folder import find_tars, is_prepared
+from ..storage import Storage, open_parent
 
-__all__ = ["ExcludedSamples", "LintRequest", "exclude_broken", "is_only_media_folder", "run_lint"]
+__all__ = [
+    "ExcludedSamples",
+    "ExclusionAdvice",
+    "LintRequest",
+    "exclude_broken",
+    "exclusion_advice",
+    "is_only_media_folder",
+    "run_lint",
+]
+
+_OUTDATED = frozenset(
+    ("E001", "E002", "E003", "E005")
+)  # without a whole index and valid documents, nothing is excluded
+_PREPARE_AGAIN = ("energon prepare again", "energon prepare --force-overwrite")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,12 +37,13 @@ class LintRequest:
     """A path to lint, and how.
 
     Attributes:
-        path: A dataset, file of samples, folder of media files or metadataset.
+        path: A dataset, file of samples, folder of media files, metadataset, or tar files that are not prepared.
         level: ``"headers"``, ``"bytes"`` or ``"decode"``.
         workers: Number of worker processes; at least 1.
         split_parts: Only these split parts, or splits of a metadataset.
         split_config: Name of the split file; None: ``split.yaml``, or the one that a metadataset names.
         dataset_config: Name of the dataset file; None: ``dataset.yaml``, or the one that a metadataset names.
+        meta_folder: Folder to use instead of ``.nv-meta``.
         max_findings: Stop at this number of findings.
         trust_code: Run code that comes with the data.
     """
@@ -38,6 +54,7 @@ class LintRequest:
     split_parts: tuple[str, ...] | None = None
     split_config: str | None = None
     dataset_config: str | None = None
+    meta_folder: str | None = None
     max_findings: int | None = None
     trust_code: bool = False
 
@@ -48,6 +65,21 @@ class ExcludedSamples:
 
     samples: int
     file: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExclusionAdvice:
+    """A dataset whose broken samples can be excluded.
+
+    Attributes:
+        path: The dataset.
+        samples: Number of samples that :func:`exclude_broken` would exclude.
+        refusal: Why it would refuse to; None if it would not.
+    """
+
+    path: str
+    samples: int
+    refusal: EnergonError | None = None
 
 
 def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] | None = None) -> LintReport:
@@ -82,12 +114,14 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
             open_aux=open_aux_store,
         )
         return lint_metadataset(mix, on_progress=on_progress)
-    storage = open_storage(request.path)
-    if is_only_media_folder(storage):
+    storage = open_dataset_storage(request.path, request.meta_folder)
+    if not is_tar_file(request.path) and is_only_media_folder(storage):
         from ..format.lint.media_folder import lint_media_folder
 
         check = make_check(None, "") if request.level == "decode" else None
         return lint_media_folder(storage, check=check, max_findings=request.max_findings, on_progress=on_progress)
+    if is_tar_file(request.path) or (request.meta_folder is None and storage.exists("") and not is_prepared(storage)):
+        return _lint_unprepared(request, make_check, on_progress)
     from ..format.lint.run import LintPlan, lint_dataset
 
     plan = LintPlan(
@@ -97,10 +131,34 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
         split_parts=request.split_parts,
         split_config=request.split_config or SPLIT_YAML,
         dataset_config=request.dataset_config or DATASET_YAML,
+        meta_folder=request.meta_folder,
         max_findings=request.max_findings,
         make_sample_check=make_check,
     )
     return lint_dataset(plan, on_progress=on_progress)
+
+
+def _lint_unprepared(
+    request: LintRequest,
+    make_check: Callable[[DatasetConfig | None, str], SampleCheck],
+    on_progress: Callable[[LintProgress], None] | None,
+) -> LintReport:
+    from ..format.lint.metadata import unreadable_dataset
+    from ..format.lint.unprepared import lint_tars
+
+    try:
+        tars = find_tars(request.path)
+    except EnergonError as error:
+        found = (unreadable_dataset(error),)
+        return LintReport(findings=found, complete=True, shards=0, samples=0, seconds=0.0)
+    return lint_tars(
+        tars,
+        read_bytes=request.level == "bytes",
+        check=make_check(None, "") if request.level == "decode" else None,
+        workers=request.workers,
+        max_findings=request.max_findings,
+        on_progress=on_progress,
+    )
 
 
 def is_only_media_folder(storage: Storage) -> bool:
@@ -109,13 +167,16 @@ def is_only_media_folder(storage: Storage) -> bool:
     return is_media_folder(storage) and not any(map(storage.exists, remains))
 
 
-def exclude_broken(path: str, report: LintReport, *, split_config: str) -> ExcludedSamples:
+def exclude_broken(
+    path: str, report: LintReport, *, split_config: str, meta_folder: str | None = None
+) -> ExcludedSamples:
     """Exclude the samples with findings from the split of a dataset.
 
     Args:
         path: The dataset.
         report: A report of :func:`run_lint` about it.
         split_config: Name of the split file.
+        meta_folder: Folder to use instead of ``.nv-meta``.
 
     Raises:
         ConfigError: The split file is invalid.
@@ -124,11 +185,51 @@ def exclude_broken(path: str, report: LintReport, *, split_config: str) -> Exclu
     if not any(finding.is_sample for finding in report.findings):
         return ExcludedSamples(samples=0, file=split_config)
     from ..format.dataset_folder import DatasetFolder
-    from ..format.lint.run import exclude_broken_samples
+    from ..format.lint.exclude import exclude_broken_samples
 
-    dataset = DatasetFolder(path, split_config=split_config)
-    samples = exclude_broken_samples(dataset, report.findings)
+    dataset = DatasetFolder(path, split_config=split_config, meta_folder=meta_folder)
+    samples = exclude_broken_samples(dataset, report.findings, checked=report.samples)
     return ExcludedSamples(samples=samples, file=dataset.split_file or split_config)
+
+
+def exclusion_advice(request: LintRequest, report: LintReport) -> list[ExclusionAdvice]:
+    """Return the datasets with samples to exclude, without those to prepare again first.
+
+    Args:
+        request: The request of the lint.
+        report: Its report.
+    """
+    by_dataset: dict[str, list[Finding]] = {}
+    for finding in report.findings:
+        by_dataset.setdefault(finding.dataset or request.path, []).append(finding)
+    advice = []
+    for path, findings in by_dataset.items():
+        broken = {(finding.shard, finding.key) for finding in findings if finding.is_sample}
+        if not broken or any(map(_needs_prepare, findings)):
+            continue
+        checked = report.samples if report.datasets == 1 else None
+        if request.path != path and not is_prepared(open_dataset_storage(path)):
+            continue  # its metadataset names another folder for .nv-meta
+        refusal = _refusal(path, request, findings, checked)
+        advice.append(ExclusionAdvice(path=path, samples=len(broken), refusal=refusal))
+    return advice
+
+
+def _needs_prepare(finding: Finding) -> bool:
+    text = f"{finding.message} {finding.hint}"
+    return finding.code in _OUTDATED or any(words in text for words in _PREPARE_AGAIN)
+
+
+def _refusal(path: str, request: LintRequest, findings: Sequence[Finding], checked: int | None) -> EnergonError | None:
+    from ..format.dataset_folder import DatasetFolder
+    from ..format.lint.exclude import samples_to_exclude
+
+    try:
+        dataset = DatasetFolder(path, split_config=request.split_config or SPLIT_YAML, meta_folder=request.meta_folder)
+        samples_to_exclude(dataset, findings, checked=checked)
+    except EnergonError as error:
+        return error
+    return None
 
 
 def _make_check(config: DatasetConfig | None, meta_folder: str, *, trust_code: bool) -> SampleCheck:

@@ -50,7 +50,7 @@ class _Datasets:
     def fault(self, dataset: LeafPlan | JoinMember) -> str | None:
         """Return the fault of a dataset's path, or of the paths of its auxiliary stores; None if there is none."""
         try:
-            found = self._paths.fault_of_dataset(dataset.path)
+            found = self._paths.fault_of_dataset(dataset.path, dataset.meta_folder)
             for name, store in dataset.aux.items():
                 fault = self._paths.fault_of_aux(store)
                 found = found or (f"aux {name}: {fault}" if fault else None)
@@ -133,6 +133,7 @@ class _SplitFacts:
             "samples": _sum([child["samples"] for child in children]),
             "split_config": None,
             "dataset_config": None,
+            "meta_folder": None,
             "filter": None,
             "subset": [],
             "subflavors": {},
@@ -157,6 +158,7 @@ class _SplitFacts:
             "samples": samples,
             "split_config": leaf.split_config,
             "dataset_config": leaf.dataset_config,
+            "meta_folder": leaf.meta_folder,
             "filter": leaf.filter,
             "subset": [str(applied) for applied in leaf.subset],
             "subflavors": dict(leaf.subflavors),
@@ -178,6 +180,7 @@ class _SplitFacts:
                     "split_part": member.split_part,
                     "split_config": member.split_config,
                     "dataset_config": member.dataset_config,
+                    "meta_folder": member.meta_folder,
                     "filter": member.filter,
                     "nonmatch": member.nonmatch,
                     "subflavors": dict(member.subflavors),

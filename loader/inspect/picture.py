@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import numpy as np
     from PIL.Image import Image
 
-__all__ = ["Picture", "PictureError", "array_picture", "encoded_picture", "image_facts"]
+__all__ = ["Picture", "PictureError", "array_picture", "encoded_picture", "image_facts", "shrink_to_rgb"]
 
 _MODE_OF_CHANNELS = {1: "L", 3: "RGB", 4: "RGBA"}
 _INDEXED_MODES = ("1", "P", "PA")
@@ -57,7 +57,7 @@ def encoded_picture(data: bytes) -> Picture:
     def load(longest: int) -> Image:
         with _open(data) as image:
             try:
-                return _to_rgb(_shrink(image, longest))
+                return shrink_to_rgb(image, longest)
             except Exception as error:  # a broken file may raise anything from a codec
                 raise PictureError(_reason(error)) from error
 
@@ -90,7 +90,7 @@ def array_picture(array: Any) -> Picture | None:
         step = max(1, max(height, width) // max(1, 2 * longest))
         small = array[:, ::step, ::step] if channels_first else array[::step, ::step]
         try:
-            return _to_rgb(_shrink(_array_to_image(small, channels_first=channels_first), longest))
+            return shrink_to_rgb(_array_to_image(small, channels_first=channels_first), longest)
         except Exception as error:  # arrays of unforeseen types
             raise PictureError(_reason(error)) from error
 
@@ -115,6 +115,11 @@ def _open(data: bytes) -> Image:
         raise PictureError(f"not an image (it starts with {data[:12]!r})") from error
     except Exception as error:  # a broken header may raise anything from a format's plugin
         raise PictureError(_reason(error)) from error
+
+
+def shrink_to_rgb(image: Image, longest: int) -> Image:
+    """Convert an image of any mode to RGB, with no side longer than ``longest``."""
+    return _to_rgb(_shrink(image, longest))
 
 
 def _shrink(image: Image, longest: int) -> Image:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import EnergonError
-from ..format.documents.field_map import FieldAccess, FieldMap, parse_field_expression
+from ..format.documents.field_map import FieldMap, parse_field_expression
 from ..format.documents.messages import nearest_names
-from ..format.documents.part_kinds import part_extension, part_kind
-from ..format.documents.sample_types import SAMPLE_TYPES, FieldSpec, SampleTypeSpec
+from ..format.documents.part_kinds import part_kind
+from ..format.documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
 from ..format.prepare.dataset_yaml import SAMPLE_LOADER, DatasetYaml, dataset_config_of, files_to_write
 from ..format.prepare.plan import SplitRequest
-from ..format.prepare.proposals import propose_field_map, propose_sample_types
+from ..format.prepare.proposals import Proposal, dropped_parts, propose, propose_field_map
 from ..format.prepare.split import plan_split
 from ..format.prepare.split_plan import detect_split, parse_ratio
-from .first_samples import ShardFolder, field_map_warnings
+from .first_samples import FirstSamples, ShardFolder, field_map_warnings
 from .sample_view import SampleView, describe_sample
 from .text import plural
 
@@ -27,6 +27,7 @@ __all__ = [
     "check_field",
     "choice_files",
     "choice_notes",
+    "complete_field",
     "field_hint",
     "open_choices",
     "propose_choices",
@@ -35,7 +36,7 @@ __all__ = [
 
 _RATIO_PROPOSALS = {1: "1", 2: "1,1"}  # by the number of shards; shards are never divided
 _RATIO_PROPOSAL = "8,1,1"
-_MAX_KEYS = 6  # of json, in a hint
+_MAX_KEYS = 8  # of json, in a hint
 _MAX_DEVIATION = 5  # percent, of a split's share from the requested one
 
 
@@ -56,7 +57,10 @@ class OpenChoices:
         detected_split: Split that the names of the shards suggest.
         part_names: Names of the parts of the first samples.
         json_example: Decoded ``json`` part of a sample.
+        json_values: Expressions of the values inside the json parts of the first samples: ``json[meta][url]``.
         sample_types: All sample types, the likeliest first.
+        reason: Why the first type is proposed; None if nothing needs to be explained.
+        coded_type: The sample type that generated code builds; None if the proposal needs no code.
         split: The split, if it is settled.
         ask_split: False keeps the split of the dataset.
         spec: The sample type, if it is settled.
@@ -68,7 +72,10 @@ class OpenChoices:
     detected_split: Mapping[str, tuple[str, ...]] | None
     part_names: Sequence[str]
     json_example: Mapping[str, Any] | None
+    json_values: Sequence[str]
     sample_types: Sequence[SampleTypeSpec]
+    reason: str | None = None
+    coded_type: SampleTypeSpec | None = None
     split: SplitRequest | None = None
     ask_split: bool = True
     spec: SampleTypeSpec | None = None
@@ -89,15 +96,25 @@ def open_choices(folder: ShardFolder, **settled: Any) -> OpenChoices:
         settled: Fields of :class:`OpenChoices` that are settled: ``split``, ``spec`` …
     """
     first = folder.first
-    likeliest = propose_sample_types(first.part_names, first.json_example)
+    proposal = _proposal(first)
+    likeliest = proposal.sample_types
     return OpenChoices(
         shards=list(folder.sizes),
         detected_split=detect_split(list(folder.sizes)),
         part_names=first.part_names,
         json_example=first.json_example,
+        json_values=first.json_values,
         sample_types=[*likeliest, *(spec for spec in SAMPLE_TYPES.values() if spec not in likeliest)],
+        reason=proposal.reason,
+        coded_type=likeliest[0] if proposal.layout is not None else None,
         **settled,
     )
+
+
+def _proposal(first: FirstSamples) -> Proposal:
+    if first.holds_values:  # columns are not decoded, so their names do not tell their types
+        return Proposal(sample_types=[CRUDE])
+    return propose(first.part_names, first.json_example, together=first.parts.keys())
 
 
 def propose_choices(given: OpenChoices) -> Choices:
@@ -110,7 +127,7 @@ def propose_choices(given: OpenChoices) -> Choices:
         return Choices(split=split)
     spec = given.spec or given.sample_types[0]
     field_map = given.field_map
-    if field_map is None and not spec.crude:
+    if field_map is None and not spec.crude and spec != given.coded_type:
         proposed = propose_field_map(spec, given.part_names, given.json_example)
         field_map = proposed if all(name in proposed for name in spec.required) else None
     return Choices(split=split, dataset_yaml=DatasetYaml(spec=spec, field_map=field_map))
@@ -130,9 +147,17 @@ def choice_files(folder: ShardFolder, choices: Choices, *, name: str) -> dict[st
     first = folder.first
     proposals = propose_field_map(chosen.spec, first.part_names, first.json_example)
     files = files_to_write(chosen, name=name, proposals=proposals, part_names=first.part_names)
+    if SAMPLE_LOADER in files and (code := _generated_code(first, chosen)) is not None:
+        files[SAMPLE_LOADER] = code
     if folder.has_file(SAMPLE_LOADER):
         files.pop(SAMPLE_LOADER, None)
     return files
+
+
+def _generated_code(first: FirstSamples, chosen: DatasetYaml) -> str | None:
+    """Return the ``sample_loader.py`` that needs no editing; None if the user has to complete it."""
+    layout = _proposal(first).layout
+    return layout.code if layout is not None and layout.type_name == chosen.spec.name else None
 
 
 def choice_notes(folder: ShardFolder, choices: Choices) -> list[str]:
@@ -145,8 +170,12 @@ def choice_notes(folder: ShardFolder, choices: Choices) -> list[str]:
             " --sample-type NAME --field-map JSON write it"
         )
     if chosen is not None and chosen.field_map is None and not chosen.spec.crude:
-        notes.append(f"complete .nv-meta/{SAMPLE_LOADER}: it fills the fields of {chosen.spec.name}")
-    if choices.split is not None and choices.split.ratio is not None:
+        notes.append(_code_note(folder, chosen))
+    elif chosen is not None:
+        notes.extend(_dropped_note(folder.first, chosen))
+    if choices.split is not None and choices.split.by_samples:
+        notes.append("other tools refuse a split by samples: split.yaml has the key sample_ranges")
+    elif choices.split is not None and choices.split.ratio is not None:
         notes.extend(_real_shares(folder, choices.split, choices.split.ratio))
     existing = (
         ("the split", folder.has_split, choices.split),
@@ -156,6 +185,29 @@ def choice_notes(folder: ShardFolder, choices: Choices) -> list[str]:
     if kept:
         notes.append(f"kept as before: {' and '.join(kept)}")
     return notes
+
+
+def _code_note(folder: ShardFolder, chosen: DatasetYaml) -> str:
+    if folder.has_file(SAMPLE_LOADER) or _generated_code(folder.first, chosen) is None:
+        return f"complete .nv-meta/{SAMPLE_LOADER}: it fills the fields of {chosen.spec.name}"
+    return (
+        f"{_proposal(folder.first).reason}. Look at .nv-meta/{SAMPLE_LOADER}, then at the samples:"
+        " energon preview --trust-code"
+    )
+
+
+def _dropped_note(first: FirstSamples, chosen: DatasetYaml) -> Iterator[str]:
+    """Yield what samples of this type do not have, or why they are of this type."""
+    proposal = _proposal(first)
+    if chosen.spec == proposal.sample_types[0]:
+        if proposal.reason is not None:
+            yield proposal.reason
+        return
+    dropped = dropped_parts(
+        chosen.spec, chosen.field_map or {}, first.part_names, first.json_example, together=first.parts.keys()
+    )
+    if dropped and not first.holds_values:
+        yield f"no field of {chosen.spec.name} holds {', '.join(dropped)}, so training does not read it"
 
 
 def _real_shares(folder: ShardFolder, request: SplitRequest, ratio: Mapping[str, float]) -> list[str]:
@@ -168,7 +220,9 @@ def _real_shares(folder: ShardFolder, request: SplitRequest, ratio: Mapping[str,
         return []
     count = len(folder.sizes)
     shares = ", ".join(f"{name} {real[name]:.0f} % ({wanted[name]:.0f} % requested)" for name in ratio)
-    return [f"shards are never divided, so {plural(count, 'shard')} {'comes' if count == 1 else 'come'} to {shares}"]
+    comes = "comes" if count == 1 else "come"
+    found = f"shards are never divided, so {plural(count, 'shard')} {comes} to {shares}"
+    return [f"{found}; --split-by samples divides them"]
 
 
 def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: bool = False) -> SampleView:
@@ -177,10 +231,14 @@ def view_first_sample(folder: ShardFolder, choice: DatasetYaml, *, trust_code: b
     from ..samples.decoding.decoder import SampleDecoder
 
     first = folder.first
-    title = f"as a {choice.spec.name}: {first.key}"
+    article = "an" if choice.spec.name[0] in "AEIO" else "a"
+    title = f"as {article} {choice.spec.name}: {first.key}"
     try:
         builder = SampleBuilder(
-            dataset_config_of(choice), meta_folder=folder.meta_folder, decoder=SampleDecoder(), trust_code=trust_code
+            dataset_config_of(choice),
+            meta_folder=folder.meta_folder,
+            decoder=None if first.holds_values else SampleDecoder(),
+            trust_code=trust_code,
         )
         sample = builder.build(first.parts, key=first.key)  # a field map decodes only the parts it needs
         faults = field_map_warnings(choice, first, meta_folder=folder.meta_folder, trust_code=trust_code)
@@ -198,7 +256,7 @@ class FieldQuestion:
     field: FieldSpec
     proposal: str
     part_names: Sequence[str]
-    json_example: Mapping[str, Any] | None = None
+    json_values: Sequence[str] = ()  # expressions of values inside json: json[meta][url]
 
 
 def check_field(question: FieldQuestion, answer: str) -> str | None:
@@ -220,12 +278,12 @@ def check_field(question: FieldQuestion, answer: str) -> str | None:
 
 
 def field_hint(question: FieldQuestion) -> str:
-    """Return a hint with parts and json keys that a field may come from."""
+    """Return a hint with parts and values inside json that a field may come from."""
     hints = [f"parts: {', '.join(question.part_names)}"]
-    tree = next((name for name in question.part_names if part_extension(name) == "json"), None)
-    if tree is not None and question.json_example:
-        keys = [str(FieldAccess(tree, (key,))) for key in question.json_example]
-        hints.append(f"inside {tree}: {', '.join(keys[:_MAX_KEYS])}{', …' if len(keys) > _MAX_KEYS else ''}")
+    values = question.json_values
+    if values:
+        part = values[0].partition("[")[0]
+        hints.append(f"inside {part}: {', '.join(values[:_MAX_KEYS])}{', …' if len(values) > _MAX_KEYS else ''}")
     by_kind: dict[str, list[str]] = {}
     for name in question.part_names:
         by_kind.setdefault(part_kind(name), []).append(name)
@@ -233,3 +291,19 @@ def field_hint(question: FieldQuestion) -> str:
     if alike is not None:
         hints.append(f"whichever is there: {','.join(alike[:2])}")
     return "; ".join(hints)
+
+
+def complete_field(question: FieldQuestion, text: str) -> list[str]:
+    """Return the expressions that a text may be completed to; of several alternatives, the last one is completed.
+
+    >>> spec = SAMPLE_TYPES["TextSample"]
+    >>> question = FieldQuestion(
+    ...     spec=spec, field=spec.fields[0], proposal="", part_names=["txt", "json"], json_values=["json[a]"]
+    ... )
+    >>> complete_field(question, "txt, j")
+    ['txt, json', 'txt, json[a]']
+    """
+    start = text.rfind(",") + 1 if text.count("[") <= text.count("]") else text.rfind(",", 0, text.rfind("[")) + 1
+    last = text[start:].lstrip()
+    before = text[: len(text) - len(last)]
+    return [before + found for found in (*question.part_names, *question.json_values) if found.startswith(last)]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import EnergonError, TrustError
 from ..format.dataset_folder import DatasetFolder
@@ -13,11 +13,13 @@ from .fields import FieldView, describe_part, describe_value
 from .text import format_count
 
 if TYPE_CHECKING:
+    from ..format.index.layout import SampleIndex
     from ..format.records.record_file import RecordReader
 
 __all__ = [
     "Build",
     "PreviewRequest",
+    "SampleFolder",
     "SampleView",
     "describe_parts",
     "describe_sample",
@@ -42,6 +44,11 @@ class SampleView:
         fault: Why the sample could not be built.
         note: A remark on the whole sample.
         origin: The dataset that the sample is from, if there are several.
+        bare_key: The key of the sample, without its shard.
+        shard: The shard or file that contains it.
+        index: Its place, counted from 0, if nothing is shuffled; None if unknown.
+        excluded: The split excludes it.
+        key: The name by which ``split.yaml`` can exclude the sample, if it can.
     """
 
     title: str
@@ -49,6 +56,11 @@ class SampleView:
     fault: str | None = None
     note: str | None = None
     origin: str | None = None
+    bare_key: str | None = None
+    shard: str | None = None
+    index: int | None = None
+    excluded: bool = False
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,15 +68,21 @@ class PreviewRequest:
     """The samples to view, and how.
 
     Attributes:
-        path: A dataset, file of samples, folder of media files or metadataset.
+        path: A dataset, file of samples, folder of media files, metadataset, or tar files that are not prepared.
         split_parts: Only these split parts, or splits of a metadataset.
         key: Only the samples with this key.
         seed: Shuffles; None keeps the order.
         crude: View raw parts, even if ``dataset.yaml`` names a sample type.
         trust_code: Run code that comes with the data.
         dataset_config: The dataset file; None: ``dataset.yaml``, or the one that a metadataset names.
+        meta_folder: Folder to use instead of ``.nv-meta``.
         split_config: The split file; None: ``split.yaml``, or the one that a metadataset names.
         on_decode: Called before the first sample of a dataset is decoded, which may take seconds.
+        reach: Number of samples, from the first, that will be viewed: tar files that are not prepared are scanned as
+            far as this.
+        workers: Number of worker processes to scan such files with, if all of them are needed.
+        on_progress: Called during such a scan with the numbers of scanned shards and of all shards.
+        on_note: Called with one line about what was scanned, or skipped.
     """
 
     path: str
@@ -75,7 +93,12 @@ class PreviewRequest:
     trust_code: bool = False
     dataset_config: str | None = None
     split_config: str | None = None
+    meta_folder: str | None = None
     on_decode: Callable[[], None] | None = None
+    reach: int = 1
+    workers: int = 1
+    on_progress: Callable[[int, int], None] | None = None
+    on_note: Callable[[str], None] | None = None
 
 
 def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bool = False) -> Build | None:
@@ -98,6 +121,7 @@ def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bo
         builder = SampleBuilder(
             config,
             meta_folder=dataset.storage.local_path(FOLDER),
+            dataset_path=dataset.storage.local_path(),
             decoder=SampleDecoder() if dataset.records is None or dataset.records.decodes else None,
             trust_code=request.trust_code,
         )
@@ -118,7 +142,21 @@ def make_build(dataset: DatasetFolder, request: PreviewRequest, *, crude_too: bo
     return build
 
 
-def view_of_sample(dataset: DatasetFolder, number: int, *, title: str, build: Build | None) -> SampleView:
+class SampleFolder(Protocol):
+    """A folder whose samples can be read by number: a dataset, or shards that are not prepared."""
+
+    @property
+    def index(self) -> SampleIndex:
+        """The keys of the samples."""
+
+    def read_parts(self, sample: int) -> dict[str, Any]:
+        """Read the parts of one sample."""
+
+    def is_excluded(self, sample: int) -> bool:
+        """Return True if the split excludes a sample."""
+
+
+def view_of_sample(dataset: SampleFolder, number: int, *, title: str, build: Build | None) -> SampleView:
     """Read one sample and describe it: its fields, or its raw parts if it has no type or cannot be built.
 
     Args:
@@ -128,32 +166,40 @@ def view_of_sample(dataset: DatasetFolder, number: int, *, title: str, build: Bu
         build: Builds a sample of parts and key; None shows the parts.
     """
     key = dataset.index.full_key(number)
-    heading = f"{key}   {title}{_excluded(dataset, number)}"
+    excluded = _is_excluded(dataset, number)
+    found = SampleView(
+        title=f"{key}   {title}{', excluded' if excluded else ''}",
+        fields=(),
+        key=key,
+        bare_key=dataset.index.key(number),
+        shard=dataset.index.shard_of(number).name,
+        excluded=excluded,
+    )
     try:
         parts = dataset.read_parts(number)
     except EnergonError as error:
-        return SampleView(title=heading, fields=(), fault=str(error))
+        return replace(found, fault=str(error))
     if build is None:
-        return SampleView(title=heading, fields=describe_parts(parts))
+        return replace(found, fields=describe_parts(parts))
     try:
         sample = build(parts, key)
     except TrustError as error:
-        note = untrusted_note("shown as parts", error)
-        return SampleView(title=heading, fields=describe_parts(parts), note=note)
+        return replace(found, fields=describe_parts(parts), note=untrusted_note("shown as parts", error))
     except EnergonError as error:
-        return SampleView(title=heading, fields=describe_parts(parts), fault=str(error))
+        return replace(found, fields=describe_parts(parts), fault=str(error))
     except Exception as error:  # noqa: BLE001 - the dataset's own code may raise anything
-        return SampleView(title=heading, fields=describe_parts(parts), fault=f"{type(error).__name__}: {error}")
-    return SampleView(title=heading, fields=describe_sample(sample))
+        return replace(found, fields=describe_parts(parts), fault=f"{type(error).__name__}: {error}")
+    return replace(found, fields=describe_sample(sample))
 
 
 def view_of_record(reader: RecordReader, number: int, title: str) -> SampleView:
     """Read one sample of a single file and describe it."""
+    found = SampleView(title=title, fields=(), bare_key=str(number), shard=reader.file.name)
     try:
         parts = reader.read_parts(number)
     except EnergonError as error:
-        return SampleView(title=title, fields=(), fault=str(error))
-    return SampleView(title=title, fields=describe_parts(parts))
+        return replace(found, fault=str(error))
+    return replace(found, fields=describe_parts(parts))
 
 
 def describe_parts(parts: Mapping[str, Any]) -> tuple[FieldView, ...]:
@@ -191,9 +237,9 @@ def untrusted_note(shown: str, error: TrustError) -> str:
     return f"{shown}, since --trust-code is not given: {error.message}{at}{hint}"
 
 
-def _excluded(dataset: DatasetFolder, number: int) -> str:
-    """Return the mark of a sample that the split file excludes."""
+def _is_excluded(dataset: SampleFolder, number: int) -> bool:
+    """Return True if the split file excludes a sample."""
     try:
-        return ", excluded" if dataset.is_excluded(number) else ""
+        return dataset.is_excluded(number)
     except EnergonError:
-        return ""  # preview does not need the split file: lint reports its faults
+        return False  # preview does not need the split file: lint reports its faults

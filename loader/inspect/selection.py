@@ -33,16 +33,26 @@ class Selection:
         return self._ends[-1] if self._ends else 0
 
     def __getitem__(self, place: int) -> int:
+        return self._ordered(self.position(place))
+
+    def position(self, place: int) -> int:
+        """Return the place of a sample if nothing were shuffled.
+
+        >>> shuffled = Selection([range(10, 12), range(20, 23)], seed=1)
+        >>> all(shuffled[place] == Selection([range(10, 12), range(20, 23)])[shuffled.position(place)]
+        ...     for place in range(5))
+        True
+        """
         if not 0 <= place < len(self):
             raise IndexError(place)
         if self._random is None:
-            return self._ordered(place)
+            return place
         while len(self._drawn) <= place:
             done = len(self._drawn)
             other = self._random.randrange(done, len(self))
             self._drawn.append(self._moved.get(other, other))
             self._moved[other] = self._moved.get(done, done)
-        return self._ordered(self._drawn[place])
+        return self._drawn[place]
 
     def _ordered(self, place: int) -> int:
         which = bisect_right(self._ends, place)
@@ -91,6 +101,11 @@ class MixOrder:
         which, times = self._drawn[place]
         epoch, index = divmod(times, self._sizes[which])
         return which, self._order(which, epoch)[index]
+
+    def position(self, place: int) -> int:
+        """Return the place of a sample if nothing were shuffled."""
+        which, index = self[place]
+        return index + (self._ends[which - 1] if which else 0)
 
     def _order(self, which: int, epoch: int) -> Selection:
         if (which, epoch) not in self._shuffled:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..format.media.metadata import AVMetadata
 
-__all__ = ["av_bytes_text", "av_text", "format_bytes", "format_count", "plural"]
+__all__ = ["av_text", "format_bytes", "format_count", "plural", "wav_text"]
 
 
 def format_bytes(size_bytes: float) -> str:
@@ -69,25 +69,8 @@ def av_text(metadata: AVMetadata) -> str:
     return ", ".join(fact for fact in (*video, *audio) if fact is not None)
 
 
-def av_bytes_text(extension: str, data: bytes) -> str:
-    """Format what the header of encoded audio or video contains, in one line.
-
-    Only the extension is named if the header is damaged, or if PyAV is missing and the data is not WAV.
-    """
-    if extension == "wav" and data[:4] == b"RIFF":
-        return _wav_text(data)
-    from ..format.media.av_probe import probe_av
-    from ..format.media.metadata import AVMetadata
-
-    try:
-        metadata = AVMetadata(**probe_av(data))  # type: ignore[arg-type] # the values are typed as int | float; counts are int
-    except (ImportError, ValueError):
-        return f"{extension} media"
-    return f"{extension}: {av_text(metadata)}"
-
-
-def _wav_text(data: bytes) -> str:
-    """Format the format chunk of a WAV: 16 bytes after ``fmt `` and its length."""
+def wav_text(data: bytes) -> str:
+    """Format the header of a WAV in one line: the format chunk, 16 bytes after ``fmt `` and its length."""
     place = data.find(b"fmt ", 12, 4096)
     if place < 0 or place + 24 > len(data):
         return "wav audio"

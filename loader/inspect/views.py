@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import ConfigError
-from ..format.documents.providers import data_path, is_metadataset, is_record_file
+from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
 from ..format.media.metadata import is_media_folder
-from ..storage import open_storage
-from .folder_views import SampleViews, open_file_views, open_folder_views, open_record_views
-from .sample_view import PreviewRequest, SampleView, place_of
+from ..format.nv_meta import open_dataset_storage
+from ..format.unprepared.tar_folder import is_prepared
+from .folder_views import SampleViews, open_file_views, open_folder_views, open_record_views, place_text
+from .sample_view import PreviewRequest, SampleView
 from .selection import MixOrder
+from .unprepared import open_tar_views
 
 if TYPE_CHECKING:
     from ..metadataset.documents.leaf_plan import LeafPlan
@@ -27,15 +29,20 @@ def open_views(request: PreviewRequest) -> SampleViews:
     Raises:
         ConfigError: The split part or key does not exist, or documents of a metadataset contain faults.
         FormatError: A file of the dataset is damaged, or a JSONL file is not indexed.
-        StorageError: A dataset is missing or not prepared.
+        StorageError: A dataset is missing, or a dataset of a metadataset is not prepared.
     """
     request = replace(request, path=data_path(request.path))
     if is_metadataset(request.path):
         return _open_mix(request)
     if is_record_file(request.path):
         return open_record_views(request)
-    if is_media_folder(open_storage(request.path)):
+    if is_tar_file(request.path):
+        return open_tar_views(request)
+    storage = open_dataset_storage(request.path, request.meta_folder)
+    if is_media_folder(storage):
         return open_file_views(request)
+    if request.meta_folder is None and storage.exists("") and not is_prepared(storage):
+        return open_tar_views(request)
     return open_folder_views(request)
 
 
@@ -70,7 +77,8 @@ def _open_mix(request: PreviewRequest) -> SampleViews:
 
     def view(place: int) -> SampleView:
         which, index = order[place]
-        return mixed[which].view(index, place_of(place, len(order)))
+        title = place_text(order, place, shuffled=request.seed is not None)
+        return replace(mixed[which].view(index, title), index=order.position(place))
 
     return SampleViews(len(order), view)
 

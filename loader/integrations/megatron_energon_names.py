@@ -9,22 +9,24 @@ import os
 from collections.abc import Sequence
 from enum import Enum, StrEnum
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, BinaryIO, Self, cast
 
 from ..errors import ConfigError, StorageError
 from ..format.documents.providers import data_path, format_of
-from ..format.media.extraction import may_be_media
+from ..format.media.extraction import BrokenMedia, FileRegion, extract_media, may_be_media
 from ..format.media.kind import MediaFilter, parse_patterns
 from ..format.media.metadata import (
-    AVMetadata,
-    ImageMetadata,
     MediaMetadata,
-    decode_media_metadata,
-    encode_media_metadata,
+    MediaMetadataType,
+    decode_media_metadata as deserialize_media_metadata,
+    encode_media_metadata as serialize_media_metadata,
 )
 from ..format.nv_meta import INDEX_SQLITE, INFO_JSON, INFO_YAML
 from ..format.prepare.media_folder import prepare_media_folder
 from ..storage import open_storage
+
+if TYPE_CHECKING:
+    from ..storage import ReadableFile
 
 __all__ = [
     "EnergonDatasetType",
@@ -38,11 +40,16 @@ __all__ = [
 ]
 
 
-class MediaMetadataType(StrEnum):
-    """Kinds of media with metadata."""
+class _InMemory:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
 
-    AV = "av"
-    IMAGE = "image"
+    def read_at(self, offset: int, size_bytes: int) -> bytes:
+        return self._data[offset : offset + size_bytes]
+
+
+def _region_of(data: bytes) -> FileRegion:
+    return FileRegion(cast("ReadableFile", _InMemory(data)), 0, len(data))  # a region only calls read_at
 
 
 class MediaFilterStrategy(StrEnum):
@@ -96,30 +103,40 @@ class MediaFilterConfig(MediaFilter):
         """Return True if a file of this name may be media."""
         return may_be_media(name, self.plain())
 
+    def extract_metadata(
+        self, source: bytes | BinaryIO | str | os.PathLike[str], filename: str | None = None
+    ) -> MediaMetadata | None:
+        """Read the metadata of a file that the filter selects.
+
+        Args:
+            source: Its bytes, an open file that can seek, or a path.
+            filename: Its name; needed unless ``source`` is a path.
+
+        Returns:
+            The metadata; None if the filter does not select the file, or it cannot be read as media.
+
+        Raises:
+            ConfigError: ``filename`` is missing, or a package that reads the media is not installed.
+            StorageError: The file cannot be read.
+        """
+        if isinstance(source, str | os.PathLike):
+            folder, name = os.path.split(os.path.abspath(os.fspath(source)))
+            source, filename = open_storage(folder).read(name), filename or name
+        elif not isinstance(source, bytes):
+            source.seek(0)
+            source = source.read()
+        if filename is None:
+            raise ConfigError("expected the name of the file", hint="pass filename=")
+        if not self.should_consider_media(filename):
+            return None
+        try:
+            return extract_media(_region_of(source), filename, self.plain())
+        except BrokenMedia:
+            return None
+
     def plain(self) -> MediaFilter:
         """Return the library's own filter with the same settings."""
         return MediaFilter(strategy=self.strategy, patterns=self.patterns)
-
-
-def serialize_media_metadata(metadata: MediaMetadata) -> tuple[MediaMetadataType, str]:
-    """Return the type and the JSON of ``index.sqlite``; unknown values are omitted.
-
-    >>> serialize_media_metadata(ImageMetadata(width=4, height=3, format="PNG", mode="L"))[0].value
-    'image'
-    """
-    kind, text = encode_media_metadata(metadata)
-    return MediaMetadataType(kind), text
-
-
-def deserialize_media_metadata(
-    metadata_type: str | MediaMetadataType, metadata_json: str
-) -> ImageMetadata | AVMetadata:
-    """Parse the output of :func:`serialize_media_metadata`; unknown fields are ignored.
-
-    Raises:
-        ValueError: The type is unknown, or the JSON does not match the type.
-    """
-    return decode_media_metadata(str(metadata_type), metadata_json)
 
 
 def prepare_filesystem_dataset(

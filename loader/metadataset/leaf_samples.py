@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
+
 from ..errors import ConfigError
 from ..format.dataset_folder import DatasetFolder
 from ..format.documents.providers import is_record_file
@@ -41,8 +43,10 @@ class LeafCounter:
         elif is_record_file(leaf.path):
             whole, folder = self._records(leaf.path, leaf.filter), None
         else:
-            folder = self._folder(leaf.path, leaf.split_config or SPLIT_YAML)
+            folder = self._folder(leaf.path, leaf.split_config or SPLIT_YAML, leaf.meta_folder)
             kept = None if leaf.filter is None else self._filter(folder, leaf.filter)
+            if folder.split is not None and leaf.split_part in folder.split.sample_ranges:
+                return _count_in_ranges(folder, kept, leaf)
             whole = sum(
                 samples if kept is None else len(kept.rows_of(name))
                 for name, samples in _shards(folder, leaf.split_part)
@@ -78,8 +82,8 @@ class LeafCounter:
         return len(open_join(join))
 
 
-def _open_folder(path: str, split_config: str) -> DatasetFolder:
-    return DatasetFolder(path, split_config=split_config)
+def _open_folder(path: str, split_config: str, meta_folder: str | None) -> DatasetFolder:
+    return DatasetFolder(path, split_config=split_config, meta_folder=meta_folder)
 
 
 def _open_filter(folder: DatasetFolder, name: str) -> FilterRows:
@@ -134,6 +138,22 @@ def _count_excluded_rows(folder: DatasetFolder, kept: FilterRows, split_part: st
         inside = rows[max(0, subset.start - begin) : max(0, subset.stop - begin)]
         count += int(excluded.searchsorted(inside.stop) - excluded.searchsorted(inside.start)) if inside else 0
         begin += len(rows)
+    return count
+
+
+def _count_in_ranges(folder: DatasetFolder, kept: FilterRows | None, leaf: LeafPlan) -> int:
+    """Count the samples of a part that has ranges of its shards; this opens the index."""
+    if kept is None:
+        ranges = folder.samples_of_part(leaf.split_part, excluded_shards=True)
+    else:
+        ranges = folder.rows_of_part(kept, leaf.split_part)
+    numbers = np.concatenate([np.empty(0, np.int64), *(np.arange(some.start, some.stop) for some in ranges)])
+    start, stop = resolve_subset(leaf.subset, len(numbers), at=leaf.path)
+    numbers = numbers[start:stop]
+    excluded = folder.excluded_samples() if kept is None else kept.find(folder.excluded_samples())
+    count = int((~np.isin(numbers, excluded)).sum())
+    if count <= 0:
+        raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
     return count
 
 

@@ -89,7 +89,7 @@ _MAX_WITHOUT_WORKERS = {"headers": 4, "bytes": 4, "decode": 256}
 """Shards, or samples to decode, up to which a dataset is checked without workers: starting them takes longer, and a
 mix may have hundreds of small datasets."""
 
-_Dataset = tuple[str, str, str]
+_Dataset = tuple[str, str, str, str | None]
 """A dataset to check: its path, split file and dataset file."""
 
 
@@ -181,12 +181,17 @@ class _MetadatasetLint:
     def _missing(self, dataset: LeafPlan | JoinMember) -> Finding | None:
         """Return the finding for a dataset that cannot be opened; record a dataset that can as used."""
         try:
-            fault = self._paths.fault_of_dataset(dataset.path)
+            fault = self._paths.fault_of_dataset(dataset.path, dataset.meta_folder)
         except EnergonError as error:
             fault = error.message
         if fault is not None:
             return Finding(code="E502", message=f"{dataset.place}.path: {fault}")
-        used = (dataset.path, dataset.split_config or SPLIT_YAML, dataset.dataset_config or DATASET_YAML)
+        used = (
+            dataset.path,
+            dataset.split_config or SPLIT_YAML,
+            dataset.dataset_config or DATASET_YAML,
+            dataset.meta_folder,
+        )
         self._used.setdefault(used, {})[dataset.split_part] = None
         return None
 
@@ -208,7 +213,7 @@ class _MetadatasetLint:
     # ---------------------------------------------------------------------------------------------------- datasets
 
     def _check_dataset(self, dataset: _Dataset, work: _Work) -> None:
-        path, split_config, dataset_config = dataset
+        path, split_config, dataset_config, meta_folder = dataset
         plan = self._plan
 
         def progress(now: LintProgress) -> None:
@@ -233,6 +238,7 @@ class _MetadatasetLint:
                 split_parts=work.split_parts,
                 split_config=split_config,
                 dataset_config=dataset_config,
+                meta_folder=meta_folder,
                 max_findings=remaining,
                 make_sample_check=plan.make_sample_check,
             )
@@ -269,11 +275,11 @@ class _Work:
 
 
 def _work(dataset: _Dataset, parts: tuple[str, ...], level: str) -> _Work:
-    path, split_config, dataset_config = dataset
+    path, split_config, dataset_config, meta_folder = dataset
     if is_record_file(path):
         return _Work(split_parts=None, total=1)
     try:
-        folder = DatasetFolder(path, split_config=split_config, dataset_config=dataset_config)
+        folder = DatasetFolder(path, split_config=split_config, dataset_config=dataset_config, meta_folder=meta_folder)
         split = folder.split.split_parts if folder.split else {}
     except EnergonError:
         return _Work(split_parts=None, total=1)  # its lint reports the fault

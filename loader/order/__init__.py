@@ -3,6 +3,7 @@
 ========================  ==============================================================================
 ``stream_order.py``       the interface of an order: a stream of samples for each lane
 ``repeated_order.py``     training without end
+``edited_order.py``       training without end, with a mix that changed while it ran
 ``finite_pass.py``        one pass with repetitions, and how it is partitioned over the lanes
 ``sequential_pass.py``    one unshuffled pass, for validation
 ``prebatched_pass.py``    a pass whose micro-batches are known ahead
@@ -17,6 +18,7 @@
 
 from .blend import BlendOrder, quantise_weights
 from .dealt_order import DealtOrder
+from .edited_order import GONE, EditedLane, EditedOrder, LaneMixes, Mix, MixHistory
 from .finite_pass import FinitePass
 from .lane_hosting import LaneHosting, default_lanes, possible_ranks
 from .mixing import extend_integer, mix
@@ -29,11 +31,17 @@ from .stream_order import LaneOrder, StreamOrder
 from .worker_share import worker_share
 
 __all__ = [
+    "GONE",
     "BlendOrder",
     "DealtOrder",
+    "EditedLane",
+    "EditedOrder",
     "FinitePass",
     "LaneHosting",
+    "LaneMixes",
     "LaneOrder",
+    "Mix",
+    "MixHistory",
     "PrebatchedPass",
     "RepeatedOrder",
     "SequentialPass",

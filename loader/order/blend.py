@@ -81,6 +81,15 @@ class BlendOrder:
         skipped = start - int(before[0].sum())
         return source[skipped : skipped + stop - start], position[skipped : skipped + stop - start]
 
+    def counts(self, stop: int) -> IntArray:
+        """Return the number of samples of each source in the positions ``[0, stop)``."""
+        if not stop or not self.period:
+            return np.zeros_like(self._counts)
+        first, before = self._blocks_covering(stop - 1, stop)
+        source, _ = self._positions_in(first, before)
+        counts: IntArray = before[0] + np.bincount(source[: stop - int(before[0].sum())], minlength=len(self._counts))
+        return counts
+
     def _blocks_covering(self, start: int, stop: int) -> tuple[int, IntArray]:
         """Find the blocks that contain some positions.
 

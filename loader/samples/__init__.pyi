@@ -44,6 +44,7 @@ from .source_info import (
 )
 from .types import (
     CaptioningSample as CaptioningSample,
+    ConversationSample as ConversationSample,
     CrudeSample as CrudeSample,
     ImageClassificationSample as ImageClassificationSample,
     ImageSample as ImageSample,

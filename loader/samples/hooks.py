@@ -20,6 +20,7 @@ __all__ = [
     "default_failure_tolerance",
     "failure_tolerance",
     "hook_context",
+    "in_hook_context",
     "is_default",
     "is_library_hook",
     "is_stateless",
@@ -304,6 +305,17 @@ def separate_hook_context() -> None:
 def set_hook_context(context: HookContext | None) -> None:
     """Set the context that hooks see; None means that no hook is running."""
     _thread.slot[0] = context
+
+
+@contextmanager
+def in_hook_context(context: HookContext) -> Iterator[None]:
+    """Let hooks see a context, and afterwards the one before: the code may itself be called by a hook."""
+    outer = running_hook_context()
+    set_hook_context(context)
+    try:
+        yield
+    finally:
+        set_hook_context(outer)
 
 
 def running_hook_context() -> HookContext | None:

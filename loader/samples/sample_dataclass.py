@@ -14,6 +14,7 @@ from ..renamed_parameters import renamed_parameters
 __all__ = [
     "ExtendableDataclassMixin",
     "PinMemoryMixin",
+    "SummaryMixin",
     "TagsMixin",
     "as_type",
     "edataclass",
@@ -33,6 +34,21 @@ class PinMemoryMixin:
         """Return a copy whose tensors are in page-locked memory, so that a GPU can copy them asynchronously."""
         copied: Self = with_pinned_fields(self)
         return copied
+
+
+class SummaryMixin:
+    """Class whose objects print as a summary: shapes, types and ranges of tensors instead of their numbers."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        # A user's own __repr__ remains the printed form; that of a dataclass has __wrapped__.
+        written: Any = type(self).__repr__
+        if not (isinstance(self, dict) or hasattr(written, "__wrapped__")):
+            return repr(self)
+        from .sample_format import summarize  # imports torch
+
+        return summarize(self)
 
 
 class TagsMixin:
@@ -98,7 +114,8 @@ def edataclass(cls: None = None, **options: Any) -> Callable[[type[T]], type[T]]
 def edataclass(cls: type[T] | None = None, **options: Any) -> type[T] | Callable[[type[T]], type[T]]:
     """Turn a class into a dataclass with keyword-only arguments.
 
-    A subclass may then add required fields to a class that has optional ones. The options are those of
+    A subclass may then add required fields to a class that has optional ones. ``print`` shows shapes, types and ranges
+    of tensors instead of their numbers, which ``repr`` contains. The options are those of
     :func:`dataclasses.dataclass`.
 
     >>> @edataclass
@@ -109,7 +126,14 @@ def edataclass(cls: type[T] | None = None, **options: Any) -> type[T] | Callable
     Point(x=0, y=1)
     """
     options.setdefault("kw_only", True)
-    decorate: Callable[[type[T]], type[T]] = dataclass(**options)
+    make: Callable[[type[T]], type[T]] = dataclass(**options)
+
+    def decorate(given: type[T]) -> type[T]:
+        made = make(given)
+        if made.__str__ is object.__str__:
+            made.__str__ = SummaryMixin.__str__  # type: ignore[assignment] # of another class
+        return made
+
     return decorate if cls is None else decorate(cls)
 
 

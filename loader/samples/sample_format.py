@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
-__all__ = ["format_sample_compact", "format_sample_detailed"]
+__all__ = ["format_sample_compact", "format_sample_detailed", "summarize"]
 
 _MAX_CHARACTERS = 1000  # of a text in the detailed form
 _MAX_ITEMS = 100  # of a list in the detailed form
+
+_SUMMARY_LINES = 60
+_SUMMARY_ITEMS = 8  # of a list or dict
+_SUMMARY_CHARACTERS = 100  # of a text
+_SUMMARY_DEPTH = 6
 
 
 def format_sample_compact(sample: Any, depth: int = 3, max_items: int = 10, max_str_len: int = 50) -> str:
@@ -78,10 +84,63 @@ def format_sample_detailed(sample: Any, indent: str = "") -> str:
     pairs = list(enumerate(sample)) if is_list else named
     lines = [type(sample).__name__ + (f" of {len(pairs)}" if is_list or isinstance(sample, Mapping) else "")]
     inner = f"{indent}  "
-    lines += [f"{inner}{name}: {format_sample_detailed(value, inner)}" for name, value in pairs[:_MAX_ITEMS]]
+    lines += [
+        f"{inner}{_escaped(str(name))}: {format_sample_detailed(value, inner)}" for name, value in pairs[:_MAX_ITEMS]
+    ]
     if len(pairs) > _MAX_ITEMS:
         lines.append(f"{inner}… {len(pairs) - _MAX_ITEMS} more")
     return "\n".join(lines)
+
+
+def summarize(sample: Any) -> str:
+    r"""Summarize a sample in a few lines, for ``print``: shapes, types and ranges of tensors, and short texts.
+
+    Fields that a dataclass hides from its ``repr`` are omitted. Control characters are escaped. The length is bounded.
+
+    >>> print(summarize({"image": torch.zeros(3, 8, 8), "boxes": [torch.ones(2, 4)], "text": "a\ncat"}))
+    dict of 3
+      image: Tensor(float32, [3, 8, 8]) from 0 to 0, mean 0
+      boxes: list of 1
+        0: Tensor(float32, [2, 4]) from 1 to 1, mean 1
+      text: 'a\ncat'
+    """
+    lines = list(islice(_summary(sample, "", "", _SUMMARY_DEPTH), _SUMMARY_LINES + 1))
+    return "\n".join([*lines[:_SUMMARY_LINES], *(["…"] if len(lines) > _SUMMARY_LINES else [])])
+
+
+def _summary(value: Any, name: str, indent: str, depth: int) -> Iterator[str]:
+    first = indent + (f"{name}: " if name else "")
+    if isinstance(value, Tensor | np.ndarray):
+        yield first + _shape(value) + _range(value)
+        return
+    named = [(known, inner) for known, inner in _named_values(value) if known not in _hidden(value)]
+    is_list = not named and isinstance(value, list | tuple) and not all(map(_is_short, value))
+    if not (named or is_list) or depth == 0:
+        text = format_sample_compact(value, 2, _SUMMARY_ITEMS, _SUMMARY_CHARACTERS)
+        yield first + _cut_text(_escaped(text), 10 * _SUMMARY_CHARACTERS)
+        return
+    pairs = list(enumerate(value)) if is_list else named
+    counted = is_list or isinstance(value, Mapping)
+    yield first + type(value).__name__ + (f" of {len(pairs)}" if counted else "")
+    shown = _SUMMARY_ITEMS if is_list else _SUMMARY_LINES
+    for key, inner in pairs[:shown]:
+        yield from _summary(inner, _cut_text(_escaped(str(key)), _SUMMARY_CHARACTERS), f"{indent}  ", depth - 1)
+    if len(pairs) > shown:
+        yield f"{indent}  … {len(pairs) - shown} more"
+
+
+def _is_short(value: Any) -> bool:
+    return value is None or isinstance(value, str | bytes | int | float | complex)
+
+
+def _hidden(sample: Any) -> set[str]:
+    if isinstance(sample, Mapping):
+        return {name for name in ("__restore_key__", "__sources__", "__subflavors__") if name in sample}
+    return {known.name for known in fields(sample) if not known.repr} if is_dataclass(sample) else set()
+
+
+def _escaped(text: str) -> str:
+    return text if text.isprintable() else "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 def _named_values(sample: Any) -> list[tuple[Any, Any]]:
@@ -89,7 +148,7 @@ def _named_values(sample: Any) -> list[tuple[Any, Any]]:
     if isinstance(sample, Mapping):
         return list(sample.items())
     if is_dataclass(sample) and not isinstance(sample, type):
-        return [(known.name, getattr(sample, known.name)) for known in fields(sample)]
+        return [(known.name, getattr(sample, known.name, None)) for known in fields(sample)]
     if isinstance(sample, tuple) and hasattr(sample, "_fields"):
         return list(zip(sample._fields, sample, strict=True))
     return []
@@ -109,6 +168,8 @@ def _shape(value: Any) -> str:
 
 
 def _range(value: Any) -> str:
+    if isinstance(value, Tensor) and value.is_meta:
+        return ""
     values = value.detach().cpu().to_dense().numpy() if isinstance(value, Tensor) and _is_plain(value) else value
     if not isinstance(values, np.ndarray) or not values.size or values.dtype.kind not in "biuf":
         return ""

@@ -2,31 +2,65 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
+
+from ..storage.epath import EPath
 
 __all__ = ["SourceInfo", "add_source_info", "get_source_info"]
 
 T = TypeVar("T")
 
 
-class SourceInfo(NamedTuple):
-    """The files that a sample's parts were read from.
-
-    Attributes:
-        dataset_path: The dataset's folder.
-        index: The sample's index in the dataset, or its name in an auxiliary source.
-        shard_name: The shard, relative to the dataset.
-        file_names: The members of the shard that were read: ``("0001.jpg", "0001.txt")``.
-    """
-
+class _SourceFields(NamedTuple):
     dataset_path: Any
     index: int | str | None  # type: ignore[assignment]  # it hides tuple.index()
     shard_name: str | None
     file_names: tuple[str, ...]
 
+
+class SourceInfo(_SourceFields):
+    """The files that a sample's parts were read from.
+
+    A named tuple, whose first item is the path as it was given: text, so that sources need no objects of their own.
+
+    Attributes:
+        dataset_path: The dataset's folder, as an :class:`~loader.storage.epath.EPath`. Text that is no absolute path or
+            URL stays text.
+        index: The sample's index in the dataset, or its name in an auxiliary source.
+        shard_name: The shard, relative to the dataset.
+        file_names: The members of the shard that were read: ``("0001.jpg", "0001.txt")``.
+
+    >>> source = SourceInfo("/data", 0, "s.tar", ("0.txt",))
+    >>> source.dataset_path / source.shard_name, source == SourceInfo(EPath("/data"), 0, "s.tar", ("0.txt",))
+    (EPath('/data/s.tar'), True)
+    """
+
+    # No __new__: it would run for each sample that a worker sends.
+    __slots__ = ()
+
+    @property
+    def dataset_path(self) -> Any:
+        path = self[0]
+        if path is None or isinstance(path, EPath):
+            return path
+        text = os.fspath(path)
+        return EPath(text) if os.path.isabs(text) or "://" in text else path
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, SourceInfo):
+            return self[1:] == other[1:] and self.dataset_path == other.dataset_path
+        return tuple.__eq__(self, other) if isinstance(other, tuple) else NotImplemented
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other  # that of tuples would compare the items
+
+    def __hash__(self) -> int:
+        return hash(self[1:])
+
     def __str__(self) -> str:
-        where = str(self.dataset_path) if self.shard_name is None else f"{self.dataset_path}/{self.shard_name}"
+        where = str(self[0]) if self.shard_name is None else f"{self[0]}/{self.shard_name}"
         return f"{where}: {', '.join(self.file_names)}" if self.file_names else where
 
 

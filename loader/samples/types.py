@@ -13,11 +13,21 @@ from typing import Any, Self
 
 from torch import Tensor
 
-from .sample_dataclass import ExtendableDataclassMixin, PinMemoryMixin, TagsMixin, edataclass, with_field_names
+from ..errors import SampleError
+from ..format.documents.conversation import Turn, conversation_turns
+from .sample_dataclass import (
+    ExtendableDataclassMixin,
+    PinMemoryMixin,
+    SummaryMixin,
+    TagsMixin,
+    edataclass,
+    with_field_names,
+)
 from .source_info import SourceInfo
 
 __all__ = [
     "CaptioningSample",
+    "ConversationSample",
     "CrudeSample",
     "ImageClassificationSample",
     "ImageSample",
@@ -33,7 +43,7 @@ __all__ = [
 ]
 
 
-class CrudeSample(dict[str, Any]):
+class CrudeSample(SummaryMixin, dict[str, Any]):
     """Crude sample: a dict of the parts (``sample["jpg"]``) and ``__key__``, before a cooker builds a typed sample.
 
     Attributes:
@@ -49,7 +59,7 @@ class CrudeSample(dict[str, Any]):
 
 
 @edataclass
-class Sample(PinMemoryMixin, ExtendableDataclassMixin, TagsMixin):
+class Sample(SummaryMixin, PinMemoryMixin, ExtendableDataclassMixin, TagsMixin):
     """Base of all sample types.
 
     Args:
@@ -177,6 +187,38 @@ class InterleavedSample(Sample):
     """Images and text in reading order."""
 
     sequence: list[Tensor | str]
+
+
+@edataclass
+class ConversationSample(Sample):
+    """A conversation about images; megatron-energon does not have this type.
+
+    Args:
+        turns: The turns: role, and texts and numbers of images in reading order.
+        images: The images; empty for a conversation without any.
+    """
+
+    turns: list[Turn]
+    images: list[Tensor] = field(default_factory=list)
+
+    @classmethod
+    def from_fields(cls, *, turns: Any, images: Any = None, **others: Any) -> Self:
+        """Create a sample from the values of a field map or a sample loader.
+
+        Args:
+            turns: As in :func:`~loader.format.documents.conversation.conversation_turns`.
+            images: A list of images, one image, or None.
+            others: The other fields.
+
+        Raises:
+            SampleError: ``turns`` is no conversation, or has more or fewer places of images than there are images.
+        """
+        several = [] if images is None else list(images) if isinstance(images, list | tuple) else [images]
+        try:
+            parsed = conversation_turns(turns, images=len(several))
+        except ValueError as error:
+            raise SampleError(f"field 'turns': {error}") from error
+        return cls(turns=parsed, images=several, **others)
 
 
 @edataclass

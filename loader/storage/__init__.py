@@ -7,13 +7,14 @@
 `durable_copy.py` copies across disks, and flushes to the disk
 `file_lock.py`    locks between processes and threads
 `memory_map.py`   files mapped into memory
+`retry.py`        repetition of reads that fail for a moment
 ================  =============================================================
 """
 
 from .epath import EPath
 from .local import LocalStorage, open_parent, open_storage
 from .memory_map import map_file
-from .protocol import ByteRange, FileInfo, ReadableFile, Storage
+from .protocol import ByteRange, FileInfo, ReadableFile, Storage, max_document_bytes, raise_storage_error, read_document
 
 __all__ = [
     "ByteRange",
@@ -23,6 +24,9 @@ __all__ = [
     "ReadableFile",
     "Storage",
     "map_file",
+    "max_document_bytes",
     "open_parent",
     "open_storage",
+    "raise_storage_error",
+    "read_document",
 ]

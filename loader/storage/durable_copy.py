@@ -13,6 +13,7 @@ from stat import S_ISREG
 __all__ = ["copy_into_place", "flush_files", "temporary_name"]
 
 _FLUSH_THREADS = 8  # disks carry out several flushes together
+_MAX_FLUSHED_FILES = 1000  # more are flushed with all other files of the machine, in one call
 
 
 def temporary_name(path: str) -> str:
@@ -78,6 +79,9 @@ def flush_files(paths: Iterable[str]) -> None:
             files += _files(path)
         else:
             files.append(path)
+    if len(files) > _MAX_FLUSHED_FILES:
+        os.sync()
+        return
     with ThreadPoolExecutor(_FLUSH_THREADS) as threads:
         list(threads.map(_flush_file, files))
     for folder in folders:
@@ -91,6 +95,9 @@ def _flush_file(path: str) -> None:
     try:
         if S_ISREG(os.fstat(fd).st_mode):
             os.fsync(fd)
+    except OSError as error:
+        error.filename = path
+        raise
     finally:
         os.close(fd)
 
@@ -101,6 +108,7 @@ def _flush_folder(path: str) -> None:
         os.fsync(fd)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot flush a folder
+            error.filename = path
             raise
     finally:
         os.close(fd)

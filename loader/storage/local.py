@@ -16,20 +16,25 @@ from ..errors import StorageError
 from .durable_copy import copy_into_place, flush_files, temporary_name
 from .file_lock import hold_lock
 from .protocol import ByteRange, FileInfo, Storage, raise_storage_error
+from .retry import retry
 
 __all__ = ["LocalStorage", "open_parent", "open_storage"]
 
 # A prefetch is optional: some file systems refuse advice, and macOS has no posix_fadvise. One object serves all calls.
 _OPTIONAL = suppress(OSError, AttributeError)
 
+_NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
 _MAX_LINKS = 6  # in the path of a listed file
 
 
-def open_storage(path: str | os.PathLike[str]) -> Storage:
+def open_storage(
+    path: str | os.PathLike[str], *, replaced: tuple[str, str | os.PathLike[str]] | None = None
+) -> Storage:
     """Open the folder at a path or URL.
 
     Args:
         path: A path of this machine, or a ``file://`` URL.
+        replaced: Name of a folder in it and the path of the folder to use instead; all other files are read-only then.
 
     Raises:
         StorageError: URLs of this protocol are not supported.
@@ -40,9 +45,9 @@ def open_storage(path: str | os.PathLike[str]) -> Storage:
     text = os.fspath(path)
     protocol, separator, rest = text.partition("://")
     if not separator:
-        return LocalStorage(text)
+        return LocalStorage(text, replaced=replaced)
     if protocol in ("file", "local"):
-        return LocalStorage(rest)
+        return LocalStorage(rest, replaced=replaced)
     raise StorageError(
         f"cannot read {protocol}:// URLs; expected a folder of this machine",
         path=text,
@@ -64,39 +69,82 @@ def open_parent(path: str | os.PathLike[str]) -> tuple[Storage, str]:
     return open_storage(folder or "."), name
 
 
+def _open(path: str) -> int:
+    return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # else a pipe waits for its other end
+
+
 class _LocalFile:
     """A file read by ``pread``."""
 
-    __slots__ = ("_fd", "_path", "size_bytes")
+    __slots__ = ("_fd", "_mtime_ns", "_path", "size_bytes")
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._fd = -1  # so that close() works if the file cannot be opened
+        action = "open this file"
         try:
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # else a pipe waits for its other end
+            self._fd = _open(path)
         except OSError as error:
-            raise_storage_error("open this file", path, error)
+            try:
+                self._fd = retry(lambda _: _open(path), error, action=action, path=path)
+            except OSError as last:
+                raise_storage_error(action, path, last)
         status = os.fstat(self._fd)
         if not S_ISREG(status.st_mode):
             raise StorageError(
                 "expected a file, found a directory, pipe or device", path=path, hint="remove it, or check the path"
             )
         self.size_bytes = status.st_size
+        self._mtime_ns = status.st_mtime_ns
 
     def read_at(self, offset: int, size_bytes: int) -> bytes:
         try:
             data = os.pread(self._fd, size_bytes, offset)
             if len(data) < size_bytes and offset + len(data) < self.size_bytes:
-                # Linux reads at most 2 GiB a call, and network file systems may read less.
-                pieces = [data]
-                while data and sum(map(len, pieces)) < size_bytes:
-                    done = sum(map(len, pieces))
-                    data = os.pread(self._fd, size_bytes - done, offset + done)
-                    pieces.append(data)
-                return b"".join(pieces)
+                data += self._read(offset + len(data), size_bytes - len(data))
         except OSError as error:
-            raise_storage_error(f"read bytes {offset}–{offset + size_bytes} of this file", self._path, error)
+            return self._read_again(offset, size_bytes, error)
         return data
+
+    def _read(self, offset: int, size_bytes: int) -> bytes:
+        # Linux reads at most 2 GiB a call, and network file systems may read less.
+        pieces = [os.pread(self._fd, size_bytes, offset)]
+        done = len(pieces[0])
+        while pieces[-1] and done < size_bytes:
+            pieces.append(os.pread(self._fd, size_bytes - done, offset + done))
+            done += len(pieces[-1])
+        return b"".join(pieces)
+
+    def _read_again(self, offset: int, size_bytes: int, error: OSError) -> bytes:
+        def attempt(last: OSError) -> bytes:
+            if last.errno == errno.ESTALE:
+                self._open_again(last)
+            return self._read(offset, size_bytes)
+
+        action = f"read bytes {offset}–{offset + size_bytes} of this file"
+        try:
+            return retry(attempt, error, action=action, path=self._path)
+        except OSError as last:
+            raise_storage_error(action, self._path, last)
+
+    def _open_again(self, error: OSError) -> None:
+        """Replace a stale handle of a network file system.
+
+        Raises:
+            StorageError: The path has another file now.
+        """
+        fd = _open(self._path)
+        try:
+            status = os.fstat(fd)
+            if (status.st_size, status.st_mtime_ns) != (self.size_bytes, self._mtime_ns):
+                raise StorageError(
+                    "this file was replaced while it was open: it has another size or time of change now",
+                    path=self._path,
+                    hint="restart the program when the dataset is complete; prepare it again if its contents changed",
+                ) from error
+            os.dup2(fd, self._fd, inheritable=False)  # in one step: other threads may be reading
+        finally:
+            os.close(fd)
 
     def expect(self, offset: int, size_bytes: int) -> None:
         if not size_bytes:
@@ -126,11 +174,15 @@ class LocalStorage:
 
     Args:
         root: The folder; it need not exist yet.
+        replaced: Name of a folder in it and the path of the folder to use instead. The root is never written to then.
     """
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, root: str | os.PathLike[str], *, replaced: tuple[str, str | os.PathLike[str]] | None = None
+    ) -> None:
         self.url = os.fspath(root)
         self._root = os.path.abspath(self.url)
+        self._replaced = None if replaced is None else (replaced[0], os.path.abspath(replaced[1]))
 
     def path(self, name: str) -> str:
         if name.startswith("/") or ".." in name.split("/"):
@@ -143,7 +195,13 @@ class LocalStorage:
             raise StorageError(
                 f"no file has the name {name!r}", path=self._root, hint="fix the file that references it"
             )
+        if self._replaced is not None and self._is_replaced(name):
+            inner = name[len(self._replaced[0]) + 1 :]
+            return os.path.join(self._replaced[1], inner) if inner else self._replaced[1]
         return os.path.join(self._root, name) if name else self._root
+
+    def _is_replaced(self, name: str) -> bool:
+        return self._replaced is not None and f"{name}/".startswith(f"{self._replaced[0]}/")
 
     def _writable_path(self, name: str) -> str:
         """Return the path of a file to write or remove, and refuse links to other folders inside hidden folders.
@@ -151,6 +209,12 @@ class LocalStorage:
         A hostile dataset may contain such a link, to have files of the user overwritten or removed. The hidden folder
         itself (``.nv-meta``) may be a link: users store it elsewhere if the shards are read-only.
         """
+        if self._replaced is not None and not self._is_replaced(name):
+            raise StorageError(
+                f"this folder is read-only while {self._replaced[1]} is used instead of its {self._replaced[0]}",
+                path=self.path(name),
+                hint=f"to change files of the folder, use its own {self._replaced[0]}",
+            )
         folders = name.split("/")[:-1]
         if folders and folders[0].startswith("."):
             for depth in range(2, len(folders) + 1):
@@ -184,10 +248,14 @@ class LocalStorage:
         return os.path.lexists(self.path(name))
 
     def stat(self, name: str) -> FileInfo:
+        path, action = self.path(name), "read the status of this file"
         try:
-            stat = os.stat(self.path(name))
+            stat = os.stat(path)
         except OSError as error:
-            raise_storage_error("read the status of this file", self.path(name), error)
+            try:
+                stat = retry(lambda _: os.stat(path), error, action=action, path=path)
+            except OSError as last:
+                raise_storage_error(action, path, last)
         return FileInfo(name=name, size_bytes=stat.st_size, mtime_ns=stat.st_mtime_ns)
 
     def list(self, folder: str = "") -> Iterator[FileInfo]:
@@ -208,7 +276,7 @@ class LocalStorage:
                 links[os.path.join(base, name)] = links[base] + os.path.islink(os.path.join(base, name))
             # Links to folders of links multiply: two in each folder, thirty levels deep, make a billion paths.
             folders[:] = [name for name in folders if links[os.path.join(base, name)] <= _MAX_LINKS]
-            names.extend(os.path.relpath(os.path.join(base, name), self._root) for name in files)
+            names.extend(os.path.join(folder, os.path.relpath(os.path.join(base, name), top)) for name in files)
         for name in sorted(names):
             try:
                 status = os.stat(self.path(name))
@@ -225,9 +293,12 @@ class LocalStorage:
         folder = os.path.dirname(path)
         temporary: str | None = None
         try:
-            os.makedirs(folder, exist_ok=True)
             unused = temporary_name(path)
-            fd = os.open(unused, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+            try:
+                fd = os.open(unused, _NEW_FILE, 0o666)
+            except FileNotFoundError:
+                os.makedirs(folder, exist_ok=True)
+                fd = os.open(unused, _NEW_FILE, 0o666)
             temporary = unused
             with os.fdopen(fd, "wb") as file:
                 yield file
@@ -246,7 +317,8 @@ class LocalStorage:
     def rename(self, old: str, new: str) -> None:
         source, target = self._writable_path(old), self._writable_path(new)
         try:
-            os.makedirs(os.path.dirname(target), exist_ok=True)
+            if not os.path.isdir(os.path.dirname(target)):
+                os.makedirs(os.path.dirname(target), exist_ok=True)
             os.replace(source, target)
         except OSError as error:
             if error.errno != errno.EXDEV:
@@ -260,14 +332,19 @@ class LocalStorage:
         self.remove(old)
 
     def flush(self, names: Iterable[str]) -> None:
-        for name in names:
-            try:
-                flush_files([self.path(name)])
-            except OSError as error:
-                raise_storage_error("flush this", self.path(name), error)
+        paths = [self.path(name) for name in names]
+        try:
+            flush_files(paths)
+        except OSError as error:
+            raise_storage_error("flush this", error.filename or self._root, error)
 
     def is_writable(self, folder: str) -> bool:
-        return os.access(self.path(folder), os.W_OK)
+        if self._replaced is not None and not self._is_replaced(folder):
+            return False
+        path = self.path(folder)
+        while not os.path.lexists(path) and path != os.path.dirname(path):
+            path = os.path.dirname(path)  # the folders below would be created
+        return os.access(path, os.W_OK | os.X_OK)
 
     def remove(self, name: str) -> None:
         path = self._writable_path(name)

@@ -1,8 +1,12 @@
-"""The interface of a store of files. Memory maps and SQLite need a file of this machine: ``local_path``."""
+"""The interface of a store of files, and reading of documents through it.
+
+Memory maps and SQLite need a file of this machine: ``local_path``.
+"""
 
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -10,9 +14,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, NoReturn, Protocol, Self
 
-from ..errors import StorageError
+from ..errors import ConfigError, StorageError
 
-__all__ = ["ByteRange", "FileInfo", "ReadableFile", "Storage", "raise_storage_error"]
+__all__ = [
+    "DOCUMENT_LIMIT_VARIABLE",
+    "MAX_DOCUMENT_BYTES",
+    "ByteRange",
+    "FileInfo",
+    "ReadableFile",
+    "Storage",
+    "max_document_bytes",
+    "raise_storage_error",
+    "read_document",
+]
 
 _HINTS = {
     errno.ENOSPC: "free some space on that disk and run the same command again",
@@ -21,6 +35,7 @@ _HINTS = {
     errno.EPERM: "ask for the permission, or run as a user who has it",
     errno.EROFS: "the disk is mounted read-only: copy the dataset to a writable one",
     errno.EIO: "the disk or network file system reports a fault: check it (dmesg), then try again",
+    errno.ESTALE: "the file was removed or replaced on the file server: check it, then start the program again",
     errno.ENOENT: "check the path",
     errno.EMFILE: "raise the limit of open files (ulimit -n)",
 }
@@ -115,7 +130,7 @@ class Storage(Protocol):
         """
 
     def is_writable(self, folder: str) -> bool:
-        """Return True if files can be created in a folder."""
+        """Return True if files can be created in a folder, or in a missing folder once it is created."""
 
     def check_target(self, name: str) -> None:
         """Raise a ``StorageError`` if a folder of that name prevents writing the file."""
@@ -146,3 +161,47 @@ class Storage(Protocol):
 
     def path(self, name: str) -> str:
         """Return the full path or URL of a name, for messages."""
+
+
+MAX_DOCUMENT_BYTES = 1 << 28
+"""Default limit of a YAML or JSON document, which takes many times its size in memory when it is parsed.
+
+The list of the shards of a dataset, 100 bytes each, is the longest document."""
+
+DOCUMENT_LIMIT_VARIABLE = "ENERGON_MAX_DOCUMENT_BYTES"
+"""Environment variable that replaces the limit."""
+
+
+def read_document(storage: Storage, name: str) -> bytes:
+    """Read a document.
+
+    Raises:
+        ConfigError: It is larger than :func:`max_document_bytes`; it is not read then.
+        StorageError: It cannot be read.
+    """
+    limit = max_document_bytes()
+    with storage.open(name) as file:
+        if file.size_bytes > limit:
+            raise ConfigError(
+                f"this document has {file.size_bytes:,} bytes, more than the limit of {limit:,}",
+                file=storage.path(name),
+                hint=f"if it is right, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={file.size_bytes}",
+            )
+        return file.read_at(0, file.size_bytes)
+
+
+def max_document_bytes() -> int:
+    """Return the limit of a document in bytes.
+
+    Raises:
+        ConfigError: The environment variable is no number.
+    """
+    given = os.environ.get(DOCUMENT_LIMIT_VARIABLE, "").strip()
+    if not given:
+        return MAX_DOCUMENT_BYTES
+    if not (given.isascii() and given.isdecimal()):
+        raise ConfigError(
+            f"expected a number of bytes in {DOCUMENT_LIMIT_VARIABLE}, found {given!r}",
+            hint="set 500000000, or unset it",
+        )
+    return int(given)

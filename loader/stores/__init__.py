@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..samples.decoding.decoder import FileStoreDecoder
 from .aux_store import PrimaryFileStore, open_aux_store
-from .binidx_file_store import BinIdxFileStore
 from .cache_pool import CachePool, DirectLazy, Lazy, MockLazy, NoCachePool
 from .dataset_file_store import DatasetFileStore
 from .decode_file_store import DecodeFileStore
 from .file_store import FileStore, MissingFileError, add_source
 from .file_store_cache_pool import CacheFileLazy, FileCacheLazy, FileStoreCachePool
+from .record_file_stores import BinIdxFileStore, JsonlFileStore
 from .system_file_store import SystemFileStore
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "FileStore",
     "FileStoreCachePool",
     "FileStoreDecoder",
+    "JsonlFileStore",
     "Lazy",
     "MissingFileError",
     "MockLazy",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..errors import StorageError
@@ -11,9 +12,9 @@ from ..format.media.metadata import MediaMetadata
 from ..format.nv_meta import INFO_JSON, INFO_YAML
 from ..samples.source_info import SourceInfo
 from ..storage import open_storage
-from .binidx_file_store import BinIdxFileStore
 from .dataset_file_store import DatasetFileStore
 from .file_store import FileStore
+from .record_file_stores import BinIdxFileStore, JsonlFileStore
 from .system_file_store import SystemFileStore
 
 __all__ = ["PrimaryFileStore", "open_aux_store"]
@@ -21,13 +22,15 @@ __all__ = ["PrimaryFileStore", "open_aux_store"]
 T_co = TypeVar("T_co", covariant=True)
 
 _FILESYSTEM = "filesystem://"
+_RECORD_STORES: dict[str, Callable[[str], FileStore[Any]]] = {"binidx": BinIdxFileStore, "jsonl": JsonlFileStore}
 
 
 def open_aux_store(url: str | os.PathLike[str]) -> FileStore[Any]:
     """Open an auxiliary store.
 
     Args:
-        url: Path of a prepared dataset or a token file, or ``filesystem://`` and the path of any folder.
+        url: Path of a prepared dataset, a token file or an indexed JSONL file, or ``filesystem://`` and the path of any
+            folder.
 
     Raises:
         StorageError: The folder is missing or not prepared, or the protocol is not supported.
@@ -46,8 +49,9 @@ def open_aux_store(url: str | os.PathLike[str]) -> FileStore[Any]:
             path=text,
             hint="mount the bucket, or copy it to a local folder",
         )
-    if format_of(data_path(text)) == "binidx":
-        return BinIdxFileStore(text)
+    record_store = _RECORD_STORES.get(format_of(data_path(text)))
+    if record_store is not None:
+        return record_store(text)
     storage = open_storage(_check_exists(text))
     if not any(map(storage.exists, (INFO_JSON, INFO_YAML))):
         raise StorageError(

@@ -17,6 +17,7 @@ from ..format.index.sample_bytes import read_sample
 from ..format.media.metadata import MediaMetadata, MediaMetadataReader
 from ..format.nv_meta import INFO_JSON, INFO_YAML
 from ..format.tar.names import key_without_shard, printable, split_member_name
+from ..renamed_parameters import renamed_parameters
 from ..samples.source_info import SourceInfo
 from ..storage import ReadableFile, open_storage
 from .file_store import FileStore, MissingFileError
@@ -46,6 +47,7 @@ class DatasetFileStore(FileStore[bytes]):
 
     __slots__ = ("_opened", "_path")
 
+    @renamed_parameters(dataset_path="path")
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.fspath(path)
         self._opened: OpenDataset | None = open_dataset(path)

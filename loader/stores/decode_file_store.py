@@ -35,7 +35,7 @@ class DecodeFileStore(FileStore[Any]):
         trusted = is_trusted(trust_code)
         if type(decoder) is SampleDecoder:
             # Like the decoder itself, but the function for a part name is looked up once for all files.
-            self._decode = partial(_decode_part, PartDecoders(decoder, trusted=trusted).decode)
+            self._decode = partial(_decode_part, PartDecoders(decoder, trust_code=trusted).decode)
         elif isinstance(decoder, SampleDecoder) and type(decoder).decode is SampleDecoder.decode:
             self._decode = partial(decoder.decode, trust_code=trusted)  # calls its own decode_part()
 

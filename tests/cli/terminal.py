@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Self
 
 import pexpect
@@ -15,7 +15,12 @@ import pyte
 from tests.source_tree import ROOT
 
 UP, DOWN, RIGHT, LEFT, ENTER = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D", "\r"
-CTRL_C = "\x03"
+CTRL_C, ESCAPE, TAB = "\x03", "\x1b", "\t"
+HOME, END, PAGE_UP, PAGE_DOWN = "\x1b[H", "\x1b[F", "\x1b[5~", "\x1b[6~"
+KITTY_ANSWERS = "\x1b_Gi=31;OK\x1b\\\x1b[6;20;10t\x1b[1;2R\x1b[?62;c"
+SIXEL_ANSWERS = "\x1b[6;20;10t\x1b[1;2R\x1b[?62;4;22c"
+TEXT_ANSWERS = "\x1b[1;2R\x1b[?62;22c"
+LATIN_ANSWERS = "\x1b[1;3R\x1b[?62;22c"  # the cursor moved by two columns for a character of two bytes
 
 
 class TerminalRun:
@@ -26,6 +31,8 @@ class TerminalRun:
         rows: Of the screen.
         columns: Of the screen.
         environment: Variables to set.
+        answers: The terminal's answers to the queries of ``energon preview``; None: it never answers.
+        program: The program and its arguments, instead of ``energon``.
     """
 
     def __init__(
@@ -34,6 +41,8 @@ class TerminalRun:
         rows: int = 40,
         columns: int = 100,
         environment: Mapping[str, str] | None = None,
+        answers: str | None = TEXT_ANSWERS,
+        program: Sequence[str] = (sys.executable, "-m", "energon_cli"),
     ) -> None:
         variables = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(environment or {})}
         for name in ("NO_COLOR", "CI", "COLUMNS", "LINES"):
@@ -42,9 +51,11 @@ class TerminalRun:
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.Stream(self.screen)
         self.raw = ""
+        self._held = ""  # the start of a control string that is not complete
+        self._answers = answers
         self.process = pexpect.spawn(
-            sys.executable,
-            ["-m", "energon_cli", *map(str, arguments)],
+            program[0],
+            [*program[1:], *map(str, arguments)],
             env=variables,
             dimensions=(rows, columns),
             encoding="utf-8",
@@ -69,9 +80,14 @@ class TerminalRun:
         except pexpect.EOF:
             return False
         self.raw += data
-        # pyte does not support Kitty's queries; terminals without support ignore them.
-        self._stream.feed(re.sub("\x1b_.*?\x1b\\\\", "", data, flags=re.DOTALL))
-        if "\x1b[6n" in data:  # a query for the cursor position
+        # pyte does not support the graphics of Kitty and Sixel; terminals without support ignore them.
+        text = re.sub("\x1b[_P].*?\x1b\\\\", "", self._held + data, flags=re.DOTALL)
+        found = re.search("\x1b[_P]|\x1b$", text)
+        self._held = text[found.start() :] if found else ""
+        self._stream.feed(text[: found.start()] if found else text)
+        if "\x1b[c" in data:  # the last query of energon preview
+            self.process.send(self._answers or "")
+        elif "\x1b[6n" in data:  # a query for the cursor position
             self.process.send(f"\x1b[{self.screen.cursor.y + 1};{self.screen.cursor.x + 1}R")
         return True
 

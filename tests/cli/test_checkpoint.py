@@ -172,6 +172,25 @@ def test_counts_and_ends_are_shown(texts: Path, tmp_path: Path, energon: RunEner
     assert "(virtual epochs, limits, repeats)" in out
 
 
+def test_edits_of_the_mix_are_shown(
+    two: list[dict[str, Any]], texts: Path, tmp_path: Path, energon: RunEnergon
+) -> None:
+    entries = [{"path": str(texts)}, {"path": str(texts), "split_part": "val"}]
+    document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": {"train": {"blend": entries}}}
+    mix = save(tmp_path / "mix.json", document).rename(tmp_path / "mix.yaml")  # JSON is YAML
+    loader = loader_of(mix, 0, 1, restored=True)
+    loader.restore_state_global(two, allow_mix_change=True)
+    path = save(tmp_path / "state.json", loader.save_state_rank())
+    lines = energon("checkpoint", "info", path).out.splitlines()
+    assert lines[-2:] == [
+        "edited      before micro-batch 6; 1 dataset continued",
+        f"            {texts}, val: new, weight 0.5",
+    ]
+    (change,) = energon("checkpoint", "info", path, "--json").json["runs"][0]["mix_changes"]
+    assert change["batch"] == 6
+    assert [leaf["change"] for leaf in change["leaves"]] == ["continues at 15 %", "new"]
+
+
 def test_states_that_do_not_match_are_a_fault(
     texts: Path, two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon
 ) -> None:
@@ -278,7 +297,7 @@ NO_GOOD = {
     "cut json": "this JSON cannot be read",
     "damaged state": "this state is damaged",
     "tensor in the state": "it holds a Tensor, and a state is plain data",
-    "version": "expected a state of version 1, found version 77",
+    "version": "expected a state of version 1 or 2, found version 77",
     "a billion lists": "larger than the states that loaders save",
     "list of itself": "larger than the states that loaders save",
 }
@@ -289,7 +308,7 @@ def test_an_invalid_file_is_reported_and_runs_no_code(
     kind: str, two: list[dict[str, Any]], tmp_path: Path, energon: RunEnergon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("loader.training.states.checkpoint_file._MAX_PLAIN_BYTES", 1 << 20)
+    monkeypatch.setenv("ENERGON_MAX_DOCUMENT_BYTES", str(1 << 20))
     monkeypatch.setattr("loader.training.states.find._MAX_VALUES", 50_000)
     path = tmp_path / "state.pt"
     WRITE[kind](path, two[0])

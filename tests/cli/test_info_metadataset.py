@@ -21,10 +21,11 @@ KEYS = {"path", "type", "faults", "splits"}
 SPLIT_KEYS = {"name", "leaves", "samples", "epoch", "mixed_by", "faults", "tree"}
 NODE_KEYS = {
     "kind", "place", "path", "split_part", "share", "repetitions", "expected_repetitions", "samples", "split_config",
-    "dataset_config", "filter", "unit", "subset", "subflavors", "aux", "join", "fault", "children",
+    "dataset_config", "meta_folder", "filter", "unit", "subset", "subflavors", "aux", "join", "fault", "children",
 }  # fmt: skip
 MEMBER_KEYS = {
-    "name", "path", "split_part", "split_config", "dataset_config", "nonmatch", "subflavors", "aux", "fault", "filter",
+    "name", "path", "split_part", "split_config", "dataset_config", "meta_folder", "nonmatch", "subflavors", "aux",
+    "fault", "filter",
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from tests.cli.run_energon import RunEnergon
 KEYS = {
     "path", "level", "complete", "datasets", "shards", "samples", "seconds", "errors", "warnings", "fixed", "findings",
 }  # fmt: skip
-FINDING_KEYS = {"severity", "code", "message", "dataset", "shard", "key", "part", "offset"}
+FINDING_KEYS = {"severity", "code", "message", "dataset", "shard", "key", "part", "offset", "at", "hint"}
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_warnings_alone_exit_0_and_are_printed_once_for_many_shards(prepared: Pa
     done = energon("lint", prepared)
     assert done.code == 0
     assert done.out.count("W103") == 1
-    assert "(and 3 shards more)" in done.out
+    assert "W103  4 shards (shard_000.tar, shard_001.tar, shard_002.tar, …): " in done.out
     assert len(energon("lint", prepared, "--json").json["findings"]) == 4
 
 
@@ -194,3 +194,72 @@ def test_code_of_the_dataset_runs_only_when_trusted(
     done = energon("lint", captions, "--trust-code")
     assert done.code == 1
     assert "ValueError: ran" in done.out
+
+
+WRONG_FIELD_MAP = """\
+sample_type: {__module__: megatron.energon, __class__: CaptioningSample}
+field_map: {image: jpg, caption: %s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "code", "told"),
+    [("nope", "E301", "[nope] "), ("'json[nope]'", "E307", ""), ("'json[id]'", "E307", "")],
+)
+def test_a_wrong_field_map_is_one_line_with_a_count_and_no_advice_to_exclude(
+    prepared: Path, energon: RunEnergon, expression: str, code: str, told: str
+) -> None:
+    (prepared / ".nv-meta/dataset.yaml").write_text(WRONG_FIELD_MAP % expression)
+    done = energon("lint", prepared)
+    places = "shard_000.tar/000000, shard_000.tar/000001, shard_000.tar/000002, …"
+    assert f"error   {code}  12 samples {told}({places}): field 'caption'" in done.out
+    assert done.out.count("error   ") == 1
+    assert "12 errors, 0 warnings" in done.out
+    assert "to list every finding: add --all" in done.out
+    assert "--fix" not in done.out
+    assert "a wrong field_map, breaks all samples" in done.out
+    assert energon("lint", prepared, "--all").out.count("error   ") == 12
+    assert len(energon("lint", prepared, "--json").json["findings"]) == 12
+
+
+def test_a_field_map_that_no_checked_sample_fits_is_not_fixed_by_exclusion(prepared: Path, energon: RunEnergon) -> None:
+    (prepared / ".nv-meta/dataset.yaml").write_text(WRONG_FIELD_MAP % "nope")
+    done = energon("lint", prepared, "--split-parts", "train")
+    assert "--fix" not in done.out
+    done = energon("lint", prepared, "--split-parts", "train", "--fix")
+    assert (done.code, "every checked sample is broken" in done.err) == (1, True)
+
+
+def test_a_stale_index_gets_no_advice_to_exclude(broken: Path, energon: RunEnergon) -> None:
+    with (broken / "shard_003.tar").open("ab") as shard:
+        shard.write(bytes(10240))
+    done = energon("lint", broken)
+    assert "E102  shard_003.tar" in done.out
+    assert "run energon prepare again" in done.out
+    assert "E302  shard_001.tar/000004" in done.out
+    assert "--fix" not in done.out
+
+
+def test_different_causes_keep_their_lines(tmp_path: Path, energon: RunEnergon) -> None:
+    def parts(number: int) -> dict[str, bytes]:
+        wrong = {1: {"jpg": b"<!DOCTYPE"}, 2: {"jpg": b"<html>"}, 3: {"json": b"{"}, 4: {"jpg": b""}}
+        return caption_parts(number) | wrong.get(number, {})
+
+    folder = write_captions(tmp_path / "mixed", parts=parts)
+    energon("prepare", folder, "--yes")
+    lines = [line for line in energon("lint", folder).out.splitlines() if line.startswith("error   ")]
+    assert [line.split(":")[0] for line in lines] == [
+        "error   E302  2 samples [jpg] (shard_000.tar/000001, shard_000.tar/000002)",
+        "error   E302  shard_001.tar/000003 [json] at byte 3072",
+        "error   E303  shard_001.tar/000004 [jpg] at byte 4096",
+    ]
+
+
+def test_a_missing_folder_is_reported_as_other_errors_are(tmp_path: Path, energon: RunEnergon) -> None:
+    done = energon("lint", tmp_path / "gone")
+    assert done.code == 1
+    assert done.out.startswith(
+        f"error   E001: this folder does not exist\n  at: {tmp_path}/gone\n  hint: check the path\n"
+    )
+    [finding] = energon("lint", tmp_path / "gone", "--json").json["findings"]
+    assert (finding["message"], finding["at"]) == ("this folder does not exist", f"{tmp_path}/gone")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
-import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -23,10 +22,10 @@ from tests.source_tree import ROOT
 
 FIELDS = '{"image": "jpg", "caption": "json[caption]"}'
 REPORT_KEYS = {
-    "path", "samples", "shards", "bytes", "changed", "parts", "scanned", "resumed", "reused", "split", "files",
-    "duplicate_keys", "compat", "media_metadata", "uuid", "seconds", "warnings", "notes",
+    "path", "decompressed", "samples", "shards", "bytes", "changed", "parts", "scanned", "resumed", "reused", "split",
+    "files", "duplicate_keys", "compat", "media_metadata", "uuid", "seconds", "warnings", "notes",
 }  # fmt: skip
-PROSPECT_KEYS = {"path", "dry_run", "shards", "bytes", "split", "files", "warnings", "notes"}
+PROSPECT_KEYS = {"path", "dry_run", "shards", "bytes", "split", "sample_ranges", "files", "warnings", "notes"}
 
 
 def read_yaml(folder: Path, name: str) -> Any:
@@ -60,6 +59,22 @@ def test_flags_alone_prepare_a_dataset(captions: Path, energon: RunEnergon) -> N
     }
     assert "12 samples in 4 shards" in done.out
     assert "split: train 6, val 3, test 3 samples" in done.out
+
+
+def test_a_split_by_samples_divides_each_shard(captions: Path, energon: RunEnergon) -> None:
+    by_shards = energon("prepare", captions, "--yes", "--split-ratio", "2,1", "--dry-run")
+    assert "--split-by samples divides them" in by_shards.out
+    done = energon("prepare", captions, "--yes", "--split-ratio", "2,1", "--split-by", "samples")
+    assert "split: train 8, val 4 samples" in done.out
+    assert read_yaml(captions, "split.yaml") == {
+        "split_parts": {"train": ["shard_{000..003}.tar"], "val": ["shard_{000..003}.tar"]},
+        "exclude": [],
+        "sample_ranges": {"train": ["0%", "66.6667%"], "val": ["66.6667%", "100%"]},
+    }
+    assert "kept as before: the split" in energon("prepare", captions, "--yes").out
+    assert energon("lint", captions).code == 0
+    refused = energon("prepare", captions, "--yes", "--split-by", "samples", "--split-parts", "a:.*")
+    assert (refused.code, "--split-by samples applies to a ratio" in refused.err) == (2, True)
 
 
 def test_patterns_split_by_name(captions: Path, energon: RunEnergon) -> None:
@@ -202,7 +217,7 @@ def test_a_folder_without_shards_names_the_compressed_ones(tmp_path: Path, energ
     (tmp_path / "a.tar.gz").write_bytes(b"\x1f\x8b")
     done = energon("prepare", tmp_path, "--yes")
     assert done.code == 1
-    assert "gunzip" in done.err
+    assert "--decompress" in done.err
 
 
 def test_a_truncated_shard_is_named_with_its_offset_and_nothing_is_written(captions: Path, energon: RunEnergon) -> None:
@@ -381,29 +396,59 @@ def test_a_sample_loader_template_lists_every_part(captions: Path, energon: RunE
     assert '"sequence": parts["jpg"],  # sequence: replace by the right part' in text
 
 
-def test_compressed_shards_come_with_the_command_that_unpacks_them(tmp_path: Path, energon: RunEnergon) -> None:
-    write_captions(tmp_path / "data", shards=1, names="s {:03d}.tar")
-    plain = tmp_path / "data/s 000.tar"
-    (tmp_path / "data/sub").mkdir()
-    subprocess.run(f"gzip -c {shlex.quote(str(plain))} > '{tmp_path}/data/sub/s 1.tgz'", shell=True, check=True)
-    warned = energon("prepare", tmp_path / "data", "--yes", "--json").json["warnings"]
+def test_a_resumed_prepare_says_so(captions: Path, energon: RunEnergon) -> None:
+    os.truncate(captions / "shard_003.tar", 1000)
+    assert energon("prepare", captions, "--yes").code == 1
+    resumed = energon("prepare", captions, "--yes", "--exclude", "003")
+    assert resumed.err == "resumed: 3 shards were already scanned\n"
+    assert "resumed" not in energon("prepare", captions, "--yes", "--exclude", "003").err
+
+
+def test_compressed_shards_are_skipped_or_decompressed(tmp_path: Path, energon: RunEnergon) -> None:
+    write_captions(tmp_path, shards=2)
+    (tmp_path / "sub").mkdir()
+    packed = tmp_path / "sub/s 1.tgz"
+    packed.write_bytes(gzip.compress((tmp_path / "shard_001.tar").read_bytes()))
+    (tmp_path / "shard_001.tar").unlink()
+    warned = energon("prepare", tmp_path, "--yes", "--json").json["warnings"]
     assert any("1 compressed shard is skipped, first sub/s 1.tgz" in warning for warning in warned)
-    plain.unlink()
-    failed = energon("prepare", tmp_path / "data", "--yes")
-    assert failed.code == 1
-    command = re.search(r"unpack it: (.*)", failed.err)
-    assert command is not None
-    subprocess.run(command[1], shell=True, check=True)
-    assert energon("prepare", tmp_path / "data", "--yes").code == 0
-    (tmp_path / "data/sub/s 1.tar").unlink()
-    for name in ("x/a.tgz", "y z/b.tgz"):
-        (tmp_path / "data" / name).parent.mkdir()
-        shutil.copy(tmp_path / "data/sub/s 1.tgz", tmp_path / "data" / name)
-    failed = energon("prepare", tmp_path / "data", "--yes")
-    command = re.search(r"unpack them: (.*)", failed.err)
-    assert command is not None
-    subprocess.run(command[1], shell=True, check=True)
-    assert energon("prepare", tmp_path / "data", "--yes", "--json").json["shards"] == 3
+    planned = energon("prepare", tmp_path, "--yes", "--decompress", "--dry-run")
+    assert planned.out == "would decompress a shard to sub/s 1.tar\n"
+    done = energon("prepare", tmp_path, "--yes", "--decompress", "--remove-originals")
+    assert "decompressed 1 shard (20.5 kB), removed 1 compressed shard\n" in done.out
+    assert "6 samples in 2 shards" in done.out
+    assert not packed.exists()
+    again = energon("prepare", tmp_path, "--yes", "--decompress", "--json").json
+    assert again["decompressed"] == []
+    assert not any("compressed" in warning for warning in again["warnings"])
+
+
+def test_a_folder_of_compressed_shards_names_the_flag(tmp_path: Path, energon: RunEnergon) -> None:
+    write_captions(tmp_path, shards=1)
+    (tmp_path / "a.tar.gz").write_bytes(gzip.compress((tmp_path / "shard_000.tar").read_bytes()))
+    (tmp_path / "shard_000.tar").unlink()
+    failed = energon("prepare", tmp_path, "--yes")
+    assert (failed.code, f"decompress it: energon prepare {tmp_path} --decompress" in failed.err) == (1, True)
+    assert energon("prepare", tmp_path, "--yes", "--decompress", "--json").json["decompressed"] == ["a.tar"]
+    assert energon("prepare", tmp_path, "--yes", "--json").json["warnings"] == []  # its original is no shard
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "message"),
+    [
+        ("shard_000.tar", ["--remove-originals"], "--remove-originals requires --decompress"),
+        ("x.jsonl", ["--decompress"], "--decompress is valid only for folders of shards"),
+        ("x.yaml", ["--decompress"], "--decompress is valid only for folders of shards"),
+    ],
+)
+def test_decompress_is_for_folders(
+    tmp_path: Path, energon: RunEnergon, name: str, flags: list[str], message: str
+) -> None:
+    (tmp_path / name).write_text("{}")
+    path = tmp_path if name.endswith(".tar") else tmp_path / name
+    failed = energon("prepare", path, "--yes", *flags)
+    assert failed.code == 2
+    assert message in failed.err
 
 
 # -------------------------------------------------------------------------------------------------- piped answers
@@ -467,8 +512,8 @@ def test_numbers_of_sample_types_are_those_of_megatron_energon(
         (["8,1,1", "y", "Captioning", "y", "jpg"], "expected answer 6, found the end of the input: Part for 'caption'"),
         (["eight"], "answer 1 on standard input"),
         (["1", "perhaps"], "expected yes, no or a sample type"),
-        (["1", "y", "99"], "expected one of the numbers shown, up to 12"),
-        (["1", "y", "6"], "expected one of the numbers shown, up to 12"),
+        (["1", "y", "99"], "expected one of the numbers shown, up to 13"),
+        (["1", "y", "6"], "expected one of the numbers shown, up to 13"),
         (["1", "y", "Captionin"], "did you mean CaptioningSample?"),
         (["1", "Captioning", "perhaps"], "expected yes or no"),
         (["1", "Captioning", "y", ""], "CaptioningSample requires 'image'"),
@@ -509,7 +554,7 @@ def test_a_line_that_is_no_object_is_named(tmp_path: Path, energon: RunEnergon) 
 # ----------------------------------------------------------------------------------------------------------- Ctrl-C
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_ctrl_c_exits_130_at_once_and_keeps_the_old_files(tmp_path: Path, workers: int) -> None:
     folder = write_captions(tmp_path / "many", shards=1, samples=100)
     for number in range(1, 400):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -85,12 +87,6 @@ def test_what_is_not_there_is_told(prepared: Path, energon: RunEnergon, flags: l
     done = energon("preview", prepared, *flags)
     assert done.code == code
     assert told in done.err
-
-
-def test_an_unprepared_folder_says_how_to_prepare_it(captions: Path, energon: RunEnergon) -> None:
-    done = energon("preview", captions)
-    assert done.code == 1
-    assert f"energon prepare {captions}" in done.err
 
 
 def test_a_sample_that_cannot_be_made_is_shown_as_parts_with_the_reason(tmp_path: Path, energon: RunEnergon) -> None:
@@ -179,8 +175,12 @@ def test_nothing_to_show_is_told(captions: Path, energon: RunEnergon) -> None:
 def test_a_path_that_is_no_dataset_says_what_it_is(prepared: Path, energon: RunEnergon, command: str) -> None:
     empty = energon(command, "")
     assert (empty.code, "PATH is empty" in empty.err) == (2, True)
-    shard = energon(command, prepared / "shard_000.tar")
-    assert (shard.code, f"is a file; pass the folder that contains it: {prepared}/" in shard.err) == (2, True)
+    if command == "prepare":
+        shard = energon(command, prepared / "shard_000.tar")
+        assert (shard.code, f"is a file; pass the folder that contains it: {prepared}/" in shard.err) == (2, True)
+    (prepared / "packed.tar.gz").write_bytes(b"")
+    packed = energon(command, prepared / "packed.tar.gz")
+    assert (packed.code, f"energon prepare {prepared} --decompress" in packed.err) == (2, True)
     inside = energon(command, prepared / ".nv-meta/dataset.yaml")
     assert (inside.code, "metadataset" in inside.err) == (2, False)
     assert f"pass the dataset's folder: {prepared}/" in inside.err
@@ -222,3 +222,74 @@ def test_a_sample_loader_that_asks_for_a_part_that_its_filter_leaves_out_is_told
     done = energon("preview", captions, "--trust-code")
     assert done.code == 1
     assert "sample_loader() reads part 'json', which part_filter excludes" in done.out
+
+
+def test_a_shuffled_sample_shows_the_index_that_finds_it_again(prepared: Path, energon: RunEnergon) -> None:
+    flags = ("--crude", "--split-parts", "val,test")
+    lines = [
+        line
+        for line in energon("preview", prepared, *flags, "--shuffle", "-n", 6).out.splitlines()
+        if "   sample" in line
+    ]
+    assert len(lines) == 6
+    for draw, line in enumerate(lines):
+        key, title = line.split("   ")
+        found = re.fullmatch(rf"sample (\d) of 6, drawn as number {draw}", title)
+        assert found is not None
+        again = energon("preview", prepared, *flags, "--index", found[1])
+        assert again.out.startswith(f"{key}   sample {found[1]} of 6\n")
+
+
+SAMPLE_KEYS = ["key", "shard", "index", "origin", "excluded", "fields", "note", "fault"]
+FIELD_KEYS = ["name", "type", "shape", "dtype", "range", "size_bytes", "facts", "text", "fault"]
+
+
+def test_samples_are_printed_as_lines_of_json(prepared: Path, energon: RunEnergon) -> None:
+    done = energon("preview", prepared, "--json", "-n", 2, "--index", 4)
+    assert (done.code, done.err) == (0, "")
+    first, second = map(json.loads, done.out.splitlines())
+    assert list(first) == SAMPLE_KEYS
+    assert (first["shard"], first["key"], first["index"], second["index"]) == ("shard_001.tar", "000004", 4, 5)
+    image, caption = first["fields"]
+    assert list(image) == FIELD_KEYS
+    assert (image["name"], image["type"], image["shape"], image["dtype"]) == ("image", "Tensor", [3, 16, 24], "float32")
+    assert 0 <= image["range"][0] < image["range"][1] <= 1
+    assert (caption["type"], caption["text"], caption["shape"]) == ("str", "picture number 4", None)
+
+
+def test_the_json_of_a_shuffled_sample_has_the_same_index(prepared: Path, energon: RunEnergon) -> None:
+    shuffled = json.loads(energon("preview", prepared, "--json", "--shuffle", "--seed", 3).out)
+    assert json.loads(energon("preview", prepared, "--json", "--index", shuffled["index"]).out) == shuffled
+
+
+def test_a_sample_with_a_fault_is_json_too_and_exits_1(tmp_path: Path, energon: RunEnergon) -> None:
+    parts = {"npy": b"x", "jpg": b"<!DOCTYPE", "json": b"{", "txt": b"\xff", "bin": bytes(4), "cls": b""}
+    folder = write_captions(tmp_path / "broken", parts=lambda number: caption_parts(number) | parts)
+    field_map = json.dumps({"image": "jpg", "caption": "txt"})
+    energon("prepare", folder, "--yes", "--sample-type", "CaptioningSample", "--field-map", field_map)
+    done = energon("preview", folder, "--json")
+    assert done.code == 1
+    document = json.loads(done.out)
+    assert "shard_000.tar/000000" in document["fault"]
+    fields = {field["name"]: field for field in document["fields"]}
+    assert {name: field["type"] for name, field in fields.items()} == {
+        "jpg": "image", "txt": "text", "json": "json", "npy": "ndarray", "bin": "bytes", "cls": "bytes",
+    }  # fmt: skip
+    assert fields["bin"]["size_bytes"] == 4
+    assert all(fields[name]["fault"] for name in ("jpg", "txt", "json", "npy", "cls"))
+
+
+def test_json_of_a_sample_of_a_file_and_of_a_mix(prepared: Path, energon: RunEnergon) -> None:
+    lines = prepared.parent / "texts.jsonl"
+    lines.write_text('{"text": "a"}\n{"text": "b"}\n')
+    energon("prepare", lines)
+    document = json.loads(energon("preview", lines, "--json", "--index", 1).out)
+    assert (document["shard"], document["key"], document["index"]) == ("texts.jsonl", "1", 1)
+    mix = prepared.parent / "mix.yaml"
+    mix.write_text(
+        "__module__: megatron.energon\n__class__: MetadatasetV2\nsplits:\n  train:\n    blend:\n"
+        f"      - {{path: ./{prepared.name}, weight: 3}}\n      - {{path: ./texts.jsonl, weight: 1}}\n"
+    )
+    shuffled = json.loads(energon("preview", mix, "--json", "--shuffle").out)
+    assert shuffled["origin"].startswith("from ")
+    assert json.loads(energon("preview", mix, "--json", "--index", shuffled["index"]).out) == shuffled

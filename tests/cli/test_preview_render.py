@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given, strategies as st
 from PIL import Image
 
-from energon_cli.preview.render import DrawingSpace, fit_cells, half_blocks
+from energon_cli.preview.drawing import draw_picture, fit_cells, half_blocks
+from energon_cli.preview.render import DrawingSpace
+from energon_cli.preview.terminal import PictureMethod, Terminal
 from loader.inspect import describe_part, describe_value
 from tests.unit.inspect.test_fields import draw, encode, photograph
 
 
 def test_long_texts_are_cut_and_say_so() -> None:
     text = draw(describe_value("caption", "word " * 2000), colour=False)
-    assert "(10,000 characters in all)" in text
+    assert "… (cut)" in text
     assert len(text.splitlines()) <= 24
 
 
@@ -34,9 +34,13 @@ def test_a_picture_fits_its_box_and_takes_a_cell_at_least(width: int, height: in
 
 
 def test_half_blocks_have_the_size_asked_for() -> None:
-    segments = list(half_blocks(photograph(), 7, 3))
-    assert sum(segment.text == "▀" for segment in segments) == 21
-    assert sum(segment.text == "\n" for segment in segments) == 3
+    rows = half_blocks(photograph(), 7, 3)
+    assert [row.count("▀") for row in rows] == [7, 7, 7]
+
+
+def test_half_blocks_of_a_palette_use_the_nearest_colour() -> None:
+    [row] = half_blocks(Image.new("RGB", (1, 2), (255, 100, 0)), 1, 1, truecolour=False)
+    assert row == "\x1b[38;5;202;48;5;202m▀\x1b[0m"
 
 
 def test_no_picture_where_none_is_wanted() -> None:
@@ -44,24 +48,24 @@ def test_no_picture_where_none_is_wanted() -> None:
     assert "▀" not in draw(view, space=DrawingSpace(columns=80, rows=24, pictures=False))
 
 
-@pytest.mark.parametrize("name", ["SixelImage", "TGPImage", "UnicodeImage", "HalfcellImage"])
+@pytest.mark.parametrize("method", ["kitty", "sixel", "blocks", "shades"])
 @pytest.mark.parametrize("size", [(1, 1), (900, 1), (1, 900), (64, 48)])
-def test_every_way_of_drawing_can_draw_every_picture(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, size: tuple[int, int]
-) -> None:
-    from textual_image import renderable
-
-    import energon_cli.preview.render
-
-    monkeypatch.setattr(energon_cli.preview.render, "best_renderable", lambda *, colour: getattr(renderable, name))
-    draw(describe_part("png", encode(Image.new("L", size))))
+def test_every_way_of_drawing_can_draw_every_picture(method: PictureMethod, size: tuple[int, int]) -> None:
+    space = DrawingSpace(columns=80, rows=24, pictures=True, terminal=Terminal(method=method))
+    view = describe_part("png", encode(Image.new("L", size, 255)))
+    assert {"kitty": "\x1b_G", "sixel": "\x1bP", "blocks": "▀", "shades": "█"}[method] in draw(view, space=space)
 
 
-def test_a_failure_while_drawing_falls_back_to_half_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    import energon_cli.preview.render
+@pytest.mark.parametrize("method", ["kitty", "sixel", "blocks", "shades"])
+def test_a_picture_takes_whole_rows_of_the_screen(method: PictureMethod) -> None:
+    drawing = draw_picture(photograph(), 30, 10, method=method)
+    assert [len(row) for row in drawing.rows] == [30] * 10
+    assert [bool(drawing.row(number)) for number in range(10)] == {
+        "blocks": [True] * 10,
+        "shades": [False] * 10,
+    }.get(method, [False] * 9 + [True]), "graphics follow the last row, when the screen has scrolled"
 
-    def broken(*_: Any, **__: Any) -> None:
-        raise ZeroDivisionError
 
-    monkeypatch.setattr(energon_cli.preview.render, "best_renderable", lambda *, colour: broken)
-    assert "▀" in draw(describe_part("png", encode(photograph())))
+def test_without_colour_pictures_are_shades() -> None:
+    space = DrawingSpace(columns=80, rows=24, pictures=True, colour=False, terminal=Terminal(method="kitty"))
+    assert "\x1b_G" not in draw(describe_part("png", encode(photograph())), space=space)

@@ -1,4 +1,4 @@
-"""The progress bar: only on a terminal, and only for work longer than a second."""
+"""The progress bar on a terminal, for work longer than a second, and the lines in a log."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def show(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
     return run_on_terminal
 
 
-def run(clock: Clock, *, seconds: float, unit: str = "bytes", enabled: bool = True) -> None:
+def run(clock: Clock, *, seconds: float, unit: str = "bytes", enabled: bool | None = None) -> None:
     with ProgressBar("Scanning", unit=unit, enabled=enabled, clock=clock) as bar:
         for step in range(1, 11):
             clock.now += seconds / 10
@@ -68,8 +68,46 @@ def test_no_progress_shows_nothing(show: Callable[..., str]) -> None:
     assert show(seconds=20, enabled=False) == ""
 
 
-def test_a_pipe_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    stream = io.StringIO()
-    monkeypatch.setattr("sys.stderr", stream)
-    run(Clock(), seconds=20)
-    assert stream.getvalue() == ""
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """Run ten steps without a terminal and return the lines of standard error."""
+
+    def run_in_log(**kwargs: Any) -> list[str]:
+        stream = io.StringIO()
+        monkeypatch.setattr("sys.stderr", stream)
+        run(Clock(), **kwargs)
+        return stream.getvalue().splitlines()
+
+    return run_in_log
+
+
+def test_a_log_gets_a_line_every_30_seconds(log: Callable[..., list[str]]) -> None:
+    assert log(seconds=29) == []
+    assert log(seconds=80) == [  # steps of 8 s, of which the first only sets where the task starts
+        "Scanning: 4.0 MB of 20.0 MB (20 %), 93.8 kB/s, 0:02:50 left",
+        "Scanning: 8.0 MB of 20.0 MB (40 %), 109.4 kB/s, 0:01:49 left",
+    ]
+
+
+def test_the_flag_asks_for_more_lines(log: Callable[..., list[str]]) -> None:
+    lines = log(seconds=20, unit="shards", enabled=True)
+    assert len(lines) == 3
+    assert lines[0].startswith("Scanning: 3,000,000 of 20,000,000 shards (15 %), ")
+    assert log(seconds=100, enabled=False) == []
+
+
+def test_without_standard_error_nothing_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", None)
+    run(Clock(), seconds=100)
+
+
+def test_what_a_resumed_task_did_before_does_not_count_in_its_rate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.stderr", stream := io.StringIO())
+    clock = Clock()
+    with ProgressBar("Scanning", unit="shards", clock=clock) as bar:
+        bar.update(1000, 2000)
+        clock.now += 40
+        bar.update(1010, 2000)
+    assert stream.getvalue() == "Scanning: 1,010 of 2,000 shards (50 %), 0.2 shards/s, 1:06:00 left\n"

@@ -14,10 +14,11 @@ from energon_cli.prepare.menus import menu_label, proposed_pattern
 from loader.format.documents.sample_types import SAMPLE_TYPES
 from loader.format.prepare.split_plan import split_by_patterns
 from tests.cli.make_dataset import caption_parts, write_captions
-from tests.cli.terminal import CTRL_C, DOWN, ENTER, UP, TerminalRun
+from tests.cli.terminal import CTRL_C, DOWN, ENTER, ESCAPE, TAB, UP, TerminalRun
 from tests.cli.test_prepare import files_of
 
 SPLIT, TYPE, FROM, WRITE = "How should the shards be split?", "What type are the samples?", "come from?", "write this?"
+TEXTS = {"json": b'{"texts": ["a", null, null]}'}
 AGAIN = "This dataset is already prepared. What should change?"
 
 
@@ -50,6 +51,20 @@ def test_enter_accepts_every_proposal(captions: Path, wizard: TerminalRun) -> No
     assert "prepared" in wizard.text
     assert list(read_yaml(captions, "split.yaml")["split_parts"]) == ["train", "val", "test"]
     assert read_yaml(captions, "dataset.yaml")["field_map"] == {"image": "jpg", "caption": "txt"}
+
+
+def test_enter_accepts_generated_code(tmp_path: Path) -> None:
+    write_captions(
+        tmp_path, parts=lambda number: {"0.jpg": (jpg := caption_parts(number)["jpg"]), "1.jpg": jpg} | TEXTS
+    )
+    with TerminalRun("prepare", tmp_path, "--num-workers", 1, rows=70) as wizard:
+        wizard.wait_for(SPLIT).press(ENTER).wait_for(TYPE)
+        assert "note: InterleavedSample keeps the whole sample" in wizard.text
+        wizard.press(ENTER).wait_for(FROM)
+        assert "generated code" in wizard.text
+        wizard.press(ENTER).wait_for(WRITE)
+        assert wizard.press(ENTER).finish() == 0
+    assert "remaining = iter(images)" in (tmp_path / ".nv-meta/sample_loader.py").read_text()
 
 
 @pytest.mark.slow
@@ -93,6 +108,14 @@ def test_another_ratio_is_checked_as_it_is_typed(captions: Path, wizard: Termina
     assert not (captions / ".nv-meta/dataset.yaml").exists()
 
 
+def test_few_shards_can_be_split_by_samples(captions: Path, wizard: TerminalRun) -> None:
+    wizard.press(*3 * [DOWN]).wait_for("» 8,1,1    of the samples in each shard").press(ENTER).wait_for(TYPE)
+    assert "[80%, 90%] of each" in wizard.text
+    wizard.press(UP, ENTER).wait_for(WRITE)
+    assert wizard.press("y").finish() == 0
+    assert read_yaml(captions, "split.yaml")["sample_ranges"]["val"] == ["80%", "90%"]
+
+
 def test_patterns_that_match_nothing_prompt_again(captions: Path, wizard: TerminalRun) -> None:
     wizard.press(UP, ENTER).wait_for("Part and pattern")
     wizard.wait_for("train:shard_.*").press(*clear(len("shard_.*")), *"s_.*", ENTER).wait_for("matches no shard")
@@ -113,15 +136,56 @@ def test_fields_from_own_code(captions: Path, wizard: TerminalRun) -> None:
 def test_keys_typed_before_a_prompt_are_ignored(captions: Path, wizard: TerminalRun) -> None:
     wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
     wizard.press(ENTER).wait_for("caption (text) from").press(ENTER).wait_for("decoding the first sample…")
-    wizard.press("y", ENTER).wait_for(WRITE).press("n")  # the decoder takes a second to load
+    wizard.press("y", ENTER).wait_for(WRITE).press("q")  # the decoder takes a second to load
     assert wizard.finish() == 1
     assert not (captions / ".nv-meta/dataset.yaml").exists()
 
 
-def test_no_at_the_end_writes_nothing(captions: Path, wizard: TerminalRun) -> None:
+def test_enters_in_one_paste_do_not_confirm(captions: Path, wizard: TerminalRun) -> None:
+    wizard.press(ENTER).wait_for(TYPE).press(UP).wait_for("» none")
+    wizard.press(3 * ENTER).wait_for(WRITE).press("q")  # the first one answers the menu
+    assert wizard.finish() == 1
+    assert not (captions / ".nv-meta").exists()
+
+
+def test_escape_returns_to_each_prompt_with_the_earlier_answer(captions: Path, wizard: TerminalRun) -> None:
+    wizard.press(DOWN, DOWN, ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(ENTER)
+    wizard.wait_for("image (image) from").press(ENTER).wait_for("caption (text) from")
+    wizard.press(ESCAPE).wait_for("image (image) from jpg").press(ESCAPE).wait_for("» parts, or values")
+    wizard.press(ESCAPE).wait_for("» CaptioningSample").press(ESCAPE).wait_for("» 1,0,0    all train")
+    wizard.press(ENTER).wait_for("» CaptioningSample").press(UP).wait_for("» none").press(ENTER).wait_for(WRITE)
+    wizard.press(ESCAPE).wait_for("» none").press(ENTER).wait_for(WRITE)
+    assert wizard.press("y").finish() == 0
+    assert read_yaml(captions, "split.yaml")["split_parts"]["val"] == []
+    assert not (captions / ".nv-meta/dataset.yaml").exists()
+
+
+def test_escape_leaves_the_prompts_of_a_custom_split_for_its_menu(captions: Path, wizard: TerminalRun) -> None:
+    wizard.press(UP, UP, ENTER).wait_for("Ratio of train, val and test").press(ESCAPE).wait_for("» custom ratio")
+    wizard.press(DOWN, ENTER).wait_for("Part and pattern").press(ESCAPE).wait_for("» by patterns")
+    wizard.press(UP, ENTER).wait_for("Ratio of train").press(*clear(5), *"3,1", ENTER).wait_for(TYPE)
+    wizard.press(ESCAPE).wait_for("» custom ratio").press(ENTER).wait_for("Ratio of train, val and test 3,1")
+
+
+def test_no_at_the_end_returns_to_the_prompts_and_keeps_the_answers(captions: Path, wizard: TerminalRun) -> None:
+    wizard.press(DOWN, DOWN, ENTER).wait_for(TYPE).press(UP, ENTER).wait_for(WRITE)
+    wizard.press("n").wait_for("» 1,0,0    all train").press(UP).wait_for("» 9,1,0").press(ENTER).wait_for("» none")
+    assert wizard.press(ENTER).wait_for(WRITE).press("y").finish() == 0
+    assert read_yaml(captions, "split.yaml")["split_parts"]["val"] == ["shard_003.tar"]
+
+
+def test_tab_completes_parts_and_values_inside_json(captions: Path, wizard: TerminalRun) -> None:
+    wizard.press(ENTER).wait_for(TYPE).press(ENTER).wait_for(FROM).press(ENTER).wait_for("image (image) from")
+    wizard.press(*clear(3), "j", "p", TAB).wait_for("from jpg").press(ENTER).wait_for("caption (text) from")
+    wizard.press(*clear(3), *"json[c", TAB).wait_for("from json[caption]").press(ENTER).wait_for(WRITE)
+    assert wizard.press("y").finish() == 0
+    assert read_yaml(captions, "dataset.yaml")["field_map"] == {"image": "jpg", "caption": "json[caption]"}
+
+
+def test_leaving_at_the_end_writes_nothing(captions: Path, wizard: TerminalRun) -> None:
     before = files_of(captions)
     wizard.press(ENTER).wait_for(TYPE).press(UP, ENTER).wait_for(WRITE)
-    assert wizard.press("n").finish() == 1
+    assert wizard.press("q").finish() == 1
     assert "nothing was written" in wizard.text
     assert files_of(captions) == before
 

@@ -115,8 +115,6 @@ ENDLESS = {
     "shuffle buffer": Case(buffered, lanes=4),
     "iter-map": Case(in_pairs, lanes=6),
     "repeated passes": Case(partial(repeated, repeats=None)),
-    "repeated passes that fail here and there": Case(partial(repeated, repeats=None, encoder=Failing)),
-    "repeated passes, grouping": Case(partial(repeated, repeats=None, encoder=Grouping), lanes=4),
     "limit": Case(partial(limited, length=5)),
     "virtual epochs": Case(partial(train, virtual_epoch_length=4)),
 }
@@ -151,6 +149,8 @@ JOINED = {
         partial(val, encoder=PackingTwice, packing_buffer_size=9), None, known_ahead=False, lanes=6
     ),
     "validation, grouping": Case(partial(val, encoder=Grouping), None, known_ahead=False, lanes=6, saved_by=3),
+    "repeated passes that fail here and there": Case(partial(repeated, repeats=None, encoder=Failing)),
+    "repeated passes, grouping": Case(partial(repeated, repeats=None, encoder=Grouping), lanes=4),
 }
 """Passes whose stages drop or regroup samples: the ends of lanes are joined on each worker."""
 ALL = ENDLESS | PASSES | JOINED

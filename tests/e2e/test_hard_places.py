@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,20 @@ def test_a_loader_starts_and_ends_in_another_thread(texts: str, expected: list[l
     for thread in threads:
         thread.join()
     assert sorted(found) == sorted(expected * 2)
+
+
+def test_workers_that_a_thread_of_an_executor_forked_end_without_an_error(
+    texts: str, expected: list[list[str]]
+) -> None:
+    def train() -> list[int | None]:
+        loader = loader_of(texts)
+        loader.start()
+        workers = multiprocessing.active_children()
+        assert first_texts(loader) == expected
+        return [worker.exitcode for worker in workers]
+
+    with ThreadPoolExecutor(1) as executor:
+        assert executor.submit(train).result() == [0, 0]
 
 
 class AsyncFetching(DefaultTaskEncoder[Any, Any, Any, Any]):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from loader import Sample, TextSample, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
-from loader.errors import ConfigError, FormatError, TrustError
+from loader.errors import ConfigError, TrustError
 from loader.metadataset.joins.prepare_metadataset import prepare_metadataset
 from tests.elastic_runs import Pipeline, Spread, check_every_save
 from tests.unit.metadataset.joined_data import JoinedData, filling, join_of
@@ -161,7 +161,7 @@ def test_rows_that_name_samples_that_are_not_there_are_an_error(data: JoinedData
         numbers = np.load(rows)
         numbers[3, column] = number
         np.save(rows, numbers)
-    with pytest.raises(FormatError, match=r"name samples that do not exist(.|\n)*run: energon prepare"):
+    with pytest.raises(ConfigError, match=r"rows of this join are damaged(.|\n)*run: energon prepare"):
         samples(path)
 
 

@@ -219,7 +219,7 @@ def test_cookers_get_what_lies_beside_the_samples_and_sources_say_so(data: Mixed
         (number,) = numbers([sample])
         assert sample.text == f"text {number} and picture {number} and note {number}"
         assert sample.__sources__ is not None
-        assert [source.dataset_path for source in sample.__sources__] == [
+        assert [str(source.dataset_path) for source in sample.__sources__] == [
             str(data.crude),
             str(data.pictures),
             str(data.notes),
@@ -227,7 +227,7 @@ def test_cookers_get_what_lies_beside_the_samples_and_sources_say_so(data: Mixed
     line = by_kind["lines"][0]
     assert line.__key__ == f"lines.jsonl/{numbers([line])[0] - 9000}"
     assert line.__sources__ is not None
-    assert line.__sources__[0].dataset_path == str(data.lines)
+    assert str(line.__sources__[0].dataset_path) == str(data.lines)
 
 
 @pytest.mark.parametrize("start_method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])

@@ -138,7 +138,7 @@ def test_a_kill_at_any_moment_leaves_the_old_dataset_or_the_new_one_and_the_next
         else:
             states.add("none")
             assert not had_dataset
-        scanned = len(list((here / ".nv-meta/.prepare/shards").glob("[!.]*.scan")))
+        scanned = len(list((here / ".nv-meta/.prepare/scans").glob("[!.]*.scans")))  # with one shard each
         report = run_prepare(plan_here)
         assert report.resumed + report.scanned in (0, len(new_shards(here, start))), f"call {number}"
         if report.changed:

@@ -165,8 +165,21 @@ def test_the_index_gives_what_the_shards_hold(tmp_path: Path, shape: Callable[[P
     assert report.scanned == report.shards == len(list(tmp_path.rglob("*.tar")))
 
 
-@every_shape
-@pytest.mark.parametrize("other", ["again", "four workers", "resumed", "forced"])
+WITH_WORKERS = (flat, with_an_empty_shard, duplicates_with_long_names)
+"""Shapes that are prepared by worker processes in the quick tests, too; each process imports the library."""
+
+
+@pytest.mark.parametrize(
+    ("shape", "other"),
+    [
+        *((shape, other) for other in ("again", "forced") for shape in EXPRESSIBLE + INEXPRESSIBLE),
+        *(
+            pytest.param(shape, other, marks=() if shape in WITH_WORKERS else pytest.mark.slow)
+            for other in ("four workers", "resumed")
+            for shape in EXPRESSIBLE + INEXPRESSIBLE
+        ),
+    ],
+)
 def test_the_same_shards_give_the_same_bytes(tmp_path: Path, shape: Callable[[Path], None], other: str) -> None:
     shape(tmp_path / "one")
     copy_of(tmp_path / "one", tmp_path / "two")
@@ -534,7 +547,7 @@ def test_asking_for_compat_files_that_cannot_be_changes_nothing(tmp_path: Path, 
     with pytest.raises(FormatError, match=r"index\.sqlite and \.tar\.idx cannot express this dataset"):
         prepare(tmp_path, compat=True)
     after = written(tmp_path)
-    assert {name: data for name, data in after.items() if not name.startswith(".nv-meta/.prepare/shards/")} == before
+    assert {name: data for name, data in after.items() if not name.startswith(".nv-meta/.prepare/scans/")} == before
 
 
 @every_inexpressible
@@ -699,7 +712,7 @@ def test_a_damaged_journal_is_scanned_anew(tmp_path: Path) -> None:
     copy_of(tmp_path / "one", tmp_path / "two")
     prepare(tmp_path / "two")
     stop_after(tmp_path / "one", shards=3)
-    journal = sorted((tmp_path / "one/.nv-meta/.prepare/shards").iterdir())
+    journal = sorted((tmp_path / "one/.nv-meta/.prepare/scans").iterdir())
     os.truncate(journal[0], 10)
     os.truncate(journal[1], journal[1].stat().st_size - 8)
     journal[2].write_bytes(b"")

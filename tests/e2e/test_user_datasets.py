@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 import random
 import warnings
@@ -367,6 +369,56 @@ def test_arrays_and_tensors_need_no_trust(value: Any) -> None:
     assert (restored == value).all()
 
 
+def array_text(shape: tuple[int, ...], data: bytes = b"") -> str:
+    """Return the state of an array whose header has a shape."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": "<u8", "fortran_order": False, "shape": shape})
+    return json.dumps({"$array": base64.b64encode(file.getvalue() + data).decode()})
+
+
+def archive_text() -> str:
+    file = io.BytesIO()
+    np.savez(file, a=np.zeros(3))
+    return json.dumps({"$array": base64.b64encode(file.getvalue()).decode()})
+
+
+def list_as_tensor() -> str:
+    file = io.BytesIO()
+    torch.save([1], file)
+    return json.dumps({"$tensor": base64.b64encode(file.getvalue()).decode()})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"$deque":[]}',
+        array_text((1 << 40,)),
+        array_text((2,), bytes(8)),
+        archive_text(),
+        list_as_tensor(),
+    ],
+    ids=["deque", "huge array", "short array", "archive", "no tensor"],
+)
+def test_a_damaged_state_is_refused(text: str) -> None:
+    with pytest.raises(StateError, match="is damaged"):
+        decode_state(text, decode_sample=lambda saved: saved)
+
+
+def test_a_state_that_contains_itself_cannot_be_saved() -> None:
+    endless: list[Any] = []
+    endless.append(endless)
+    for value in (endless, 10**5000):
+        with pytest.raises(StateError, match="cannot save the state"):
+            encode_state({"value": value}, encode_sample=lambda _: None, report_pickled=lambda *_: None)
+
+
+def test_a_masked_array_keeps_its_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ENERGON_TRUST_CODE", "1")
+    value = np.ma.array([1, 2], mask=[False, True])
+    text = encode_state({"value": value}, encode_sample=lambda _: None, report_pickled=lambda *_: None)
+    assert decode_state(text, decode_sample=lambda saved: saved)["value"].mask.tolist() == [False, True]
+
+
 def test_the_warning_names_what_is_not_restored(data: Path) -> None:
     class Once(Shuffled):
         pass
@@ -376,6 +428,16 @@ def test_the_warning_names_what_is_not_restored(data: Path) -> None:
         for _ in range(2):
             get_loader(Once(samples(data, ALONE), worker_config=ALONE))
     assert ["Once iterates its samples itself" in str(one.message) for one in caught] == [True]
+    assert ["unless it defines restore_sample()" in str(one.message) for one in caught] == [True]
+
+
+def test_the_warning_asks_for_no_method_that_is_there(data: Path) -> None:
+    class Rebuilt(Shuffled):
+        def restore_sample(self, restore_key: Any) -> Any:
+            return self.dataset.restore_sample(restore_key)
+
+    with pytest.warns(RuntimeWarning, match=r"Rebuilt iterates .* save_state\(\) returns$"):
+        get_loader(Rebuilt(samples(data, ALONE), worker_config=ALONE))
 
 
 class Hidden(SavableDataset[Any]):

@@ -12,9 +12,11 @@ Run with the Python of an environment, ``list`` describes the ``megatron.energon
     attribute or method of a class   megatron.energon.flavors.vqa:VQASample.image
     parameter of a method            megatron.energon.worker:WorkerConfig.worker_seed(override_global_rank)
 
-Names are listed in each module that has them; members and parameters only in the module that defines the object.
+Names are listed in each module that has them; members and parameters only in the module that defines the object. A
+class or function that a module imports for its own use has the module that defines it at the end of its row.
 ``golden/megatron_energon/peer_names.txt`` has all rows of version 7.4.1, ``lacking.txt`` those that this library lacks,
-below the reason: a line that begins with ``# ``. A missing module or class takes one row, without its members.
+below the reason: a line that begins with ``# ``. A missing module or class takes one row, without its members. What a
+module imports for its own use is not listed: code can import it from the module that defines it, or that one is listed.
 """
 
 from __future__ import annotations
@@ -50,30 +52,34 @@ def main() -> None:
             rows = list_names()
         print("\n".join(rows))
     elif command == "lacking" and len(arguments) == 1:
-        print("\n".join(lacking(Path(arguments[0]).read_text().split())))
+        print("\n".join(lacking(read_rows(Path(arguments[0]).read_text()))))
     elif command == "update" and len(arguments) == 1:
         update(arguments[0])
     else:
         sys.exit(__doc__)
 
 
-def peer_names(python: str) -> list[str]:
-    """Return the rows of the ``megatron.energon`` that a Python interpreter imports."""
+def read_rows(text: str) -> dict[str, str]:
+    """Return the rows of a list, each with the module that defines an imported name; empty for others."""
+    return {row: home for row, _, home in (line.partition(" ") for line in text.splitlines())}
+
+
+def peer_names(python: str) -> str:
+    """Return the list of the ``megatron.energon`` that a Python interpreter imports."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     command = [python, __file__, "list"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:
         raise RuntimeError(f"{command} exited with {done.returncode}: {done.stderr[-2000:]}")
-    return done.stdout.split()
+    return done.stdout
 
 
 def update(python: str) -> None:
     """Rewrite both golden files; rows that are lacking for the first time go below `NO_REASON`."""
-    rows = peer_names(python)
-    PEER_NAMES.write_text("\n".join(rows) + "\n")
+    PEER_NAMES.write_text(peer_names(python))
     known = read_reasons()
     sections: dict[str, list[str]] = {reason: [] for reason in dict.fromkeys(known.values())}
-    for row in lacking(rows):
+    for row in lacking(read_rows(PEER_NAMES.read_text())):
         sections.setdefault(known.get(row, NO_REASON), []).append(row)
     LACKING.write_text("\n".join(f"# {reason}\n" + "\n".join(rows) + "\n" for reason, rows in sections.items() if rows))
 
@@ -139,9 +145,10 @@ def rows_of_module(module: types.ModuleType) -> Iterator[str]:
         value = getattr(module, name)
         if name.startswith("_") or inspect.ismodule(value) or not is_own(value):
             continue
-        row = f"{module.__name__}:{name}"
-        yield row
-        if getattr(value, "__module__", None) == module.__name__:
+        row, home = f"{module.__name__}:{name}", getattr(value, "__module__", None)
+        is_import = (inspect.isclass(value) or inspect.isroutine(value)) and home != module.__name__
+        yield f"{row} {home}" if is_import and not hasattr(module, "__path__") else row
+        if home == module.__name__:
             yield from rows_of_members(row, value)
 
 
@@ -152,7 +159,7 @@ def is_own(value: Any) -> bool:
         return False  # annotations and type variables
     if inspect.isclass(value) or inspect.isroutine(value):
         return home == ROOT or home.startswith(f"{ROOT}.")
-    return not type(value).__module__.startswith("__future__")
+    return type(value).__module__.split(".")[0] not in ("__future__", "logging", "re")
 
 
 def rows_of_members(row: str, value: Any) -> Iterator[str]:
@@ -169,25 +176,34 @@ def rows_of_members(row: str, value: Any) -> Iterator[str]:
 
 
 def parameters(value: Any) -> list[str]:
-    """Return the names of a callable's public parameters."""
+    """Return the names of a callable's public parameters, also of those that `**options: Unpack[…]` declares."""
+    function = value.__init__ if inspect.isclass(value) and inspect.isfunction(value.__init__) else value
+    found: list[str] = list(getattr(function, "__earlier_parameters__", ()))
     try:
-        signature = inspect.signature(value)
+        signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return []
-    skipped = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    found = [name for name, parameter in signature.parameters.items() if parameter.kind not in skipped]
+        return found
+    for name, parameter in signature.parameters.items():
+        declared = str(parameter.annotation).removeprefix("Unpack[").removesuffix("]")
+        if parameter.kind is parameter.VAR_KEYWORD:
+            options = getattr(inspect.unwrap(function), "__globals__", {}).get(declared)
+            found += getattr(options, "__annotations__", {})
+        elif parameter.kind is not parameter.VAR_POSITIONAL:
+            found.append(name)
     return [name for name in found if not name.startswith("_") and name not in ("self", "cls")]
 
 
 # ------------------------------------------------------------------------------------------------------- compare
 
 
-def lacking(rows: list[str]) -> list[str]:
+def lacking(rows: dict[str, str]) -> list[str]:
     """Return the rows that this interpreter's ``megatron.energon`` lacks, without members of what is missing."""
     replace_optional_packages()
     missing: set[str] = set()
-    for row in rows:
-        if not missing.intersection(owners(row)) and not has(row):
+    for row, home in sorted(rows.items(), key=lambda item: bool(item[1])):  # imported names last
+        defined = f"{home}:{row.partition(':')[2]}"
+        is_import = bool(home) and (has(defined) or not missing.isdisjoint({defined, *owners(defined)}))
+        if not is_import and not missing.intersection(owners(row)) and not has(row):
             missing.add(row)
     return sorted(missing)
 

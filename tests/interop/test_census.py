@@ -7,5 +7,5 @@ from tests.interop.conftest import Peer
 
 
 def test_the_list_of_names_is_that_of_the_installed_megatron_energon(peer: Peer) -> None:
-    found, listed = set(census.peer_names(peer.python)), set(census.PEER_NAMES.read_text().split())
+    found, listed = (set(text.splitlines()) for text in (census.peer_names(peer.python), census.PEER_NAMES.read_text()))
     assert (found - listed, listed - found) == (set(), set())

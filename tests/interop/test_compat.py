@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from .moving_page import SCRIPTS
+
 COMPAT = Path(__file__).with_name("compat")
-SCRIPTS = sorted(path for path in (COMPAT / "scripts").glob("*.py") if path.name != "facts.py")
 
 
 @pytest.fixture(scope="module")

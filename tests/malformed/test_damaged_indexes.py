@@ -20,7 +20,7 @@ from loader.format.index.current import current_index, index_folders, read_uuid
 from loader.format.index.dataset_index import DatasetIndex
 from loader.format.index.layout import COLUMNS, decode_layout
 from loader.format.index.npy_column import map_column
-from loader.format.index.shard_index import index_shard, load_shard_index, save_shard_index
+from loader.format.index.shard_index import decode_shard_index, encode_shard_index, index_shard
 from loader.format.index.writer import IndexWriter
 from loader.format.nv_meta import INDEX_FOLDER, INDEX_UUID, INFO_JSON, INFO_YAML
 from loader.format.tar.idx import has_tar_idx, read_tar_idx, tar_idx_bytes
@@ -192,6 +192,14 @@ def test_columns_that_contradict_each_other_give_no_shard(
     index = DatasetIndex(dataset, "u")
     with pytest.raises(FormatError, match="columns of the index contradict each other"):
         index.shard_index(index.shards[0])
+
+
+@pytest.mark.parametrize("ends", [[1 << 40, 3, 4], [(1 << 64) - 1, 3, 4], [9, 3, 4]])
+def test_a_part_behind_the_columns_is_refused(dataset: LocalStorage, ends: list[int]) -> None:
+    path = file_of(dataset, "part_ends.npy")
+    np.save(path, np.array(ends, dtype=np.load(path).dtype))
+    with pytest.raises(FormatError, match="columns of the index contradict each other"):
+        DatasetIndex(dataset, "u").part(0, "txt")
 
 
 class Bomb:
@@ -437,12 +445,10 @@ def test_offsets_of_samples_read_back_and_a_file_of_another_length_is_not_read(t
 
 
 def test_a_shard_s_index_cut_anywhere_is_refused(dataset: LocalStorage) -> None:
-    file = io.BytesIO()
-    save_shard_index(index_shard(dataset, "a.tar"), file)
-    good = file.getvalue()
+    good = encode_shard_index(index_shard(dataset, "a.tar"))
     for length in range(len(good)):
         with pytest.raises(FormatError, match="not an index of a shard"):
-            load_shard_index(io.BytesIO(good[:length]), name="a.tar")
+            decode_shard_index(good[:length], name="a.tar")
     for start in (b"[]\n", b"{}\n", b"7\n", b"[" * 100_000, b'{"part_names": 7}\n'):
         with pytest.raises(FormatError):
-            load_shard_index(io.BytesIO(start + good.partition(b"\n")[2]), name="a.tar")
+            decode_shard_index(start + good.partition(b"\n")[2], name="a.tar")

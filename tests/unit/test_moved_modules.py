@@ -40,7 +40,7 @@ def test_modules_that_became_packages_still_have_their_names() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "from loader.training.get_loader import get_loader as it",
+        pytest.param("from loader.training.get_loader import get_loader as it", marks=slow),
         pytest.param("import loader.training.get_loader; it = loader.training.get_loader.get_loader", marks=slow),
         pytest.param("import loader.training.get_loader as module; it = module.get_loader", marks=slow),
         pytest.param("from loader.training import get_loader as module; it = module.get_loader", marks=slow),

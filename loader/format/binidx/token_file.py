@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import FormatError, StorageError
-from ...storage import ByteRange, ReadableFile, Storage, map_file
+from ...storage import ByteRange, ReadableFile, Storage, map_file, raise_storage_error
 
 __all__ = ["DTYPES", "TOKENS", "TokenFile", "TokenHeader", "read_header"]
 
@@ -172,13 +172,16 @@ class TokenFile:
 
         Raises:
             FormatError: The ``.idx`` file became shorter since it was opened.
+            StorageError: It is missing, or cannot be read.
         """
         count = len(self)
         try:
             data = map_file(self.storage.local_path(self.index_name))
             lengths = np.frombuffer(data, "<i4", count, _HEADER.size)
             offsets = np.frombuffer(data, "<i8", count, _HEADER.size + count * _LENGTH)
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            raise_storage_error("map this index", self.index_path, error)
+        except ValueError as error:
             raise FormatError(f"cannot map this index: {error}", shard=self.index_path) from error
         lengths.flags.writeable = offsets.flags.writeable = False
         return lengths, offsets

@@ -138,6 +138,8 @@ class SqliteIndexWriter:
         self._path = path
         self._is_new = earlier is None
         self._database: sqlite3.Connection | None = None
+        self._pending: list[tuple[int, ShardIndex]] = []  # shards that the thread does not have yet
+        self._pending_rows = 0
         if earlier is not None:
             _check_tables(earlier)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -152,14 +154,25 @@ class SqliteIndexWriter:
             raise
 
     def add(self, tar_file_id: int, index: ShardIndex) -> None:
-        """Append the rows of one shard. Return when the rows of the shard before are written."""
+        """Append the rows of one shard.
+
+        The thread gets many small shards at once. Return when the rows that it got before are written.
+        """
+        self._pending.append((tar_file_id, index))
+        self._pending_rows += len(index.part_offset)
+        if self._pending_rows >= _ROWS_AT_ONCE:
+            self._submit()
+
+    def _submit(self) -> None:
         database = self._last.result()
-        if database is not None:
-            self._last = self._thread.submit(self._insert, database, tar_file_id, index)
+        if database is not None and self._pending:
+            self._last = self._thread.submit(self._insert, database, self._pending)
+        self._pending, self._pending_rows = [], 0
 
     def finish(self) -> bool:
         """Add the index over keys, and close the file. Return False if a shard repeats a key of the file."""
         try:
+            self._submit()
             database = self._last.result()
             if database is not None:
                 self._thread.submit(self._complete, database).result()
@@ -194,10 +207,13 @@ class SqliteIndexWriter:
                     database.execute(f"DELETE FROM {table} WHERE tar_file_id = ?", (tar_file_id,))  # noqa: S608
         return database
 
-    def _insert(self, database: sqlite3.Connection, tar_file_id: int, index: ShardIndex) -> sqlite3.Connection | None:
+    def _insert(
+        self, database: sqlite3.Connection, shards: Sequence[tuple[int, ShardIndex]]
+    ) -> sqlite3.Connection | None:
         with self._errors():
             try:
-                _insert_shard(database, tar_file_id, index)
+                for tar_file_id, index in shards:
+                    _insert_shard(database, tar_file_id, index)
             except sqlite3.IntegrityError:
                 return None
         return database

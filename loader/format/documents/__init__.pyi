@@ -6,6 +6,7 @@ from .providers import (
     is_jsonl as is_jsonl,
     is_metadataset as is_metadataset,
     is_record_file as is_record_file,
+    is_tar_file as is_tar_file,
     provider_of as provider_of,
 )
 from .sample_types import (

@@ -18,12 +18,12 @@ import yaml
 
 from ...errors import ConfigError, Fault
 from .field_map import FieldMap, parse_field_map
-from .key_format import KeyFormat, checked_key_format
+from .load_request import KeyFormat, checked_key_format
 from .messages import did_you_mean, short_key, short_keys, short_repr
 from .sample_types import CRUDE, SAMPLE_TYPES, SampleTypeSpec
 from .yaml_document import parse_yaml
 
-__all__ = ["DatasetConfig", "format_dataset_config", "is_own_module", "parse_dataset_config"]
+__all__ = ["OWN_MODULE", "DatasetConfig", "format_dataset_config", "is_own_module", "parse_dataset_config"]
 
 OWN_MODULE = "megatron.energon"
 """Module of our own classes in the files that we write, so that megatron-energon reads them too."""
@@ -339,6 +339,6 @@ class _Parser:
                     f"field_map.{short_key(name)}",
                     f"{spec.name} has no such field{did_you_mean(short_key(name), names)}",
                 )
-        for name in spec.required:
-            if name not in config.field_map.fields:
-                self._fault("field_map", f"field {name!r} of {spec.name} is missing")
+        for known in spec.fields:
+            if known.required and known.name not in config.field_map.fields:
+                self._fault("field_map", f"field {known.name!r} of {spec.name} is missing")

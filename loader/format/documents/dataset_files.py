@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from ...errors import ConfigError
-from ...storage import Storage
+from ...storage import Storage, read_document
 from ..nv_meta import FOLDER, FORMAT_VERSION, INFO_JSON, INFO_YAML, SPLIT_JSON, SPLIT_YAML
 from .providers import SHARD_SUFFIXES
 from .split_config import SplitConfig, parse_split_config
@@ -41,7 +41,7 @@ def read_split_config(storage: Storage, name: str = SPLIT_YAML) -> SplitConfig |
     if found is None:
         return None
     file = f"{FOLDER}/{found}"
-    return parse_split_config(storage.read(file).decode("utf-8", "replace"), file=storage.path(file))
+    return parse_split_config(read_document(storage, file).decode("utf-8", "replace"), file=storage.path(file))
 
 
 class _ShardInfo(msgspec.Struct):
@@ -63,7 +63,7 @@ def read_shard_info(storage: Storage) -> dict[str, int] | None:
     """
     for name in (INFO_JSON, INFO_YAML):
         if storage.exists(name):
-            return _parse(storage.read(name), file=storage.path(name))
+            return _parse(read_document(storage, name), file=storage.path(name))
     return None
 
 

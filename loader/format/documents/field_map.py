@@ -11,14 +11,15 @@ r"""Parse field maps, the expressions that name the part and the value inside it
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError, Fault, SampleError
 from .messages import nearest_names
+from .part_kinds import part_kind
 
-__all__ = ["FieldAccess", "FieldMap", "parse_field_expression", "parse_field_map"]
+__all__ = ["FieldAccess", "FieldMap", "MissingPartError", "parse_field_expression", "parse_field_map"]
 
 _INTEGER = re.compile(r"-?[0-9]+")
 _PART_NAME = re.compile(r"[^\[\],]+")
@@ -223,16 +224,62 @@ def _format_step(step: str | int) -> str:
     return f'"{escaped}"'
 
 
+class MissingPartError(SampleError):
+    """No part that the expression of a field names is in the sample.
+
+    Args:
+        field: The field.
+        accesses: The alternatives of its expression.
+        parts: Names of the sample's parts.
+        file: Path of the file with the field map, and line of the field, if known.
+    """
+
+    def __init__(
+        self, field: str, accesses: Sequence[FieldAccess], parts: Collection[str], *, file: str | None = None
+    ) -> None:
+        self.field, self.accesses = field, tuple(accesses)
+        super().__init__(
+            f"field {field!r} ({_expression(accesses)}) is missing: this sample has only the parts "
+            f"{_first_names(parts)}{_nearest_part(accesses, parts)}",
+            part=accesses[0].part,
+            hint=f"correct field_map in {file or 'dataset.yaml'}; or, if only few samples lack the part, exclude them "
+            "(energon lint --fix does)",
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {"part": self.part, "hint": self.hint}
+        return _as_sample_error, (self.message, fields)
+
+
+def _as_sample_error(message: str, fields: dict[str, Any]) -> SampleError:
+    return SampleError(message, **fields)
+
+
 def _field_missing(
     field: str, accesses: tuple[FieldAccess, ...], parts: Mapping[str, Any], missing: _MissingValueError | None
 ) -> SampleError:
-    expression = ",".join(map(str, accesses))
-    reason = f"this sample has only the parts {_first_names(parts)}" if missing is None else str(missing)
+    if missing is None:
+        return MissingPartError(field, accesses, parts)
     return SampleError(
-        f"field {field!r} ({expression}) is missing: {reason}",
-        part=accesses[0].part if missing is None else missing.part,
+        f"field {field!r} ({_expression(accesses)}) is missing: {missing}",
+        part=missing.part,
         hint="correct field_map in dataset.yaml, or exclude the sample (energon lint --fix does)",
     )
+
+
+def _expression(accesses: Sequence[FieldAccess]) -> str:
+    return ",".join(map(str, accesses))
+
+
+def _nearest_part(accesses: Sequence[FieldAccess], parts: Collection[str]) -> str:
+    """Suggest the part with a similar name, or the only one of the same kind."""
+    for access in accesses:
+        kind = part_kind(access.part)
+        alike = [] if kind == "bytes" else [name for name in parts if part_kind(name) == kind]
+        nearest = nearest_names(access.part, parts, limit=1) or (alike if len(alike) == 1 else [])
+        if nearest:
+            return f"; did you mean {nearest[0]!r}?"
+    return ""
 
 
 def _nearest(step: object, names: Mapping[Any, Any]) -> str:
@@ -240,6 +287,6 @@ def _nearest(step: object, names: Mapping[Any, Any]) -> str:
     return f"; did you mean {nearest[0]!r}?" if nearest else ""
 
 
-def _first_names(names: Mapping[Any, Any]) -> str:
+def _first_names(names: Collection[Any]) -> str:
     first = [str(name) for name in names][:20]
     return ", ".join(first) + (", …" if len(names) > len(first) else "") if first else "nothing"

@@ -5,13 +5,29 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, get_args
 
-from .key_format import KeyFormat
-from .providers import data_path, is_jsonl, is_metadataset
+from ...errors import ConfigError
+from .messages import short_repr
+from .providers import data_path, provider_of
 from .subset import SubsetRange
 
-__all__ = ["LoadRequest", "is_jsonl", "is_metadataset", "is_url", "resolve_path"]
+__all__ = [
+    "KeyFormat",
+    "LoadRequest",
+    "checked_key_format",
+    "is_url",
+    "resolve_key_format",
+    "resolve_meta_folder",
+    "resolve_path",
+]
+
+KeyFormat = Literal["shard/key", "key"]
+"""``"shard/key"``: ``train/shard_0.tar/0001``, unique in a dataset. ``"key"``: ``0001``, as in megatron-energon 7."""
+
+_KEY_FORMATS: tuple[KeyFormat, ...] = get_args(KeyFormat)
+
+_KEY_FORMAT_VARIABLE = "ENERGON_KEY_FORMAT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +41,7 @@ class LoadRequest:
         split_part: Part of the split: ``"train"``, ``"val"`` …
         split_config: Name of the split file in ``.nv-meta``; None for the default one.
         dataset_config: Name of the dataset file in ``.nv-meta``; None for the default one.
+        meta_folder: Absolute path of the folder to use instead of ``.nv-meta``.
         subflavors: Labels of all samples; they win over those of ``dataset.yaml``.
         epochs_together: ``shuffle_over_epochs_multiplier``.
         filter: Name of the filter that selects samples; None keeps all. Subsets count the samples that it keeps.
@@ -41,6 +58,7 @@ class LoadRequest:
     split_part: str = "train"
     split_config: str | None = None
     dataset_config: str | None = None
+    meta_folder: str | None = None
     subflavors: Mapping[str, Any] = field(default_factory=dict)
     epochs_together: int | None = 1
     filter: str | None = None
@@ -55,6 +73,30 @@ class LoadRequest:
     def at(cls, path: str | os.PathLike[str], **choices: Any) -> LoadRequest:
         """Return the request for a path as a caller gives it: relative paths start from the working directory."""
         return cls(path=data_path(resolve_path(os.fspath(path), os.getcwd())), **choices)
+
+
+def resolve_meta_folder(meta_folder: str | os.PathLike[str] | None, path: str | os.PathLike[str]) -> str | None:
+    """Return the absolute path of the folder to use instead of the ``.nv-meta`` of a dataset; None if there is none.
+
+    Args:
+        meta_folder: Path of the folder, relative to the working directory.
+        path: Path of the dataset.
+
+    Raises:
+        ConfigError: The path is that of a single file or a metadataset.
+    """
+    if meta_folder is None:
+        return None
+    provider = provider_of(path)
+    if provider.format != "folder":
+        raise ConfigError(
+            f"expected the folder of a dataset together with a meta folder, found {provider.title}",
+            at=os.fspath(path),
+            hint="set meta_folder at the datasets of the metadataset"
+            if provider.format == "metadataset"
+            else "a single file has no .nv-meta; drop the meta folder",
+        )
+    return resolve_path(os.fspath(meta_folder), os.getcwd())
 
 
 def is_url(path: str) -> bool:
@@ -78,3 +120,38 @@ def resolve_path(path: str, folder: str) -> str:
     if separator and scheme not in ("file", "local"):
         return path
     return os.path.normpath(os.path.join(folder, rest if separator else path))
+
+
+def checked_key_format(value: object, *, source: str) -> KeyFormat:
+    """Return the value if it is a key format.
+
+    Args:
+        value: The value.
+        source: Where it is from, for the message.
+
+    Raises:
+        ConfigError: It is none.
+
+    >>> checked_key_format("key", source="key_format")
+    'key'
+    """
+    for known in _KEY_FORMATS:
+        if value == known:
+            return known
+    names = " or ".join(f'"{name}"' for name in _KEY_FORMATS)
+    raise ConfigError(f"expected {source} to be {names}, found {short_repr(value)}")
+
+
+def resolve_key_format(argument: KeyFormat | None, of_dataset: KeyFormat | None) -> KeyFormat:
+    """Return the form of keys: that of the argument, of ``dataset.yaml``, or of ``ENERGON_KEY_FORMAT``, in this order.
+
+    Without any of them keys have the form ``"shard/key"``.
+
+    Raises:
+        ConfigError: ``ENERGON_KEY_FORMAT`` is needed, and is no key format.
+    """
+    found = argument or of_dataset
+    if found is not None:
+        return found
+    text = os.environ.get(_KEY_FORMAT_VARIABLE, "")
+    return checked_key_format(text, source=f"the environment variable {_KEY_FORMAT_VARIABLE}") if text else "shard/key"

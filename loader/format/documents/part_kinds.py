@@ -1,8 +1,7 @@
 """Classify parts by their names: image, text, label and so on.
 
-The rules are those of webdataset. Only the text after the last dot of the part name counts (``seg.png`` is an image).
-Images, audio and video match in any case, and everything else only in lower case (``TXT`` stays bytes). A part with
-``.gz`` at the end is decompressed first.
+The rules are those of webdataset. Only the text after the last dot of the part name counts (``seg.png`` is an image),
+in any case (``TXT`` is text; webdataset keeps it as bytes). A part with ``.gz`` at the end is decompressed first.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ __all__ = [
     "TREE",
     "VIDEO",
     "PartKind",
+    "is_compressed",
     "part_extension",
     "part_kind",
 ]
@@ -60,28 +60,34 @@ _KIND_OF_EXTENSION: dict[str, PartKind] = {
     **dict.fromkeys(PICKLE, "pickle"),
     **dict.fromkeys(TEXT, "text"),
     **dict.fromkeys(TREE, "tree"),
-}
-_KIND_OF_LOWER_EXTENSION: dict[str, PartKind] = {
     **dict.fromkeys(AUDIO, "audio"),
     **dict.fromkeys(VIDEO, "video"),
     **dict.fromkeys(IMAGE, "image"),
 }
 
 
-def part_extension(part_name: str) -> str:
-    """Return the extension of a part name, by which it is decoded: the text after the last dot, without ``.gz``.
+def is_compressed(part_name: str) -> bool:
+    """Return True if a part is decompressed by gzip before it is decoded.
 
-    >>> part_extension("seg.png"), part_extension("json.gz"), part_extension("txt")
+    >>> is_compressed("json.gz"), is_compressed("GZ"), is_compressed("tgz")
+    (True, True, False)
+    """
+    return part_name.lower().rpartition(".")[2] == "gz"
+
+
+def part_extension(part_name: str) -> str:
+    """Return the extension of a part name, by which it is decoded: lower-case, after the last dot, without ``.gz``.
+
+    >>> part_extension("seg.PNG"), part_extension("json.gz"), part_extension("txt")
     ('png', 'json', 'txt')
     """
-    return part_name.removesuffix(".gz").rpartition(".")[2]
+    return part_name.lower().removesuffix(".gz").rpartition(".")[2]
 
 
 def part_kind(part_name: str) -> PartKind:
     """Return the kind of a part by its name, or ``"bytes"`` if the extension is unknown.
 
-    >>> part_kind("JPG"), part_kind("left.txt"), part_kind("bin")
+    >>> part_kind("JPG"), part_kind("left.TXT"), part_kind("bin")
     ('image', 'text', 'bytes')
     """
-    extension = part_extension(part_name)
-    return _KIND_OF_LOWER_EXTENSION.get(extension.lower()) or _KIND_OF_EXTENSION.get(extension, "bytes")
+    return _KIND_OF_EXTENSION.get(part_extension(part_name), "bytes")

@@ -19,6 +19,7 @@ __all__ = [
     "is_jsonl",
     "is_metadataset",
     "is_record_file",
+    "is_tar_file",
     "provider_of",
     "record_format",
 ]
@@ -96,6 +97,11 @@ def is_record_file(path: str | os.PathLike[str]) -> bool:
     (True, True, False)
     """
     return format_of(path) in RECORD_FORMATS
+
+
+def is_tar_file(path: str | os.PathLike[str]) -> bool:
+    """Return True if a path names a tar file, not a folder; it need not be a shard of a prepared dataset."""
+    return os.fspath(path).endswith(".tar") and os.path.isfile(path)
 
 
 def record_format(shard: str) -> Format | None:

@@ -23,8 +23,21 @@ __all__ = [
 ]
 
 FieldKind = Literal[
-    "any", "audio", "image", "images", "label", "label_name", "sequence", "tensor", "text", "text_list", "video"
+    "any",
+    "audio",
+    "image",
+    "image_list",
+    "images",
+    "label",
+    "label_name",
+    "sequence",
+    "tensor",
+    "text",
+    "text_list",
+    "turns",
+    "video",
 ]
+"""Kinds of values; an ``image_list`` may also come as one image."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +51,15 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleTypeSpec:
-    """A sample type: the name of its class, and its fields in order. A crude type has no fields."""
+    """A sample type: the name of its class, and its fields in order. A crude type has no fields.
+
+    ``shared`` is False for types that megatron-energon does not have.
+    """
 
     name: str
     fields: tuple[FieldSpec, ...]
     crude: bool = False
+    shared: bool = True
 
     @property
     def short_name(self) -> str:
@@ -76,13 +93,13 @@ class SampleTypeSpec:
         raise KeyError(name)
 
 
-def _type(name: str, **kinds: FieldKind) -> SampleTypeSpec:
+def _type(name: str, *, shared: bool = True, **kinds: FieldKind) -> SampleTypeSpec:
     """Build a spec from ``field=kind``. A trailing underscore in a field's name marks an optional field."""
     fields = tuple(
         FieldSpec(name=field.removesuffix("_"), required=not field.endswith("_"), kind=kind)
         for field, kind in kinds.items()
     )
-    return SampleTypeSpec(name=f"{name}Sample", fields=fields)
+    return SampleTypeSpec(name=f"{name}Sample", fields=fields, shared=shared)
 
 
 CRUDE = SampleTypeSpec(name="CrudeSample", fields=(), crude=True)
@@ -90,6 +107,7 @@ CRUDE = SampleTypeSpec(name="CrudeSample", fields=(), crude=True)
 
 _TYPES = (
     _type("Captioning", image="image", caption="text"),
+    _type("Conversation", turns="turns", images_="image_list", shared=False),
     CRUDE,
     _type("Image", image="image"),
     _type("ImageClassification", image="image", label_="label", label_name_="label_name"),

@@ -6,7 +6,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
@@ -16,11 +16,12 @@ from ..nv_meta import SPLIT_YAML
 from .brace_patterns import MAX_NAMES, compact_names, expand_pattern
 from .messages import did_you_mean, short_text
 from .providers import SHARD_SUFFIXES
+from .subset import SubsetRange, bounds_of, parse_range, resolve_subset
 from .yaml_document import parse_yaml
 
 __all__ = ["SplitConfig", "format_split_config", "parse_split_config", "split_sample_name"]
 
-_KEYS = ("split_parts", "exclude")
+_KEYS = ("split_parts", "exclude", "sample_ranges")
 
 _LAST_WINS = ("exclude",)
 """Keys that may be repeated: files with an empty ``exclude`` and a later one are in use with megatron-energon."""
@@ -37,10 +38,22 @@ class SplitConfig:
         split_parts: Shards of each part in order, relative to the dataset, with ``/`` between folders.
         exclude: Shards (``shards/s_0.tar``) and samples (``shards/s_0.tar/key``) that are excluded from every part. In
             the file, a sample may also be a bare ``key``; :attr:`.DatasetFolder.split` has its shards.
+        sample_ranges: Part → the range of each of its shards that belongs to it. A part that is missing has whole
+            shards. megatron-energon refuses files with this key.
     """
 
     split_parts: dict[str, tuple[str, ...]]
     exclude: tuple[str, ...] = ()
+    sample_ranges: Mapping[str, SubsetRange] = field(default_factory=dict)
+
+    def samples_of(self, part: str, samples: int) -> range:
+        """Return the numbers, within a shard of so many samples, of those that belong to a part of it.
+
+        Raises:
+            ConfigError: A range of numbers reaches beyond the shard.
+        """
+        applied = self.sample_ranges.get(part)
+        return range(samples) if applied is None else range(*resolve_subset((applied,), samples))
 
     def excluded_shards(self) -> frozenset[str]:
         """Return the shards that are excluded as a whole."""
@@ -181,7 +194,26 @@ class _Reader:
                 for part, shards in parts.items()
             },
             exclude=self._excluded(document.get("exclude")),
+            sample_ranges=self._ranges(document.get("sample_ranges"), parts),
         )
+
+    def _ranges(self, ranges: Any, parts: Mapping[Any, Any]) -> dict[str, SubsetRange]:
+        if ranges is None:
+            return {}
+        if not isinstance(ranges, dict):
+            self._fault("sample_ranges", f"expected a mapping from part to range, found {_kind(ranges)}")
+            return {}
+        found: dict[str, SubsetRange] = {}
+        for part, value in ranges.items():
+            place = f"sample_ranges.{_place(part)}"
+            if part not in parts:
+                self._fault(place, f"split_parts has no such part; there are: {', '.join(map(_place, parts))}")
+                continue
+            try:
+                found[part] = parse_range(value)
+            except ValueError as error:
+                self._fault(place, str(error))
+        return found
 
     def _shards(self, part: Any, patterns: Any) -> tuple[str, ...]:
         place = f"split_parts.{_place(part)}"
@@ -274,10 +306,16 @@ def format_split_config(config: SplitConfig, *, file: str = SPLIT_YAML) -> str:
     """
     if file.lower().endswith(".json"):
         parts = {part: compact_names(shards) for part, shards in config.split_parts.items()}
-        return json.dumps({"split_parts": parts, "exclude": compact_names(config.exclude)}, indent=2) + "\n"
+        document: dict[str, Any] = {"split_parts": parts, "exclude": compact_names(config.exclude)}
+        if config.sample_ranges:
+            document["sample_ranges"] = {part: bounds_of(found) for part, found in config.sample_ranges.items()}
+        return json.dumps(document, indent=2) + "\n"
     lines = ["split_parts:" if config.split_parts else "split_parts: {}"]
     lines += _format_lists(config.split_parts, indent="  ")
     lines += _format_lists({"exclude": config.exclude}, indent="")
+    if config.sample_ranges:
+        lines.append("sample_ranges:  # the share of each shard of a part that belongs to it")
+        lines += [f"  {_scalar(part)}: {found}" for part, found in config.sample_ranges.items()]
     return "\n".join(lines) + "\n"
 
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import floor
 
 from ...errors import ConfigError
+from .messages import short_repr
 
-__all__ = ["SampleRange", "ShareRange", "SubsetRange", "do_overlap", "resolve_subset"]
+__all__ = [
+    "EXPECTED_RANGE",
+    "SampleRange",
+    "ShareRange",
+    "SubsetRange",
+    "bounds_of",
+    "do_overlap",
+    "parse_range",
+    "resolve_subset",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +50,48 @@ class SampleRange:
 
 SubsetRange = ShareRange | SampleRange
 """One ``subset``, as a document writes it."""
+
+
+_PERCENTAGE = re.compile(r"\s*(-?[0-9]{1,15}(?:\.[0-9]{1,15})?)\s*%\s*")
+
+EXPECTED_RANGE = (
+    "expected two percentages such as [0%, 80%], or two numbers of samples such as [1000, 2000] or [1000, end]"
+)
+
+
+def parse_range(value: object) -> SubsetRange:
+    """Parse a range as a document writes it.
+
+    Raises:
+        ValueError: The value has another form, or the range is empty or reversed.
+
+    >>> str(parse_range(["0%", "80%"])), str(parse_range([1000, "end"]))
+    ('[0%, 80%]', '[1000, end]')
+    """
+    if not isinstance(value, list) or len(value) != 2:
+        raise ValueError(f"{EXPECTED_RANGE}, found {short_repr(value)}")
+    first, last = (_share(bound) for bound in value)
+    if first is not None and last is not None:
+        if 0 <= first < last <= 1:
+            return ShareRange(start=first, stop=last)
+        written = ", ".join(value)
+        raise ValueError(f"expected percentages from 0% to 100%, the first below the second, found [{written}]")
+    start, stop = value
+    if not _is_count(start) or not (stop == "end" or _is_count(stop)):
+        raise ValueError(f"{EXPECTED_RANGE}, found {short_repr(value)}")
+    found = SampleRange(start=start, stop=None if stop == "end" else stop)
+    if start < 0 or (found.stop is not None and found.stop <= start):
+        raise ValueError(f"expected a start of at least 0 and an end behind it, found {found}")
+    return found
+
+
+def _share(bound: object) -> Fraction | None:
+    match = _PERCENTAGE.fullmatch(bound) if isinstance(bound, str) else None
+    return Fraction(match[1]) / 100 if match else None
+
+
+def _is_count(bound: object) -> bool:
+    return isinstance(bound, int) and not isinstance(bound, bool)
 
 
 def resolve_subset(ranges: Sequence[SubsetRange], samples: int, *, at: str | None = None) -> tuple[int, int]:
@@ -78,8 +131,15 @@ def resolve_subset(ranges: Sequence[SubsetRange], samples: int, *, at: str | Non
     return floor(start), floor(stop)
 
 
+def bounds_of(found: SubsetRange) -> list[str | int]:
+    """Return a range as a document writes it; the inverse of :func:`parse_range`."""
+    if isinstance(found, ShareRange):
+        return [_percentage(found.start), _percentage(found.stop)]
+    return [found.start, "end" if found.stop is None else found.stop]
+
+
 def _percentage(share: Fraction) -> str:
-    return f"{float(share * 100):g}%"
+    return f"{float(share * 100):.15g}%"
 
 
 def do_overlap(one: Sequence[SubsetRange], other: Sequence[SubsetRange]) -> bool:

@@ -12,10 +12,12 @@ import numpy.typing as npt
 
 from ...arrays import IntArray
 from ...errors import ConfigError, StorageError
-from ...storage import open_storage
 from ..documents.dataset_files import read_shard_info
+from ..documents.load_request import resolve_meta_folder
 from ..documents.messages import did_you_mean
-from ..jsonl.index import open_jsonl_index
+from ..documents.providers import data_path, is_record_file
+from ..nv_meta import open_dataset_storage
+from ..records.record_file import open_record_path
 from .files import FilterFiles, is_filter_name
 
 __all__ = ["build_filter_index", "build_filter_index_from_shard_indexes"]
@@ -28,22 +30,25 @@ def build_filter_index(
     name: str,
     indexes: Iterable[int] | npt.NDArray[Any],
     shards: Mapping[str, int] | Sequence[str] | None = None,
+    *,
+    meta_folder: str | os.PathLike[str] | None = None,
 ) -> None:
     """Write a filter: the samples of a dataset that ``filter: NAME`` in a metadataset keeps.
 
     Args:
-        path: Folder of a prepared dataset, or an indexed JSONL file.
+        path: Folder of a prepared dataset, or an indexed JSONL, token or Parquet file.
         name: Name of the filter.
         indexes: Numbers of the kept samples, from 0 over all shards in the order of ``.info.json``; in any order. An
             array of 8-byte integers in ascending order, which may be memory-mapped, is not copied.
         shards: The shards over which ``indexes`` counts, in order; by default all. As a mapping, each shard's number of
             samples is compared with the dataset's.
+        meta_folder: Folder to use instead of the dataset's ``.nv-meta``.
 
     Raises:
         ConfigError: The name is not one of a filter, there is no such shard, or a number is out of range or repeated.
         StorageError: The dataset is missing or not prepared, or a file cannot be written.
     """
-    files, sizes = _open(path, name)
+    files, sizes = _open(path, name, meta_folder)
     numbers = _as_numbers(indexes, files)
     if shards is not None:
         numbers = _over_all_shards(numbers, sizes, shards, files)
@@ -54,19 +59,22 @@ def build_filter_index_from_shard_indexes(
     path: str | os.PathLike[str],
     name: str,
     shard_indexes: Mapping[str, Iterable[int] | npt.NDArray[Any]],
+    *,
+    meta_folder: str | os.PathLike[str] | None = None,
 ) -> None:
     """Write a filter from the numbers of samples within their shards.
 
     Args:
-        path: Folder of a prepared dataset, or an indexed JSONL file.
+        path: Folder of a prepared dataset, or an indexed JSONL, token or Parquet file.
         name: Name of the filter.
         shard_indexes: Shard → numbers of its kept samples, from 0. No sample of a missing shard is kept.
+        meta_folder: Folder to use instead of the dataset's ``.nv-meta``.
 
     Raises:
         ConfigError: The name is not one of a filter, there is no such shard, or a number is out of range or repeated.
         StorageError: The dataset is missing or not prepared, or a file cannot be written.
     """
-    files, sizes = _open(path, name)
+    files, sizes = _open(path, name, meta_folder)
     _check_shards(shard_indexes, sizes, files)
     kept = [np.empty(0, np.int64)]
     first = 0
@@ -78,7 +86,9 @@ def build_filter_index_from_shard_indexes(
     _write(files, sizes, np.concatenate(kept))
 
 
-def _open(path: str | os.PathLike[str], name: str) -> tuple[FilterFiles, dict[str, int]]:
+def _open(
+    path: str | os.PathLike[str], name: str, meta_folder: str | os.PathLike[str] | None
+) -> tuple[FilterFiles, dict[str, int]]:
     """Return the files of a filter, and the number of samples of each shard in order."""
     if not is_filter_name(name):
         raise ConfigError(
@@ -86,11 +96,10 @@ def _open(path: str | os.PathLike[str], name: str) -> tuple[FilterFiles, dict[st
             at=os.fspath(path),
             hint="use letters, digits, '.', '_' and '-'",
         )
-    folder, file = os.path.split(os.fspath(path))
-    if file.endswith(".jsonl"):
-        storage = open_storage(folder or ".")
-        return FilterFiles.of_file(storage, file, name), {file: len(open_jsonl_index(storage, file))}
-    storage = open_storage(path)
+    if is_record_file(data := data_path(os.fspath(path))):
+        file = open_record_path(data)
+        return FilterFiles.of_file(file.storage, file.name, name), {file.name: len(file)}
+    storage = open_dataset_storage(path, resolve_meta_folder(meta_folder, path))
     sizes = read_shard_info(storage)
     if sizes is None:
         raise StorageError(

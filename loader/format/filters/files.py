@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import FormatError
-from ...storage import Storage
+from ...storage import Storage, read_document
 from ..nv_meta import FOLDER
 
 __all__ = ["NUMBER", "FilterFiles", "filter_names", "is_filter_name"]
@@ -105,7 +105,7 @@ class FilterFiles:
         """
         file = f"{self.prefix}.json"
         try:
-            record = json.loads(self.storage.read(file))
+            record = json.loads(read_document(self.storage, file))
         except (ValueError, RecursionError) as error:
             raise self.damaged(f"it is not JSON: {error}", ".json") from error
         if not isinstance(record, dict):

@@ -13,6 +13,7 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError
 from ...storage import Storage, map_file
+from ..documents.messages import short_repr
 from .files import NUMBER, FilterFiles
 
 __all__ = ["FilterRows", "FilteredShard", "open_file_filter", "open_filter"]
@@ -98,7 +99,7 @@ class FilterRows:
         self._shift = shift if shift.any() else None  # the index may have the shards in another order
         self._place = {shard.name: place for place, shard in enumerate(shards)}
         self._kept = self._map()
-        self._check_ends(shards, sizes, kept)
+        self._check_ends(shards, kept)
 
     def _check_names(self, counts: dict[str, int], shards: Sequence[FilteredShard]) -> None:
         names = {shard.name for shard in shards}
@@ -109,6 +110,13 @@ class FilterRows:
             if some:
                 shown = ", ".join(map(repr, sorted(some)[:3])) + (", …" if len(some) > 3 else "")
                 raise self._files.damaged(f"it {found}: {shown}")
+        for shard in shards:
+            if counts[shard.name] > shard.samples:
+                raise self._files.damaged(
+                    f"expected at most {shard.samples:,} samples of shard {shard.name!r}, found "
+                    f"{short_repr(counts[shard.name])}",
+                    ".json",
+                )
 
     def _map(self) -> npt.NDArray[Any]:
         storage, file = self._files.storage, f"{self._files.prefix}.idx"
@@ -119,12 +127,12 @@ class FilterRows:
             raise self._files.damaged(f"expected {expected:,} bytes, as the .json file counts, found {size_bytes:,}")
         return np.frombuffer(map_file(storage.local_path(file)), NUMBER) if len(self) else np.empty(0, NUMBER)
 
-    def _check_ends(self, shards: Sequence[FilteredShard], sizes: IntArray, kept: IntArray) -> None:
+    def _check_ends(self, shards: Sequence[FilteredShard], kept: IntArray) -> None:
         """Check that the first and the last row of each shard are samples of it."""
         some = np.flatnonzero(kept)
         first = self._kept[(self._ends - kept)[some]].astype(np.int64)
         last = self._kept[self._ends[some] - 1].astype(np.int64)
-        wrong = (first < self._starts[some]) | (last >= self._stops[some]) | (last < first) | (kept > sizes)[some]
+        wrong = (first < self._starts[some]) | (last >= self._stops[some]) | (last < first)
         if wrong.any():
             shard = shards[int(some[np.argmax(wrong)])]
             raise self._files.damaged(f"its rows of shard {shard.name!r} are not among the shard's samples")

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import EnergonError, FormatError
-from ...storage import FileInfo, Storage
+from ...storage import ByteRange, FileInfo, Storage
 from ..documents.dataset_files import read_shard_info
 from ..nv_meta import INDEX_FOLDER, INDEX_UUID
 from ..tar.idx import read_tar_idx
@@ -30,7 +30,7 @@ def read_uuid(storage: Storage) -> str | None:
     """Read ``index.uuid``; return None if it is missing, or not the name of an index."""
     if not storage.exists(INDEX_UUID):
         return None
-    uuid = storage.read(INDEX_UUID).decode("ascii", "replace").strip()
+    uuid = storage.read(INDEX_UUID, ByteRange(0, 256)).decode("ascii", "replace").strip()
     return uuid if _UUID.fullmatch(uuid) else None  # it is used as the name of a folder
 
 

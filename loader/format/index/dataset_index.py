@@ -11,14 +11,13 @@ import numpy.typing as npt
 
 from ...cached_property import cached_property
 from ...errors import FormatError
-from ...storage import Storage
+from ...storage import Storage, read_document
 from ..nv_meta import INDEX_FOLDER
 from ..tar.header import BLOCK
 from ..tar.names import decode_name, encode_name
 from .keys import hash_key, hash_ragged
-from .layout import COLUMNS, ShardEntry, decode_layout
+from .layout import COLUMNS, SampleIndex, ShardEntry, decode_layout
 from .npy_column import map_column
-from .sample_index import SampleIndex
 from .shard_index import ShardIndex
 
 __all__ = ["DatasetIndex", "PartLocation"]
@@ -62,7 +61,7 @@ class DatasetIndex(SampleIndex):
     def __init__(self, storage: Storage, uuid: str) -> None:
         self._folder = f"{INDEX_FOLDER}/{uuid}"
         layout_file = f"{self._folder}/layout.json"
-        layout = decode_layout(storage.read(layout_file), file=storage.path(layout_file))
+        layout = decode_layout(read_document(storage, layout_file), file=storage.path(layout_file))
         super().__init__(uuid, layout, path=storage.path(self._folder))
         columns: dict[str, npt.NDArray[Any]] = {
             name: map_column(storage, f"{self._folder}/{name}.npy", dtype) for name, dtype in COLUMNS.items()
@@ -131,6 +130,8 @@ class DatasetIndex(SampleIndex):
             return None
         rows = self._rows
         row, first = rows.part_ends[sample] - 1, rows.part_ends[sample - 1] if sample else 0
+        if row >= len(rows.part_name):
+            raise self._contradiction(f"the parts of sample {sample} have no rows")
         while row >= first and rows.part_name[row] != number:
             row -= 1  # from the end: of two parts of one name the last one is used, as if the shard were unpacked
         if row < first:

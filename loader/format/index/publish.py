@@ -7,20 +7,16 @@ fits it (:mod:`.current`).
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
-import zlib
 from collections.abc import Sequence
 
 import msgspec
 
-from ...errors import FormatError, StorageError
-from ...storage import FileInfo, Storage
+from ...errors import FormatError
+from ...storage import Storage, read_document
 from ..nv_meta import FOLDER, INDEX_FOLDER, INDEX_SQLITE, TAR_IDX_SUFFIX, WORK_FOLDER
-from .shard_index import ShardIndex, load_shard_index, save_shard_index
 
-__all__ = ["STAGING", "Journal", "commit", "finish_interrupted_commit", "is_commit_pending"]
+__all__ = ["STAGING", "commit", "finish_interrupted_commit", "is_commit_pending"]
 
 STAGING = f"{WORK_FOLDER}/staged"
 """The folder of the files that wait for the commit."""
@@ -80,7 +76,7 @@ def finish_interrupted_commit(storage: Storage) -> bool:
         return False
     try:
         # The standard library reads names that are not UTF-8; msgspec refuses them.
-        intent = msgspec.convert(json.loads(storage.read(_INTENT)), _Intent)
+        intent = msgspec.convert(json.loads(read_document(storage, _INTENT)), _Intent)
         _check_names(intent)
     except (ValueError, msgspec.ValidationError) as error:
         raise FormatError(
@@ -95,45 +91,3 @@ def finish_interrupted_commit(storage: Storage) -> bool:
             storage.rename(staged, final)
     storage.remove(WORK_FOLDER)
     return True
-
-
-_CHECKSUM_BYTES = 4  # after each scan: after a power cut, a file may have its size and not its bytes
-
-
-class Journal:
-    """The scans of shards on disk, stored until their prepare is committed."""
-
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-
-    def _name(self, shard: FileInfo) -> str:
-        version = f"{shard.name}\0{shard.size_bytes}\0{shard.mtime_ns}".encode("utf-8", "surrogateescape")
-        return f"{WORK_FOLDER}/shards/{hashlib.sha256(version).hexdigest()[:32]}.scan"
-
-    def save(self, shard: FileInfo, index: ShardIndex) -> None:
-        """Store a scan. A power cut may damage it; :meth:`load` then ignores it."""
-        scan = io.BytesIO()
-        save_shard_index(index, scan)
-        with self._storage.create(self._name(shard), durable=False) as file:
-            file.write(scan.getbuffer())
-            file.write(zlib.crc32(scan.getbuffer()).to_bytes(_CHECKSUM_BYTES, "little"))
-
-    def has(self, shard: FileInfo) -> bool:
-        return self._storage.exists(self._name(shard))
-
-    def load(self, shard: FileInfo) -> ShardIndex | None:
-        """Return the scan of a shard as it is now; None if it is missing or damaged."""
-        name = self._name(shard)
-        try:
-            data = self._storage.read(name)
-        except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                return None
-            raise
-        scan, checksum = memoryview(data)[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
-        if zlib.crc32(scan).to_bytes(_CHECKSUM_BYTES, "little") != checksum:
-            return None
-        try:
-            return load_shard_index(io.BytesIO(scan), name=name, shard_size=shard.size_bytes)
-        except FormatError:
-            return None

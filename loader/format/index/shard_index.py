@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Annotated, Any, BinaryIO, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,7 +19,7 @@ from ..tar.names import decode_name, split_member_names
 from ..tar.scan import MemberBatch, TarScan
 from .keys import hash_keys
 
-__all__ = ["ShardIndex", "index_shard", "load_shard_index", "save_shard_index"]
+__all__ = ["ShardIndex", "decode_shard_index", "encode_shard_index", "index_shard"]
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -48,7 +47,9 @@ class ShardIndex:
     plain: bool  # each sample starts with the header of its first part: no PAX or GNU headers, no scattered parts
     scattered: int = 0  # number of samples with parts that are not neighbours
     misread: int = 0  # number of hidden members that other tools take for samples
+    unnamed: int = 0  # number of members without a part name, which belong to no sample; not saved
     warnings: tuple[str, ...] = ()
+    is_complete: bool = True  # False: the scan ended before the end of the shard; never saved
 
     def __len__(self) -> int:
         return len(self.part_ends)
@@ -67,8 +68,14 @@ class ShardIndex:
         return [decode_name(data[start:end]) for start, end in zip(chain((0,), ends), ends, strict=False)]
 
 
-def index_shard(storage: Storage, name: str) -> ShardIndex:
+def index_shard(storage: Storage, name: str, *, max_samples: int | None = None) -> ShardIndex:
     """Index one tar file by its headers.
+
+    Args:
+        storage: The folder of the file.
+        name: Name of the file.
+        max_samples: End the scan after some thousand headers if more samples than this were found, the last of which
+            may then lack parts; None scans the whole file.
 
     Raises:
         FormatError: The file is truncated, damaged or not a tar file; with the byte offset.
@@ -82,6 +89,8 @@ def index_shard(storage: Storage, name: str) -> ShardIndex:
             step = max(1, _MAX_SPLIT_BYTES // batch.names.dtype.itemsize)
             for start in range(0, len(batch.names), step):
                 collected.add(batch, slice(start, start + step))
+            if max_samples is not None and collected.samples > max_samples and not scan.end_offset:
+                return replace(collected.finish(scan.end_offset, scan.warnings), is_complete=False)
     return collected.finish(scan.end_offset, scan.warnings)
 
 
@@ -102,11 +111,18 @@ class _Columns:
         self._rows = 0
         self._hidden = 0
         self._misread = 0
+        self._unnamed = 0
+
+    @property
+    def samples(self) -> int:
+        """Number of samples so far, if those with scattered parts count more than once."""
+        return sum(map(len, self._key_lengths))
 
     def add(self, batch: MemberBatch, rows: slice) -> None:
         split = split_member_names(batch.names[rows])
         self._hidden += split.hidden
         self._misread += split.misread
+        self._unnamed += split.unnamed
         if len(split.taken) == 0:
             return
         ids = self._part_ids
@@ -154,6 +170,7 @@ class _Columns:
             end_offset=end_offset,
             plain=False,  # set below, after scattered parts are gathered
             misread=self._misread,
+            unnamed=self._unnamed,
             warnings=tuple(warnings),
         )
         index = _gather_scattered(index)
@@ -206,23 +223,23 @@ def _first_run_of_key(index: ShardIndex) -> npt.NDArray[np.int64]:
     return runs
 
 
-# The file has a line of JSON, then each column in numpy's .npy format, in this order.
-_COLUMNS: Mapping[str, npt.DTypeLike] = {
-    "part_name": np.uint32,
-    "part_offset": np.int64,
-    "part_size": np.int64,
-    "part_ends": np.int64,
-    "key_bytes": np.uint8,
-    "key_ends": np.int64,
-    "key_hash": np.uint64,
-    "key_order": np.int64,
-    "sample_offsets": np.int64,
+# A line of JSON, then the bytes of each column, in this order.
+_COLUMNS: Mapping[str, np.dtype[Any]] = {
+    "part_name": np.dtype("<u4"),
+    "part_offset": np.dtype("<i8"),
+    "part_size": np.dtype("<i8"),
+    "part_ends": np.dtype("<i8"),
+    "key_bytes": np.dtype("u1"),
+    "key_ends": np.dtype("<i8"),
+    "key_hash": np.dtype("<u8"),
+    "key_order": np.dtype("<i8"),
+    "sample_offsets": np.dtype("<i8"),
 }
 _Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 
 
 class _Header(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a saved index but its columns."""
+    """All of an encoded index but its columns."""
 
     part_names: tuple[str, ...]
     end_offset: _Count
@@ -232,48 +249,57 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...]
 
 
-def save_shard_index(index: ShardIndex, file: BinaryIO) -> None:
-    """Write an index to a file, for :func:`load_shard_index`."""
+class _SizedHeader(_Header, frozen=True, kw_only=True):
+    """A header, and the number of rows of each column."""
+
+    rows: tuple[_Count, ...]
+
+
+def encode_shard_index(index: ShardIndex) -> bytes:
+    """Return an index as bytes, for :func:`decode_shard_index`."""
+    columns = [np.ascontiguousarray(getattr(index, name), dtype) for name, dtype in _COLUMNS.items()]
     header = {name: getattr(index, name) for name in _Header.__struct_fields__}
-    file.write(json.dumps(header).encode("ascii") + b"\n")
-    for name in _COLUMNS:
-        np.save(file, getattr(index, name), allow_pickle=False)
+    header["rows"] = [len(column) for column in columns]
+    return b"".join([json.dumps(header).encode("ascii"), b"\n", *[column.tobytes() for column in columns]])
 
 
-def load_shard_index(file: BinaryIO, *, name: str, shard_size: int | None = None) -> ShardIndex:
-    """Read an index that :func:`save_shard_index` wrote.
+def decode_shard_index(
+    data: bytes, *, name: str, shard_size: int | None = None, is_trusted: bool = False
+) -> ShardIndex:
+    """Decode an index that :func:`encode_shard_index` encoded.
 
     Args:
-        file: The file.
-        name: Name of the file, for messages.
+        data: The bytes.
+        name: Name of their file, for messages.
         shard_size: Size of the shard in bytes, the limit of its offsets.
+        is_trusted: Skip the check of the numbers: this run has encoded the index.
 
     Raises:
-        FormatError: The file is damaged, or not the index of any possible shard.
+        FormatError: The bytes are damaged, or not the index of any possible shard.
     """
     try:
-        header = msgspec.convert(json.loads(file.readline()), _Header)
-        columns: dict[str, Any] = {column: _read_column(file, dtype) for column, dtype in _COLUMNS.items()}
-        index = ShardIndex(**msgspec.structs.asdict(header), **columns)
-        _check_ranges(index, header.end_offset if shard_size is None else min(shard_size, header.end_offset))
-    except Exception as error:  # numpy's parser raises a dozen kinds of errors on damage
+        line, _, rest = data.partition(b"\n")
+        # The standard library reads names that are not UTF-8; msgspec refuses them.
+        header = msgspec.structs.asdict(msgspec.convert(json.loads(line), _SizedHeader))
+        columns: dict[str, Any] = dict(_split_columns(rest, header.pop("rows")))
+        index = ShardIndex(**header, **columns)
+        if not is_trusted:
+            _check_ranges(index, index.end_offset if shard_size is None else min(shard_size, index.end_offset))
+    except (ValueError, RecursionError, msgspec.ValidationError) as error:
         raise FormatError(f"not an index of a shard: {error}", shard=name) from error
     return index
 
 
-def _read_column(file: BinaryIO, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Read one column; refuse a header with more rows than the file has before allocating memory for them."""
-    if np.lib.format.read_magic(file) != (1, 0):
-        raise ValueError("expected a column in version 1.0 of the .npy format")
-    shape, _, found = np.lib.format.read_array_header_1_0(file)
-    if len(shape) != 1 or found != np.dtype(dtype):
-        raise ValueError(f"expected a column of {np.dtype(dtype)}, found shape {shape} of {found}")
-    start = file.tell()
-    left = file.seek(0, os.SEEK_END) - start
-    file.seek(start)
-    if not 0 <= shape[0] * found.itemsize <= left:
-        raise ValueError(f"expected a column of {shape[0]} rows, found {left} bytes")
-    return np.frombuffer(file.read(shape[0] * found.itemsize), dtype=dtype)
+def _split_columns(data: bytes, rows: tuple[int, ...]) -> Iterator[tuple[str, npt.NDArray[Any]]]:
+    if len(rows) != len(_COLUMNS):
+        raise ValueError(f"expected {len(_COLUMNS)} columns, found {len(rows)}")
+    expected = sum(count * dtype.itemsize for count, dtype in zip(rows, _COLUMNS.values(), strict=True))
+    if expected != len(data):
+        raise ValueError(f"expected {expected} bytes of columns, found {len(data)}")
+    start = 0
+    for count, (name, dtype) in zip(rows, _COLUMNS.items(), strict=True):
+        yield name, np.frombuffer(data, dtype, count, start) if count else np.empty(0, dtype)
+        start += count * dtype.itemsize
 
 
 def _check_ranges(index: ShardIndex, end: int) -> None:

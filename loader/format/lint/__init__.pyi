@@ -1,5 +1,9 @@
 # The public names of this package, each with the module that defines it.
 
+from .groups import (
+    FindingGroup as FindingGroup,
+    group_findings as group_findings,
+)
 from .report import (
     Finding as Finding,
     LintReport as LintReport,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing
 from itertools import islice
 
@@ -14,13 +14,15 @@ from ...storage import Storage
 from ..compat.sqlite_index import open_sqlite
 from ..dataset_folder import DatasetFolder
 from ..documents.split_config import SplitConfig, split_sample_name
+from ..documents.subset import do_overlap
 from ..filters.files import filter_names
 from ..index.dataset_index import DatasetIndex
 from ..index.keys import equal_neighbours
-from ..index.sample_index import SampleIndex
+from ..index.layout import SampleIndex
 from ..index.shard_index import ShardIndex
 from ..nv_meta import INDEX_SQLITE
 from ..prepare.shards import find_shards
+from ..unprepared.tar_index import TarIndex
 from .report import Finding
 
 __all__ = [
@@ -34,9 +36,9 @@ __all__ = [
 ]
 
 
-def unreadable_dataset(error: EnergonError) -> Finding:
+def unreadable_dataset(error: EnergonError, *, code: str = "E001") -> Finding:
     """Return the finding for a dataset that cannot be opened."""
-    return Finding(code="E001", message=str(error).replace("\n", " "))
+    return Finding(code=code, message=error.message, at=error.at, hint=error.hint)
 
 
 def _config_findings(code: str, error: ConfigError) -> Iterator[Finding]:
@@ -51,7 +53,10 @@ def check_config(dataset: DatasetFolder) -> Iterator[Finding]:
     """Check that ``dataset.yaml`` exists and is valid."""
     try:
         if dataset.config is None:
-            message = "run energon prepare --sample-type … --field-map …, or use cookers in training"
+            message = (
+                "there is no dataset.yaml, so samples are crude: use cookers in training, or run energon prepare "
+                "--sample-type … --field-map …"
+            )
             yield Finding(code="W004", message=message)
     except ConfigError as error:
         yield from _config_findings("E003", error)
@@ -79,18 +84,29 @@ def check_split(dataset: DatasetFolder) -> Iterator[Finding]:
     if split is None:
         yield Finding(code="E002", message="split.yaml is missing: run energon prepare --split-ratio 8,1,1")
         return
-    first_part: dict[str, str] = {}
+    parts_of: dict[str, list[str]] = {}
     for part, shards in split.split_parts.items():
         if not shards:
             yield Finding(code="W205", message=f"split part {part!r} has no shards")
         for shard in shards:
-            if first_part.setdefault(shard, part) != part:
-                message = f"the shard is in parts {first_part[shard]!r} and {part!r}"
-                yield Finding(code="E203", message=message, shard=shard)
+            for other in parts_of.setdefault(shard, []):
+                if other != part and _do_parts_overlap(split, other, part):
+                    message = f"the shard is in parts {other!r} and {part!r}"
+                    yield Finding(code="E203", message=message, shard=shard)
+            parts_of[shard].append(part)
             if shard not in dataset.shard_counts:
                 yield Finding(code="E202", message=f"split part {part!r} names this shard", shard=shard)
+        try:
+            dataset.samples_of_part(part)
+        except ConfigError as error:
+            yield Finding(code="E002", message=f"sample_ranges.{part}: {error.message}")
     yield from _unknown_excludes(dataset.index, split)
-    yield from _unused_shards(dataset, split, first_part)
+    yield from _unused_shards(dataset, split, parts_of)
+
+
+def _do_parts_overlap(split: SplitConfig, one: str, other: str) -> bool:
+    ranges = split.sample_ranges
+    return do_overlap([ranges[one]] if one in ranges else [], [ranges[other]] if other in ranges else [])
 
 
 def _unknown_excludes(index: SampleIndex, split: SplitConfig) -> Iterator[Finding]:
@@ -103,7 +119,7 @@ def _unknown_excludes(index: SampleIndex, split: SplitConfig) -> Iterator[Findin
             yield Finding(code="W204", message=f"excluded: {name!r}", shard=shard, key=key)
 
 
-def _unused_shards(dataset: DatasetFolder, split: SplitConfig, used: dict[str, str]) -> Iterator[Finding]:
+def _unused_shards(dataset: DatasetFolder, split: SplitConfig, used: Collection[str]) -> Iterator[Finding]:
     try:
         on_disk = find_shards(dataset.storage).names
     except StorageError:
@@ -123,7 +139,7 @@ _MAX_DUPLICATES = 100  # findings
 _HASHES_AT_ONCE = 1 << 20
 
 
-def check_duplicate_keys(index: DatasetIndex) -> Iterator[Finding]:
+def check_duplicate_keys(index: DatasetIndex | TarIndex) -> Iterator[Finding]:
     """Find keys that occur in several shards: the first hundred, and then the number of all."""
     if index.layout.duplicate_keys:
         yield from islice(_duplicate_keys(index), _MAX_DUPLICATES)
@@ -134,7 +150,7 @@ def check_duplicate_keys(index: DatasetIndex) -> Iterator[Finding]:
             )
 
 
-def _duplicate_keys(index: DatasetIndex) -> Iterator[Finding]:
+def _duplicate_keys(index: DatasetIndex | TarIndex) -> Iterator[Finding]:
     start = 0
     while start < len(index):
         stop = min(start + _HASHES_AT_ONCE, len(index))

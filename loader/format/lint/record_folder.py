@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError
 from ..dataset_folder import DatasetFolder
+from ..documents.dataset_config import DatasetConfig
 from ..index.layout import ShardEntry
 from ..records.record_file import RecordReader, open_record_file
 from .record_file import lint_record_file
 from .report import Finding, SampleCheck
+from .shard import required_parts
 
 __all__ = ["RecordShardLint"]
 
@@ -24,15 +27,19 @@ class RecordShardLint:
     Args:
         path: Path of the folder.
         split_config: Name of the split file.
+        meta_folder: Folder to use instead of ``.nv-meta``.
         level: Level of the lint.
         max_findings: Number of findings of a file to stop at; None finds all.
+        config: Content of ``dataset.yaml``; None if it is missing or invalid.
         check: Check of samples for level ``decode``; None skips it.
     """
 
     path: str
     split_config: str
+    meta_folder: str | None
     level: str
     max_findings: int | None
+    config: DatasetConfig | None
     check: SampleCheck | None
 
     def __getstate__(self) -> dict[str, object]:
@@ -40,7 +47,7 @@ class RecordShardLint:
 
     @cached_property
     def _dataset(self) -> DatasetFolder:
-        return DatasetFolder(self.path, split_config=self.split_config)
+        return DatasetFolder(self.path, split_config=self.split_config, meta_folder=self.meta_folder)
 
     def __call__(self, shard: ShardEntry) -> list[Finding]:
         """Return the findings of a file."""
@@ -50,6 +57,8 @@ class RecordShardLint:
         changed = list(self._changes(shard))
         report = lint_record_file(storage, shard.name, level=self.level, max_findings=self.max_findings)
         findings = [*changed, *(replace(finding, shard=shard.name) for finding in report.findings)]
+        if not any(finding.severity == "error" for finding in findings):
+            findings += self._missing_columns(shard)
         if self.check is not None and not any(finding.severity == "error" for finding in findings):
             findings += self._faulty_samples(shard, self.check)
         return findings
@@ -70,19 +79,33 @@ class RecordShardLint:
             message = f"the dataset has {shard.samples:,} samples of this file, the file {samples:,}"
             yield Finding(code="E105", message=f"{message}; run energon prepare again", shard=shard.name)
 
+    def _missing_columns(self, shard: ShardEntry) -> Iterator[Finding]:
+        """Yield a finding for each required field whose column no sample of the file has."""
+        columns = open_record_file(self._dataset.storage, shard.name).part_names
+        for field, alternatives in required_parts(self.config).items():
+            if not set(alternatives) & set(columns):
+                needed, found = " or ".join(alternatives), ", ".join(columns)
+                message = f"field {field!r} needs part {needed}; the samples of this file have {found}"
+                yield Finding(code="E301", message=message, shard=shard.name, part=alternatives[0])
+
     def _faulty_samples(self, shard: ShardEntry, check: SampleCheck) -> Iterator[Finding]:
         try:
             excluded = self._dataset.split.excluded_samples() if self._dataset.split else {}
         except ConfigError:
             excluded = {}  # reported with the metadata
-        reader = RecordReader(open_record_file(self._dataset.storage, shard.name))
+        file = open_record_file(self._dataset.storage, shard.name)
+        if not file.decodes:  # a check that only decodes has nothing to do
+            check = getattr(check, "check_values", _no_faults)
+        reader = RecordReader(file)
         with closing(reader):
             for number in range(shard.samples):
                 if str(number) in excluded.get(shard.name, ()):
                     continue
-                faults = check(str(number), reader.read_parts(number))
-                yield from (_finding(shard.name, str(number), part, message) for part, message in faults)
+                parts = reader.read_parts(number)
+                for part, message in check(str(number), parts):
+                    code = "E307" if part is None else "E302" if part in parts else "E301"
+                    yield Finding(code=code, message=message, shard=shard.name, key=str(number), part=part)
 
 
-def _finding(shard: str, key: str, part: str | None, message: str) -> Finding:
-    return Finding(code="E307" if part is None else "E302", message=message, shard=shard, key=key, part=part)
+def _no_faults(_key: str, _values: Mapping[str, Any]) -> tuple[()]:
+    return ()

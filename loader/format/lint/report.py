@@ -29,6 +29,7 @@ class LintPlan:
         split_parts: Split parts to check; None checks all shards.
         split_config: Name of the split file.
         dataset_config: Name of the dataset file.
+        meta_folder: Folder to use instead of ``.nv-meta``.
         max_findings: Number of findings to stop at; None finds all.
         make_sample_check: Function ``(config, meta_folder)`` that makes the check of samples for level ``decode``,
             which requires it; the other levels do not call it. It is called once, and its result must be picklable.
@@ -43,6 +44,7 @@ class LintPlan:
     split_parts: tuple[str, ...] | None = None
     split_config: str = SPLIT_YAML
     dataset_config: str = DATASET_YAML
+    meta_folder: str | None = None
     max_findings: int | None = None
     make_sample_check: Callable[[DatasetConfig | None, str], SampleCheck] | None = None
 
@@ -163,6 +165,8 @@ class Finding:
         part: Name of the part.
         offset: Byte offset in the shard.
         dataset: Path of the dataset if several are checked at once; the shard is relative to it.
+        at: Place of a fault of the dataset as a whole, such as a path.
+        hint: Instruction that resolves the fault.
     """
 
     code: str
@@ -172,6 +176,8 @@ class Finding:
     part: str | None = None
     offset: int | None = None
     dataset: str | None = None
+    at: str | None = None
+    hint: str | None = None
 
     @property
     def severity(self) -> str:

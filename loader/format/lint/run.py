@@ -1,25 +1,21 @@
-"""Lint a dataset: check its shards, index, split and ``dataset.yaml``; exclude the samples that are broken."""
+"""Lint a dataset: check its shards, index, split and ``dataset.yaml``."""
 
 from __future__ import annotations
 
 import time
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from itertools import accumulate
-from typing import overload
 
 from ...errors import ConfigError, FormatError, StorageError
 from ..dataset_folder import DatasetFolder
 from ..documents.dataset_config import DatasetConfig
-from ..documents.split_config import SplitConfig, format_split_config, parse_split_config
 from ..index.layout import ShardEntry
-from ..nv_meta import FOLDER, INDEX_SQLITE, LOCK
+from ..nv_meta import INDEX_SQLITE
 from ..worker_pool import run_in_workers
 from .metadata import check_config, check_duplicate_keys, check_filters, check_split, check_sqlite, unreadable_dataset
 from .record_folder import RecordShardLint
 from .report import LEVELS, Finding, LintPlan, LintProgress, LintReport, SampleCheck
-from .task import LintChecker, LintTask
+from .task import DecodeTasks, LintChecker, LintTask
 
 __all__ = [
     "LEVELS",
@@ -27,11 +23,9 @@ __all__ = [
     "LintProgress",
     "LintReport",
     "SampleCheck",
-    "exclude_broken_samples",
     "lint_dataset",
 ]
 
-_SAMPLES_AT_ONCE = 256
 _STALE = frozenset(("E005", "E101", "E102", "E104", "E105", "E109"))
 """Findings about a shard after which the index may have wrong offsets, so that every part would fail to decode."""
 
@@ -53,12 +47,17 @@ def lint_dataset(plan: LintPlan, *, on_progress: Callable[[LintProgress], None] 
     lint = _Lint(plan, on_progress)
     unknown: ConfigError | None = None
     try:
-        dataset = DatasetFolder(plan.path, split_config=plan.split_config, dataset_config=plan.dataset_config)
+        dataset = DatasetFolder(
+            plan.path,
+            split_config=plan.split_config,
+            dataset_config=plan.dataset_config,
+            meta_folder=plan.meta_folder,
+        )
         unknown = _unknown_parts(dataset, plan.split_parts or ())
         if unknown is None:
             lint.check(dataset)
     except FormatError as error:
-        lint.add([Finding(code="E005", message=str(error).replace("\n", " "))])
+        lint.add([unreadable_dataset(error, code="E005")])
     except (ConfigError, StorageError) as error:
         lint.add([unreadable_dataset(error)])
     if unknown is not None:
@@ -101,7 +100,7 @@ class _Lint:
         plan = self._plan
         self._numbers = {shard: number for number, shard in enumerate(dataset.shard_counts)}
         if dataset.records is not None:
-            self._check_records(dataset, decodes=dataset.records.decodes)
+            self._check_records(dataset)
             return
         sqlite_findings = list(check_sqlite(dataset))
         self.add([*check_config(dataset), *check_split(dataset), *check_filters(dataset), *sqlite_findings])
@@ -122,22 +121,28 @@ class _Lint:
             stale = {finding.shard for finding in self.findings if finding.code in _STALE}
             fresh = [shard for shard in shards if shard.name not in stale]
             self.samples = sum(shard.samples for shard in fresh)
-            self._run(checker, _DecodeTasks(fresh), self.samples)
+            self._run(checker, DecodeTasks(fresh), self.samples)
 
-    def _check_records(self, dataset: DatasetFolder, *, decodes: bool) -> None:
+    def _check_records(self, dataset: DatasetFolder) -> None:
         """Check the metadata, and each file of numbered samples."""
         plan = self._plan
         self.add([*check_config(dataset), *check_split(dataset), *check_filters(dataset)])
         shards = _shards_to_check(dataset, plan.split_parts)
         config = _readable_config(dataset)
-        is_typed = decodes and config is not None and not config.crude  # a line that is JSON is a whole crude sample
+        is_typed = config is not None and not config.crude  # a line that is JSON and a row are whole crude samples
+        check = _sample_check(dataset, plan) if is_typed else None
+        unchecked = getattr(check, "unchecked", None)
+        if unchecked:
+            self.add([Finding(code="W009", message=unchecked)])
         self.shards, self.samples = len(shards), sum(shard.samples for shard in shards)
         lint = RecordShardLint(
             path=plan.path,
             split_config=plan.split_config,
+            meta_folder=plan.meta_folder,
             level=plan.level,
             max_findings=plan.max_findings,
-            check=_sample_check(dataset, plan) if is_typed else None,
+            config=config,
+            check=check,
         )
         with closing(run_in_workers(lint, shards, workers=plan.workers)) as results:
             for finished, (_, found) in enumerate(results, start=1):
@@ -218,72 +223,3 @@ def _unknown_parts(dataset: DatasetFolder, names: Sequence[str]) -> ConfigError 
         return None
     known = ", ".join(split.split_parts) or "none"
     return ConfigError(f"there is no split part {', '.join(unknown)}; there are: {known}")
-
-
-class _DecodeTasks(Sequence[LintTask]):
-    """The tasks that decode the samples of shards; built on access, because a large dataset has millions."""
-
-    def __init__(self, shards: Sequence[ShardEntry]) -> None:
-        self._shards = shards
-        self._ends = list(accumulate(-(-shard.samples // _SAMPLES_AT_ONCE) for shard in shards))
-
-    def __len__(self) -> int:
-        return self._ends[-1] if self._ends else 0
-
-    @overload
-    def __getitem__(self, number: int, /) -> LintTask: ...
-    @overload
-    def __getitem__(self, number: slice, /) -> Sequence[LintTask]: ...
-    def __getitem__(self, number: int | slice, /) -> LintTask | Sequence[LintTask]:
-        if isinstance(number, slice):
-            return [self[each] for each in range(*number.indices(len(self)))]
-        if not 0 <= number < len(self):
-            raise IndexError(f"expected a task in [0, {len(self)}), found {number}")
-        shard_number = bisect_right(self._ends, number)
-        shard = self._shards[shard_number]
-        start = (number - (self._ends[shard_number - 1] if shard_number else 0)) * _SAMPLES_AT_ONCE
-        stop = min(start + _SAMPLES_AT_ONCE, shard.samples)
-        return LintTask(shard, range(shard.first_sample + start, shard.first_sample + stop))
-
-
-def exclude_broken_samples(dataset: DatasetFolder, findings: Iterable[Finding]) -> int:
-    """Add broken and incomplete samples to ``exclude`` in the dataset's split file, after copying it to ``….bak``.
-
-    Args:
-        dataset: The dataset; its ``split_file`` is changed, and stays YAML or JSON.
-        findings: Findings of a lint of this dataset.
-
-    Returns:
-        Number of samples that were added.
-
-    Raises:
-        ConfigError: The split file is missing or invalid, or no sample would remain.
-    """
-    storage = dataset.storage
-    with storage.lock(LOCK):
-        name = dataset.split_file
-        if name is None:
-            raise ConfigError(
-                "there is no split file to exclude samples in",
-                file=storage.path(FOLDER),
-                hint="run energon prepare --split-ratio 8,1,1 first",
-            )
-        file = f"{FOLDER}/{name}"
-        before = storage.read(file)
-        config = parse_split_config(before.decode("utf-8", "replace"), file=storage.path(file))
-        known = set(config.exclude)
-        broken = [f"{finding.shard}/{finding.key}" for finding in findings if finding.is_sample]
-        added = [sample for sample in dict.fromkeys(broken) if sample not in known]
-        if added and 1 < len(dataset.index) <= len(added):
-            raise ConfigError(
-                "every sample of the dataset is broken, so excluding them would leave none",
-                file=storage.path(FOLDER),
-                hint="check the findings: one fault in dataset.yaml, such as a wrong field_map, breaks all samples",
-            )
-        if added:
-            with storage.create(f"{file}.bak") as backup:
-                backup.write(before)
-            config = SplitConfig(split_parts=config.split_parts, exclude=(*config.exclude, *added))
-            with storage.create(file) as target:
-                target.write(format_split_config(config, file=name).encode("utf-8"))
-        return len(added)

@@ -19,7 +19,7 @@ from ..tar.idx import has_tar_idx, tar_idx_bytes
 from .metadata import check_sqlite_rows
 from .report import Finding
 
-__all__ = ["check_shard", "required_parts"]
+__all__ = ["check_archive", "check_parts", "check_shard", "read_all", "required_parts"]
 
 _CHUNK = 4 * 1024 * 1024
 _SCAN_AGAIN = "run energon prepare --force-overwrite"  # a plain prepare compares size and modification time only
@@ -60,12 +60,13 @@ def check_shard(
         scanned = index_shard(storage, name)
         if now.size_bytes == shard.size_bytes:
             yield from _compare(index, shard, scanned)
-            yield from _parts_of_samples(name, scanned, config)
-        yield from _check_files(storage, name, scanned)
+            yield from check_parts(name, scanned, config)
+        yield from check_archive(storage, name, scanned)
+        yield from _check_tar_idx(storage, name, scanned)
         if sqlite_number is not None and not scanned.scattered:
             yield from check_sqlite_rows(storage, sqlite_number, name, scanned)
         if read_bytes:
-            _read_all(storage, name)
+            read_all(storage, name)
     except FormatError as error:
         yield Finding(code="E104", message=error.message, shard=name, offset=error.offset)
     except StorageError as error:
@@ -151,7 +152,14 @@ def _in_key_table(
     return found
 
 
-def _parts_of_samples(shard: str, scanned: ShardIndex, config: DatasetConfig | None) -> Iterator[Finding]:
+def check_parts(shard: str, scanned: ShardIndex, config: DatasetConfig | None) -> Iterator[Finding]:
+    """Find empty, repeated, scattered and missing parts of samples by the headers of a shard.
+
+    Args:
+        shard: Name of the shard.
+        scanned: Index of its headers.
+        config: Dataset config with the parts that each sample must have; None requires no parts.
+    """
     counts = np.diff(scanned.part_ends, prepend=0)
     sample_of = np.repeat(np.arange(len(scanned)), counts)  # (p,)
     keys = scanned.keys()
@@ -217,21 +225,12 @@ def required_parts(config: DatasetConfig | None) -> dict[str, list[str]]:
     }
 
 
-def _check_files(storage: Storage, shard: str, scanned: ShardIndex) -> Iterator[Finding]:
+def check_archive(storage: Storage, shard: str, scanned: ShardIndex) -> Iterator[Finding]:
+    """Report oddities of a tar file: its warnings, an archive without samples, bytes after its end."""
     for warning in scanned.warnings:
         yield Finding(code="W106", message=warning, shard=shard)
     if not len(scanned):
         yield Finding(code="W108", message="no member is named key.part", shard=shard)
-    if not scanned.scattered:
-        if has_tar_idx(storage, shard, len(scanned)):
-            if storage.read(f"{shard}.idx") != tar_idx_bytes(scanned.sample_offsets):
-                yield Finding(code="E007", message=f"its offsets differ from the shard's: {_SCAN_AGAIN}", shard=shard)
-        elif storage.exists(f"{shard}.idx"):
-            yield Finding(
-                code="E007", message="its length does not fit the shard: run energon prepare again", shard=shard
-            )
-        elif storage.exists(INDEX_SQLITE):
-            yield Finding(code="W008", message="run energon prepare again", shard=shard)
     with storage.open(shard) as file:
         for offset in range(int(scanned.sample_offsets[-1]), file.size_bytes, _CHUNK):
             data = file.read_at(offset, _CHUNK)
@@ -242,7 +241,25 @@ def _check_files(storage: Storage, shard: str, scanned: ShardIndex) -> Iterator[
                 break
 
 
-def _read_all(storage: Storage, shard: str) -> None:
+def _check_tar_idx(storage: Storage, shard: str, scanned: ShardIndex) -> Iterator[Finding]:
+    """Compare the ``.tar.idx`` file with the shard; scattered samples cannot have one."""
+    if scanned.scattered:
+        return
+    if has_tar_idx(storage, shard, len(scanned)):
+        if storage.read(f"{shard}.idx") != tar_idx_bytes(scanned.sample_offsets):
+            yield Finding(code="E007", message=f"its offsets differ from the shard's: {_SCAN_AGAIN}", shard=shard)
+    elif storage.exists(f"{shard}.idx"):
+        yield Finding(code="E007", message="its length does not fit the shard: run energon prepare again", shard=shard)
+    elif storage.exists(INDEX_SQLITE):
+        yield Finding(code="W008", message="run energon prepare again", shard=shard)
+
+
+def read_all(storage: Storage, shard: str) -> None:
+    """Read every byte of a shard.
+
+    Raises:
+        StorageError: The disk cannot read some of them.
+    """
     with storage.open(shard) as file:
         for offset in range(0, file.size_bytes, _CHUNK):
             data = file.read_at(offset, _CHUNK)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import accumulate
+from typing import Any, overload
 
 from ...cached_property import cached_property
-from ...errors import ConfigError, EnergonError, FormatError
-from ...storage import ReadableFile
+from ...errors import ConfigError
 from ..dataset_folder import DatasetFolder
 from ..documents.dataset_config import DatasetConfig
-from ..index.dataset_index import PartLocation
 from ..index.layout import ShardEntry
-from ..index.sample_bytes import read_sample
 from .report import Finding, LintPlan, SampleCheck
+from .samples import SampleLint
 from .shard import check_shard, required_parts
 
-__all__ = ["LintChecker", "LintTask"]
+__all__ = ["DecodeTasks", "LintChecker", "LintTask"]
+
+_SAMPLES_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,32 @@ class LintTask:
 
     def __str__(self) -> str:
         return self.shard.name if self.samples is None else f"{self.shard.name}, samples {self.samples}"
+
+
+class DecodeTasks(Sequence[LintTask]):
+    """The tasks that decode the samples of shards; built on access, because a large dataset has millions."""
+
+    def __init__(self, shards: Sequence[ShardEntry]) -> None:
+        self._shards = shards
+        self._ends = list(accumulate(-(-shard.samples // _SAMPLES_AT_ONCE) for shard in shards))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    @overload
+    def __getitem__(self, number: int, /) -> LintTask: ...
+    @overload
+    def __getitem__(self, number: slice, /) -> Sequence[LintTask]: ...
+    def __getitem__(self, number: int | slice, /) -> LintTask | Sequence[LintTask]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        if not 0 <= number < len(self):
+            raise IndexError(f"expected a task in [0, {len(self)}), found {number}")
+        shard_number = bisect_right(self._ends, number)
+        shard = self._shards[shard_number]
+        start = (number - (self._ends[shard_number - 1] if shard_number else 0)) * _SAMPLES_AT_ONCE
+        stop = min(start + _SAMPLES_AT_ONCE, shard.samples)
+        return LintTask(shard, range(shard.first_sample + start, shard.first_sample + stop))
 
 
 class LintChecker:
@@ -49,10 +77,10 @@ class LintChecker:
         sqlite_numbers: Mapping[str, int],
     ) -> None:
         self._plan = plan
-        self._check = check
         self._config = config
         self._sqlite_numbers = sqlite_numbers
-        self._required = frozenset(part for parts in required_parts(config).values() for part in parts)
+        required = frozenset(part for parts in required_parts(config).values() for part in parts)
+        self._samples = SampleLint(check, required)
 
     def __getstate__(self) -> dict[str, Any]:
         # A spawned worker opens the dataset itself.
@@ -61,7 +89,12 @@ class LintChecker:
     @cached_property
     def _dataset(self) -> DatasetFolder:
         plan = self._plan
-        return DatasetFolder(plan.path, split_config=plan.split_config, dataset_config=plan.dataset_config)
+        return DatasetFolder(
+            plan.path,
+            split_config=plan.split_config,
+            dataset_config=plan.dataset_config,
+            meta_folder=plan.meta_folder,
+        )
 
     @cached_property
     def _excluded(self) -> Mapping[str, frozenset[str]]:
@@ -73,7 +106,9 @@ class LintChecker:
     def __call__(self, task: LintTask) -> list[Finding]:
         excluded = self._excluded.get(task.shard.name, frozenset())
         if task.samples is not None:
-            return list(self._decode(task.shard, task.samples, excluded))
+            keys = map(self._dataset.index.key, task.samples)
+            kept = [sample for sample, key in zip(task.samples, keys, strict=True) if key not in excluded]
+            return list(self._samples.findings(self._dataset.storage, self._dataset.tar_index, task.shard, kept))
         found = check_shard(
             self._dataset.storage,
             self._dataset.tar_index,
@@ -83,47 +118,3 @@ class LintChecker:
             sqlite_number=self._sqlite_numbers.get(task.shard.name),
         )
         return [finding for finding in found if not (finding.is_sample and finding.key in excluded)]
-
-    def _decode(self, shard: ShardEntry, samples: range, excluded: frozenset[str]) -> Iterator[Finding]:
-        try:
-            file = self._dataset.storage.open(shard.name)
-        except EnergonError as error:
-            yield Finding(code="E109", message=error.message, shard=shard.name)
-            return
-        with file:
-            for sample in samples:
-                key = self._dataset.index.key(sample)
-                if key not in excluded:
-                    yield from self._decode_one(file, shard.name, key, self._dataset.tar_index.parts(sample))
-
-    def _decode_one(self, file: ReadableFile, shard: str, key: str, locations: list[PartLocation]) -> Iterator[Finding]:
-        try:
-            parts = read_sample(file, locations, shard=shard)
-        except FormatError as error:
-            yield Finding(code="E104", message=error.message, shard=shard, key=key, offset=error.offset)
-            return
-        except EnergonError as error:
-            yield Finding(code="E109", message=error.message, shard=shard, key=key, offset=locations[0].offset)
-            return
-        try:
-            faults = self._check(key, parts) if self._check else ()
-        except Exception as error:  # noqa: BLE001 - one sample must not hide the faults of all others
-            faults = [(None, f"the check of this sample failed: {type(error).__name__}: {error}")]
-        if faults:
-            yield from self._findings_of(shard, key, locations, faults)
-
-    def _findings_of(
-        self, shard: str, key: str, locations: list[PartLocation], faults: Sequence[tuple[str | None, str]]
-    ) -> Iterator[Finding]:
-        by_name = {part.name: part for part in locations}
-        for part, message in faults:
-            location = by_name.get(part or "")
-            if location is not None and location.size_bytes == 0:
-                continue  # reported as E303 or W308 with the headers
-            code = "E302"
-            if location is None:
-                if part in self._required:
-                    continue  # reported with the headers
-                code = "E307" if part is None else "E301"
-            offset = (location or locations[0]).offset
-            yield Finding(code=code, message=message, shard=shard, key=key, part=part, offset=offset)

@@ -6,10 +6,11 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from enum import StrEnum
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import msgspec
 
@@ -25,6 +26,7 @@ __all__ = [
     "MediaMetadata",
     "MediaMetadataBase",
     "MediaMetadataReader",
+    "MediaMetadataType",
     "MediaType",
     "decode_media_metadata",
     "encode_media_metadata",
@@ -38,10 +40,45 @@ MediaType = Literal["image", "av"]
 _ROWS_AT_ONCE = 1000
 
 
+class MediaMetadataType(StrEnum):
+    """Kinds of media with metadata."""
+
+    AV = "av"
+    IMAGE = "image"
+
+    @classmethod
+    def from_string(cls, value: str) -> MediaMetadataType:
+        """Return the kind of a name.
+
+        Raises:
+            ValueError: There is no such kind.
+        """
+        return cls(value)
+
+
 class MediaMetadataBase:
     """Metadata of an image, audio or video."""
 
     __slots__ = ()
+
+    metadata_type: ClassVar[MediaMetadataType]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the known values by name.
+
+        >>> AVMetadata(audio_channels=2).to_dict()
+        {'audio_channels': 2}
+        """
+        return {name: value for name, value in asdict(self).items() if value is not None}  # type: ignore[call-overload] # subclasses are dataclasses
+
+    @classmethod
+    def from_dict(cls, payload: Mapping[str, Any]) -> Self:
+        """Create metadata from its values by name.
+
+        Raises:
+            TypeError: A name is unknown, or a required one is missing.
+        """
+        return cls(**payload)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +91,8 @@ class ImageMetadata(MediaMetadataBase):
         format: Pillow's name of the format, such as ``"JPEG"``.
         mode: Pillow's name of the pixel mode, such as ``"RGB"``.
     """
+
+    metadata_type = MediaMetadataType.IMAGE
 
     width: int
     height: int
@@ -77,6 +116,8 @@ class AVMetadata(MediaMetadataBase):
         audio_num_samples: Number of samples per channel.
     """
 
+    metadata_type = MediaMetadataType.AV
+
     video_duration: float | None = None
     video_num_frames: int | None = None
     video_fps: float | None = None
@@ -91,15 +132,13 @@ class AVMetadata(MediaMetadataBase):
 MediaMetadata: TypeAlias = ImageMetadata | AVMetadata
 
 
-def encode_media_metadata(metadata: MediaMetadata) -> tuple[MediaType, str]:
+def encode_media_metadata(metadata: MediaMetadata) -> tuple[MediaMetadataType, str]:
     """Encode metadata as the type and the JSON of a table row. Unknown values are skipped.
 
     >>> encode_media_metadata(ImageMetadata(width=4, height=3, format="PNG", mode="L"))
-    ('image', '{"width":4,"height":3,"format":"PNG","mode":"L"}')
+    (<MediaMetadataType.IMAGE: 'image'>, '{"width":4,"height":3,"format":"PNG","mode":"L"}')
     """
-    known = {name: value for name, value in asdict(metadata).items() if value is not None}
-    metadata_type: MediaType = "image" if isinstance(metadata, ImageMetadata) else "av"
-    return metadata_type, json.dumps(known, separators=(",", ":"))
+    return metadata.metadata_type, json.dumps(metadata.to_dict(), separators=(",", ":"))
 
 
 def decode_media_metadata(metadata_type: str, metadata_json: str) -> MediaMetadata:

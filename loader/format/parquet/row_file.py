@@ -22,7 +22,7 @@ from weakref import finalize
 import numpy as np
 
 from ...arrays import IntArray
-from ...errors import FormatError
+from ...errors import FormatError, SampleError
 from ...storage import ReadableFile, Storage
 
 __all__ = ["CACHED_BYTES", "RowFile", "RowGroups", "import_parquet"]
@@ -34,6 +34,9 @@ READY_BYTES = 128 << 20
 """Limit of the announced rows that a process keeps until they are read, by their mean size in their row group."""
 
 _MAX_REFUSED = 10_000
+_MAX_ROWS = 1 << 62
+_MAX_GROUP_BYTES = 4 << 30  # each worker process decodes at least one
+_VALUE_BITS = {"BOOLEAN": 1, "INT64": 64, "DOUBLE": 64, "INT96": 64}  # others: 32, or an offset of 32
 _MAGIC = b"PAR1"
 _COPY_AGAIN = "copy the file again: it is truncated or damaged"
 
@@ -72,13 +75,13 @@ class RowFile:
         with RowGroups(storage, name) as groups:
             metadata = groups.metadata
             self.size_bytes = groups.size_bytes
-            self.ends = np.cumsum([metadata.row_group(one).num_rows for one in range(metadata.num_row_groups)])
+            self.ends = np.cumsum(groups.rows)
             self.group_bytes = [metadata.row_group(one).total_byte_size for one in range(metadata.num_row_groups)]
             self.columns = {field.name: str(field.type) for field in groups.schema}
             self._column_bytes = _column_bytes(metadata)
             self._expected: dict[int, list[int]] = {}  # row group → its announced rows
             self._serial = next(_serials)
-            self._footer = zlib.crc32(str(metadata.to_dict()).encode())
+            self._footer = groups.checksum()
 
     @property
     def part_names(self) -> tuple[str, ...]:
@@ -136,8 +139,21 @@ class RowFile:
                 _cache.add((self._serial, other), file.row(group, other - first), size_bytes)
         return file.row(group, number - first)
 
-    def values(self, parts: Mapping[str, Any], number: int) -> dict[str, Any]:  # noqa: ARG002 - rows are final
-        """Return the values of the row as Python objects."""
+    def values(self, parts: Mapping[str, Any], number: int) -> dict[str, Any]:
+        """Return the values of the row as Python objects.
+
+        Raises:
+            SampleError: Python has no such value: text that is not UTF-8, or a date after the year 9999.
+        """
+        if isinstance(parts, _PartialRow):
+            name, error = next(iter(parts.errors.items()))
+            raise SampleError(
+                f"column {name!r} cannot be read: {error}",
+                key=f"{self.name}/{number}",
+                part=name,
+                source=self.storage.path(self.name),
+                hint="correct the value, or write the column with another type",
+            )
         return dict(parts)
 
     def part_bytes(self) -> dict[str, int]:
@@ -167,6 +183,12 @@ def _column_bytes(metadata: Any) -> dict[str, int]:
     return dict(sizes)
 
 
+def _decoded_bytes(group: Any) -> int:
+    """Return the least memory that the values of a row group take; compressed, they may have far fewer bytes."""
+    columns = map(group.column, range(group.num_columns))
+    return sum(column.num_values * _VALUE_BITS.get(column.physical_type, 32) // 8 for column in columns)
+
+
 class RowGroups:
     """An open Parquet file, which returns rows from decoded row groups.
 
@@ -189,6 +211,11 @@ class RowGroups:
             self._open()
             self.metadata: Any = self._parquet.metadata
             self.schema: Any = self._parquet.schema_arrow
+            self.rows: list[int] = [
+                self.metadata.row_group(one).num_rows for one in range(self.metadata.num_row_groups)
+            ]
+            if any(rows < 0 for rows in self.rows) or sum(self.rows) > _MAX_ROWS:
+                raise ValueError(f"its row groups have {sum(self.rows):,} rows")  # noqa: TRY301 - as pyarrow's
         except (OSError, ValueError) as error:  # pyarrow's errors are of these classes
             self._file.close()
             raise self._damaged("its footer", error) from error
@@ -212,7 +239,16 @@ class RowGroups:
             )
 
     def _damaged(self, what: str, error: Exception) -> FormatError:
-        return FormatError(f"{what} cannot be read: {str(error).splitlines()[0]}", shard=self.path, hint=_COPY_AGAIN)
+        return FormatError(f"{what} cannot be read: {_first_line(error)}", shard=self.path, hint=_COPY_AGAIN)
+
+    def checksum(self) -> int:
+        """Return a checksum of the footer."""
+        try:
+            return zlib.crc32(str(self.metadata.to_dict()).encode("utf-8", "surrogateescape"))
+        except (ValueError, OverflowError):  # a statistic that Python cannot hold
+            end = self._file.read_at(max(0, self.size_bytes - 8), 4)
+            footer_bytes = min(int.from_bytes(end, "little"), self.size_bytes)
+            return zlib.crc32(self._file.read_at(self.size_bytes - footer_bytes, footer_bytes))
 
     def row(self, group: int, number: int) -> dict[str, Any]:
         """Return a row of a row group as Python objects by column.
@@ -221,7 +257,10 @@ class RowGroups:
             FormatError: The row group is damaged.
         """
         columns = _cache.get(self, group)
-        return {name: column[number].as_py() for name, column in columns}
+        try:
+            return {name: column[number].as_py() for name, column in columns}
+        except (ValueError, OverflowError):  # of one value, which must not cost the other rows
+            return _PartialRow(columns, number)
 
     def decode(self, group: int) -> Any:
         """Return a row group as an Arrow table.
@@ -229,12 +268,23 @@ class RowGroups:
         Raises:
             FormatError: The row group is damaged.
         """
+        size_bytes = _decoded_bytes(self.metadata.row_group(group))
+        if size_bytes > _MAX_GROUP_BYTES:
+            raise FormatError(
+                f"row group {group} needs at least {size_bytes:,} bytes of memory; expected at most "
+                f"{_MAX_GROUP_BYTES:,}",
+                shard=self.path,
+                hint="write the file again with smaller row groups: pyarrow.parquet.write_table(…, row_group_size=…)",
+            )
         if self._process != os.getpid():  # forked while another thread may have read
             self._open()
         try:
             with self._lock:  # pyarrow deadlocks if two threads read from one Python file
                 # One thread: worker processes already use all cores.
-                return self._parquet.read_row_group(group, use_threads=False)
+                table = self._parquet.read_row_group(group, use_threads=False)
+            if table.num_rows != self.rows[group]:
+                raise ValueError(f"expected {self.rows[group]:,} rows, found {table.num_rows:,}")  # noqa: TRY301
+            return table
         except (OSError, ValueError) as error:
             raise self._damaged(f"row group {group}", error) from error
 
@@ -257,6 +307,25 @@ class RowGroups:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _PartialRow(dict[str, Any]):
+    """The values of a row that Python can hold, and the errors of the other ones by column."""
+
+    def __init__(self, columns: list[tuple[str, Any]], number: int) -> None:
+        super().__init__()
+        self.errors: dict[str, str] = {}
+        for name, column in columns:
+            try:
+                self[name] = column[number].as_py()
+            except (ValueError, OverflowError) as error:
+                self.errors[name] = _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    """Return the first line of an error's text, which may quote bytes of the file."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in lines[0])
 
 
 class _GroupCache:

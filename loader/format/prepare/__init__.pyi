@@ -1,7 +1,12 @@
 # The public names of this package, each with the module that defines it.
 
 from .dataset_yaml import DatasetYaml as DatasetYaml
+from .decompress import DecompressReport as DecompressReport, decompress_shards as decompress_shards
 from .media_folder import prepare_media_folder as prepare_media_folder
+from .meta_folder import (
+    check_meta_folder as check_meta_folder,
+    unwritable_folder as unwritable_folder,
+)
 from .plan import (
     PreparePlan as PreparePlan,
     PrepareProgress as PrepareProgress,
@@ -10,6 +15,9 @@ from .plan import (
 )
 from .proposals import propose_field_map as propose_field_map
 from .run import run_prepare as run_prepare
+from .shards import (
+    is_compressed_tar as is_compressed_tar,
+)
 from .split import (
     PlannedSplit as PlannedSplit,
     plan_split as plan_split,

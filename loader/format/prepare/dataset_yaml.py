@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..documents.dataset_config import DatasetConfig, format_dataset_config
+from ..documents.dataset_config import OWN_MODULE, DatasetConfig, format_dataset_config
 from ..documents.field_map import parse_field_expression, parse_field_map
 from ..documents.sample_types import SampleTypeSpec
 
@@ -55,11 +55,13 @@ def dataset_config_of(choice: DatasetYaml) -> DatasetConfig:
     """Return the dataset configuration of a choice."""
     if choice.spec.crude:
         return DatasetConfig(sample_type=choice.spec.name, crude=True)
+    module = OWN_MODULE if choice.spec.shared else "loader"  # a name that megatron-energon does not take for its own
     if choice.field_map is not None:
         field_map = parse_field_map(dict(choice.field_map), file="the field map")
-        return DatasetConfig(sample_type=choice.spec.name, field_map=field_map)
+        return DatasetConfig(sample_type=choice.spec.name, module=module, field_map=field_map)
     return DatasetConfig(
         sample_type=choice.spec.name,
+        module=module,
         sample_loader=f"{SAMPLE_LOADER}:sample_loader",
         part_filter=f"{SAMPLE_LOADER}:part_filter",
     )

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ...storage import FileInfo, Storage
 from ..compat.files import why_inexpressible
 from ..index.current import PreviousIndex, read_uuid
+from ..index.journal import Journal
 from ..index.layout import ShardEntry
-from ..index.publish import Journal
 from ..index.shard_index import ShardIndex, index_shard
 from ..nv_meta import FOLDER, INDEX_SQLITE, SPLIT_YAML
 from ..tar.idx import has_tar_idx
@@ -33,6 +33,7 @@ class PrepareInputs:
         files: Files to write in addition to the index, path → contents.
         media: Media metadata to collect.
         previous: The index of the prepare before.
+        journal: The scans of an interrupted prepare, and those of this one.
         reused: Entries of unchanged shards in that index, by shard number; the other shards are scanned.
     """
 
@@ -43,6 +44,7 @@ class PrepareInputs:
     files: Mapping[str, bytes]
     media: ShardMedia
     previous: PreviousIndex
+    journal: Journal
     reused: Mapping[int, ShardEntry]
 
     @property
@@ -58,7 +60,7 @@ class PrepareInputs:
         if number in self.reused:
             return self.previous.load(self.reused[number])
         shard = self.shards[number]
-        index = Journal(self.storage).load(shard)
+        index = self.journal.load(shard)
         # A power cut may have damaged the journal.
         return index_shard(self.storage, shard.name) if index is None else index
 
@@ -77,6 +79,7 @@ def read_inputs(storage: Storage, plan: PreparePlan, search: ShardSearch, split:
         files=files,
         media=ShardMedia(storage, plan.media),
         previous=previous,
+        journal=Journal(storage),
         reused={} if plan.force else _unchanged_shards(plan, search, previous),
     )
 

@@ -19,6 +19,7 @@ class SplitRequest:
     ratio: Mapping[str, float] | None = None
     patterns: tuple[tuple[str, str], ...] | None = None  # (part, pattern)
     parts: Mapping[str, tuple[str, ...]] | None = None  # part → shards
+    by_samples: bool = False  # apply the ratio to the samples of each shard instead of to whole shards
     shuffle_seed: int | None = None  # seed that shuffles the shards before a ratio split
 
 
@@ -35,6 +36,7 @@ class PreparePlan:
         compat: Write ``index.sqlite`` and ``.tar.idx``: True fails if they cannot express the dataset, None skips them
             then, False never writes them.
         force: Scan all shards, unchanged ones too.
+        meta_folder: Folder to use instead of ``.nv-meta``; nothing else is written then, so compat files are not.
         media: Parts to collect media metadata of; None keeps the choice of an earlier prepare.
         fix_duplicates: Rename keys that occur in several shards, in new copies of those shards.
     """
@@ -48,6 +50,7 @@ class PreparePlan:
     force: bool = False
     fix_duplicates: bool = False
     media: MediaFilter | None = None
+    meta_folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +62,7 @@ class PrepareProgress:
     shards_total: int
     samples: int
     samples_total: int | None = None  # known in the second phase
+    resumed: int = 0  # number of shards that an interrupted run had scanned; only in the first call
 
 
 ProgressCallback = Callable[[PrepareProgress], None]

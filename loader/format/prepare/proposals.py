@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from ..documents.field_map import FieldAccess
-from ..documents.part_kinds import PartKind, part_kind
+from ..documents.conversation import CONVERSATION_KEYS, is_conversation
+from ..documents.field_map import FieldAccess, parse_field_expression
+from ..documents.part_kinds import PartKind, part_extension, part_kind
 from ..documents.sample_types import CRUDE, SAMPLE_TYPES, FieldSpec, SampleTypeSpec
+from .sample_layouts import SampleLayout, find_layout
 
-__all__ = ["propose_field_map", "propose_sample_types"]
+__all__ = ["Proposal", "dropped_parts", "propose", "propose_field_map", "propose_sample_types"]
+
+_TEXT_KINDS = ("any", "sequence", "text", "text_list", "turns")
+"""Kinds of fields that hold text."""
 
 _PART_KINDS_OF_FIELD_KIND: Mapping[str, tuple[PartKind, ...]] = {
     "any": ("tree", "array"),
     "audio": ("audio",),
     "image": ("image",),
+    "image_list": ("image",),
     "images": ("array",),
     "label": ("label",),
     "label_name": ("text",),
@@ -21,6 +28,7 @@ _PART_KINDS_OF_FIELD_KIND: Mapping[str, tuple[PartKind, ...]] = {
     "tensor": ("array",),
     "text": ("text",),
     "text_list": ("tree",),
+    "turns": ("tree",),
     "video": ("video",),
 }
 """Field kind → kinds of parts that hold such a field as a whole."""
@@ -35,10 +43,26 @@ _TREE_NAMES: Mapping[str, tuple[str, ...]] = {
     "label_name": ("label_name", "class_name", "category"),
     "sequence": ("sequence", "content", "items"),
     "text": ("text", "txt", "content", "transcript", "caption"),
+    "turns": CONVERSATION_KEYS,
     "texts": ("texts", "text_list", "sentences"),
     "matched_text_indices": ("matched_text_indices", "matched_text_index"),
 }
 """Field → its likely names inside json, the likeliest first; other fields are found only by their own names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A proposed sample type.
+
+    Attributes:
+        sample_types: Sample types, the likeliest first.
+        layout: How code builds samples of the first type; None if a field map can, or they stay crude.
+        reason: Why this type comes first, or crude does; None if nothing needs to be explained.
+    """
+
+    sample_types: Sequence[SampleTypeSpec]
+    layout: SampleLayout | None = None
+    reason: str | None = None
 
 
 def propose_sample_types(
@@ -51,13 +75,29 @@ def propose_sample_types(
         json_example: The decoded ``json`` part of a sample; None if samples have none.
 
     Returns:
-        First the types with required fields that a field map can fill, the likeliest first; then the crude type, which
-        accepts any parts; then types that need code.
+        First the types with required fields that a field map, or generated code, can fill without dropping text or
+        media, the likeliest first; then the crude type, which keeps all parts; then types that drop some, or need code.
 
     >>> [spec.short_name for spec in propose_sample_types(["jpg", "txt"])][:2]
-    ['Captioning', 'Image']
+    ['Captioning', 'Crude']
     >>> propose_sample_types(["jpg", "json"], {"question": "why?", "answer": "so"})[0].short_name
     'VQA'
+    """
+    return list(propose(part_names, json_example).sample_types)
+
+
+def propose(
+    part_names: Iterable[str],
+    json_example: Mapping[str, object] | None = None,
+    *,
+    together: Collection[str] = (),
+) -> Proposal:
+    """Rank the sample types that can be built from such parts, and explain the first one.
+
+    Args:
+        part_names: Names of the parts of samples.
+        json_example: The decoded ``json`` part of a sample; None if samples have none.
+        together: Names of the parts of one sample: of alternatives such as ``jpg,png``, it loses all but one.
     """
     parts = list(part_names)
     likely = [SAMPLE_TYPES[f"{name}Sample"] for name in _likely_types(parts)]
@@ -69,12 +109,101 @@ def propose_sample_types(
         if {general_type, special_type} <= set(filled) and field in proposals[special_type.name]:
             filled.remove(special_type)
             filled.insert(filled.index(general_type), special_type)
-    return [*filled, CRUDE, *(spec for spec in likely if spec not in filled)]
+    dropped = {
+        spec.name: dropped_parts(spec, proposals[spec.name], parts, json_example, together=together) for spec in filled
+    }
+    complete = [spec for spec in filled if not dropped[spec.name]]
+    layout = None if complete else find_layout(parts, json_example)
+    if layout is not None:
+        complete = [SAMPLE_TYPES[layout.type_name]]
+    others = [spec for spec in (*filled, *likely) if spec not in complete]
+    return Proposal(
+        sample_types=list(dict.fromkeys([*complete, CRUDE, *others])),
+        layout=layout,
+        reason=_reason(complete, filled, dropped, layout),
+    )
+
+
+def _reason(
+    complete: Sequence[SampleTypeSpec],
+    filled: Sequence[SampleTypeSpec],
+    dropped: Mapping[str, Sequence[str]],
+    layout: SampleLayout | None,
+) -> str | None:
+    if not complete:
+        if not filled:
+            return None
+        spec = filled[0]
+        return f"{spec.name} would drop {', '.join(dropped[spec.name])}; crude samples keep all parts"
+    spec = complete[0]
+    pieces = []
+    if layout is not None:
+        pieces.append(
+            f"{spec.name} keeps the whole sample: {layout.what}. No field map can describe this, so prepare writes a"
+            " sample_loader.py: code, which runs only with trust_code=True, or --trust-code"
+        )
+    if not spec.shared:
+        if layout is None:
+            pieces.append(f"{spec.name} keeps all turns of the conversation")
+        pieces.append("megatron-energon does not have this type; choose crude samples for datasets that it reads, too")
+    return "; ".join(pieces) or None
+
+
+def dropped_parts(
+    spec: SampleTypeSpec,
+    field_map: Mapping[str, str],
+    part_names: Iterable[str],
+    json_example: Mapping[str, object] | None = None,
+    *,
+    together: Collection[str] = (),
+) -> list[str]:
+    """Return the parts with text, media or labels that samples of a type would not have.
+
+    Args:
+        spec: The sample type.
+        field_map: Its field-map expressions.
+        part_names: Names of the parts of samples.
+        json_example: The decoded ``json`` part of a sample; None if samples have none.
+        together: As in :func:`propose`.
+
+    >>> dropped_parts(SAMPLE_TYPES["ImageSample"], {"image": "jpg"}, ["jpg", "txt"])
+    ['txt']
+    """
+    if spec.crude:
+        return []
+    accesses = [parse_field_expression(expression) for expression in field_map.values()]
+    used = {access.part for alternatives in accesses for access in alternatives}
+    for alternatives in accesses:
+        of_one = [access.part for access in alternatives if access.part in together]
+        used -= set(of_one[1:])
+    holds_text = any(spec.field(name).kind in _TEXT_KINDS for name in field_map)
+    holds_label = any(spec.field(name).kind == "label" for name in field_map)
+
+    def is_dropped(name: str) -> bool:
+        kind = part_kind(name)
+        if kind == "tree":  # next to a text or label, it is taken for metadata
+            if json_example is not None and is_conversation(json_example):
+                return True
+            return not holds_text and ((json_example is None and not holds_label) or _has_text(json_example))
+        return kind in ("array", "audio", "image", "text", "video") or part_extension(name) in ("cls", "cls2")
+
+    return [name for name in part_names if name not in used and is_dropped(name)]
+
+
+def _has_text(value: object) -> bool:
+    """Return True if a value is or contains a text of several words."""
+    if isinstance(value, Mapping):
+        return any(map(_has_text, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_text, value))
+    return isinstance(value, str) and len(value.split()) > 1
 
 
 def _likely_types(part_names: Iterable[str]) -> list[str]:
     kinds = {part_kind(name) for name in part_names}
     names: list[str] = []
+    if "tree" in kinds and not kinds & {"video", "audio"}:
+        names.append("Conversation")
     if "image" in kinds:
         if "label" in kinds:
             names.append("ImageClassification")
@@ -112,7 +241,7 @@ def propose_field_map(
     {'image': 'jpg', 'context': 'json[question]', 'answers': 'json[answers]'}
     """
     parts = list(part_names)
-    json_part = next((name for name in ("json", "jsn") if name in parts), None)
+    json_part = next((name for kind in ("json", "jsn") for name in parts if name.lower() == kind), None)
     proposal: dict[str, str] = {}
     used: set[str] = set()
     for field in spec.fields:
@@ -132,14 +261,18 @@ def _propose(
         return ",".join(named)
     # A whole json part fills a field only if the part has the field's name.
     fitting = [name for name in parts if part_kind(name) in part_kinds and part_kind(name) not in ("tree", "array")]
-    if fitting and (field.required or field.kind in ("label", "audio", "video")):
-        # jpg and png are alternatives; seg.png is another image than jpg.
+    if fitting and (field.required or field.kind in ("label", "audio", "video", "image_list")):
+        # jpg and png are alternatives, and so are txt and TXT; seg.png is another image than jpg.
         plain = [name for name in fitting if "." not in name] or fitting[:1]
-        expression = ",".join(plain if field.kind == "image" else plain[:1])
+        if not field.kind.startswith("image"):
+            plain = [name for name in plain if name.lower() == plain[0].lower()]
+        expression = ",".join(plain)
         if expression not in used:
             return expression
     if json_part is None:
         return None
+    if field.kind == "turns" and isinstance(example.get("system"), str) and is_conversation(example):
+        return str(FieldAccess(json_part))
     for alias in _TREE_NAMES.get(field.name, (field.name,)):
         for path, value in _paths(example):
             if path[-1] == alias and _fits(field, value):
@@ -164,6 +297,8 @@ def _fits(field: FieldSpec, value: object) -> bool:
         return isinstance(value, str)
     if field.kind == "label":
         return isinstance(value, int) and not isinstance(value, bool)
+    if field.kind == "turns":
+        return is_conversation(value)
     if field.name == "answers" and isinstance(value, str):
         return True  # the only answer, not in a list
     if field.kind == "text_list":

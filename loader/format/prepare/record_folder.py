@@ -12,6 +12,7 @@ from ...errors import ConfigError, EnergonError, FormatError, StorageError
 from ...storage import FileInfo, Storage
 from ...version import __version__
 from ..documents.dataset_files import encode_shard_info, read_shard_info
+from ..documents.providers import record_format
 from ..index.current import index_folders, read_uuid
 from ..index.layout import LAYOUT_VERSION, Layout, PartStats, ShardEntry, encode_layout
 from ..index.publish import STAGING, commit
@@ -111,7 +112,10 @@ def prepare_record_folder(
         duplicate_keys=0,
         compat=False,
         split={
-            part: (len(shards), sum(counted[shard].samples for shard in shards if shard in counted))
+            part: (
+                len(shards),
+                sum(len(split.samples_of(part, counted[shard].samples)) for shard in shards if shard in counted),
+            )
             for part, shards in split.parts.items()
         },
         warnings=split.warnings,
@@ -133,10 +137,12 @@ def _previous_index(storage: Storage) -> RecordIndex | None:
     """Return the index of the prepare before, if it was of such files and wrote an index."""
     try:
         counts = read_shard_info(storage)
-        index = None if counts is None else open_record_index(storage, counts)
+        if counts is None or record_format(next(iter(counts), "")) is None:
+            return None
+        index = open_record_index(storage, counts)
     except EnergonError:
         return None
-    is_ours = index is not None and index.uuid == read_uuid(storage) and storage.exists(f"{INDEX_FOLDER}/{index.uuid}")
+    is_ours = index.uuid == read_uuid(storage) and storage.exists(f"{INDEX_FOLDER}/{index.uuid}")
     return index if is_ours else None
 
 

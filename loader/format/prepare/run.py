@@ -5,22 +5,23 @@ from __future__ import annotations
 import time
 import uuid
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...errors import ConfigError, FormatError
-from ...storage import Storage, open_storage
+from ...storage import Storage
 from ...version import __version__
 from ..compat.files import STAGED_SQLITE, CompatFiles, first_unwritable_folder, stale_compat_files
 from ..documents.dataset_files import encode_shard_info
 from ..index.current import index_folders
 from ..index.layout import Layout, layout_warnings
-from ..index.publish import STAGING, Journal, commit, finish_interrupted_commit, is_commit_pending
+from ..index.publish import STAGING, commit, finish_interrupted_commit, is_commit_pending
 from ..index.writer import DuplicateKeys, IndexWriter
 from ..media.tables import MediaReport
-from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, LOCK, WORK_FOLDER
+from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, LOCK, WORK_FOLDER, open_dataset_storage
 from .fix_duplicates import fix_duplicates, repeated_keys
 from .inputs import PrepareInputs, is_up_to_date, read_inputs, reusable_compat_files
-from .plan import PreparePlan, PrepareReport, ProgressCallback
+from .meta_folder import check_meta_folder
+from .plan import PreparePlan, PrepareProgress, PrepareReport, ProgressCallback
 from .record_folder import prepare_record_folder
 from .shards import ShardScans, ShardSearch, compressed_warning, find_shards
 from .split import PlannedSplit, plan_split, rename_excluded
@@ -43,10 +44,14 @@ def run_prepare(plan: PreparePlan, *, on_progress: ProgressCallback | None = Non
         ConfigError: The split or an argument is invalid.
         StorageError: No shards, no permission, a full disk, or another prepare runs here.
     """
+    if plan.meta_folder is not None:
+        plan = _beside(plan)
     if plan.media is not None and plan.compat is False:
         raise ConfigError("media metadata goes into index.sqlite, which compat=False excludes")
-    storage = open_storage(plan.path)
+    storage = open_dataset_storage(plan.path, plan.meta_folder)
     search = find_shards(storage, exclude=plan.exclude)
+    if plan.meta_folder is not None:
+        check_meta_folder(storage, shards=frozenset(search.names), force=plan.force)
     split = plan_split(storage, plan.split, search.names)
     with storage.lock(LOCK):
         if finish_interrupted_commit(storage):  # it may have replaced split.yaml
@@ -60,6 +65,27 @@ def run_prepare(plan: PreparePlan, *, on_progress: ProgressCallback | None = Non
             # The journal stays for the next prepare, and so do the files of an interrupted commit, which it finishes.
             if not is_commit_pending(storage):
                 storage.remove(STAGING)
+
+
+def _beside(plan: PreparePlan) -> PreparePlan:
+    """Return a plan that writes nothing next to the shards.
+
+    Raises:
+        ConfigError: The plan requires files next to the shards.
+    """
+    needed = {
+        "compat=True": plan.compat is True,
+        "fix_duplicates": plan.fix_duplicates,
+        "media": plan.media is not None,
+    }
+    for name, is_needed in needed.items():
+        if is_needed:
+            raise ConfigError(
+                f"{name} writes files next to the shards, which a meta folder leaves as they are",
+                at=plan.path,
+                hint="drop one of the two",
+            )
+    return replace(plan, compat=False)
 
 
 def _prepare(
@@ -112,14 +138,21 @@ class _Staged:
 def _stage_files(inputs: PrepareInputs, on_progress: ProgressCallback | None) -> _Staged:
     """Scan shards in workers, and meanwhile write the columns of the index and the compat files."""
     storage, plan, shards = inputs.storage, inputs.plan, inputs.shards
-    journal = Journal(storage)
+    journal = inputs.journal
     to_scan = [
         shard
         for number, shard in enumerate(shards)
         if number not in inputs.reused and (plan.force or not journal.has(shard))
     ]
+    resumed = len(shards) - len(inputs.reused) - len(to_scan)
+    if on_progress is not None and resumed:
+        done = len(shards) - len(to_scan)
+        on_progress(
+            PrepareProgress(phase="scan", shards_done=done, shards_total=len(shards), samples=0, resumed=resumed)
+        )
     with ExitStack() as stack:
-        scans = ShardScans(storage, to_scan, total=len(shards), workers=plan.workers, on_progress=on_progress)
+        stack.enter_context(closing(journal))
+        scans = ShardScans(storage, journal, to_scan, total=len(shards), workers=plan.workers, on_progress=on_progress)
         stack.enter_context(closing(scans))
         compat = _open_compat_files(inputs)
         if compat:
@@ -143,7 +176,7 @@ def _stage_files(inputs: PrepareInputs, on_progress: ProgressCallback | None) ->
         compat_renames=renames,
         compat_warning=compat.reason if compat else None,
         scanned=len(to_scan),
-        resumed=len(shards) - len(inputs.reused) - len(to_scan),
+        resumed=resumed,
     )
 
 
@@ -192,6 +225,7 @@ def _collect_media(inputs: PrepareInputs, staged: _Staged, on_progress: Progress
     return inputs.media.collect(
         STAGED_SQLITE,
         inputs.shards,
+        inputs.journal,
         samples=[shard.samples for shard in staged.layout.shards],
         reused=inputs.reused,
         previous=inputs.previous,
@@ -241,7 +275,7 @@ def _report(
     scanned, resumed = (staged.scanned, staged.resumed) if staged else (0, 0)
     warnings = list(inputs.split.warnings)
     if inputs.search.compressed:
-        warnings.append(compressed_warning(inputs.storage.path(""), inputs.search.compressed))
+        warnings.append(compressed_warning(inputs.search.compressed))
     warnings += layout_warnings(layout)
     if staged and staged.compat_warning:
         warnings.append(f"no index.sqlite and .tar.idx files, which other tools need: {staged.compat_warning}")
@@ -260,7 +294,7 @@ def _report(
         duplicate_keys=layout.duplicate_keys,
         compat=inputs.storage.exists(INDEX_SQLITE),
         split={
-            part: (len(shards), sum(counts.get(shard, 0) for shard in shards))
+            part: (len(shards), sum(len(inputs.split.samples_of(part, counts.get(shard, 0))) for shard in shards))
             for part, shards in inputs.split.parts.items()
         },
         warnings=tuple(warnings),

@@ -11,8 +11,8 @@ from ...errors import FormatError
 from ...storage import FileInfo, ReadableFile, Storage
 from ..compat.sqlite_index import open_sqlite
 from ..index.current import PreviousIndex
+from ..index.journal import Journal
 from ..index.layout import ShardEntry
-from ..index.publish import Journal
 from ..index.shard_index import ShardIndex, index_shard
 from ..media.extraction import FileRegion, may_be_media
 from ..media.kind import MediaFilter
@@ -73,6 +73,7 @@ class ShardMedia:
         self,
         staged: str,
         shards: Sequence[FileInfo],
+        journal: Journal,
         *,
         samples: Sequence[int],
         reused: Mapping[int, ShardEntry],
@@ -85,6 +86,7 @@ class ShardMedia:
         Args:
             staged: Name of the file.
             shards: All shards in order.
+            journal: The scans of the shards that are not reused.
             samples: Number of samples of each shard.
             reused: Entries of unchanged shards in the previous index, by shard number; their rows are copied.
             previous: The previous index.
@@ -116,7 +118,7 @@ class ShardMedia:
             if not (keep and number in reused)
             for start in range(0, count, _SAMPLES_AT_ONCE)
         ]
-        read_chunk = _ReadChunk(self._storage, self.filter)
+        read_chunk = _ReadChunk(self._storage, journal, self.filter)
         with MediaTables(self._storage.local_path(staged), self.filter, keep=keep) as tables:
             if keep:
                 self._copy_rows(tables, frozenset(entry.name for entry in reused.values()), previous)
@@ -152,8 +154,9 @@ class ShardMedia:
 class _ReadChunk:
     """Reads chunks of samples in a worker; the last shard stays open for the next chunk."""
 
-    def __init__(self, storage: Storage, media_filter: MediaFilter) -> None:
+    def __init__(self, storage: Storage, journal: Journal, media_filter: MediaFilter) -> None:
         self._storage = storage
+        self._journal = journal
         self._filter = media_filter
         self._previous: PreviousIndex | None = None
         self._shard: FileInfo | None = None
@@ -171,7 +174,7 @@ class _ReadChunk:
             if self._previous is None:
                 self._previous = PreviousIndex(self._storage)
             return self._previous.load(chunk.reused)
-        return Journal(self._storage).load(chunk.shard) or index_shard(self._storage, chunk.shard.name)
+        return self._journal.load(chunk.shard) or index_shard(self._storage, chunk.shard.name)
 
 
 class _ShardReader:

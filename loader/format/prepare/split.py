@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from ...errors import EnergonError
 from ...storage import Storage
 from ..documents.dataset_files import read_split_config
 from ..documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
+from ..documents.subset import ShareRange, SubsetRange
 from ..nv_meta import SPLIT_YAML
 from .plan import SplitRequest
-from .split_plan import SplitResult, split_by_patterns, split_by_ratio
+from .split_plan import SplitResult, ranges_by_ratio, split_by_patterns, split_by_ratio
 
 __all__ = ["PlannedSplit", "plan_split", "rename_excluded"]
 
@@ -23,6 +25,16 @@ class PlannedSplit:
     parts: Mapping[str, tuple[str, ...]]  # part → shards
     text: str | None  # text of split.yaml; None keeps the existing file
     warnings: tuple[str, ...] = ()
+    ranges: Mapping[str, SubsetRange] = field(default_factory=dict)  # part → its range of each of its shards
+
+    def samples_of(self, part: str, samples: int) -> range:
+        """Return the numbers of the samples of a part within one of its shards, which has so many samples."""
+        return SplitConfig(split_parts={}, sample_ranges=self.ranges).samples_of(part, samples)
+
+    def share_of(self, part: str) -> Fraction:
+        """Return the share of its shards that belongs to a part; 1 where it is not known before the scan."""
+        found = self.ranges.get(part)
+        return found.stop - found.start if isinstance(found, ShareRange) else Fraction(1)
 
 
 def plan_split(storage: Storage, request: SplitRequest | None, shards: Sequence[str]) -> PlannedSplit:
@@ -37,10 +49,20 @@ def plan_split(storage: Storage, request: SplitRequest | None, shards: Sequence[
         result = SplitResult(parts=dict(request.parts))
     elif request.patterns is not None:
         result = split_by_patterns(shards, request.patterns)
+    elif request.by_samples:
+        return _plan_by_samples(storage, request.ratio or {}, shards)
     else:
         result = split_by_ratio(shards, request.ratio or {}, shuffle_seed=request.shuffle_seed)
     config = SplitConfig(split_parts=result.parts, exclude=_kept_excludes(storage, shards))
     return PlannedSplit(parts=result.parts, text=format_split_config(config), warnings=result.warnings)
+
+
+def _plan_by_samples(storage: Storage, ratio: Mapping[str, float], shards: Sequence[str]) -> PlannedSplit:
+    """Divide the samples of each shard by a ratio; a part with a share of 0 has no shard."""
+    ranges = ranges_by_ratio(ratio)
+    parts = {name: tuple(shards) if name in ranges else () for name in ratio}
+    config = SplitConfig(split_parts=parts, exclude=_kept_excludes(storage, shards), sample_ranges=ranges)
+    return PlannedSplit(parts=parts, text=format_split_config(config), ranges=ranges)
 
 
 def rename_excluded(storage: Storage, split: PlannedSplit, renamed: Mapping[str, Mapping[str, str]]) -> PlannedSplit:
@@ -84,7 +106,7 @@ def _kept_split(config: SplitConfig | None, shards: Sequence[str]) -> PlannedSpl
             f"split.yaml names {len(gone)} shards that do not exist, first {gone[0]}"
             " (--split-ratio or --split-parts makes a new split)"
         )
-    return PlannedSplit(parts=config.split_parts, text=None, warnings=tuple(warnings))
+    return PlannedSplit(parts=config.split_parts, text=None, warnings=tuple(warnings), ranges=config.sample_ranges)
 
 
 def _kept_excludes(storage: Storage, shards: Sequence[str]) -> tuple[str, ...]:

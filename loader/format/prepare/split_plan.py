@@ -12,8 +12,17 @@ from fractions import Fraction
 
 from ...errors import ConfigError, Fault
 from ..documents.brace_patterns import ShardFinder
+from ..documents.subset import ShareRange, SubsetRange
 
-__all__ = ["SplitResult", "detect_split", "parse_ratio", "parse_split_part", "split_by_patterns", "split_by_ratio"]
+__all__ = [
+    "SplitResult",
+    "detect_split",
+    "parse_ratio",
+    "parse_split_part",
+    "ranges_by_ratio",
+    "split_by_patterns",
+    "split_by_ratio",
+]
 
 _RATIO_PARTS = ("train", "val", "test")
 _RATIO_HELP = "give numbers for train, val and test (8,1,1), or for parts of your own (train=9,holdout=1)"
@@ -117,6 +126,24 @@ def split_by_ratio(
         for name in empty
     ]
     return SplitResult(parts=parts, warnings=tuple(warnings))
+
+
+def ranges_by_ratio(ratio: Mapping[str, float]) -> dict[str, SubsetRange]:
+    """Return the share of every shard for each part with a ratio above 0; the shares meet, and sum to 1.
+
+    >>> {part: str(share) for part, share in ranges_by_ratio({"train": 2, "val": 1, "test": 0}).items()}
+    {'train': '[0%, 66.6667%]', 'val': '[66.6667%, 100%]'}
+    """
+    shares = {name: Fraction(str(share)) for name, share in ratio.items() if share > 0}
+    total, start, running = sum(shares.values()), Fraction(0), Fraction(0)
+    ranges: dict[str, SubsetRange] = {}
+    for name, share in shares.items():
+        running += share
+        stop = Fraction(round(running / total * 1_000_000), 1_000_000)  # a short percentage in the file
+        if stop > start:
+            ranges[name] = ShareRange(start=start, stop=stop)
+        start = stop
+    return ranges
 
 
 def _count(count: int, noun: str) -> str:

@@ -15,12 +15,11 @@ import numpy as np
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import ConfigError, EnergonError, FormatError
-from ...storage import ReadableFile, Storage
+from ...storage import ReadableFile, Storage, read_document
 from ..documents.providers import record_format
 from ..index.current import read_uuid
-from ..index.layout import LAYOUT_VERSION, Layout, PartStats, ShardEntry, decode_layout
+from ..index.layout import LAYOUT_VERSION, Layout, PartStats, SampleIndex, ShardEntry, decode_layout
 from ..index.locations import SampleLocations
-from ..index.sample_index import SampleIndex
 from ..nv_meta import INDEX_FOLDER
 from .record_file import RecordFile, locations_of, open_record_file, record_number
 
@@ -130,28 +129,22 @@ class RecordIndex(SampleIndex):
         return self.file(shard).values(parts, within)
 
 
-def open_record_index(storage: Storage, shard_counts: Mapping[str, int]) -> RecordIndex | None:
-    """Open the index of a prepared folder, if its shards are files of numbered samples.
+def open_record_index(storage: Storage, shard_counts: Mapping[str, int]) -> RecordIndex:
+    """Open the index of a prepared folder of files of numbered samples.
 
     Args:
         storage: The dataset.
         shard_counts: Shards and sample counts of ``.info.json``.
 
-    Returns:
-        The index; None for a dataset of tar shards.
-
     Raises:
         ConfigError: The shards have several formats.
         StorageError: A shard is missing, and no index has its size.
     """
-    first = next(iter(shard_counts), None)
-    if first is None or record_format(first) is None:
-        return None
     uuid = read_uuid(storage)
     name = f"{INDEX_FOLDER}/{uuid}/layout.json"
     if uuid is not None and storage.exists(name):
         try:
-            layout = decode_layout(storage.read(name), file=storage.path(name))
+            layout = decode_layout(read_document(storage, name), file=storage.path(name))
         except EnergonError:
             layout = None
         if layout is not None and [(one.name, one.samples) for one in layout.shards] == list(shard_counts.items()):

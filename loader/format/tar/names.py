@@ -80,6 +80,7 @@ class SplitNames:
     part_names: list[bytes]  # (k,)
     hidden: int  # names that are skipped because their last component starts with a dot
     misread: int  # hidden names that other tools take for parts
+    unnamed: int  # names without a dot in their last component, outside of ``__x__`` folders
 
 
 def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
@@ -100,7 +101,9 @@ def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
         base = np.zeros(len(names), dtype=np.int64)
     dot = is_dot.argmax(axis=1)  # (m,) the first dot of the last component
     has_dot = is_dot[np.arange(len(names)), dot]
-    has_dot &= ~_is_metadata(letters)
+    is_metadata = _is_metadata(letters)
+    unnamed = ~has_dot & ~is_metadata
+    has_dot &= ~is_metadata
     hidden = has_dot & (dot == base)
     # To other tools, "d/.x" is part "x" of a sample "d/" if no folder's name has a dot.
     misread = sum(
@@ -118,6 +121,7 @@ def split_member_names(names: npt.NDArray[np.bytes_]) -> SplitNames:
         part_names=_tails(letters, dot + 1),
         hidden=int(hidden.sum()),
         misread=misread,
+        unnamed=int(unnamed.sum()),
     )
 
 

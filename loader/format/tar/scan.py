@@ -156,7 +156,8 @@ class TarScan:
     def _read(self, offset: int, size: int) -> bytes:
         """Read bytes of the file, from the window if it has them."""
         local = offset - self._window_offset
-        if local >= 0 and local + size <= len(self._window):
+        ends_file = self._window_offset + len(self._window) == self._file.size_bytes
+        if local >= 0 and (local + size <= len(self._window) or ends_file):
             return self._window[local : local + size]
         return self._file.read_at(offset, size)
 

@@ -4,7 +4,7 @@ from loader.pipeline.contract.stage import SavableDataset
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.failures.sample_name import default_get_batch_keys
 from loader.pipeline.stages.batch import BatchDataset
-from loader.pipeline.stages.gc import GcDataset
+from loader.pipeline.stages.gc import GC_DEFAULT_EVERY_N_ITER, GcDataset
 from loader.samples.sample_dataclass import edataclass
 from loader.stores.cache_pool import CachePool
 from loader.training.loaders.data_loader import DataLoader, SavableDataLoader
@@ -13,6 +13,7 @@ from loader.training.workers.watchdog import WatchdogDataset
 from .not_served import not_served
 
 __all__ = [
+    "GC_DEFAULT_EVERY_N_ITER",
     "BasicDataLoader",
     "BatchDataset",
     "CachePool",

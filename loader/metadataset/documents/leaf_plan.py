@@ -57,6 +57,11 @@ class _OfRequest:
         return self.request.dataset_config
 
     @property
+    def meta_folder(self) -> str | None:
+        """Absolute path of the folder that is used instead of ``.nv-meta``; None for ``.nv-meta``."""
+        return self.request.meta_folder
+
+    @property
     def subflavors(self) -> Mapping[str, Any]:
         """Labels of the samples, of all levels; the outer one's values win."""
         return self.request.subflavors

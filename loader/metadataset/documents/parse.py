@@ -11,7 +11,7 @@ from ...errors import ConfigError, Fault
 from ...format.documents.dataset_config import is_own_module
 from ...format.documents.messages import did_you_mean, short_keys, short_repr
 from ...format.documents.yaml_document import parse_yaml
-from ...storage import open_storage
+from ...storage import open_storage, read_document
 from .mapping_reader import MappingReader
 from .parse_join import JOIN_KEYS, parse_join
 from .references import REFERENCE_KEYS, parse_epochs_together, parse_reference, parse_subset
@@ -50,7 +50,7 @@ class DocumentStore:
         """
         if path not in self._specs:
             folder, name = os.path.split(path)
-            text = open_storage(folder).read(name).decode("utf-8", "replace")
+            text = read_document(open_storage(folder), name).decode("utf-8", "replace")
             spec, faults = parse_metadataset(text, file=path)
             for fault in faults:
                 self.fault(path, fault.place, fault.message)

@@ -8,7 +8,7 @@ from functools import cache
 from ...errors import StorageError
 from ...format.documents.load_request import is_url, resolve_path
 from ...format.documents.providers import is_record_file
-from ...format.nv_meta import INFO_JSON, INFO_YAML
+from ...format.nv_meta import INFO_JSON, INFO_YAML, open_dataset_storage
 from ...storage import open_storage
 from .references import FILESYSTEM
 
@@ -40,7 +40,8 @@ def display_path(path: str) -> str:
 class DatasetPaths:
     """Cached checks of resolved paths.
 
-    ``fault_of_dataset(path)`` and ``fault_of_aux(store)`` return a message, or None if the dataset or store exists.
+    ``fault_of_dataset(path, meta_folder)`` and ``fault_of_aux(store)`` return a message, or None if the dataset or
+    store exists.
     """
 
     def __init__(self) -> None:
@@ -48,16 +49,23 @@ class DatasetPaths:
         self.fault_of_aux = cache(_fault_of_aux)
 
 
-def _fault_of_dataset(path: str) -> str | None:
+def _fault_of_dataset(path: str, meta_folder: str | None = None) -> str | None:
     if is_url(path):
         return None  # opening it raises if the URL cannot be read
     if is_record_file(path):
         return None if _exists(path) else f"there is no such file: {display_path(path)}"
     if not _exists(path):
         return f"there is no such folder: {display_path(path)}"
+    name = display_path(path)
+    if meta_folder is not None:
+        storage = open_dataset_storage(path, meta_folder)
+        if any(map(storage.exists, (INFO_JSON, INFO_YAML))):
+            return None
+        where = display_path(meta_folder)
+        command = f"energon prepare {name} --meta-folder {where}"
+        return f"{name} is no prepared dataset: there is no .info.json in {where}; run: {command}"
     if any(_exists(os.path.join(path, name)) for name in (INFO_JSON, INFO_YAML)):
         return None
-    name = display_path(path)
     return f"{name} is no prepared dataset: it has no .nv-meta/.info.json; run: energon prepare {name}"
 
 

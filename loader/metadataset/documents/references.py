@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
 from ...errors import Fault
 from ...format.documents.messages import short_repr
-from ...format.documents.subset import SampleRange, ShareRange, SubsetRange
+from ...format.documents.subset import EXPECTED_RANGE, SubsetRange, parse_range
 from ...format.filters.files import is_filter_name
 from .mapping_reader import MappingReader
 from .spec import ReferenceSpec
@@ -30,6 +28,7 @@ REFERENCE_KEYS = (
     "split_part",
     "split_config",
     "dataset_config",
+    "meta_folder",
     "subflavors",
     "tags",
     "filter",
@@ -50,6 +49,7 @@ def parse_reference(reader: MappingReader) -> ReferenceSpec | None:
         split_part=reader.text("split_part"),
         split_config=_file_in_nv_meta(reader, "split_config"),
         dataset_config=_file_in_nv_meta(reader, "dataset_config"),
+        meta_folder=_expanded(reader, "meta_folder", reader.text("meta_folder")),
         subflavors=parse_subflavors(reader),
         filter=_filter(reader),
         epochs_together=parse_epochs_together(reader),
@@ -99,9 +99,19 @@ def _filter(reader: MappingReader) -> str | None:
 
 def _expanded(reader: MappingReader, key: str, path: str | None) -> str | None:
     """Replace environment variables in a path; add a fault for each that is not set."""
-    for name in unset_variables(path or ""):
-        reader.fault(key, f"the environment variable {name} is not set; set it, or write ${{{name}:default}}")
-    return path and expand_variables(path)
+    for name in dict.fromkeys(unset_variables(path or "")):
+        shown = name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…"
+        reader.fault(key, f"the environment variable {shown} is not set; set it, or write ${{{shown}:default}}")
+    expanded = path and expand_variables(path)
+    if expanded and len(expanded) > _MAX_PATH:
+        found = f"with its environment variables the path has {len(expanded):,} letters"
+        reader.fault(key, f"{found}; expected at most {_MAX_PATH:,}")
+        return path
+    return expanded
+
+
+_MAX_NAME = 100
+_MAX_PATH = 1 << 16  # file systems and URLs allow fewer
 
 
 FILESYSTEM = "filesystem://"
@@ -152,12 +162,6 @@ def _store(reader: MappingReader, name: str) -> str | None:
     return _PREFIX_OF_KEY[keys[0]] + text if text else None
 
 
-_PERCENTAGE = re.compile(r"\s*(-?[0-9]{1,15}(?:\.[0-9]{1,15})?)\s*%\s*")
-_EXPECTED_RANGE = (
-    "expected two percentages such as [0%, 80%], or two numbers of samples such as [1000, 2000] or [1000, end]"
-)
-
-
 def parse_subset(owner: MappingReader) -> SubsetRange | None:
     """Read the key ``subset`` of a mapping; None if it is missing or invalid."""
     reader = owner.child("subset")
@@ -165,38 +169,10 @@ def parse_subset(owner: MappingReader) -> SubsetRange | None:
         return None
     reader.expect_keys(["range"])
     if "range" not in reader:
-        reader.fault("range", f"this is missing; {_EXPECTED_RANGE}")
+        reader.fault("range", f"this is missing; {EXPECTED_RANGE}")
         return None
-    value = reader.mapping["range"]
-    if not isinstance(value, list) or len(value) != 2:
-        reader.fault("range", f"{_EXPECTED_RANGE}, found {short_repr(value)}")
+    try:
+        return parse_range(reader.mapping["range"])
+    except ValueError as error:
+        reader.fault("range", str(error))
         return None
-    shares = [_share(bound) for bound in value]
-    if shares[0] is not None and shares[1] is not None:
-        return _share_range(reader, shares[0], shares[1])
-    start, stop = value
-    if not _is_count(start) or not (stop == "end" or _is_count(stop)):
-        reader.fault("range", f"{_EXPECTED_RANGE}, found {short_repr(value)}")
-        return None
-    found = SampleRange(start=start, stop=None if stop == "end" else stop)
-    if start < 0 or (found.stop is not None and found.stop <= start):
-        reader.fault("range", f"expected a start of at least 0 and an end behind it, found {found}")
-        return None
-    return found
-
-
-def _share_range(reader: MappingReader, start: Fraction, stop: Fraction) -> ShareRange | None:
-    if 0 <= start < stop <= 1:
-        return ShareRange(start=start, stop=stop)
-    written = ", ".join(reader.mapping["range"])
-    reader.fault("range", f"expected percentages from 0% to 100%, the first below the second, found [{written}]")
-    return None
-
-
-def _share(bound: object) -> Fraction | None:
-    match = _PERCENTAGE.fullmatch(bound) if isinstance(bound, str) else None
-    return Fraction(match[1]) / 100 if match else None
-
-
-def _is_count(bound: object) -> bool:
-    return isinstance(bound, int) and not isinstance(bound, bool)

@@ -33,6 +33,7 @@ class ReferenceSpec:
     split_part: str | None = None
     split_config: str | None = None
     dataset_config: str | None = None
+    meta_folder: str | None = None
     subflavors: Mapping[str, Any] = field(default_factory=dict)
     filter: str | None = None
     epochs_together: int | None = 1

@@ -22,7 +22,7 @@ from ...errors import StorageError
 from ...format.dataset_folder import DatasetFolder
 from ...format.nv_meta import SPLIT_YAML
 from ...format.tar.names import printable
-from ...storage import Storage, open_storage
+from ...storage import Storage, open_storage, raise_storage_error, read_document
 from ..documents.leaf_plan import JoinMember
 
 __all__ = ["JoinFiles", "JoinRecord", "MemberIdentity", "RowWriter", "identify_member", "join_hash", "open_member"]
@@ -50,6 +50,7 @@ class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         exclude: Hash of the shards and samples that the split file excludes from that part, sorted.
         nonmatch: Treatment of keys that the dataset lacks.
         filter: Name and checksum of the filter that selects its samples; empty without one.
+        meta_folder: Path of the folder used instead of ``.nv-meta``; empty without one. The rows do not depend on it.
     """
 
     path: str
@@ -60,6 +61,7 @@ class MemberIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     exclude: str
     nonmatch: str
     filter: str = ""
+    meta_folder: str = ""
 
 
 def open_member(member: JoinMember) -> DatasetFolder:
@@ -68,7 +70,7 @@ def open_member(member: JoinMember) -> DatasetFolder:
     Raises:
         StorageError: The dataset is missing, or not prepared.
     """
-    return DatasetFolder(member.path, split_config=member.split_config or SPLIT_YAML)
+    return DatasetFolder(member.path, split_config=member.split_config or SPLIT_YAML, meta_folder=member.meta_folder)
 
 
 def identify_member(member: JoinMember, folder: DatasetFolder) -> MemberIdentity:
@@ -82,6 +84,7 @@ def identify_member(member: JoinMember, folder: DatasetFolder) -> MemberIdentity
     if split is None or member.split_part not in split.split_parts:
         folder.samples_of_part(member.split_part)  # raises, and lists the existing parts
     shards = split.split_parts.get(member.split_part, ()) if split else ()
+    part_range = split.sample_ranges.get(member.split_part) if split else None
     whole, keys = (split.excluded_shards(), split.excluded_samples()) if split else (frozenset[str](), {})
     excluded = [[shard] if shard in whole else [shard, *sorted(keys.get(shard, ()))] for shard in sorted(shards)]
     return MemberIdentity(
@@ -89,10 +92,11 @@ def identify_member(member: JoinMember, folder: DatasetFolder) -> MemberIdentity
         uuid=folder.index.uuid,
         split_part=member.split_part,
         split_config=member.split_config or SPLIT_YAML,
-        shards=_hash(shards),
+        shards=_hash(shards if part_range is None else (*shards, str(part_range))),
         exclude=_hash([[shard in whole, *names] for shard, *names in excluded if shard in whole or names]),
         nonmatch=member.nonmatch,
         filter="" if member.filter is None else f"{member.filter} {folder.open_filter(member.filter).checksum:08x}",
+        meta_folder=printable(member.meta_folder or ""),
     )
 
 
@@ -101,7 +105,9 @@ def join_hash(members: Sequence[MemberIdentity]) -> str:
     return _hash([_VERSION, [_hashed(one) for one in members]])
 
 
-_HASHED_FIELDS = tuple(name for name in MemberIdentity.__struct_fields__ if name not in ("path", "filter"))
+_HASHED_FIELDS = tuple(
+    name for name in MemberIdentity.__struct_fields__ if name not in ("path", "filter", "meta_folder")
+)
 
 
 def _hashed(member: MemberIdentity) -> list[str]:
@@ -194,17 +200,27 @@ class JoinFiles:
             file.write(msgspec.json.format(msgspec.json.encode(record), indent=2))
 
     def read_record(self, name: str) -> JoinRecord | None:
-        """Read the record of rows; None if the file is missing or damaged."""
+        """Read the record of rows; None if the file is missing or damaged.
+
+        Raises:
+            StorageError: It cannot be read.
+        """
         file = f"{self._folder}/{name}.json"
-        if not self._storage.exists(file):
-            return None
         try:
-            return msgspec.json.decode(self._storage.read(file), type=JoinRecord)
-        except (msgspec.DecodeError, UnicodeDecodeError, StorageError):
+            return msgspec.json.decode(read_document(self._storage, file), type=JoinRecord)
+        except StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return None
 
     def map_rows(self, name: str, members: int) -> npt.NDArray[np.int64] | None:
-        """Map rows into memory, read-only, in constant time; None if the file is damaged or missing."""
+        """Map rows into memory, read-only, in constant time; None if the file is damaged or missing.
+
+        Raises:
+            StorageError: It cannot be read.
+        """
         file_name = f"{self._folder}/{name}.npy"
         try:
             with self._storage.open(file_name) as file:
@@ -219,8 +235,12 @@ class JoinFiles:
                 return np.empty(shape, np.int64)  # a memory map cannot be empty
             path = self._storage.local_path(file_name)
             return np.asarray(np.memmap(path, _ROW_NUMBER, "r", header.end(), shape))
-        except (StorageError, OSError):
-            return None
+        except StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
+        except OSError as error:
+            raise_storage_error("map this file", self._storage.path(file_name), error)
 
     def names(self) -> list[str]:
         """Return the names of all rows with a record."""

@@ -14,9 +14,11 @@ from .peer_index import read_peer_rows
 
 __all__ = ["open_join"]
 
+_ROWS_AT_ONCE = 1 << 20
+
 
 def open_join(plan: JoinPlan) -> npt.NDArray[np.int64]:
-    """Map the rows of a join into memory, in constant time.
+    """Map the rows of a join into memory, and check once that their numbers are samples of the members.
 
     Without rows of ``energon prepare``, those that megatron-energon has prepared are read, checked and kept in memory.
 
@@ -35,16 +37,27 @@ def open_join(plan: JoinPlan) -> npt.NDArray[np.int64]:
     name = join_hash(members)
     record = files.read_record(name)
     rows = files.map_rows(name, len(members)) if record is not None else None
-    if record is not None and rows is not None and len(rows) == record.rows:
+    samples = [len(folder.index) for folder in folders]
+    if record is not None and rows is not None and len(rows) == record.rows and _are_samples(rows, plan, samples):
         return rows
     of_peer = read_peer_rows(plan, folders)
     if of_peer is not None:
         return of_peer
     if record is not None:
-        found = "the prepared rows of this join are damaged"
+        found = f"the prepared rows of this join are damaged: {files.path}/{name}.npy"
     else:
         found = _describe_change(members, [record for other in files.names() if (record := files.read_record(other))])
     raise ConfigError(found, file=plan.file, at=f"{plan.file}: {plan.place}", hint=f"run: energon prepare {plan.file}")
+
+
+def _are_samples(rows: npt.NDArray[np.int64], plan: JoinPlan, samples: Sequence[int]) -> bool:
+    """Check that all numbers are those of samples, or -1 where a member may have none."""
+    lowest = np.array([-1 if member.nonmatch == "none" else 0 for member in plan.members])
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        block = rows[start : start + _ROWS_AT_ONCE]
+        if (block.min(axis=0) < lowest).any() or (block.max(axis=0) >= samples).any():
+            return False
+    return True
 
 
 def _describe_change(members: Sequence[MemberIdentity], records: Sequence[JoinRecord]) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 from ...errors import ConfigError, Fault, FormatError, StorageError
-from ...format.documents.load_request import LoadRequest, is_metadataset, resolve_path
+from ...format.documents.load_request import LoadRequest, resolve_path
+from ...format.documents.providers import is_metadataset
 from ..documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
 from ..documents.parse import DocumentStore
 from ..plans.plan_leaves import plan_tree
@@ -120,7 +121,7 @@ def _write_peer_rows(plan: JoinPlan) -> None:
 
 
 def _identity(member: JoinMember) -> tuple[object, ...]:
-    return member.path, member.split_part, member.split_config, member.nonmatch
+    return member.path, member.split_part, member.split_config, member.meta_folder, member.nonmatch
 
 
 def _combined_error(root: str, errors: Sequence[ConfigError]) -> ConfigError:
@@ -152,7 +153,12 @@ def _is_current(name: str, record: JoinRecord) -> bool:
     try:
         members = [
             JoinMember(
-                request=LoadRequest(path=then.path, split_part=then.split_part, split_config=then.split_config),
+                request=LoadRequest(
+                    path=then.path,
+                    split_part=then.split_part,
+                    split_config=then.split_config,
+                    meta_folder=then.meta_folder or None,
+                ),
                 place="",
                 name=None,
                 nonmatch=_NONMATCH[then.nonmatch],

@@ -77,13 +77,23 @@ class InheritedSettings:
             replace(inner, weight=share, blends=(*self.blends, step)) for share, step in zip(shares, steps, strict=True)
         ]
 
-    def request_for(self, path: str, reference: ReferenceSpec, aux: Mapping[str, str]) -> LoadRequest:
-        """Return the request for a dataset, after :meth:`within` has added its settings."""
+    def request_for(
+        self, path: str, reference: ReferenceSpec, aux: Mapping[str, str], *, meta_folder: str | None
+    ) -> LoadRequest:
+        """Return the request for a dataset, after :meth:`within` has added its settings.
+
+        Args:
+            path: Absolute path of the dataset.
+            reference: The reference.
+            aux: Auxiliary stores, with absolute paths.
+            meta_folder: Absolute path of the folder to use instead of ``.nv-meta``.
+        """
         return replace(
             self.request,
             path=path,
             split_config=self.request.split_config or reference.split_config,
             dataset_config=self.request.dataset_config or reference.dataset_config,
+            meta_folder=meta_folder,
             filter=self.request.filter or reference.filter,
             aux=aux,
         )

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError, Fault
-from ...format.documents.load_request import LoadRequest, is_metadataset, resolve_path
+from ...format.documents.load_request import LoadRequest, resolve_path
 from ...format.documents.messages import short_repr
+from ...format.documents.providers import is_metadataset
 from ..documents.leaf_plan import LeafPlan
 from ..documents.parse import DocumentStore
 from .inherited import InheritedSettings

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError
-from ...format.documents.load_request import is_metadataset
 from ...format.documents.messages import did_you_mean
+from ...format.documents.providers import is_metadataset
 from ..documents.leaf_plan import JoinMember, LeafPlan
 from ..documents.references import FILESYSTEM
 from .plan_leaves import plan_tree

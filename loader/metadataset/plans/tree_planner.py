@@ -7,9 +7,9 @@ from dataclasses import replace
 from math import inf
 
 from ...errors import ConfigError, StorageError
-from ...format.documents.load_request import is_metadataset, resolve_path
+from ...format.documents.load_request import resolve_path
 from ...format.documents.messages import short_key, short_repr
-from ...format.documents.providers import data_path, is_record_file, provider_of
+from ...format.documents.providers import data_path, is_metadataset, is_record_file, provider_of
 from ...format.documents.subset import SampleRange
 from ..documents.leaf_plan import JoinMember, JoinPlan
 from ..documents.parse import DocumentStore
@@ -146,7 +146,7 @@ class TreePlanner:
         return self._dataset(file, source, path, inner)
 
     def _nested(self, file: str, source: ReferenceSpec, path: str, inner: InheritedSettings) -> PlanNode | None:
-        for key in ("split_config", "dataset_config", "filter"):
+        for key in ("split_config", "dataset_config", "meta_folder", "filter"):
             if getattr(source, key) is not None:
                 self._documents.fault(file, f"{source.place}.{key}", "a metadataset has none; set it at its datasets")
         if source.aux:
@@ -160,8 +160,10 @@ class TreePlanner:
 
     def _dataset(self, file: str, source: ReferenceSpec, path: str, inner: InheritedSettings) -> PlanNode | None:
         place = self._documents.place(file, source.place)
-        self._check_path(file, source, path)
-        leaf = inner.leaf(inner.request_for(path, source, self._aux(file, source)), place=place)
+        meta_folder = self._meta_folder(file, source, path)
+        self._check_path(file, source, path, meta_folder)
+        request = inner.request_for(path, source, self._aux(file, source), meta_folder=meta_folder)
+        leaf = inner.leaf(request, place=place)
         return PlanNode(
             place=place,
             kind="dataset",
@@ -171,6 +173,15 @@ class TreePlanner:
             repetitions=inner.repetitions,
             leaf=leaf,
         )
+
+    def _meta_folder(self, file: str, reference: ReferenceSpec, path: str) -> str | None:
+        """Return the absolute path of the folder to use instead of a dataset's ``.nv-meta``."""
+        if reference.meta_folder is None:
+            return None
+        if is_record_file(path):
+            self._documents.fault(file, f"{reference.place}.meta_folder", "a single file has none")
+            return None
+        return resolve_path(reference.meta_folder, os.path.dirname(file))
 
     def _join(self, file: str, source: JoinSpec, inner: InheritedSettings) -> PlanNode | None:
         place = self._documents.place(file, source.place)
@@ -189,14 +200,15 @@ class TreePlanner:
     def _member(self, file: str, member: MemberSpec, inner: InheritedSettings) -> JoinMember:
         reference = member.reference
         path = data_path(resolve_path(reference.path, os.path.dirname(file)))
+        meta_folder = self._meta_folder(file, reference, path)
         provider = provider_of(path)
         if provider.format != "folder":
             why = ", which has no keys" if is_record_file(path) else ""
             found = f"expected the folder of a prepared dataset, found {provider.title}{why}: {display_path(path)}"
             self._documents.fault(file, f"{reference.place}.path", found)
         else:
-            self._check_path(file, reference, path)
-        request = inner.request_for(path, reference, self._aux(file, reference))
+            self._check_path(file, reference, path, meta_folder)
+        request = inner.request_for(path, reference, self._aux(file, reference), meta_folder=meta_folder)
         return JoinMember(
             request=replace(
                 request,
@@ -220,8 +232,8 @@ class TreePlanner:
 
     # ----------------------------------------------------------------------------------------------------- checks
 
-    def _check_path(self, file: str, source: ReferenceSpec, path: str) -> None:
-        found = self._paths.fault_of_dataset(path) if self._paths else None
+    def _check_path(self, file: str, source: ReferenceSpec, path: str, meta_folder: str | None) -> None:
+        found = self._paths.fault_of_dataset(path, meta_folder) if self._paths else None
         if found is not None:
             self._documents.fault(file, f"{source.place}.path", found)
 

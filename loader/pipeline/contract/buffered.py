@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
-from ...errors import SkipSample
-from .lane import LANE_ITEM, ItemId, Lane, as_item_id, integers_of, plain_item_id
+from ...errors import EnergonError, SkipSample
+from .item_id import LANE_ITEM, ItemId, as_item_id, integers_of, plain_item_id
+from .lane import Lane
 from .rng import preserve_rng_state, seed_sample
 from .running import SKIPPED
 
@@ -82,5 +83,10 @@ def rebuild_item(upstream: _Loader, lane: Lane, item_id: ItemId) -> Any:
         except SkipSample:
             return SKIPPED
         except Exception as error:
-            lane.restore_error_handler(error, None, item_id)
+            if not isinstance(error, EnergonError):
+                error.add_note(
+                    f"This happened while item {plain_item_id(item_id)} of lane {lane.number} was rebuilt for a "
+                    "restored state. If no hook raised it, the state is damaged: restore an earlier one."
+                )
+            lane.failures.failed_to_rebuild(error)
             return SKIPPED

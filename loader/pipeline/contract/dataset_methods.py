@@ -12,10 +12,9 @@ from .lane import Lane
 from .running import Running, State
 
 __all__ = [
+    "BoundInput",
     "DatasetMethods",
     "DirectLoader",
-    "LaneInput",
-    "defines_iter",
     "in_user_iteration",
     "inherits_stage",
     "set_direct_loader",
@@ -24,11 +23,11 @@ __all__ = [
 T_co = TypeVar("T_co", covariant=True)
 
 BOUND = "_lane_input"
-"""Attribute of a copy of a dataset that is open for a lane: its :class:`LaneInput`."""
+"""Attribute of a copy of a dataset that is open for a lane: its :class:`BoundInput`."""
 _DIRECT = "_direct_loader"
 
 
-class LaneInput(Protocol):
+class BoundInput(Protocol):
     """A dataset that is open for a lane, as the code of a user's dataset iterates it."""
 
     def __iter__(self) -> Iterator[Any]:
@@ -96,9 +95,15 @@ class DatasetMethods(Generic[T_co]):
 
     Attributes:
         _savable_fields: Names of the attributes that :meth:`save_state` saves.
+        defines_iter: True if the class defines how it is iterated, as classes written for megatron-energon do.
     """
 
     _savable_fields: ClassVar[tuple[str, ...]] = ()
+    defines_iter: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        cls.defines_iter = cls.__iter__ is not DatasetMethods.__iter__
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != _DIRECT}
@@ -111,7 +116,7 @@ class DatasetMethods(Generic[T_co]):
         Raises:
             ConfigError: A user's ``__iter__`` iterates a dataset that is not in an attribute of its own dataset.
         """
-        bound: LaneInput | None = self.__dict__.get(BOUND)
+        bound: BoundInput | None = self.__dict__.get(BOUND)
         return iter(self._direct() if bound is None else bound)
 
     def _direct(self) -> DirectLoader:
@@ -142,13 +147,13 @@ class DatasetMethods(Generic[T_co]):
 
     def worker_has_samples(self) -> bool:
         """Return True if this dataset has samples in the present lane; always outside of a lane."""
-        bound: LaneInput | None = self.__dict__.get(BOUND)
+        bound: BoundInput | None = self.__dict__.get(BOUND)
         return bound is None or bound.has_samples()
 
     def save_state(self) -> dict[str, Any]:
         """Return the attributes named by ``_savable_fields``, or the position of a dataset of the library."""
-        if not defines_iter(self):
-            bound: LaneInput | None = self.__dict__.get(BOUND)
+        if not self.defines_iter:
+            bound: BoundInput | None = self.__dict__.get(BOUND)
             return self._direct().save_state_rank() if bound is None else bound.save_state()
         state: dict[str, Any] = {"__class__": type(self).__name__}
         for name in self._savable_fields:
@@ -158,10 +163,10 @@ class DatasetMethods(Generic[T_co]):
 
     def restore_state(self, state: Any) -> None:
         """Restore the result of :meth:`save_state`; None restores the initial state."""
-        bound: LaneInput | None = self.__dict__.get(BOUND)
+        bound: BoundInput | None = self.__dict__.get(BOUND)
         if state is None:
             self.reset_state_deep()
-        elif not defines_iter(self):
+        elif not self.defines_iter:
             self._direct().restore_state_rank(state) if bound is None else bound.restore_state(state)
         else:
             for name in self._savable_fields:
@@ -176,7 +181,7 @@ class DatasetMethods(Generic[T_co]):
 
     def reset_state_deep(self) -> None:
         """Restore the initial state of this dataset and its inner datasets."""
-        bound: LaneInput | None = self.__dict__.get(BOUND)
+        bound: BoundInput | None = self.__dict__.get(BOUND)
         if bound is not None:
             bound.restore_state(None)
         self.__dict__.pop(_DIRECT, None)
@@ -208,7 +213,7 @@ class DatasetMethods(Generic[T_co]):
 
     def can_restore_sample(self) -> bool:
         """Report whether :meth:`restore_sample` works: always, for the datasets of the library."""
-        return not defines_iter(self)
+        return not self.defines_iter
 
     def assert_can_restore(self) -> None:
         """Check that :meth:`restore_sample` works.
@@ -222,7 +227,7 @@ class DatasetMethods(Generic[T_co]):
                 hint="override can_restore_sample and restore_sample",
             )
 
-    @renamed_parameters(key="restore_key")
+    @renamed_parameters(key="restore_key", index="restore_key")
     def restore_sample(self, restore_key: Any) -> Any:
         """Rebuild a sample.
 
@@ -232,10 +237,10 @@ class DatasetMethods(Generic[T_co]):
         Raises:
             EnergonError: The dataset is a user's, which does not override this method.
         """
-        bound: LaneInput | None = self.__dict__.get(BOUND)
+        bound: BoundInput | None = self.__dict__.get(BOUND)
         if bound is not None:
             return bound.restore_sample(restore_key)
-        if defines_iter(self):
+        if self.defines_iter:
             self.assert_can_restore()
             raise EnergonError(f"{type(self).__name__} overrides can_restore_sample, but not restore_sample")
         return self._direct().restore_sample(restore_key)
@@ -245,7 +250,7 @@ class DatasetMethods(Generic[T_co]):
         identity = getattr(self, "identity", None)
         return {
             "type": f"{type(self).__module__}.{type(self).__qualname__}",
-            **({} if defines_iter(self) or identity is None else {"chain": identity()}),
+            **({} if self.defines_iter or identity is None else {"chain": identity()}),
         }
 
     @staticmethod
@@ -255,12 +260,7 @@ class DatasetMethods(Generic[T_co]):
         return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(fn).__qualname__)}"
 
 
-def defines_iter(dataset: Any) -> bool:
-    """Return True if a dataset's class defines how it is iterated, as classes written for megatron-energon do."""
-    return type(dataset).__iter__ is not DatasetMethods.__iter__
-
-
 def inherits_stage(dataset: Any) -> bool:
     """Return True if a dataset is a stage of the library whose ``__iter__`` a subclass of a user overrides."""
     owner = next((one for one in type(dataset).__mro__ if "open" in vars(one)), object)
-    return defines_iter(dataset) and owner is not DatasetMethods and owner.__module__.startswith("loader.")
+    return dataset.defines_iter and owner is not DatasetMethods and owner.__module__.startswith("loader.")

@@ -5,17 +5,20 @@ from __future__ import annotations
 import inspect
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import GeneratorType
 from typing import Any
 
-from ...errors import SkipSample
+from ...errors import ConfigError, SkipSample
 from ...order import mix
 from ...samples.hooks import restores_encoder_seeds, restores_seeds
-from .lane import ItemId, Lane, integers_of, sample_index_of, samples_in
+from ..failures.policy import hook_name
+from .item_id import ItemId, integers_of, sample_index_of, samples_in
+from .lane import Lane
 from .rng import preserve_rng_state, seed_sample
 from .running import SKIPPED
 
-__all__ = ["Hook", "makes_several"]
+__all__ = ["Hook", "makes_several", "no_result"]
 
 
 class Hook:
@@ -26,6 +29,7 @@ class Hook:
         lane: The lane.
         failure_tolerance: Consecutive failures that end the run; None: the number set for the function.
         takes_batches: The items are micro-batches: ``current_sample_index`` is the number of the micro-batch.
+        may_return_none: None is a result like others; by default an error, since most such functions lack a ``return``.
     """
 
     __slots__ = (
@@ -37,6 +41,7 @@ class Hook:
         "_isolates_global",
         "_isolates_rng",
         "_lanes",
+        "_may_return_none",
         "_number",
         "_seed",
         "_takes_batches",
@@ -51,8 +56,10 @@ class Hook:
         *,
         failure_tolerance: int | None = None,
         takes_batches: bool = False,
+        may_return_none: bool = False,
     ) -> None:
         self._function = function
+        self._may_return_none = may_return_none
         self._takes_batches = takes_batches
         self._tolerance = failure_tolerance
         # A function that dispatches to others names the one for a sample: failures are counted for each separately.
@@ -74,6 +81,7 @@ class Hook:
             item_id: The argument's id.
 
         Raises:
+            ConfigError: It returned None.
             Exception: Any error of the function.
         """
         # This runs for every sample, and most ids are integers: the check saves a call.
@@ -81,7 +89,10 @@ class Hook:
             self._context.sample_index = item_id * self._lanes + self._number
         else:
             self._note(item_id)
-        return self._isolated(self._function, argument, item_id) if self._isolates else self._function(argument)
+        result = self._isolated(self._function, argument, item_id) if self._isolates else self._function(argument)
+        if result is None and not self._may_return_none:
+            raise no_result(self._function_for(argument))
+        return result
 
     def _note(self, item_id: ItemId) -> None:
         index = self._context.batch_index if self._takes_batches else None
@@ -109,11 +120,16 @@ class Hook:
             item_id: The next item's id.
 
         Raises:
+            ConfigError: The item is None.
             Exception: Any error of the generator; StopIteration at its end.
         """
         if not self._takes_batches:
             self._note(item_id)  # other hooks have run since the last item
-        return self._isolated(next, items, item_id) if self._isolates else next(items)
+        item = self._isolated(next, items, item_id) if self._isolates else next(items)
+        if item is None:
+            name = hook_name(self._function)
+            raise ConfigError(f"{name} yielded None; did you forget the value after `yield`?")
+        return item
 
     def attempt(self, argument: Any, item_id: ItemId) -> Any:
         """Call the function; return :data:`SKIPPED` if it raises SkipSample, or an error that is tolerated.
@@ -169,13 +185,23 @@ class Hook:
         Raises:
             Exception: Any error of the function.
         """
-        result = self.call(argument, item_id)
-        if not isinstance(result, GeneratorType):
-            return result
-        item: Any = SKIPPED
-        for each in range(number + 1):
-            item = self.step(result, (key, each, item_id))
-        return item
+        with self.rebuilding(argument):
+            result = self.call(argument, item_id)
+            if not isinstance(result, GeneratorType):
+                return result
+            item: Any = SKIPPED
+            for each in range(number + 1):
+                item = self.step(result, (key, each, item_id))
+            return item
+
+    @contextmanager
+    def rebuilding(self, argument: Any) -> Iterator[None]:
+        """Note the argument of a call that rebuilds a sample, so that the handler of a failure receives it."""
+        try:
+            yield
+        except Exception as error:
+            self._failures.note_rebuilt(error, self._function_for(argument), argument)
+            raise
 
     def failed(self, error: Exception, argument: Any) -> Any:
         """Count a failure; return :data:`SKIPPED` if it is tolerated.
@@ -205,3 +231,11 @@ class Hook:
 def makes_several(function: Callable[..., Any]) -> bool:
     """Return True if a function is a generator function, as far as that is known before the call."""
     return inspect.isgeneratorfunction(inspect.unwrap(function))
+
+
+def no_result(function: Callable[..., Any]) -> ConfigError:
+    """Return the error for a function that returned None."""
+    return ConfigError(
+        f"{hook_name(function)} returned None; did you forget `return`?",
+        hint="return the result; to skip a sample, raise SkipSample",
+    )

@@ -4,38 +4,23 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...errors import StateError
 from .buffered import BufferedItem
-from .dataset_methods import BOUND, DatasetMethods, defines_iter, in_user_iteration, inherits_stage
-from .lane import ItemId, Lane, as_item_id, set_restore_key
+from .dataset_methods import BOUND, in_user_iteration, inherits_stage
+from .inner_datasets import replace_datasets
+from .item_id import ItemId, as_item_id
+from .lane import Lane, set_restore_key
 from .lane_worker_config import LaneWorkerConfig
 from .received_items import ReceivedItems
 from .running import SKIPPED, Running, State
 from .user_state import decode_state, encode_state
-from .worker_config import WorkerConfig
 
-__all__ = ["OpenInput", "UserRunning", "inner_datasets", "warn_once"]
+__all__ = ["OpenInput", "UserRunning", "warn_once"]
 
 _OWN = "own"
-_CONTAINERS = (list, tuple, dict, set, deque, bytearray)
-_MAX_SEARCHED = 4096
-"""Items of a container that is searched for datasets; longer ones are data."""
-
-
-def inner_datasets(dataset: Any) -> list[Any]:
-    """Return the library's datasets in the attributes of a user's dataset, and of users' datasets in these."""
-    found: list[Any] = []
-
-    def note(inner: Any) -> Any:
-        found.append(inner)
-        return inner
-
-    _replace_datasets(dataset, note, {})
-    return found
 
 
 class UserRunning:
@@ -77,7 +62,7 @@ class UserRunning:
         else:
             opened = iter(self._inputs)
             config = LaneWorkerConfig.of(dataset.worker_config, self._lane, self._ranks)
-            copied = _replace_datasets(dataset, lambda _: next(opened).bound(), {}, config)
+            copied = replace_datasets(dataset, lambda _: next(opened).bound(), {}, config)
         copied.reset_state_deep()
         return copied
 
@@ -257,56 +242,17 @@ class OpenInput:
         """Rebuild an item of a pass."""
         if number == self._pass:
             return self._open().load(item_id)
-        return self._definition.open(self._lane_of(number), {}).load(item_id)
+        return self._definition.open(self._lane_of(number).alone(), {}).load(item_id)
 
     def rebuild(self, number: int, item: BufferedItem) -> Any:
         """Rebuild an item in the state of the user's dataset, which may save it again."""
         lane = self._lane_of(number)
-        running = self._open() if number == self._pass else self._definition.open(lane, {})
+        running = self._open() if number == self._pass else self._definition.open(lane.alone(), {})
         value = item.value(running, lane)
         if value is not SKIPPED:
             set_restore_key(value, lane.path + self._definition.key, lane, item.item_id)
             self._received.add(value, self.place + number * self._inputs, item.item_id, item.batch)
         return value
-
-
-def _replace_datasets(
-    dataset: Any, replace: Callable[[Any], Any], done: dict[int, Any], config: WorkerConfig | None = None
-) -> Any:
-    """Copy a user's dataset, with each of the library's datasets in its attributes replaced.
-
-    Args:
-        dataset: The user's dataset.
-        replace: Called once for each of the library's datasets.
-        done: Replacements so far, by the address of the replaced dataset.
-        config: The worker config of the copy; None keeps that of the original.
-    """
-
-    def replaced(value: Any) -> Any:
-        if isinstance(value, DatasetMethods):
-            if id(value) not in done:
-                is_user = defines_iter(value) and not inherits_stage(value)
-                done[id(value)] = _replace_datasets(value, replace, done, config) if is_user else replace(value)
-            return done[id(value)]
-        if isinstance(value, _CONTAINERS) and len(value) > _MAX_SEARCHED:
-            return copy.copy(value)
-        if type(value) in (list, tuple):
-            return type(value)(map(replaced, value))
-        if type(value) is dict:
-            return {key: replaced(inner) for key, inner in value.items()}
-        return copy.copy(value) if isinstance(value, _CONTAINERS) else value
-
-    copied = copy.copy(dataset)
-    done[id(dataset)] = copied
-    for name, value in vars(dataset).items():
-        if name == "inputs":
-            continue  # the library's record of the datasets that are in other attributes, too
-        found = replaced(value)
-        is_own_state = found is value and name in dataset._savable_fields  # noqa: SLF001 - documented for subclasses
-        copied.__dict__[name] = copy.deepcopy(value) if is_own_state else found
-    if config is not None:
-        copied.__dict__["worker_config"] = config
-    return copied
 
 
 _warned: set[str] = set()

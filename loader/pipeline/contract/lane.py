@@ -1,14 +1,6 @@
-"""Lanes, the logical sample streams of a run, and the ids of the items in them.
+"""Lanes, the logical sample streams of a run: what the stages of a lane share, and the input of those that join items.
 
-An item id identifies an item within its lane, and is enough to rebuild the item. It consists of integers:
-
-=====================================  ======================================================================
-``position``                           a sample: its place in the lane's stream
-``(stage, k, item_id)``                the k-th item that a generator made of another item, or an item of the
-                                       k-th of several inputs
-``(item_id, item_id, …)``              several items joined: a batch, a pack
-``("lane", number, item_id)``          an item of another lane, in a batch or pack at the end of a pass
-=====================================  ======================================================================
+Where a lane ends, the other lanes of the same worker follow, so that at most one batch of a worker is short.
 """
 
 from __future__ import annotations
@@ -17,36 +9,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from ...order import mix
-from ...samples.hooks import HookContext
-from ..failures.error_handlers import reraise_exception
+from ...samples.hooks import HookContext, set_hook_context
 from ..failures.policy import FailurePolicy
+from .item_id import LANE_ITEM, ItemId
+from .running import Running, State
 
-__all__ = [
-    "LANE_ITEM",
-    "RULES",
-    "ItemId",
-    "Lane",
-    "LastSample",
-    "Neighbours",
-    "as_item_id",
-    "integers_of",
-    "plain_item_id",
-    "position_of",
-    "sample_index_of",
-    "samples_in",
-    "set_restore_key",
-]
-
-ItemId = int | tuple[Any, ...]
-
-LANE_ITEM = "lane"
-"""The first part of the id of an item of another lane. Keys of stages start with a digit, so they differ."""
+__all__ = ["RULES", "Lane", "LaneInput", "LastSample", "Neighbours", "child_seed", "set_restore_key"]
 
 RULES = 1
 """The rules by which a new run orders and joins samples, saved in its states. A restored run keeps its rules.
 
-0 is the rules of states without a number: each lane of a pass ends alone, skipped samples make the batches of a plain
-pass smaller, and an order that is not shuffled is split into one part per lane.
+0 is the rules of states without a number: each lane of a pass ends alone, skipped samples make the batches of a pass
+smaller, and an order that is not shuffled is split into one part per lane.
 """
 
 _CHILD = 20  # separates the seeds of children from other seeds
@@ -78,10 +52,14 @@ class Neighbours(Protocol):
         """The lane."""
 
     def add(self, stage: str, own: Any) -> None:
-        """Register the :class:`~loader.pipeline.contract.lane_input.LaneInput` of a stage of this lane."""
+        """Register the :class:`LaneInput` of a stage of this lane.
+
+        A stage that opens one of several passes or datasets at a time registers itself by its path, which ends in
+        ``/`` or is empty; its method ``reach(place)`` opens a later one, if the lane may already yield its items.
+        """
 
     def others(self, stage: str) -> Iterator[Any]:
-        """Yield the inputs of the same stage in the other lanes, each opened when it is reached."""
+        """Yield what the same stage registered in the other lanes, each opened when it is reached."""
 
     def note_change(self) -> None:
         """Note that another lane took items of this one, so that both states are sent."""
@@ -97,11 +75,14 @@ class Lane:
         failures: Policy for samples that fail.
         context: The batch and sample that hooks can query.
         last_sample: Records the position of each sample before it is read.
-        restore_error_handler: Called for samples that fail while a state is restored.
         path: Places of the inputs that lead to this stage, outermost first: ``"1/0/"``.
         neighbours: The other lanes of the worker, whose items complete the last batch of this one; None if the lane
             ends alone.
         rules: The rules of the run.
+
+    Attributes:
+        shares_pass: Where the lane ends before others of its worker, it makes whole batches of their items. So the
+            worker finishes a repeated pass before it begins the next.
     """
 
     __slots__ = (
@@ -112,9 +93,9 @@ class Lane:
         "neighbours",
         "number",
         "path",
-        "restore_error_handler",
         "rules",
         "seed",
+        "shares_pass",
     )
 
     def __init__(
@@ -126,14 +107,12 @@ class Lane:
         failures: FailurePolicy,
         context: HookContext | None = None,
         last_sample: LastSample | None = None,
-        restore_error_handler: Callable[[Exception, Any, Any], None] = reraise_exception,
         path: str = "",
         neighbours: Neighbours | None = None,
         rules: int = RULES,
     ) -> None:
         self.number = number
         self.count = count
-        self.restore_error_handler = restore_error_handler
         self.path = path
         self.seed = seed
         self.failures = failures
@@ -141,21 +120,30 @@ class Lane:
         self.last_sample: LastSample = last_sample or _NoLastSample()
         self.neighbours = neighbours
         self.rules = rules
+        self.shares_pass = False
 
     def child(self, place: int) -> Lane:
         """Return the lane for the ``place``-th of several inputs: with another seed, and a longer path."""
-        return Lane(
+        child = Lane(
             self.number,
             self.count,
-            seed=int(mix(self.seed, _CHILD, place)),
+            seed=child_seed(self.seed, place),
             failures=self.failures,
             context=self.context,
             last_sample=self.last_sample,
-            restore_error_handler=self.restore_error_handler,
             path=f"{self.path}{place}/",
             neighbours=self.neighbours,
             rules=self.rules,
         )
+        child.shares_pass = self.shares_pass
+        return child
+
+    def alone(self) -> Lane:
+        """Return the lane for a stage that is opened next to the running one, to rebuild items or look ahead.
+
+        Other lanes must not take samples from such a stage.
+        """
+        return self.sibling(self.number)
 
     def sibling(self, number: int) -> Lane:
         """Return another lane of the run, to rebuild its items for this one."""
@@ -166,82 +154,141 @@ class Lane:
             failures=self.failures,
             context=self.context,
             last_sample=self.last_sample,
-            restore_error_handler=self.restore_error_handler,
             path=self.path,
             rules=self.rules,
         )
 
 
-def plain_item_id(item_id: ItemId) -> Any:
-    """Convert an item id to the nested lists that a state holds.
+def child_seed(seed: int, place: int) -> int:
+    """Return the seed of the ``place``-th of several inputs."""
+    return int(mix(seed, _CHILD, place))
 
-    >>> plain_item_id((7, (8, 9)))
-    [7, [8, 9]]
+
+class _Stage(Protocol):
+    def open(self, lane: Lane, state: State) -> Running:
+        """Open the stage for a lane."""
+
+
+class LaneInput:
+    """The input of a stage that joins items: a running stage of one lane, and of the lanes that follow it.
+
+    A lane of a pass may end while the stage has too few items for a batch. The stage then takes the items that are
+    missing from the other lanes of its worker. Their ids have the form ``("lane", number, item id)``.
+
+    Args:
+        dataset: The stage below.
+        lane: The lane.
+        state: The lane's state.
+        stage: The path and key of the stage that joins items.
+
+    Attributes:
+        number: The number of the lane.
+        next: Returns the next item of the lane itself.
+        state: Returns the state of the lane itself.
+        shares_pass: The stage makes whole batches of the items of other lanes, too.
+        release: Set by stages that buffer items between calls of ``next``: removes and returns these items.
     """
-    return [plain_item_id(part) for part in item_id] if isinstance(item_id, tuple) else item_id
 
+    __slots__ = (
+        "_copies",
+        "_current",
+        "_dataset",
+        "_following",
+        "_lane",
+        "_own",
+        "_stage",
+        "next",
+        "number",
+        "release",
+        "shares_pass",
+        "state",
+    )
 
-def as_item_id(saved: Any) -> Any:
-    """Convert nested lists of a state to an item id; JSON has no tuples.
+    def __init__(self, dataset: _Stage, lane: Lane, state: State, stage: str) -> None:
+        self._dataset = dataset
+        self._lane = lane
+        self.number = lane.number
+        self.shares_pass = lane.shares_pass
+        self._stage = stage
+        self._own: Running = dataset.open(lane, state)
+        # The methods of the stage below, so that the samples of the lane itself cost no additional call.
+        self.next = self._own.next
+        self.state = self._own.state
+        self.release: Callable[[], list[list[Any]]] = list
+        self._following: Iterator[LaneInput] | None = None
+        self._current: LaneInput | None = None
+        self._copies: dict[int, Running] = {}  # of other lanes, to rebuild their items
+        if lane.neighbours is not None:
+            lane.neighbours.add(stage, self)
 
-    >>> as_item_id([["2 encode_sample", 0, 7], 8])
-    (('2 encode_sample', 0, 7), 8)
-    """
-    return tuple(as_item_id(part) for part in saved) if isinstance(saved, list | tuple) else saved
+    def next_of_others(self) -> tuple[Any, ItemId]:
+        """Return the next item of the other lanes of the worker.
 
+        Raises:
+            StopIteration: All of them have ended.
+        """
+        if self._following is None:
+            self._following = self._others()
+        while True:
+            if self._current is None:
+                self._current = next(self._following, None)
+            if self._current is None:
+                self._following = None  # in a repeated pass, others may begin the same pass later
+                raise StopIteration
+            try:
+                value, item_id = self._current.next_for(self._lane)
+            except StopIteration:
+                self._current = None
+                continue
+            return value, (LANE_ITEM, self._current.number, item_id)
 
-def position_of(item_id: ItemId) -> int:
-    """Return the position of an item's first sample in the lane's stream; -1 if the item has no samples.
+    def released_by_others(self) -> list[list[Any]]:
+        """Remove and return the items that the same stage buffers in the other lanes of the worker."""
+        taken = []
+        for other in self._others():
+            groups = other.release()
+            if groups:
+                other.note_change()
+                taken += [[item.of_lane(other.number) for item in group] for group in groups]
+        return taken
 
-    >>> position_of((("2 encode_sample", 0, 7), 8))
-    7
-    """
-    while isinstance(item_id, tuple):
-        if not item_id:
-            return -1
-        item_id = item_id[2] if isinstance(item_id[0], str) else item_id[0]
-    return item_id
+    def _others(self) -> Iterator[LaneInput]:
+        neighbours = self._lane.neighbours
+        return iter(()) if neighbours is None else neighbours.others(self._stage)
 
+    def next_for(self, taker: Lane) -> tuple[Any, ItemId]:
+        """Return the next item of this lane, for a micro-batch of another one."""
+        lane = self._lane
+        self.note_change()
+        current, lane.context.batch_index = lane.context.batch_index, taker.context.batch_index
+        set_hook_context(lane.context)
+        try:
+            return self.next()
+        finally:
+            lane.context.batch_index = current
+            set_hook_context(taker.context)
+            if taker.neighbours is not None:
+                taker.last_sample.note_lane(taker.neighbours.number)
 
-def sample_index_of(item_id: ItemId, lane: int, lanes: int) -> int:
-    """Return the number, unique in the run, of an item's first sample.
+    def note_change(self) -> None:
+        """Note that another lane took items of this one."""
+        lane = self._lane
+        if lane.neighbours is not None:
+            lane.neighbours.note_change()
+            lane.last_sample.note_lane(lane.neighbours.number)
 
-    >>> sample_index_of(7, 2, 48), sample_index_of((("lane", 3, 7), 8), 2, 48)
-    (338, 339)
-    """
-    while isinstance(item_id, tuple):
-        if not item_id:
-            return lane - lanes
-        if isinstance(item_id[0], str):
-            lane = item_id[1] if item_id[0] == LANE_ITEM else lane
-            item_id = item_id[2]
-        else:
-            item_id = item_id[0]
-    return item_id * lanes + lane
+    def load(self, item_id: ItemId) -> Any:
+        """Rebuild an item, of this lane or of another one."""
+        if isinstance(item_id, tuple) and item_id and item_id[0] == LANE_ITEM:
+            _, number, item_id = item_id
+            if number != self._lane.number:
+                return self._copy(number).load(item_id)
+        return self._own.load(item_id)
 
-
-def samples_in(item_id: ItemId) -> int:
-    """Return the number of samples that an item was made of.
-
-    >>> samples_in((("2 encode_sample", 0, 7), 8))
-    2
-    """
-    if not isinstance(item_id, tuple):
-        return 1
-    if item_id and isinstance(item_id[0], str):
-        return samples_in(item_id[2])
-    return sum(map(samples_in, item_id))
-
-
-def integers_of(item_id: ItemId) -> Iterator[int]:
-    """Yield integers that no other item of the same stage has: a seed for its random numbers."""
-    if isinstance(item_id, tuple):
-        yield len(item_id)
-        for part in item_id:
-            if not isinstance(part, str):
-                yield from integers_of(part)
-    else:
-        yield item_id
+    def _copy(self, number: int) -> Running:
+        if number not in self._copies:
+            self._copies[number] = self._dataset.open(self._lane.sibling(number), {})
+        return self._copies[number]
 
 
 def set_restore_key(value: Any, stage: str, lane: Lane, item_id: ItemId) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .buffered import BufferedItem
-from .lane import ItemId, position_of
+from .item_id import ItemId, position_of
 
 __all__ = ["ReceivedItems"]
 

@@ -1,19 +1,28 @@
-"""Restore keys that users' datasets set, and the index of samples in them, as in megatron-energon."""
+"""Restore keys that users' datasets set, and the index of samples in them, as in megatron-energon 7 and 8."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ...errors import ConfigError
 
-__all__ = ["SampleIndex", "add_sample_restore_key", "get_sample_restore_key", "set_sample_restore_key"]
+__all__ = [
+    "RestoreKey",
+    "SampleIndex",
+    "WrappedRestoreKey",
+    "add_sample_restore_key",
+    "get_sample_restore_key",
+    "set_sample_restore_key",
+    "wrap_sample_restore_key",
+]
 
 T = TypeVar("T")
 
 
-def get_sample_restore_key(sample: Any) -> tuple[Any, ...] | None:
+def get_sample_restore_key(sample: Any) -> tuple[Any, ...] | RestoreKey | None:
     """Return the ``__restore_key__`` of a sample; None if it has none.
 
     >>> get_sample_restore_key({"__restore_key__": ("read", 3)}), get_sample_restore_key({})
@@ -58,7 +67,8 @@ def _with_key(sample: T, key: tuple[int | str, ...], src: Any, *, keep: bool, fa
         if fail_otherwise:
             raise ConfigError(f"a {type(sample).__name__} has no __restore_key__ to set")
         return sample
-    whole = (type(src).__name__, *key, *((present or ()) if keep else ()))
+    inner = present.as_tuple() if isinstance(present, RestoreKey) else present or ()
+    whole = (type(src).__name__, *key, *(inner if keep else ()))
     if isinstance(sample, dict):
         sample["__restore_key__"] = whole
     else:
@@ -66,12 +76,68 @@ def _with_key(sample: T, key: tuple[int | str, ...], src: Any, *, keep: bool, fa
     return sample
 
 
+@dataclass(frozen=True)
+class RestoreKey:
+    """Base of restore keys, which identify a sample so that it can be rebuilt."""
+
+    def as_tuple(self) -> tuple[Any, ...]:
+        """Return the key as nested tuples of text and integers."""
+        return ()
+
+
+@dataclass(frozen=True)
+class WrappedRestoreKey(RestoreKey):
+    """The key of a sample that a stage made of another one.
+
+    Attributes:
+        stage: Name of the stage.
+        key: What identifies the sample among those that the stage made of the other one.
+        inner: Key of the other sample.
+    """
+
+    stage: str
+    key: tuple[int | str, ...]
+    inner: Any
+
+    def as_tuple(self) -> tuple[Any, ...]:
+        """Return ``(stage, *key, *inner)``.
+
+        >>> WrappedRestoreKey("Twice", (1,), WrappedRestoreKey("Words", (7,), ("read", 3))).as_tuple()
+        ('Twice', 1, 'Words', 7, 'read', 3)
+        """
+        inner = self.inner.as_tuple() if isinstance(self.inner, RestoreKey) else tuple(self.inner or ())
+        return (self.stage, *self.key, *inner)
+
+
+def wrap_sample_restore_key(sample: T, *key: int | str, src: Any, fail_otherwise: bool = False) -> T:
+    """Wrap the ``__restore_key__`` of a sample or dict; samples without one are unchanged.
+
+    Args:
+        sample: The sample.
+        key: What identifies it among those that the stage made of the sample with the present key.
+        src: The stage, whose class is named in the key.
+        fail_otherwise: Raise an error for samples without a restore key.
+
+    Raises:
+        RuntimeError: The sample has no restore key, with ``fail_otherwise``.
+    """
+    name = type(src).__name__
+    if isinstance(sample, dict) and "__restore_key__" in sample:
+        sample["__restore_key__"] = WrappedRestoreKey(name, key, sample["__restore_key__"])
+    elif hasattr(sample, "__restore_key__"):
+        # A frozen dataclass refuses an assignment.
+        object.__setattr__(sample, "__restore_key__", WrappedRestoreKey(name, key, sample.__restore_key__))
+    elif fail_otherwise:
+        raise RuntimeError(f"expected a sample with a __restore_key__, found a {type(sample).__name__}")
+    return sample
+
+
 class SampleIndex:
     """Counter of the samples that a user's dataset has yielded; name it in ``_savable_fields``.
 
     Args:
-        worker_config: Accepted for code written for megatron-energon.
-        src: Likewise.
+        worker_config: Ranks and workers of the dataset; not used.
+        src: The dataset; not used.
 
     >>> index = SampleIndex(None, src=None)
     >>> [number for number, _ in index.iter_ctx("ab")], index.save_state()
@@ -79,6 +145,7 @@ class SampleIndex:
     """
 
     def __init__(self, worker_config: Any, *, src: Any) -> None:  # noqa: ARG002 - documented
+        self.worker_config = worker_config
         self.current_idx = 0
         self.actives = 0
 

@@ -20,7 +20,7 @@ import torch
 
 from ...order import extend_integer
 from ..worker_identity import is_worker_thread
-from .lane import ItemId, integers_of
+from .item_id import ItemId, integers_of
 
 __all__ = ["preserve_rng_state", "seed_batch", "seed_sample"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Protocol
 
-from .lane import ItemId
+from .item_id import ItemId
 
 __all__ = ["SKIPPED", "Running", "State"]
 

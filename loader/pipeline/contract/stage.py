@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ...errors import ConfigError
 from ...order import worker_share
-from .dataset_methods import DatasetMethods, defines_iter, inherits_stage
-from .iterated import UserRunning, inner_datasets, warn_once
+from .dataset_methods import DatasetMethods, inherits_stage
+from .inner_datasets import inner_datasets
+from .iterated import UserRunning, warn_once
 from .lane import Lane
 from .running import SKIPPED, Running, State
 from .state_schema import COUNT, FLAG, PLAIN, NotRequired, Schema
@@ -83,6 +84,22 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         self.depth: int = 1 + max((upstream.depth for upstream in self.inputs), default=-1)
 
     @stage_property
+    def datasets(self) -> tuple[SavableDataset[Any], ...]:
+        """The stages directly below, for code that walks a chain."""
+        return self.inputs
+
+    @stage_property
+    def dataset(self) -> SavableDataset[Any]:
+        """The only stage directly below.
+
+        Raises:
+            AttributeError: There is none, or several.
+        """
+        if len(self.inputs) != 1:
+            raise AttributeError(f"{type(self).__name__} has {len(self.inputs)} inner datasets; see its 'datasets'")
+        return self.inputs[0]
+
+    @stage_property
     def key(self) -> str:
         """Key of this stage's entry in a state."""
         return f"{self.depth} {self.name}"
@@ -121,6 +138,11 @@ class SavableDataset(DatasetMethods[T_co], ABC):
     def moves_below(self) -> bool:
         """True if the stage maps items one to one, so that it commutes with counting stages and can run in workers."""
         return False
+
+    @stage_property
+    def drains_worker(self) -> bool:
+        """True if a lane that shares a pass ends when no lane of its worker has items for a batch left."""
+        return self.moves_below and all(upstream.drains_worker for upstream in self.inputs)
 
     @stage_property
     def waits(self) -> bool:
@@ -179,7 +201,10 @@ class SavableDataset(DatasetMethods[T_co], ABC):
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the printed chain: this stage, then its inputs, indented."""
-        arguments = ", ".join(f"{name}={value}" for name, value in self.settings().items())
+        arguments = ", ".join(
+            f"{name}={f'{value:.12g}' if isinstance(value, float) else value}"
+            for name, value in self.settings().items()
+        )
         yield f"{self.name}({arguments})"
         for place, upstream in enumerate(self.inputs):
             first = "└─ " if place == len(self.inputs) - 1 else "├─ "
@@ -189,6 +214,13 @@ class SavableDataset(DatasetMethods[T_co], ABC):
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
+
+    def __getitem__(self, index: Any) -> Any:
+        # Without it, torch's DataLoader, which takes the dataset for one of numbered samples, would blame the dataset.
+        raise TypeError(
+            "this dataset has no numbered samples: iterate get_loader(dataset) instead of torch's DataLoader(dataset), "
+            "or open the samples by number with random_access()"
+        )
 
     def __bool__(self) -> bool:
         return True  # without this Python calls __len__, which may be 0
@@ -202,7 +234,7 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         Raises:
             TypeError: A stage that reads data does not define its number of items.
         """
-        if defines_iter(self) and not inherits_stage(self):
+        if self.defines_iter and not inherits_stage(self):
             return self._user_length()
         if self.counts_on_rank:
             return len(self.inputs[0])
@@ -224,6 +256,11 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         return self.len_rank()
 
 
+_NOT_REBUILT = (
+    ", and samples that it made cannot be rebuilt for the buffers of later stages, unless it defines restore_sample()"
+)
+
+
 class IteratedDataset(SavableDataset[T_co]):
     """The stage of a user's dataset, which defines ``__iter__`` as datasets of megatron-energon do.
 
@@ -237,6 +274,8 @@ class IteratedDataset(SavableDataset[T_co]):
         RuntimeWarning: Once for each class, with what a restore does not restore.
     """
 
+    dataset: SavableDataset[T_co]
+
     def __init__(self, dataset: SavableDataset[T_co]) -> None:
         is_stage = inherits_stage(dataset)
         inner = () if is_stage else inner_datasets(dataset)
@@ -245,9 +284,9 @@ class IteratedDataset(SavableDataset[T_co]):
         self.dataset = dataset
         if is_stage:
             self.inputs, self.depth = (dataset,), dataset.depth + 1
+        lost = "" if type(dataset).restore_sample is not DatasetMethods.restore_sample else _NOT_REBUILT
         warn_once(
-            f"{name} iterates its samples itself: a restored run continues from what its save_state() returns, and "
-            "samples that it made cannot be rebuilt for the buffers of later stages, unless it defines restore_sample()"
+            f"{name} iterates its samples itself: a restored run continues from what its save_state() returns{lost}"
         )
 
     @property
@@ -285,4 +324,4 @@ class IteratedDataset(SavableDataset[T_co]):
 
 def as_stage(dataset: Any) -> Any:
     """Return the stage of a dataset: of a user's class, an :class:`IteratedDataset`; otherwise the dataset itself."""
-    return IteratedDataset(dataset) if isinstance(dataset, SavableDataset) and defines_iter(dataset) else dataset
+    return IteratedDataset(dataset) if isinstance(dataset, SavableDataset) and dataset.defines_iter else dataset

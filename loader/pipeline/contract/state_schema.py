@@ -15,7 +15,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -33,6 +33,7 @@ __all__ = [
     "Nullable",
     "Schema",
     "check_value",
+    "item_ids_in",
 ]
 
 _MAX_COUNT = 1 << 53  # every JSON reader keeps smaller integers exactly
@@ -111,6 +112,27 @@ def check_value(value: Any, schema: Schema, name: str = "") -> None:
         _check_dict(value, schema, name)
     else:
         _check_list(value, schema, name)
+
+
+def item_ids_in(value: Any, schema: Schema) -> Iterator[Any]:
+    """Yield the item ids in a saved value that matches its schema.
+
+    >>> list(item_ids_in({"next": 3, "held": [[7, 0], [[8, 9], 0]]}, {"next": COUNT, "held": [BUFFERED_ITEM]}))
+    [7, [8, 9]]
+    """
+    if isinstance(schema, Nullable | NotRequired):
+        if value is not None:
+            yield from item_ids_in(value, schema.schema)
+    elif schema is ITEM_ID:
+        yield value
+    elif isinstance(schema, dict):
+        for key, inner in schema.items():
+            if key in value:
+                yield from item_ids_in(value[key], inner)
+    elif isinstance(schema, list | tuple):
+        schemas: Iterable[Schema] = schema if isinstance(schema, tuple) else schema * len(value)
+        for one, inner in zip(value, schemas, strict=True):
+            yield from item_ids_in(one, inner)
 
 
 def _check_dict(value: Any, schema: dict[str, Schema], name: str) -> None:

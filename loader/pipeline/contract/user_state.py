@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
 import pickle
 from abc import ABC, abstractmethod
 from collections import deque
@@ -81,8 +82,10 @@ def encode_state(
             if all(type(key) is str and not key.startswith("$") for key in value):
                 return {key: plain(inner, f"{place}.{key}") for key, inner in value.items()}
             return {"$dict": [[plain(key, place), plain(inner, f"{place}[{key!r}]")] for key, inner in value.items()]}
-        if isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
-            return {"$array" if isinstance(value, np.ndarray) else "$scalar": _array_bytes(np.asarray(value))}
+        if kind in (np.ndarray, np.memmap) and not value.dtype.hasobject:  # other classes have more than an array
+            return {"$array": _array_bytes(np.asarray(value))}
+        if isinstance(value, np.generic) and not value.dtype.hasobject:
+            return {"$scalar": _array_bytes(np.asarray(value))}
         if kind is torch.Tensor:
             return {"$tensor": _tensor_bytes(value)}
         report_pickled(place, value)
@@ -90,7 +93,21 @@ def encode_state(
 
     if isinstance(state, dict):
         state = dict(state)
-    return json.dumps(plain(state, "state"), ensure_ascii=False, separators=(",", ":"))
+    try:
+        return json.dumps(plain(state, "state"), ensure_ascii=False, separators=(",", ":"))
+    except (RecursionError, ValueError) as error:
+        raise StateError(
+            f"cannot save the state of a user's dataset: {type(error).__name__}: {error}",
+            hint="return plain data from save_state: lists and dicts that do not contain themselves, and integers of "
+            "up to 4300 digits",
+        ) from error
+
+
+# What damaged arrays, tensors and pickles raise.
+_DAMAGE = (
+    *(LookupError, TypeError, ValueError, EOFError, RuntimeError, OverflowError, pickle.UnpicklingError),
+    *(AssertionError, AttributeError, MemoryError, OSError),
+)
 
 
 def decode_state(text: str, *, decode_sample: Callable[[Any], Any]) -> Any:
@@ -125,10 +142,10 @@ def decode_state(text: str, *, decode_sample: Callable[[Any], Any]) -> Any:
         if tag == "$sample":
             return decode_sample(held)
         if tag in ("$array", "$scalar"):
-            array = np.load(io.BytesIO(base64.b64decode(held)), allow_pickle=False)
+            array = _array(base64.b64decode(held))
             return array if tag == "$array" else array[()]
         if tag == "$tensor":
-            return torch.load(io.BytesIO(base64.b64decode(held)), weights_only=True)
+            return _tensor(base64.b64decode(held))
         if tag != "$pickle":
             raise ValueError(f"unknown tag {tag!r}")
         if not is_trusted(False):
@@ -140,7 +157,7 @@ def decode_state(text: str, *, decode_sample: Callable[[Any], Any]) -> Any:
 
     try:
         return value_of(json.loads(text))
-    except (KeyError, TypeError, ValueError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
+    except _DAMAGE as error:
         raise StateError(f"the state of a user's dataset is damaged: {type(error).__name__}: {error}") from error
 
 
@@ -148,6 +165,27 @@ def _array_bytes(value: np.ndarray[Any, Any]) -> str:
     buffer = io.BytesIO()
     np.save(buffer, value, allow_pickle=False)
     return base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def _array(data: bytes) -> np.ndarray[Any, Any]:
+    file = io.BytesIO(data)
+    if not data.startswith(np.lib.format.MAGIC_PREFIX):
+        raise ValueError("expected an array")
+    version = np.lib.format.read_magic(file)
+    read_header: Any = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read_header(file)
+    expected, found = math.prod(shape) * dtype.itemsize, len(data) - file.tell()
+    if expected != found:  # numpy allocates memory by the header alone
+        raise ValueError(f"expected an array of {expected} bytes, found {found}")
+    array: np.ndarray[Any, Any] = np.load(io.BytesIO(data), allow_pickle=False)
+    return array
+
+
+def _tensor(data: bytes) -> torch.Tensor:
+    tensor = torch.load(io.BytesIO(data), weights_only=True)
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"expected a tensor, found a {type(tensor).__name__}")
+    return tensor
 
 
 def _tensor_bytes(value: torch.Tensor) -> str:

@@ -19,13 +19,38 @@ from ..failures.error_handlers import log_exception, reraise_exception
 from ..failures.policy import SKIP_TOLERANCE
 from ..worker_identity import worker_number
 
-__all__ = ["ErrorHandler", "WorkerConfig"]
+__all__ = ["ErrorHandler", "WorkerConfig", "check_integers"]
 
 _WORKER = 22  # separates the seeds of workers from other seeds
+_INTEGERS = ("rank", "world_size", "num_workers", "seed_offset")
 _SEED_BITS = 32  # numpy's generators take no longer seeds
 
 ErrorHandler = Callable[[Exception, Any, Any], None]
 """Called with the exception, the sample that failed, and its sources."""
+
+
+def check_integers(arguments: Mapping[str, object], *, may_be_none: bool = True) -> None:
+    """Check that arguments are integers, or None.
+
+    Args:
+        arguments: Values by name.
+        may_be_none: Accept None.
+
+    Raises:
+        TypeError: A value has another type.
+
+    >>> check_integers({"batch_size": "8"})
+    Traceback (most recent call last):
+    TypeError: expected an integer as batch_size, found '8' (str); pass batch_size=8
+    """
+    for name, value in arguments.items():
+        if hasattr(value, "__index__") and not isinstance(value, type):
+            continue
+        if value is None and may_be_none:
+            continue
+        text = str(value).strip()
+        fix = f"; pass {name}={int(text)}" if text.isdecimal() else ""
+        raise TypeError(f"expected an integer as {name}, found {value!r} ({type(value).__name__}){fix}")
 
 
 class _InnerContext(HookContext):
@@ -70,6 +95,7 @@ class WorkerConfig:
 
     Raises:
         ConfigError: A number is out of range.
+        TypeError: A number is no integer.
     """
 
     active_worker_config = _ActiveConfig()
@@ -87,6 +113,8 @@ class WorkerConfig:
     skip_tolerance: int | None = SKIP_TOLERANCE
 
     def __post_init__(self) -> None:
+        check_integers({name: getattr(self, name) for name in _INTEGERS}, may_be_none=False)
+        check_integers({"lanes": self.lanes, "skip_tolerance": self.skip_tolerance})
         if self.world_size < 1 or not 0 <= self.rank < self.world_size:
             raise ConfigError(f"expected 0 <= rank < world_size, found rank {self.rank} of {self.world_size}")
         if self.num_workers < 0:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from ...errors import EnergonError, RepeatedSampleError
+from ...errors import EnergonError, RepeatedSampleError, escape_controls
 from ...renamed_parameters import renamed_parameters
 from .sample_name import joined_names, keys_of_sample, places_of_sample
 
@@ -59,13 +59,28 @@ class Failure:
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
 
-    def stop(self, message: str, error: BaseException, *, hint: str) -> RepeatedSampleError:
-        """Create the error that ends the run after repeated failures, of which ``error`` is the last."""
+    def text_of(self, error: BaseException) -> str:
+        """Return the sample and an error as one line of bounded length, with the error's own hint."""
+        text = one_line(error)
+        sample = "" if all(key in text for key in self.keys[:1]) and self.keys else f"{self.sample}: "
+        hint = f"; {_shortened(error.hint)}" if isinstance(error, EnergonError) and error.hint else ""
+        return f"{sample}{text}{hint}"
+
+    def stop(self, message: str, error: BaseException, *, hint: str, cause: str | None = None) -> RepeatedSampleError:
+        """Create the error that ends the run after repeated failures.
+
+        Args:
+            message: The number of failures.
+            error: The last one.
+            hint: General advice.
+            cause: Text of the failure that ends the printed error.
+        """
         return RepeatedSampleError(
             f"{message}, the last time for {self.sample}: {one_line(error)}",
             key=joined_names(self.keys) or None,
             source=self.place,
             hint=hint,
+            cause=cause,
         )
 
 
@@ -104,7 +119,8 @@ def log_exception(e: Exception, sample: Any, sources: Any = None) -> None:
     parts += [] if failure.lane is None else [f"lane {failure.lane}"]
     parts += [] if (worker := _worker()) is None else [f"worker {worker}"]
     parts += [] if count == 1 else [f"{count} times so far"]
-    _log.warning("%s", " · ".join(part for part in parts if part), exc_info=e if count == 1 else None)
+    text = escape_controls(" · ".join(part for part in parts if part))
+    _log.warning("%s", text, exc_info=e if count == 1 else None)
 
 
 @renamed_parameters(exc="e", _sample="sample", _sources="sources")
@@ -135,10 +151,13 @@ def one_line(error: BaseException) -> str:
     >>> one_line(ValueError("not a number:\n  x"))
     'ValueError: not a number: x'
     """
-    text = " ".join((error.message if isinstance(error, EnergonError) else str(error)).split())
-    if len(text) > _MAX_TEXT:
-        text = text[: _MAX_TEXT - 1] + "…"
+    text = _shortened(error.message if isinstance(error, EnergonError) else str(error))
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _MAX_TEXT else text[: _MAX_TEXT - 1] + "…"
 
 
 _times: Counter[tuple[type, str | None, int]] = Counter()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import logging
 from collections import Counter
@@ -9,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import ConfigError, FatalSampleError, RepeatedSampleError, TrustError
+from ...errors import ConfigError, FatalSampleError, FormatError, RepeatedSampleError, StorageError, TrustError
 from ...samples.hooks import default_failure_tolerance, failure_tolerance
-from .error_handlers import Failure, SampleErrorHandler, report_to
+from .error_handlers import Failure, SampleErrorHandler, report_to, reraise_exception
 from .sample_name import joined_names, keys_of_sample, places_of_sample, sources_of_sample
 
-__all__ = ["SKIP_TOLERANCE", "EndlessSkips", "FailurePolicy", "three_argument_handler"]
+__all__ = ["SKIP_TOLERANCE", "EndlessSkips", "FailurePolicy", "ends_run", "hook_name", "three_argument_handler"]
 
 SKIP_TOLERANCE = 20_000
 """Consecutive samples that a hook may skip before it has kept any, by default."""
@@ -25,10 +26,27 @@ _FATAL_ERRORS = (
     NameError,
     ImportError,
     SyntaxError,
-    NotImplementedError,
     TrustError,
     ConfigError,
+    # A damaged file of a dataset, not one of its samples.
+    FormatError,
 )
+_ERRORS_OF_NAMES = frozenset({errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL})  # a sample names a file that cannot exist
+_ERRORS_OF_DISKS = frozenset({errno.EIO, errno.ESTALE})
+
+
+def ends_run(error: BaseException) -> bool:
+    """Return True for an error that says nothing about its sample: a fault of the program, or a read that failed.
+
+    >>> ends_run(NameError()), ends_run(OSError(errno.EIO, "Input/output error")), ends_run(ValueError())
+    (True, True, False)
+    """
+    if isinstance(error, StorageError):
+        cause = error.__cause__
+        return isinstance(cause, OSError) and cause.errno not in _ERRORS_OF_NAMES
+    # Libraries raise subclasses with these numbers for damaged files.
+    return isinstance(error, _FATAL_ERRORS) or (type(error) is OSError and error.errno in _ERRORS_OF_DISKS)
+
 
 Hook = Callable[..., Any] | str
 
@@ -39,7 +57,8 @@ class FailurePolicy:
     Each failure is passed to the handler, and its sample is skipped. The run ends with:
 
     - a ``FatalSampleError``, or a fault of the program: ``NameError``, ``ImportError``, ``SyntaxError``,
-      ``NotImplementedError``, ``TrustError``, ``ConfigError``;
+      ``TrustError``, ``ConfigError``;
+    - a read that failed, a ``StorageError``, or a damaged file of a dataset, a ``FormatError``;
     - ``tolerance`` consecutive failures of a hook;
     - any error that the handler raises.
 
@@ -47,6 +66,7 @@ class FailurePolicy:
 
     Args:
         handler: Called for each failure as ``handler(error, sample, sources)`` or ``handler(error, key)``.
+        restore_handler: Called instead for samples that fail while a state is restored; these failures do not count.
         lane: The lane's number, for messages.
         tolerance: Consecutive failures of a hook that end the run; 0 and None: no number of failures ends it. A stage,
             ``@stateless(failure_tolerance=…)`` or the task encoder's ``__default_failure_tolerance__`` may set another
@@ -67,6 +87,8 @@ class FailurePolicy:
         "_handler",
         "_in_a_row",
         "_lane",
+        "_not_rebuilt",
+        "_restore_handler",
         "_skip_tolerance",
         "_skips",
         "_tolerance",
@@ -80,15 +102,18 @@ class FailurePolicy:
         self,
         handler: Callable[..., Any],
         *,
+        restore_handler: Callable[..., Any] = reraise_exception,
         lane: int,
         tolerance: int | None = 100,
         skip_tolerance: int | None = SKIP_TOLERANCE,
     ) -> None:
         self._handler: SampleErrorHandler = three_argument_handler(handler)
+        self._restore_handler: SampleErrorHandler = three_argument_handler(restore_handler)
+        self._not_rebuilt: tuple[Exception, Hook, Any] | None = None
         self._lane = lane
         self._tolerance = _checked(tolerance or 0)
         self._skip_tolerance = skip_tolerance
-        self._in_a_row: dict[object, int] = {}
+        self._in_a_row: dict[object, tuple[int, str]] = {}  # number of failures, and text of the first one
         self._skips: dict[tuple[object, str], EndlessSkips] = {}
         self.pending = False
         self.dropped: Counter[str] = Counter()
@@ -102,7 +127,7 @@ class FailurePolicy:
             hook: The function, or the name of the operation.
             name: Its name in messages; by default the function's.
         """
-        name = name or (hook if isinstance(hook, str) else _name(hook))
+        name = name or (hook if isinstance(hook, str) else hook_name(hook))
         key = (_identity(hook), name)
         if key not in self._skips:
             self._skips[key] = EndlessSkips(name, self._lane, self._skip_tolerance, self.dropped)
@@ -126,21 +151,41 @@ class FailurePolicy:
             Exception: ``error`` itself if it ends the run, with a note that names hook and sample.
             RepeatedSampleError: The hook failed too often; ``error`` is the cause.
         """
+        failure = self._report(self._handler, hook, error, sample, sources)
+        self.last = (failure, error)
+        self.dropped[f"{failure.hook} failed with {type(error).__name__}"] += max(1, len(failure.keys))
+        self._count(hook, failure, error, self._tolerance_of(hook) if tolerance is None else tolerance)
+
+    def note_rebuilt(self, error: Exception, hook: Hook, sample: Any) -> None:
+        """Note the argument of a function that failed while a sample was rebuilt, for :meth:`failed_to_rebuild`."""
+        self._not_rebuilt = (error, hook, sample)
+
+    def failed_to_rebuild(self, error: Exception) -> None:
+        """Pass a failure while a state is restored to its handler; return if the sample is to be skipped.
+
+        Raises:
+            Exception: ``error`` itself if it ends the run, or an error that the handler raises.
+        """
+        noted, self._not_rebuilt = self._not_rebuilt, None
+        hook, sample = noted[1:] if noted is not None and noted[0] is error else ("restoring a state", None)
+        self._report(self._restore_handler, hook, error, sample)
+
+    def _report(
+        self, handler: SampleErrorHandler, hook: Hook, error: Exception, sample: Any, sources: Any = None
+    ) -> Failure:
         if sources is None:
             sources = sources_of_sample(sample)
         failure = Failure(
-            hook=hook if isinstance(hook, str) else _name(hook),
+            hook=hook if isinstance(hook, str) else hook_name(hook),
             lane=self._lane,
             keys=keys_of_sample(sample),
             places=places_of_sample(sample, sources),
         )
-        if isinstance(error, _FATAL_ERRORS):
+        if ends_run(error):
             failure.note_on(error)
             raise error
-        report_to(self._handler, failure, error, sample, sources)
-        self.last = (failure, error)
-        self.dropped[f"{failure.hook} failed with {type(error).__name__}"] += max(1, len(failure.keys))
-        self._count(hook, failure, error, self._tolerance_of(hook) if tolerance is None else tolerance)
+        report_to(handler, failure, error, sample, sources)
+        return failure
 
     def succeeded(self, hook: Hook) -> None:
         """Count a success, which ends a series of failures; call it for each one while :attr:`pending`."""
@@ -154,7 +199,9 @@ class FailurePolicy:
 
     def _count(self, hook: Hook, failure: Failure, error: Exception, tolerance: int) -> None:
         name = _identity(hook)
-        count = self._in_a_row[name] = self._in_a_row.get(name, 0) + 1
+        before, first = self._in_a_row.get(name) or (0, failure.text_of(error))
+        count = before + 1
+        self._in_a_row[name] = count, first
         self.pending = True
         if not _checked(tolerance):
             return
@@ -164,6 +211,7 @@ class FailurePolicy:
                 error,
                 hint="read the warnings about these samples in the log; to allow more failures, pass "
                 "@stateless(failure_tolerance=…), 0 for any number",
+                cause=first,
             ) from error
 
 
@@ -191,7 +239,8 @@ class _Unhashable:
         return id(self._hook)
 
 
-def _name(hook: Callable[..., Any]) -> str:
+def hook_name(hook: Callable[..., Any]) -> str:
+    """Return the name of a function in messages."""
     while not hasattr(hook, "__name__") and hasattr(hook, "func"):
         hook = hook.func  # functools.partial has no name, but func
     return str(getattr(hook, "__name__", type(hook).__name__))

@@ -13,8 +13,7 @@ from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import EmptyDatasetError, FormatError
 from ...format.dataset_folder import DatasetFolder, open_fresh_shard
-from ...format.documents.key_format import resolve_key_format
-from ...format.documents.load_request import LoadRequest
+from ...format.documents.load_request import LoadRequest, resolve_key_format
 from ...format.documents.subset import resolve_subset
 from ...format.filters.rows import FilterRows
 from ...format.index.locations import SampleLocations, SampleLocator
@@ -66,6 +65,7 @@ class DatasetSource:
             request.path,
             split_config=request.split_config or SPLIT_YAML,
             dataset_config=request.dataset_config or DATASET_YAML,
+            meta_folder=request.meta_folder,
         )
         if self._uuid is not None and folder.index.uuid != self._uuid:
             raise FormatError(
@@ -83,15 +83,26 @@ class DatasetSource:
         if described is not None and holds_values:
             described = described.without_decoder()
         of_dataset = folder.config.key_format if folder.config is not None else None
-        return SampleBuilder(
+        builder = SampleBuilder(
             described if described is not None else folder.config,
             meta_folder=folder.storage.local_path(FOLDER),
+            dataset_path=folder.storage.local_path(),
             decoder=None if holds_values else self.decoder,
             trust_code=self.request.trust_code,
             key_format=resolve_key_format(self.request.key_format, of_dataset),
             sample_type=self.request.sample_type,
             options=self.request.options,
         )
+        builder.part_names = self._part_names
+        if described is None and folder.config is not None and folder.config.field_map is not None:
+            builder.config_file = folder.storage.local_path(f"{FOLDER}/{self.request.dataset_config or DATASET_YAML}")
+        return builder
+
+    def _part_names(self, index: int) -> list[str]:
+        """Return the names of all parts of a sample, also of those that are not read."""
+        if self._records is not None:
+            return list(self._records.part_names)
+        return [part.name for part in self.folder.tar_index.parts(index)]
 
     @property
     def _records(self) -> RecordIndex | None:
@@ -202,12 +213,11 @@ class DatasetSource:
     @cached_property
     def _ranges(self) -> tuple[IntArray, IntArray]:
         """First sample of each shard in the split part (and, at the end, the total), and in the index or the filter."""
-        ranges = [
-            some for some in self.folder.samples_of_part(self.request.split_part, excluded_shards=True) if len(some)
-        ]
-        if self.filter is not None:
-            shard_of = self.folder.index.shard_of
-            ranges = [rows for some in ranges if len(rows := self.filter.rows_of(shard_of(some.start).name))]
+        part = self.request.split_part
+        if self.filter is None:
+            ranges = [some for some in self.folder.samples_of_part(part, excluded_shards=True) if len(some)]
+        else:
+            ranges = self.folder.rows_of_part(self.filter, part)
         ends = np.cumsum([0, *(len(some) for some in ranges)])
         return ends, np.array([some.start for some in ranges], dtype=np.int64)
 

@@ -7,7 +7,8 @@ from typing import Any
 from ...errors import ConfigError, SkipSample, TrustError
 from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
 from ...samples.types import CrudeSample
-from ..contract.lane import ItemId, Lane, set_restore_key
+from ..contract.item_id import ItemId
+from ..contract.lane import Lane, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from .joined_source import JoinedSource
 from .read import ReadDataset
@@ -95,4 +96,10 @@ class _DecodeRunning:
 
     def load(self, item_id: ItemId) -> Any:
         raw = self._upstream.load(item_id)
-        return raw if raw is SKIPPED else self._build(raw, item_id)
+        if raw is SKIPPED:
+            return raw
+        try:
+            return self._build(raw, item_id)
+        except Exception as error:
+            self._failures.note_rebuilt(error, "decode", self._failed_sample(raw))
+            raise

@@ -10,7 +10,8 @@ import numpy as np
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...order import SequentialPass
-from ..contract.lane import ItemId, Lane, position_of
+from ..contract.item_id import ItemId, position_of
+from ..contract.lane import Lane
 from ..contract.stage import Running, State
 from ..contract.worker_config import WorkerConfig
 from .read import ReadDataset, SequentialPlan

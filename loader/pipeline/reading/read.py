@@ -14,10 +14,15 @@ from typing import Any, Protocol, cast
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
+from ...errors import StateError
 from ...order import (
+    GONE,
     DealtOrder,
+    EditedOrder,
     FinitePass,
     LaneOrder,
+    Mix,
+    MixHistory,
     PrebatchedPass,
     RepeatedOrder,
     SequentialPass,
@@ -26,8 +31,9 @@ from ...order import (
     mix,
     worker_share,
 )
-from ..contract.lane import RULES, ItemId, Lane, position_of
-from ..contract.stage import Running, SavableDataset, State
+from ..contract.item_id import ItemId, position_of
+from ..contract.lane import RULES, Lane
+from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT
 from ..contract.worker_config import WorkerConfig
 from .joined_source import JoinedSource, RowReader
@@ -50,9 +56,13 @@ class ReadDataset(SavableDataset[Raw]):
         sources: The datasets.
         plan: The order.
         worker_config: Ranks, workers and lanes of the run.
+
+    Attributes:
+        history: The earlier mixes of a restored run; None if its mix never changed.
     """
 
     entry_schema = COUNT
+    history: MixHistory | None = None
 
     def __init__(
         self, sources: Sequence[Source], plan: OrderPlan, *, worker_config: WorkerConfig | None = None
@@ -101,6 +111,8 @@ class ReadDataset(SavableDataset[Raw]):
             return
         weights = settings["weights"]
         found = tuple(weights) if isinstance(weights, list) else (weights,) * len(self.sources)
+        if [*map(_without_path, saved[2:])] != [_without_path(source.identity()) for source in self.sources]:
+            return
         if len(found) == len(self.sources) and all(isinstance(one, float) and one > 0 for one in found):
             self.plan = replace(self.plan, weights=found)
 
@@ -115,10 +127,25 @@ class ReadDataset(SavableDataset[Raw]):
             yield f"{end}{source.describe()}"
 
     def open(self, lane: Lane, state: State) -> Running:
-        order = self.plan.order(
-            [source.samples for source in self.sources], lanes=lane.count, seed=lane.seed, rules=lane.rules
-        )
-        return _ReadRunning(self, order.lane(lane.number), lane, state)
+        order = self.lane_order(lane.number, lanes=lane.count, seed=lane.seed, rules=lane.rules)
+        if self.history is not None and self.key in state and state[self.key] < self.history.ends_of(lane.number)[-1]:
+            raise StateError(
+                f"this state is damaged: lane {lane.number} is at position {state[self.key]}, before the last change "
+                "of the mix"
+            )
+        return _ReadRunning(self, order, lane, state)
+
+    def lane_order(self, number: int, *, lanes: int, seed: int, rules: int = RULES) -> LaneOrder:
+        """Return the stream of a lane.
+
+        Raises:
+            StateError: The mix changed at a position of the lane that is not known on this rank.
+        """
+        samples = [source.samples for source in self.sources]
+        if self.history is None or not isinstance(self.plan, ShuffledPlan):
+            return self.plan.order(samples, lanes=lanes, seed=seed, rules=rules).lane(number)
+        mixes = self.history.mixes(self.plan.weights)
+        return _edited(self.plan, tuple(samples), lanes, seed, mixes).lane(number, self.history.ends_of(number))
 
 
 class _ReadRunning:
@@ -183,6 +210,8 @@ class _ReadRunning:
             self._first_rebuilt = first
         row = slice(position - first, position - first + 1)
         source, index = (column[row] for column in self._rebuilt)
+        if source[0] == GONE:
+            return SKIPPED
         return next(self._rows.read((position,), source, index, self._table.excluded(source, index), self._begin))[0]
 
 
@@ -310,18 +339,7 @@ class SequentialPlan:
 
 @lru_cache(maxsize=64)  # shared by all lanes of a process
 def _shuffled(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int, rules: int) -> StreamOrder:
-    sources = tuple(
-        SourceOrder(
-            samples=count,
-            slice_length=length,
-            shuffle_buffer=plan.shuffle_buffer,
-            epochs_together=together,
-            seed=int(mix(seed, _SOURCE, place)),
-        )
-        for place, (count, length, together) in enumerate(
-            zip(samples, plan.slice_lengths, plan.epochs_together, strict=True)
-        )
-    )
+    sources = _source_orders(plan, samples, seed, range(len(samples)))
     chunk = plan.chunk if rules and plan.is_sequential else None
     streams = lanes if chunk is None else 1
     order: RepeatedOrder | FinitePass
@@ -332,6 +350,32 @@ def _shuffled(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: in
     if chunk is not None:
         return DealtOrder(order, lanes, chunk)
     return PrebatchedPass(order, plan.deal) if isinstance(order, FinitePass) and plan.deal is not None else order
+
+
+@lru_cache(maxsize=64)
+def _edited(plan: ShuffledPlan, samples: tuple[int, ...], lanes: int, seed: int, mixes: tuple[Mix, ...]) -> EditedOrder:
+    return EditedOrder(_source_orders(plan, samples, seed, mixes[-1].origins), mixes, lanes, seed)
+
+
+def _source_orders(
+    plan: ShuffledPlan, samples: Sequence[int], seed: int, origins: Sequence[int]
+) -> tuple[SourceOrder, ...]:
+    return tuple(
+        SourceOrder(
+            samples=count,
+            slice_length=length,
+            shuffle_buffer=plan.shuffle_buffer,
+            epochs_together=together,
+            seed=int(mix(seed, _SOURCE, origin)),
+        )
+        for origin, count, length, together in zip(
+            origins, samples, plan.slice_lengths, plan.epochs_together, strict=True
+        )
+    )
+
+
+def _without_path(source: Any) -> dict[str, Any]:
+    return {name: value for name, value in source.items() if name != "path"}
 
 
 def _pass_samples(samples: Sequence[int], repetitions: Sequence[float]) -> int:

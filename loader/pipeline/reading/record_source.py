@@ -13,8 +13,7 @@ import numpy as np
 from ...arrays import IntArray
 from ...cached_property import cached_property
 from ...errors import EmptyDatasetError
-from ...format.documents.key_format import resolve_key_format
-from ...format.documents.load_request import LoadRequest
+from ...format.documents.load_request import LoadRequest, resolve_key_format
 from ...format.documents.subset import resolve_subset
 from ...format.filters.rows import FilterRows, open_file_filter
 from ...format.index.locations import SampleLocations

@@ -19,10 +19,10 @@ from ...samples.decoding.decoder import AnyDecoder, whole_sample_decoder
 from ...samples.source_info import SourceInfo
 from ...storage import ReadableFile
 from ...stores.aux_store import open_aux_store
-from ...stores.binidx_file_store import BinIdxFileStore
 from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.decode_file_store import DecodeFileStore
 from ...stores.file_store import FileStore
+from ...stores.record_file_stores import BinIdxFileStore
 
 __all__ = ["Raw", "RawRow", "ShardSource", "Source", "SourceStores"]
 

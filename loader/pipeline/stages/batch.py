@@ -9,11 +9,11 @@ from ...errors import ConfigError
 from ...samples.batching.collate import generic_batch
 from ...samples.hooks import is_library_hook
 from ..contract.hook import Hook
-from ..contract.lane import ItemId, Lane, set_restore_key
-from ..contract.lane_input import LaneInput
+from ..contract.item_id import ItemId
+from ..contract.lane import Lane, LaneInput, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT
-from ..contract.worker_config import WorkerConfig
+from ..contract.worker_config import WorkerConfig, check_integers
 
 __all__ = ["BatchDataset"]
 
@@ -33,11 +33,13 @@ class BatchDataset(SavableDataset[T]):
         drop_last: Drop a last batch of fewer than B items.
         at_positions: The lanes get whole batches, so the number of batches is known unless items are skipped: batch
             ``b`` of a lane holds the items at the positions ``[b·B, (b+1)·B)`` of its stream. The next item takes the
-            place of a skipped one. Exceptions are repeated passes, and runs whose state an earlier version saved: there
-            a skipped item makes its batch smaller.
+            place of a skipped one. (In runs whose state an earlier version saved, a skipped item may make its batch
+            smaller.)
         failure_tolerance: Consecutive failures of ``batcher`` that end the run; by default the number set for it, or
             100.
         worker_config: By default the dataset's.
+        batcher_stateless: Accepted for code written for megatron-energon, and ignored.
+        batcher_config: Likewise.
     """
 
     entry_schema = COUNT
@@ -53,9 +55,11 @@ class BatchDataset(SavableDataset[T]):
         failure_tolerance: int | None = None,
         name: str | None = None,
         worker_config: WorkerConfig | None = None,
-        **_unused: Any,
+        batcher_stateless: bool = False,  # noqa: ARG002 - accepted for code written for megatron-energon
+        batcher_config: Any = None,  # noqa: ARG002 - accepted for code written for megatron-energon
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
+        check_integers({"batch_size": batch_size}, may_be_none=False)
         if batch_size < 1:
             raise ConfigError(f"expected a batch_size of at least 1, found {batch_size}")
         self.batch_size = batch_size
@@ -67,6 +71,10 @@ class BatchDataset(SavableDataset[T]):
     @property
     def keeps_positions(self) -> bool:
         return self.at_positions and self.inputs[0].keeps_positions
+
+    @property
+    def drains_worker(self) -> bool:
+        return True
 
     @property
     def runs_user_code(self) -> bool:
@@ -117,7 +125,7 @@ class _BatchRunning:
             try:
                 value, item_id = source_next()
             except StopIteration:
-                if values and not lane_ended:
+                if (values or self._upstream.shares_pass) and not lane_ended:
                     lane_ended, source_next = True, self._upstream.next_of_others
                     continue
                 if not values or self._drops_last:
@@ -159,7 +167,10 @@ class _BatchRunning:
         return self._upstream.state() | {self._key: self._number}
 
     def load(self, item_id: ItemId) -> Any:
-        values = [self._upstream.load(inner) for inner in item_id] if isinstance(item_id, tuple) else []
-        batch = self._hook.call([value for value in values if value is not SKIPPED], item_id)
+        loaded = [self._upstream.load(inner) for inner in item_id] if isinstance(item_id, tuple) else []
+        values = [value for value in loaded if value is not SKIPPED]
+        if not values:
+            return SKIPPED
+        batch = self._hook.call(values, item_id)
         set_restore_key(batch, self._stage, self._lane, item_id)
         return batch

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ...errors import ConfigError
-from ..contract.lane import ItemId, Lane
+from ..contract.item_id import ItemId
+from ..contract.lane import Lane
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.state_schema import Count, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
@@ -50,6 +51,10 @@ class ConcatDataset(SavableDataset[T]):
     def items(self) -> int | None:
         return _sum([upstream.items for upstream in self.inputs])
 
+    @property
+    def drains_worker(self) -> bool:
+        return all(upstream.drains_worker for upstream in self.inputs)
+
     def lane_of(self, lane: Lane, place: int) -> Lane:
         """Return the lane for the ``place``-th dataset.
 
@@ -76,34 +81,51 @@ class _ConcatRunning:
         self._key = definition.key
         own = state.get(self._key, {"next": 0})
         self._place: int = own["next"]
-        self._upstreams: dict[int, Running] = {}
-        self._open(self._place, own.get(str(self._place), {}))
+        self._saved: dict[int, State] = {int(place): inner for place, inner in own.items() if place != "next"}
+        self._upstreams: dict[int, Running] = {}  # the present dataset, and later ones of which others took items
+        self._ended: dict[int, Running] = {}  # to rebuild items
+        self._open(self._place)
+        if lane.neighbours is not None:
+            lane.neighbours.add(lane.path, self)
 
-    def _open(self, place: int, state: State) -> Running:
+    def _lane_of(self, place: int) -> Lane:
+        return self._definition.lane_of(self._lane, place)
+
+    def _open(self, place: int) -> Running:
         if place not in self._upstreams:
-            lane = self._definition.lane_of(self._lane, place)
-            self._upstreams[place] = self._definition.inputs[place].open(lane, state)
+            upstream, state = self._definition.inputs[place], self._saved.pop(place, {})
+            self._upstreams[place] = upstream.open(self._lane_of(place), state)
         return self._upstreams[place]
+
+    def reach(self, place: int) -> None:
+        """Open a later dataset, for another lane."""
+        if place > self._place:
+            self._open(place)
 
     def next(self) -> tuple[Any, ItemId]:
         while True:
             try:
-                value, item_id = self._open(self._place, {}).next()
+                value, item_id = self._open(self._place).next()
             except StopIteration:
                 if self._place == len(self._definition.inputs) - 1:
                     raise
                 self._upstreams.pop(self._place)
                 self._place += 1
-                # A dataset that load() opened for rebuilding items is still at its start, so it can be used here.
+                self._open(self._place)
                 continue
             return value, (self._key, self._place, item_id)
 
     def state(self) -> State:
-        return {self._key: {"next": self._place, str(self._place): self._upstreams[self._place].state()}}
+        states = self._saved | {place: upstream.state() for place, upstream in self._upstreams.items()}
+        return {self._key: {"next": self._place} | {str(place): state for place, state in sorted(states.items())}}
 
     def load(self, item_id: ItemId) -> Any:
         _, place, inner = item_id  # type: ignore[misc] # ids of this stage are tuples
-        return self._open(place, {}).load(inner)
+        if place in self._upstreams:
+            return self._upstreams[place].load(inner)
+        if place not in self._ended:
+            self._ended[place] = self._definition.inputs[place].open(self._lane_of(place).alone(), {})
+        return self._ended[place].load(inner)
 
 
 def _sum(numbers: list[int | None]) -> int | None:

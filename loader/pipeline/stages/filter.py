@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..contract.hook import Hook
-from ..contract.lane import ItemId, Lane
+from ..contract.item_id import ItemId
+from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
 
@@ -24,6 +25,7 @@ class FilterDataset(SavableDataset[T]):
         dataset: The stage below.
         filter_fn: Returns True for items to keep.
         worker_config: By default the dataset's.
+        filter_fn_config: Accepted for code written for megatron-energon, and ignored.
     """
 
     def __init__(
@@ -33,7 +35,7 @@ class FilterDataset(SavableDataset[T]):
         *,
         name: str | None = None,
         worker_config: WorkerConfig | None = None,
-        **_unused: Any,
+        filter_fn_config: Any = None,  # noqa: ARG002 - accepted for code written for megatron-energon
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
         self.filter_fn = filter_fn
@@ -42,6 +44,10 @@ class FilterDataset(SavableDataset[T]):
     def runs_user_code(self) -> bool:
         return True
 
+    @property
+    def drains_worker(self) -> bool:
+        return self.inputs[0].drains_worker
+
     def open(self, lane: Lane, state: State) -> Running:
         return _FilterRunning(self, lane, state)
 
@@ -49,7 +55,7 @@ class FilterDataset(SavableDataset[T]):
 class _FilterRunning:
     def __init__(self, definition: FilterDataset[Any], lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
-        self._filter = Hook(definition.filter_fn, lane)
+        self._filter = Hook(definition.filter_fn, lane, may_return_none=True)
         self._skips = lane.failures.skips_of(definition.filter_fn, definition.name)
 
     def next(self) -> tuple[Any, ItemId]:

@@ -6,14 +6,18 @@ import gc
 from typing import Any, TypeVar
 
 from ...errors import ConfigError
-from ..contract.lane import ItemId, Lane
+from ..contract.item_id import ItemId
+from ..contract.lane import Lane
 from ..contract.stage import Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
 from .pass_through import PassThroughDataset
 
-__all__ = ["GcDataset"]
+__all__ = ["GC_DEFAULT_EVERY_N_ITER", "GcDataset"]
 
 T = TypeVar("T")
+
+GC_DEFAULT_EVERY_N_ITER = 10
+"""Items between two collections, by default."""
 
 
 class GcDataset(PassThroughDataset[T]):
@@ -37,14 +41,15 @@ class GcDataset(PassThroughDataset[T]):
         self,
         dataset: SavableDataset[T],
         *,
-        every_n_iter: int = 10,
-        freeze: bool = True,  # noqa: ARG002
+        every_n_iter: int = GC_DEFAULT_EVERY_N_ITER,
+        freeze: bool = True,
         worker_config: WorkerConfig | None = None,
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name="gc")
         if every_n_iter < 1:
             raise ConfigError(f"expected every_n_iter of at least 1, found {every_n_iter}")
         self.every_n_iter = every_n_iter
+        self.freeze = freeze
 
     def settings(self) -> dict[str, Any]:
         return {"every_n_iter": self.every_n_iter}

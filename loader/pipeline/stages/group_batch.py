@@ -10,8 +10,8 @@ from ...errors import ConfigError, SkipSample
 from ...samples.batching.collate import generic_batch
 from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
-from ..contract.lane import ItemId, Lane, samples_in, set_restore_key
-from ..contract.lane_input import LaneInput
+from ..contract.item_id import ItemId, samples_in
+from ..contract.lane import Lane, LaneInput, set_restore_key
 from ..contract.rng import preserve_rng_state
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, Schema
@@ -41,6 +41,8 @@ class GroupBatchDataset(SavableDataset[T]):
         failure_tolerance: Consecutive failures of ``batcher`` that end the run; by default the number set for it, or
             100.
         worker_config: By default the dataset's.
+        batcher_stateless: Accepted for code written for megatron-energon, and ignored.
+        batcher_config: Likewise.
 
     Raises:
         ConfigError: The batch size is below 1, or (while running) a sample's batch has no size.
@@ -59,7 +61,8 @@ class GroupBatchDataset(SavableDataset[T]):
         failure_tolerance: int | None = None,
         name: str | None = None,
         worker_config: WorkerConfig | None = None,
-        **_unused: Any,
+        batcher_stateless: bool = False,  # noqa: ARG002 - accepted for code written for megatron-energon
+        batcher_config: Any = None,  # noqa: ARG002 - accepted for code written for megatron-energon
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
         if fixed_batch_size is not None and fixed_batch_size < 1:
@@ -69,6 +72,10 @@ class GroupBatchDataset(SavableDataset[T]):
         self.batcher = batcher
         self.drop_last = drop_last
         self.failure_tolerance = failure_tolerance
+
+    @property
+    def drains_worker(self) -> bool:
+        return True
 
     @property
     def waits(self) -> bool:
@@ -122,7 +129,7 @@ class _GroupBatchRunning:
             try:
                 value, item_id = self._upstream.next()
             except StopIteration:
-                if not self._groups:
+                if not self._groups and not self._upstream.shares_pass:
                     raise
                 try:
                     value, item_id = self._upstream.next_of_others()
@@ -143,7 +150,7 @@ class _GroupBatchRunning:
                 return self._joined(self._groups.pop(key).samples)
 
     def _next_partial(self) -> tuple[Any, ItemId]:
-        if self._drops_last:
+        if self._drops_last or not self._groups:
             self._lane.failures.has_remainder |= bool(self._groups)
             self._groups.clear()
             raise StopIteration
@@ -223,7 +230,10 @@ class _GroupBatchRunning:
         return state
 
     def load(self, item_id: ItemId) -> Any:
-        values = [self._upstream.load(inner) for inner in item_id] if isinstance(item_id, tuple) else []
-        batch = self._batcher.call([value for value in values if value is not SKIPPED], item_id)
+        loaded = [self._upstream.load(inner) for inner in item_id] if isinstance(item_id, tuple) else []
+        values = [value for value in loaded if value is not SKIPPED]
+        if not values:
+            return SKIPPED
+        batch = self._batcher.call(values, item_id)
         set_restore_key(batch, self._stage, self._lane, item_id)
         return batch

@@ -9,7 +9,9 @@ from typing import Any, ClassVar, TypeVar
 from ...errors import ConfigError, SkipSample
 from ...samples.hooks import restores_seeds
 from ..contract.buffered import BufferedItem
-from ..contract.lane import ItemId, Lane, sample_index_of, set_restore_key
+from ..contract.hook import no_result
+from ..contract.item_id import ItemId, sample_index_of
+from ..contract.lane import Lane, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, FLAG, NotRequired, Schema
@@ -43,7 +45,11 @@ class IterMapDataset(SavableDataset[T]):
         dataset: The stage below.
         iter_map_fn: The function: takes an iterator, returns an iterator or is a generator.
         restart_after: Items of a call; None calls the function once for a pass.
+        len_map_fn: Returns the number of items that the function yields for a number of items, for ``len()``; by
+            default the same number.
         worker_config: By default the dataset's.
+        stateless_iter_fn: Accepted for code written for megatron-energon, and ignored.
+        iter_map_fn_config: Likewise.
 
     Raises:
         ConfigError: ``restart_after`` is below 1.
@@ -64,19 +70,26 @@ class IterMapDataset(SavableDataset[T]):
         iter_map_fn: Callable[[Iterator[Any]], Iterable[T]],
         *,
         restart_after: int | None = None,
+        len_map_fn: Callable[[int], int] | None = None,
         name: str | None = None,
         worker_config: WorkerConfig | None = None,
-        **_unused: Any,
+        stateless_iter_fn: bool = False,  # noqa: ARG002 - accepted for code written for megatron-energon
+        iter_map_fn_config: Any = None,  # noqa: ARG002 - accepted for code written for megatron-energon
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
         if restart_after is not None and restart_after < 1:
             raise ConfigError(f"expected restart_after of at least 1 item, or None, found {restart_after}")
         self.iter_map_fn = iter_map_fn
         self.restart_after = restart_after
+        self.len_map_fn = len_map_fn
 
     @property
     def runs_user_code(self) -> bool:
         return True
+
+    def nominal_items(self, worker: int, workers: int) -> int:
+        items = super().nominal_items(worker, workers)
+        return items if self.len_map_fn is None else self.len_map_fn(items)
 
     def settings(self) -> dict[str, Any]:
         return {} if self.restart_after is None else {"restart_after": self.restart_after}
@@ -164,7 +177,7 @@ class _IterMapRunning:
     def _call(self) -> Iterator[Any]:
         """Call the function; after a restore also drop the items that it had yielded."""
         given, self._given = self._given, 0  # 0, as when the function first took its inputs
-        items = iter(self._function(self._inputs()))
+        items: Iterator[Any] = iter(self._run(self._inputs()))
         for _ in range(given):
             self._advance(items, self._item_id())
             self._given += 1
@@ -172,6 +185,12 @@ class _IterMapRunning:
             # It had taken all of them, but may take fewer now if it draws random numbers.
             self._replayed.clear()
         return items
+
+    def _run(self, inputs: Iterator[Any]) -> Any:
+        found = self._function(inputs)
+        if found is None:
+            raise no_result(self._function)
+        return found
 
     def _end_call(self) -> None:
         """Prepare the next call of a function that has ended."""
@@ -257,7 +276,7 @@ class _IterMapRunning:
 
     def load(self, item_id: ItemId) -> Any:
         _, number, item_ids = item_id  # type: ignore[misc] # ids of this stage are tuples
-        items = iter(self._function(self._rebuild_inputs(item_ids)))
+        items = iter(self._run(self._rebuild_inputs(item_ids)))
         item: Any = SKIPPED
         for each in range(number + 1):
             item = self._advance(items, (self._key, each, item_ids))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar
 
-from ..contract.lane import ItemId, Lane, plain_item_id
+from ..contract.item_id import ItemId, plain_item_id
+from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
 from ..failures.sample_name import keys_of_sample

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 
 from ...errors import SkipSample
 from ..contract.hook import Hook, makes_several
-from ..contract.lane import ItemId, Lane, as_item_id, integers_of, plain_item_id, set_restore_key
+from ..contract.item_id import ItemId, as_item_id, integers_of, plain_item_id
+from ..contract.lane import Lane, set_restore_key
 from ..contract.rng import preserve_rng_state, seed_sample
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, ITEM_ID, Nullable
@@ -31,6 +32,8 @@ class MapDataset(SavableDataset[T]):
         failure_tolerance: Consecutive failures that end the run; by default the number set for the function, or 100.
         name: Name of the stage in a printed chain.
         worker_config: By default the dataset's.
+        stateless_map_fn: Accepted for code written for megatron-energon, and ignored.
+        map_fn_config: Likewise.
     """
 
     entry_schema = (ITEM_ID, COUNT, Nullable(COUNT))
@@ -43,7 +46,8 @@ class MapDataset(SavableDataset[T]):
         failure_tolerance: int | None = None,
         name: str | None = None,
         worker_config: WorkerConfig | None = None,
-        **_unused: Any,
+        stateless_map_fn: bool = False,  # noqa: ARG002 - accepted for code written for megatron-energon
+        map_fn_config: Any = None,  # noqa: ARG002 - accepted for code written for megatron-energon
     ) -> None:
         super().__init__(dataset, worker_config=worker_config, name=name)
         self.map_fn = map_fn
@@ -82,7 +86,8 @@ class _MapRunning:
         self._input: tuple[Any, ItemId] = (None, -1)  # the generator's argument and its id
         self._taken = 0  # items taken from the generator
         self._batch: int | None = None  # the micro-batch during which the generator was created
-        self._replayed: tuple[ItemId, Iterator[Any], int] | None = None  # the generator of the last load
+        # The generator of the last load: its argument's id, its position, and its argument.
+        self._replayed: tuple[ItemId, Iterator[Any], int, Any] | None = None
         if self._key in state:
             item_id, self._taken, self._batch = state[self._key]
             self._input = (None, as_item_id(item_id))
@@ -130,7 +135,8 @@ class _MapRunning:
             result = self._rebuild_generated(item_id)
         else:
             value = self._upstream.load(item_id)
-            result = value if value is SKIPPED else self._hook.call(value, item_id)
+            with self._hook.rebuilding(value):
+                result = value if value is SKIPPED else self._hook.call(value, item_id)
         set_restore_key(result, self._stage, self._lane, item_id)
         return result
 
@@ -138,17 +144,18 @@ class _MapRunning:
         _, wanted, inner = item_id
         items: Any
         if self._replayed is not None and self._replayed[0] == inner and self._replayed[2] <= wanted:
-            _, items, taken = self._replayed
+            _, items, taken, value = self._replayed
         else:
-            value = self._upstream.load(inner)
-            items = value if value is SKIPPED else self._hook.call(value, inner)
+            value, taken = self._upstream.load(inner), 0
+            with self._hook.rebuilding(value):
+                items = value if value is SKIPPED else self._hook.call(value, inner)
             if not isinstance(items, GeneratorType):
                 return SKIPPED
-            taken = 0
         item: Any = SKIPPED
-        for number in range(taken, wanted + 1):
-            item = self._hook.step(items, (self._key, number, inner))
-        self._replayed = (inner, items, wanted + 1)
+        with self._hook.rebuilding(value):
+            for number in range(taken, wanted + 1):
+                item = self._hook.step(items, (self._key, number, inner))
+        self._replayed = (inner, items, wanted + 1, value)
         return item
 
     def _resume_generator(self, item_id: ItemId) -> Iterator[Any] | None:
@@ -160,16 +167,17 @@ class _MapRunning:
             with preserve_rng_state(), context.seeded_rng(*parts):
                 seed_sample(self._lane.seed, self._lane.number, item_id)
                 value = self._upstream.load(item_id)
-                items = value if value is SKIPPED else self._hook.call(value, item_id)
-                if not isinstance(items, GeneratorType):
-                    return None
-                for number in range(self._taken):
-                    self._hook.step(items, (self._key, number, item_id))
+                with self._hook.rebuilding(value):
+                    items = value if value is SKIPPED else self._hook.call(value, item_id)
+                    if not isinstance(items, GeneratorType):
+                        return None
+                    for number in range(self._taken):
+                        self._hook.step(items, (self._key, number, item_id))
                 return items
         except (SkipSample, StopIteration):
             return None
         except Exception as error:
-            self._lane.restore_error_handler(error, None, item_id)
+            self._lane.failures.failed_to_rebuild(error)
             return None
         finally:
             context.batch_index = current

@@ -10,8 +10,8 @@ from ...errors import ConfigError, SkipSample
 from ...samples.encoding.packed_samples import PackedSamplesOutput
 from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
-from ..contract.lane import ItemId, Lane, as_item_id, plain_item_id, set_restore_key
-from ..contract.lane_input import LaneInput
+from ..contract.item_id import ItemId, as_item_id, plain_item_id
+from ..contract.lane import Lane, LaneInput, set_restore_key
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, ITEM_ID, NotRequired, Nullable, Schema
 from ..contract.worker_config import WorkerConfig
@@ -48,6 +48,9 @@ class PackingDataset(MapDataset[T]):
         final_packer_failure_tolerance: The same for ``final_packer``.
         sample_encoder_failure_tolerance: The same for ``sample_encoder``.
         worker_config: By default the dataset's.
+        final_packer_stateless: Accepted for code written for megatron-energon, and ignored.
+        sample_encoder_stateless: Likewise.
+        packer_config: Likewise.
 
     Raises:
         ConfigError: ``buffer_size`` is below 1.
@@ -66,7 +69,9 @@ class PackingDataset(MapDataset[T]):
         sample_encoder_failure_tolerance: int | None = None,
         name: str | None = None,
         worker_config: WorkerConfig | None = None,
-        **_unused: Any,
+        final_packer_stateless: bool = False,  # noqa: ARG002 - accepted for code written for megatron-energon
+        sample_encoder_stateless: bool = False,  # noqa: ARG002 - accepted for code written for megatron-energon
+        packer_config: Any = None,  # noqa: ARG002 - accepted for code written for megatron-energon
     ) -> None:
         selection = PackSelectionDataset(
             dataset,
@@ -79,6 +84,10 @@ class PackingDataset(MapDataset[T]):
             worker_config=worker_config,
         )
         super().__init__(selection, final_packer, failure_tolerance=final_packer_failure_tolerance, name=name)
+        self.buffer_size = buffer_size
+        self.pre_packer = pre_packer
+        self.final_packer = final_packer
+        self.sample_encoder = sample_encoder
 
 
 class PackSelectionDataset(SavableDataset[list[Any]]):
@@ -182,7 +191,7 @@ class _SelectionRunning:
             try:
                 value, item_id = source_next()
             except StopIteration:
-                if samples and not lane_ended:
+                if (samples or self._upstream.shares_pass) and not lane_ended:
                     lane_ended, source_next = True, self._upstream.next_of_others
                     continue
                 if not samples:

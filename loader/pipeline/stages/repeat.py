@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import Any, Self, TypeVar
 
 from ...errors import ConfigError
-from ..contract.lane import ItemId, Lane
+from ..contract.item_id import ItemId
+from ..contract.lane import Lane
 from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_below
-from ..contract.stage import Running, SavableDataset, State
+from ..contract.rng import preserve_rng_state
+from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import COUNT, NotRequired, Schema
 from ..contract.worker_config import WorkerConfig
 from .epochize import EpochizeDataset
@@ -27,6 +29,9 @@ class RepeatDataset(SavableDataset[T]):
 
     ``RepeatDataset([a, b], repeats=2)`` yields ``a, b, a, b``. Each pass of a shuffled dataset has a different order.
     Above a virtual epoch or a limit, the virtual epoch or the limited pass is repeated.
+
+    Each pass ends as one that is not repeated: at most one batch of a worker is short, or one of each group. If the
+    number of batches is not known in advance, each worker finishes a pass before it begins the next.
 
     Args:
         dataset: The stage below.
@@ -88,15 +93,39 @@ class RepeatDataset(SavableDataset[T]):
     def settings(self) -> dict[str, Any]:
         return {"repeats": self.times}
 
-    def lane_of(self, lane: Lane, number: int) -> Lane:
-        """Return the lane for pass ``number``: with another seed, and rotated so that passes join without a gap.
+    @property
+    def shares_passes(self) -> bool:
+        """True if the lanes of a worker finish a pass together: items that they do not yield are in no lane's buffer.
 
-        The lanes of a pass end alone, so that the sequence of passes does not depend on the hosts of the lanes.
+        If the number of items is known, each lane knows when it has finished its share.
         """
+        upstream = self.inputs[0]
+        return upstream.items is None and upstream.drains_worker
+
+    @property
+    def drains_worker(self) -> bool:
+        return self.shares_passes
+
+    def lane_of(self, lane: Lane, number: int) -> Lane:
+        """Return the lane for pass ``number``: with another seed, and rotated so that passes join without a gap."""
         child = lane.child(number)
-        child.neighbours = None
-        child.number = (lane.number - number * (self.inputs[0].items or 0)) % lane.count
+        items = self.inputs[0].items
+        child.shares_pass = self.shares_passes
+        if items is None and not child.shares_pass:
+            child.neighbours = None  # the lane ends alone
+        child.number = (lane.number - number * (items or 0)) % lane.count
         return child
+
+    def share_of(self, lane: Lane, number: int) -> int | None:
+        """Return the number of items of a lane in pass ``number``; None if it is not known."""
+        items, times = self.inputs[0].items, self.times
+        if times is not None and number >= times:
+            return 0
+        if times is not None and number + 1 > times:
+            items = (self.items or 0) - int(times) * (items or 0)
+        elif not items or lane.neighbours is None:
+            return None
+        return -(-(items - self.lane_of(lane, number).number) // lane.count)  # they are dealt to the lanes in turn
 
     def state_schema(self) -> dict[str, Schema]:
         inner = self.inputs[0].state_schema()
@@ -114,47 +143,95 @@ class _RepeatRunning:
         own = state.get(self._key, {"next": 0, "taken": 0, "source": {}})
         self._pass: int = own["next"]
         self._taken: int = own["taken"]  # items of the pass
+        self._share = definition.share_of(lane, self._pass)  # items of the pass that the lane yields
         self._running = self._open(self._pass, own["source"])
         self._empty = 0  # consecutive empty passes
-        same = definition.inputs[0].starts_over and definition.inputs[0].items is None
-        self._max_empty = 1 if same else max(_MAX_EMPTY, lane.count)
+        self._joins = lane.neighbours is not None and definition.shares_passes
+        same = _is_same_each_pass(definition.inputs[0]) and definition.inputs[0].items is None
+        # Other lanes may have taken all items of this one in the pass in which it begins.
+        self._max_empty = 1 + self._joins if same else max(_MAX_EMPTY, lane.count)
         self._other: tuple[int, Running] | None = None  # another pass, which the last load opened
+        if lane.neighbours is not None:
+            lane.neighbours.add(lane.path, self)
 
     def _open(self, number: int, state: State) -> Running:
         return self._definition.inputs[0].open(self._definition.lane_of(self._lane, number), state)
 
+    def _open_alone(self, number: int, state: State) -> Running:
+        """Open a pass whose items the other lanes do not take."""
+        return self._definition.inputs[0].open(self._definition.lane_of(self._lane, number).alone(), state)
+
     def next(self) -> tuple[Any, ItemId]:
         while self._empty < self._max_empty:
-            remaining = self._remaining()
-            if remaining is not None and remaining <= 0:
-                raise StopIteration
+            if self._share is not None and self._taken >= self._share:
+                if self._is_last():
+                    raise StopIteration
+                self._next_pass()
+                continue
             try:
                 value, item_id = self._running.next()
             except StopIteration:
+                number = self._pass
                 self._next_pass()
+                if self._joins:
+                    self._lead(number)
                 continue
             self._taken += 1
             self._empty = 0
             return value, (self._key, self._pass, item_id)
         raise StopIteration
 
-    def _remaining(self) -> int | None:
-        """Return the number of items that the pass may still yield; None for a full pass."""
+    def _is_last(self) -> bool:
         times = self._definition.times
-        if times is None or self._pass < int(times):
-            return None
-        if self._pass > int(times) or times % 1 == 0:
-            return 0
-        whole = int(times) * (self._definition.inputs[0].items or 0)
-        last = (self._definition.items or 0) - whole  # items of the partial pass, dealt to the lanes in turn
-        number = self._definition.lane_of(self._lane, self._pass).number
-        return -(-(last - number) // self._lane.count) - self._taken
+        return times is not None and self._pass + 1 > times
 
     def _next_pass(self) -> None:
         self._empty += not self._taken
-        self._pass += 1
         self._taken = 0
+        self._pass += 1
+        while (share := self._definition.share_of(self._lane, self._pass)) == 0 and not self._is_last():
+            self._pass += 1
+        self._share = share
         self._running = self._open(self._pass, {})
+
+    def reach(self, number: int) -> None:
+        """Continue with pass ``number`` for another lane, unless this lane has a share left in an earlier one."""
+        while self._pass < number and self._share is not None and self._taken >= self._share and not self._is_last():
+            self._next_pass()
+
+    def _lead(self, number: int) -> None:
+        """Let the other lanes of the worker leave a pass that has ended."""
+        if self._lane.neighbours is not None:
+            for other in self._lane.neighbours.others(self._lane.path):
+                other.leave(number, self._empty)
+
+    def leave(self, number: int, empty: int) -> None:
+        """Leave pass ``number``, of which no lane has items for a batch.
+
+        Args:
+            number: The pass.
+            empty: Consecutive passes without an item.
+        """
+        if self._pass != number or self._has_items():
+            return
+        self._next_pass()
+        self._empty = empty
+        if self._lane.neighbours is not None:
+            self._lane.neighbours.note_change()
+
+    def _has_items(self) -> bool:
+        """Return True if the lane itself has items left: a generator above the batches may have some.
+
+        In a resumed run, the lane may also have arrived at the pass after the others asked it for items.
+        """
+        copied = self._open_alone(self._pass, self._running.state())
+        with preserve_rng_state():
+            try:
+                while copied.next()[0] is SKIPPED:
+                    pass
+            except StopIteration:
+                return False
+        return True
 
     def state(self) -> State:
         return {self._key: {"next": self._pass, "taken": self._taken, "source": self._running.state()}}
@@ -164,8 +241,13 @@ class _RepeatRunning:
         if number == self._pass:
             return self._running.load(inner)
         if self._other is None or self._other[0] != number:
-            self._other = (number, self._open(number, {}))
+            self._other = (number, self._open_alone(number, {}))
         return self._other[1].load(inner)
+
+
+def _is_same_each_pass(dataset: SavableDataset[Any]) -> bool:
+    """Return True if a lane has the same samples in each pass, as in validation, and not other ones by a shuffle."""
+    return all(map(_is_same_each_pass, dataset.inputs)) if dataset.inputs else dataset.starts_over
 
 
 class _RankRepeatDataset(RepeatDataset[Any], RankStage):

@@ -9,7 +9,8 @@ import numpy as np
 from ...errors import ConfigError
 from ...order import mix
 from ..contract.buffered import BufferedItem
-from ..contract.lane import ItemId, Lane
+from ..contract.item_id import ItemId
+from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, COUNT, Schema
 from ..contract.worker_config import WorkerConfig

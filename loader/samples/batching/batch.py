@@ -9,7 +9,14 @@ from types import NoneType
 from typing import Any, Self
 
 from ...errors import SampleError
-from ..sample_dataclass import ExtendableDataclassMixin, PinMemoryMixin, TagsMixin, edataclass, with_field_names
+from ..sample_dataclass import (
+    ExtendableDataclassMixin,
+    PinMemoryMixin,
+    SummaryMixin,
+    TagsMixin,
+    edataclass,
+    with_field_names,
+)
 from ..source_info import SourceInfo
 from .collate import batch_columns, no_samples
 from .pad import key_of
@@ -18,7 +25,7 @@ __all__ = ["Batch"]
 
 
 @edataclass
-class Batch(PinMemoryMixin, ExtendableDataclassMixin, TagsMixin):
+class Batch(SummaryMixin, PinMemoryMixin, ExtendableDataclassMixin, TagsMixin):
     """Base of batch types; derive from it and add fields.
 
     Args:

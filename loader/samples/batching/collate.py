@@ -21,6 +21,7 @@ __all__ = [
     "batch_list",
     "batch_pad_stack",
     "batch_stack",
+    "collate",
     "generic_batch",
     "join_sources",
     "no_samples",
@@ -105,12 +106,17 @@ def generic_batch(batch: Sequence[Any]) -> Any:
     {'ids': tensor([[1, 0],
             [2, 3]]), 'text': ['a', 'a b']}
     """
-    if not batch:
+    return collate(batch)
+
+
+def collate(samples: Sequence[Any]) -> Any:
+    """Build a batch as :func:`generic_batch` does."""
+    if not samples:
         raise no_samples()
     try:
-        return _batch(list(batch))
+        return _batch(list(samples))
     except MismatchError as error:
-        raise error.of(batch) from None
+        raise error.of(samples) from None
 
 
 def batch_columns(columns: Mapping[str, list[Any]], samples: Sequence[Any]) -> dict[str, Any]:

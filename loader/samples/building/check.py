@@ -16,8 +16,9 @@ from PIL import Image
 
 from ...cached_property import cached_property
 from ...errors import EnergonError, SampleError
+from ...format.documents.conversation import conversation_turns
 from ...format.documents.dataset_config import DatasetConfig
-from ...format.documents.part_kinds import part_kind
+from ...format.documents.part_kinds import is_compressed, part_kind
 from ...format.documents.sample_types import FieldKind
 from ..decoding.image_decode import IMAGE_FORMS, open_image
 from ..decoding.part_decode import decode_part, part_error
@@ -94,28 +95,35 @@ class DecodeCheck:
             faults = self._check_sample(key, parts, values)
         return faults
 
+    def check_values(self, key: str, values: Mapping[str, Any]) -> list[tuple[str | None, str]]:
+        """Check a sample whose parts are final values, as the columns of Parquet files are.
+
+        The arguments are those of a call, except that no part is decoded.
+        """
+        return self._check_sample(key, values, dict(values), decodes=False)
+
     def _check_part(self, name: str, data: bytes) -> Any:
         kind = part_kind(name)
         if not data and kind != "text":
             raise SampleError(f"part {name!r} is empty (0 bytes)", part=name)
-        if kind == "image" and not name.endswith(".gz"):
-            fault = check_image_bytes(data, name, trusted=self._trusted)
+        if kind == "image" and not is_compressed(name):
+            fault = check_image_bytes(data, name, trust_code=self._trusted)
             if fault is not None:
                 raise SampleError(fault, part=name)
             return CHECKED_IMAGE
         if kind == "pickle" and not self._trusted:
             return data
-        return decode_part(name, data, form=IMAGE_FORMS["rgb8"], trusted=self._trusted)
+        return decode_part(name, data, form=IMAGE_FORMS["rgb8"], trust_code=self._trusted)
 
     def _check_sample(
-        self, key: str, parts: Mapping[str, bytes], values: dict[str, Any]
+        self, key: str, parts: Mapping[str, Any], values: dict[str, Any], *, decodes: bool = True
     ) -> list[tuple[str | None, str]]:
         config = self._config
         if config is None or config.crude:
             return []
         spec = config.spec
         if config.field_map is None or spec is None:
-            return self._build(key, parts)
+            return self._build(key, parts, decodes=decodes)
         try:
             fields = config.field_map.apply(values, optional=spec.optional)
         except SampleError as error:
@@ -130,15 +138,19 @@ class DecodeCheck:
             if fault is not None:
                 expression = config.field_map.expressions()[name]
                 faults.append((None, f"field {name!r} ({expression}): {fault}"))
+        if not faults and "turns" in fields:
+            fault = _fault_of_turns(fields["turns"], images=_count_images(fields.get("images")))
+            faults += [(None, f"field 'turns': {fault}")] if fault else []
         return faults
 
-    def _build(self, key: str, parts: Mapping[str, bytes]) -> list[tuple[str | None, str]]:
+    def _build(self, key: str, parts: Mapping[str, Any], *, decodes: bool) -> list[tuple[str | None, str]]:
         """Build the sample as training does, with the dataset's own code."""
-        if self._builder is None:
+        builder = self._builder if decodes else self._value_builder
+        if builder is None:
             return []
-        needed = {name: data for name, data in parts.items() if self._builder.part_filter(name)}
+        needed = {name: data for name, data in parts.items() if builder.part_filter(name)}
         try:
-            self._builder.build(needed, key=key)
+            builder.build(needed, key=key)
         except SampleError as error:
             return [(error.part, error.message.removeprefix(f"sample {key!r}: "))]
         except Exception as error:  # noqa: BLE001 - the dataset's own code may raise anything
@@ -147,17 +159,21 @@ class DecodeCheck:
 
     @cached_property
     def _builder(self) -> Any:
-        if self.unchecked is not None:
-            return None
-        from ..decoding.decoder import SampleDecoder  # these import torch
-        from .sample_builder import SampleBuilder
+        from ..decoding.decoder import SampleDecoder  # imports torch
 
-        return SampleBuilder(
-            self._config, meta_folder=self._meta_folder, decoder=SampleDecoder(), trust_code=self._trusted
-        )
+        return self._make_builder(SampleDecoder()) if self.unchecked is None else None
+
+    @cached_property
+    def _value_builder(self) -> Any:
+        return self._make_builder(None) if self.unchecked is None else None
+
+    def _make_builder(self, decoder: Any) -> Any:
+        from .sample_builder import SampleBuilder  # imports torch
+
+        return SampleBuilder(self._config, meta_folder=self._meta_folder, decoder=decoder, trust_code=self._trusted)
 
 
-def check_image_bytes(data: bytes, part_name: str, *, trusted: bool = False) -> str | None:
+def check_image_bytes(data: bytes, part_name: str, *, trust_code: bool = False) -> str | None:
     """Check that an image is complete, faster than by decoding it; return one line if it is not, else None.
 
     A JPEG is decoded at an eighth of its size: that reads every bit of the entropy-coded data, where damage shows, and
@@ -166,7 +182,7 @@ def check_image_bytes(data: bytes, part_name: str, *, trusted: bool = False) -> 
     Args:
         data: The file's bytes.
         part_name: The part's name, for the message.
-        trusted: Also check formats that are programs (EPS, which Ghostscript runs).
+        trust_code: Also check formats that are programs (EPS, which Ghostscript runs).
 
     Returns:
         One line about the damage, also for images that decode to damaged pixels.
@@ -182,7 +198,7 @@ def check_image_bytes(data: bytes, part_name: str, *, trusted: bool = False) -> 
     elif data.startswith(_PNG):
         damage = _png_damage(data)
     try:
-        image = open_image(data, trusted=trusted)
+        image = open_image(data, trust_code=trust_code)
         if image.mode not in _EASY_MODES:
             image.convert("RGB")
     except Exception as error:  # noqa: BLE001 - decoders raise exceptions of every kind
@@ -239,6 +255,8 @@ def kind_fault(kind: FieldKind, value: object) -> str | None:
     >>> kind_fault("text", "a cat"), kind_fault("text", {"en": "a cat"})
     (None, "expected text, found dict: {'en': 'a cat'}")
     """
+    if kind == "turns":
+        return _fault_of_turns(value)
     check = _CHECKS.get(kind)
     if check is None:
         return None
@@ -254,6 +272,22 @@ def kind_fault(kind: FieldKind, value: object) -> str | None:
 def _is_image(value: object) -> bool:
     # Arrays (npy) and tensors of two or three dimensions may be images, too.
     return value is CHECKED_IMAGE or getattr(value, "ndim", 0) in (2, 3)
+
+
+def _are_images(value: object) -> bool:
+    return all(map(_is_image, value)) if isinstance(value, list | tuple) else _is_image(value)
+
+
+def _count_images(value: object) -> int:
+    return 0 if value is None else len(value) if isinstance(value, list | tuple) else 1
+
+
+def _fault_of_turns(value: object, *, images: int | None = None) -> str | None:
+    try:
+        conversation_turns(value, images=images)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _is_list_of_text(value: object) -> bool:
@@ -275,6 +309,7 @@ def _is_media(value: object) -> bool:
 _CHECKS: Mapping[FieldKind, tuple[Callable[[Any], bool], str]] = {
     "audio": (_is_media, "audio"),
     "image": (_is_image, "an image"),
+    "image_list": (_are_images, "images"),
     "images": (_is_list, "a list of images"),
     "label": (_is_number, "a whole number"),
     "label_name": (lambda value: isinstance(value, str), "text"),

@@ -40,6 +40,7 @@ RESERVED_ARGUMENTS = (
     "training",
     "split_part",
     "split_config",
+    "meta_folder",
     "subset",
 )
 """Arguments that only the caller may set: a dataset could trust its own code otherwise."""
@@ -148,10 +149,16 @@ class DescribedDataset(Generic[T_co]):
     def _decoder(self, decoder: AnyDecoder | None) -> None:
         self.decoder = decoder
 
+    _meta_folder: Path | None = None
+
     @property
     def meta_folder(self) -> Path:
-        """The ``.nv-meta`` folder."""
-        return Path(self.path / FOLDER)
+        """The ``.nv-meta`` folder, or the folder that is used instead."""
+        return Path(self.path / FOLDER) if self._meta_folder is None else self._meta_folder
+
+    def set_meta_folder(self, folder: Path) -> None:
+        """Set the folder to use instead of ``.nv-meta``."""
+        self._meta_folder = folder
 
     @property
     def recipe(self) -> SampleRecipe:
@@ -186,6 +193,7 @@ def described_dataset_of(
     config: DatasetConfig,
     *,
     meta_folder: Path,
+    dataset_path: Path | None = None,
     decoder: AnyDecoder | None,
     trust_code: bool,
     options: Mapping[str, Any] | None = None,
@@ -214,31 +222,32 @@ def described_dataset_of(
     if not (isinstance(dataset_class, type) and issubclass(dataset_class, DescribedDataset)):
         return None
     arguments = {**(options or {}), **arguments_of_config(config, trust_code=trust_code)}
-    dataset = instantiate(dataset_class, meta_folder, arguments)
+    dataset = instantiate(dataset_class, dataset_path or meta_folder.parent, arguments)
+    dataset.set_meta_folder(meta_folder)
     if isinstance(dataset.decoder, OfTheRun):
         dataset.decoder = decoder
     dataset.trust_code = dataset.trust_code or trust_code
     return dataset
 
 
-def instantiate(dataset_class: Callable[..., T_dataset], meta_folder: Path, arguments: Mapping[str, Any]) -> T_dataset:
+def instantiate(dataset_class: Callable[..., T_dataset], path: Path, arguments: Mapping[str, Any]) -> T_dataset:
     """Create an object of a user's dataset class.
 
     Args:
         dataset_class: The class.
-        meta_folder: The dataset's ``.nv-meta``.
+        path: Folder of the dataset.
         arguments: The keyword arguments, in addition to the path.
 
     Raises:
         ConfigError: The constructor refuses the arguments.
     """
     try:
-        return dataset_class(EPath(meta_folder.parent), **arguments)
+        return dataset_class(EPath(path), **arguments)
     except (TypeError, ValueError) as error:
         shown = ", ".join(["path", *(f"{name}=…" for name in arguments)])
         raise ConfigError(
             f"{dataset_class.__module__}.{dataset_class.__qualname__}({shown}) fails: {error}",
-            at=str(meta_folder),
+            at=str(path),
             hint="let its __init__ take (self, path, **kwargs) and pass kwargs to super().__init__",
         ) from error
 

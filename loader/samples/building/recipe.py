@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -12,12 +13,12 @@ from typing import Any
 from ...cached_property import cached_property
 from ...errors import ConfigError, SampleError
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
-from ...format.documents.field_map import FieldMap, parse_field_map
+from ...format.documents.field_map import FieldMap, MissingPartError, parse_field_map
 from .. import types
 from ..decoding.decoder import AnyDecoder, DecodedParts, PartDecoders, SampleDecoder, whole_sample_decoder
 from ..source_info import SourceInfo
 from ..trust import is_trusted
-from ..types import CrudeSample, Sample
+from ..types import ConversationSample, CrudeSample, Sample
 from .dataset_code import MetaFunction, checked_sample_class, dataset_class_of, find_class
 
 __all__ = ["BasicSampleBuilder", "PartFilter", "SampleRecipe", "name_sample", "sample_class_of"]
@@ -165,28 +166,35 @@ class BasicSampleBuilder:
     def __init__(self, recipe: SampleRecipe, *, decoder: AnyDecoder | None, trust_code: bool = False) -> None:
         self._decode_sample = whole_sample_decoder(decoder)
         self._decoder: Any = None if self._decode_sample is not None else decoder
-        self._trusted = is_trusted(trust_code)
+        self._trust_code = trust_code
         self.subflavors = dict(recipe.subflavors)
         """Labels of all samples."""
         self._field_map = recipe.field_map
         self._class = recipe.sample_class
         self._crude = issubclass(self._class, CrudeSample)
         self._takes_shared = issubclass(self._class, Sample)
+        self._make: Callable[..., Any] = (
+            self._class.from_fields if issubclass(self._class, ConversationSample) else self._class
+        )
         self._names = frozenset() if self._crude else frozenset(known.name for known in fields(self._class))
         self._optional = frozenset() if self._crude else _optional_fields(self._class)
         self._loader = recipe.loader
         self._filter = recipe.part_filter
+        self.part_names: Callable[[int], Collection[str]] | None = None
+        """Returns the names of all parts of a sample of the dataset by its number, for messages."""
+        self.config_file: Path | None = None
+        """The file with the field map, for messages."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "decode_part"}
+        return {**{name: value for name, value in self.__dict__.items() if name != "decode_part"}, "part_names": None}
 
     @cached_property
     def decode_part(self) -> Callable[[str, bytes], Any] | None:
         """Function that decodes a part, given its name and bytes; None keeps all parts as bytes."""
         decoder = self._decoder
         if type(decoder) is SampleDecoder:
-            return PartDecoders(decoder, trusted=self._trusted).decode
-        return None if decoder is None else partial(decoder.decode_part, trust_code=self._trusted)
+            return PartDecoders(decoder, trust_code=self._trust_code).decode
+        return None if decoder is None else partial(decoder.decode_part, trust_code=is_trusted(self._trust_code))
 
     @property
     def sample_class(self) -> type[Any]:
@@ -248,8 +256,21 @@ class BasicSampleBuilder:
                 of_shard = {"__shard__": sources[0].shard_name} if sources else {}
                 return self._class({**decoded, **shared, **of_shard})
             return self._fill({name: value for name, value in decoded.items() if name in self._names}, shared)
+        except MissingPartError as error:
+            raise name_sample(self._with_all_parts(error, parts, sources), key, sources) from error.__cause__
         except SampleError as error:
             raise name_sample(error, key, sources) from error.__cause__
+
+    def _with_all_parts(
+        self, error: MissingPartError, parts: Mapping[str, bytes], sources: Sequence[SourceInfo]
+    ) -> SampleError:
+        """Return the error with the names of all parts of the sample, of which only the requested ones were read."""
+        names: Collection[str] = parts
+        index = sources[0].index if sources else None
+        if self.part_names is not None and isinstance(index, int):
+            names = self.part_names(index)
+        file = None if self.config_file is None else _place_of_field(self.config_file, error.field)
+        return MissingPartError(error.field, error.accesses, names, file=file)
 
     def _map(self, field_map: FieldMap, parts: Mapping[str, bytes]) -> dict[str, Any]:
         decode = self.decode_part
@@ -297,7 +318,7 @@ class BasicSampleBuilder:
             # A plain dataclass may have a __key__, but not all shared fields of a Sample.
             given = {name: value for name, value in given.items() if name not in shared or name in self._names}
         try:
-            return self._class(**given)
+            return self._make(**given)
         except TypeError as error:
             faults = [f"it has no field {name!r}" for name in given if name not in self._names]
             missing = sorted(self._names - self._optional - given.keys())
@@ -311,6 +332,19 @@ def name_sample(error: SampleError, key: str, sources: Sequence[SourceInfo]) -> 
     """Return a copy of an error about a part that also names the sample and its sources."""
     source = "; ".join(map(str, sources)) or None
     return SampleError(f"sample {key!r}: {error.message}", key=key, part=error.part, source=source, hint=error.hint)
+
+
+def _place_of_field(file: Path, field_name: str) -> str:
+    """Return the path of a ``dataset.yaml``, and the line of a field in its field map if it is found."""
+    try:
+        lines = file.read_text(errors="replace").splitlines()
+    except OSError:
+        return str(file)
+    of_field = re.compile(rf"""\s+["']?{re.escape(field_name)}["']?\s*:""")
+    of_map = re.compile(r"""\s*["']?field_map["']?\s*:""")
+    start = next((number for number, line in enumerate(lines) if of_map.match(line)), len(lines))
+    found = next((number for number in range(start + 1, len(lines)) if of_field.match(lines[number])), None)
+    return str(file) if found is None else f"{file}, line {found + 1}"
 
 
 class _NoSuchPartError(KeyError):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from ...errors import SampleError, SkipSample
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
-from ...format.documents.key_format import KeyFormat
+from ...format.documents.load_request import KeyFormat
 from ..decoding.decoder import AnyDecoder
 from ..source_info import SourceInfo
 from .described_dataset import DescribedDataset, described_dataset_of
@@ -73,6 +73,7 @@ class SampleBuilder(BasicSampleBuilder):
         key_format: Form of the samples' ``__key__``.
         sample_type: Class of the samples of a dataset without a description.
         options: The caller's arguments for what the config leaves open.
+        dataset_path: Folder of the dataset; by default the one that contains ``meta_folder``.
 
     Raises:
         TrustError: The dataset names code to run, and the caller does not trust it.
@@ -89,6 +90,7 @@ class SampleBuilder(BasicSampleBuilder):
         key_format: KeyFormat = "shard/key",
         sample_type: type[Any] | None = None,
         options: Mapping[str, Any] | None = None,
+        dataset_path: Path | None = None,
     ) -> None:
         dataset: DescribedDataset[Any] | None = None
         if isinstance(config, SampleRecipe):
@@ -98,7 +100,12 @@ class SampleBuilder(BasicSampleBuilder):
         else:
             if config is not None and config.dataset_class and not is_own_module(config.dataset_module):
                 dataset = described_dataset_of(
-                    config, meta_folder=meta_folder, decoder=decoder, trust_code=trust_code, options=options
+                    config,
+                    meta_folder=meta_folder,
+                    dataset_path=dataset_path,
+                    decoder=decoder,
+                    trust_code=trust_code,
+                    options=options,
                 )
             if dataset is None:
                 recipe = SampleRecipe.of_config(config, meta_folder=meta_folder, trust_code=trust_code)
@@ -195,19 +202,9 @@ class SampleBuilder(BasicSampleBuilder):
     ) -> Any:
         """Build one sample, by the dataset class's ``load_sample`` where the dataset has a class.
 
-        Args:
-            parts: The parts' bytes by name.
-            key: The sample's key: ``<shard>/<key>``, or ``<key>`` with ``key_format="key"``.
-            restore_key: Identifies the sample, so that it can be loaded again.
-            subflavors: Labels; they override those of ``dataset.yaml``.
-            sources: Where the parts were read.
-
-        Returns:
-            A sample of the dataset's type; a :class:`~loader.samples.types.CrudeSample` for a crude dataset.
+        The arguments, the result and the errors are those of :meth:`.BasicSampleBuilder.build`.
 
         Raises:
-            SampleError: A part does not decode, or a field is missing; the message names both sample and part.
-            TrustError: A part is a pickle, and the caller does not trust the dataset.
             SkipSample: The dataset class's ``sample_filter`` excludes the sample.
         """
         dataset = self._dataset

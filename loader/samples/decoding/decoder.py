@@ -106,7 +106,7 @@ class SampleDecoder(FileStoreDecoder):
             SampleError: The bytes do not match the name.
             TrustError: The part is a pickle, and the caller does not trust it.
         """
-        return PartDecoders(self, trusted=is_trusted(trust_code)).decode(part_name, data)
+        return PartDecoders(self, trust_code=trust_code).decode(part_name, data)
 
     @renamed_parameters(data="raw")
     def decode(self, fname: str, raw: bytes, *, trust_code: bool = False) -> Any:
@@ -130,6 +130,12 @@ class SampleDecoder(FileStoreDecoder):
         return {
             name: value if name.startswith("__") or not isinstance(value, bytes) else decode(name, value)
             for name, value in sample.items()
+        }
+
+    def config(self) -> dict[str, Any]:
+        """Return the arguments as plain data."""
+        return {
+            name: getattr(self, name) for name in ("image_decode", "av_decode", "video_decode_audio", "guess_content")
         }
 
     def __repr__(self) -> str:
@@ -156,21 +162,21 @@ class PartDecoders(dict[str, Callable[[bytes], Any] | None]):
 
     Args:
         decoder: The options.
-        trusted: Load pickles.
+        trust_code: Load pickles.
     """
 
-    def __init__(self, decoder: SampleDecoder, *, trusted: bool) -> None:
+    def __init__(self, decoder: SampleDecoder, *, trust_code: bool) -> None:
         super().__init__()
         self._form = IMAGE_FORMS[decoder.image_decode]
         self._guesses = decoder.guess_content
         self._media = media_form(decoder.av_decode, video_decode_audio=decoder.video_decode_audio)
-        self._trusted = trusted
+        self._trust_code = trust_code
 
     def __missing__(self, part_name: str) -> Callable[[bytes], Any] | None:
         found = part_decoder(
             part_name,
             form=self._form,
-            trusted=self._trusted,
+            trust_code=self._trust_code,
             guess_content=self._guesses,
             media_decoder=media_decoder(part_name, self._media),
         )
@@ -253,7 +259,7 @@ def media_decoder(part_name: str, form: MediaForm) -> Callable[[bytes], Any] | N
     Without PyAV, parts whose form is ``AVDecoder`` stay bytes: this form is the default, and a dataset's other parts
     must not need an optional package. The other forms raise ImportError when they decode.
     """
-    if part_extension(part_name).lower() not in MEDIA_EXTENSIONS or form.name == "bytes":
+    if part_extension(part_name) not in MEDIA_EXTENSIONS or form.name == "bytes":
         return None
     if form.name == "AVDecoder":
         return _av_decoder if find_spec("av") is not None else None

@@ -16,7 +16,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from ..trust import refuse
+from ..trust import is_trusted, refuse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,23 +74,23 @@ _PROGRAM_FORMATS = {"EPS": "is", "IPTC": "may contain"}
 _MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"II*\x00", b"MM\x00*")
 
 
-def decode_image(data: bytes, form: ImageForm, *, trusted: bool = False) -> Any:
+def decode_image(data: bytes, form: ImageForm, *, trust_code: bool = False) -> Any:
     """Decode an image.
 
     Args:
         data: The file's bytes.
         form: The form of the result.
-        trusted: Also decode formats that are programs (EPS, which Ghostscript runs).
+        trust_code: Also decode formats that are programs (EPS, which Ghostscript runs).
 
     Returns:
         A C-contiguous, writable array or tensor, or a Pillow image.
 
     Raises:
-        TrustError: The image is a program, and ``trusted`` is false.
+        TrustError: The image is a program, and ``trust_code`` is false.
         Exception: Any exception of Pillow, for data that is not an image, or a broken one.
     """
     if form.container == "pil":
-        return open_image(data, trusted=trusted).convert(form.mode)
+        return open_image(data, trust_code=trust_code).convert(form.mode)
     if form.container == "torch" and form.mode == "RGB":
         planes = _jpeg_planes(data, floating=form.floating)
         if planes is not None:
@@ -98,25 +98,25 @@ def decode_image(data: bytes, form: ImageForm, *, trusted: bool = False) -> Any:
     pixels = _jpeg_pixels(data, form.mode)
     if pixels is None:
         # np.array copies: Pillow's own buffer is read-only.
-        pixels = np.array(open_image(data, trusted=trusted).convert(form.mode))
+        pixels = np.array(open_image(data, trust_code=trust_code).convert(form.mode))
     return _to_torch(pixels, form.floating) if form.container == "torch" else _to_numpy(pixels, form.floating)
 
 
-def open_image(data: bytes, *, trusted: bool = False) -> Image.Image:
+def open_image(data: bytes, *, trust_code: bool = False) -> Image.Image:
     """Open and decode an image with Pillow, which raises on any damage."""
-    image = identify_image(data, trusted=trusted)
+    image = identify_image(data, trust_code=trust_code)
     image.load()
     return image
 
 
-def identify_image(data: bytes, *, trusted: bool = False) -> Image.Image:
+def identify_image(data: bytes, *, trust_code: bool = False) -> Image.Image:
     """Open an image with Pillow, which reads its header; the pixels are decoded on first access.
 
     Raises:
-        TrustError: The image is a program, or may contain one, and ``trusted`` is false.
+        TrustError: The image is a program, or may contain one, and ``trust_code`` is false.
     """
     image = Image.open(io.BytesIO(data))
-    if image.format in _PROGRAM_FORMATS and not trusted:
+    if image.format in _PROGRAM_FORMATS and not is_trusted(trust_code):
         raise refuse(f"an {image.format} image {_PROGRAM_FORMATS[image.format]} a program that Ghostscript would run")
     return image
 

@@ -3,6 +3,7 @@
 Arrays and tensor lists (``npy npz ten tb``) are decoded by webdataset. All other values equal webdataset's, with
 intended differences:
 
+* names match in any case (webdataset keeps ``TXT`` and ``JSON`` as bytes);
 * ``jsonl`` is decoded to the list of its lines' values (webdataset keeps bytes);
 * a ``json`` that contains ``null`` becomes None (webdataset returns the bytes ``b"null"``);
 * pickles are loaded only if the caller trusts the data, and so is a ``.pth`` with more than tensors and plain values;
@@ -25,8 +26,8 @@ from typing import Any
 import msgspec
 
 from ...errors import EnergonError, SampleError
-from ...format.documents.part_kinds import part_extension, part_kind
-from ..trust import refuse
+from ...format.documents.part_kinds import is_compressed, part_extension, part_kind
+from ..trust import is_trusted, refuse
 from .image_decode import ImageForm, decode_image, looks_like_image
 
 __all__ = ["MAX_DECOMPRESSED_BYTES", "decode_part", "part_decoder", "part_error"]
@@ -36,11 +37,9 @@ MAX_DECOMPRESSED_BYTES = 1 << 30
 
 _MSGSPEC_JSON = msgspec.json.Decoder().decode
 
-_TOO_LARGE = f"it holds more than {MAX_DECOMPRESSED_BYTES >> 20} MiB"
-
 
 def decode_part(
-    part_name: str, data: bytes, *, form: ImageForm, trusted: bool = False, guess_content: bool = False
+    part_name: str, data: bytes, *, form: ImageForm, trust_code: bool = False, guess_content: bool = False
 ) -> Any:
     """Decode a part.
 
@@ -48,7 +47,7 @@ def decode_part(
         part_name: Its name, ``"jpg"`` or ``"seg.png"``.
         data: Its bytes.
         form: The form of images.
-        trusted: Load pickles.
+        trust_code: Load pickles.
         guess_content: Decode parts of unknown names as images if their first bytes are those of one.
 
     Returns:
@@ -56,10 +55,10 @@ def decode_part(
 
     Raises:
         SampleError: The bytes do not match the name.
-        TrustError: The part may run code, and ``trusted`` is false.
+        TrustError: The part may run code, and ``trust_code`` is false.
         ImportError: A package is missing; the message names it.
     """
-    decoder = part_decoder(part_name, form=form, trusted=trusted, guess_content=guess_content)
+    decoder = part_decoder(part_name, form=form, trust_code=trust_code, guess_content=guess_content)
     if decoder is None:
         return data
     try:
@@ -74,7 +73,7 @@ def part_decoder(
     part_name: str,
     *,
     form: ImageForm,
-    trusted: bool = False,
+    trust_code: bool = False,
     guess_content: bool = False,
     media_decoder: Callable[[bytes], Any] | None = None,
 ) -> Callable[[bytes], Any] | None:
@@ -90,14 +89,14 @@ def part_decoder(
     kind = part_kind(part_name)
     decoder: Callable[[bytes], Any] | None
     if kind == "image":
-        decoder = partial(decode_image, form=form, trusted=trusted)
+        decoder = partial(decode_image, form=form, trust_code=trust_code)
     elif media_decoder is not None:
         decoder = media_decoder
     elif kind == "bytes" and guess_content:
-        decoder = partial(_decode_guessed, form=form, trusted=trusted)
+        decoder = partial(_decode_guessed, form=form, trust_code=trust_code)
     else:
-        decoder = _value_decoder(part_name, trusted=trusted)
-    if part_name.endswith(".gz") or part_name == "gz":
+        decoder = _value_decoder(part_name, trust_code=trust_code)
+    if is_compressed(part_name):
         return partial(_decode_compressed, decoder)
     return decoder
 
@@ -117,24 +116,24 @@ def part_error(part_name: str, data: bytes, error: Exception) -> SampleError:
     return SampleError(message, part=part_name, hint="rewrite it, or exclude the sample (energon lint --fix does)")
 
 
-def _value_decoder(part_name: str, *, trusted: bool) -> Callable[[bytes], Any] | None:
+def _value_decoder(part_name: str, *, trust_code: bool) -> Callable[[bytes], Any] | None:
     """Return the decoder of parts that are neither images nor media, as :func:`part_decoder` does."""
     extension = part_extension(part_name)
     trusting_decoder = _TRUSTING_DECODERS.get(extension)
     if trusting_decoder is not None:
-        return partial(trusting_decoder, part_name, trusted=trusted)
+        return partial(trusting_decoder, part_name, trust_code=trust_code)
     return _DECODERS.get(extension)
 
 
-def _decode_guessed(data: bytes, *, form: ImageForm, trusted: bool) -> Any:
-    return decode_image(data, form, trusted=trusted) if looks_like_image(data) else data
+def _decode_guessed(data: bytes, *, form: ImageForm, trust_code: bool) -> Any:
+    return decode_image(data, form, trust_code=trust_code) if looks_like_image(data) else data
 
 
 def _decode_compressed(decoder: Callable[[bytes], Any] | None, data: bytes) -> Any:
     with gzip.open(io.BytesIO(data)) as file:
         contents = file.read(MAX_DECOMPRESSED_BYTES + 1)
     if len(contents) > MAX_DECOMPRESSED_BYTES:
-        raise ValueError(_TOO_LARGE)
+        raise _too_large()
     return contents if decoder is None else decoder(contents)
 
 
@@ -169,11 +168,23 @@ def _webdataset_decoders() -> Mapping[str, Callable[[bytes], Any]]:
 
 
 def _npz(data: bytes) -> Any:
-    with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        sizes = [member.file_size for member in archive.infolist()]  # zipfile never decompresses more than this
-    if sum(sizes) > MAX_DECOMPRESSED_BYTES:
-        raise ValueError(_TOO_LARGE)
+    _check_archive(data)
     return _webdataset("npz", data)
+
+
+def _check_archive(data: bytes) -> None:
+    """Refuse a zip archive whose members are too large; readers of archives never decompress more than it states."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        sizes = [member.file_size for member in archive.infolist()]
+    if sum(sizes) > max(MAX_DECOMPRESSED_BYTES, len(data)):
+        raise _too_large()
+
+
+def _too_large() -> ValueError:
+    return ValueError(
+        f"it holds more than {MAX_DECOMPRESSED_BYTES:,} bytes, the limit of "
+        "loader.samples.decoding.part_decode.MAX_DECOMPRESSED_BYTES"
+    )
 
 
 def _cbor(data: bytes) -> Any:
@@ -184,13 +195,15 @@ def _cbor(data: bytes) -> Any:
     return cbor2.loads(data)
 
 
-def _torch(part_name: str, data: bytes, *, trusted: bool) -> Any:
+def _torch(part_name: str, data: bytes, *, trust_code: bool) -> Any:
     import torch
 
+    if data.startswith(b"PK"):
+        _check_archive(data)
     try:
-        return torch.load(io.BytesIO(data), map_location="cpu", weights_only=not trusted)
+        return torch.load(io.BytesIO(data), map_location="cpu", weights_only=not is_trusted(trust_code))
     except pickle.UnpicklingError as error:
-        if trusted:
+        if is_trusted(trust_code):
             raise
         if not data.startswith((b"PK", b"\x80")):  # a zip archive, or a pickle, as old versions wrote
             raise ValueError("torch.save writes no such file") from error
@@ -198,8 +211,8 @@ def _torch(part_name: str, data: bytes, *, trusted: bool) -> Any:
         raise refuse(f"part {part_name!r} holds more than tensors and plain values, which may run code") from error
 
 
-def _pickle(part_name: str, data: bytes, *, trusted: bool) -> Any:
-    if not trusted:
+def _pickle(part_name: str, data: bytes, *, trust_code: bool) -> Any:
+    if not is_trusted(trust_code):
         raise refuse(f"part {part_name!r} is a pickle, which may run code")
     return pickle.loads(data)  # noqa: S301 - the caller trusts the data
 

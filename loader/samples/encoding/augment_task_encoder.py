@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from inspect import getattr_static
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ class _InnerHook:
 
     def __get__(self, outer: Any, owner: type[Any] | None = None) -> Any:
         if outer is None:
-            return self
+            return self._of_class()
         inner = outer._task_encoder  # noqa: SLF001 - both classes are one unit
         hook = getattr(inner, self._name)
         if self._name in getattr(inner, "__dict__", ()):
@@ -27,6 +28,18 @@ class _InnerHook:
         defined = _definition(inner, self._name)
         # The library's hooks may call other hooks and read attributes, which the outer encoder may override.
         return defined.__get__(outer, type(outer)) if is_library_hook(defined) else hook
+
+    def _of_class(self) -> Any:
+        """Return what ``AugmentTaskEncoder.encode_sample`` is: a function of the outer encoder and its arguments."""
+        described = getattr(TaskEncoder, self._name)
+        if not callable(described):
+            return described
+
+        @wraps(described, updated=())  # without the marks of the library's hook
+        def hook(outer: Any, *args: Any, **kwargs: Any) -> Any:
+            return self.__get__(outer)(*args, **kwargs)
+
+        return hook
 
 
 def _definition(encoder: Any, name: str) -> Any:

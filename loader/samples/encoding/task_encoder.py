@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ..batching.collate import generic_batch
+from ..batching.collate import collate
 from ..decoding.decoder import SampleDecoder
 from ..hook_rng import HookRng
 from ..hooks import alias_hook, current_cache, hook_context, library_hook, noop_hook, stateless
@@ -130,7 +130,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
     @stateless
     def batch(self, samples: list[Any]) -> Any:
         """Build a batch from samples; by default with :func:`~loader.samples.batching.collate.generic_batch`."""
-        return generic_batch(samples)
+        return collate(samples)
 
     @noop_hook()
     @stateless
@@ -347,9 +347,9 @@ class DefaultTaskEncoder(TaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T_
         """Build a ``raw_batch_type`` from samples."""
         wanted = self._raw_batch_type
         if wanted is None:
-            return generic_batch(samples)
+            return collate(samples)
         from_samples: Callable[[list[Any]], Any] | None = getattr(wanted, "from_samples", None)
-        return as_type(generic_batch(samples), wanted) if from_samples is None else from_samples(samples)
+        return as_type(collate(samples), wanted) if from_samples is None else from_samples(samples)
 
     @noop_hook(unless="_batch_type")
     @stateless

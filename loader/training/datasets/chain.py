@@ -54,6 +54,12 @@ class ChainOptions:
             raise ConfigError(
                 f"expected a packing_buffer_size of at least 1, or None, found {self.packing_buffer_size}"
             )
+        for name in ("select_samples_to_pack", "pack_selected_samples"):
+            if self.packing_buffer_size is not None and is_default(getattr(self.task_encoder, name)):
+                raise ConfigError(
+                    f"samples are to be packed, but {type(self.task_encoder).__name__} does not define {name}",
+                    hint="define it, or pass packing_buffer_size=None",
+                )
 
     @property
     def groups(self) -> bool:

@@ -17,6 +17,7 @@ from ...pipeline.reading.decode import DecodeDataset
 from ...pipeline.reading.read import OrderPlan, ReadDataset, SequentialPlan, ShuffledPlan
 from ...pipeline.reading.source import Source
 from ...samples.encoding.stage_builder import set_stage_builder
+from ...storage import EPath
 from ...stores.file_store import FileStore
 from ..loaders.direct_iteration import open_direct_loader
 from .build_stages import EncoderStages
@@ -56,6 +57,10 @@ class DatasetSubset:
             if start < 0 or (stop is not None and stop < start):
                 raise ConfigError(f"expected a range of samples with 0 <= start <= stop, found {self.absolute_range}")
 
+    def config(self) -> dict[str, Any]:
+        """Return the ranges as plain data."""
+        return {"range": self.range, "absolute_range": self.absolute_range}
+
     @property
     def ranges(self) -> tuple[SubsetRange, ...]:
         """Ranges, the innermost first."""
@@ -90,11 +95,18 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
             shards.
         subset: The samples to use; by default all.
 
+    Attributes:
+        paths: Folders of shards, or the file of samples.
+        subflavors: Labels of all samples.
+
     Raises:
         ConfigError: A number is out of range.
     """
 
     __sample_type__: ClassVar[type[Any] | None] = None
+
+    paths: list[EPath]
+    subflavors: dict[str, Any]
 
     def __init__(
         self,
@@ -102,7 +114,7 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
         training: bool = True,
         worker_config: WorkerConfig | None = None,
         shuffle_over_epochs: int | None = 1,
-        parallel_shard_iters: int | None = None,  # noqa: ARG002 - has no effect on the order
+        parallel_shard_iters: int | None = None,
         max_samples_per_sequence: int | None = None,
         subset: DatasetSubset | Sequence[SubsetRange] | None = None,
     ) -> None:
@@ -115,6 +127,7 @@ class BaseCoreDatasetFactory(ABC, Generic[T_co]):
         self.training = training
         self.worker_config = worker_config if worker_config is not None else WorkerConfig.default_worker_config()
         self.shuffle_over_epochs = shuffle_over_epochs
+        self.parallel_shard_iters = parallel_shard_iters  # has no effect on the order
         self.max_samples_per_sequence = max_samples_per_sequence
         self.subset: tuple[SubsetRange, ...] = (
             subset.ranges if isinstance(subset, DatasetSubset) else tuple(subset or ())

@@ -10,7 +10,7 @@ from typing import Any
 from ...errors import ConfigError
 from ...metadataset.documents.leaf_plan import LeafPlan
 from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.contract.worker_config import WorkerConfig
+from ...pipeline.contract.worker_config import WorkerConfig, check_integers
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from .open_sources import DatasetArguments, LoadedSource
 from .run_datasets import LoadedDatasets
@@ -66,7 +66,7 @@ def get_train_dataset(
         StorageError: The folder is missing or not prepared.
         ConfigError: An argument or a file of the dataset is invalid.
         TrustError: The dataset needs to run code, and the caller does not allow it.
-        TypeError: There is no such argument.
+        TypeError: There is no such argument, or its value has another type.
     """
     arguments = DatasetArguments.parse(
         "get_train_dataset",
@@ -77,16 +77,19 @@ def get_train_dataset(
         epochs_together=_checked_epochs(shuffle_over_epochs_multiplier),
     )
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
+    config = arguments.with_handler(_checked_config(worker_config))
+    check_integers(
+        {
+            "batch_size": batch_size,
+            "packing_buffer_size": packing_buffer_size,
+            "virtual_epoch_length": virtual_epoch_length,
+            "shuffle_buffer_size": shuffle_buffer_size,
+        }
+    )
     loaded = arguments.open(encoder, training=True)
-    config = arguments.with_handler(worker_config or WorkerConfig.default_worker_config())
     datasets = LoadedDatasets.of(
         loaded, slice_length=_checked_slice_length(max_samples_per_sequence), worker_config=config
     )
-    # Hooks written for megatron-energon may take blend_mode; others read it from the datasets, or take **options.
-    takes_mode = "blend_mode" in signature(encoder.build_train_datasets).parameters
-    optional: dict[str, Any] = {"blend_mode": datasets.blend_mode} if takes_mode else {}
-    if even_ranks:
-        optional["even_ranks"] = True
     chain: SavableDataset[Any] = encoder.build_train_datasets(
         datasets=datasets,
         worker_config=config,
@@ -96,18 +99,44 @@ def get_train_dataset(
         virtual_epoch_length=virtual_epoch_length,
         shuffle_buffer_size=shuffle_buffer_size,
         repeat=repeat,
-        **optional,
+        **_optional_arguments(encoder, datasets, even_ranks=even_ranks),
     )
     return chain
 
 
+def _optional_arguments(
+    encoder: TaskEncoder[Any, Any, Any, Any], datasets: LoadedDatasets, *, even_ranks: bool
+) -> dict[str, Any]:
+    """Return the arguments that the encoder's ``build_train_datasets`` need not take.
+
+    Hooks written for megatron-energon may take ``blend_mode``; others read it from the datasets, or take ``**options``.
+    """
+    takes_mode = "blend_mode" in signature(encoder.build_train_datasets).parameters
+    optional: dict[str, Any] = {"blend_mode": datasets.blend_mode} if takes_mode else {}
+    return optional | {"even_ranks": True} if even_ranks else optional
+
+
+def _checked_config(given: Any) -> WorkerConfig:
+    if given is None:
+        return WorkerConfig.default_worker_config()
+    if not isinstance(given, WorkerConfig):
+        found = given.__name__ if isinstance(given, type) else repr(given)
+        raise TypeError(
+            f"expected a WorkerConfig as worker_config, found {found}; pass "
+            "WorkerConfig.default_worker_config(num_workers=…)"
+        )
+    return given
+
+
 def _checked_slice_length(given: int | None) -> int | None:
+    check_integers({"max_samples_per_sequence": given})
     if given is not None and given < 1:
         raise ConfigError(f"expected max_samples_per_sequence of at least 1, or None, found {given}")
     return given
 
 
 def _checked_epochs(given: int | None) -> int | None:
+    check_integers({"shuffle_over_epochs_multiplier": given})
     if given is not None and given != -1 and given < 1:
         raise ConfigError(f"expected shuffle_over_epochs_multiplier to be -1, None or at least 1, found {given}")
     return given
@@ -146,7 +175,7 @@ def get_val_dataset(
         StorageError: The folder is missing or not prepared.
         ConfigError: An argument or a file of the dataset is invalid.
         TrustError: The dataset needs to run code, and the caller does not allow it.
-        TypeError: There is no such argument.
+        TypeError: There is no such argument, or its value has another type.
     """
     arguments = DatasetArguments.parse(
         "get_val_dataset", path, kwargs, signature(get_val_dataset).parameters, split_part=split_part
@@ -156,7 +185,7 @@ def get_val_dataset(
     return _chain(
         loaded,
         encoder,
-        worker_config=arguments.with_handler(worker_config or WorkerConfig.default_worker_config()),
+        worker_config=arguments.with_handler(_checked_config(worker_config)),
         batch_size=batch_size,
         batch_drop_last=batch_drop_last,
         packing_buffer_size=packing_buffer_size,
@@ -194,7 +223,7 @@ def get_val_datasets(
         "get_val_datasets", path, kwargs, signature(get_val_datasets).parameters, split_part=split_part
     )
     encoder = task_encoder if task_encoder is not None else DefaultTaskEncoder()
-    config = arguments.with_handler(worker_config or WorkerConfig.default_worker_config())
+    config = arguments.with_handler(_checked_config(worker_config))
     return [
         (
             _chain(
@@ -221,6 +250,7 @@ def _chain(
     even_ranks: bool,
     **options: Any,
 ) -> SavableDataset[Any]:
+    check_integers({name: options[name] for name in ("batch_size", "packing_buffer_size", "limit")})
     datasets = LoadedDatasets.of(loaded, training=False, worker_config=worker_config)
     chain: SavableDataset[Any] = encoder.build_val_datasets(
         datasets=datasets,

@@ -10,8 +10,7 @@ from functools import partial
 from typing import Any
 
 from ...errors import ConfigError, EnergonError
-from ...format.documents.key_format import checked_key_format
-from ...format.documents.load_request import LoadRequest
+from ...format.documents.load_request import LoadRequest, checked_key_format, resolve_meta_folder
 from ...format.documents.messages import did_you_mean
 from ...format.documents.providers import is_metadataset, is_record_file
 from ...metadataset.documents.leaf_plan import JoinPlan, LeafPlan
@@ -42,6 +41,7 @@ _UNUSED = ("parallel_shard_iters",)
 _KNOWN = (
     "split_config",
     "dataset_config",
+    "meta_folder",
     "subflavors",
     "tags",
     "filter_name",
@@ -113,6 +113,7 @@ class DatasetArguments:
             path,
             split_config=given.get("split_config") or None,
             dataset_config=given.get("dataset_config") or None,
+            meta_folder=resolve_meta_folder(given.get("meta_folder"), path),
             subflavors=given_subflavors(given.get("subflavors"), given.get("tags"), caller=caller),
             filter=given.get("filter_name") or None,
             trust_code=bool(given.get("trust_code", False)),
@@ -142,11 +143,9 @@ class DatasetArguments:
             training: Use weights and repetitions.
 
         Raises:
-            TypeError: The task encoder is a class; or no dataset class accepts an argument.
+            TypeError: The task encoder is a class, or no task encoder; or no dataset class accepts an argument.
         """
-        if isinstance(task_encoder, type):
-            name = task_encoder.__name__
-            raise TypeError(f"expected task_encoder to be an object, found the class {name}; pass {name}(…)")
+        _check_encoder(task_encoder)
         loaded = open_sources(self.request, decoder=self._decoder_of(task_encoder), training=training)
         if self.unknown and not all(one.source.accepts_options for one in loaded):
             raise TypeError(next(iter(self.unknown.values())))
@@ -166,6 +165,17 @@ class DatasetArguments:
         if self.handler is None:
             return config
         return replace(config, global_error_handler=three_argument_handler(self.handler))
+
+
+def _check_encoder(given: Any) -> None:
+    name = getattr(given, "__name__", type(given).__name__)
+    if isinstance(given, type):
+        raise TypeError(f"expected task_encoder to be an object, found the class {name}; pass {name}(…)")
+    if not hasattr(given, "build_train_datasets"):
+        raise TypeError(
+            f"expected a TaskEncoder as task_encoder, found {name!r}; derive its class from TaskEncoder or "
+            "DefaultTaskEncoder, and define the hooks there"
+        )
 
 
 def given_subflavors(

@@ -25,7 +25,7 @@ from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.pick import PickDataset, excluded_positions, positions_without, replacements
 from ...pipeline.reading.source import Source
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
-from ...samples.hooks import set_hook_context
+from ...samples.hooks import in_hook_context, running_hook_context
 from ..workers.lane_host import open_lane
 from .chain import build_single_samples, encoding_hooks
 from .open_sources import DatasetArguments
@@ -189,15 +189,15 @@ class RandomAccessDataset(Dataset[T_co]):
                 "two threads read samples of one dataset at once, but their hooks share random generators",
                 hint="read in worker processes (DataLoader's num_workers), or in one thread at a time",
             )
-        set_hook_context(self._lane.context)
+        lane = self._lane
+        is_nested = running_hook_context() is lane.context  # a hook of this dataset reads another sample of it
         try:
-            with preserve_rng_state():
-                seed_sample(self._lane.seed, 0, position)
-                self._lane.context.rng_parts = (self._lane.seed, 0, position)
+            with in_hook_context(lane.context), lane.context.seeded_rng(lane.seed, 0, position), preserve_rng_state():
+                seed_sample(lane.seed, 0, position)
                 yield
         finally:
-            set_hook_context(None)
-            self._threads.clear()
+            if not is_nested:
+                self._threads.clear()
 
 
 def random_access(

@@ -19,6 +19,7 @@ from ...pipeline.stages.epochize import EpochizeDataset
 from ...pipeline.stages.even_ranks import EvenRanksDataset
 from ...pipeline.stages.limit import LimitDataset
 from ...pipeline.stages.log_sample import LogSampleDataset
+from ...storage import EPath
 from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.file_store import FileStore
 from .chain import ChainOptions, build_chain, build_single_samples
@@ -286,17 +287,14 @@ class SourceFactory(BaseCoreDatasetFactory[Any]):
     def __init__(self, source: Source, **options: Any) -> None:
         super().__init__(**options)
         self._source = source
+        request = getattr(source, "request", None)
+        self.paths = [] if request is None else [EPath(request.path)]
+        self.subflavors = {} if request is None else dict(request.subflavors)
 
     @property
     def source(self) -> Source:
         """The source that the stages read."""
         return self._source
-
-    @property
-    def subflavors(self) -> dict[str, Any]:
-        """Labels of the dataset."""
-        request = getattr(self._source, "request", None)
-        return {} if request is None else dict(request.subflavors)
 
     def as_file_store(self) -> FileStore[Any]:
         """Return the store of the dataset's parts, by name.

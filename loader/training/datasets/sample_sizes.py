@@ -14,7 +14,7 @@ from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.read import ReadDataset, ShuffledPlan
 from ...pipeline.reading.source import Source
 from ...samples.encoding.size_metric import size_metrics
-from ...samples.hooks import set_hook_context
+from ...samples.hooks import in_hook_context
 from ..workers.lane_host import open_lane
 
 __all__ = ["MeanSizes"]
@@ -91,20 +91,16 @@ class MeanSizes:
         chain = self._build(ReadDataset((source,), plan, worker_config=self._config))
         lane = open_lane(chain, 0, 1)
         found: list[Any] = []
-        set_hook_context(lane.context)
-        try:
-            with preserve_rng_state():
-                seed_sample(lane.seed, 0, 0)
-                running = chain.open(lane, {})
-                while True:
-                    try:
-                        value, _ = running.next()
-                    except StopIteration:
-                        return found
-                    if value is not SKIPPED:
-                        found.append(value)
-        finally:
-            set_hook_context(None)
+        with in_hook_context(lane.context), preserve_rng_state():
+            seed_sample(lane.seed, 0, 0)
+            running = chain.open(lane, {})
+            while True:
+                try:
+                    value, _ = running.next()
+                except StopIteration:
+                    return found
+                if value is not SKIPPED:
+                    found.append(value)
 
     def _size(self, size: Any, unit: str) -> float:
         number = float(size)

@@ -9,6 +9,7 @@ from typing import Any
 from ...errors import ConfigError
 from ...format.dataset_folder import DatasetFolder
 from ...format.documents.dataset_config import DatasetConfig, is_own_module
+from ...format.documents.load_request import resolve_meta_folder
 from ...format.documents.providers import data_path, format_of, is_metadataset
 from ...format.nv_meta import DATASET_YAML, FOLDER, SPLIT_YAML
 from ...pipeline.contract.worker_config import WorkerConfig
@@ -38,6 +39,7 @@ def get_dataset_from_config(
     *,
     dataset_config: str | None = None,
     split_config: str | None = None,
+    meta_folder: str | os.PathLike[str] | None = None,
     split_part: str | None = None,
     training: bool = True,
     subflavors: Mapping[str, Any] | None = None,
@@ -54,6 +56,7 @@ def get_dataset_from_config(
         path: Folder of a prepared dataset, or a file of samples.
         dataset_config: Name of the dataset file in ``.nv-meta``.
         split_config: Name of the split file in ``.nv-meta``.
+        meta_folder: Folder to use instead of ``.nv-meta``.
         split_part: Part of the split; by default ``"train"`` or ``"val"``.
         training: Shuffle a pass; otherwise samples come in the order of the shards.
         subflavors: Labels of all samples; they replace those of ``dataset.yaml`` with the same name.
@@ -76,6 +79,7 @@ def get_dataset_from_config(
     common: dict[str, Any] = {"training": training, "worker_config": worker_config, **kwargs}
     if filter_name is not None:  # a user-defined class need not take it
         common["filter_name"] = filter_name
+    meta_folder = resolve_meta_folder(meta_folder, data_path(os.fspath(path)))
     factory = _FACTORIES.get(format_of(data_path(os.fspath(path))))
     if factory is not None:
         records = factory(path, subflavors=subflavors, **common)
@@ -86,20 +90,41 @@ def get_dataset_from_config(
             file=os.fspath(path),
             hint="pass it to load_dataset()",
         )
-    folder = DatasetFolder(path, split_config=split_config or SPLIT_YAML, dataset_config=dataset_config or DATASET_YAML)
-    config = folder.config or DatasetConfig(sample_type="CrudeSample", crude=True)
-    dataset_class = _class_of(config, trust_code=trust_code)
-    given = arguments_of_config(config, trust_code=trust_code)
     common |= {"split_part": split_part, "split_config": split_config, "trust_code": trust_code}
-    common["subflavors"] = {**config.subflavors, **subflavors}
-    if is_own_module(config.dataset_module):
-        given = {name: value for name, value in given.items() if name not in config.extra}
-        if not issubclass(dataset_class, StandardWebdatasetFactory):
-            given.pop("sample_type", None)  # the class defines it
-        made = dataset_class(EPath(path), **{**given, **common})
-    else:
-        made = instantiate(dataset_class, folder.storage.local_path(FOLDER), {**given, **common})
+    if meta_folder is not None:  # a user-defined class need not take it
+        common["meta_folder"] = meta_folder
+    folder = DatasetFolder(
+        path,
+        split_config=split_config or SPLIT_YAML,
+        dataset_config=dataset_config or DATASET_YAML,
+        meta_folder=meta_folder,
+    )
+    made = _open_folder(EPath(path), folder, subflavors, common)
     return _checked(made, made.source.builder.sample_class, sample_type, file=folder.storage.path(FOLDER))
+
+
+def _open_folder(
+    path: EPath, folder: DatasetFolder, subflavors: Mapping[str, Any], common: dict[str, Any]
+) -> BaseWebdatasetFactory[Any]:
+    """Create the dataset of a prepared folder.
+
+    Args:
+        path: The path as given.
+        folder: The folder there.
+        subflavors: Labels that replace those of ``dataset.yaml``.
+        common: Arguments of the class that ``dataset.yaml`` does not set.
+    """
+    config = folder.config or DatasetConfig(sample_type="CrudeSample", crude=True)
+    dataset_class = _class_of(config, trust_code=common["trust_code"])
+    given = arguments_of_config(config, trust_code=common["trust_code"])
+    common = {**common, "subflavors": {**config.subflavors, **subflavors}}
+    if not is_own_module(config.dataset_module):
+        own: BaseWebdatasetFactory[Any] = instantiate(dataset_class, folder.storage.local_path(), {**given, **common})
+        return own
+    given = {name: value for name, value in given.items() if name not in config.extra}
+    if not issubclass(dataset_class, StandardWebdatasetFactory):
+        given.pop("sample_type", None)  # the class defines it
+    return dataset_class(path, **{**given, **common})
 
 
 def _class_of(config: DatasetConfig, *, trust_code: bool) -> type[BaseWebdatasetFactory[Any]]:

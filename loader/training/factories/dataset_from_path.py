@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import ConfigError
-from ...format.documents.load_request import is_metadataset
+from ...format.documents.providers import is_metadataset
+from ...format.documents.subset import SubsetRange
 from ...metadataset.documents.parse import parse_metadataset
 from ...metadataset.joins.prepare_metadataset import prepare_metadataset
 from ...metadataset.plans.traverse import TraversedDatasetReference, traverse_metadataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
-from ...storage import open_storage
-from ..datasets.dataset_factory import BaseCoreDatasetFactory
+from ...storage import open_storage, read_document
+from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
 from ..datasets.open_sources import DatasetArguments
 from ..datasets.run_datasets import LoadedDatasets
 from .dataset_from_config import get_dataset_from_config
@@ -35,6 +36,7 @@ class DatasetLoaderInterface(ABC):
         shuffle_over_epochs_multiplier: Number of epochs that are shuffled together.
         split_config: Name of the split file in ``.nv-meta``.
         dataset_config: Name of the dataset file in ``.nv-meta``.
+        meta_folder: Folder to use instead of ``.nv-meta``.
     """
 
     path: str | os.PathLike[str]
@@ -43,6 +45,7 @@ class DatasetLoaderInterface(ABC):
     shuffle_over_epochs_multiplier: int | None = 1
     split_config: str | None = None
     dataset_config: str | None = None
+    meta_folder: str | os.PathLike[str] | None = None
 
     def get_datasets(
         self,
@@ -54,6 +57,7 @@ class DatasetLoaderInterface(ABC):
         shuffle_over_epochs_multiplier: int | None = 1,
         task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None,
         max_samples_per_sequence: int | None = None,
+        subset: DatasetSubset | Sequence[SubsetRange] | None = None,
         **kwargs: Any,
     ) -> LoadedDatasets:
         """Open the datasets: the argument of a task encoder's ``build_train_datasets`` and ``build_val_datasets``.
@@ -66,6 +70,7 @@ class DatasetLoaderInterface(ABC):
             shuffle_over_epochs_multiplier: Number of epochs that are shuffled together, times that of this object.
             task_encoder: The task encoder whose decoder is used.
             max_samples_per_sequence: Length of a slice: neighbouring samples that are read one after another.
+            subset: The samples of each dataset to use; by default all.
             **kwargs: ``trust_code`` and others of :func:`~loader.training.datasets.get_datasets.get_train_dataset`.
 
         Raises:
@@ -73,13 +78,14 @@ class DatasetLoaderInterface(ABC):
             ConfigError: A file is invalid, or there is no such split part.
             TrustError: A dataset needs to run code, and the caller does not allow it.
         """
-        choices = {"split_config": self.split_config, "dataset_config": self.dataset_config, **kwargs}
+        choices: dict[str, Any] = {"split_config": self.split_config, "dataset_config": self.dataset_config}
+        choices |= {"meta_folder": self.meta_folder, **kwargs}
         own, given = self.shuffle_over_epochs_multiplier, shuffle_over_epochs_multiplier
         together = None if own is None or given is None else -1 if -1 in {own, given} else own * given
         arguments = DatasetArguments.parse(
             "get_datasets",
             self.path,
-            {**choices, "subflavors": {**self.subflavors, **(subflavors or {})}},
+            {**choices, "subset": subset, "subflavors": {**self.subflavors, **(subflavors or {})}},
             split_part=split_part or self.split_part or ("train" if training else "val"),
             epochs_together=together,
         )
@@ -98,7 +104,15 @@ class DatasetLoaderInterface(ABC):
             return ()
         return tuple(dict.fromkeys(report.file for report in prepare_metadataset(self.path)))
 
-    def traverse(self, *, split_part: str) -> list[TraversedDatasetReference]:
+    def post_initialize(self, mds_path: str | os.PathLike[str] | None = None) -> None:  # noqa: B027 - not abstract
+        """Do nothing: documents are read when datasets are opened. Code written for megatron-energon calls it."""
+
+    def traverse(
+        self,
+        mds_path: str | os.PathLike[str] | None = None,  # noqa: ARG002 - accepted for code written for megatron-energon
+        *,
+        split_part: str,
+    ) -> list[TraversedDatasetReference]:
         """List the datasets at the path, without opening any."""
         if is_metadataset(self.path):
             return traverse_metadataset(self.path, split_part=split_part)
@@ -119,8 +133,10 @@ class DatasetLoader(DatasetLoaderInterface):
         split_part: str | None = None,
         worker_config: WorkerConfig | None = None,
         subflavors: Mapping[str, Any] | None = None,
+        shuffle_over_epochs: int | None = 1,
         split_config: str | None = None,
         dataset_config: str | None = None,
+        subset: DatasetSubset | Sequence[SubsetRange] | None = None,
         **kwargs: Any,
     ) -> BaseCoreDatasetFactory[Any]:
         """Open the dataset, to build a chain on by hand.
@@ -130,8 +146,11 @@ class DatasetLoader(DatasetLoaderInterface):
             split_part: Part of the split.
             worker_config: Ranks, workers and lanes of the run; by default :meth:`WorkerConfig.default_worker_config`.
             subflavors: Labels of all samples; they replace other labels of the same name.
+            shuffle_over_epochs: Number of passes that are shuffled together; -1 draws slices with replacement, without
+                end; None does not shuffle.
             split_config: Name of the split file in ``.nv-meta``.
             dataset_config: Name of the dataset file in ``.nv-meta``.
+            subset: The samples to use; by default all.
             **kwargs: As in :func:`~loader.training.factories.dataset_from_config.get_dataset_from_config`.
 
         Raises:
@@ -146,9 +165,11 @@ class DatasetLoader(DatasetLoaderInterface):
             split_part=split_part or self.split_part,
             worker_config=worker_config,
             subflavors={**self.subflavors, **(subflavors or {})},
+            shuffle_over_epochs=shuffle_over_epochs,
+            subset=subset,
             split_config=split_config or self.split_config,
             dataset_config=dataset_config or self.dataset_config,
-            **kwargs,
+            **{"meta_folder": self.meta_folder, **kwargs},
         )
 
 
@@ -178,7 +199,7 @@ def load_dataset(path: str | os.PathLike[str], **kwargs: Any) -> DatasetLoaderIn
     if not is_metadataset(path):
         return DatasetLoader(path=path, **kwargs)
     folder, name = os.path.split(os.path.abspath(os.fspath(path)))
-    text = open_storage(folder).read(name).decode("utf-8", "replace")
+    text = read_document(open_storage(folder), name).decode("utf-8", "replace")
     spec, faults = parse_metadataset(text, file=os.fspath(path))
     if faults:
         raise ConfigError(file=os.fspath(path), faults=faults)

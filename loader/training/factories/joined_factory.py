@@ -15,7 +15,6 @@ from ...metadataset.documents.leaf_plan import JoinMember, JoinPlan, Nonmatch
 from ...metadataset.joins.prepare_join import find_rows
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.joined_source import JoinedSource
-from ...storage import EPath
 from ...stores.file_store import FileStore
 from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
 from .webdataset_factory import BaseWebdatasetFactory
@@ -56,7 +55,7 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
         *,
         joiner: type[T_co] | Callable[..., T_co],
         nonmatch: Nonmatch = "error",
-        join_index: str | os.PathLike[str] | None = None,  # noqa: ARG002 - rows are always found in memory
+        join_index: str | os.PathLike[str] | None = None,
         training: bool = True,
         worker_config: WorkerConfig | None = None,
         shuffle_over_epochs: int | None = 1,
@@ -77,6 +76,9 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
             self.names = tuple(inner_datasets)
             inner_datasets = tuple(inner_datasets.values())
         self.inner_datasets = tuple(inner_datasets)
+        self.paths = [dataset.path for dataset in self.inner_datasets]
+        self.subflavors = {}  # of the inner datasets
+        self.join_index = join_index  # not read: rows are found in memory
         self.joiner = joiner
         self.nonmatch: Nonmatch = nonmatch
         if not self.inner_datasets:
@@ -88,9 +90,9 @@ class JoinedWebdatasetFactory(BaseCoreDatasetFactory[T_co]):
                 )
 
     @property
-    def paths(self) -> list[EPath]:
-        """Folders of the datasets."""
-        return [dataset.path for dataset in self.inner_datasets]
+    def inner_dataset_keys(self) -> list[str] | None:
+        """Argument names of the joiner; None if its arguments are positional."""
+        return None if self.names is None else list(self.names)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "source"}

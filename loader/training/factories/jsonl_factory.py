@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 from ...format.jsonl.index import prepare_jsonl
 from ...format.shard_content import iter_jsonl_content
 from ...storage import open_storage
+from ...stores.file_store import FileStore
+from ...stores.record_file_stores import JsonlFileStore
 from .record_factory import RecordDatasetFactory
 
 __all__ = ["CrudeJsonlDatasetFactory", "DefaultCrudeJsonlDatasetFactory"]
@@ -15,6 +18,10 @@ __all__ = ["CrudeJsonlDatasetFactory", "DefaultCrudeJsonlDatasetFactory"]
 
 class CrudeJsonlDatasetFactory(RecordDatasetFactory):
     """A JSONL file, whose index is next to it: each line is a crude sample with the single part ``json``."""
+
+    def as_file_store(self) -> FileStore[Any]:
+        """Return the lines by number."""
+        return JsonlFileStore(self.path)
 
     @staticmethod
     def iter_dataset_content(path: str | os.PathLike[str]) -> Iterator[dict[str, bytes]]:

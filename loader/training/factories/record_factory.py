@@ -18,8 +18,8 @@ from ...pipeline.reading.record_source import RecordSource
 from ...samples.decoding.decoder import SampleDecoder
 from ...samples.types import CrudeSample
 from ...storage import EPath
-from ...stores.binidx_file_store import BinIdxFileStore
 from ...stores.file_store import FileStore
+from ...stores.record_file_stores import BinIdxFileStore
 from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
 
 __all__ = [
@@ -76,6 +76,7 @@ class RecordDatasetFactory(BaseCoreDatasetFactory[CrudeSample]):
             subset=subset,
         )
         self.path = EPath(path)
+        self.paths = [self.path]
         self.subflavors = dict(subflavors or {})
         self.filter_name = filter_name
         self.decoder = decoder if decoder is not None else SampleDecoder()

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ...cached_property import cached_property
-from ...format.documents.load_request import LoadRequest
+from ...format.documents.load_request import LoadRequest, resolve_meta_folder
 from ...format.documents.subset import SubsetRange
 from ...format.nv_meta import SPLIT_YAML
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.reading.dataset_source import DatasetSource
 from ...samples.building.described_dataset import DescribedDataset, OfTheRun
 from ...samples.decoding.decoder import AnyDecoder
-from ...storage import EPath
 from ...stores.dataset_file_store import DatasetFileStore
 from ...stores.file_store import FileStore
 from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
+from .webdataset_meta import ShardInfo, WebdatasetMeta
 from .webdataset_preparator import WebdatasetPreparator
 
 __all__ = [
@@ -79,6 +80,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         decoder: AnyDecoder | OfTheRun | None = None,
         trust_code: bool = False,
         filter_name: str | None = None,
+        meta_folder: str | os.PathLike[str] | None = None,
     ) -> None:
         BaseCoreDatasetFactory.__init__(
             self,
@@ -100,9 +102,12 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
             decoder=decoder,
             trust_code=trust_code,
         )
+        self.paths = [self.path]
         self.split_part = split_part or ("train" if training else "val")
         self.split_config = split_config or SPLIT_YAML
         self.filter_name = filter_name
+        given = resolve_meta_folder(meta_folder, str(self.path))
+        self._meta_folder = None if given is None else Path(given)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "source"}
@@ -114,6 +119,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
             path=str(self.path),
             split_part=self.split_part,
             split_config=self.split_config,
+            meta_folder=None if self._meta_folder is None else str(self._meta_folder),
             filter=self.filter_name,
             subset=tuple(self.subset),
             trust_code=self.trust_code,
@@ -121,9 +127,24 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         return DatasetSource(request=request, decoder=self._decoder, described=self)
 
     @property
-    def paths(self) -> list[EPath]:
-        """Folders of the shards."""
-        return [self.path]
+    def shards(self) -> list[ShardInfo]:
+        """Shards of the split part, without excluded and empty ones."""
+        return self._meta().shards
+
+    @property
+    def split_part_files(self) -> list[str]:
+        """Names of the shards of the split part, without excluded ones."""
+        return self._meta().split_part_files
+
+    @property
+    def sample_excludes(self) -> set[str]:
+        """Samples that the split excludes, as ``shard/key``."""
+        return self._meta().sample_excludes
+
+    def _meta(self) -> WebdatasetMeta:
+        return WebdatasetMeta.from_config(
+            self.path, split_part=self.split_part, split_config=self.split_config, meta_folder=self._meta_folder
+        )
 
     def as_file_store(self) -> FileStore[bytes]:
         """Return the store of the dataset's parts, by name, as bytes.

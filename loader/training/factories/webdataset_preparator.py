@@ -59,18 +59,8 @@ class WebdatasetPreparator:
         """Index and split shards as ``energon prepare`` does, but write no ``dataset.yaml``.
 
         Args:
-            parent_path: Folder of the dataset.
-            paths: The shards, relative to the folder; braces are expanded. Other shards of the folder are excluded.
-            split_parts_ratio: Parts of the split, and their shares.
-            split_parts_patterns: Parts of the split, and patterns of their shards. By default the split is kept.
-            split_config: Name of the split file.
-            shuffle_seed: Seed to shuffle the shards with before they are split by a ratio; None does not shuffle.
-            progress_fn: Progress display: receives an iterator and its length, and returns an iterator.
-            progress: Draw a progress bar on standard error, unless ``progress_fn`` is given.
-            workers: Maximum number of scanning processes.
-            tar_index_only: Write no split.
-            media_filter: Parts to collect media metadata of.
-            fix_duplicates: Rename keys that occur in several shards, in copies of these shards.
+            parent_path: Folder of the dataset; it and the others as in
+                :func:`~loader.training.factories.prepare_dataset.prepare_dataset`.
             index_sqlite_tmp_path: Accepted for code written for megatron-energon.
 
         Returns:

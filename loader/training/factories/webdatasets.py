@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...samples.types import (
     CaptioningSample,
+    ConversationSample,
     CrudeSample,
     ImageClassificationSample,
     ImageSample,
@@ -20,6 +21,7 @@ from .webdataset_factory import DefaultDecoderWebdatasetFactory
 
 __all__ = [
     "CaptioningWebdataset",
+    "ConversationWebdataset",
     "CrudeWebdataset",
     "ImageClassificationWebdataset",
     "ImageWebdataset",
@@ -38,6 +40,12 @@ class CaptioningWebdataset(DefaultDecoderWebdatasetFactory[CaptioningSample]):
     """A dataset of :class:`~loader.samples.types.CaptioningSample`."""
 
     __sample_type__ = CaptioningSample
+
+
+class ConversationWebdataset(DefaultDecoderWebdatasetFactory[ConversationSample]):
+    """A dataset of :class:`~loader.samples.types.ConversationSample`."""
+
+    __sample_type__ = ConversationSample
 
 
 class CrudeWebdataset(DefaultDecoderWebdatasetFactory[CrudeSample]):

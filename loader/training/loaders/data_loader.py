@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from ...errors import StateError
-from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.stage import SavableDataset
 from ...renamed_parameters import renamed_parameters
 from ..states.framework_state import (
@@ -18,17 +16,19 @@ from ..states.framework_state import (
     rank_in_group,
     restore_framework_state,
 )
-from ..states.lane_checks import check_lane_states
-from ..states.run_state import RunState, compare_datasets
+from ..states.run_state import RunState
 from ..states.split_state import redistribute_states
-from ..workers.stream_options import StreamOptions, options_from_keywords
+from ..workers.stream_options import CheckpointKeywords, StreamOptions
 from .framework_attributes import RankShare, TorchLoader
-from .iterations import LoaderRun
 from .restore_sample import restore_sample
+from .run import LoaderRun
 
 __all__ = ["DataLoader", "SavableDataLoader"]
 
 T_co = TypeVar("T_co", covariant=True)
+
+_IGNORED = ("checkpoint_every_sec", "checkpoint_every_min_n_samples", "n_checkpoints")
+"""Arguments of :func:`get_savable_loader` without effect."""
 
 
 class DataLoader(TorchLoader[T_co]):
@@ -67,7 +67,7 @@ class DataLoader(TorchLoader[T_co]):
         sampler: Any = None,
         batch_sampler: Any = None,  # noqa: ARG002 - see `sampler`
         shuffle: bool | None = None,  # noqa: ARG002 - likewise
-        **keywords: Any,
+        **keywords: Unpack[CheckpointKeywords],
     ) -> None:
         if sampler is not None and not isinstance(sampler, RankShare):
             warnings.warn(
@@ -79,7 +79,8 @@ class DataLoader(TorchLoader[T_co]):
         self.dataset: SavableDataset[T_co] = dataset  # type: ignore[assignment] # torch's class names its own
         self.worker_config = dataset.worker_config
         if run is None:
-            run = LoaderRun(dataset, options or options_from_keywords(**keywords))
+            known: dict[str, Any] = {name: value for name, value in keywords.items() if name not in _IGNORED}
+            run = LoaderRun(dataset, options or StreamOptions(**known))
         self.run = run
 
     # ------------------------------------------------------------------------------------------ iterating
@@ -99,6 +100,13 @@ class DataLoader(TorchLoader[T_co]):
         is_known = self.dataset.counts_on_rank or self.dataset.items is not None
         return len(self) if is_known else None
 
+    def __str__(self) -> str:
+        """Return the workers and the chain of stages, for ``print``."""
+        names = ("num_workers", "prefetch_factor", "pin_memory")
+        options = ", ".join(f"{name}={getattr(self, name)}" for name in names)
+        first, *rest = str(self.dataset).split("\n")
+        return "\n".join([f"{type(self).__name__}({options})", f"└─ {first}", *(f"   {line}" for line in rest)])
+
     def __bool__(self) -> bool:
         return True  # Python would call __len__, which may be 0
 
@@ -116,8 +124,8 @@ class DataLoader(TorchLoader[T_co]):
     def shutdown(self) -> None:
         """End the workers and free their memory; without running workers, do nothing.
 
-        The position is kept: it can be saved, and a later iteration or :meth:`start` starts new workers where these
-        stopped.
+        A running iteration ends, also one of another thread. The position is kept: it can be saved, and a later
+        iteration or :meth:`start` starts new workers where these stopped.
         """
         self.run.lanes.close()
 
@@ -140,30 +148,20 @@ class DataLoader(TorchLoader[T_co]):
         Returns:
             Plain data: dicts and lists of str, int, float, bool and None.
         """
-        config = self.worker_config
-        return RunState(
-            lanes=self.run.lanes.lanes,
-            ranks=config.world_size,
-            rank=config.rank,
-            seed=config.seed_offset,
-            batch=self.run.lanes.batch,
-            lane_states=dict(self.run.lanes.lane_states),
-            steps=self.run.steps.counts(),
-            passes=self.run.lanes.passes,
-            ended=self.run.lanes.ended,
-            dataset=self.run.chain.identity(),
-            kind=self.run.lanes.kind,
-            rules=self.run.lanes.rules,
-        ).to_plain()
+        return self.run.state().to_plain()
 
-    def restore_state_rank(self, state: dict[str, Any] | None) -> None:
+    def restore_state_rank(self, state: dict[str, Any] | None, *, allow_mix_change: bool = False) -> None:
         """Continue from the state of the same rank of a run with the same number of ranks.
 
         Args:
             state: The result of :meth:`save_state_rank`; None changes nothing.
+            allow_mix_change: Continue also if datasets or weights of the mix were edited since. Datasets that stay
+                continue their own order; the others begin. The environment may allow it as well:
+                ``ENERGON_ALLOW_MIX_CHANGE=1``.
 
         Raises:
-            StateError: The state is of other data, another pipeline, or another rank or number of ranks.
+            StateError: The state is of other data, another pipeline, or another rank or number of ranks; or the mix has
+                changed, and this is not allowed or not possible exactly.
         """
         if state is None:
             return
@@ -180,7 +178,7 @@ class DataLoader(TorchLoader[T_co]):
                     "restore_state_global(), or rewrite their files by `energon checkpoint redist`"
                 ),
             )
-        self._restore(saved)
+        self.run.restore(saved, saved.lane_states, allow_mix_change=allow_mix_change)
 
     def save_state_global(self, dst_rank: int | None = None, *, global_dst_rank: int | None = None) -> Any:
         """Collect the states of all ranks; all of them must call it.
@@ -200,16 +198,24 @@ class DataLoader(TorchLoader[T_co]):
             dst_rank = 0 if global_dst_rank is None else rank_in_group(global_dst_rank, config)
         return gather_states(self.save_state_rank(), config, dst_rank)
 
-    def restore_state_global(self, state: Sequence[dict[str, Any]] | None, *, src_rank: int | None = None) -> None:
+    def restore_state_global(
+        self,
+        state: Sequence[dict[str, Any]] | None,
+        *,
+        src_rank: int | None = None,
+        allow_mix_change: bool = False,
+    ) -> None:
         """Continue from the states of all ranks, also with another number of ranks and workers.
 
         Args:
             state: The result of :meth:`save_state_global`.
             src_rank: The rank that has the states and broadcasts them; None: every rank has them.
+            allow_mix_change: As in :meth:`restore_state_rank`.
 
         Raises:
             StateError: A rank's state is missing; the states are of other data, another pipeline or different steps;
-                or the number of ranks does not divide the number of lanes.
+                the number of ranks does not divide the number of lanes; or the mix has changed, and this is not
+                allowed or not possible exactly.
         """
         if src_rank is not None:
             state = broadcast_states(state, self.worker_config, src_rank)
@@ -223,21 +229,28 @@ class DataLoader(TorchLoader[T_co]):
                 "and load_state_dict() that of state_dict()",
             )
         config = self.worker_config
-        self._restore(redistribute_states([RunState.from_plain(one) for one in state], config.world_size)[config.rank])
+        states = [RunState.from_plain(one) for one in state]
+        lane_states = {lane: own for one in states for lane, own in one.lane_states.items()}
+        saved = redistribute_states(states, config.world_size)[config.rank]
+        self.run.restore(saved, lane_states, allow_mix_change=allow_mix_change)
 
-    def with_restored_state_rank(self, state: dict[str, Any] | None) -> Self:
+    def with_restored_state_rank(self, state: dict[str, Any] | None, *, allow_mix_change: bool = False) -> Self:
         """Restore the state of this rank as :meth:`restore_state_rank` does, and return the loader.
 
         ``with get_savable_loader(dataset).with_restored_state_rank(state) as loader: …`` starts the workers after that.
         """
-        self.restore_state_rank(state)
+        self.restore_state_rank(state, allow_mix_change=allow_mix_change)
         return self
 
     def with_restored_state_global(
-        self, state: Sequence[dict[str, Any]] | None, *, src_rank: int | None = None
+        self,
+        state: Sequence[dict[str, Any]] | None,
+        *,
+        src_rank: int | None = None,
+        allow_mix_change: bool = False,
     ) -> Self:
         """Restore the states of all ranks as :meth:`restore_state_global` does, and return the loader."""
-        self.restore_state_global(state, src_rank=src_rank)
+        self.restore_state_global(state, src_rank=src_rank, allow_mix_change=allow_mix_change)
         return self
 
     def save_state(self, dst_rank: int) -> Any:
@@ -273,40 +286,6 @@ class DataLoader(TorchLoader[T_co]):
             StateError: The state is of other data, of another pipeline, or of other ranks.
         """
         restore_framework_state(self, state_dict)
-
-    def _restore(self, saved: RunState) -> None:
-        config = self.worker_config
-        with suppress(LookupError, TypeError, AttributeError):  # of another chain, which the comparison reports
-            self.run.chain.adopt_measurements(saved.dataset)
-        compare_datasets(saved.dataset, self.run.chain.identity())
-        if saved.seed != config.seed_offset:
-            raise StateError(
-                f"the state is of a run with seed_offset={saved.seed}, this one has {config.seed_offset}",
-                hint=f"pass WorkerConfig(seed_offset={saved.seed})",
-            )
-        if config.lanes is not None and config.lanes != saved.lanes:
-            raise StateError(
-                f"the state is of a run of {saved.lanes} lanes, this one has {config.lanes}",
-                hint=f"pass WorkerConfig(lanes={saved.lanes}), or none: a restored run keeps its lanes",
-            )
-        if saved.rules > RULES:
-            raise StateError(
-                f"a newer version of energon-toolkit saved this state: it has the rules {saved.rules}, this version "
-                f"the rules {RULES}",
-                hint="restore it with the version that saved it, or a newer one",
-            )
-        self.run.lanes.check_lanes(saved.lanes)
-        check_lane_states(saved, self.run.chain.state_schema(), kind=self.run.lanes.kind)
-        self.run.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
-        self.run.lanes.restore(
-            lanes=saved.lanes,
-            batch=saved.batch,
-            lane_states=saved.lane_states,
-            passes=saved.passes,
-            ended=saved.ended,
-            rules=saved.rules,
-        )
-        self.run.end_iteration()
 
     def can_restore_sample(self) -> bool:
         """Report whether :meth:`restore_sample` works: always, for this class."""

@@ -8,7 +8,6 @@ from itertools import count
 from typing import Any
 
 from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.failures.sample_name import keys_of_sample
 from ...pipeline.reading.read import ReadDataset
 
@@ -21,22 +20,15 @@ class LoaderLog:
     """Writes a line for the loader, for each iteration and its end, and for each micro-batch that reaches the rank.
 
     Args:
-        config: Has the path of the file.
-        dataset: The chain.
+        dataset: The chain; its worker config has the path of the file.
     """
 
-    def __init__(self, config: WorkerConfig, dataset: SavableDataset[Any]) -> None:
-        self._config = config
-        self._number = next(_numbers[config.rank])
+    def __init__(self, dataset: SavableDataset[Any]) -> None:
+        self._config = dataset.worker_config
+        self._number = next(_numbers[self._config.rank])
         self._iterations = 0
         self._delivered = 0
         self._write("SavableLoader.__init__", config=_description(dataset))
-
-    @staticmethod
-    def of(dataset: SavableDataset[Any]) -> LoaderLog | None:
-        """Return the log of a loader; None if the worker config requests none."""
-        config = dataset.worker_config
-        return LoaderLog(config, dataset) if config.should_log(1) else None
 
     def logged(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield the micro-batches of an iteration, and write a line for each."""

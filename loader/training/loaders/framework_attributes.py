@@ -41,16 +41,37 @@ class RankShare(DistributedSampler[Any]):
         raise TypeError("the order of samples is part of the dataset: take the length of the loader")
 
 
+class _Fixed:
+    """Property that cannot be set; the error names the reason.
+
+    Args:
+        getter: Returns the value for a loader.
+    """
+
+    def __init__(self, getter: Callable[[Any], Any]) -> None:
+        self._getter = getter
+        self.__doc__ = getter.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, loader: Any, owner: type | None = None) -> Any:
+        return self if loader is None else self._getter(loader)
+
+    def __set__(self, loader: Any, value: Any) -> None:
+        raise ValueError(
+            f"{self._name} of a {type(loader).__name__} cannot be set: the dataset determines the order of samples, "
+            "the batches and this rank's share. Build another dataset and loader instead."
+        )
+
+
 class TorchLoader(torch.utils.data.DataLoader[T_co]):
-    """A ``DataLoader`` for frameworks. It calls no code of torch's class, which iterates in its own way."""
+    """A ``DataLoader`` for frameworks. It neither initializes torch's class nor iterates as it does."""
 
     _is_accelerate_prepared = True  # Accelerate would otherwise build a loader of its own that reads the dataset
     _iterator = None
 
     worker_config: WorkerConfig
-    batch_size = None
-    batch_sampler = None
-    drop_last = False
     generator = None
     timeout = 0
     worker_init_fn: Callable[[int], None] | None = None  # Lightning sets one that seeds generators; lanes seed theirs
@@ -58,13 +79,16 @@ class TorchLoader(torch.utils.data.DataLoader[T_co]):
     in_order = True
 
     if not TYPE_CHECKING:  # torch's stubs declare variables
+        batch_size = _Fixed(lambda _: None)
+        batch_sampler = _Fixed(lambda _: None)
+        drop_last = _Fixed(lambda _: False)
 
-        @property
+        @_Fixed
         def num_workers(self) -> int:
             """Worker processes of this rank."""
             return self.worker_config.num_workers
 
-        @property
+        @_Fixed
         def sampler(self) -> RankShare:
             """A sampler without indexes: the order is part of the dataset."""
             return RankShare(self.worker_config)
@@ -88,7 +112,7 @@ class TorchLoader(torch.utils.data.DataLoader[T_co]):
         def multiprocessing_context(self) -> Any:
             """The context in which worker processes start; None if it is Python's default."""
             options = self._options()
-            method = options.start_method or ("fork" if options.worker_type == "fork" else None)
+            method = options.multiprocessing_context or ("fork" if options.worker_type == "fork" else None)
             return None if method is None or not self.num_workers else torch.multiprocessing.get_context(method)
 
     def _options(self) -> StreamOptions:
@@ -98,14 +122,3 @@ class TorchLoader(torch.utils.data.DataLoader[T_co]):
     def collate_fn(batch: Any) -> Any:
         """Return a micro-batch unchanged: the task encoder's ``batch`` has built it."""
         return batch
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _FIXED:
-            raise ValueError(
-                f"{name} of a {type(self).__name__} cannot be set: the dataset determines the order of samples, the "
-                "batches and this rank's share. Build another dataset and loader instead."
-            )
-        object.__setattr__(self, name, value)
-
-
-_FIXED = frozenset({"batch_sampler", "batch_size", "drop_last", "num_workers", "sampler"})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Unpack
 
 from ...errors import ConfigError
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...stores.cache_pool import CachePool
-from ..workers.stream_options import WorkerType, options_from_keywords
+from ..workers.stream_options import LoaderKeywords, StreamOptions, WorkerType
 from .data_loader import DataLoader
 
 __all__ = ["get_loader", "get_savable_loader"]
@@ -65,7 +65,7 @@ def get_loader(
             "the worker_config differs from the one that the dataset was built with",
             hint="pass the same WorkerConfig to both, or none here",
         )
-    options = options_from_keywords(
+    options = StreamOptions(
         prefetch_factor=prefetch_factor,
         cache_pool=cache_pool,
         watchdog_timeout_seconds=watchdog_timeout_seconds,
@@ -87,7 +87,8 @@ def get_savable_loader(
     checkpoint_every_sec: float = 60,  # noqa: ARG001
     checkpoint_every_min_n_samples: int | None = None,  # noqa: ARG001
     n_checkpoints: int | None = None,  # noqa: ARG001
-    **options: Any,
+    worker_config: WorkerConfig | None = None,
+    **options: Unpack[LoaderKeywords],
 ) -> DataLoader[Any]:
     """Build the loader that a training loop iterates, saves and restores: the same as :func:`get_loader`.
 
@@ -96,9 +97,10 @@ def get_savable_loader(
         checkpoint_every_sec: Ignored; accepted for code written for megatron-energon. Every micro-batch has a state.
         checkpoint_every_min_n_samples: Ignored, likewise.
         n_checkpoints: Ignored, likewise.
+        worker_config: None, or the dataset's.
         **options: As in :func:`get_loader`.
     """
-    return get_loader(dataset, **options)
+    return get_loader(dataset, worker_config=worker_config, **options)
 
 
 def _no_dataset(given: Any) -> TypeError:

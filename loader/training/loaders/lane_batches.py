@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...errors import RepeatedSampleError, WorkerError
+from ...errors import WorkerError
 from ...order import LaneHosting, default_lanes
 from ...pipeline.contract.lane import RULES
 from ...pipeline.contract.rng import preserve_rng_state
 from ...pipeline.contract.stage import SKIPPED, SavableDataset, State
 from ..states.run_state import ENDLESS, FINITE, LANE_BY_LANE
 from ..workers.bundles import WorkerBundles
-from ..workers.lane_host import NO_LANE, DroppedSamples, LaneHost, LanesInTurn, LanesOneByOne, Message
+from ..workers.dropped_samples import DroppedSamples, check_dropped
+from ..workers.lane_host import NO_LANE, LaneHost, LanesInTurn, LanesOneByOne, Message
 from ..workers.stream_options import StreamOptions, collect_garbage_every
 from ..workers.watchdog import Watchdog
 from ..workers.worker_board import WorkerBoard
-from ..workers.worker_errors import PackedError, raise_packed, sample_at, unpack_error, worker_died_error
+from ..workers.worker_errors import PackedError, raise_packed, sample_at, worker_died_error
 from ..workers.worker_threads import WorkerThreads
 
-__all__ = ["BatchStream", "LaneBatches"]
+__all__ = ["BatchStream", "LaneBatches", "ShutDown"]
 
 _LANES_ONE_AFTER_ANOTHER = 48
 
-_MIN_DROPPED = 10
-"""Samples of a rank's pass of which some must make a micro-batch; of fewer, all may be bad by chance."""
+
+class ShutDown(Exception):  # noqa: N818 - it ends an iteration, as StopIteration does
+    """Ends an iteration whose workers were ended, through all stages of the rank: the pass is not over."""
 
 
 class LaneBatches:
@@ -76,6 +77,7 @@ class LaneBatches:
         """Yield micro-batches, from the end of the last iteration to the end of the pass.
 
         Raises:
+            ShutDown: The workers were ended by :meth:`close` meanwhile.
             RepeatedSampleError: All samples of the pass were skipped, or failed.
         """
         stream = self.start()
@@ -100,28 +102,13 @@ class LaneBatches:
             # A stream that failed yields nothing more: the next iteration starts where this one stopped.
             self.close()
             raise
+        if self._stream is not stream:
+            raise ShutDown
         self.close()
         # The end of the pass stays recorded: other ranks may still deliver their last micro-batch, and save then.
         self.ended = True
-        self._check_dropped(dropped)
-
-    def _check_dropped(self, reports: Sequence[DroppedSamples]) -> None:
-        """Raise an error for a pass of which all samples were dropped; a worker with micro-batches has no report."""
-        dropped = sum((report.by_reason for report in reports), Counter[str]())
-        if self._has_batches or self.chain.worker_config.skip_tolerance is None or dropped.total() < _MIN_DROPPED:
-            return
-        if not all(report.by_reason for report in reports):
-            return  # some samples were kept, but are too few for a micro-batch
-        reasons = ", ".join(f"{reason}: {samples}" for reason, samples in dropped.most_common())
-        failures = [unpack_error(report.last_failure) for report in reports if report.last_failure is not None]
-        last: Any = failures[-1] if failures else None
-        raise RepeatedSampleError(
-            f"all samples of this pass were skipped or failed ({reasons})" + (f"; {last.message}" if last else ""),
-            key=last.key if last else None,
-            source=last.source if last else None,
-            hint="check these hooks, and read the warnings in the log; to allow a pass without micro-batches, pass "
-            "WorkerConfig(skip_tolerance=None)",
-        ) from (last.__cause__ if last else None)
+        if not self._has_batches and config.skip_tolerance is not None:
+            check_dropped(dropped)
 
     @property
     def is_running(self) -> bool:
@@ -216,8 +203,8 @@ class BatchStream:
         self._host = host
         self._board = WorkerBoard(max(1, host.workers))
         self._watchdog = Watchdog(
-            options.timeout_s,
-            options.initial_timeout_s,
+            options.watchdog_timeout_seconds,
+            options.watchdog_initial_timeout_seconds,
             fail=options.fail_on_timeout,
             board=self._board,
             describe=self._describe_last_sample,
@@ -228,7 +215,7 @@ class BatchStream:
             self._source = kind(host, self._board, options)
         self._own_messages: Iterator[Message | None] = iter(())
         if self._source is None:
-            messages = collect_garbage_every(options.gc_every, host.messages(0, self._board.slot(0)))
+            messages = collect_garbage_every(options.gc_collect_every_n_steps, host.messages(0, self._board.slot(0)))
             self._own_messages = _isolate_rng(messages) if host.dataset.runs_user_code else messages
 
     def __iter__(self) -> Iterator[Message]:

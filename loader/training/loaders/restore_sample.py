@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import StateError
-from ...pipeline.contract.lane import RULES, Lane, as_item_id, set_restore_key
+from ...pipeline.contract.item_id import as_item_id
+from ...pipeline.contract.lane import RULES, Lane, set_restore_key
 from ...pipeline.contract.rng import preserve_rng_state, seed_batch
 from ...pipeline.contract.stage import IteratedDataset, SavableDataset
 from ...pipeline.stages.blend import BlendDataset
 from ...pipeline.stages.concat import ConcatDataset
 from ...pipeline.stages.repeat import RepeatDataset
-from ...samples.hooks import set_hook_context
+from ...samples.hooks import in_hook_context
 from ..workers.lane_host import MICRO_BATCH, open_lane
 
 __all__ = ["restore_sample"]
@@ -45,16 +46,12 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int, rules:
     if found is None:
         raise StateError(f"this dataset has no stage {stage!r}: the key is of another dataset")
     lane.context.batch_index = batch
-    with preserve_rng_state():
-        set_hook_context(lane.context)
-        try:
-            if batch is not None:
-                seed = dataset.worker_config.seed_offset
-                seed_batch(seed, batch % lanes, batch // lanes)
-                lane.context.rng_parts = (seed, batch % lanes, batch // lanes)
-            value = found[0].open(found[1], {}).load(item_id)
-        finally:
-            set_hook_context(None)
+    with preserve_rng_state(), in_hook_context(lane.context):
+        if batch is not None:
+            seed = dataset.worker_config.seed_offset
+            seed_batch(seed, batch % lanes, batch // lanes)
+            lane.context.rng_parts = (seed, batch % lanes, batch // lanes)
+        value = found[0].open(found[1], {}).load(item_id)
     set_restore_key(value, stage, found[1], item_id)
     return value
 
@@ -72,6 +69,10 @@ def _stage(dataset: SavableDataset[Any], lane: Lane, wanted: str) -> tuple[Savab
                 return None
             lane = lane.child(int(number))
             place = 0 if isinstance(dataset, RepeatDataset) else int(number)
+            if isinstance(dataset, BlendDataset):
+                if place not in dataset.origins:
+                    return None
+                place = dataset.origins.index(place)
             if isinstance(dataset, IteratedDataset):
                 place %= len(dataset.inputs)  # a later pass has another lane
         if place >= len(dataset.inputs):

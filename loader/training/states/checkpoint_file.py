@@ -12,14 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ...errors import StateError
-from ...storage import open_storage
+from ...storage import max_document_bytes, open_storage
+from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
 
 __all__ = ["CheckpointFile", "Form", "read_checkpoint"]
 
 Form = Literal["json", "torch"]
-
-_MAX_PLAIN_BYTES = 1 << 27
-"""JSON and pickles take many times their size in memory; the states of 10,000 ranks are a fifth of this."""
 
 _ZIP = b"PK\x03\x04"
 _OLD_TORCH = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # the first bytes of torch.save before version 1.6
@@ -82,14 +80,26 @@ def _read_zip(path: Path, text: str) -> Any:
     try:
         with zipfile.ZipFile(path) as archive:
             pickles = [member for member in archive.infolist() if re.fullmatch(r"[^/]+/data\.pkl", member.filename)]
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+            if len(pickles) == 1:
+                _check_size(pickles[0].file_size, text)
+                _check_sum(archive, pickles[0])
+    except StateError:
+        raise
+    except Exception as error:  # a damaged zip file raises a dozen kinds of errors
         raise StateError(
             f"this file of torch.save is damaged: {error}", at=text, hint="was it written to its end?"
         ) from error
     if len(pickles) != 1:
         raise StateError("torch.save did not write this zip file: it has no data.pkl", at=text, hint=_HINT)
-    _check_size(pickles[0].file_size, text)
     return _load(path, text, mmap=True)
+
+
+def _check_sum(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+    """Read the pickle to its end, where zipfile compares the checksum: torch does not, and would load wrong numbers."""
+    if member.compress_type == zipfile.ZIP_STORED and member.CRC:  # torch can be told to write no checksums
+        with archive.open(member) as file:
+            while file.read(1 << 20):
+                pass
 
 
 def _load(path: Path, text: str, *, mmap: bool) -> Any:
@@ -122,11 +132,12 @@ def _not_loaded(error: Exception, path: str) -> StateError:
 
 
 def _check_size(size_bytes: int, path: str) -> None:
-    if size_bytes > _MAX_PLAIN_BYTES:
+    limit = max_document_bytes()  # the states of 10,000 ranks are a tenth of the default
+    if size_bytes > limit:
         raise StateError(
-            f"expected at most {_MAX_PLAIN_BYTES >> 20} MiB of plain data, found {size_bytes >> 20} MiB",
+            f"expected at most {limit >> 20} MiB of plain data, found {size_bytes >> 20} MiB",
             at=path,
-            hint=_HINT,
+            hint=f"{_HINT}; if it is one, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={size_bytes}",
         )
 
 

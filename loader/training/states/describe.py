@@ -40,7 +40,7 @@ def describe_run(states: Sequence[RunState]) -> dict[str, Any]:
 
     Returns:
         ``ranks missing_ranks fault lanes lanes_begun possible_ranks kind seed batch steps passes ended samples_waiting
-        stages datasets``. ``fault`` is the reason why no run can be restored from these states, or None;
+        stages datasets mix_changes``. ``fault`` is the reason why no run can be restored from these states, or None;
         ``possible_ranks`` is None if the run can continue on any number of ranks.
     """
     first = states[0]
@@ -72,6 +72,7 @@ def describe_run(states: Sequence[RunState]) -> dict[str, Any]:
         "samples_waiting": sum(map(samples_waiting, lanes.values())),
         "stages": list(_stages(first.dataset)),
         "datasets": list(_datasets(first.dataset)),
+        "mix_changes": [{"batch": entry["batch"], "leaves": entry["leaves"]} for entry in first.mix_changes],
     }
 
 

@@ -20,7 +20,8 @@ A state is plain data: nested dicts and lists of str, int, float, bool and None.
 ============  ========================================================================
 
 A state converted to another number of ranks also has ``counted_on``: the number of ranks on which ``steps`` were
-counted.
+counted. A state of a run whose mix of datasets changed also has ``mix_changes`` (see :mod:`.mix_history`), and is of
+version 2, which earlier versions of the library refuse.
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import StateError
 from ...format.documents.messages import short_repr
+from .mix_history import MixChanges, checked_mix_changes, merge_mix_changes
 
 if TYPE_CHECKING:  # programs that only read states need no stages, and no torch
     from ...pipeline.contract.stage import State
 
-__all__ = ["ENDLESS", "FINITE", "LANE_BY_LANE", "RunState", "compare_datasets", "merge_states"]
+__all__ = ["ENDLESS", "FINITE", "LANE_BY_LANE", "RunState", "compare_datasets", "differences", "merge_states"]
 
 ENDLESS = "endless"
 """Lanes in turn, without end: all ranks are always at the same step."""
@@ -48,7 +50,7 @@ LANE_BY_LANE = "lane by lane"
 
 _log = logging.getLogger(__name__)
 
-_VERSION = 1
+_VERSION, _EDITED_VERSION = 1, 2
 _MAX_SHOWN = 8
 _MAX_LANES = 1 << 32
 _MAX_BATCHES = 1 << 53  # every JSON reader keeps smaller integers exactly
@@ -72,6 +74,7 @@ class RunState:
         kind: Order of the lanes; None if the state does not have it.
         rules: The rules of the run: ``RULES`` when it began; 0 if the state has none.
         counted_on: The number of ranks on which ``steps`` were counted; None: ``ranks``.
+        mix_changes: The changes of the mix of datasets, the first one first.
     """
 
     lanes: int
@@ -87,11 +90,12 @@ class RunState:
     kind: str | None = None
     rules: int = 0
     counted_on: int | None = None
+    mix_changes: MixChanges = ()
 
     def to_plain(self) -> dict[str, Any]:
         """Return the state as plain data."""
         return {
-            "version": _VERSION,
+            "version": _EDITED_VERSION if self.mix_changes else _VERSION,
             "lanes": self.lanes,
             "ranks": self.ranks,
             "rank": self.rank,
@@ -105,6 +109,7 @@ class RunState:
             **({"rules": self.rules} if self.rules else {}),
             "dataset": self.dataset,
             **({} if self.counted_on in (None, self.ranks) else {"counted_on": self.counted_on}),
+            **({"mix_changes": list(self.mix_changes)} if self.mix_changes else {}),
         }
 
     @classmethod
@@ -119,8 +124,10 @@ class RunState:
                 f"expected the result of save_state_rank(), found {_described(saved)}",
                 hint="pass the result of the loader's save_state_rank() or save_state_global()",
             )
-        if saved["version"] != _VERSION:
-            raise StateError(f"expected a state of version {_VERSION}, found version {saved['version']!r}")
+        if saved["version"] not in (_VERSION, _EDITED_VERSION):
+            raise StateError(
+                f"expected a state of version {_VERSION} or {_EDITED_VERSION}, found version {saved['version']!r}"
+            )
         try:
             state = cls(
                 lanes=_integer(saved["lanes"]),
@@ -136,6 +143,7 @@ class RunState:
                 kind=_kind(saved.get("kind")),
                 rules=_integer(saved.get("rules", 0)),
                 counted_on=None if saved.get("counted_on") is None else _integer(saved["counted_on"]),
+                mix_changes=checked_mix_changes(saved.get("mix_changes", [])),
             )
         except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise StateError(f"this state is damaged: {type(error).__name__}: {error}") from error
@@ -248,6 +256,7 @@ def merge_states(states: Sequence[RunState], *, lockstep: bool) -> RunState:
         kind=first.kind,
         rules=first.rules,
         counted_on=first.counted_on,
+        mix_changes=merge_mix_changes([state.mix_changes for state in states]),
     )
 
 
@@ -273,10 +282,10 @@ def compare_datasets(saved: Any, now: Any) -> None:
         _log.warning("this state was saved without the hooks of %s; they are called from here on", after)
         now, after = older, before
     # With another number of stages, a comparison by position would report all later stages as different.
-    differences = list(_differences(saved, now, "")) if before == after else [f"it was {before}, now {after}"]
-    if differences:
+    found = list(differences(saved, now)) if before == after else [f"it was {before}, now {after}"]
+    if found:
         raise StateError(
-            "the state is of another dataset or pipeline:\n  " + "\n  ".join(differences[:_MAX_SHOWN]),
+            "the state is of another dataset or pipeline:\n  " + "\n  ".join(found[:_MAX_SHOWN]),
             hint="build the dataset with the data and arguments of the run that was saved, or start a new run",
         )
 
@@ -300,18 +309,21 @@ def _outline(identity: Any) -> str:
     return f"{below} → {identity[0]}" if below else identity[0]
 
 
-def _differences(saved: Any, now: Any, place: str) -> Iterator[str]:
-    """Yield the differences between two descriptions of chains: nested lists and dicts of plain values."""
+def differences(saved: Any, now: Any, place: str = "") -> Iterator[str]:
+    """Yield the differences between two descriptions of chains: nested lists and dicts of plain values.
+
+    Paths do not count: data may be moved.
+    """
     if isinstance(saved, Mapping) and isinstance(now, Mapping):
         name = f"{place} {now['path']}" if "path" in now else place
         for key in sorted({*saved, *now}, key=str):
             if key != "path":  # data may have been moved; the uuid identifies it
-                yield from _differences(saved.get(key), now.get(key), f"{name}: {key}")
+                yield from differences(saved.get(key), now.get(key), f"{name}: {key}")
     elif isinstance(saved, list | tuple) and isinstance(now, list | tuple):
         inner = f"{place} > {now[0]}" if now and isinstance(now[0], str) else place
         if len(saved) == len(now):
             for one, other in zip(saved, now, strict=True):
-                yield from _differences(one, other, inner.removeprefix(" > "))
+                yield from differences(one, other, inner.removeprefix(" > "))
         else:
             yield f"{inner.removeprefix(' > ')}: it had {len(saved)} parts, now {len(now)}"
     elif saved != now:

@@ -7,6 +7,7 @@ send bundles of messages. The rank sets their size to the number of messages tha
 from __future__ import annotations
 
 import gc
+import importlib
 import multiprocessing
 import os
 import sys
@@ -24,10 +25,10 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from torch.utils.data._utils.pin_memory import pin_memory
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from ...transport.message import PackedMessage, pack_message, unpack_message
 from ...transport.segments import SegmentFlags, SegmentPool, forget_segments, has_segments
-from .forked_imports import restart_imports_of_other_threads
 from .lane_host import LaneHost, Message
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard, register_stack_dump
@@ -47,8 +48,8 @@ class _BundleDataset(IterableDataset[Any]):
         self, host: LaneHost, board: WorkerBoard, flags: SegmentFlags | None, size: Any, options: StreamOptions
     ) -> None:
         self._host = host
-        self._gc_every = options.gc_every
-        self._gc_freeze = options.gc_freeze
+        self._gc_every = options.gc_collect_every_n_steps
+        self._gc_freeze = options.gc_freeze_at_start
         self._was_forked = True
         self._board = board
         self._flags = flags
@@ -64,7 +65,8 @@ class _BundleDataset(IterableDataset[Any]):
         # Inherited garbage of a fork is never collected here. Finalizers of the trainer's objects, such as other
         # loaders, would end processes of the trainer, or wait for locks that its threads held at the fork.
         if self._was_forked:
-            restart_imports_of_other_threads()
+            _restart_imports_of_other_threads()
+            _forget_executors()
         if self._gc_freeze or self._was_forked:
             gc.freeze()
         if self._collects:
@@ -96,6 +98,33 @@ def _pack_bundle(worker: int, bundle: list[Any], is_last: bool, pool: SegmentPoo
     except Exception as error:
         # A batch that does not pickle; the earlier ones of its bundle are lost with it, but the run ends anyway.
         return pack_message((worker, [pack_error(error, worker=worker)], True))
+
+
+def _restart_imports_of_other_threads() -> None:
+    """Forget the modules that other threads were importing at the fork, so that this process imports them itself.
+
+    Python holds a lock for each module while a thread imports it. A fork copies the lock, but not the thread, so a
+    process that imports the same module would wait without end. Call it before this process starts threads.
+    """
+    bootstrap: Any = getattr(importlib, "_bootstrap", None)
+    locks: dict[str, Any] = getattr(bootstrap, "_module_locks", {})  # Python has no public way
+    own = threading.get_ident()
+    for name, reference in list(locks.items()):
+        lock = reference()
+        owner = getattr(lock, "owner", None)
+        if owner is not None and owner != own:
+            locks.pop(name, None)
+            sys.modules.pop(name, None)
+
+
+def _forget_executors() -> None:
+    """Join no thread of an inherited executor at the end of this process; Python 3.13 does the same at a fork.
+
+    A process that a thread of an executor forked (a Ray actor, ``asyncio.to_thread``) would join itself, which is an
+    error, and end with exit code 1.
+    """
+    executors = sys.modules.get("concurrent.futures.thread")
+    getattr(executors, "_threads_queues", {}).clear()  # Python has no public way
 
 
 def _end_with_the_rank() -> None:
@@ -147,7 +176,7 @@ class WorkerBundles:
         self._measured_from = time.perf_counter()
         self._pins = options.pin_memory and torch.cuda.is_available()
         dataset = _BundleDataset(host, board, self._flags, self._size, options)
-        start_method = "fork" if options.worker_type == "fork" else options.start_method
+        start_method = "fork" if options.worker_type == "fork" else options.multiprocessing_context
         with warnings.catch_warnings(), _disabled_collector():
             # More workers than processors are fine: workers also wait for disks.
             warnings.filterwarnings("ignore", message="This DataLoader will create")
@@ -156,7 +185,7 @@ class WorkerBundles:
                 "ignore", message=".*use of fork.* may lead to deadlocks", category=DeprecationWarning
             )
             self._bundles: Any = iter(
-                DataLoader(
+                _BundleLoader(
                     dataset,
                     batch_size=None,
                     num_workers=host.workers,
@@ -168,7 +197,7 @@ class WorkerBundles:
             )
         # Also ends workers that no code closes. The garbage collector would end torch's queues first; torch could then
         # not stop the workers, and would wait for each of them in vain.
-        self._end = weakref.finalize(self, _end_workers, self._bundles)
+        self._end = weakref.finalize(self, _end_workers, self._bundles, os.getpid())
         for worker, process in enumerate(self.processes()):
             board.set_pid(worker, process.pid)
 
@@ -193,12 +222,17 @@ class WorkerBundles:
         return 0 if task is None else int(task[0])
 
     def receive(self) -> None:
-        """Wait for a bundle of any worker.
+        """Wait for a bundle of any worker; return without one if another thread closes them meanwhile.
 
         Raises:
             RuntimeError: torch's error for a worker that died.
         """
-        worker, bundle, is_last = unpack_message(next(self._bundles), self._flags)
+        try:
+            packed = next(self._bundles)
+        except (_WorkersEnded, StopIteration):  # torch may also have marked all workers as ended
+            self._is_done = [True] * len(self._is_done)
+            return
+        worker, bundle, is_last = unpack_message(packed, self._flags)
         self._messages[worker].extend(bundle)
         self._is_done[worker] = is_last
 
@@ -244,7 +278,29 @@ def _disabled_collector() -> Iterator[None]:
             gc.enable()
 
 
-def _end_workers(bundles: Any) -> None:
+class _WorkersEnded(Exception):  # noqa: N818 - it ends a wait
+    """Another thread has ended the workers."""
+
+
+class _Bundles(_MultiProcessingDataLoaderIter):
+    """torch's iterator, whose waits end after a shutdown by another thread, at torch's next check of its workers."""
+
+    def _try_get_data(self, *arguments: Any, **named: Any) -> Any:
+        found = super()._try_get_data(*arguments, **named)  # type: ignore[no-untyped-call] # torch's own method
+        if self._shutdown and not found[0]:
+            raise _WorkersEnded
+        return found
+
+
+class _BundleLoader(DataLoader[Any]):
+    def _get_iterator(self) -> Any:
+        return _Bundles(self)
+
+
+def _end_workers(bundles: Any, pid: int) -> None:
+    if os.getpid() != pid:
+        bundles._shutdown = True  # noqa: SLF001 - a fork of the rank: the workers are those of its parent
+        return
     forget_segments([process.pid for process in bundles._workers])  # noqa: SLF001
     bundles._shutdown_workers()  # noqa: SLF001 - torch has no public way
 

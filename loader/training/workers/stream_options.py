@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, get_args
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, Literal, TypedDict, TypeVar, get_args
 
 from ...errors import ConfigError
-from ...stores.cache_pool import CachePool, NoCachePool
+from ...pipeline.contract.worker_config import check_integers
+from ...stores.cache_pool import CachePool
 
-__all__ = ["StreamOptions", "WorkerType", "collect_garbage_every", "options_from_keywords"]
+__all__ = ["CheckpointKeywords", "LoaderKeywords", "StreamOptions", "WorkerType", "collect_garbage_every"]
 
 WorkerType = Literal["fork", "thread", "main"]
 
@@ -19,37 +21,37 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """Options of the workers of a rank.
+    """Options of the workers of a rank: the arguments of :func:`~loader.training.loaders.get_loader.get_loader`.
 
-    Attributes:
-        prefetch_factor: Micro-batches that each worker makes ahead; bundles of them, if they come quickly.
-        timeout_s: The time for a micro-batch after which a hang is reported; None: never.
-        initial_timeout_s: The same for the first micro-batch.
-        fail_on_timeout: Raise an error, rather than only log a warning.
-        start_method: ``"fork"``, ``"spawn"`` or ``"forkserver"``; None is torch's default.
-        worker_type: ``"fork"`` for processes that fork, ``"thread"`` for threads of the rank's process, ``"main"`` for
-            none; None for processes that start by ``start_method``.
-        cache_pool: The cache of hooks.
-        pin_memory: Copy micro-batches of workers to pinned memory, if there is a GPU.
-        progress: Draw a progress bar of the micro-batches.
-        gc_every: Micro-batches of a worker between two garbage collections; None: Python's own collections only.
-        gc_freeze: Exclude the objects that exist when a worker process starts from its collections. A forked process
-            excludes inherited objects in any case.
+    Raises:
+        ConfigError: A value is out of range, or two contradict each other.
+        TypeError: A value has another type: ``cache_pool`` is no cache pool, a number is a text.
     """
 
     prefetch_factor: int = 2
-    timeout_s: float | None = 60
-    initial_timeout_s: float | None = None
+    cache_pool: CachePool | None = None
+    watchdog_timeout_seconds: float | None = 60
+    watchdog_initial_timeout_seconds: float | None = None
     fail_on_timeout: bool = False
-    start_method: str | None = None
+    multiprocessing_context: str | None = None
     worker_type: WorkerType | None = None
-    cache_pool: CachePool = field(default_factory=NoCachePool)
     pin_memory: bool = True
     progress: bool = False
-    gc_every: int | None = None
-    gc_freeze: bool = True
+    gc_collect_every_n_steps: int | None = None
+    gc_freeze_at_start: bool = True
 
     def __post_init__(self) -> None:
+        if self.cache_pool is not None and not isinstance(self.cache_pool, CachePool):
+            raise TypeError(
+                "expected a CachePool such as FileStoreCachePool() as cache_pool, found "
+                f"{type(self.cache_pool).__name__}"
+            )
+        check_integers({"prefetch_factor": self.prefetch_factor}, may_be_none=False)
+        check_integers({"gc_collect_every_n_steps": self.gc_collect_every_n_steps})
+        for name in ("watchdog_timeout_seconds", "watchdog_initial_timeout_seconds"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, Real):
+                raise TypeError(f"expected a number of seconds or None as {name}, found {value!r}")
         if self.prefetch_factor < 1:
             raise ConfigError(f"expected a prefetch_factor of at least 1, found {self.prefetch_factor}")
         if self.worker_type not in (None, *get_args(WorkerType)):
@@ -57,56 +59,38 @@ class StreamOptions:
                 f"expected a worker_type of {', '.join(map(repr, get_args(WorkerType)))}, found {self.worker_type!r}",
                 hint="for processes that start in another way, pass multiprocessing_context='spawn' or 'forkserver'",
             )
-        if self.worker_type is not None and self.start_method not in (None, self.worker_type):
+        if self.worker_type is not None and self.multiprocessing_context not in (None, self.worker_type):
             raise ConfigError(
-                f"worker_type={self.worker_type!r} and multiprocessing_context={self.start_method!r} contradict each "
-                "other",
+                f"worker_type={self.worker_type!r} and multiprocessing_context={self.multiprocessing_context!r} "
+                "contradict each other",
                 hint="pass one of them",
             )
-        if self.gc_every is not None and self.gc_every < 0:
-            raise ConfigError(f"expected gc_collect_every_n_steps of at least 0, found {self.gc_every}")
+        if self.gc_collect_every_n_steps is not None and self.gc_collect_every_n_steps < 0:
+            raise ConfigError(f"expected gc_collect_every_n_steps of at least 0, found {self.gc_collect_every_n_steps}")
 
 
-def options_from_keywords(
-    *,
-    prefetch_factor: int = 2,
-    cache_pool: CachePool | None = None,
-    watchdog_timeout_seconds: float | None = 60,
-    watchdog_initial_timeout_seconds: float | None = None,
-    fail_on_timeout: bool = False,
-    multiprocessing_context: str | None = None,
-    worker_type: WorkerType | None = None,
-    pin_memory: bool = True,
-    progress: bool = False,
-    gc_collect_every_n_steps: int | None = None,
-    gc_freeze_at_start: bool = True,
-    checkpoint_every_sec: float | None = None,  # noqa: ARG001
-    checkpoint_every_min_n_samples: int | None = None,  # noqa: ARG001
-    n_checkpoints: int | None = None,  # noqa: ARG001
-) -> StreamOptions:
-    """Build the options from the keywords of :func:`get_savable_loader`; those of checkpoints have no effect.
+class LoaderKeywords(TypedDict, total=False):
+    """The fields of :class:`StreamOptions` as keywords, for type checkers."""
 
-    Raises:
-        ConfigError: A value is out of range, or two contradict each other.
-        TypeError: ``cache_pool`` is no cache pool.
-    """
-    if cache_pool is not None and not isinstance(cache_pool, CachePool):
-        raise TypeError(
-            f"expected a CachePool such as FileStoreCachePool() as cache_pool, found {type(cache_pool).__name__}"
-        )
-    return StreamOptions(
-        prefetch_factor=prefetch_factor,
-        timeout_s=watchdog_timeout_seconds,
-        initial_timeout_s=watchdog_initial_timeout_seconds,
-        fail_on_timeout=fail_on_timeout,
-        start_method=multiprocessing_context,
-        worker_type=worker_type,
-        cache_pool=NoCachePool() if cache_pool is None else cache_pool,
-        pin_memory=pin_memory,
-        progress=progress,
-        gc_every=gc_collect_every_n_steps,
-        gc_freeze=gc_freeze_at_start,
-    )
+    prefetch_factor: int
+    cache_pool: CachePool | None
+    watchdog_timeout_seconds: float | None
+    watchdog_initial_timeout_seconds: float | None
+    fail_on_timeout: bool
+    multiprocessing_context: str | None
+    worker_type: WorkerType | None
+    pin_memory: bool
+    progress: bool
+    gc_collect_every_n_steps: int | None
+    gc_freeze_at_start: bool
+
+
+class CheckpointKeywords(LoaderKeywords, total=False):
+    """These keywords and those of checkpoints, which have no effect."""
+
+    checkpoint_every_sec: float | None
+    checkpoint_every_min_n_samples: int | None
+    n_checkpoints: int | None
 
 
 def collect_garbage_every(

@@ -20,7 +20,8 @@ from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 from ...errors import ConfigError, WorkerError
-from ...pipeline.contract.lane import ItemId, Lane
+from ...pipeline.contract.item_id import ItemId
+from ...pipeline.contract.lane import Lane
 from ...pipeline.contract.stage import Running, SavableDataset, State
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...pipeline.stages.pass_through import PassThroughDataset

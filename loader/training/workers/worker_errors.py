@@ -247,8 +247,7 @@ def sample_at(dataset: SavableDataset[Any], lanes: int, lane: int, position: int
         dataset = dataset.inputs[0]
     if not isinstance(dataset, ReadDataset):
         return None
-    samples = [source.samples for source in dataset.sources]
-    order = dataset.plan.order(samples, lanes=lanes, seed=dataset.worker_config.seed_offset, rules=rules).lane(lane)
+    order = dataset.lane_order(lane, lanes=lanes, seed=dataset.worker_config.seed_offset, rules=rules)
     source, _, sample = order.locate(position, position + 1)
     index = SourceTable(dataset.sources).index_numbers(source, sample)
     return dataset.sources[int(source[0])].place_of(int(index[0]))

@@ -6,10 +6,12 @@ fast only where hooks spend their time in code that releases its lock: reading, 
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -44,11 +46,12 @@ class WorkerThreads:
         self._queues = [_Queue(options.prefetch_factor) for _ in range(host.workers)]
         self._next: list[Any] = [None] * host.workers  # received and not taken; _END at the end
         self._received = [False] * host.workers
+        self._process = os.getpid()
         self._turn = 0
         self._pins = options.pin_memory and torch.cuda.is_available()
         stop = threading.Event()
         messages = [
-            collect_garbage_every(options.gc_every, host.messages(worker, board.slot(worker)))
+            collect_garbage_every(options.gc_collect_every_n_steps, host.messages(worker, board.slot(worker)))
             for worker in range(host.workers)
         ]
         self._threads = [
@@ -86,7 +89,8 @@ class WorkerThreads:
     def receive(self) -> None:
         """Wait for the next message of the worker in turn."""
         worker = self.awaited_worker()
-        self._next[worker] = self._queues[worker].get()
+        message = self._queues[worker].get()
+        self._next[worker] = message if self._end.alive else _END
         self._received[worker] = True
 
     def take(self, worker: int) -> Message | PackedError | None:
@@ -98,7 +102,7 @@ class WorkerThreads:
         self._next[worker], self._received[worker] = None, False
         if self._pins and isinstance(message, Message):
             pin: Any = pin_memory
-            return Message(message.number, message.lane, message.state, pin(message.batch))
+            return message._replace(batch=pin(message.batch))
         return message  # type: ignore[no-any-return]
 
     def processes(self) -> list[Any]:
@@ -106,8 +110,12 @@ class WorkerThreads:
         return []
 
     def close(self) -> None:
-        """End the threads, each after the micro-batch that it makes."""
-        self._end()
+        """End the threads, each after the micro-batch that it makes, and a wait of another thread for one."""
+        if self._end.alive and os.getpid() == self._process:  # a fork has no such threads, but locks that they held
+            self._end()
+            for own in self._queues:
+                with suppress(queue.Full):
+                    own.put_nowait(_END)
         self._next = [_END] * len(self._queues)
 
 
@@ -121,7 +129,7 @@ def _work(worker: int, messages: Iterator[Any], queue: _Queue, stop: threading.E
             if stop.is_set():
                 return
             del message  # memory of a batch is reused once no one refers to it
-    except BaseException as error:
+    except BaseException as error:  # also SystemExit: the rank would wait for this thread without end
         queue.put(pack_error(error, worker=worker))
     queue.put(_END)
 
@@ -136,10 +144,8 @@ def _wait_for(thread: threading.Thread, own: _Queue) -> None:
     """Wait until a thread has seen that it is to end; empty its queue, which it may be waiting for."""
     waited_s = 0.0
     while thread.is_alive() and thread is not threading.current_thread() and waited_s < _JOIN_S:
-        try:
+        with suppress(queue.Empty):
             while True:
                 own.get_nowait()
-        except queue.Empty:
-            pass
         thread.join(0.01)
         waited_s += 0.01

@@ -4,13 +4,13 @@ usage: python tests/interop/compat/run.py --peer-bin .venv-peer/bin [--work-fold
 
 Each script in `scripts/` imports `megatron.energon`, takes the folder of the datasets, and prints a JSON object of
 facts (see `scripts/facts.py`). A fact that is not the same needs its reason in the script's `DIFFERS`. The reason is a
-sentence of `docs/how-to/move-from-megatron-energon.md`. Exits with 1 if a fact fails here, or differs without a reason.
+sentence of `docs/how-to/move-from-megatron-energon.md`, or several. `PROVES` names the sentences that facts check which
+are the same. Exits with 1 if a fact fails here, differs without a reason, or if the page has no such sentence.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
 import json
 import os
 import shutil
@@ -25,8 +25,9 @@ from rich.console import Console
 from rich.table import Table
 from write_datasets import write_datasets
 
-SCRIPTS = Path(__file__).with_name("scripts")
-MOVING = Path(__file__).parents[3] / "docs/how-to/move-from-megatron-energon.md"
+sys.path.insert(0, str(Path(__file__).parents[3]))
+from tests.interop.moving_page import PAGE, SCRIPTS, claims_of, joined
+
 TIME_LIMIT = 180  # seconds a script
 
 
@@ -38,8 +39,8 @@ def main() -> None:
         if not templates.exists():
             templates.mkdir(parents=True)
             write_datasets(templates, [sys.executable, "-m", "energon_cli"])
-        scripts = arguments.scripts or sorted(path for path in SCRIPTS.glob("*.py") if path.name != "facts.py")
-        results = [compare(script, templates, work, arguments.peer_bin / "python") for script in scripts]
+        peer = arguments.peer_bin / "python"
+        results = [compare(script, templates, work, peer) for script in arguments.scripts or SCRIPTS]
     show(results)
     sys.exit(any(result.failures for result in results))
 
@@ -64,45 +65,42 @@ class Result:
 
 def compare(script: Path, templates: Path, work: Path, peer: Path) -> Result:
     """Run a script with both libraries, and compare the facts."""
-    reasons = declared_differences(script)
+    claims = claims_of(script)
+    reasons, proves = claims["DIFFERS"], claims["PROVES"]
     theirs, their_errors = run_script(script, str(peer), templates, work / f"peer-{script.stem}")
     ours, our_errors = run_script(script, sys.executable, templates, work / f"ours-{script.stem}")
     result = Result(script.stem)
-    moving = " ".join(MOVING.read_text().split())
-    for name in dict.fromkeys((*theirs, *ours)):
+    page = joined(PAGE.read_text())
+    for name in dict.fromkeys((*theirs, *ours, *reasons, *proves)):
+        not_there = [sentence for sentence in (*reasons.get(name, ()), *proves.get(name, ())) if sentence not in page]
         if name == "script":  # one of the libraries ran no fact, perhaps neither
             result.failures[name] = f"here {our_errors.get(name, '-')}; there {their_errors.get(name, '-')}"
+        elif name not in ours and name not in theirs:
+            result.failures[name] = "DIFFERS or PROVES names it, but there is no such fact"
+        elif not_there:
+            result.failures[name] = f"not in {PAGE.name}: {not_there}"
         elif name in ours and name in theirs and ours[name] == theirs[name]:
             result.same.append(name)
             if name in reasons:
                 result.failures[name] = "is the same, but DIFFERS has a reason: remove it"
+            elif name in our_errors:
+                result.failures[name] = f"raises in both: {our_errors[name]}"
         elif name not in reasons:
             found, expected = (our_errors.get(name, ours.get(name, "-")), their_errors.get(name, theirs.get(name, "-")))
             result.failures[name] = f"here {found!r}; there {expected!r}"
-        elif name in our_errors and not reasons[name].startswith("Refused"):
+        elif name in our_errors and not reasons[name][0].startswith("Refused"):
             result.failures[name] = f"raises here: {our_errors[name]}"
-        elif " ".join(reasons[name].split()) not in moving:
-            result.failures[name] = f"the reason is not in {MOVING.name}: {reasons[name]}"
         else:
-            result.differing[name] = reasons[name]
+            result.differing[name] = reasons[name][0]
     return result
-
-
-def declared_differences(script: Path) -> dict[str, str]:
-    """Return the literal assigned to DIFFERS in a script."""
-    for statement in ast.parse(script.read_text()).body:
-        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "DIFFERS":
-            return dict(ast.literal_eval(statement.value))
-        if isinstance(statement, ast.AnnAssign) and ast.unparse(statement.target) == "DIFFERS" and statement.value:
-            return dict(ast.literal_eval(statement.value))
-    return {}
 
 
 def run_script(script: Path, python: str, templates: Path, folder: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Run a script on a fresh copy of the datasets; return its facts and the errors among them."""
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(templates, folder)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}  # both are installed
+    theirs = python != sys.executable  # PYTHONPATH, if it is set, is that of this library
+    environment = {name: value for name, value in os.environ.items() if not (theirs and name == "PYTHONPATH")}
     try:
         done = subprocess.run(
             [python, str(script), str(folder)], env=environment,

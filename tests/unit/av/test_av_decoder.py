@@ -282,3 +282,23 @@ def test_without_pyav_parts_stay_bytes_and_what_was_asked_for_names_the_package(
             SampleDecoder(av_decode=form).decode_part("mp4", silent())
     with pytest.raises(ImportError, match=r"pip install 'energon-toolkit\[av\]'"):
         AVDecoder(silent()).get_video()
+
+
+def test_the_pixels_and_samples_of_a_call_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    decoder = AVDecoder(encode(audio="aac"))
+    pixels = sum(clip.shape[0] * clip.shape[2] * clip.shape[3] for clip in decoder.get_video().video_clips)
+    samples = decoder.get_audio().audio_clips[0].numel()
+    monkeypatch.setattr(AVDecoder, "max_video_pixels", pixels)
+    monkeypatch.setattr(AVDecoder, "max_audio_samples", samples)
+    assert decoder.get_video_with_audio().video_clips
+    monkeypatch.setattr(AVDecoder, "max_video_pixels", pixels - 1)
+    monkeypatch.setattr(AVDecoder, "max_audio_samples", samples - 1)
+    with pytest.raises(ValueError, match=r"raise AVDecoder\.max_video_pixels"):
+        decoder.get_video()
+    with pytest.raises(ValueError, match=r"raise AVDecoder\.max_video_pixels"):
+        decoder.get_video_clips([(0, 3), (0, 3)])  # frames of both clips count
+    assert decoder.get_video_clips([(0, 1)])[0]
+    with pytest.raises(ValueError, match=r"raise AVDecoder\.max_audio_samples"):
+        decoder.get_audio()
+    monkeypatch.setattr(AVDecoder, "max_video_pixels", None)
+    assert decoder.get_video().video_clips

@@ -97,7 +97,7 @@ def open_paths(_: int) -> list[str]:
     return paths
 
 
-@pytest.mark.parametrize("workers", [1, 2, 5])
+@pytest.mark.parametrize("workers", [1, 2, pytest.param(5, marks=pytest.mark.slow)])
 def test_every_item_is_done_once(start_method: str, workers: int) -> None:
     results = dict(run_in_workers(squared, range(40), workers=workers))
     assert {number: result for number, (result, _) in results.items()} == {n: n * n for n in range(40)}

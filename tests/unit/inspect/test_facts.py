@@ -74,6 +74,14 @@ def test_facts_of_a_metadataset_name_the_faults_of_its_datasets(tmp_path: Path) 
     assert gone["fault"] is not None
 
 
-def test_facts_of_an_unprepared_folder_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(StorageError):
-        path_facts(str(write_captions(tmp_path / "captions")))
+def test_facts_of_an_unprepared_folder_are_those_of_the_dataset_to_be(tmp_path: Path) -> None:
+    found = path_facts(str(write_captions(tmp_path / "captions")))
+    assert found["note"] == f"not prepared; scanned 4 shards; to prepare: energon prepare {tmp_path}/captions"
+    prepared = path_facts(prepare_captions(tmp_path / "captions"))
+    same = ("path", "type", "samples", "shards", "bytes", "parts", "duplicate_keys")
+    assert {name: found[name] for name in same} == {name: prepared[name] for name in same}
+
+
+def test_facts_of_a_folder_without_shards_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="there are no files"):
+        path_facts(str(tmp_path))

@@ -20,6 +20,7 @@ from loader.inspect import (
     view_first_sample,
 )
 from tests.cli.make_dataset import write_captions
+from tests.tables import write_lines, write_rows
 from tests.unit.inspect.prepared import CAPTIONING, prepare_captions
 
 CRUDE = next(spec for spec in SAMPLE_TYPES.values() if spec.crude)
@@ -38,6 +39,33 @@ def test_a_damaged_first_shard_does_not_hide_the_others(tmp_path: Path) -> None:
     (path / "shard_000.tar").write_bytes(b"no tar" * 200)
     first = inspect_folder(str(path)).first
     assert first.key.startswith("shard_001.tar/")
+
+
+def test_the_first_lines_of_a_folder_propose_a_field_map(tmp_path: Path) -> None:
+    write_lines(tmp_path / "b.jsonl", range(600))
+    (tmp_path / "a.jsonl").write_bytes(b"\n")
+    folder = inspect_folder(str(tmp_path))
+    assert (folder.first.key, folder.first.samples, folder.first.part_counts) == ("b.jsonl/0", 500, {"json": 500})
+    chosen = propose_choices(open_choices(folder)).dataset_yaml
+    assert chosen is not None
+    assert (chosen.spec.name, chosen.field_map) == ("TextSample", {"text": "json[text]"})
+    wrong = DatasetYaml(spec=chosen.spec, field_map={"text": "text"})
+    assert field_map_warnings(wrong, folder.first, meta_folder=folder.meta_folder) == [
+        "field 'text' comes from 'text', but the first 500 samples have only json; did you mean 'json[text]'?"
+    ]
+
+
+def test_the_first_rows_of_a_folder_check_a_field_map(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.parquet", range(9))
+    folder = inspect_folder(str(tmp_path))
+    assert (folder.first.key, folder.first.part_names) == ("rows.parquet/0", ["id", "text", "image", "turns"])
+    assert propose_choices(open_choices(folder)).dataset_yaml == DatasetYaml(spec=CRUDE)
+    text = SAMPLE_TYPES["TextSample"]
+    right, wrong, missing = (DatasetYaml(spec=text, field_map={"text": name}) for name in ("text", "id", "texxt"))
+    assert view_first_sample(folder, right).fault is None
+    assert "expected text, found int" in str(view_first_sample(folder, wrong).fault)
+    [warning] = field_map_warnings(missing, folder.first, meta_folder=folder.meta_folder)
+    assert warning.endswith("have only id, text, image, turns; did you mean 'text'?")
 
 
 def test_every_open_choice_has_a_proposal(tmp_path: Path) -> None:
@@ -77,6 +105,8 @@ def test_a_field_map_is_tried_on_the_first_sample(tmp_path: Path) -> None:
     view = view_first_sample(folder, right)
     assert (view.title, view.fault) == ("as a CaptioningSample: shard_000.tar/000000", None)
     assert [field.name for field in view.fields] == ["image", "caption"]
+    image = DatasetYaml(spec=SAMPLE_TYPES["ImageSample"], field_map={"image": "jpg"})
+    assert view_first_sample(folder, image).title == "as an ImageSample: shard_000.tar/000000"
     assert view_first_sample(folder, wrong).fault is not None
 
 
@@ -86,7 +116,7 @@ def test_the_expression_of_a_field_is_checked() -> None:
         field=CAPTIONING.field("caption"),
         proposal="txt",
         part_names=["jpg", "json", "txt"],
-        json_example={"caption": "a", "title": "b"},
+        json_values=["json[caption]", "json[title]"],
     )
     assert check_field(question, "txt") is None
     assert check_field(question, "") == "CaptioningSample requires 'caption'"

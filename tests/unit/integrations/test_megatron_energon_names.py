@@ -36,6 +36,32 @@ def test_metadata_are_written_with_a_type_and_read_by_it_or_its_text() -> None:
         deserialize_media_metadata("text", "{}")
 
 
+def test_metadata_are_plain_data() -> None:
+    assert ImageMetadata.from_dict(PICTURE.to_dict()) == PICTURE
+    assert AVMetadata(video_fps=2.0).to_dict() == {"video_fps": 2.0}
+    assert MediaMetadataType.from_string("av") is AVMetadata.metadata_type
+    with pytest.raises(ValueError, match="'text' is not a valid MediaMetadataType"):
+        MediaMetadataType.from_string("text")
+
+
+@pytest.mark.parametrize("source", ["bytes", "file", "path"])
+def test_metadata_are_read_from_what_a_filter_selects(source: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.png"
+    Image.new("RGB", (4, 3)).save(path)
+    with path.open("rb") as file:
+        given: Any = {"bytes": path.read_bytes(), "file": file, "path": EPath(path)}[source]
+        by_name = MediaFilterConfig(MediaFilterStrategy.EXTENSION)
+        assert by_name.extract_metadata(given, "a.png") == PICTURE
+        assert by_name.extract_metadata(given, "a.txt") is None
+        assert MediaFilterConfig(MediaFilterStrategy.HEADER).extract_metadata(given, "a") == PICTURE
+        if source == "path":
+            assert by_name.extract_metadata(given) == PICTURE
+        else:
+            with pytest.raises(ConfigError, match="expected the name of the file"):
+                by_name.extract_metadata(given)
+    assert by_name.extract_metadata(b"no picture", "a.png") is None
+
+
 def test_a_filter_is_parsed_from_flags() -> None:
     assert MediaFilterConfig.parse("*.jpg, *.png", False, False).patterns == ("*.jpg", "*.png")
     assert MediaFilterConfig.parse(None, True, False).should_consider_all()

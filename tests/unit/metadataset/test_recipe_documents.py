@@ -58,6 +58,14 @@ def test_environment_variables_are_replaced_in_paths(files: MetadatasetFiles, mo
     assert found[0] == f"splits.train.path: {message}"
 
 
+def test_paths_with_variables_have_a_limit(files: MetadatasetFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LONG", "x" * 10_000)
+    found, *_ = files.faults_of_train({"path": "${LONG}" * 1000})
+    assert found.startswith("splits.train.path: with its environment variables the path has 10,000,000 letters")
+    found, *_ = files.faults_of_train({"path": f"${{{'A' * 5000}}}" * 2})
+    assert len(found) < 400
+
+
 @pytest.mark.parametrize(
     ("outer", "node", "leaf", "expected"),
     [(2, 3, 5, 30), (2, -1, 5, -1), (-1, -1, 1, -1), (None, -1, 5, None), (2, 3, None, None), (1, None, -1, None)],

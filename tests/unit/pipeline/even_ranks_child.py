@@ -1,9 +1,9 @@
-"""Run one of several ranks with passes of unknown lengths, and print its micro-batches as JSON."""
+"""Run one of several ranks with passes of unknown lengths, and write its micro-batches as JSON."""
 
 from __future__ import annotations
 
 import json
-import sys
+from pathlib import Path
 from typing import Any
 
 from torch import distributed
@@ -20,7 +20,9 @@ def is_even_or_small(item: int) -> bool:
     return item % 2 == 0 or item < 8
 
 
-def main(rank: int, world_size: int, store: str) -> None:
+def run_rank(rank: int, world_size: int, folder: Path) -> None:
+    """Run a rank, and write its micro-batches to ``<rank>.json`` in the folder of the process group."""
+    store = folder / "store"
     distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world_size)
     config = WorkerConfig(rank=rank, world_size=world_size, num_workers=0, lanes=world_size)
     # Of two lanes, only the first has items above 8.
@@ -46,9 +48,5 @@ def main(rank: int, world_size: int, store: str) -> None:
     except Exception as error:  # noqa: BLE001 - the test reads its type
         got["another size"] = f"{type(error).__name__}: {error}"
 
-    print(json.dumps(got))
+    (folder / f"{rank}.json").write_text(json.dumps(got))
     distributed.destroy_process_group()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -9,14 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loader.pipeline.contract.lane import ItemId, Lane, as_item_id, plain_item_id
+from loader.pipeline.contract.item_id import ItemId, as_item_id, plain_item_id
+from loader.pipeline.contract.lane import Lane
 from loader.pipeline.contract.rng import seed_batch
 from loader.pipeline.contract.stage import SKIPPED, Running, SavableDataset, State
 from loader.pipeline.contract.state_schema import COUNT, check_value
 from loader.pipeline.contract.worker_config import WorkerConfig
 from loader.pipeline.failures.error_handlers import log_exception
 from loader.pipeline.failures.policy import FailurePolicy
-from loader.samples.hooks import set_hook_context
+from loader.samples.hooks import in_hook_context
 
 SEED = 7
 
@@ -96,8 +97,12 @@ def lane(number: int = 0, count: int = 1, handler: Callable[..., Any] = log_exce
 
 def steps(dataset: SavableDataset[Any], lane: Lane, *, most: int, state: str = "{}", made: int = 0) -> list[Step]:
     """Run a chain as a worker does, to its end or for some steps, through pickle and JSON."""
+    with in_hook_context(lane.context):
+        return _steps(dataset, lane, most=most, state=state, made=made)
+
+
+def _steps(dataset: SavableDataset[Any], lane: Lane, *, most: int, state: str, made: int) -> list[Step]:
     context = lane.context
-    set_hook_context(context)
     running = pickle.loads(pickle.dumps(dataset)).open(lane, json.loads(state))
     schema = dataset.state_schema()
     given = []
@@ -153,7 +158,9 @@ def check_resumes(dataset: SavableDataset[Any], *, count: int = 1, most: int = 6
             )
             assert [json.loads(one.state) for one in rest] == [json.loads(one.state) for one in whole[made:]]
         if loads:
-            _check_loads(dataset, lane(number, count), whole)
+            own = lane(number, count)
+            with in_hook_context(own.context):
+                _check_loads(dataset, own, whole)
 
 
 def _check_loads(dataset: SavableDataset[Any], lane: Lane, whole: Sequence[Step]) -> None:

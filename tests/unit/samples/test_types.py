@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from loader import samples
+from loader import EPath, samples
 from loader.samples import (
     Batch,
     CaptioningSample,
@@ -96,6 +96,21 @@ def test_a_source_prints_as_its_path() -> None:
     source = SourceInfo(dataset_path="/data", index=3, shard_name="s.tar", file_names=("0.jpg", "0.txt"))
     assert str(source) == "/data/s.tar: 0.jpg, 0.txt"
     assert str(SourceInfo(dataset_path="/files", index="a.jpg", shard_name=None, file_names=())) == "/files"
+
+
+def test_the_folder_of_a_source_is_a_path_of_this_machine_or_text() -> None:
+    source = SourceInfo(dataset_path="/data", index=3, shard_name="s.tar", file_names=("0.txt",))
+    assert isinstance(source.dataset_path, EPath)
+    assert source.dataset_path == EPath("/data")
+    same, other = source._replace(dataset_path=EPath("/data")), source._replace(dataset_path="/other")
+    assert source == same
+    assert not source != same  # noqa: SIM202 - tuples define it, too
+    assert hash(source) == hash(same)
+    assert source != other
+    assert source == ("/data", 3, "s.tar", ("0.txt",))
+    assert source != "/data"
+    assert pickle.loads(pickle.dumps(source)) == source
+    assert [source._replace(dataset_path=path).dataset_path for path in ("squares", None)] == ["squares", None]
 
 
 def test_the_package_exports_every_type() -> None:

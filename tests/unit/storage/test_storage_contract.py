@@ -557,6 +557,47 @@ def test_a_folder_without_permission_is_not_writable(storage: Storage) -> None:
         pass
 
 
+def test_a_missing_folder_is_writable_if_it_can_be_created(storage: Storage) -> None:
+    assert storage.is_writable("a/b")
+    write(storage, "a", b"")
+    os.chmod(storage.path("a"), 0o400)
+    assert not storage.is_writable("a/b")
+
+
+def test_a_replaced_folder_is_used_instead_and_the_rest_stays_as_it_is(tmp_path: Path) -> None:
+    write(LocalStorage(tmp_path / "root"), ".meta/x", b"own")
+    write(LocalStorage(tmp_path / "root"), "s.tar", b"shard")
+    storage = open_storage(tmp_path / "root", replaced=(".meta", tmp_path / "other"))
+    assert not storage.exists(".meta/x")
+    write(storage, ".meta/a/x", b"new")
+    storage.rename(".meta/a/x", ".meta/b/y")
+    assert (tmp_path / "other/b/y").read_bytes() == b"new"
+    assert [file.name for file in storage.list(".meta")] == [".meta/b/y"]
+    assert [file.name for file in storage.list()] == ["s.tar"]
+    assert storage.read("s.tar") == b"shard"
+    assert storage.exists(".metal") is False
+    assert (storage.is_writable(".meta"), storage.is_writable("")) == (True, False)
+    for change in (
+        lambda: write(storage, "s.tar.idx", b""),
+        lambda: storage.remove("s.tar"),
+        lambda: storage.rename(".meta/b/y", "y"),
+        lambda: storage.check_target("y"),
+        lambda: storage.path(".meta/../../x"),
+    ):
+        with pytest.raises(StorageError, match=r"read-only while|leads out"):
+            change()
+    assert (tmp_path / "root/.meta/x").read_bytes() == b"own"
+
+
+def test_links_inside_a_replaced_folder_are_not_written_through(tmp_path: Path) -> None:
+    storage = open_storage(tmp_path / "root", replaced=(".meta", tmp_path / "other"))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "other/index").symlink_to(tmp_path / "victim")
+    with pytest.raises(StorageError, match="found a link to another folder"):
+        write(storage, ".meta/index/x", b"")
+
+
 def test_a_folder_of_ones_own_is_writable(storage: Storage) -> None:
     write(storage, "a/x", b"")
     assert storage.is_writable("a")

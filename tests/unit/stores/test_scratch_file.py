@@ -19,6 +19,7 @@ import pytest
 
 from loader.stores import FileStoreCachePool, SystemFileStore, scratch_file
 from loader.stores.scratch_file import ScratchFile
+from tests.small_disks import mounted_disk
 from tests.source_tree import ROOT
 from tests.unit.stores.recording_store import wait_until
 
@@ -28,15 +29,8 @@ BLOCK = 4096
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 1 MiB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    libc = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(libc, "umount2"):
-        pytest.skip("this is not Linux")
-    if libc.mount(b"tmpfs", str(disk).encode(), b"tmpfs", 0, b"size=1m") != 0:
-        pytest.skip(f"no permission to mount a disk: {os.strerror(ctypes.get_errno())}")
-    yield disk
-    libc.umount2(str(disk).encode(), 2)  # MNT_DETACH
+    with mounted_disk(tmp_path / "disk") as disk:
+        yield disk
 
 
 def taken(disk: Path) -> int:

@@ -1,3 +1,4 @@
+from loader.samples.types import VQAOCRSample
 from loader.training.factories.webdatasets import VQAOCRWebdataset
 
-__all__ = ["VQAOCRWebdataset"]
+__all__ = ["VQAOCRSample", "VQAOCRWebdataset"]

@@ -1,5 +1,11 @@
-from loader.pipeline.contract.restore_key import RestoreKey, WrappedRestoreKey, wrap_sample_restore_key
-from loader.pipeline.contract.restore_keys import SampleIndex, add_sample_restore_key, get_sample_restore_key
+from loader.pipeline.contract.restore_keys import (
+    RestoreKey,
+    SampleIndex,
+    WrappedRestoreKey,
+    add_sample_restore_key,
+    get_sample_restore_key,
+    wrap_sample_restore_key,
+)
 from loader.pipeline.contract.stage import SavableDataset
 from loader.pipeline.contract.user_state import FlexState, Savable
 from loader.pipeline.contract.worker_config import WorkerConfig

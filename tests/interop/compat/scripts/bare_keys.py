@@ -7,7 +7,7 @@ import os
 os.environ["ENERGON_KEY_FORMAT"] = "key"
 os.environ["ENERGON_TRUST_CODE"] = "1"
 
-from facts import Facts
+from facts import Facts, one_process
 from megatron.energon import (
     Cooker,
     DefaultTaskEncoder,
@@ -17,27 +17,15 @@ from megatron.energon import (
     cooker,
     get_savable_loader,
     get_train_dataset,
-    get_val_dataset,
     stateless,
 )
 
 facts = Facts()
 
 
-def one_process(**options):
-    return WorkerConfig(rank=0, world_size=1, num_workers=0, **options)
-
-
-def load(path, batch_size=None, config=None, **options):
-    dataset = get_val_dataset(
-        facts.folder / path, batch_size=batch_size, worker_config=config or one_process(), **options
-    )
-    return list(get_savable_loader(dataset))
-
-
 @facts.add
 def keys():
-    return [sample.__key__ for sample in load("captions")]
+    return [sample.__key__ for sample in facts.validation("captions")]
 
 
 @facts.add
@@ -55,7 +43,7 @@ def keys_of_training():
 
 @facts.add
 def keys_of_batches():
-    return [batch.__key__ for batch in load("texts", batch_size=32)]
+    return [batch.__key__ for batch in facts.validation("texts", batch_size=32)]
 
 
 @facts.add
@@ -72,7 +60,7 @@ def crude_samples():
     class Encoder(DefaultTaskEncoder):
         cookers = [Cooker(cook)]
 
-    return [[sample.__key__, sample.text] for sample in load("crude", task_encoder=Encoder())]
+    return [[sample.__key__, sample.text] for sample in facts.validation("crude", task_encoder=Encoder())]
 
 
 @facts.add
@@ -92,7 +80,7 @@ def sample_loader(raw):
 def part_filter(part):
     return part == "txt"
 """)
-    return [[sample.__key__, sample.text] for sample in load("texts")][:50]
+    return [[sample.__key__, sample.text] for sample in facts.validation("texts")][:50]
 
 
 @facts.add
@@ -109,7 +97,7 @@ def failed_samples():
     def handler(error, sample, sources=None):
         seen.append(sample.__key__)
 
-    count = len(load("captions", config=one_process(global_error_handler=handler), task_encoder=Encoder()))
+    count = len(facts.validation("captions", config=one_process(global_error_handler=handler), task_encoder=Encoder()))
     return seen, count
 
 
@@ -118,7 +106,7 @@ def excluded():
     split = facts.folder / "captions2/.nv-meta/split.yaml"
     shard = "val/shard_000.tar"
     split.write_text(split.read_text().replace("exclude: []", f"exclude: ['{shard}/val_0000{{0..2}}']"))
-    return [sample.__key__ for sample in load("captions2")]
+    return [sample.__key__ for sample in facts.validation("captions2")]
 
 
 facts.report()

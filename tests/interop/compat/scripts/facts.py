@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Facts", "digest"]
+__all__ = ["Facts", "digest", "one_process"]
 
 
 class Facts:
@@ -42,9 +42,25 @@ class Facts:
             self._errors[name] = f"{type(error).__name__}: {error}"[:2000]
         return function
 
+    def validation(self, path: str, batch_size: int | None = None, config: Any = None, **options: Any) -> list[Any]:
+        """Return the samples or batches of a pass over a dataset, without workers."""
+        from megatron.energon import get_savable_loader, get_val_dataset
+
+        dataset = get_val_dataset(
+            self.folder / path, batch_size=batch_size, worker_config=config or one_process(), **options
+        )
+        return list(get_savable_loader(dataset))
+
     def report(self) -> None:
         """Print the facts as the last line of standard output."""
         print(json.dumps({"facts": self._values, "errors": self._errors}), flush=True)
+
+
+def one_process(**options: Any) -> Any:
+    """Return the config of a run of one rank without workers."""
+    from megatron.energon import WorkerConfig
+
+    return WorkerConfig(rank=0, world_size=1, num_workers=0, **options)
 
 
 def digest(data: Any) -> str:

@@ -6,12 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from facts import Facts
+from facts import Facts, one_process
 from megatron.energon import (
     Cooker,
     DefaultTaskEncoder,
     TextSample,
-    WorkerConfig,
     basic_sample_keys,
     cooker,
     get_savable_loader,
@@ -29,25 +28,14 @@ DIFFERS = {
 facts = Facts()
 
 
-def one_process(**options):
-    return WorkerConfig(rank=0, world_size=1, num_workers=0, **options)
-
-
-def load(path, batch_size=None, config=None, **options):
-    dataset = get_val_dataset(
-        facts.folder / path, batch_size=batch_size, worker_config=config or one_process(), **options
-    )
-    return list(get_savable_loader(dataset))
-
-
 @facts.add
 def keys():
-    return [sample.__key__ for sample in load("captions")]
+    return [sample.__key__ for sample in facts.validation("captions")]
 
 
 @facts.add
 def keys_of_a_batch():
-    return load("texts", batch_size=4)[0].__key__
+    return facts.validation("texts", batch_size=4)[0].__key__
 
 
 @facts.add
@@ -58,12 +46,12 @@ def keys_of_lines():
     folder = Path(sys.executable).parent
     command = [folder / "energon"] if (folder / "energon").exists() else [sys.executable, "-m", "energon_cli"]
     subprocess.run([*command, "prepare", facts.folder / "lines.jsonl"], check=True, stdout=subprocess.DEVNULL)
-    return [sample.__key__ for sample in load("lines.jsonl", task_encoder=Encoder())][:3]
+    return [sample.__key__ for sample in facts.validation("lines.jsonl", task_encoder=Encoder())][:3]
 
 
 @facts.add
 def last_part_of_the_key():
-    return [sample.__key__.split("/")[-1] for sample in load("captions")]
+    return [sample.__key__.split("/")[-1] for sample in facts.validation("captions")]
 
 
 @facts.add
@@ -78,7 +66,7 @@ def keys_of_failed_samples():
             return sample
 
     config = one_process(global_error_handler=lambda error, sample, sources=None: seen.append(sample.__key__))
-    count = len(load("texts", config=config, task_encoder=Encoder()))
+    count = len(facts.validation("texts", config=config, task_encoder=Encoder()))
     return seen, count
 
 
@@ -114,7 +102,7 @@ splits:
     class Encoder(DefaultTaskEncoder):
         cookers = [Cooker(cook)]
 
-    return [sample.text for sample in load("aux.yaml", task_encoder=Encoder())]
+    return [sample.text for sample in facts.validation("aux.yaml", task_encoder=Encoder())]
 
 
 @facts.add

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import pickle
 from inspect import signature
 
 import torch
@@ -25,6 +28,7 @@ from megatron.energon import (
     get_train_dataset,
     stateless,
 )
+from megatron.energon.epathlib import EPath
 
 DIFFERS: dict[str, str] = {}
 
@@ -144,6 +148,45 @@ def sources_of_a_batch_type():
 @facts.add
 def sources_of_packed_samples():
     return shape(next(iter(load(Packs(), "crude", packing_buffer_size=4))).__sources__)
+
+
+def first_source():
+    (source,) = next(iter(load(DefaultTaskEncoder(), batch_size=None))).__sources__
+    return source
+
+
+@facts.add
+def folder_of_a_source():
+    path = first_source().dataset_path
+    folder = EPath(facts.folder / "texts")
+    return [
+        [type(path).__name__, path.name, path.is_dir(), path.is_local(), str(path / "x")[-7:]],
+        [path == folder, len({path, folder}), hash(path) == hash(folder), pickle.loads(pickle.dumps(path)) == folder],
+        [f"{path}" == str(facts.folder / "texts"), EPath(path) == folder, copy.deepcopy(path) == path],
+        [(path / ".nv-meta" / ".info.json").is_file(), path.relative_to(path.parent)],
+    ]
+
+
+@facts.add
+def a_source_is_a_dataclass():
+    source = first_source()
+    same = SourceInfo(
+        dataset_path=EPath(facts.folder / "texts"),
+        index=source.index,
+        shard_name=source.shard_name,
+        file_names=source.file_names,
+    )
+    return [
+        source == same,
+        len({source, same}),
+        copy.deepcopy(source) == source,
+    ]
+
+
+@facts.add
+def sources_of_a_sample_as_a_dict():
+    sample = dataclasses.asdict(next(iter(load(DefaultTaskEncoder(), batch_size=None))))
+    return [type(sample["__sources__"]).__name__, sorted(sample["__sources__"][0])]
 
 
 facts.report()

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from loader.errors import ConfigError
+from loader.format.documents.conversation import Turn
 from loader.format.documents.sample_types import SAMPLE_TYPES, SampleTypeSpec, sample_type_of_name
 from loader.samples import types
 
@@ -15,6 +16,7 @@ OF_KIND: dict[str, set[Any]] = {
     "any": {torch.Tensor, list[str], list[int]},
     "audio": {typing.Any},
     "image": {torch.Tensor},
+    "image_list": {list[torch.Tensor]},
     "images": {list[torch.Tensor]},
     "label": {int},
     "label_name": {str},
@@ -22,6 +24,7 @@ OF_KIND: dict[str, set[Any]] = {
     "tensor": {torch.Tensor},
     "text": {str},
     "text_list": {list[str]},
+    "turns": {list[Turn]},
     "video": {typing.Any},
 }
 
@@ -35,7 +38,9 @@ def test_the_table_says_what_the_classes_say(spec: SampleTypeSpec) -> None:
     shared = {field.name for field in dataclasses.fields(types.Sample)}
     own = [field for field in dataclasses.fields(cls) if field.name not in shared]
     assert [field.name for field in spec.fields] == [field.name for field in own]
-    assert [field.required for field in spec.fields] == [field.default is dataclasses.MISSING for field in own]
+    assert [field.required for field in spec.fields] == [
+        field.default is field.default_factory is dataclasses.MISSING for field in own
+    ]
     hints = typing.get_type_hints(cls)
     for field in spec.fields:
         kinds = set(typing.get_args(hints[field.name])) - {type(None)}
@@ -57,10 +62,10 @@ def test_a_type_is_found_by_each_of_its_names_in_any_case(spec: SampleTypeSpec) 
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("CaptioningSampel", "did you mean CaptioningSample?"),
+        ("CaptioningSampel", "did you mean CaptioningSample or"),
         ("Caption", "did you mean CaptioningSample"),
         ("VQAWebdatset", "did you mean VQASample"),
-        ("????", "known are CaptioningSample, CrudeSample,"),
+        ("????", "known are CaptioningSample, ConversationSample,"),
     ],
 )
 def test_an_unknown_type_names_the_nearest(name: str, hint: str) -> None:

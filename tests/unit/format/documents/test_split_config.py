@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
 import pytest
 import yaml
 
 from loader.errors import ConfigError
 from loader.format.documents.split_config import SplitConfig, format_split_config, parse_split_config, split_sample_name
+from loader.format.documents.subset import SampleRange, ShareRange, SubsetRange
 
 
 def faults_of(text: str, file: str = "split.yaml") -> list[str]:
@@ -81,7 +83,7 @@ exclude: [a.tar/, d.tar]
 """
     assert faults_of(text) == [
         "exlude: unknown key; did you mean 'exclude'?",
-        "the number 2: unknown key; known are split_parts, exclude",
+        "the number 2: unknown key; known are split_parts, exclude, sample_ranges",
         "split_parts.train[1]: 'a.tar' is listed twice in this part (also at split_parts.train[0])",
         "split_parts.train[2]: expected a name, found the number 3; put it in quotes",
         "split_parts.train[3]: '{0..99999999}.tar' expands to 100,000,000 names, expected at most 999,998",
@@ -263,3 +265,26 @@ def test_a_split_is_written_as_json_where_the_name_says_so() -> None:
         assert parse_split_config(format_split_config(config, file=file), file=file) == config
     document = json.loads(format_split_config(config, file="split.json"))
     assert document["split_parts"]["train"] == ["s_{0..1}.tar"]
+
+
+@pytest.mark.parametrize("file", ["split.yaml", "split.json"])
+def test_ranges_of_samples_are_written_and_read(file: str) -> None:
+    ranges: dict[str, SubsetRange] = {
+        "train": ShareRange(start=Fraction(0), stop=Fraction(666667, 1_000_000)),
+        "val": SampleRange(start=5, stop=None),
+    }
+    config = SplitConfig(split_parts={"train": ("a.tar",), "val": ("a.tar",)}, sample_ranges=ranges)
+    assert parse_split_config(format_split_config(config, file=file), file=file) == config
+    assert (config.samples_of("train", 10), config.samples_of("val", 10)) == (range(6), range(5, 10))
+
+
+def test_faults_in_ranges_of_samples_have_their_places() -> None:
+    text = """
+split_parts: {train: [a.tar], val: [a.tar]}
+sample_ranges: {train: [80%, 20%], val: 3, test: [0%, 1%]}
+"""
+    assert [fault.partition(":")[0] for fault in faults_of(text)] == [
+        "sample_ranges.train",
+        "sample_ranges.val",
+        "sample_ranges.test",
+    ]

@@ -12,12 +12,14 @@ from loader import EPath, build_filter_index, build_filter_index_from_shard_inde
 from loader.errors import ConfigError, EnergonError, FormatError, StorageError
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.filters.files import FilterFiles, filter_names
-from loader.format.filters.rows import FilteredShard, FilterRows, open_filter
+from loader.format.filters.rows import FilteredShard, FilterRows, open_file_filter, open_filter
 from loader.format.jsonl.index import prepare_jsonl
 from loader.format.lint.report import LintPlan
 from loader.format.lint.run import lint_dataset
 from loader.storage import open_storage
 from tests.e2e.dataset_tree import prepare, write_shards
+from tests.tables import write_rows
+from tests.token_files import numbered, write_tokens
 
 
 @pytest.fixture
@@ -107,6 +109,16 @@ def test_a_filter_of_a_jsonl_file_is_next_to_it(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "lines.jsonl.good.json").read_text())["shard_counts"] == {"lines.jsonl": 2}
 
 
+@pytest.mark.parametrize("name", ["tokens#1.bin", "tokens#1", "rows.parquet"])
+def test_a_filter_of_tokens_or_rows_is_next_to_the_file(tmp_path: Path, name: str) -> None:
+    write_tokens(tmp_path / "tokens#1", numbered(3))
+    write_rows(tmp_path / "rows.parquet", range(3))
+    build_filter_index(tmp_path / name, "good", [2, 0])
+    file = name if "." in name else f"{name}.bin"
+    assert json.loads((tmp_path / f"{file}.good.json").read_text())["shard_counts"] == {file: 2}
+    assert open_file_filter(open_storage(tmp_path), file, "good", 3).numbers(np.arange(2)).tolist() == [0, 2]
+
+
 def break_json(text: str) -> object:
     return lambda meta: (meta / "filter_odd.json").write_text(text)
 
@@ -115,6 +127,15 @@ def drop_shard(meta: Path) -> None:
     info = json.loads((meta / "filter_odd.json").read_text())
     info["shard_counts"].pop("shard_000.tar")
     (meta / "filter_odd.json").write_text(json.dumps(info))
+
+
+def count_in_first_shard(count: int) -> object:
+    def change(meta: Path) -> None:
+        info = json.loads((meta / "filter_odd.json").read_text())
+        info["shard_counts"]["shard_000.tar"] = count
+        (meta / "filter_odd.json").write_text(json.dumps(info))
+
+    return change
 
 
 @pytest.mark.parametrize(
@@ -126,6 +147,8 @@ def drop_shard(meta: Path) -> None:
         (break_json("[]"), "it is not a mapping"),
         (break_json('{"format_version": 2}'), "expected format_version 1, found 2"),
         (break_json('{"format_version": 1, "shard_counts": {"a": -1}}'), "expected 'shard_counts'"),
+        (count_in_first_shard(2**64), "expected at most"),
+        (count_in_first_shard(2**62), "expected at most"),
         (break_json('{"format_version": 1, "shard_counts": {"a": 1}}'), "it has shards that the dataset does not"),
         (drop_shard, "it lacks shards of the dataset: 'shard_000.tar'"),
         (

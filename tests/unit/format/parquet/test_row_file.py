@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from loader.errors import FormatError
+from loader.errors import FormatError, SampleError
 from loader.format.lint.record_file import lint_record_file
 from loader.format.parquet import row_file
 from loader.format.parquet.row_file import RowFile
@@ -213,3 +213,56 @@ def test_files_that_are_dropped_leave_nothing_in_the_cache(tmp_path: Path) -> No
         del reader
     gc.collect()
     assert row_file._cache._bytes == before
+
+
+def not_utf8() -> pa.Array:
+    ends = pa.array([0, 2, 4, 5], pa.int32()).buffers()[1]
+    return pa.Array.from_buffers(pa.string(), 3, [None, ends, pa.py_buffer(b"ok\xc3(y")])
+
+
+@pytest.mark.parametrize(
+    ("column", "bad"),
+    [
+        (not_utf8(), 1),
+        (pa.array([0, 2**62, 0], pa.timestamp("us")), 1),
+        (pa.array([0, 0, 2**30], pa.date32()), 2),
+    ],
+    ids=["text", "time", "date"],
+)
+def test_a_value_that_python_cannot_hold_costs_only_its_row(tmp_path: Path, column: pa.Array, bad: int) -> None:
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"x": column, "n": [1, 2, 3]}), path)
+    reader = reader_of(path)
+    reader.file.expect(np.arange(3))
+    for number in range(3):
+        if number == bad:
+            with pytest.raises(SampleError, match="column 'x' cannot be read") as caught:
+                reader.read_parts(number)
+            assert (caught.value.key, caught.value.part) == (f"a.parquet/{bad}", "x")
+        else:
+            assert reader.read_parts(number)["n"] == number + 1
+    assert reader.file.fingerprint() == reader_of(path).file.fingerprint()
+
+
+def test_a_row_group_that_would_fill_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"x": np.zeros(1 << 20, np.int64)}), path)
+    assert path.stat().st_size < 1 << 17
+    monkeypatch.setattr(row_file, "_MAX_GROUP_BYTES", (8 << 20) - 1)
+    with pytest.raises(FormatError, match="row group 0 needs at least 8,388,608 bytes of memory"):
+        reader_of(path).read_parts(0)
+
+
+def test_messages_about_damage_have_no_control_characters(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "a.parquet", range(3))
+    data = path.read_bytes()
+    messages = []
+    for place in range(len(data) - 400, len(data) - 8, 7):
+        for value in (0x0F, 0x1B, 0x7F):
+            path.write_bytes(data[:place] + bytes([value]) + data[place + 1 :])
+            try:
+                reader_of(path).read_parts(0)
+            except FormatError as error:
+                messages.append(error.message)
+    assert any("\\x" in message for message in messages)
+    assert all(message.isprintable() for message in messages)

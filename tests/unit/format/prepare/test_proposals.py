@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 
 from loader.format.documents.sample_types import CRUDE, SampleTypeSpec, sample_type_of_name
-from loader.format.prepare.proposals import propose_field_map, propose_sample_types
+from loader.format.prepare.proposals import propose, propose_field_map, propose_sample_types
+
+LLAVA = {"id": "7", "conversations": [{"from": "human", "value": "<image>\nWho?"}, {"from": "gpt", "value": "A cat."}]}
+CHATML = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "A cat."}]
 
 
 def short_names(specs: list[SampleTypeSpec]) -> list[str]:
@@ -16,7 +19,10 @@ def short_names(specs: list[SampleTypeSpec]) -> list[str]:
     ("parts", "first"),
     [
         (["jpg", "txt"], "Captioning"),
-        (["jpg", "json"], "Image"),
+        (["jpg", "json"], "Crude"),
+        (["JPG", "TXT"], "Captioning"),
+        (["jpg", "seg.png", "txt"], "Crude"),
+        (["jpg", "txt", "cls"], "Crude"),
         (["jpg", "txt", "json"], "Captioning"),
         (["jpg", "cls"], "ImageClassification"),
         (["png", "cls", "json"], "ImageClassification"),
@@ -64,6 +70,13 @@ def test_the_likeliest_type_that_parts_can_fill_is_proposed_first(parts: list[st
         (["mp4", "json"], {"question": "why?"}, "VidQA", {"video": "mp4", "context": "json[question]"}),
         (["json"], {"text": "once"}, "Text", {"text": "json[text]"}),
         (["json"], {"width": 3}, "Crude", {}),
+        (["JPG", "JSON"], {"caption": "a cat"}, "Captioning", {"image": "JPG", "caption": "JSON[caption]"}),
+        (["jpg", "JPG", "txt", "TXT"], {}, "Captioning", {"image": "jpg,JPG", "caption": "txt,TXT"}),
+        (["jpg", "json"], LLAVA, "Conversation", {"turns": "json[conversations]", "images": "jpg"}),
+        (["json"], {"messages": CHATML}, "Conversation", {"turns": "json[messages]"}),
+        (["json"], {"system": "Be brief.", "messages": CHATML}, "Conversation", {"turns": "json"}),
+        (["jpg", "json"], {"story": "a long tale"}, "Crude", {}),
+        (["jpg", "json", "txt"], LLAVA, "Crude", {}),
     ],
 )
 def test_keys_of_json_tell_the_type_and_fill_its_fields(
@@ -134,3 +147,38 @@ def test_each_field_gets_the_part_or_path_that_fits(
     name: str, parts: list[str], example: dict[str, Any] | None, expected: dict[str, str]
 ) -> None:
     assert propose_field_map(sample_type_of_name(name), parts, example) == expected
+
+
+@pytest.mark.parametrize(
+    ("parts", "example", "first", "reason"),
+    [
+        (["jpg", "txt"], None, "Captioning", None),
+        (["jpg", "txt", "json"], {"license": "CC BY"}, "Captioning", None),
+        (["left.jpg", "right.jpg", "txt"], None, "Crude", "CaptioningSample would drop right.jpg; crude samples keep"),
+        (["jpg", "json"], {"story": "a long tale"}, "Crude", "ImageSample would drop json"),
+        (["jpg", "json"], LLAVA, "Conversation", "megatron-energon does not have this type"),
+        (["0.jpg", "1.jpg", "json"], LLAVA, "Conversation", "several images"),
+        (
+            ["0.jpg", "1.jpg", "json"],
+            {"texts": ["a", None, "b", None]},
+            "Interleaved",
+            "runs only with trust_code=True",
+        ),
+    ],
+)
+def test_a_proposal_drops_no_text_and_says_why(
+    parts: list[str], example: dict[str, Any] | None, first: str, reason: str | None
+) -> None:
+    proposal = propose(parts, example)
+    assert proposal.sample_types[0].short_name == first
+    assert (reason or "") in (proposal.reason or "")
+    assert (reason is None) == (proposal.reason is None)
+
+
+def test_alternatives_that_one_sample_has_together_are_not_alternatives() -> None:
+    assert propose(["jpg", "png", "txt"]).reason is None
+    proposal = propose(["jpg", "png", "txt"], together=["jpg", "png", "txt"])
+    assert (proposal.sample_types[0], proposal.reason) == (
+        CRUDE,
+        "CaptioningSample would drop png; crude samples keep all parts",
+    )

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loader.errors import ConfigError, FormatError, StorageError
+from loader.format.index.journal import Journal
 from loader.format.prepare import shards as module
 from loader.format.prepare.plan import PrepareProgress
 from loader.format.prepare.shards import ShardScans, find_shards
 from loader.storage import FileInfo, LocalStorage
+from tests.malformed.tar_bytes import END, member
 
 
 def make(folder: Path, *names: str) -> LocalStorage:
@@ -80,6 +84,12 @@ def test_excluded_shards_are_counted(tmp_path: Path) -> None:
         find_shards(storage, exclude="tar")
 
 
+def test_compressed_shards_that_are_excluded_or_decompressed_need_no_warning(tmp_path: Path) -> None:
+    storage = make(tmp_path, "a.tar", "a.tgz", "b.tar.xz", "c.tar.zst")
+    assert find_shards(storage).compressed == ("b.tar.xz", "c.tar.zst")
+    assert find_shards(storage, exclude="^b").compressed == ("c.tar.zst",)
+
+
 @pytest.mark.parametrize("pattern", ["(", "[", "*", "(?P<a>x)(?P<a>y)"])
 def test_a_pattern_that_is_none_is_refused(tmp_path: Path, pattern: str) -> None:
     with pytest.raises(ConfigError, match="not a regular expression"):
@@ -89,7 +99,7 @@ def test_a_pattern_that_is_none_is_refused(tmp_path: Path, pattern: str) -> None
 def test_a_folder_of_compressed_shards_is_told_how_to_unpack_them(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"3 compressed ones without random access, first a\.tar\.gz") as caught:
         find_shards(make(tmp_path, "a.tar.gz", "b.tgz", "c.TAR.ZST", "d.gz"))
-    assert "gunzip" in (caught.value.hint or "")
+    assert (caught.value.hint or "").endswith("--decompress")
 
 
 def test_a_folder_without_shards_or_none_at_all_is_named(tmp_path: Path) -> None:
@@ -107,15 +117,45 @@ def test_every_shard_that_cannot_be_scanned_is_named_in_whatever_order_the_resul
     storage = make(tmp_path, "a.tar", "b.tar", "c.tar")  # too short for a tar file
 
     def run_in_order(
-        function: Callable[[FileInfo], FormatError], items: Sequence[FileInfo], *, workers: int
-    ) -> Iterator[tuple[int, FormatError]]:
+        function: Callable[[Any], Any], items: Sequence[Any], *, workers: int
+    ) -> Iterator[tuple[int, Any]]:
         yield from ((number, function(items[number])) for number in order)
 
     monkeypatch.setattr(module, "run_in_workers", run_in_order)
     shards = find_shards(storage).shards
     progress: list[PrepareProgress] = []
-    scans = ShardScans(storage, shards, total=5, workers=3, on_progress=progress.append)
+    scans = ShardScans(storage, Journal(storage), shards, total=5, workers=3, on_progress=progress.append)
     with pytest.raises(FormatError, match="3 shards cannot be indexed") as caught:
         scans.wait_for(shards[0])
     assert all(storage.path(shard.name) in caught.value.message for shard in shards)
     assert [(now.shards_done, now.shards_total) for now in progress] == [(2, 5)]
+
+
+def test_many_small_shards_are_scanned_in_groups_and_resumed_one_by_one(tmp_path: Path) -> None:
+    for number in range(300):
+        name = f"{number:03}"
+        (tmp_path / f"{name}.tar").write_bytes(member(f"{name}.txt".encode(), b"1") + END)
+    storage = LocalStorage(tmp_path)
+    shards, journal = find_shards(storage).shards, Journal(storage)
+    progress: list[PrepareProgress] = []
+    with closing(ShardScans(storage, journal, shards, total=300, workers=2, on_progress=progress.append)) as scans:
+        for shard in shards:
+            scans.wait_for(shard)
+            index = journal.load(shard)
+            assert index is not None
+            assert index.keys() == [shard.name.removesuffix(".tar")]
+    files = list((tmp_path / ".nv-meta/.prepare/scans").iterdir())
+    assert 16 <= len(files) <= 20  # each worker gets several
+    assert progress[-1].shards_done == progress[-1].samples == 300
+    again = Journal(storage)
+    assert all(again.has(shard) for shard in shards)
+
+
+def test_a_large_shard_is_a_group_of_its_own() -> None:
+    sizes = [10 << 20, 10 << 20, 60 << 20, 30 << 20, 1 << 20, 40 << 20]
+    shards = [FileInfo(name=f"{number}.tar", size_bytes=size, mtime_ns=0) for number, size in enumerate(sizes)]
+    groups = module._groups(shards * 20, workers=1)
+    assert [shard.size_bytes >> 20 for group in groups[:5] for shard in group] == [10, 10, 60, 30, 1, 40, 10, 10]
+    assert [len(group) for group in groups[:4]] == [2, 1, 2, 1]
+    assert groups[0].name == "2 shards from 0.tar to 1.tar"
+    assert [len(group) for group in module._groups(shards[:3], workers=2)] == [1, 1, 1]

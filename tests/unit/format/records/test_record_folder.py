@@ -100,6 +100,40 @@ def test_samples_are_excluded_by_number(tmp_path: Path, kind: str) -> None:
     assert lint(folder) == [("W204", f"s_1.{kind}", "99")]
 
 
+def typed(folder: Path, text: str) -> Path:
+    """Write a ``dataset.yaml`` whose samples are texts from a part or column."""
+    config = f"__module__: megatron.energon\n__class__: TextWebdataset\nfield_map: {{text: {text!r}}}\n"
+    (folder / ".nv-meta/dataset.yaml").write_text(config)
+    return folder
+
+
+@pytest.mark.parametrize("level", ["headers", "decode"])
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_column_that_the_field_map_needs_is_missing_once_for_each_file(tmp_path: Path, kind: str, level: str) -> None:
+    folder = typed(prepared(tmp_path, kind), "texxt")
+    assert lint(folder, level=level) == [("E301", f"s_{number}.{kind}", None) for number in range(3)]
+
+
+def test_values_of_columns_are_checked_against_the_fields(tmp_path: Path) -> None:
+    folder = prepared(tmp_path, "parquet")
+    assert lint(typed(folder, "text")) == []
+    assert lint(typed(folder, "id"))[:2] == [("E307", "s_0.parquet", "0"), ("E307", "s_0.parquet", "1")]
+    assert lint(typed(folder, "id"), level="headers") == []
+
+
+def test_a_missing_value_inside_a_line_is_not_a_part_that_does_not_decode(tmp_path: Path) -> None:
+    folder = typed(prepared(tmp_path, "jsonl"), "json[texxt]")
+    assert {code for code, *_ in lint(folder)} == {"E307"}
+
+
+def test_samples_of_code_that_may_not_run_are_reported_as_unchecked(tmp_path: Path) -> None:
+    folder = prepared(tmp_path, "parquet")
+    text = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nsample_loader: sample_loader.py:load\n"
+    (folder / ".nv-meta/dataset.yaml").write_text(text)
+    (folder / ".nv-meta/sample_loader.py").write_text("def load(raw):\n    return {'text': raw['text']}\n")
+    assert lint(folder) == [("W009", None, None)]
+
+
 @pytest.mark.parametrize("kind", FORMATS)
 def test_a_folder_that_another_tool_prepared_is_read(tmp_path: Path, kind: str) -> None:
     folder = prepared(tmp_path, kind)

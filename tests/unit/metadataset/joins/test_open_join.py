@@ -168,3 +168,25 @@ def test_a_faulty_dataset_raises_its_own_error(data: JoinedData) -> None:
     shutil.rmtree(data.folder / "q")
     with pytest.raises(StorageError, match="this folder does not exist"):
         open_join(plan)
+
+
+@pytest.mark.parametrize("numbers", [[0, 4], [0, 1 << 40], [-1, 1], [0, -1], [0, -2], [1 << 62, 1]])
+def test_rows_that_name_no_sample_are_refused(data: JoinedData, numbers: list[int]) -> None:
+    plan = data.plan("p", "q")
+    path = data.folder / f"meta.yaml.joins/{prepare_join(plan).name}.npy"
+    rows = np.load(path)
+    rows[1] = numbers
+    np.save(path, rows)
+    with pytest.raises(ConfigError, match="rows of this join are damaged") as caught:
+        open_join(plan)
+    assert str(path) in caught.value.message
+    assert caught.value.hint == f"run: energon prepare {data.folder / 'meta.yaml'}"
+
+
+def test_rows_without_a_sample_are_valid_where_a_member_may_lack_keys(data: JoinedData) -> None:
+    plan = data.plan("p", filling("q"))
+    path = data.folder / f"meta.yaml.joins/{prepare_join(plan).name}.npy"
+    rows = np.load(path)
+    rows[1, 1] = -1
+    np.save(path, rows)
+    assert open_join(plan).tolist() == [[0, 1], [1, -1], [2, 2]]

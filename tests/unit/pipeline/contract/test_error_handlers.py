@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from loader.errors import ConfigError, FormatError, SampleError
+from loader.errors import ConfigError, SampleError
 from loader.pipeline.failures import error_handlers
 from loader.pipeline.failures.error_handlers import log_exception, reraise_exception
 from loader.pipeline.failures.policy import FailurePolicy, three_argument_handler
@@ -88,8 +88,8 @@ def test_another_line_or_another_type_is_another_cause(caplog: pytest.LogCapture
         (KeyError("txt"), "raised KeyError: 'txt' ·"),
         (TimeoutError(), "raised TimeoutError ·"),
         (
-            FormatError("a header is damaged", shard="a.tar", offset=512, hint="fix it"),
-            "FormatError: a header is damaged ·",
+            SampleError("part 'jpg' is damaged", source="a.tar", hint="fix it"),
+            "SampleError: part 'jpg' is damaged ·",
         ),
     ],
     ids=lambda value: type(value).__name__,

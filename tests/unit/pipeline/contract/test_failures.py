@@ -74,7 +74,6 @@ def test_the_handler_gets_error_sample_and_sources() -> None:
         UnboundLocalError("x"),
         ModuleNotFoundError("no cv2"),
         SyntaxError("eval"),
-        NotImplementedError("select_samples_to_pack"),
         TrustError("pickles"),
         ConfigError("no cooker"),
     ],
@@ -89,6 +88,33 @@ def test_a_fault_of_the_program_ends_the_run_and_names_hook_and_sample(error: An
     assert caught.value is error
     assert error.__notes__ == ["raised by encode for sample 'a.tar/0001'"]
     assert not received
+
+
+def test_a_hook_that_is_not_implemented_for_some_samples_skips_them() -> None:
+    policy = made_policy()
+    policy.failed(encode, NotImplementedError("no such sample type"), SAMPLE)
+    assert policy.dropped.total() == 1
+
+
+def test_the_handler_of_restored_samples_gets_the_sample_of_the_noted_failure() -> None:
+    received: list[Any] = []
+    policy = made_policy(restore_handler=lambda *arguments: received.append(arguments), tolerance=1)
+    source = SourceInfo(dataset_path="/ds", index=1, shard_name="a.tar", file_names=())
+    sample, error, other = {**SAMPLE, "__sources__": (source,)}, ValueError("x"), ValueError("y")
+    policy.note_rebuilt(error, encode, sample)
+    policy.failed_to_rebuild(error)
+    policy.failed_to_rebuild(other)
+    assert received == [(error, sample, [source]), (other, None, None)]
+    assert not policy.pending
+
+
+@pytest.mark.parametrize("error", [NameError("nmae"), FatalSampleError("stop"), ConfigError("no cooker")])
+def test_a_fault_of_the_program_ends_a_restored_run(error: Any) -> None:
+    policy = made_policy(restore_handler=skip_silently)
+    policy.note_rebuilt(error, encode, SAMPLE)
+    with pytest.raises(type(error)):
+        policy.failed_to_rebuild(error)
+    assert error.__notes__ == ["raised by encode for sample 'a.tar/0001'"]
 
 
 def test_failures_of_the_first_calls_count_as_others_do() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from loader.pipeline.contract.lane import as_item_id, integers_of, plain_item_id, position_of
+from loader.pipeline.contract.item_id import as_item_id, integers_of, plain_item_id, position_of
 
 positions = st.integers(0, 1 << 62)
 item_ids = st.recursive(

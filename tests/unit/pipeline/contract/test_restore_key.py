@@ -1,4 +1,4 @@
-"""``set_restore_key`` changes only values that have a ``__restore_key__``."""
+"""Restore keys are set on values that have a ``__restore_key__`` only, and users' datasets extend them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 
 from loader.pipeline.contract.lane import set_restore_key
+from loader.pipeline.contract.restore_keys import (
+    WrappedRestoreKey,
+    add_sample_restore_key,
+    wrap_sample_restore_key,
+)
 from loader.pipeline.contract.stage import SKIPPED
 from loader.samples.types import TextSample
 from tests.unit.pipeline.stage_check import lane
@@ -74,3 +79,18 @@ def test_values_without_a_restore_key_are_not_changed(value: Any) -> None:
 def test_a_later_stage_replaces_the_restore_key() -> None:
     sample = stamped(Plain(("1 decode", 3, 19, 5)))
     assert sample.__restore_key__ == KEY
+
+
+class Twice:
+    """A user's dataset, as a restore key names it."""
+
+
+@pytest.mark.parametrize("sample", [Plain(("read", 3)), Frozen(("read", 3)), FrozenAndSlotted(("read", 3))], ids=str)
+def test_the_key_of_any_dataclass_can_be_wrapped(sample: Any) -> None:
+    assert wrap_sample_restore_key(sample, 1, src=Twice()) is sample
+    assert sample.__restore_key__ == WrappedRestoreKey("Twice", (1,), ("read", 3))
+
+
+def test_a_wrapped_key_can_be_extended_as_a_tuple() -> None:
+    sample: Any = wrap_sample_restore_key({"__restore_key__": ("read", 3)}, 1, src=Twice())
+    assert add_sample_restore_key(sample, 2, src=Twice()) == {"__restore_key__": ("Twice", 2, "Twice", 1, "read", 3)}

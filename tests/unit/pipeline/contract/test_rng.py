@@ -17,7 +17,7 @@ import torch
 from numpy.random import mtrand
 
 from loader.pipeline.contract.hook import Hook
-from loader.pipeline.contract.lane import ItemId
+from loader.pipeline.contract.item_id import ItemId
 from loader.pipeline.contract.rng import preserve_rng_state, seed_batch, seed_sample
 from loader.samples.hooks import stateless
 from tests.unit.pipeline.stage_check import lane

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from loader import DefaultTaskEncoder, EnergonError, WorkerConfig, get_loader, get_val_dataset
-from loader.samples import set_hook_context
 from tests.e2e.text_dataset import write_texts
 
 
@@ -67,7 +66,6 @@ def test_a_hooks_lines_go_to_the_debug_file(tmp_path: Path) -> None:
 
 
 def test_outside_of_hooks_no_config_is_active() -> None:
-    set_hook_context(None)  # other tests leave one
     config = WorkerConfig(rank=0, world_size=1, num_workers=0)
     assert WorkerConfig.active_worker_config is None
     with pytest.raises(EnergonError, match="no hook of this run"):

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import pytest
 
 from loader.errors import ConfigError
+from loader.pipeline.contract.worker_config import WorkerConfig
+from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.concat import ConcatDataset
 from loader.pipeline.stages.filter import FilterDataset
 from loader.pipeline.stages.map import MapDataset
 from loader.pipeline.stages.packing import PackingDataset
+from loader.pipeline.stages.shuffle_buffer import ShuffleBufferDataset
+from loader.training.loaders.data_loader import SavableDataLoader
 from tests.unit.pipeline.stage_check import Values, check_resumes, values
 
 
@@ -54,6 +61,22 @@ def test_a_restored_lane_continues_where_it_stopped() -> None:
     packed: PackingDataset[Any] = PackingDataset(MapDataset(Values(range(10)), each_twice), 6, neighbours, list)
     check_resumes(ConcatDataset(Values(range(7), skips=(1,)), packed, Values(range(20, 30))), count=3)
     check_resumes(ConcatDataset(ConcatDataset(Values(range(7)), Values(range(10, 15))), Values(range(20, 29))), count=3)
+
+
+@pytest.mark.parametrize("done", [7, 9])
+def test_items_that_wait_above_do_not_let_other_lanes_take_ended_datasets_again(done: int) -> None:
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=4)
+    numbers = MapDataset(Values(range(1, 30), worker_config=config), each_twice)
+    dataset = ConcatDataset(BatchDataset(numbers, 4, list), BatchDataset(numbers, 7, list))
+    loader = SavableDataLoader(ShuffleBufferDataset(dataset, 2))
+    given = list(islice(loader, done))
+    restored = SavableDataLoader(ShuffleBufferDataset(dataset, 2))
+    restored.restore_state_rank(json.loads(json.dumps(loader.save_state_rank())))
+    given += list(restored)
+
+    expected = dict.fromkeys((*range(1, 30), *range(-29, 0)), 2)
+    assert Counter(number for batch in given for number in batch) == expected
+    assert sum(len(batch) not in (4, 7) for batch in given) <= 2
 
 
 def test_only_the_last_dataset_may_be_endless() -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import multiprocessing
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +16,7 @@ from loader.pipeline.stages.even_ranks import EvenRanksDataset
 from loader.pipeline.stages.filter import FilterDataset
 from loader.pipeline.stages.limit import LimitDataset
 from loader.training.loaders.data_loader import SavableDataLoader
-from tests.source_tree import ROOT
-from tests.unit.pipeline.even_ranks_child import is_even_or_small
+from tests.unit.pipeline.even_ranks_child import is_even_or_small, run_rank
 from tests.unit.pipeline.stage_check import Values
 
 
@@ -97,22 +95,18 @@ def test_the_length_is_that_of_the_rank_if_the_ranks_have_to_agree() -> None:
 @pytest.fixture(scope="module")
 def got_by_ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """Micro-batches of two ranks connected by a process group."""
-    store = tmp_path_factory.mktemp("store") / "file"
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-m", "tests.unit.pipeline.even_ranks_child", str(rank), "2", str(store)],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    folder = tmp_path_factory.mktemp("ranks")
+    ranks: list[Any] = [
+        # Forked, since torch takes seconds to import.
+        multiprocessing.get_context("fork").Process(target=run_rank, args=(rank, 2, folder), daemon=True)
         for rank in range(2)
     ]
-    try:
-        return [json.loads(rank.communicate(timeout=120)[0].splitlines()[-1]) for rank in ranks]
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join(120)
+        rank.kill()
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(2)]
 
 
 @pytest.mark.slow

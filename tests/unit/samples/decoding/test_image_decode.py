@@ -152,7 +152,7 @@ def test_an_image_that_is_a_program_is_run_only_with_trust(monkeypatch: pytest.M
     with pytest.raises(TrustError, match="EPS image is a program"):
         decode_image(data, IMAGE_FORMS["rgb8"])
     assert not runs
-    assert decode_image(data, IMAGE_FORMS["rgb8"], trusted=True).shape == (4, 4, 3)
+    assert decode_image(data, IMAGE_FORMS["rgb8"], trust_code=True).shape == (4, 4, 3)
     assert runs
 
 

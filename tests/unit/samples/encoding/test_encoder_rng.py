@@ -111,7 +111,6 @@ def test_global_generators_are_not_used(texts: Path) -> None:
 
 def test_generators_outside_hooks_are_refused() -> None:
     """Only a running hook has generators; that of CUDA needs a device."""
-    set_hook_context(None)  # other tests leave one
     with pytest.raises(EnergonError, match="only while a loader runs a hook"):
         _ = Draws().rng
     set_hook_context(HookContext())

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from loader import (
+    ConfigError,
     DefaultTaskEncoder,
     WorkerConfig,
     get_savable_loader,
@@ -193,3 +194,14 @@ def test_numbers_in_hooks(texts: Path) -> None:
         [["sample", 1, 0], ["sample", 1, 1], ["batch", 1, 1], ["encoded", 1, 1]],
         [["sample", 2, 1], ["sample", 2, 1], ["batch", 2, 2], ["encoded", 2, 2]],
     ]
+
+
+@pytest.mark.parametrize("hook", ["select_samples_to_pack", "pack_selected_samples"])
+def test_packing_without_its_hooks_is_refused_when_the_dataset_is_built(texts: Path, hook: str) -> None:
+    class Half(DefaultTaskEncoder[Any, Any, Any, Any]):
+        """Defines the other hook only."""
+
+    other = "pack_selected_samples" if hook.startswith("select") else "select_samples_to_pack"
+    setattr(Half, other, getattr(Words, other))
+    with pytest.raises(ConfigError, match=f"to be packed, but Half does not define {hook}"):
+        get_val_dataset(texts, batch_size=2, packing_buffer_size=4, task_encoder=Half())

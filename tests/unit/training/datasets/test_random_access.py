@@ -9,6 +9,7 @@ import pickle
 import random
 import threading
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -389,3 +390,36 @@ def test_a_second_thread_is_refused_while_a_hook_is_at_work(texts: Path) -> None
         leave.set()
         thread.join()
     assert [sample.__key__ for sample in found] == [dataset[3].__key__]
+
+
+class Mixing(DefaultTaskEncoder[Any, Any, Any, Any]):
+    """Adds the key of another sample, and numbers drawn before and after it is read."""
+
+    others: Any = None
+
+    def encode_sample(self, sample: TextSample) -> TextSample:
+        first = self.rng.random.random(), random.random()
+        if self.others is not None and sample.__key__ != "train_0.tar/00003":
+            sample.text += f" and {described(self.others[3])[0]}"
+        sample.text = f"{sample.text} {first} {self.rng.random.random()} {random.random()} {self.current_batch_index}"
+        return sample
+
+
+def test_a_hook_of_a_loader_may_read_other_samples_by_number(texts: Path) -> None:
+    """The context of the outer hook and its generators continue behind the inner ones."""
+
+    def loaded(encoder: Mixing) -> list[str]:
+        dataset = get_val_dataset(texts, worker_config=ALONE, batch_size=None, task_encoder=encoder)
+        return [sample.text.replace(" and train_0.tar/00003", "") for sample in islice(get_loader(dataset), 5)]
+
+    encoder = Mixing()
+    encoder.others = random_access(texts, task_encoder=Mixing())
+    assert loaded(encoder) == loaded(Mixing())
+
+
+def test_a_hook_of_a_dataset_may_read_other_samples_of_it(texts: Path) -> None:
+    encoder = Mixing()
+    alone = random_access(texts, task_encoder=Mixing())
+    encoder.others = dataset = random_access(texts, task_encoder=encoder)
+    assert dataset[50].text.replace(" and train_0.tar/00003", "") == alone[50].text
+    assert dataset[3].text == alone[3].text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from loader import (
     DefaultCrudeJsonlDatasetFactory,
     DefaultDecoderWebdatasetFactory,
     EmptyDatasetError,
-    EnergonError,
     EPath,
     FormatError,
     ImageSample,
@@ -196,8 +196,7 @@ def test_a_jsonl_file_is_a_factory_too(data: MixedData, tmp_path: Path) -> None:
         len(CrudeJsonlDatasetFactory(copy))
     assert CrudeJsonlDatasetFactory.prepare_dataset(EPath(copy)) == 23
     assert len(CrudeJsonlDatasetFactory(copy)) == 23
-    with pytest.raises(EnergonError, match="no names"):
-        factory.as_file_store()
+    assert json.loads(factory.as_file_store()["3"][0]) == json.loads(factory.as_file_store().read_raw("3.json")[0])
 
 
 def test_a_shard_is_iterated_without_an_index(data: MixedData) -> None:

@@ -33,7 +33,7 @@ class Failing:
 def batches_of(dataset: Any, *, workers: int = 0, lanes: int = 3) -> Any:
     config = WorkerConfig(rank=0, world_size=1, num_workers=workers, lanes=lanes)
     chain = dataset(config)
-    return LaneBatches(chain, StreamOptions(start_method="fork"))
+    return LaneBatches(chain, StreamOptions(multiprocessing_context="fork"))
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,16 @@ import pytest
 import torch.utils.data
 from torch.utils.data import SequentialSampler
 
-from loader import ConfigError, DataLoader, SavableDataLoader, WorkerConfig, WorkerError, get_loader, get_savable_loader
+from loader import (
+    ConfigError,
+    DataLoader,
+    FatalSampleError,
+    SavableDataLoader,
+    WorkerConfig,
+    WorkerError,
+    get_loader,
+    get_savable_loader,
+)
 from loader.pipeline.stages.batch import BatchDataset
 from loader.pipeline.stages.epochize import EpochizeDataset
 from loader.pipeline.stages.map import MapDataset
@@ -85,6 +94,62 @@ def test_shutdown_keeps_the_position_and_may_be_called_again() -> None:
     assert loader.start() is loader
     assert loader.start().save_state_rank() == state
     assert list(loader) == expected[3:]
+
+
+@pytest.mark.parametrize("worker_type", WORKER_TYPES)
+@pytest.mark.parametrize("epoch", [None, 20])
+def test_an_iteration_ends_at_a_shutdown_and_the_pass_does_not(worker_type: Any, epoch: int | None) -> None:
+    dataset = chain() if epoch is None else EpochizeDataset(chain(), epoch)
+    expected = list(get_loader(chain(workers=0)))
+    loader = get_savable_loader(dataset, worker_type=worker_type)
+    found = []
+    for batch in loader:
+        found.append(batch)
+        if len(found) in (3, 9):
+            loader.shutdown()
+    assert found == expected[:3]
+    assert not loader.save_state_rank()["ended"]
+    assert found + list(loader) == expected
+    loader.shutdown()
+
+
+def slow_from_twelve(value: int) -> int:
+    time.sleep(0.0 if value < 12 else 0.5)
+    return value
+
+
+@pytest.mark.parametrize(
+    "worker_type", ["thread", pytest.param("fork", marks=pytest.mark.slow)]
+)  # torch checks its processes every 5 s
+def test_a_shutdown_ends_the_iteration_of_another_thread(worker_type: Any) -> None:
+    loader = get_loader(chain(function=slow_from_twelve), worker_type=worker_type)
+    found: list[Any] = []
+    reader = threading.Thread(target=lambda: found.extend(loader), daemon=True)
+    reader.start()
+    time.sleep(0.3)  # it waits for a batch
+    loader.shutdown()
+    reader.join(15)
+    assert not reader.is_alive()
+    assert len(found) < 20
+
+
+@pytest.mark.parametrize("worker_type", ["fork", "thread"])
+def test_a_fork_of_the_rank_does_not_end_its_workers(worker_type: Any) -> None:
+    loader = get_loader(chain(), worker_type=worker_type)
+    batches = iter(loader)
+    found = [next(batches)]
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            loader.shutdown()
+            del batches, loader
+            gc.collect()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert found + list(batches) == list(get_loader(chain(workers=0)))
 
 
 def test_workers_that_were_started_serve_the_next_iteration() -> None:
@@ -166,13 +231,13 @@ def test_threads_leave_the_random_numbers_of_the_process_alone() -> None:
 
 def fail_at_20(value: int) -> int:
     if value == 20:
-        raise NotImplementedError("not at 20")
+        raise FatalSampleError("not at 20")
     return value
 
 
 def test_an_error_in_a_thread_reaches_the_training_loop_and_ends_the_threads() -> None:
     before = worker_threads()
-    with pytest.raises(NotImplementedError, match="not at 20"):
+    with pytest.raises(FatalSampleError, match="not at 20"):
         list(get_loader(chain(function=fail_at_20), worker_type="thread"))
     assert worker_threads() == before
 
@@ -240,7 +305,6 @@ def frozen_objects(_: int) -> int:
 
 @pytest.fixture
 def no_collections() -> Iterator[None]:
-    gc.collect()
     gc.freeze()  # collections are quick without the objects of other tests
     gc.disable()
     yield
@@ -322,4 +386,4 @@ def test_the_class_takes_the_keywords_of_get_savable_loader() -> None:
     assert loader.config()["num_workers"] == 2
     assert loader.config()["dataset"] == chain().identity()
     with pytest.raises(TypeError, match="prefetch"):
-        DataLoader(chain(), prefetch=3)
+        DataLoader(chain(), prefetch=3)  # type: ignore[call-arg] # the error is expected

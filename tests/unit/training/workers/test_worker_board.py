@@ -88,11 +88,18 @@ def stack_inside(hook: Callable[..., Any], started: Workers, worker: int = 0) ->
 
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("hook", [hooks.sleep_while_a_thread_runs, hooks.be_stuck_in_c_code])
-def test_a_worker_that_hangs_writes_its_stack(method: str, hook: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(
+    ("hook", "innermost"),
+    [
+        (hooks.sleep_while_a_thread_runs, hooks.sleep_in_the_hook),
+        (hooks.be_stuck_in_c_code, hooks.be_stuck_in_c_code),
+    ],
+)
+def test_a_worker_that_hangs_writes_its_stack(
+    method: str, hook: Callable[..., Any], innermost: Callable[..., Any]
+) -> None:
     with workers(hook, method=method) as started:
-        stack = stack_inside(hook, started)
-        assert stack is not None
+        stack = stack_inside(innermost, started)
         assert stack.startswith(("Current thread", "Stack")), "the thread that works comes first"
         assert started.processes[0].is_alive()
 

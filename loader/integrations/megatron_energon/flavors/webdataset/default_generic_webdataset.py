@@ -1,3 +1,5 @@
 from loader.training.factories.webdataset_factory import DefaultGenericWebdatasetFactory
 
-__all__ = ["DefaultGenericWebdatasetFactory"]
+from .config import MAIN_FOLDER_NAME
+
+__all__ = ["MAIN_FOLDER_NAME", "DefaultGenericWebdatasetFactory"]

@@ -1,19 +1,23 @@
 import os
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
-from loader.errors import ConfigError, EmptyDatasetError
+from loader.errors import EmptyDatasetError
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.documents.dataset_files import read_shard_info
-from loader.format.documents.messages import did_you_mean
-from loader.format.nv_meta import FORMAT_VERSION, SPLIT_YAML
+from loader.format.nv_meta import FORMAT_VERSION
 from loader.integrations.megatron_energon_names import EnergonDatasetType, get_dataset_type
 from loader.storage import open_storage
 from loader.storage.epath import EPath
+from loader.training.factories.webdataset_meta import WebdatasetMeta
 
+from .config import INDEX_SQLITE_FILENAME, INFO_JSON_FILENAME, INFO_YAML_FILENAME, MAIN_FOLDER_NAME
 from .structs import ShardInfo, WebdatasetInfo, WebdatasetSplits
 
 __all__ = [
+    "INDEX_SQLITE_FILENAME",
+    "INFO_JSON_FILENAME",
+    "INFO_YAML_FILENAME",
+    "MAIN_FOLDER_NAME",
     "EPath",
     "EmptyDatasetError",
     "EnergonDatasetType",
@@ -26,62 +30,6 @@ __all__ = [
     "get_dataset_type",
     "get_info_shard_files",
 ]
-
-
-@dataclass(kw_only=True)
-class WebdatasetMeta:
-    """The shards of one part of a dataset's split.
-
-    Attributes:
-        sample_excludes: Samples that the split excludes, as ``shard/key``.
-        shards: Shards of the part, without excluded ones.
-        split_part_files: Names of the part's shards.
-        info_shard_files: Names of all shards of the dataset.
-    """
-
-    sample_excludes: set[str]
-    shards: list[ShardInfo]
-    split_part_files: list[str]
-    info_shard_files: list[str]
-
-    @classmethod
-    def from_config(cls, path: str | os.PathLike[str], *, split_part: str, split_config: str | None = None) -> Self:
-        """Read the shards of a part.
-
-        Args:
-            path: Folder of a prepared dataset.
-            split_part: Name of the part.
-            split_config: Name of the split file in ``.nv-meta``.
-
-        Raises:
-            StorageError: The folder is missing or not prepared.
-            ConfigError: The split file is invalid or missing, or has no such part.
-            EmptyDatasetError: No shard of the part has samples.
-        """
-        folder = DatasetFolder(path, split_config=split_config or SPLIT_YAML)
-        split = folder.split
-        if split is None or split_part not in split.split_parts:
-            parts = list(split.split_parts) if split else []
-            raise ConfigError(
-                f"there is no split part {split_part!r}{did_you_mean(split_part, parts)}; found {parts}",
-                file=folder.meta_folder,
-            )
-        excluded = split.excluded_shards()
-        names = [name for name in split.split_parts[split_part] if name not in excluded]
-        shards = [
-            ShardInfo(name=name, path=EPath(path) / name, count=count)
-            for name in names
-            if (count := folder.shard_counts.get(name, 0))
-        ]
-        if not shards:
-            raise EmptyDatasetError(f"no shard of the split part {split_part!r} has samples", file=folder.meta_folder)
-        samples = {f"{shard}/{key}" for shard, keys in split.excluded_samples().items() for key in keys}
-        return cls(
-            sample_excludes=samples,
-            shards=shards,
-            split_part_files=names,
-            info_shard_files=list(folder.shard_counts),
-        )
 
 
 def check_dataset_info_present(path: str | os.PathLike[str]) -> bool:

@@ -5,6 +5,7 @@ from loader.samples.sample_dataclass import edataclass
 from loader.samples.source_info import SourceInfo
 from loader.storage.epath import EPath
 from loader.training.datasets.dataset_factory import DatasetSubset
+from loader.training.factories.webdataset_meta import ShardInfo
 
 __all__ = [
     "DatasetSubset",
@@ -16,21 +17,6 @@ __all__ = [
     "WebdatasetSplits",
     "edataclass",
 ]
-
-
-@dataclass(slots=True, kw_only=True)
-class ShardInfo:
-    """A shard of a dataset.
-
-    Attributes:
-        name: Path below the dataset's folder.
-        path: Path of the file.
-        count: Number of its samples.
-    """
-
-    name: str
-    path: EPath
-    count: int
 
 
 @dataclass(slots=True, kw_only=True)

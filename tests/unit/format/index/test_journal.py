@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from loader.errors import StorageError
-from loader.format.index.publish import Journal
+from loader.format.index.journal import Journal, save_scans
 from loader.format.index.shard_index import index_shard
-from loader.storage import ByteRange, FileInfo, LocalStorage
+from loader.storage import FileInfo, LocalStorage
 from tests.malformed.tar_bytes import END, member
 
 
@@ -22,8 +24,8 @@ def storage(tmp_path: Path) -> LocalStorage:
 @pytest.fixture
 def scan(storage: LocalStorage) -> Path:
     """The stored scan of s.tar."""
-    Journal(storage).save(storage.stat("s.tar"), index_shard(storage, "s.tar"))
-    (path,) = storage.local_path(".nv-meta/.prepare/shards").iterdir()
+    save_scans(storage, [(storage.stat("s.tar"), index_shard(storage, "s.tar"))])
+    (path,) = storage.local_path(".nv-meta/.prepare/scans").iterdir()
     return path
 
 
@@ -57,10 +59,34 @@ def test_a_scan_of_zeros_is_not_used(storage: LocalStorage, scan: Path) -> None:
     assert Journal(storage).load(storage.stat("s.tar")) is None
 
 
+def test_the_scans_of_a_group_are_in_one_file(storage: LocalStorage) -> None:
+    names = ["s.tar", "t.tar", "u.tar"]
+    for name in names[1:]:
+        storage.local_path(name).write_bytes(member(f"{name[0]}.txt".encode(), b"hello") + END)
+    scans = [(storage.stat(name), index_shard(storage, name)) for name in names]
+    save_scans(storage, scans)
+    (path,) = storage.local_path(".nv-meta/.prepare/scans").iterdir()
+    journal = Journal(storage)
+    assert [journal.load(shard).keys() for shard, _ in scans] == [["a", "b"], ["t"], ["u"]]  # type: ignore[union-attr]
+    path.write_bytes(path.read_bytes()[:-1])
+    journal = Journal(storage)
+    assert [journal.has(shard) for shard, _ in scans] == [True, True, False]
+
+
+def test_a_journal_gets_scans_of_other_processes_and_travels_to_them(storage: LocalStorage) -> None:
+    journal, shard = Journal(storage), storage.stat("s.tar")
+    (place,) = save_scans(storage, [(shard, index_shard(storage, "s.tar"))])
+    assert not journal.has(shard)
+    journal.add(shard, place)
+    assert journal.load(shard) is not None  # its file is open now
+    found = pickle.loads(pickle.dumps(journal)).load(shard)
+    assert found.keys() == ["a", "b"]
+
+
 def test_a_scan_is_read_through_its_storage(storage: LocalStorage, scan: Path) -> None:
     class Refusing(LocalStorage):
-        def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
+        def open(self, name: str) -> NoReturn:
             raise StorageError("cannot read this", path=name)
 
     with pytest.raises(StorageError, match="cannot read this"):
-        Journal(Refusing(storage.local_path())).load(storage.stat("s.tar"))
+        Journal(Refusing(storage.local_path()))

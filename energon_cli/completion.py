@@ -1,0 +1,141 @@
+"""Complete values on the command line, in shells that ask click for candidates.
+
+The values of a parameter are found by its name, so that the commands share them. Nothing here may fail or print: a
+shell would show it in the middle of a line.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice, takewhile
+
+import click
+from click.shell_completion import CompletionItem
+
+__all__ = ["complete_values"]
+
+_MAX_CANDIDATES = 100
+_MAX_KEYS = 200_000  # of one shard: reading more would keep the shell waiting
+
+
+class _Completed(click.types.StringParamType):
+    """A text whose candidates a function returns."""
+
+    def __init__(self, candidates: Callable[[click.Context, str], Iterable[CompletionItem]]) -> None:
+        self._candidates = candidates
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        del param
+        try:
+            return list(self._candidates(ctx, incomplete))
+        except Exception:  # noqa: BLE001 - a missing or damaged dataset has no candidates
+            return []
+
+
+def complete_values(parameters: Iterable[click.Parameter]) -> None:
+    """Let shells complete the values of parameters whose names are known here; flags and choices complete by click."""
+    for parameter in parameters:
+        complete = _CANDIDATES.get(parameter.name or "")
+        # `prepare --split-parts NAME:PATTERN` defines split parts; the other commands choose among those that exist.
+        if complete is not None and not (parameter.name == "split_parts" and parameter.multiple):
+            parameter.type = _Completed(complete)
+
+
+def _files(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _folders(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def _sample_types(_ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    from loader.format.documents import SAMPLE_TYPES
+
+    return _starting_with(incomplete, SAMPLE_TYPES)
+
+
+def _split_parts(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Complete the last name of a list with commas, without the names before it."""
+    before, comma, last = incomplete.rpartition(",")
+    names = [name for name in _names_of_parts(ctx) if name not in before.split(",")]
+    return [CompletionItem(f"{before}{comma}{item.value}") for item in _starting_with(last, names)]
+
+
+def _names_of_parts(ctx: click.Context) -> Sequence[str]:
+    from loader.format import DatasetFolder
+    from loader.format.documents import is_metadataset
+
+    path = _path(ctx)
+    if is_metadataset(path):
+        import yaml
+
+        with open(path, encoding="utf-8") as file:
+            return list(yaml.safe_load(file)["splits"])
+    split = DatasetFolder(path, split_config=ctx.params["split_config"]).split
+    return [] if split is None else list(split.split_parts)
+
+
+def _keys(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    """Complete the name of a shard, then a key in it. Many candidates are cut to the characters that differ first."""
+    from loader.format import DatasetFolder
+
+    dataset = DatasetFolder(_path(ctx))
+    index = dataset.index
+    shards = [shard for shard in index.shards if _either_starts(f"{shard.name}/", incomplete)]
+    if len(shards) > 1:
+        return _starting_with(incomplete, _shortened([f"{shard.name}/" for shard in shards], incomplete))
+    keys = (f"{shard.name}/{index.key(sample)}" for shard in shards for sample in index.samples_of(shard))
+    matching = [key for key in islice(keys, _MAX_KEYS) if key.startswith(incomplete)]
+    return _starting_with(incomplete, _shortened(matching, incomplete))
+
+
+def _names_of_documents(ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+    names = os.listdir(os.path.join(_path(ctx), ".nv-meta"))
+    return _starting_with(incomplete, sorted(name for name in names if name.endswith((".yaml", ".yml"))))
+
+
+_CANDIDATES: dict[str, Callable[[click.Context, str], Iterable[CompletionItem]]] = {
+    "path": _files,
+    "files": _files,
+    "output_path": _folders,
+    "tmp_path": _folders,
+    "sample_type": _sample_types,
+    "split_parts": _split_parts,
+    "key": _keys,
+    "dataset_config": _names_of_documents,
+    "split_config": _names_of_documents,
+}
+
+
+def _path(ctx: click.Context) -> str:
+    """Return the dataset that the line names before the word to complete.
+
+    The word to complete is often the missing value of an option. Then click leaves the arguments unparsed.
+    """
+    path: str | None = ctx.params.get("path")
+    return os.path.expanduser(ctx.args[0] if path is None else path)
+
+
+def _starting_with(incomplete: str, values: Iterable[str]) -> list[CompletionItem]:
+    return [CompletionItem(value) for value in values if value.startswith(incomplete)]
+
+
+def _either_starts(name: str, incomplete: str) -> bool:
+    return name.startswith(incomplete) or incomplete.startswith(name)
+
+
+def _shortened(values: Sequence[str], incomplete: str) -> list[str]:
+    """Return the values; if they are too many, their different beginnings, as few characters longer as possible.
+
+    >>> _shortened(["b0", "b1"], "")
+    ['b0', 'b1']
+    >>> _shortened([f"a/{number:04d}" for number in range(2000)], "a")
+    ['a/0', 'a/1']
+    """
+    if len(values) <= _MAX_CANDIDATES:
+        return list(values)
+    in_common = takewhile(lambda pair: pair[0] == pair[1], zip(min(values), max(values), strict=False))
+    length = max(sum(1 for _ in in_common), len(incomplete)) + 1
+    return list(dict.fromkeys(value[:length] for value in values))

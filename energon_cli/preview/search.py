@@ -1,0 +1,64 @@
+"""Search the keys and texts of samples."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from loader.inspect import SampleView
+
+__all__ = ["Search", "matches"]
+
+_STEP_S = 0.1
+
+
+def matches(sample: SampleView, pattern: str) -> bool:
+    """Check whether the key or a text of a sample contains a pattern; lower case in it matches both cases."""
+    fold = str.lower if pattern == pattern.lower() else str
+    key = sample.title.partition("   ")[0]
+    return any(pattern in fold(text) for text in (key, *(field.text for field in sample.fields)) if text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """A search that continues from one step to the next, from a sample on, once around the dataset.
+
+    Attributes:
+        pattern: The text to find.
+        total: Number of samples.
+        place: The next sample to read.
+        step: 1 forward, -1 backward.
+        left: Number of samples that remain to be read.
+        found: The first sample that matches; None: not found so far.
+    """
+
+    pattern: str
+    total: int
+    place: int
+    step: int
+    left: int
+    found: int | None = None
+
+    @classmethod
+    def after(cls, place: int, pattern: str, total: int, *, step: int) -> Search:
+        """Return a search that begins after a place, and reads the sample at this place last."""
+        return cls(pattern=pattern, total=total, place=(place + step) % total, step=step, left=total)
+
+    @property
+    def is_over(self) -> bool:
+        """The search has found a sample, or read all of them."""
+        return self.found is not None or not self.left
+
+    def advance(self, view: Callable[[int], SampleView]) -> Search:
+        """Return the search after a tenth of a second of reading."""
+        end = time.monotonic() + _STEP_S
+        place, left = self.place, self.left
+        while left:
+            if matches(view(place), self.pattern):
+                return replace(self, place=place, left=left, found=place)
+            place = (place + self.step) % self.total
+            left -= 1
+            if time.monotonic() > end:
+                break
+        return replace(self, place=place, left=left)

@@ -1,0 +1,86 @@
+"""Encode pictures as Sixel, the graphics of terminals since DEC's VT340."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["encode_sixel"]
+
+_COLOURS = 256
+_BAND = 6  # rows of pixels in one character
+_LONGEST_RUN = 255  # of a repeated character, as old terminals count them
+_DIGITS = np.array([list(f"{number:\0>3}".encode()) for number in range(256)], np.uint8)  # without leading zeros
+_BIT = np.uint8(1) << np.arange(8, dtype=np.uint8)
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int32]
+
+
+def encode_sixel(image: Image) -> str:
+    """Return the control sequence that draws an RGB image at the cursor."""
+    from PIL import Image as PillowImage
+
+    small = image.copy()
+    small.thumbnail((128, 128), PillowImage.Resampling.BILINEAR, reducing_gap=2.0)  # a palette needs no more
+    palette = small.quantize(_COLOURS, method=PillowImage.Quantize.MEDIANCUT)
+    indexed = image.quantize(palette=palette, dither=PillowImage.Dither.FLOYDSTEINBERG)
+    pixels = np.asarray(indexed)  # (height, width)
+    height, width = pixels.shape
+    colours = np.asarray(palette.getpalette("RGB"), np.int64).reshape(-1, 3)
+    colours = (colours * 100 + 127) // 255  # per cent
+    used = np.unique(pixels)
+    table = "".join(f"#{colour};2;{red};{green};{blue}" for colour in used for red, green, blue in [colours[colour]])
+    body = _encode_bands(pixels).tobytes().decode("ascii")
+    return f'\x1bP0;1;0q"1;1;{width};{height}{table}{body}\x1b\\'
+
+
+def _encode_bands(pixels: npt.NDArray[Any]) -> Bytes:
+    """Encode palette indexes (height, width): of each band of six rows, one line of characters for each colour."""
+    height, width = pixels.shape
+    rows = np.arange(height, dtype=np.int32)[:, None]
+    columns = np.arange(width, dtype=np.int32)
+    lines = (rows // _BAND) * _COLOURS + pixels
+    places = np.sort((((lines * width + columns) << 3) | (rows % _BAND)).ravel())
+    first = np.flatnonzero(np.diff(places >> 3, prepend=-1))  # one cell for each column, colour and band
+    cells = places[first] >> 3
+    bits = np.bitwise_or.reduceat(_BIT[places & 7], first).astype(np.int32)
+    line, column = cells // width, cells % width
+    # A run is a sequence of equal characters at adjacent columns of one line.
+    begins = np.ones(len(cells), bool)
+    begins[1:] = (np.diff(cells) != 1) | (np.diff(bits) != 0) | (np.diff(line) != 0)
+    start = np.flatnonzero(begins)
+    length = np.diff(start, append=len(cells)).astype(np.int32)
+    line, column, bits = line[start], column[start], bits[start]
+    is_new = np.append(True, np.diff(line) != 0)
+    gap = column - np.where(is_new, 0, np.append(0, (column + length)[:-1]))
+    band = line // _COLOURS
+    bands = np.diff(band, prepend=0)
+    prefix = np.zeros((len(start), 6), np.uint8)
+    prefix[:, 0] = np.where(is_new & (bands == 0) & (np.arange(len(start)) > 0), ord("$"), 0)
+    prefix[:, 1] = np.where(bands > 0, ord("-"), 0)
+    prefix[is_new, 2] = ord("#")
+    prefix[is_new, 3:] = _DIGITS[line[is_new] % _COLOURS]
+    parts = [prefix, _runs(gap, np.full(len(start), 63, np.int32)), _runs(length, bits + 63)]
+    text = np.concatenate(parts, axis=1).ravel()
+    without_padding: Bytes = text[text != 0]
+    return without_padding
+
+
+def _runs(length: Numbers, character: Numbers) -> Bytes:
+    """Encode runs as rows of bytes, padded with zeros; runs of more than 255 characters take several counts."""
+    counts = int(length.max(initial=0)) // _LONGEST_RUN + 1
+    pieces = []
+    for number in range(counts):
+        some = np.clip(length - number * _LONGEST_RUN, 0, _LONGEST_RUN)
+        piece = np.zeros((len(some), 5), np.uint8)
+        repeated = np.flatnonzero(some > 1)
+        piece[repeated, 0] = ord("!")
+        piece[repeated, 1:4] = _DIGITS[some[repeated]]
+        piece[:, 4] = np.where(some > 0, character, 0)
+        pieces.append(piece)
+    return np.concatenate(pieces, axis=1)

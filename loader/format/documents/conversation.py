@@ -1,0 +1,198 @@
+"""Parse conversations in the layouts of LLaVA and ShareGPT (``conversations``) and of ChatML (``messages``)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["CONVERSATION_KEYS", "IMAGE_PLACEHOLDER", "Turn", "conversation_turns", "is_conversation"]
+
+IMAGE_PLACEHOLDER = "<image>"
+"""Marks the place of an image in the text of a turn."""
+
+CONVERSATION_KEYS = ("conversations", "messages", "conversation")
+"""Keys of a document that hold its conversation, the likeliest first."""
+
+_ROLES = {
+    "human": "user",
+    "gpt": "assistant",
+    "bot": "assistant",
+    "chatgpt": "assistant",
+    "model": "assistant",
+}
+"""Roles of ShareGPT and similar data sets → roles of ChatML; other roles stay as they are."""
+
+_KEYS_OF_ROLE = ("role", "from")
+_KEYS_OF_CONTENT = ("content", "value")
+_IMAGE_TYPES = ("image", "image_url", "input_image")
+_TEXT_TYPES = ("text", "input_text", "output_text")
+
+
+@dataclass(slots=True)
+class Turn:
+    """One turn of a conversation.
+
+    Args:
+        role: ``"user"``, ``"assistant"``, ``"system"``, or another role as the data names it.
+        content: Texts, and numbers of images in the sample's ``images``, in reading order.
+        extra: Other values of the message, such as ``name`` or ``tool_calls``.
+
+    >>> Turn("user", [0, "What is this?"]).text
+    '<image>What is this?'
+    """
+
+    role: str
+    content: list[str | int]
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The text, with ``<image>`` in place of each image."""
+        return "".join(item if isinstance(item, str) else IMAGE_PLACEHOLDER for item in self.content)
+
+
+def is_conversation(value: object) -> bool:
+    """Return True if a value is a conversation that :func:`conversation_turns` parses.
+
+    >>> is_conversation([{"from": "human", "value": "Hi"}]), is_conversation(["Hi"])
+    (True, False)
+    """
+    try:
+        return bool(conversation_turns(value))
+    except ValueError:
+        return False
+
+
+def conversation_turns(value: object, *, images: int | None = None) -> list[Turn]:
+    """Parse a conversation.
+
+    Args:
+        value: A list of messages, each with ``role`` and ``content``, or ``from`` and ``value``; or a document that has
+            such a list as ``conversations``, ``messages`` or ``conversation``, and may have a ``system`` prompt. The
+            content is text with ``<image>`` placeholders, or a list of ``{"type": "text", "text": …}`` and
+            ``{"type": "image"}``. A list of turns is returned as it is.
+        images: Number of images; None does not compare it with the number of their places.
+
+    Returns:
+        The turns. Images are numbered in the order of their places; an image with an ``index`` has that number.
+        Without any place, all images come first in the first turn of the user.
+
+    Raises:
+        ValueError: The value is no conversation, or it has more or fewer places than images.
+
+    >>> conversation_turns([{"from": "human", "value": "<image>Who?"}, {"from": "gpt", "value": "A cat."}], images=1)
+    [Turn(role='user', content=[0, 'Who?'], extra={}), Turn(role='assistant', content=['A cat.'], extra={})]
+    """
+    messages, system = _messages_of(value)
+    if messages and all(isinstance(message, Turn) for message in messages):
+        return list(messages)
+    reader = _Reader(typed=any(_has_image_items(message) for message in messages))
+    turns = [Turn("system", [system])] if system else []
+    turns += [reader.turn(number, message) for number, message in enumerate(messages)]
+    if images is not None:
+        _place_images(turns, reader.places, images)
+    return turns
+
+
+def _messages_of(value: object) -> tuple[Sequence[Any], str | None]:
+    """Return the list of messages, and the system prompt of the document around it."""
+    system = None
+    if isinstance(value, Mapping):
+        document = value
+        key = next((key for key in CONVERSATION_KEYS if key in document), None)
+        if key is None:
+            raise ValueError(f"expected a conversation under {' or '.join(CONVERSATION_KEYS)}, found {_keys(document)}")
+        value = document[key]
+        system = document.get("system")
+        if system is not None and not isinstance(system, str):
+            raise ValueError(f"expected text as the system prompt, found {type(system).__name__}")
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"expected a list of messages, found {type(value).__name__}")  # noqa: TRY004 - data of the user
+    return value, system
+
+
+def _keys(mapping: Mapping[Any, Any]) -> str:
+    names = [str(key) for key in mapping]
+    return f"{', '.join(names[:6])}{', …' if len(names) > 6 else ''}" if names else "no keys"
+
+
+def _has_image_items(message: object) -> bool:
+    content = message.get("content", message.get("value")) if isinstance(message, Mapping) else None
+    return isinstance(content, list) and any(
+        isinstance(item, Mapping) and item.get("type") in _IMAGE_TYPES for item in content
+    )
+
+
+class _Reader:
+    """Reads messages, and numbers the places of images.
+
+    Args:
+        typed: Images have items of their own, so that ``<image>`` in text has no meaning.
+    """
+
+    def __init__(self, *, typed: bool) -> None:
+        self._typed = typed
+        self.places: list[int] = []  # the number of the image at each place
+
+    def turn(self, number: int, message: object) -> Turn:
+        if not isinstance(message, Mapping):
+            found = type(message).__name__
+            raise ValueError(f"message {number}: expected an object, found {found}")  # noqa: TRY004 - data of the user
+        role_key = next((key for key in _KEYS_OF_ROLE if isinstance(message.get(key), str)), None)
+        content_key = next((key for key in _KEYS_OF_CONTENT if key in message), None)
+        if role_key is None or (content_key is None and "tool_calls" not in message):
+            raise ValueError(f"message {number}: expected role and content, or from and value, found {_keys(message)}")
+        role: str = message[role_key]
+        extra = {key: value for key, value in message.items() if key not in (role_key, content_key)}
+        content = None if content_key is None else message[content_key]
+        return Turn(_ROLES.get(role.lower(), role), self._content(number, content), extra)
+
+    def _content(self, number: int, content: object) -> list[str | int]:
+        if content is None:  # ChatML: a message with tool calls only
+            return []
+        if isinstance(content, str):
+            return self._text(content)
+        if not isinstance(content, list):
+            found = type(content).__name__
+            raise ValueError(  # noqa: TRY004 - data of the user
+                f"message {number}: expected text or a list as content, found {found}"
+            )
+        return [part for item in content for part in self._item(number, item)]
+
+    def _item(self, number: int, item: object) -> list[str | int]:
+        if isinstance(item, str):
+            return self._text(item)
+        kind = item.get("type") if isinstance(item, Mapping) else None
+        if isinstance(item, Mapping) and kind in _IMAGE_TYPES:
+            return [self._place(item.get("index"))]
+        if isinstance(item, Mapping) and kind in _TEXT_TYPES and isinstance(item.get("text"), str):
+            return self._text(item["text"])
+        found = f"type {kind!r}" if kind is not None else type(item).__name__
+        raise ValueError(f"message {number}: expected items of type 'text' or 'image', found {found}")
+
+    def _text(self, text: str) -> list[str | int]:
+        if self._typed:
+            return [text] if text else []
+        return [
+            self._place(None) if piece == IMAGE_PLACEHOLDER else piece
+            for piece in re.split(f"({IMAGE_PLACEHOLDER})", text)
+            if piece
+        ]
+
+    def _place(self, index: object) -> int:
+        place = index if isinstance(index, int) and not isinstance(index, bool) else len(self.places)
+        self.places.append(place)
+        return place
+
+
+def _place_images(turns: list[Turn], places: Sequence[int], images: int) -> None:
+    """Check that the places are those of all images; without any place, put the images before the first question."""
+    if not places and images:
+        first = next((turn for turn in turns if turn.role == "user"), None)
+        if first is None:
+            raise ValueError(f"found {images} images, and neither a place for them nor a turn of the user")
+        first.content[:0] = range(images)
+    elif set(places) != set(range(images)):
+        raise ValueError(f"found {len(places)} places of images ({IMAGE_PLACEHOLDER}), expected {images}, one an image")

@@ -1,0 +1,140 @@
+"""Store scans of shards on disk until their prepare is committed, so that an interrupted prepare resumes.
+
+A file holds the scans of a group of shards, one after another: for many small shards, a file per shard would take
+longer to create and remove than the scan. Each scan follows the digest of its shard's name, size and time, its length
+and its checksum.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...errors import FormatError, StorageError
+from ...storage import FileInfo, ReadableFile, Storage
+from ..nv_meta import WORK_FOLDER
+from .shard_index import ShardIndex, decode_shard_index, encode_shard_index
+
+__all__ = ["Journal", "ScanPlace", "save_scans"]
+
+_FOLDER = f"{WORK_FOLDER}/scans"
+_SUFFIX = ".scans"
+_DIGEST_BYTES = 16
+_PREFIX = struct.Struct(f"<{_DIGEST_BYTES}sQI")  # digest of the shard, length of the scan in bytes, its CRC-32
+
+
+class ScanPlace(NamedTuple):
+    """The bytes of one scan in the journal."""
+
+    file: str
+    start: int
+    stop: int
+    checksum: int
+    is_new: bool  # True if this run has stored it
+
+
+class Journal:
+    """The scans of shards on disk.
+
+    Args:
+        storage: The dataset.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._places: dict[bytes, ScanPlace] = {}
+        self._file: tuple[str, ReadableFile] | None = None  # the file that was read last
+        for file in storage.list(_FOLDER) if storage.exists(_FOLDER) else ():
+            if file.name.endswith(_SUFFIX):
+                self._read_places(file)
+
+    def __getstate__(self) -> tuple[Storage, dict[bytes, ScanPlace]]:
+        return self._storage, self._places
+
+    def __setstate__(self, state: tuple[Storage, dict[bytes, ScanPlace]]) -> None:
+        self._storage, self._places = state
+        self._file = None
+
+    def _read_places(self, file: FileInfo) -> None:
+        """Add the scans of one file, up to the first one that is cut short."""
+        with self._storage.open(file.name) as opened:
+            start = 0
+            while start + _PREFIX.size <= file.size_bytes:
+                digest, length, checksum = _PREFIX.unpack(opened.read_at(start, _PREFIX.size))
+                start += _PREFIX.size
+                if start + length > file.size_bytes:
+                    return
+                self._places[digest] = ScanPlace(file.name, start, start + length, checksum, is_new=False)
+                start += length
+
+    def has(self, shard: FileInfo) -> bool:
+        """Return True if there is a scan of a shard as it is now."""
+        return _digest(shard) in self._places
+
+    def add(self, shard: FileInfo, place: ScanPlace) -> None:
+        """Add a scan that :func:`save_scans` stored in another process."""
+        self._places[_digest(shard)] = place
+
+    def load(self, shard: FileInfo) -> ShardIndex | None:
+        """Return the scan of a shard as it is now; None if it is missing or damaged."""
+        place = self._places.get(_digest(shard))
+        if place is None:
+            return None
+        data = self._read(place)
+        if zlib.crc32(data) != place.checksum:
+            return None
+        try:
+            return decode_shard_index(data, name=place.file, shard_size=shard.size_bytes, is_trusted=place.is_new)
+        except FormatError:
+            return None
+
+    def _read(self, place: ScanPlace) -> bytes:
+        if self._file is None or self._file[0] != place.file:
+            self.close()
+            try:
+                self._file = place.file, self._storage.open(place.file)
+            except StorageError as error:
+                if isinstance(error.__cause__, FileNotFoundError):
+                    return b""
+                raise
+        return self._file[1].read_at(place.start, place.stop - place.start)
+
+    def close(self) -> None:
+        """Close the file that was read last."""
+        if self._file is not None:
+            self._file[1].close()
+            self._file = None
+
+
+def save_scans(storage: Storage, scans: Sequence[tuple[FileInfo, ShardIndex]]) -> list[ScanPlace]:
+    """Store the scans of a group of shards in one file.
+
+    A power cut may damage the file; :meth:`Journal.load` then ignores the damaged scans.
+
+    Args:
+        storage: The dataset.
+        scans: Pairs (shard, its index); not empty.
+
+    Returns:
+        The place of each scan, for :meth:`Journal.add`.
+    """
+    name = f"{_FOLDER}/{_digest(scans[0][0]).hex()}{_SUFFIX}"
+    places, start = [], 0
+    with storage.create(name, durable=False) as file:
+        for shard, index in scans:
+            scan = encode_shard_index(index)
+            checksum = zlib.crc32(scan)
+            file.write(_PREFIX.pack(_digest(shard), len(scan), checksum))
+            file.write(scan)
+            start += _PREFIX.size
+            places.append(ScanPlace(name, start, start + len(scan), checksum, is_new=True))
+            start += len(scan)
+    return places
+
+
+def _digest(shard: FileInfo) -> bytes:
+    version = f"{shard.name}\0{shard.size_bytes}\0{shard.mtime_ns}".encode("utf-8", "surrogateescape")
+    return hashlib.sha256(version).digest()[:_DIGEST_BYTES]

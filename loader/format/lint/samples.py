@@ -1,0 +1,86 @@
+"""Read and decode the samples of a shard, and report those that do not decode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...errors import EnergonError, FormatError
+from ...storage import ReadableFile, Storage
+from ..index.dataset_index import PartLocation
+from ..index.layout import ShardEntry
+from ..index.sample_bytes import read_sample
+from .report import Finding, SampleCheck
+
+__all__ = ["PartIndex", "SampleLint"]
+
+
+class PartIndex(Protocol):
+    """The keys and parts of samples by number."""
+
+    def key(self, sample: int) -> str:
+        """Return the key of a sample."""
+
+    def parts(self, sample: int) -> list[PartLocation]:
+        """Return the byte ranges of a sample's parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class SampleLint:
+    """Check samples one by one; picklable.
+
+    Attributes:
+        check: The check of a sample's parts; None reads them only.
+        required: Parts whose absence the check of the headers reports.
+    """
+
+    check: SampleCheck | None
+    required: frozenset[str] = frozenset()
+
+    def findings(
+        self, storage: Storage, index: PartIndex, shard: ShardEntry, samples: Iterable[int]
+    ) -> Iterator[Finding]:
+        """Yield the findings about samples of one shard."""
+        try:
+            file = storage.open(shard.name)
+        except EnergonError as error:
+            yield Finding(code="E109", message=error.message, shard=shard.name)
+            return
+        with file:
+            for sample in samples:
+                yield from self._findings_of_one(file, shard.name, index.key(sample), index.parts(sample))
+
+    def _findings_of_one(
+        self, file: ReadableFile, shard: str, key: str, locations: list[PartLocation]
+    ) -> Iterator[Finding]:
+        try:
+            parts = read_sample(file, locations, shard=shard)
+        except FormatError as error:
+            yield Finding(code="E104", message=error.message, shard=shard, key=key, offset=error.offset)
+            return
+        except EnergonError as error:
+            yield Finding(code="E109", message=error.message, shard=shard, key=key, offset=locations[0].offset)
+            return
+        try:
+            faults = self.check(key, parts) if self.check else ()
+        except Exception as error:  # noqa: BLE001 - one sample must not hide the faults of all others
+            faults = [(None, f"the check of this sample failed: {type(error).__name__}: {error}")]
+        if faults:
+            yield from self._faults_of(shard, key, locations, faults)
+
+    def _faults_of(
+        self, shard: str, key: str, locations: list[PartLocation], faults: Sequence[tuple[str | None, str]]
+    ) -> Iterator[Finding]:
+        by_name = {part.name: part for part in locations}
+        for part, message in faults:
+            location = by_name.get(part or "")
+            if location is not None and location.size_bytes == 0:
+                continue  # reported as E303 or W308 with the headers
+            code = "E302"
+            if location is None:
+                if part in self.required:
+                    continue  # reported with the headers
+                code = "E307" if part is None else "E301"
+            offset = (location or locations[0]).offset
+            yield Finding(code=code, message=message, shard=shard, key=key, part=part, offset=offset)

@@ -1,0 +1,184 @@
+"""Lint tar shards that are not prepared: their headers, names and keys, and the decoding of their parts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from ...cached_property import cached_property
+from ...errors import EnergonError, FormatError
+from ...storage import FileInfo, Storage
+from ..index.layout import Layout
+from ..index.shard_index import index_shard
+from ..prepare.shards import compressed_warning
+from ..unprepared.scan import ShardSummary, join_summaries, summarize_shard
+from ..unprepared.tar_folder import TarFolder
+from ..unprepared.tar_index import TarIndex
+from ..worker_pool import run_in_workers
+from .metadata import check_duplicate_keys, unreadable_dataset
+from .report import Finding, LintProgress, LintReport, SampleCheck
+from .samples import SampleLint
+from .shard import check_archive, check_parts, read_all
+from .task import DecodeTasks, LintTask
+
+__all__ = ["lint_tars"]
+
+
+def lint_tars(
+    tars: TarFolder,
+    *,
+    read_bytes: bool = False,
+    check: SampleCheck | None = None,
+    workers: int = 1,
+    max_findings: int | None = None,
+    on_progress: Callable[[LintProgress], None] | None = None,
+) -> LintReport:
+    """Lint tar shards without an index. That a folder is not prepared is a finding; a single file need not be.
+
+    Args:
+        tars: The shards.
+        read_bytes: Read the contents too, to find bytes that the disk cannot read.
+        check: Check that decodes the parts of samples; None does not decode.
+        workers: Number of worker processes.
+        max_findings: Number of findings to stop at; None finds all.
+        on_progress: Called after each task.
+
+    Raises:
+        WorkerError: A worker process was killed.
+    """
+    started = time.perf_counter()
+    lint = _TarLint(tars, workers=workers, max_findings=max_findings, on_progress=on_progress)
+    if not tars.is_file:
+        lint.add([unreadable_dataset(tars.not_prepared)])
+    if tars.compressed:
+        lint.add([Finding(code="W106", message=compressed_warning(tars.compressed))])
+    index = lint.check_headers(read_bytes=read_bytes, reports=check is None)
+    if index is not None and check is not None:
+        lint.decode(index, check)
+    numbers = {shard.name: number for number, shard in enumerate(tars.shards)}
+    return LintReport(
+        findings=tuple(
+            sorted(lint.found, key=lambda each: (numbers.get(each.shard or "", -1), each.offset or 0, each.code))
+        ),
+        complete=lint.complete,
+        shards=len(tars.shards),
+        samples=0 if index is None else len(index),
+        seconds=time.perf_counter() - started,
+    )
+
+
+class _TarLint:
+    """A running lint: its findings so far, up to the maximum."""
+
+    def __init__(
+        self,
+        tars: TarFolder,
+        *,
+        workers: int,
+        max_findings: int | None,
+        on_progress: Callable[[LintProgress], None] | None,
+    ) -> None:
+        self.found: list[Finding] = []
+        self.complete = True
+        self._tars = tars
+        self._workers = workers
+        self._max_findings = max_findings
+        self._on_progress = on_progress
+
+    def add(self, findings: Sequence[Finding]) -> None:
+        """Add findings, up to the maximum."""
+        self.found += findings
+        if self._max_findings is not None and len(self.found) > self._max_findings:
+            del self.found[self._max_findings :]
+            self.complete = False
+
+    def check_headers(self, *, read_bytes: bool, reports: bool) -> TarIndex | None:
+        """Check the headers of all shards; return an index of those that are whole, or None if the lint stopped."""
+        summaries: dict[int, ShardSummary] = {}
+        shards = self._tars.shards
+        checker = _HeaderCheck(self._tars.storage, read_bytes)
+        for done, number, (summary, findings) in self._run(checker, shards):
+            self.add(findings)
+            if summary is not None:
+                summaries[number] = summary
+            self._report(done if reports else 0, len(shards), "shards")
+        if not self.complete:
+            return None
+        index = join_summaries(self._tars, [summaries[number] for number in sorted(summaries)])
+        self.add(list(check_duplicate_keys(index)))
+        return index
+
+    def decode(self, index: TarIndex, check: SampleCheck) -> None:
+        """Decode the samples of an index."""
+        tasks = DecodeTasks(index.shards)
+        decoded = 0
+        checker = _DecodeCheck(self._tars.storage, index.layout, self._tars.path, SampleLint(check))
+        for _, number, findings in self._run(checker, tasks):
+            self.add(findings)
+            decoded += len(tasks[number].samples or ())
+            self._report(decoded, len(index), "samples")
+
+    def _run(self, checker: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple[int, int, Any]]:
+        """Yield the number of finished tasks, the number of the task and its result, until the lint is full."""
+        with closing(run_in_workers(checker, tasks, workers=self._workers)) as results:
+            for done, (number, result) in enumerate(results, start=1):
+                yield done, number, result
+                if done < len(tasks) and self._max_findings is not None and len(self.found) >= self._max_findings:
+                    self.complete = False
+                    return
+
+    def _report(self, done: int, total: int, unit: str) -> None:
+        if done and self._on_progress is not None:
+            self._on_progress(LintProgress(done=done, total=total, unit=unit, findings=len(self.found)))
+
+
+@dataclass(frozen=True, slots=True)
+class _HeaderCheck:
+    """Check the headers of one shard; runs in a worker."""
+
+    storage: Storage
+    read_bytes: bool
+
+    def __call__(self, shard: FileInfo) -> tuple[ShardSummary | None, list[Finding]]:
+        name = shard.name
+        findings: list[Finding] = []
+        try:
+            scanned = index_shard(self.storage, name)
+            findings += check_parts(name, scanned, None)
+            findings += check_archive(self.storage, name, scanned)
+            if scanned.unnamed:
+                message = f"members whose name has no extension belong to no sample; there are {scanned.unnamed:,}"
+                findings.append(Finding(code="W106", message=message, shard=name))
+            if self.read_bytes:
+                read_all(self.storage, name)
+        except FormatError as error:
+            return None, [*findings, Finding(code="E104", message=error.message, shard=name, offset=error.offset)]
+        except EnergonError as error:
+            return None, [*findings, Finding(code="E109", message=error.message, shard=name)]
+        return summarize_shard(shard, scanned), findings
+
+
+class _DecodeCheck:
+    """Decode some samples of a shard; picklable, for workers."""
+
+    def __init__(self, storage: Storage, layout: Layout, path: str, samples: SampleLint) -> None:
+        self._storage = storage
+        self._layout = layout
+        self._path = path
+        self._samples = samples
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_index"}
+
+    @cached_property
+    def _index(self) -> TarIndex:
+        return TarIndex(self._storage, self._layout, path=self._path)
+
+    def __call__(self, task: LintTask) -> list[Finding]:
+        try:
+            return list(self._samples.findings(self._storage, self._index, task.shard, task.samples or ()))
+        except EnergonError as error:  # the shard changed since its headers were checked
+            return [Finding(code="E109", message=error.message, shard=task.shard.name)]

@@ -1,0 +1,298 @@
+"""Decompress compressed shards to ``.tar`` files next to them, which allow reading samples at random."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import os
+import re
+import sys
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from threading import Event, Lock
+from typing import Any, Protocol
+
+from ...errors import EnergonError, FormatError, StorageError
+from ...storage import ReadableFile, Storage
+from ..nv_meta import LOCK
+from .shards import compression_of, find_compressed, raise_scan_errors, tar_name
+
+__all__ = ["DecompressProgress", "DecompressReport", "decompress_shards"]
+
+_CHUNK_BYTES = 8 * 1024  # of compressed data; hostile data of that size fill some hundred MB of memory
+_PARTIAL = re.compile(r"(?:.*/)?\.[^/]+\.\d+-[0-9a-f]{12}\.partial")  # the files of killed runs
+
+DecompressProgress = Callable[[int, int], None]
+"""Called with the compressed bytes done so far and in all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecompressReport:
+    """The outcome of a decompression.
+
+    Attributes:
+        written: Names of the ``.tar`` files that were written.
+        kept: Number of compressed shards whose ``.tar`` file existed already, with the same content.
+        removed: Number of compressed shards that were removed.
+        size_bytes: Bytes written.
+    """
+
+    written: tuple[str, ...]
+    kept: int
+    removed: int
+    size_bytes: int
+
+
+def decompress_shards(
+    storage: Storage,
+    *,
+    exclude: str | None = None,
+    remove_originals: bool = False,
+    workers: int = 1,
+    dry_run: bool = False,
+    on_progress: DecompressProgress | None = None,
+) -> DecompressReport:
+    """Decompress the compressed shards below a folder to ``.tar`` files next to them.
+
+    Each ``.tar`` file appears whole or not at all, with the time of its compressed shard. After an interruption, the
+    next call continues with the shards that are left. A ``.tar`` file that exists must have the same content, and the
+    shard is then done; if the original is kept, the same time suffices.
+
+    Args:
+        storage: The folder.
+        exclude: Regular expression of shards to skip.
+        remove_originals: Remove each compressed shard once its ``.tar`` file is on disk.
+        workers: Number of threads.
+        dry_run: Only check the names, and report what would be written.
+        on_progress: Called as data is read.
+
+    Raises:
+        ConfigError: ``exclude`` is not a regular expression.
+        FormatError: Shards are truncated or damaged; the message names them. The others are done.
+        StorageError: Two shards, or a shard and an existing file, have the same ``.tar`` name, the disk is full, or no
+            permission.
+        ImportError: A package is missing; the message names it.
+    """
+    names = find_compressed(storage, exclude=exclude)
+    _check_names(storage, names)
+    for name in names:
+        _checked_stream(name)
+    if dry_run or not names:
+        return DecompressReport(written=tuple(map(tar_name, names)), kept=0, removed=0, size_bytes=0)
+    with storage.lock(LOCK):
+        for file in storage.list():
+            if _PARTIAL.fullmatch(file.name):
+                storage.remove(file.name)
+        work = _Decompression(storage, names, remove_originals=remove_originals, on_progress=on_progress)
+        return work.run(max(1, workers))
+
+
+def _check_names(storage: Storage, names: Sequence[str]) -> None:
+    sources: dict[str, str] = {}
+    for name in names:
+        other = sources.setdefault(tar_name(name), name)
+        if other != name:
+            raise StorageError(
+                f"{other} and {name} would both become {tar_name(name)}",
+                path=storage.path(name),
+                hint="rename one of them, or skip it with --exclude",
+            )
+        storage.check_target(tar_name(name))
+
+
+class _Decompression:
+    """The work of one call, shared by its threads."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        names: Sequence[str],
+        *,
+        remove_originals: bool,
+        on_progress: DecompressProgress | None,
+    ) -> None:
+        self._storage = storage
+        self._names = names
+        self._remove_originals = remove_originals
+        self._on_progress = on_progress
+        self._total_bytes = sum(storage.stat(name).size_bytes for name in names)
+        self._done_bytes = 0
+        self._lock = Lock()
+        self._stop = Event()
+
+    def run(self, workers: int) -> DecompressReport:
+        results: dict[str, int | None] = {}
+        faults: dict[str, EnergonError] = {}
+        with ThreadPoolExecutor(min(workers, len(self._names)), thread_name_prefix="decompress") as threads:
+            futures = {threads.submit(self._decompress, name): name for name in self._names}
+            try:
+                for future in as_completed(futures):
+                    try:
+                        results[futures[future]] = future.result()
+                    except FormatError as error:  # the fault of this shard alone
+                        faults[futures[future]] = error
+            except BaseException:
+                self._stop.set()
+                threads.shutdown(cancel_futures=True)
+                raise
+        raise_scan_errors([faults[name] for name in self._names if name in faults], action="decompressed")
+        sizes = {tar_name(name): size for name, size in results.items() if size is not None}
+        return DecompressReport(
+            written=tuple(sorted(sizes)),
+            kept=len(results) - len(sizes),
+            removed=len(results) if self._remove_originals else 0,
+            size_bytes=sum(sizes.values()),
+        )
+
+    def _decompress(self, name: str) -> int | None:
+        """Decompress one shard; return the bytes written, or None if its ``.tar`` file existed."""
+        storage, target = self._storage, tar_name(name)
+        if storage.exists(target):
+            self._check_existing(name, target)
+            size_bytes = None
+        else:
+            with storage.open(name) as file, storage.create(target) as output:
+                size_bytes = sum(map(output.write, self._chunks(name, file)))
+                if not size_bytes:
+                    raise FormatError("this file is empty", shard=storage.path(name), hint="remove it")
+            status = os.stat(storage.path(name))
+            os.utime(storage.path(target), ns=(status.st_atime_ns, status.st_mtime_ns))
+        if self._remove_originals:
+            storage.flush([target])  # its name, too
+            storage.remove(name)
+        return size_bytes
+
+    def _check_existing(self, name: str, target: str) -> None:
+        """Check that a ``.tar`` file is the decompressed shard."""
+        storage = self._storage
+        original, existing = storage.stat(name), storage.stat(target)
+        if original.mtime_ns == existing.mtime_ns and not self._remove_originals:
+            self._advance(original.size_bytes)
+            return
+        with storage.open(name) as file, storage.open(target) as tar:
+            offset = 0
+            for chunk in self._chunks(name, file):
+                if tar.read_at(offset, len(chunk)) != chunk:
+                    break
+                offset += len(chunk)
+            else:
+                if offset == tar.size_bytes:
+                    return
+        raise FormatError(
+            f"{target} exists, and has other content than {name}",
+            shard=storage.path(target),
+            hint=f"move one of them away, or skip the compressed one with --exclude '{name}'",
+        )
+
+    def _chunks(self, name: str, file: ReadableFile) -> Iterator[bytes]:
+        """Yield the decompressed data of a shard.
+
+        Raises:
+            FormatError: The data are truncated or damaged.
+        """
+        with closing(_decompressed(file, _NEW_STREAM[compression_of(name)], self._advance)) as chunks:
+            while True:
+                try:
+                    chunk = next(chunks)
+                except StopIteration:
+                    return
+                except EnergonError:
+                    raise
+                except Exception as error:  # each library has its own kinds
+                    raise FormatError(
+                        f"the compressed data are damaged: {error}",
+                        shard=self._storage.path(name),
+                        hint="copy or download it again, or skip it with --exclude; the other shards are done",
+                    ) from error
+                if self._stop.is_set():
+                    raise StorageError("the decompression was stopped", path=self._storage.path(name))
+                yield chunk
+
+    def _advance(self, size_bytes: int) -> None:
+        with self._lock:
+            self._done_bytes += size_bytes
+            if self._on_progress is not None:
+                self._on_progress(self._done_bytes, self._total_bytes)
+
+
+_HINT = "copy or download it again, or skip it with --exclude"
+
+
+# ------------------------------------------------------------------------------------------------- the decompressors
+
+
+class _Stream(Protocol):
+    """Decompresses one stream; a file has several if a parallel compressor wrote it."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes | None: ...
+
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+def _decompressed(
+    file: ReadableFile, new_stream: Callable[[], _Stream], advance: Callable[[int], None]
+) -> Generator[bytes, None, None]:
+    """Yield the decompressed data of a file, of all its streams."""
+    stream: _Stream | None = None
+    offset = 0
+    while data := file.read_at(offset, _CHUNK_BYTES):
+        advance(len(data))
+        is_first = offset == 0
+        offset += len(data)
+        while data and (stream or is_first or data.strip(b"\0")):  # zeros after the last stream are padding
+            stream = stream or new_stream()
+            yield stream.decompress(data)
+            data = (stream.unused_data or b"") if stream.eof else b""
+            stream = None if stream.eof else stream
+            is_first = False
+    if stream is not None:
+        raise EOFError(f"the file ends at byte {file.size_bytes:,}, within the data")
+
+
+def _zstd_stream() -> Any:
+    if sys.version_info >= (3, 14):
+        from compression.zstd import DecompressionParameter, ZstdDecompressor
+
+        return ZstdDecompressor(options={DecompressionParameter.window_log_max: 31})
+    import zstandard
+
+    return zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+
+
+def _lz4_stream() -> Any:
+    import lz4.frame
+
+    return lz4.frame.LZ4FrameDecompressor()
+
+
+_NEW_STREAM: Mapping[str, Callable[[], _Stream]] = {
+    "gz": partial(zlib.decompressobj, wbits=31),  # with gzip's header and checksum
+    "bz2": bz2.BZ2Decompressor,
+    "xz": lzma.LZMADecompressor,
+    "zst": _zstd_stream,
+    "lz4": _lz4_stream,
+}
+
+
+def _checked_stream(name: str) -> Callable[[], _Stream]:
+    """Return the maker of streams for a shard.
+
+    Raises:
+        ImportError: The package that decompresses it is not installed.
+    """
+    kind = compression_of(name)
+    try:
+        _NEW_STREAM[kind]()
+    except ImportError as error:
+        raise ImportError(
+            f"decompressing {name} needs the package {error.name}: pip install 'energon-toolkit[decompress]'"
+        ) from None
+    return _NEW_STREAM[kind]

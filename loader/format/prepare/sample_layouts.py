@@ -1,0 +1,177 @@
+"""Recognise samples of several images that a field map cannot describe, and write the code that builds them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ..documents.conversation import IMAGE_PLACEHOLDER, is_conversation
+from ..documents.part_kinds import part_extension, part_kind
+
+__all__ = ["SampleLayout", "find_layout"]
+
+_SEQUENCE_KEYS = ("sequence", "content", "interleaved", "items", "document", "texts", "text_list", "sentences")
+_TEXT_KEYS = ("text", "content", "caption")
+_IMAGE_ENDINGS = frozenset((".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"))
+"""Endings of further images that later samples may have."""
+
+_NUMBERED = re.compile(r"\d+\.[^.]+")
+
+_CODE = '''\
+"""Fill the fields of {type_name} from the parts of a sample.
+
+Written by `energon prepare` for the layout of the first samples; edit it if others differ. Training code runs it with
+`trust_code=True`; `energon preview` and `energon lint` run it with `--trust-code`.
+"""
+
+import re
+
+ENDINGS = {endings}
+
+
+def part_filter(part_name: str) -> bool:
+    """Return True for parts that are needed; the others are neither read nor decoded."""
+    return part_name{json_filter}.lower().endswith(ENDINGS)
+
+
+def in_order(parts: dict) -> list[str]:
+    """Return the names of the numbered parts in the order of their numbers."""
+    names = [name for name in parts if name.lower().endswith(ENDINGS) and not name.startswith("__")]
+    return sorted(names, key=lambda name: [int(text) if text.isdigit() else text for text in re.split(r"(\\d+)", name)])
+
+{body}'''
+
+_TURNS = '''
+def sample_loader(parts: dict) -> dict:
+    """Return the turns of the conversation and its images, which `<image>` in the text refers to in order."""
+    return {{"turns": parts["{part}"]{path}, "images": [parts[name] for name in in_order(parts)]}}
+'''
+
+_NUMBERED_PARTS = '''
+def sample_loader(parts: dict) -> dict:
+    """Return the images and texts in the order of their numbers."""
+    return {"sequence": [parts[name] for name in in_order(parts)]}
+'''
+
+_SEQUENCE = '''
+def items_of(document: dict) -> list:
+    """Return the texts in reading order, with None for each image."""
+    {items}
+
+
+def sample_loader(parts: dict) -> dict:
+    """Return the images and texts in reading order."""
+    items = items_of(parts["{part}"])
+    images = [parts[name] for name in in_order(parts)]
+    if items.count(None) != len(images):
+        raise ValueError(f"the text has {{items.count(None)}} places of images, and the sample {{len(images)}} images")
+    remaining = iter(images)
+    return {{"sequence": [next(remaining) if item is None else item for item in items]}}
+'''
+
+_TEXT_ITEMS = """pieces = re.split("({placeholder})", document["{key}"])
+    return [None if piece == "{placeholder}" else piece for piece in pieces if piece]"""
+_LIST_ITEMS = """items = [item.get("text") if isinstance(item, dict) else item for item in document["{key}"]]
+    return [
+        item if isinstance(item, str) and item != "{placeholder}" and not item.lower().endswith(ENDINGS) else None
+        for item in items
+    ]"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleLayout:
+    """A layout of samples whose fields need code.
+
+    Attributes:
+        type_name: Name of the sample type.
+        what: Description of the layout.
+        code: The ``sample_loader.py``.
+    """
+
+    type_name: str
+    what: str
+    code: str
+
+
+def find_layout(part_names: Sequence[str], json_example: Mapping[str, object] | None) -> SampleLayout | None:
+    """Recognise the layout of samples with several images and text; None if it is another one.
+
+    Args:
+        part_names: Names of the parts of samples.
+        json_example: The decoded ``json`` part of a sample; None if samples have none.
+
+    >>> find_layout(["0.jpg", "1.jpg", "json"], {"texts": ["a cat", None, "and a dog", None]}).type_name
+    'InterleavedSample'
+    """
+    images = [name for name in part_names if part_kind(name) == "image"]
+    texts = [name for name in part_names if part_kind(name) == "text"]
+    trees = [name for name in part_names if part_kind(name) == "tree"]
+    others = len(part_names) - len(images) - len(texts) - len(trees)
+    if not images or others:
+        return None
+    if not trees and texts and all(map(_NUMBERED.fullmatch, part_names)):
+        numbers = [name.partition(".")[0] for name in part_names]
+        if len(set(numbers)) < len(numbers):
+            return None  # 0.jpg and 0.txt: the order is unknown
+        code = _code("InterleavedSample", part_names, None, _NUMBERED_PARTS)
+        return SampleLayout(type_name="InterleavedSample", what="its images and texts are numbered", code=code)
+    if texts or len(trees) != 1 or json_example is None or part_extension(trees[0]) not in ("json", "jsn"):
+        return None
+    (tree,) = trees
+    several = len(images) > 1
+    if several and is_conversation(json_example):
+        body = _TURNS.format(part=tree, path="")
+        code = _code("ConversationSample", images, tree, body)
+        return SampleLayout(type_name="ConversationSample", what="it is a conversation about several images", code=code)
+    found = _items(json_example, images)
+    if found is None:
+        return None
+    key, items = found
+    code = _code("InterleavedSample", images, tree, _SEQUENCE.format(items=items, part=tree))
+    return SampleLayout(
+        type_name="InterleavedSample", what=f"its images have places in the text of {tree}[{key}]", code=code
+    )
+
+
+def _items(document: Mapping[str, object], images: Sequence[str]) -> tuple[str, str] | None:
+    """Return the key of the text that has places for images, and the code that lists its items."""
+    for key in _TEXT_KEYS:
+        text = document.get(key)
+        if isinstance(text, str) and IMAGE_PLACEHOLDER in text:
+            return key, _TEXT_ITEMS.format(key=key, placeholder=IMAGE_PLACEHOLDER)
+    endings = _endings(images)
+    for key in _SEQUENCE_KEYS:
+        items = document.get(key)
+        if isinstance(items, list) and _is_sequence(items, endings):
+            return key, _LIST_ITEMS.format(key=key, placeholder=IMAGE_PLACEHOLDER)
+    return None
+
+
+def _is_sequence(items: Sequence[object], endings: tuple[str, ...]) -> bool:
+    """Return True if items are texts and places of images."""
+    places = texts = 0
+    for item in items:
+        text = item.get("text") if isinstance(item, Mapping) else item
+        if isinstance(item, Mapping) and not ("text" in item or "image" in item or item.get("type") == "image"):
+            return False
+        if text is None or isinstance(text, int):
+            places += 1
+        elif isinstance(text, str):
+            is_place = text == IMAGE_PLACEHOLDER or text.lower().endswith(endings)
+            places += is_place
+            texts += not is_place
+        else:
+            return False
+    return bool(places and texts)
+
+
+def _endings(part_names: Sequence[str]) -> tuple[str, ...]:
+    found = {f".{part_extension(name)}" if "." in name else name.lower() for name in part_names}
+    return tuple(sorted(found | _IMAGE_ENDINGS))
+
+
+def _code(type_name: str, numbered: Sequence[str], tree: str | None, body: str) -> str:
+    endings = repr(_endings(numbered)).replace("'", '"')
+    json_filter = "" if tree is None else f' == "{tree}" or part_name'
+    return _CODE.format(type_name=type_name, endings=endings, json_filter=json_filter, body=body)

@@ -1,0 +1,7 @@
+# The public names of this package, each with the module that defines it.
+
+from .tar_folder import (
+    TarFolder as TarFolder,
+    find_tars as find_tars,
+    is_prepared as is_prepared,
+)

@@ -1,0 +1,209 @@
+"""Scan the headers of tar shards that are not prepared: the first samples, or all shards in worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import EnergonError
+from ...storage import FileInfo, Storage
+from ..index.layout import PartStats, ShardEntry
+from ..index.sample_bytes import read_sample
+from ..index.shard_index import ShardIndex, index_shard
+from ..worker_pool import run_in_workers
+from .tar_folder import TarFolder
+from .tar_index import TarIndex, tar_layout
+
+__all__ = ["ShardSummary", "TarSamples", "join_summaries", "scan_first_samples", "scan_tars", "summarize_shard"]
+
+_MAX_SIZES = 4096  # of each part in a shard, for medians
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardSummary:
+    """The facts about the headers of one shard that fit in a message of a worker.
+
+    Attributes:
+        entry: The shard, as if it were the only one.
+        sizes: Part name → sizes of evenly spaced parts.
+        counts: Part name → number of parts and their bytes.
+        key_hash: Hashes of the keys, ascending, shape (n,).
+        key_order: The sample of each hash, shape (n,).
+    """
+
+    entry: ShardEntry
+    sizes: dict[str, npt.NDArray[np.int64]]
+    counts: dict[str, tuple[int, int]]
+    key_hash: npt.NDArray[np.uint64]
+    key_order: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TarSamples:
+    """Samples of tar shards, read by the locations that a scan found.
+
+    Attributes:
+        storage: The folder of the shards.
+        index: The samples.
+        complete: These are all samples of the shards.
+        damaged: The errors of shards that cannot be scanned, whose samples are missing.
+    """
+
+    storage: Storage
+    index: TarIndex
+    complete: bool
+    damaged: tuple[EnergonError, ...]
+
+    def read_parts(self, sample: int, names: Collection[str] | None = None) -> dict[str, bytes]:
+        """Read the parts of one sample.
+
+        Raises:
+            FormatError: The shard ends within a part.
+        """
+        shard = self.index.shard_of(sample).name
+        with self.storage.open(shard) as file:
+            return read_sample(file, self.index.parts(sample), shard=self.storage.path(shard), names=names)
+
+    def is_excluded(self, sample: int) -> bool:  # noqa: ARG002 - the signature of DatasetFolder
+        """Return False: without a split, no sample is excluded."""
+        return False
+
+
+def scan_first_samples(tars: TarFolder, samples: int) -> TarSamples:
+    """Scan no more headers than needed for the first samples.
+
+    Args:
+        tars: The shards.
+        samples: Number of samples to find at least, if there are as many.
+
+    Raises:
+        FormatError: A shard is damaged, and no other one has samples.
+        StorageError: The same for a shard that cannot be read.
+    """
+    entries: list[ShardEntry] = []
+    loaded: dict[str, ShardIndex] = {}
+    damaged: list[EnergonError] = []
+    found, is_complete = 0, True
+    for shard in tars.shards:
+        if found >= samples:
+            is_complete = False
+            break
+        try:
+            index = index_shard(tars.storage, shard.name, max_samples=samples - found)
+        except EnergonError as error:
+            damaged.append(error)
+            continue
+        entry = msgspec.structs.replace(_entry(shard, index), first_sample=found)
+        entries.append(entry)
+        loaded[shard.name] = index
+        found += entry.samples
+        is_complete = is_complete and index.is_complete
+    if damaged and not found:
+        raise damaged[0]
+    tar_index = TarIndex(tars.storage, tar_layout(entries), path=tars.path, loaded=loaded)
+    return TarSamples(storage=tars.storage, index=tar_index, complete=is_complete, damaged=tuple(damaged))
+
+
+def scan_tars(
+    tars: TarFolder, *, workers: int = 1, on_progress: Callable[[int, int], None] | None = None
+) -> TarSamples:
+    """Scan the headers of all shards.
+
+    Args:
+        tars: The shards.
+        workers: Number of worker processes.
+        on_progress: Called after each shard with the numbers of scanned shards and of all shards.
+    """
+    found: dict[int, ShardSummary | EnergonError] = {}
+    with closing(run_in_workers(_Scan(tars.storage), tars.shards, workers=workers)) as results:
+        for number, summary in results:
+            found[number] = summary
+            if on_progress is not None:
+                on_progress(len(found), len(tars.shards))
+    in_order = [found[number] for number in range(len(tars.shards))]
+    return TarSamples(
+        storage=tars.storage,
+        index=join_summaries(tars, [each for each in in_order if isinstance(each, ShardSummary)]),
+        complete=True,
+        damaged=tuple(each for each in in_order if isinstance(each, EnergonError)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """Scan one shard; runs in a worker."""
+
+    storage: Storage
+
+    def __call__(self, shard: FileInfo) -> ShardSummary | EnergonError:
+        try:
+            return summarize_shard(shard, index_shard(self.storage, shard.name))
+        except EnergonError as error:
+            return error
+
+
+def summarize_shard(shard: FileInfo, index: ShardIndex) -> ShardSummary:
+    """Summarize the index of a shard."""
+    sizes: dict[str, npt.NDArray[np.int64]] = {}
+    counts: dict[str, tuple[int, int]] = {}
+    for number, name in enumerate(index.part_names):
+        of_part = index.part_size[index.part_name == number]
+        counts[name] = (len(of_part), int(of_part.sum()))
+        sizes[name] = of_part[:: max(1, len(of_part) // _MAX_SIZES)]
+    return ShardSummary(
+        entry=_entry(shard, index), sizes=sizes, counts=counts, key_hash=index.key_hash, key_order=index.key_order
+    )
+
+
+def _entry(shard: FileInfo, index: ShardIndex) -> ShardEntry:
+    return ShardEntry(
+        name=shard.name,
+        size_bytes=shard.size_bytes,
+        mtime_ns=shard.mtime_ns,
+        samples=len(index) - (not index.is_complete),  # the last sample of a scan that ended early may lack parts
+        first_sample=0,
+        end_offset=index.end_offset,
+        plain=index.plain,
+        scattered=index.scattered,
+        misread=index.misread,
+        warnings=index.warnings,
+    )
+
+
+def join_summaries(tars: TarFolder, summaries: Sequence[ShardSummary]) -> TarIndex:
+    """Return the index of scanned shards, in their order."""
+    entries: list[ShardEntry] = []
+    hashes, samples = [np.empty(0, np.uint64)], [np.empty(0, np.uint64)]
+    first = 0
+    for summary in summaries:
+        entries.append(msgspec.structs.replace(summary.entry, first_sample=first))
+        hashes.append(summary.key_hash)
+        samples.append((summary.key_order + first).astype(np.uint64))
+        first += summary.entry.samples
+    key_hash, key_sample = np.concatenate(hashes), np.concatenate(samples)
+    order = np.lexsort((key_sample, key_hash))
+    key_hash, key_sample = key_hash[order], key_sample[order]
+    layout = tar_layout(
+        entries,
+        part_stats=list(_part_stats(summaries)),
+        duplicate_keys=int((key_hash[1:] == key_hash[:-1]).sum()),
+    )
+    return TarIndex(tars.storage, layout, path=tars.path, key_hash=key_hash, key_sample=key_sample)
+
+
+def _part_stats(summaries: Sequence[ShardSummary]) -> Iterable[PartStats]:
+    for name in sorted({name for summary in summaries for name in summary.counts}):
+        counts = [summary.counts[name] for summary in summaries if name in summary.counts]
+        sizes = np.concatenate([summary.sizes[name] for summary in summaries if name in summary.sizes])
+        middle = (len(sizes) - 1) // 2
+        yield PartStats(
+            name=name,
+            parts=sum(count for count, _ in counts),
+            total_bytes=sum(total for _, total in counts),
+            median_bytes=int(np.partition(sizes, middle)[middle]),
+        )

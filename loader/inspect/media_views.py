@@ -1,0 +1,144 @@
+"""Show encoded audio and video: a frame as a picture, sound as a waveform. Both are decoded when they are drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from ..format.media.metadata import AVMetadata
+from .picture import Picture, PictureError, shrink_to_rgb
+from .text import av_text, wav_text
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["MediaViews", "Waveform", "encoded_media_views", "media_views"]
+
+Waveform = Callable[[int], Sequence[float]]
+"""Returns the loudness, from 0 to 1, of a number of equal spans of sound; raises ``PictureError``."""
+
+OpenMedia = Callable[[], AbstractContextManager["bytes | BinaryIO"]]
+"""Opens a file for a ``with`` block, or returns its bytes."""
+
+_FRAME_AT = 0.3  # share of the duration: first frames are often black
+_MAX_PACKETS = 300  # decoded until a frame comes
+_LONGEST_SOUND_S = 60.0
+
+
+class MediaViews(NamedTuple):
+    """The views of encoded audio or video.
+
+    Attributes:
+        facts: Its metadata, in one line.
+        pictures: A frame, if it is a video.
+        waveform: Its loudness, if it is sound.
+    """
+
+    facts: str
+    pictures: tuple[Picture, ...] = ()
+    waveform: Waveform | None = None
+
+
+def encoded_media_views(extension: str, data: bytes) -> MediaViews:
+    """View the bytes of a file.
+
+    Only the extension is named if the header is damaged, or if PyAV is missing and the data is not WAV.
+    """
+
+    def open_media() -> AbstractContextManager[bytes | BinaryIO]:
+        return nullcontext(data)
+
+    if extension == "wav" and data[:4] == b"RIFF":
+        return MediaViews(wav_text(data), waveform=_waveform(open_media))
+    from ..format.media.av_probe import probe_av
+
+    try:
+        metadata = AVMetadata(**probe_av(data))  # type: ignore[arg-type] # the values are typed as int | float; counts are int
+    except (ImportError, ValueError):
+        return MediaViews(f"{extension} media")
+    views = media_views(metadata, open_media)
+    return views._replace(facts=f"{extension}: {views.facts}")
+
+
+def media_views(metadata: AVMetadata, open_media: OpenMedia) -> MediaViews:
+    """View audio or video whose metadata is known; a frame or the loudness is decoded when it is drawn."""
+    facts = av_text(metadata)
+    if metadata.video_width and metadata.video_height:
+        return MediaViews(facts, pictures=(_frame_picture(metadata, open_media),))
+    return MediaViews(facts, waveform=_waveform(open_media) if metadata.audio_sample_rate else None)
+
+
+def _frame_picture(metadata: AVMetadata, open_media: OpenMedia) -> Picture:
+    """Return a picture of the keyframe before 30 % of the duration."""
+
+    def load(longest: int) -> Image:
+        try:
+            with open_media() as data:
+                return shrink_to_rgb(_decode_frame(data, metadata.video_duration or 0.0), longest)
+        except (ImportError, ValueError, OSError) as error:
+            raise PictureError(str(error)) from error
+
+    return Picture(width=metadata.video_width or 1, height=metadata.video_height or 1, load=load)
+
+
+def _waveform(open_media: OpenMedia) -> Waveform:
+    """Return the waveform of a file's sound, of its first minute if it is longer."""
+
+    def levels(spans: int) -> Sequence[float]:
+        try:
+            with open_media() as data:
+                return _decode_levels(data, spans)
+        except (ImportError, ValueError, OSError) as error:
+            raise PictureError(str(error)) from error
+
+    return levels
+
+
+def _decode_frame(data: bytes | BinaryIO, duration_s: float) -> Image:
+    from ..format.media.av_container import open_av, video_stream
+
+    with open_av(data) as container:
+        video = video_stream(container)
+        if video is None:
+            raise ValueError("a file without video")
+        if duration_s > 1 and video.time_base:
+            start = video.start_time or 0
+            container.seek(start + int(_FRAME_AT * duration_s / video.time_base), stream=video)
+        for number, packet in enumerate(container.demux(video)):
+            for frame in packet.decode():
+                image: Image = frame.to_image()  # type: ignore[no-untyped-call]
+                return image.rotate(frame.rotation, expand=True)
+            if number > _MAX_PACKETS:
+                break
+    raise ValueError("no frame can be decoded")
+
+
+def _decode_levels(data: bytes | BinaryIO, spans: int) -> Sequence[float]:
+    import numpy as np
+
+    from ..format.media.av_container import audio_stream, import_av, open_av
+
+    av = import_av()
+    with open_av(data) as container:
+        audio = audio_stream(container)
+        if audio is None:
+            raise ValueError("a file without audio")
+        rate = 8_000  # enough for loudness
+        resampler = av.AudioResampler(format="flt", layout="mono", rate=rate)
+        blocks = []
+        left = int(_LONGEST_SOUND_S * rate)
+        for frame in container.decode(audio):
+            for mono in resampler.resample(frame):
+                block = mono.to_ndarray().ravel()[:left]  # (samples,)
+                blocks.append(block)
+                left -= len(block)
+            if left <= 0:
+                break
+    samples = np.concatenate(blocks) if blocks else np.zeros(0)
+    if not len(samples):
+        raise ValueError("no sound can be decoded")
+    spans = min(spans, len(samples))
+    ends = np.linspace(0, len(samples), spans + 1).astype(int)
+    peaks = np.maximum.reduceat(np.abs(np.nan_to_num(samples)), ends[:-1])
+    return [float(min(1.0, peak)) for peak in peaks]

@@ -1,0 +1,114 @@
+"""The samples of token files and of JSONL files by number."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ..format.binidx.token_file import TOKENS
+from ..format.documents.providers import data_path
+from ..format.records.record_file import RecordReader, open_record_path, record_number
+from ..renamed_parameters import renamed_parameters
+from ..samples.source_info import SourceInfo
+from .file_store import FileStore, MissingFileError
+
+__all__ = ["BinIdxFileStore", "JsonlFileStore"]
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+class _RecordFileStore(FileStore[T_co]):
+    """One part of the samples of a file, by number: ``"3"``, ``"<file>/3"`` or ``"3.<part>"``."""
+
+    part: ClassVar[str]
+    samples: ClassVar[str]
+
+    @renamed_parameters(jsonl_path="path")
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = data_path(os.fspath(path))
+        self._opened: RecordReader | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_path": self._path, "_opened": None}
+
+    def _reader(self) -> RecordReader:
+        reader = self._opened
+        if reader is None:
+            reader = self._opened = RecordReader(open_record_path(self._path))
+        return reader
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return len(self._reader())
+
+    def _read(self, key: str | int) -> tuple[Any, SourceInfo]:
+        reader = self._reader()
+        name = reader.file.name
+        number = record_number(str(key).removesuffix(f".{self.part}"), name, len(reader))
+        if number is None:
+            raise MissingFileError(
+                f"there is no {self.samples} {key!r}; keys are the numbers from 0 to {len(reader) - 1:,}",
+                key=str(key),
+                source=self._path,
+            )
+        source = SourceInfo(self._path, number, name, (f"{number}.{self.part}",))
+        return reader.read_parts(number)[self.part], source
+
+    def get_path(self) -> str:
+        return self._path
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.get_path() == self._path
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._path))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._path!r})"
+
+
+class BinIdxFileStore(_RecordFileStore[npt.NDArray[Any]]):
+    """The sequences of a pair ``x.bin`` and ``x.idx``, by number: ``"3"``, ``"x.bin/3"`` or ``"3.tokens"``.
+
+    Args:
+        path: Path of the ``.bin`` file, or without a suffix, as Megatron-LM writes it.
+    """
+
+    part = TOKENS
+    samples = "sequence"
+
+    def __getitem__(self, key: str | int) -> tuple[npt.NDArray[Any], SourceInfo]:
+        """Read a sequence.
+
+        Raises:
+            MissingFileError: There is no such sequence.
+            FormatError: A file of the pair is damaged, or has changed.
+            StorageError: A file cannot be read.
+        """
+        tokens, source = self._read(key)
+        return np.asarray(tokens), source
+
+
+class JsonlFileStore(_RecordFileStore[bytes]):
+    """The lines of an indexed JSONL file, by number: ``"3"``, ``"x.jsonl/3"`` or ``"3.json"``.
+
+    Args:
+        path: Path of the file.
+    """
+
+    part = "json"
+    samples = "line"
+
+    def __getitem__(self, key: str | int) -> tuple[bytes, SourceInfo]:
+        """Read a line, without its line break.
+
+        Raises:
+            MissingFileError: There is no such line.
+            FormatError: The index is missing or damaged, or the file has changed.
+            StorageError: The file cannot be read.
+        """
+        line, source = self._read(key)
+        return line, source

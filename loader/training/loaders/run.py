@@ -1,0 +1,254 @@
+"""The run of a loader: the stages that count on the rank above the lanes, its iterations and its position."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from ...errors import StateError
+from ...pipeline.contract.lane import RULES
+from ...pipeline.contract.rank_stage import RankInput, RankRunning, RankStage
+from ...pipeline.contract.stage import SavableDataset, State, as_stage
+from ...progress_bar import progress_bar
+from ..states.edited_chain import continue_mix, is_mix_change_allowed
+from ..states.lane_checks import check_lane_states
+from ..states.mix_history import MixChanges
+from ..states.run_state import RunState
+from ..workers.stream_options import StreamOptions
+from .debug_log import LoaderLog
+from .lane_batches import LaneBatches, ShutDown
+
+__all__ = ["LoaderRun", "RankChain", "cut_rank_stages"]
+
+_END: Any = object()
+
+
+def cut_rank_stages(dataset: SavableDataset[Any]) -> tuple[SavableDataset[Any], list[RankStage]]:
+    """Split a chain into the stages of the lanes and the stages of the rank, outermost first.
+
+    A stage that maps items one to one commutes with counting: above a stage of the rank, it moves below it.
+    """
+    above: list[SavableDataset[Any]] = []
+    on_rank: list[RankStage] = []
+    while True:
+        if isinstance(dataset, RankStage):
+            on_rank.append(dataset)
+        elif len(dataset.inputs) == 1 and _has_rank_stage(dataset) and dataset.moves_below:
+            above.append(dataset)
+        else:
+            break
+        dataset = dataset.inputs[0]
+    for stage in reversed(above):
+        moved = copy.copy(stage)
+        moved.inputs = (dataset,)
+        moved.depth = dataset.depth + stage.depth - stage.inputs[0].depth
+        dataset = moved
+    return dataset, on_rank
+
+
+def _has_rank_stage(dataset: SavableDataset[Any]) -> bool:
+    while len(dataset.inputs) == 1:
+        dataset = dataset.inputs[0]
+        if isinstance(dataset, RankStage):
+            return True
+    return False
+
+
+class RankChain:
+    """The running stages of the rank.
+
+    Args:
+        stages: Their definitions, outermost first.
+        lanes: The input of the innermost stage.
+    """
+
+    def __init__(self, stages: Sequence[RankStage], lanes: RankInput) -> None:
+        self._stages = stages
+        self._lanes = lanes
+        self._running: list[RankRunning] = []
+        self._outermost = lanes
+        self._start([0] * len(stages))
+
+    def batches(self) -> Iterator[Any]:
+        """Yield the micro-batches of an iteration."""
+        return self._outermost.batches()
+
+    def start_over(self) -> None:
+        """Start the next iteration at the first micro-batch."""
+        self._outermost.start_over()
+
+    def counts(self) -> list[int]:
+        """Return the stages' states, outermost first."""
+        return [running.count for running in self._running]
+
+    def restore(self, counts: Sequence[int], *, ranks: int) -> None:
+        """Continue from saved states.
+
+        Args:
+            counts: The result of :meth:`counts`.
+            ranks: The number of ranks of the saved run.
+
+        Raises:
+            StateError: The number of stages differs.
+        """
+        if len(counts) != len(self._stages):
+            raise StateError(
+                f"the state has the counts of {len(counts)} virtual epochs and limits, the dataset has "
+                f"{len(self._stages)}",
+                hint="build the dataset with the arguments of the run that was saved",
+            )
+        self._start([stage.count_on(ranks, count) for stage, count in zip(self._stages, counts, strict=True)])
+
+    def _start(self, counts: Sequence[int]) -> None:
+        self._running = []
+        self._outermost = self._lanes
+        for stage, count in zip(reversed(self._stages), reversed(counts), strict=True):
+            running = stage.on_rank(self._outermost, count)
+            self._running.insert(0, running)
+            self._outermost = running
+
+
+class LoaderRun:
+    """Iterations over the micro-batches of a rank, of which one is live at a time.
+
+    Args:
+        dataset: The chain.
+        options: Options of the workers.
+
+    Attributes:
+        built: The stages of the lanes, as the program built them.
+        chain: The same; after a change of the mix, a copy that knows the earlier mixes.
+        mix_changes: The changes of the mix.
+        lanes: Their micro-batches.
+        steps: The stages of the rank.
+        options: Options of the workers.
+    """
+
+    def __init__(self, dataset: SavableDataset[Any], options: StreamOptions) -> None:
+        self.built, stages = cut_rank_stages(as_stage(dataset))
+        self.chain = self.built
+        self.mix_changes: MixChanges = ()
+        self.options = options
+        self.lanes = LaneBatches(self.chain, options)
+        self.steps = RankChain(stages, self.lanes)
+        self._log = LoaderLog(dataset) if dataset.worker_config.should_log(1) else None
+        self._continues = False  # the next iteration continues, even if the loader is one that starts over
+        self._iteration: object = None
+
+    def iterate(self, length: int | None) -> Iterator[Any]:
+        """Begin an iteration, which ends the last one.
+
+        Args:
+            length: Micro-batches of an iteration, for the progress bar; None if not known.
+        """
+        self._prepare()
+        self._continues = False
+        self._iteration = iteration = object()
+        return self._iterate(iteration, length)
+
+    def _iterate(self, iteration: object, length: int | None) -> Iterator[Any]:
+        batches = self.steps.batches()
+        if self.options.progress:
+            batches = iter(progress_bar(batches, length, unit="batch"))
+        if self._log is not None:
+            batches = self._log.logged(batches)
+        while True:
+            if iteration is not self._iteration:
+                raise StateError(
+                    "this iteration of the loader is over: another one has begun, or a state was restored",
+                    hint="finish with one iteration before the next, or make a second loader",
+                )
+            try:
+                batch = next(batches, _END)
+            except ShutDown:
+                return
+            if batch is _END:
+                return
+            yield batch
+
+    def start(self) -> None:
+        """Start the workers; the next iteration uses them. Do nothing if they run."""
+        if not self.lanes.is_running:
+            self._prepare()
+            self._continues = True
+            self.lanes.start()
+
+    def _prepare(self) -> None:
+        if self.chain.starts_over and not self._continues:
+            self.steps.start_over()
+
+    def end_iteration(self) -> None:
+        """End the live iteration; the next one continues at the position, as after a restore."""
+        self._iteration = None
+        self._continues = True
+
+    def state(self) -> RunState:
+        """Return the position of this rank, after the last micro-batch that it delivered."""
+        config, lanes = self.chain.worker_config, self.lanes
+        return RunState(
+            lanes=lanes.lanes,
+            ranks=config.world_size,
+            rank=config.rank,
+            seed=config.seed_offset,
+            batch=lanes.batch,
+            lane_states=dict(lanes.lane_states),
+            steps=self.steps.counts(),
+            passes=lanes.passes,
+            ended=lanes.ended,
+            dataset=self.chain.identity(),
+            kind=lanes.kind,
+            rules=lanes.rules,
+            mix_changes=self.mix_changes,
+        )
+
+    def restore(self, saved: RunState, lane_states: Mapping[int, State], *, allow_mix_change: bool) -> None:
+        """Continue from the position of this rank.
+
+        Args:
+            saved: The position.
+            lane_states: The states of all lanes that are known here.
+            allow_mix_change: The mix of datasets may have changed; the environment may allow it as well.
+
+        Raises:
+            StateError: It is of other data, another pipeline, other lanes, or of a newer version; or the mix has
+                changed, and this is not allowed or not possible exactly.
+        """
+        config = self.built.worker_config
+        allowed = is_mix_change_allowed(allow_mix_change)
+        if not allowed:
+            with suppress(LookupError, TypeError, AttributeError):  # of another chain, which the comparison reports
+                self.built.adopt_measurements(saved.dataset)
+        mix = continue_mix(self.built, saved, kind=self.lanes.kind, lanes=lane_states, allowed=allowed)
+        if saved.seed != config.seed_offset:
+            raise StateError(
+                f"the state is of a run with seed_offset={saved.seed}, this one has {config.seed_offset}",
+                hint=f"pass WorkerConfig(seed_offset={saved.seed})",
+            )
+        if config.lanes is not None and config.lanes != saved.lanes:
+            raise StateError(
+                f"the state is of a run of {saved.lanes} lanes, this one has {config.lanes}",
+                hint=f"pass WorkerConfig(lanes={saved.lanes}), or none: a restored run keeps its lanes",
+            )
+        if saved.rules > RULES:
+            raise StateError(
+                f"a newer version of energon-toolkit saved this state: it has the rules {saved.rules}, this version "
+                f"the rules {RULES}",
+                hint="restore it with the version that saved it, or a newer one",
+            )
+        self.lanes.check_lanes(saved.lanes)
+        check_lane_states(saved, mix.chain.state_schema(), kind=self.lanes.kind)
+        mix.log(saved, rank=config.rank)
+        self.chain = self.lanes.chain = mix.chain
+        self.mix_changes = mix.changes
+        self.steps.restore(saved.steps, ranks=saved.counted_on or saved.ranks)
+        self.lanes.restore(
+            lanes=saved.lanes,
+            batch=saved.batch,
+            lane_states=saved.lane_states,
+            passes=saved.passes,
+            ended=saved.ended,
+            rules=saved.rules,
+        )
+        self.end_iteration()

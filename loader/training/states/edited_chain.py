@@ -1,0 +1,153 @@
+"""Continue a run with a mix of datasets that was edited after its state was saved."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import StateError
+from ...pipeline.contract.stage import SavableDataset, State
+from ...pipeline.reading.read import ReadDataset
+from ...pipeline.stages.blend import BlendDataset
+from .lost_samples import count_lost_samples
+from .mix_change import ENDS, MixChange, find_mix_change, nests_states
+from .mix_history import MixChanges, StageChanges, reader_history, stage_changes
+from .run_state import ENDLESS, RunState, compare_datasets
+
+__all__ = ["VARIABLE", "ContinuedMix", "continue_mix", "is_mix_change_allowed"]
+
+VARIABLE = "ENERGON_ALLOW_MIX_CHANGE"
+
+_MAX_LINES = 40  # of a message
+_HINT = (
+    "to continue with the new mix, pass allow_mix_change=True to the call that restores the state, or set "
+    f"{VARIABLE}=1; otherwise build the dataset with the documents of the run that was saved"
+)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContinuedMix:
+    """The chain with which a run continues.
+
+    Attributes:
+        chain: The chain of the run; a copy of its readers and blends knows their earlier mixes.
+        changes: The changes of the mix, the first one first.
+        change: The last one, if this restore makes it.
+    """
+
+    chain: SavableDataset[Any]
+    changes: MixChanges
+    change: MixChange | None
+
+    def log(self, saved: RunState, *, rank: int) -> None:
+        """Log the change, on rank 0; and on each rank the samples in buffers that cannot be rebuilt."""
+        if self.change is None:
+            return
+        if rank == 0:
+            lines = [str(leaf) for leaf in sorted(self.change.leaves, key=lambda leaf: not leaf.is_difference)]
+            _log.warning("the run continues with another mix of datasets:\n  %s", "\n  ".join(_shortened(lines)))
+        lost = sum(
+            count_lost_samples(self.chain, state, lane, lanes=saved.lanes, seed=saved.seed, rules=saved.rules)
+            for lane, state in saved.lane_states.items()
+        )
+        if lost:
+            _log.warning("rank %d drops %d samples from buffers: their datasets are gone from the mix", rank, lost)
+
+
+def continue_mix(
+    chain: SavableDataset[Any], saved: RunState, *, kind: str, lanes: Mapping[int, State], allowed: bool
+) -> ContinuedMix:
+    """Compare a state with the chain of a run, and apply the changes of the mix.
+
+    Args:
+        chain: The chain as the program built it.
+        saved: The state.
+        kind: The order in which the run visits its lanes.
+        lanes: The states of all lanes that are known here.
+        allowed: The mix may have changed.
+
+    Raises:
+        StateError: The state is of another dataset or pipeline; the mix has changed, which is not allowed; or the run
+            cannot continue with it exactly.
+    """
+    changes, change = saved.mix_changes, None
+    try:
+        compare_datasets(saved.dataset, chain.identity())
+    except StateError as error:
+        change = find_mix_change(
+            saved.dataset,
+            chain,
+            lanes=lanes,
+            scale=min(saved.lanes, saved.batch) / max(1, len(lanes)),
+            changes=changes,
+            is_dealt=bool(saved.rules),
+            seed=saved.seed,
+        )
+        if change is None:
+            raise
+        if {kind, saved.kind or kind} != {ENDLESS}:
+            change.obstacles.append(ENDS)
+        if not allowed:
+            if change.obstacles or not change.keeps_datasets:
+                raise
+            lines = "\n  ".join(_shortened(change.differences()))
+            raise StateError(
+                f"the mix of datasets has changed since this state was saved:\n  {lines}", hint=_HINT
+            ) from None
+        if change.obstacles:
+            raise StateError(
+                f"the run cannot continue exactly with another mix: {change.obstacles[0]}\n{error.message}",
+                hint="build the dataset with the documents of the run that was saved, or start a new run",
+            ) from None
+        changes = [*changes, change.entry(saved.batch)]
+    return ContinuedMix(chain=_edited(chain, changes), changes=changes, change=change)
+
+
+def is_mix_change_allowed(allow_mix_change: bool) -> bool:
+    """Return True if the mix may have changed: the caller or the environment allows it."""
+    return allow_mix_change or os.environ.get(VARIABLE, "") == "1"
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    more = len(lines) - _MAX_LINES
+    return lines if more <= 1 else [*lines[:_MAX_LINES], f"… and {more} more"]
+
+
+def _edited(dataset: SavableDataset[Any], changes: MixChanges, path: str = "") -> SavableDataset[Any]:
+    """Return a copy of a chain whose readers and blends know their earlier mixes.
+
+    Raises:
+        StateError: The changes are of another chain.
+    """
+    if not changes:
+        return dataset
+    stage = path + dataset.key
+    own = stage_changes(changes, stage)
+    if isinstance(dataset, ReadDataset):
+        reader = copy(dataset)
+        reader.history = reader_history(own)
+        _check_count(stage, own, len(dataset.sources))
+        return reader
+    if isinstance(dataset, BlendDataset):
+        _check_count(stage, own, len(dataset.inputs))
+        blend = copy(dataset)
+        blend.origins = tuple(own[-1][1]["origins"]) if own else dataset.origins
+        pairs = zip(dataset.inputs, blend.origins, strict=True)
+        blend.inputs = tuple(_edited(upstream, changes, f"{path}{origin}/") for upstream, origin in pairs)
+        return blend
+    if nests_states(dataset):
+        return dataset
+    copied = copy(dataset)
+    copied.inputs = (_edited(dataset.inputs[0], changes, path),)
+    return copied
+
+
+def _check_count(stage: str, changes: StageChanges, count: int) -> None:
+    if changes and len(changes[-1][1]["origins"]) != count:
+        raise StateError(f"this state is damaged: its changes of {stage!r} are of another mix")

@@ -1,0 +1,242 @@
+"""Compare the mix of datasets of a state with that of a run.
+
+The descriptions of two chains are compared stage by stage. The datasets and weights of endless readers and of blends
+may differ; any other difference is no change of the mix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...pipeline.contract.lane import child_seed
+from ...pipeline.contract.stage import SavableDataset, State
+from ...pipeline.reading.read import ReadDataset
+from ...pipeline.stages.blend import BlendDataset
+from ...pipeline.stages.pass_through import PassThroughDataset
+from .mix_history import MixChanges, stage_changes
+from .mix_leaves import LeafChange, LeafMatch, leaves_in, shares
+from .run_state import differences
+
+__all__ = ["ENDS", "MixChange", "find_mix_change", "nests_states"]
+
+ENDS = "a pass that ends is divided over the lanes as a whole, so none of its datasets has an order of its own"
+_DEALT = "the datasets are not shuffled, so the lanes take turns in one sequence of all of them"
+
+
+@dataclass(slots=True)
+class MixChange:
+    """The change of a mix.
+
+    Attributes:
+        leaves: The change of each dataset.
+        stages: Path of a reader or blend → its change, as :mod:`.mix_history` describes it.
+        obstacles: Reasons why a run cannot continue exactly with the new mix.
+    """
+
+    leaves: list[LeafChange] = field(default_factory=list)
+    stages: dict[str, dict[str, Any]] = field(default_factory=dict)
+    obstacles: list[str] = field(default_factory=list)
+
+    @property
+    def keeps_datasets(self) -> bool:
+        """True if some datasets continue."""
+        return any(leaf.continues for leaf in self.leaves)
+
+    def differences(self) -> list[str]:
+        """Return a line for each dataset that does not continue with its weight."""
+        found = [leaf.difference() for leaf in self.leaves if leaf.is_difference]
+        return found or ["the same datasets and weights, in another order or unit"]
+
+    def entry(self, batch: int) -> dict[str, Any]:
+        """Return the entry of the change in the states of the run."""
+        return {"batch": batch, "leaves": [leaf.to_plain() for leaf in self.leaves], "stages": self.stages}
+
+    def add(self, other: MixChange) -> None:
+        """Add the change of a part of the chain."""
+        self.leaves += other.leaves
+        self.stages |= other.stages
+        self.obstacles += other.obstacles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """A place in a chain, and the state of the run there.
+
+    Attributes:
+        lanes: The states of the lanes that have begun, as far as they are known here.
+        scale: Number of lanes that have begun, for each of these.
+        changes: The earlier changes of the mix.
+        is_dealt: The run deals orders that are not shuffled to the lanes.
+        seed: The seed of the stages here.
+        path: The origins of the inputs of blends that lead here: ``"1/0/"``.
+        before: The share of these samples in the mix of the state.
+        after: The share in the mix of the run.
+    """
+
+    lanes: Mapping[int, State]
+    scale: float
+    changes: MixChanges
+    is_dealt: bool
+    seed: int
+    path: str = ""
+    before: float = 1.0
+    after: float = 1.0
+
+    def child(self, key: str, origin: int, *, before: float, after: float) -> _Place:
+        """Return the place of an input of a blend."""
+        return replace(
+            self,
+            lanes={lane: state.get(key, {}).get(str(origin), {}) for lane, state in self.lanes.items()},
+            seed=child_seed(self.seed, origin),
+            path=f"{self.path}{origin}/",
+            before=self.before * before,
+            after=self.after * after,
+        )
+
+
+def find_mix_change(
+    saved: Any,
+    chain: SavableDataset[Any],
+    *,
+    lanes: Mapping[int, State],
+    scale: float,
+    changes: MixChanges,
+    is_dealt: bool,
+    seed: int,
+) -> MixChange | None:
+    """Compare the chain of a state with that of a run.
+
+    Args:
+        saved: The description of the chain in the state.
+        chain: The chain of the run.
+        lanes: The states of the lanes that have begun, as far as they are known here.
+        scale: Number of lanes that have begun, for each of these.
+        changes: The earlier changes of the mix in the state.
+        is_dealt: The run deals orders that are not shuffled to the lanes.
+        seed: Seed of the run.
+
+    Returns:
+        The change; None if the chains differ in other ways, too.
+
+    Raises:
+        StateError: A position in the state is damaged.
+    """
+    place = _Place(lanes=lanes, scale=scale, changes=changes, is_dealt=is_dealt, seed=seed)
+    with suppress(LookupError, TypeError, AttributeError, ValueError):  # the description is damaged
+        return _compare(chain, saved, place)
+    return None
+
+
+def nests_states(dataset: SavableDataset[Any]) -> bool:
+    """Return True if a stage does not pass on the states and positions of its only input."""
+    return len(dataset.inputs) != 1 or type(dataset).state_schema is not SavableDataset.state_schema
+
+
+def _compare(dataset: SavableDataset[Any], saved: Any, place: _Place) -> MixChange | None:
+    if isinstance(dataset, PassThroughDataset):
+        return _compare(dataset.inputs[0], saved, place)
+    if saved[0] != dataset.name:
+        return None
+    if isinstance(dataset, ReadDataset):
+        return _compare_readers(dataset, saved, place)
+    if isinstance(dataset, BlendDataset):
+        return _compare_blends(dataset, saved, place)
+    if nests_states(dataset):
+        return None if any(differences(saved, dataset.identity())) else _unchanged(saved, place)
+    if len(saved) != 3 or any(differences(saved[1], dataset.settings())):
+        return None
+    return _compare(dataset.inputs[0], saved[2], place)
+
+
+def _compare_readers(dataset: ReadDataset, saved: Any, place: _Place) -> MixChange | None:
+    now = dataset.settings()
+    is_same = not any(differences(saved, dataset.identity()))
+    if not all("weights" in one and "repetitions" not in one for one in (saved[1], now)):
+        change = _unchanged(saved, place)
+        change.obstacles += [] if is_same else [ENDS]
+        return change
+    stage = place.path + dataset.key
+    history = stage_changes(place.changes, stage)
+    match = LeafMatch.of(saved, dataset, history)
+    if match is None:
+        return None
+    positions = {lane: state.get(dataset.key, 0) for lane, state in place.lanes.items()}
+    consumed = match.consumed(positions, seed=place.seed, scale=place.scale)
+    change = MixChange(list(match.leaf_changes(consumed, before=place.before, after=place.after)))
+    if is_same:
+        return change
+    change.stages[stage] = match.stage_change(positions)
+    if place.is_dealt and not history and match.was_sequential(dataset):
+        change.obstacles.append(_DEALT)
+    return change
+
+
+def _compare_blends(dataset: BlendDataset[Any], saved: Any, place: _Place) -> MixChange:
+    stage = place.path + dataset.key
+    history = stage_changes(place.changes, stage)
+    inputs = saved[2:]
+    origins = [*history[-1][1]["origins"]] if history else [*range(len(inputs))]
+    next_origin = history[-1][1]["next"] if history else len(inputs)
+    before, after = shares(saved[1]["weights"], 1.0), shares(dataset.weights, 1.0)
+    change = MixChange()
+    unused = dict(zip(origins, zip(inputs, before, strict=True), strict=True))
+    pairs = _pair_inputs(dataset, unused, place)
+    new_origins = []
+    for upstream, share, origin in zip(dataset.inputs, after, pairs, strict=True):
+        if origin is None:
+            change.leaves += [
+                LeafChange(name, "new", None, part)
+                for name, part in leaves_in(upstream.identity(), place.after * share)
+            ]
+            new_origins.append(next_origin)
+            next_origin += 1
+            continue
+        was, weight = unused.pop(origin)
+        inner = _compare(upstream, was, place.child(dataset.key, origin, before=weight, after=share))
+        change.add(inner or MixChange())
+        new_origins.append(origin)
+    for was, weight in unused.values():
+        change.leaves += [LeafChange(name, "gone", part, None) for name, part in leaves_in(was, place.before * weight)]
+    if new_origins != origins or [*dataset.weights] != [*saved[1]["weights"]]:
+        change.stages[stage] = {"origins": new_origins, "next": next_origin}
+    return change
+
+
+def _pair_inputs(
+    dataset: BlendDataset[Any], inputs: Mapping[int, tuple[Any, float]], place: _Place
+) -> list[int | None]:
+    """Return for each input of a blend the origin of the saved input that it continues; None for a new one.
+
+    Equal inputs continue each other; then those of which a part continues.
+    """
+    found: list[int | None] = [None] * len(dataset.inputs)
+    identities = [upstream.identity() for upstream in dataset.inputs]
+    for is_same in (True, False):
+        for row, upstream in enumerate(dataset.inputs):
+            if found[row] is not None:
+                continue
+            for origin, (was, _) in inputs.items():
+                if origin in found:
+                    continue
+                if is_same:
+                    fits = not any(differences(was, identities[row]))
+                else:
+                    inner = _compare(upstream, was, place.child(dataset.key, origin, before=1, after=1))
+                    fits = inner is not None and inner.keeps_datasets and not inner.obstacles
+                if fits:
+                    found[row] = origin
+                    break
+    return found
+
+
+def _unchanged(saved: Any, place: _Place) -> MixChange:
+    before, after = leaves_in(saved, place.before), leaves_in(saved, place.after)
+    return MixChange(
+        [
+            LeafChange(name, "continues", share, new_share)
+            for (name, share), (_, new_share) in zip(before, after, strict=True)
+        ]
+    )

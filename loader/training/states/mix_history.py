@@ -1,0 +1,134 @@
+"""The changes of a run's mix as its states hold them: plain data, checked and merged here.
+
+A state's ``mix_changes`` has an entry for each restore that changed the mix, the first one first:
+
+============  ===============================================================================================
+``batch``     the next micro-batch of the run at the change
+``leaves``    for people: each dataset, what became of it, and its weight before and after
+``stages``    path of a reader or blend → its change; stages whose mix stayed have none
+============  ===============================================================================================
+
+Datasets of a stage have numbers, *origins*, that stay the same through all changes. The change of a stage:
+
+============  ===============================================================================================
+``origins``   of the datasets of the new mix, in their order
+``next``      the number of the next new dataset
+``weights``   of a reader: the weights of the mix that ended
+``lanes``     of a reader: the position in each lane that had begun, at which that mix ended
+``gone``      of a reader: the datasets that ended with that mix; they continue if a later mix has them again
+============  ===============================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import Any
+
+from ...errors import StateError
+from ...order import Mix, MixHistory
+from ...pipeline.contract.state_schema import COUNT, PLAIN, NotRequired, Nullable, check_value
+
+__all__ = [
+    "MixChanges",
+    "StageChanges",
+    "checked_mix_changes",
+    "merge_mix_changes",
+    "reader_history",
+    "stage_changes",
+]
+
+MixChanges = Sequence[Mapping[str, Any]]
+"""The ``mix_changes`` of a state."""
+
+StageChanges = Sequence[tuple[int, Mapping[str, Any]]]
+"""The changes of one stage, each with its micro-batch."""
+
+_ENTRY = {"batch": COUNT, "leaves": [{"dataset": PLAIN, "change": PLAIN, "weight": PLAIN}]}
+_GONE = {"origin": COUNT, "slice_length": COUNT, "epochs_together": Nullable(PLAIN), "source": {}}
+_STAGE = {"origins": [COUNT], "next": COUNT, "lanes": NotRequired({}), "gone": NotRequired([_GONE])}
+
+
+def checked_mix_changes(saved: Any) -> list[dict[str, Any]]:
+    """Check the ``mix_changes`` of a state.
+
+    Raises:
+        TypeError: They are no list.
+        ValueError: They have another form.
+    """
+    if not isinstance(saved, list | tuple):
+        raise TypeError(f"expected a list of changes of the mix, found a {type(saved).__name__}")
+    for entry in saved:
+        check_value({name: value for name, value in entry.items() if name != "stages"}, _ENTRY)
+        for change in entry["stages"].values():
+            _check_stage(change)
+    return [dict(entry) for entry in saved]
+
+
+def _check_stage(change: Mapping[str, Any]) -> None:
+    weights = change.get("weights", [])
+    # JSON turns 1.0 into 1; no other part of a state is a fraction, so the schemas have none.
+    if not all(isinstance(weight, int | float) and isfinite(weight) and weight > 0 for weight in weights):
+        raise ValueError("expected weights above 0")
+    gone = [{**one, "epochs_together": None} for one in change.get("gone", [])]  # it may be -1
+    for lane, position in change.get("lanes", {}).items():
+        check_value(position, COUNT, f"lane {int(lane)}")
+    check_value({**change, "weights": None, "gone": gone}, _STAGE)
+    origins = change["origins"]
+    if not origins or len({*origins}) < len(origins) or max(origins) >= change["next"]:
+        raise ValueError("expected different origins below the next one")
+
+
+def stage_changes(changes: MixChanges, stage: str) -> StageChanges:
+    """Return the changes of a stage."""
+    return [(entry["batch"], entry["stages"][stage]) for entry in changes if stage in entry["stages"]]
+
+
+def reader_history(changes: StageChanges) -> MixHistory | None:
+    """Return the earlier mixes of a reader from its changes; None if there are none.
+
+    Raises:
+        StateError: The changes do not fit each other.
+    """
+    if not changes:
+        return None
+    origins = [range(len(changes[0][1]["weights"])), *(change["origins"] for _, change in changes)]
+    try:
+        return MixHistory(
+            earlier=tuple(
+                Mix(tuple(own), tuple(change["weights"])) for own, (_, change) in zip(origins, changes, strict=False)
+            ),
+            origins=tuple(origins[-1]),
+            ends=tuple({int(lane): position for lane, position in change["lanes"].items()} for _, change in changes),
+            batches=tuple(batch for batch, _ in changes),
+        )
+    except (ValueError, KeyError) as error:
+        raise StateError(f"this state is damaged: {error}") from error
+
+
+def merge_mix_changes(states: Sequence[MixChanges]) -> list[dict[str, Any]]:
+    """Merge the changes that the states of all ranks hold: each knows the positions of some lanes.
+
+    Raises:
+        StateError: They are of different runs.
+    """
+    first = states[0]
+    if any(_without_lanes(other) != _without_lanes(first) for other in states[1:]):
+        raise StateError("the states are of different runs: their 'mix_changes' differ")
+    merged = []
+    for number, entry in enumerate(first):
+        stages = {}
+        for stage, change in entry["stages"].items():
+            stages[stage] = dict(change)
+            if "lanes" in change:
+                lanes = [state[number]["stages"][stage]["lanes"] for state in states]
+                stages[stage]["lanes"] = {lane: position for one in lanes for lane, position in one.items()}
+        merged.append({**entry, "stages": stages})
+    return merged
+
+
+def _without_lanes(changes: MixChanges) -> list[Any]:
+    return [
+        {stage: {**change, "lanes": None} for stage, change in entry["stages"].items()} | {"batch": entry["batch"]}
+        for entry in changes
+    ]

@@ -1,0 +1,306 @@
+"""Match the datasets of a reader in a state with those of a run, and describe what became of each."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import StateError
+from ...order import LaneMixes, Mix
+from ...pipeline.contract.state_schema import COUNT
+from ...pipeline.reading.read import ReadDataset, ShuffledPlan
+from .mix_history import StageChanges, reader_history
+from .run_state import differences
+
+__all__ = ["LeafChange", "LeafMatch", "leaf_name", "leaves_in", "shares"]
+
+_OF_LEAVES = ("weights", "slice_lengths", "epochs_together", "measured")  # settings that datasets have
+_NAMES = {"split_part": "split part", "filter": "filter"}
+
+
+@dataclass(frozen=True, slots=True)
+class LeafChange:
+    """The change of one dataset.
+
+    Attributes:
+        name: ``"/data/a, train"``.
+        change: ``"continues at 41 %"``, ``"new"``, ``"gone"`` or ``"changed: … (starts over)"``.
+        before: Its share of the samples in the mix of the state; None if it was not in it.
+        after: Its share in the mix of the run; None if it is not in it.
+    """
+
+    name: str
+    change: str
+    before: float | None
+    after: float | None
+
+    @property
+    def continues(self) -> bool:
+        """True if the dataset is in both mixes."""
+        return self.change.startswith("continues")
+
+    @property
+    def is_difference(self) -> bool:
+        """True unless the dataset continues with its weight."""
+        return not self.continues or len(self._weights()) > 1
+
+    def _weights(self) -> list[str]:
+        """Return the weights of both mixes, or one if they are equal."""
+        return [*dict.fromkeys(f"{share:.3g}" for share in (self.before, self.after) if share is not None)]
+
+    def difference(self) -> str:
+        """Describe the change for a run that does not continue."""
+        change = "" if self.continues else f"{self.change}, "
+        return f"{self.name}: {change}weight {' → '.join(self._weights())}"
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.change}, weight {' → '.join(self._weights())}"
+
+    def to_plain(self) -> dict[str, Any]:
+        """Return the change as plain data; the weights are rounded, for people."""
+        return {"dataset": self.name, "change": self.change, "weight": " → ".join(self._weights())}
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A dataset of a reader, with the settings of its order."""
+
+    source: Mapping[str, Any]
+    slice_length: int
+    epochs_together: int | None
+
+    def key(self, *, moved: bool) -> str:
+        """Return a text that differs for other data; with ``moved`` the path does not count."""
+        source = {name: value for name, value in self.source.items() if not (moved and name == "path")}
+        return json.dumps([source, self.epochs_together], sort_keys=True)
+
+    def changed_from(self, old: _Leaf) -> str:
+        """Describe the difference from another version of the dataset."""
+        found = [
+            f"{text} {old.source.get(name) or 'none'} → {self.source.get(name) or 'none'}"
+            for name, text in _NAMES.items()
+            if old.source.get(name) != self.source.get(name)
+        ]
+        if self.epochs_together != old.epochs_together:
+            found.append(f"shuffle_over_epochs_multiplier {old.epochs_together} → {self.epochs_together}")
+        if self.source.get("uuid") != old.source.get("uuid"):
+            found.append("prepared again")
+        if not found:
+            found.append(f"subset or content, {old.source['samples']} → {self.source['samples']} samples")
+        return f"changed: {', '.join(found)} (starts over)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeafMatch:
+    """The datasets of a reader, before and after a change of the mix.
+
+    Attributes:
+        before: The datasets of the state.
+        after: Those of the run.
+        weights: The weights of ``before``.
+        new_weights: The weights of ``after``.
+        origins: The numbers of ``before``.
+        new_origins: The numbers of ``after``; those of datasets that continue are the same.
+        next_origin: The number of the next new dataset.
+        history: The earlier changes of the reader.
+    """
+
+    before: Sequence[_Leaf]
+    after: Sequence[_Leaf]
+    weights: Sequence[float]
+    new_weights: Sequence[float]
+    origins: Sequence[int]
+    new_origins: Sequence[int]
+    next_origin: int
+    history: StageChanges
+
+    @classmethod
+    def of(cls, saved: Any, reader: ReadDataset, history: StageChanges) -> LeafMatch | None:
+        """Match the datasets of a reader; None if other settings of the reader differ.
+
+        A dataset continues one of the state, or one that an earlier change of the mix removed.
+        """
+        old, now = saved[1], reader.settings()
+        others, others_now = ({name: one[name] for name in one if name not in _OF_LEAVES} for one in (old, now))
+        if any(differences(others, others_now)):
+            return None
+        before = _leaves(old, saved[2:])
+        after = _leaves(now, [source.identity() for source in reader.sources])
+        origins = [*history[-1][1]["origins"]] if history else [*range(len(before))]
+        known = dict(zip(origins, before, strict=True)) | _gone(history, origins)
+        matched = _match(known, after)
+        if any(
+            origin is not None and known[origin].slice_length != leaf.slice_length
+            for origin, leaf in zip(matched, after, strict=True)
+        ):
+            return None  # another max_samples_per_sequence
+        next_origin = history[-1][1]["next"] if history else len(before)
+        new_origins = []
+        for origin in matched:
+            new_origins.append(next_origin if origin is None else origin)
+            next_origin += origin is None
+        return cls(
+            before=before,
+            after=after,
+            weights=_each(old["weights"], len(before)),
+            new_weights=_each(now["weights"], len(after)),
+            origins=origins,
+            new_origins=new_origins,
+            next_origin=next_origin,
+            history=history,
+        )
+
+    def consumed(self, positions: Mapping[int, Any], *, seed: int, scale: float) -> dict[int, float]:
+        """Return for each number the samples that the run has read of its dataset.
+
+        Args:
+            positions: The positions of the lanes.
+            seed: The reader's.
+            scale: Factor for lanes that are not known here.
+
+        Raises:
+            StateError: A position is damaged.
+        """
+        history = reader_history(self.history)
+        mixes = (Mix((*self.origins,), (*self.weights,)),) if history is None else history.mixes(self.weights)
+        total: dict[int, float] = defaultdict(float)
+        for lane, position in positions.items():
+            ends = () if history is None else history.ends_of(lane)
+            if not COUNT.accepts(position) or position < max(ends, default=0):
+                raise StateError(f"this state is damaged: lane {lane} is at position {position!r}")
+            for origin, count in LaneMixes(mixes, lane=lane, seed=seed, ends=ends).consumed(position).items():
+                total[origin] += count * scale
+        return total
+
+    def leaf_changes(self, consumed: Mapping[int, float], *, before: float, after: float) -> Iterator[LeafChange]:
+        """Yield the change of each dataset.
+
+        Args:
+            consumed: The result of :meth:`consumed`.
+            before: The share of the reader's samples in the whole mix of the state.
+            after: The share in the mix of the run.
+        """
+        old_shares = dict(zip(self.origins, shares(self.weights, before), strict=True))
+        ended = self._ended()
+        known = {*self.origins, *consumed}
+        for origin, leaf, share in zip(self.new_origins, self.after, shares(self.new_weights, after), strict=True):
+            old_share = old_shares.get(origin)
+            if origin in known:
+                text = f"continues at {_progress(consumed.get(origin, 0), leaf.source['samples'])}"
+            else:
+                other = next((one for one in ended if ended[one].source["path"] == leaf.source["path"]), None)
+                text = "new" if other is None else leaf.changed_from(ended.pop(other))
+                old_share = None if other is None else old_shares[other]
+            yield LeafChange(leaf_name(leaf.source), text, old_share, share)
+        for origin, leaf in ended.items():
+            yield LeafChange(leaf_name(leaf.source), "gone", old_shares[origin], None)
+
+    def stage_change(self, positions: Mapping[int, int]) -> dict[str, Any]:
+        """Return the change as :mod:`.mix_history` describes it."""
+        gone = [
+            {
+                "origin": origin,
+                "slice_length": leaf.slice_length,
+                "epochs_together": leaf.epochs_together,
+                "source": dict(leaf.source),
+            }
+            for origin, leaf in self._ended().items()
+        ]
+        return {
+            "weights": [*self.weights],
+            "origins": [*self.new_origins],
+            "next": self.next_origin,
+            "lanes": {str(lane): position for lane, position in sorted(positions.items())},
+            "gone": gone,
+        }
+
+    def _ended(self) -> dict[int, _Leaf]:
+        """Return the datasets that do not continue."""
+        kept = {*self.new_origins}
+        return {origin: leaf for origin, leaf in zip(self.origins, self.before, strict=True) if origin not in kept}
+
+    def was_sequential(self, reader: ReadDataset) -> bool:
+        """Return True if the order of the state is not shuffled, and is one sequence for all lanes."""
+        plan = reader.plan
+        return (
+            isinstance(plan, ShuffledPlan)
+            and plan.chunk is not None
+            and plan.shuffle_buffer <= 1
+            and all(leaf.epochs_together is None for leaf in self.before)
+        )
+
+
+def leaves_in(identity: Any, share: float) -> Iterator[tuple[str, float]]:
+    """Yield the names of the datasets in the description of a chain, and their shares of the samples.
+
+    Args:
+        identity: ``[name, settings, *inputs]``.
+        share: The share of the whole chain.
+    """
+    settings, inputs = identity[1], identity[2:]
+    if inputs and isinstance(inputs[0], Mapping):
+        weights = settings.get("weights") or [one["samples"] for one in inputs]
+        yield from zip(map(leaf_name, inputs), shares(_each(weights, len(inputs)), share), strict=True)
+        return
+    weights = settings.get("weights") or [1.0] * len(inputs)
+    for inner, part in zip(inputs, shares(weights, share), strict=True):
+        yield from leaves_in(inner, part)
+
+
+def leaf_name(source: Mapping[str, Any]) -> str:
+    """Return the name of a dataset from its description: ``"/data/a, train"``."""
+    kept = f"filter {source['filter']}" if source.get("filter") else None
+    return ", ".join(filter(None, (source["path"], source.get("split_part"), kept)))
+
+
+def shares(weights: Sequence[float], whole: float) -> list[float]:
+    """Return weights in proportion, with the sum ``whole``."""
+    total = sum(weights)
+    return [weight / total * whole for weight in weights]
+
+
+def _leaves(settings: Mapping[str, Any], sources: Sequence[Mapping[str, Any]]) -> list[_Leaf]:
+    lengths = _each(settings["slice_lengths"], len(sources))
+    together = _each(settings.get("epochs_together"), len(sources))
+    return [_Leaf(*one) for one in zip(sources, lengths, together, strict=True)]
+
+
+def _each(value: Any, count: int) -> list[Any]:
+    """Return the setting of each dataset; a single value is that of all."""
+    return [*value] if isinstance(value, list | tuple) else [value] * count
+
+
+def _gone(history: StageChanges, origins: Sequence[int]) -> dict[int, _Leaf]:
+    """Return the datasets that earlier changes removed, the last one first."""
+    return {
+        one["origin"]: _Leaf(one["source"], one["slice_length"], one["epochs_together"])
+        for _, change in reversed(history)
+        for one in change["gone"]
+        if one["origin"] not in origins
+    }
+
+
+def _match(known: Mapping[int, _Leaf], leaves: Sequence[_Leaf]) -> list[int | None]:
+    """Return for each dataset the number of the known one with the same data and order; None for a new one.
+
+    Equal ones in several places are matched in their order. The uuid identifies data that were moved.
+    """
+    found: list[int | None] = [None] * len(leaves)
+    for moved in (False, True):
+        free: dict[str, deque[int]] = defaultdict(deque)
+        used = {*found}
+        for origin, leaf in known.items():
+            if origin not in used:
+                free[leaf.key(moved=moved)].append(origin)
+        for row, leaf in enumerate(leaves):
+            if found[row] is None and (same := free.get(leaf.key(moved=moved))):
+                found[row] = same.popleft()
+    return found
+
+
+def _progress(consumed: float, samples: int) -> str:
+    epoch, percent = divmod(int(100 * consumed / samples), 100)
+    return f"{percent} % of epoch {epoch + 1}" if epoch else f"{percent} %"

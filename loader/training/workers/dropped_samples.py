@@ -1,0 +1,81 @@
+"""Passes of which no sample makes a micro-batch: workers report their dropped samples, and the rank raises an error."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import RepeatedSampleError
+from ...pipeline.failures.policy import FailurePolicy
+from .worker_errors import PackedError, pack_error, unpack_error
+
+__all__ = ["DroppedSamples", "check_dropped", "dropped_samples"]
+
+_MIN_DROPPED = 10
+"""Samples of a rank's pass of which some must make a micro-batch; of fewer, all may be bad by chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedSamples:
+    """The samples of a pass of which a worker made no micro-batch.
+
+    Attributes:
+        by_reason: Their number, by hook and reason; empty if others were kept, but dropped by ``drop_last``.
+        last_failure: The error of the last one that failed; None if none has.
+    """
+
+    by_reason: Counter[str]
+    last_failure: PackedError | None
+
+
+def dropped_samples(lanes: Iterable[FailurePolicy], *, worker: int) -> DroppedSamples | None:
+    """Return the dropped samples of a worker's lanes; None if the lanes had no samples.
+
+    Args:
+        lanes: The counts of each lane.
+        worker: The number of the worker, for messages.
+    """
+    dropped: Counter[str] = Counter()
+    has_remainder, last = False, None
+    for failures in lanes:
+        dropped.update(failures.dropped)
+        has_remainder |= failures.has_remainder
+        last = failures.last or last
+    if not (dropped or has_remainder):
+        return None
+    packed = None
+    if last is not None:
+        failure, cause = last
+        error = failure.stop(f"{failure.hook} failed", cause, hint="", cause=failure.text_of(cause))
+        error.__cause__ = cause
+        packed = pack_error(error, worker=worker)
+    return DroppedSamples(Counter() if has_remainder else dropped, packed)
+
+
+def check_dropped(reports: Sequence[DroppedSamples]) -> None:
+    """Raise an error for a pass without micro-batches of which all samples were dropped.
+
+    Args:
+        reports: Those of all workers of a rank; workers without samples have none.
+
+    Raises:
+        RepeatedSampleError: All samples were skipped, or failed.
+    """
+    dropped = sum((report.by_reason for report in reports), Counter[str]())
+    if dropped.total() < _MIN_DROPPED:
+        return
+    if not all(report.by_reason for report in reports):
+        return  # some samples were kept, but are too few for a micro-batch
+    reasons = ", ".join(f"{reason}: {samples}" for reason, samples in dropped.most_common())
+    failures = [unpack_error(report.last_failure) for report in reports if report.last_failure is not None]
+    last: Any = failures[-1] if failures else None
+    raise RepeatedSampleError(
+        f"all samples of this pass were skipped or failed ({reasons})" + (f"; {last.message}" if last else ""),
+        key=last.key if last else None,
+        source=last.source if last else None,
+        hint="check these hooks, and read the warnings in the log; to allow a pass without micro-batches, pass "
+        "WorkerConfig(skip_tolerance=None)",
+        cause=last.cause if last else None,
+    ) from (last.__cause__ if last else None)

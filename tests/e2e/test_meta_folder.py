@@ -1,0 +1,153 @@
+"""Loaders read datasets whose metadata is in a folder of its own."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import loader
+from loader import (
+    TextSample,
+    WorkerConfig,
+    get_loader,
+    get_savable_loader,
+    get_train_dataset,
+    get_val_dataset,
+    get_val_datasets,
+)
+from loader.errors import ConfigError
+from loader.metadataset import prepare_metadataset
+from tests.e2e.text_dataset import write_texts
+from tests.small_disks import read_only
+
+JOINER = {"__module__": __name__, "__function__": "joined"}
+
+
+def joined(one: TextSample, other: TextSample) -> TextSample:
+    return TextSample.derive_from(one, text=f"{one.text} and {other.text}")
+
+
+@pytest.fixture
+def moved(tmp_path: Path) -> Iterator[tuple[Path, Path]]:
+    """A read-only folder of shards, and the folder of its metadata."""
+    shards = write_texts(tmp_path / "texts", train=(5, 3), val=(2,))
+    meta = Path(shutil.move(shards / ".nv-meta", tmp_path / "meta"))
+    for file in shards.glob("*.idx"):
+        file.unlink()
+    with read_only(shards):
+        yield shards, meta
+
+
+def texts(batches: Any) -> list[str]:
+    return sorted(text for batch in batches for text in batch.text)
+
+
+def config(workers: int = 0) -> WorkerConfig:
+    return WorkerConfig(rank=0, world_size=1, num_workers=workers)
+
+
+ALL_TRAIN = sorted(f"text {number}" for number in range(8))
+ALL_VAL = ["text 8", "text 9"]
+
+
+def test_every_loader_takes_a_meta_folder(moved: tuple[Path, Path]) -> None:
+    path, meta = moved
+    named: dict[str, Any] = {"meta_folder": meta}
+    train = get_train_dataset(
+        path,
+        worker_config=config(1),
+        batch_size=4,
+        shuffle_buffer_size=None,
+        max_samples_per_sequence=None,
+        repeat=False,
+        **named,
+    )
+    assert texts(get_loader(train)) == ALL_TRAIN
+    val = get_val_dataset(path, worker_config=config(), batch_size=2, **named)
+    assert texts(get_loader(val)) == ALL_VAL
+    [(of_all, _)] = get_val_datasets(path, worker_config=config(), batch_size=2, **named)
+    assert texts(get_loader(of_all)) == ALL_VAL
+    assert [sample.text for sample in loader.random_access(path, "val", **named)] == ALL_VAL
+    made = loader.get_dataset_from_config(path, split_part="train", training=False, worker_config=config(), **named)
+    assert len(list(get_loader(made.build()))) == 8
+    found = loader.load_dataset(path, **named).get_datasets(training=True, worker_config=config())
+    assert sum(len(one.dataset) for one in found.datasets) == 8
+
+
+def test_a_state_is_restored(moved: tuple[Path, Path]) -> None:
+    path, meta = moved
+
+    def open_run() -> Any:
+        dataset = get_train_dataset(
+            path,
+            worker_config=config(1),
+            batch_size=2,
+            shuffle_buffer_size=4,
+            max_samples_per_sequence=None,
+            meta_folder=meta,
+        )
+        return get_savable_loader(dataset)
+
+    first = open_run()
+    stream = iter(first)
+    _ = [next(stream) for _ in range(3)]
+    state = first.save_state_rank()
+    rest = [next(stream).text for _ in range(4)]
+    again = open_run()
+    again.restore_state_rank(state)
+    stream = iter(again)
+    assert [next(stream).text for _ in range(4)] == rest
+
+
+def test_metadatasets_and_joins_name_meta_folders(
+    moved: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert moved
+    other = write_texts(tmp_path / "other", train=(5, 3), val=(2,))
+    member = {"path": "../texts", "meta_folder": "${NO_SUCH_VARIABLE:../meta}", "subflavors": {"moved": True}}
+    document = {
+        "__module__": "megatron.energon",
+        "__class__": "MetadatasetV2",
+        "splits": {
+            "train": {"blend_epochized": [{**member, "repetitions": 1}]},
+            "val": {"join": [member, {"path": "../other"}], "joiner": JOINER},
+        },
+    }
+    (tmp_path / "mixes").mkdir()
+    mix = tmp_path / "mixes/mix.yaml"
+    mix.write_text(yaml.safe_dump(document))
+    monkeypatch.chdir(other)  # paths are relative to the document
+    train = get_train_dataset(
+        mix, worker_config=config(), batch_size=4, shuffle_buffer_size=None, max_samples_per_sequence=None, repeat=False
+    )
+    assert texts(get_loader(train)) == ALL_TRAIN
+    prepare_metadataset(mix)
+    val = get_val_dataset(mix, worker_config=config(), batch_size=2)
+    assert texts(get_loader(val)) == [f"{text} and {text}" for text in ALL_VAL]
+    assert [report.rows for report in prepare_metadataset(mix)] == [2]
+
+
+def test_a_meta_folder_with_a_metadataset_or_a_file_is_refused(tmp_path: Path) -> None:
+    for name in ("mix.yaml", "texts.jsonl"):
+        with pytest.raises(ConfigError, match="expected the folder of a dataset together with a meta folder"):
+            get_train_dataset(
+                tmp_path / name,
+                worker_config=config(),
+                batch_size=1,
+                shuffle_buffer_size=None,
+                max_samples_per_sequence=None,
+                meta_folder=tmp_path,
+            )
+
+
+def test_names_that_lead_out_of_the_meta_folder_are_refused(moved: tuple[Path, Path]) -> None:
+    path, meta = moved
+    for hostile in ('{"shard_counts": {"../other.tar": 1}}', '{"shard_counts": {"/etc/x.tar": 1}}'):
+        (meta / ".info.json").write_text(hostile)
+        with pytest.raises(ConfigError, match="expected the number of samples of each shard"):
+            loader.random_access(path, meta_folder=meta)

@@ -1,0 +1,187 @@
+"""Frequent mistakes are errors in words, with the fix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.utils.data
+
+from loader import (
+    ConfigError,
+    DefaultTaskEncoder,
+    RepeatedSampleError,
+    TaskEncoder,
+    WorkerConfig,
+    get_loader,
+    get_train_dataset,
+    get_val_dataset,
+)
+from loader.pipeline.stages.filter import FilterDataset
+from loader.pipeline.stages.iter_map import IterMapDataset
+from loader.pipeline.stages.map import MapDataset
+from tests.unit.pipeline.tar_dataset import texts, write_dataset
+
+CONFIG = """\
+sample_type: {__module__: megatron.energon, __class__: CaptioningSample}
+field_map:
+  image: json
+  caption: text
+"""
+ONE = WorkerConfig(rank=0, world_size=1, num_workers=0, global_error_handler=lambda *_: None)
+ARGUMENTS: dict[str, Any] = {"batch_size": 2, "shuffle_buffer_size": None, "max_samples_per_sequence": None}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_dataset(tmp_path_factory.mktemp("mistakes") / "ds", {"a.tar": texts(0, 30)})
+
+
+def first(path: Path, encoder: Any = None, **options: Any) -> Any:
+    dataset = get_train_dataset(path, worker_config=ONE, task_encoder=encoder, **ARGUMENTS | options)
+    return next(iter(get_loader(dataset)))
+
+
+# ------------------------------------------------------------------------------------------------------- field maps
+
+
+def test_a_wrong_field_map_names_all_parts_the_nearest_one_and_the_file(tmp_path: Path) -> None:
+    path = write_dataset(tmp_path / "ds", {"a.tar": texts(0, 30)}, config=CONFIG)
+    with pytest.raises(RepeatedSampleError) as caught:
+        first(path)
+    *_, last = str(caught.value).splitlines()
+    assert last.startswith("  cause: SampleError: sample 'a.tar/")
+    assert "this sample has only the parts txt, json; did you mean 'txt'?" in last
+    assert f"correct field_map in {path}/.nv-meta/dataset.yaml, line 4" in last
+
+
+def test_the_cause_is_the_first_failure_of_several(folder: Path) -> None:
+    class Failing(DefaultTaskEncoder[Any, Any, Any, Any]):
+        seen = 0
+
+        def encode_sample(self, sample: Any) -> Any:
+            self.seen += 1
+            raise ValueError(f"call {self.seen}")
+
+    with pytest.raises(RepeatedSampleError) as caught:
+        first(folder, Failing())
+    assert str(caught.value).splitlines()[-1].endswith(": ValueError: call 1")
+    assert "ValueError: call 100" in caught.value.message
+
+
+# ------------------------------------------------------------------------------------------- a forgotten return
+
+
+def nothing(*_: Any) -> None:
+    """Return nothing."""
+
+
+class OneGroup(DefaultTaskEncoder[Any, Any, Any, Any]):
+    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
+        return [samples]
+
+    def pack_selected_samples(self, samples: list[Any]) -> Any:
+        return samples[0]
+
+
+@pytest.mark.parametrize(
+    ("hook", "options"),
+    [
+        ("encode_sample", {}),
+        ("batch", {}),
+        ("encode_batch", {}),
+        ("batch_group_criterion", {}),
+        ("select_samples_to_pack", {"packing_buffer_size": 3}),
+        ("pack_selected_samples", {"packing_buffer_size": 3}),
+    ],
+)
+def test_a_hook_without_return_is_an_error_that_names_it(hook: str, options: dict[str, Any], folder: Path) -> None:
+    def no_return(self: Any, given: Any) -> None:
+        """Forget the return."""
+
+    no_return.__name__ = hook
+    encoder = type("Encoder", (OneGroup,), {hook: no_return})
+    with pytest.raises(ConfigError, match=f"{hook} returned None; did you forget `return`"):
+        first(folder, encoder(), **options)
+
+
+def test_a_generator_that_yields_nothing_is_an_error(folder: Path) -> None:
+    class Yielding(DefaultTaskEncoder[Any, Any, Any, Any]):
+        def encode_sample(self, sample: Any) -> Any:
+            yield
+
+    with pytest.raises(ConfigError, match="encode_sample yielded None"):
+        first(folder, Yielding())
+
+
+@pytest.mark.parametrize("stage", [MapDataset, IterMapDataset])
+def test_a_function_of_a_stage_without_return_is_an_error(stage: Any, folder: Path) -> None:
+    dataset = stage(get_train_dataset(folder, worker_config=ONE, **ARGUMENTS), nothing)
+    with pytest.raises(ConfigError, match="nothing returned None"):
+        next(iter(get_loader(dataset)))
+
+
+def test_a_filter_may_return_none(folder: Path) -> None:
+    dataset = get_val_dataset(folder, split_part="train", batch_size=None, worker_config=ONE)
+    keeps: Any = lambda sample: True if sample["__key__"].endswith("3") else None  # noqa: E731 - of any type
+    kept = FilterDataset(dataset, keeps)
+    assert len(list(get_loader(kept))) == 3
+
+
+# ------------------------------------------------------------------------------------------------------ arguments
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("batch_size", "8", "expected an integer as batch_size, found '8' (str); pass batch_size=8"),
+        ("batch_size", 2.5, "expected an integer as batch_size, found 2.5 (float)"),
+        ("shuffle_buffer_size", "many", "expected an integer as shuffle_buffer_size, found 'many' (str)"),
+        ("max_samples_per_sequence", "9", "pass max_samples_per_sequence=9"),
+        ("task_encoder", DefaultTaskEncoder, "found the class DefaultTaskEncoder; pass DefaultTaskEncoder(…)"),
+        ("task_encoder", nothing, "expected a TaskEncoder as task_encoder, found 'nothing'; derive"),
+        ("worker_config", 4, "expected a WorkerConfig as worker_config, found 4; pass WorkerConfig.default_"),
+        ("worker_config", WorkerConfig, "expected a WorkerConfig as worker_config, found WorkerConfig; pass"),
+    ],
+)
+def test_an_argument_of_another_type_is_an_error(name: str, value: Any, message: str, folder: Path) -> None:
+    with pytest.raises(TypeError) as caught:
+        get_train_dataset(folder, **{"worker_config": ONE, **ARGUMENTS, name: value})
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: WorkerConfig.default_worker_config(num_workers="4"), "found '4' (str); pass num_workers=4"),  # type: ignore[arg-type]
+        (lambda: WorkerConfig(rank=None, world_size=1, num_workers=0), "as rank, found None"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_worker_config_takes_integers(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        call()
+    assert message in str(caught.value)
+
+
+def test_loader_options_of_another_type_are_errors(folder: Path) -> None:
+    dataset = get_train_dataset(folder, worker_config=ONE, **ARGUMENTS)
+    with pytest.raises(TypeError, match="as prefetch_factor, found '2'"):
+        get_loader(dataset, prefetch_factor="2")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="as watchdog_timeout_seconds, found '60'"):
+        get_loader(dataset, watchdog_timeout_seconds="60")  # type: ignore[arg-type]
+
+
+def test_torchs_loader_around_a_dataset_is_an_error_that_names_get_loader(folder: Path) -> None:
+    dataset: Any = get_train_dataset(folder, worker_config=ONE, **ARGUMENTS)
+    with pytest.raises(TypeError, match=r"iterate get_loader\(dataset\) instead of torch's DataLoader"):
+        next(iter(torch.utils.data.DataLoader(dataset)))
+
+
+def test_a_loader_prints_its_workers_and_its_chain(folder: Path) -> None:
+    dataset = get_train_dataset(folder, worker_config=ONE, task_encoder=TaskEncoder[Any, Any, Any, Any](), **ARGUMENTS)
+    first_line, second, *rest = str(get_loader(dataset)).splitlines()
+    assert first_line.startswith("DataLoader(num_workers=0, ")
+    assert second == "└─ batch(batch_size=2, drop_last=False)"
+    assert rest[-1].strip() == f"└─ {folder}, train: 30 samples"

@@ -221,7 +221,7 @@ def test_a_menu_selects_the_changes_of_a_prepared_dataset(prepared: Path) -> Non
         assert "kept as before: the split and dataset.yaml" in run.text
     with TerminalRun("prepare", prepared, "--num-workers", 1, rows=60) as run:
         run.wait_for(AGAIN).press(DOWN, ENTER).wait_for(TYPE)
-        run.press(*7 * [DOWN]).wait_for("» CrudeSample").press(ENTER).wait_for(WRITE)
+        run.press(*5 * [DOWN]).wait_for("» CrudeSample").press(ENTER).wait_for(WRITE)
         assert run.press(ENTER).finish() == 0
     assert read_yaml(prepared, "dataset.yaml")["__class__"] == "CrudeWebdataset"
     assert read_yaml(prepared, "split.yaml") == split

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -256,4 +257,6 @@ def test_ctrl_z_pauses_and_the_walk_continues(prepared: Path) -> None:
         while run.raw.count("\x1b[?1049h") < 2:
             run.press("")
         run.press(RIGHT).wait_for("sample 2 of 12").press("q")
+        while not re.search(r"[#$] $", run.raw.rpartition("\x1b[?1049l")[2]):
+            run.press("")  # keys are dropped until the shell prompts
         run.press("exit\r").finish(timeout_s=10)

@@ -17,7 +17,12 @@ from tests.cli.make_dataset import caption_parts, write_captions
 from tests.cli.terminal import CTRL_C, DOWN, ENTER, ESCAPE, TAB, UP, TerminalRun
 from tests.cli.test_prepare import files_of
 
-SPLIT, TYPE, FROM, WRITE = "How should the shards be split?", "What type are the samples?", "come from?", "write this?"
+SPLIT, TYPE, FROM, WRITE = (
+    "How should the shards be split?",
+    "What type are the samples?",
+    "come from?",
+    "» y  yes, write",
+)
 TEXTS = {"json": b'{"texts": ["a", null, null]}'}
 AGAIN = "This dataset is already prepared. What should change?"
 

@@ -366,7 +366,10 @@ def test_a_mix_in_a_blend_composed_by_hand_is_edited(data: Mixes) -> None:
     mixes = [data.write(leaf("a", 1), leaf("b", 1)), data.write(leaf("d", 1), leaf("a", 3))]
 
     def build(config: WorkerConfig, *, mix: Path, weight: float) -> SavableDataset[Any]:
-        return BlendDataset((train(data.folder / "c", config), weight), (GcDataset(train(mix, config)), 2))
+        return BlendDataset(
+            (train(data.folder / "c", config), weight),
+            (GcDataset(train(mix, config), every_n_iter=100, freeze=False), 2),
+        )
 
     states = check_continued(partial(build, mix=mixes[0], weight=1), partial(build, mix=mixes[1], weight=2), "ac")
     found = {one["dataset"].rpartition("/")[2]: one["change"] for one in states[0]["mix_changes"][0]["leaves"]}

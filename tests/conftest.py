@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from pathlib import Path
@@ -33,6 +34,12 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     if hooks is not None and hooks.running_hook_context() is not None:
         hooks.set_hook_context(None)
         raise AssertionError(f"{item.name} leaves a hook context behind")
+
+
+def pytest_collection_finish() -> None:
+    """Exempt the thousands of collected tests from garbage collection, which the code under test starts often."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,14 +15,15 @@ from ..documents.dataset_files import encode_shard_info, read_shard_info
 from ..documents.providers import record_format
 from ..index.current import index_folders, read_uuid
 from ..index.layout import LAYOUT_VERSION, Layout, PartStats, ShardEntry, encode_layout
-from ..index.publish import STAGING, commit
+from ..index.publish import commit, stage_files
 from ..jsonl.index import prepare_jsonl
 from ..nv_meta import FOLDER, INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, SPLIT_YAML
 from ..records.folder_index import RecordIndex, open_record_index
 from ..records.record_file import open_record_file
 from ..worker_pool import run_in_workers
 from .plan import PreparePlan, PrepareProgress, PrepareReport, ProgressCallback
-from .shards import ShardSearch, raise_scan_errors
+from .scans import raise_scan_errors
+from .shards import ShardSearch
 from .split import PlannedSplit
 
 __all__ = ["prepare_record_folder"]
@@ -231,15 +232,9 @@ def _publish(storage: Storage, layout: Layout, files: Mapping[str, bytes], previ
         INDEX_UUID: identity.encode(),
         INFO_JSON: encode_shard_info({shard.name: shard.samples for shard in layout.shards}),
     }
-    renames = []
-    for number, (name, data) in enumerate(contents.items()):
-        path = f"{STAGING}/files/{number}"
-        with storage.create(path) as file:
-            file.write(data)
-        renames.append((path, name))
     kept = None if previous is None else previous.uuid  # running jobs may still read it
     removals = [f"{INDEX_FOLDER}/{folder}" for folder in index_folders(storage) if folder != kept]
     if storage.exists(INDEX_SQLITE):  # of tar shards that the folder had before
         removals.append(INDEX_SQLITE)
-    commit(storage, renames=renames, removals=removals)
+    commit(storage, renames=stage_files(storage, contents), removals=removals)
     return identity

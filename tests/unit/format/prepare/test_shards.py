@@ -12,9 +12,10 @@ import pytest
 
 from loader.errors import ConfigError, FormatError, StorageError
 from loader.format.index.journal import Journal
-from loader.format.prepare import shards as module
+from loader.format.prepare import scans as module
 from loader.format.prepare.plan import PrepareProgress
-from loader.format.prepare.shards import ShardScans, find_shards
+from loader.format.prepare.scans import ShardScans
+from loader.format.prepare.shards import find_shards
 from loader.storage import FileInfo, LocalStorage
 from tests.malformed.tar_bytes import END, member
 

@@ -15,7 +15,7 @@ from ..format.filters.files import filter_names
 from ..format.index.layout import SampleIndex
 from ..format.media.metadata import is_media_folder
 from ..format.unprepared.scan import scan_tars
-from ..format.unprepared.tar_folder import find_tars, is_prepared
+from ..format.unprepared.tar_folder import find_tars, is_unprepared
 from ..storage import Storage, open_parent
 from .media_summary import media_facts, media_folder_facts
 from .record_facts import record_facts
@@ -60,7 +60,7 @@ def path_facts(
     storage = nv_meta.open_dataset_storage(path, meta_folder)
     if is_media_folder(storage):
         return media_folder_facts(storage)
-    if meta_folder is None and storage.exists("") and not is_prepared(storage):
+    if is_unprepared(storage, meta_folder):
         return tar_facts(path, workers=workers, on_progress=on_progress)
     return dataset_facts(
         DatasetFolder(

@@ -268,7 +268,6 @@ def _report(
     started: float,
 ) -> PrepareReport:
     """Build the report of a prepare; without staged files nothing has changed."""
-    counts = {shard.name: shard.samples for shard in layout.shards}
     scanned, resumed = (staged.scanned, staged.resumed) if staged else (0, 0)
     warnings = list(inputs.split.warnings)
     if inputs.search.compressed:
@@ -290,10 +289,7 @@ def _report(
         reused=len(inputs.shards) - scanned - resumed,
         duplicate_keys=layout.duplicate_keys,
         compat=inputs.storage.exists(INDEX_SQLITE),
-        split={
-            part: (len(shards), sum(len(inputs.split.samples_of(part, counts.get(shard, 0))) for shard in shards))
-            for part, shards in inputs.split.parts.items()
-        },
+        split=inputs.split.counts({shard.name: shard.samples for shard in layout.shards}),
         warnings=tuple(warnings),
         seconds=time.perf_counter() - started,
         media=media,

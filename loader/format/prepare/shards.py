@@ -44,23 +44,17 @@ class ShardSearch:
         shards: Sorted by path components, as other readers of the format number them.
         format: Format of files of numbered samples; None for tar files.
         compressed: Tar files without random access, whose decompressed file is no shard.
-        excluded: Number of shards that ``exclude`` matched.
         counts: Extension → number of files, in a folder without tar files.
     """
 
     shards: tuple[FileInfo, ...]
     format: Format | None = None
     compressed: tuple[str, ...]
-    excluded: int
     counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
         return [shard.name for shard in self.shards]
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(shard.size_bytes for shard in self.shards)
 
 
 def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
@@ -99,7 +93,6 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
         shards=tuple(shards),
         format=record_format(shards[0].name),
         compressed=tuple(name for name in compressed if tar_name(name) not in tars),
-        excluded=excluded,
         counts={} if found[".tar"] else count_extensions(files),
     )
 

@@ -268,22 +268,13 @@ class RepeatedSampleError(SampleError, FatalSampleError):
     """So many samples failed or were skipped that the run stops; its cause is the last failure, if any.
 
     Args:
-        message: As in :class:`SampleError`, like the other arguments.
+        message: As in :class:`SampleError`.
         cause: The sample and error of the first of these failures; it is the last line of the printed error.
+        fields: The other arguments of :class:`SampleError`.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        key: str | None = None,
-        part: str | None = None,
-        source: str | None = None,
-        at: str | None = None,
-        hint: str | None = None,
-        cause: str | None = None,
-    ) -> None:
-        super().__init__(message, key=key, part=part, source=source, at=at, hint=hint)
+    def __init__(self, message: str, *, cause: str | None = None, **fields: str | None) -> None:
+        super().__init__(message, **fields)
         self.cause = cause
         self._fields["cause"] = cause
 

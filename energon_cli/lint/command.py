@@ -113,22 +113,17 @@ def _checked_unit(path: str, *, level: str, fix: bool, split_parts: str | None, 
     from loader.format.unprepared import is_prepared
     from loader.inspect import is_only_media_folder
 
+    flag = "--fix" if fix else None if split_parts is None else "--split-parts"
     if fix and (is_record_file(path) or is_metadataset(path)):
-        raise click.BadParameter("only a dataset of shards can exclude samples", param_hint="--fix")
-    if is_record_file(path):
-        if split_parts is not None:
-            raise click.BadParameter("a single file has no split parts", param_hint="--split-parts")
-        return "bytes"
-    if os.path.isdir(path) and is_only_media_folder(open_dataset_storage(path, meta_folder)):
-        if fix or split_parts is not None:
-            name = "--fix" if fix else "--split-parts"
-            raise click.BadParameter("a folder of files has no split", param_hint=name)
-        return "files"
+        raise click.BadParameter("only a dataset of shards can exclude samples", param_hint=flag)
+    unit, fault = "samples" if level == "decode" else "shards", None
     is_folder = os.path.isdir(path)
-    is_prepared_folder = not is_tar_file(path) and (
-        not is_folder or is_prepared(open_dataset_storage(path, meta_folder))
-    )
-    if (fix or split_parts is not None) and not is_prepared_folder:
-        name = "--fix" if fix else "--split-parts"
-        raise click.BadParameter("tar files that are not prepared have no split", param_hint=name)
-    return "samples" if level == "decode" else "shards"
+    if is_record_file(path):
+        unit, fault = "bytes", "a single file has no split parts"
+    elif is_folder and is_only_media_folder(open_dataset_storage(path, meta_folder)):
+        unit, fault = "files", "a folder of files has no split"
+    elif is_tar_file(path) or (is_folder and not is_prepared(open_dataset_storage(path, meta_folder))):
+        fault = "tar files that are not prepared have no split"
+    if flag is not None and fault is not None:
+        raise click.BadParameter(fault, param_hint=flag)
+    return unit

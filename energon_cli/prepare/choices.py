@@ -26,9 +26,7 @@ __all__ = ["resolve_choices"]
 _SHUFFLE_SEED = 42  # arbitrary, but constant: --shuffle-tars must be reproducible
 
 
-def resolve_choices(
-    flags: PrepareFlags, folder: ShardFolder, console: Console, history: AnswerHistory | None = None
-) -> Choices:
+def resolve_choices(flags: PrepareFlags, folder: ShardFolder, console: Console, history: AnswerHistory) -> Choices:
     """Resolve the open choices from flags, proposals, menus or lines of standard input.
 
     Args:
@@ -37,7 +35,7 @@ def resolve_choices(
         console: The console that shows proposals and results.
         history: The answers so far, for menus: the prompts continue from them.
     """
-    choices = _unshuffled_choices(flags, folder, console, history or AnswerHistory())
+    choices = _unshuffled_choices(flags, folder, console, history)
     return choices if choices.split is None else replace(choices, split=_with_flags(flags, choices.split))
 
 

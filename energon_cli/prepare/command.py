@@ -124,7 +124,8 @@ def prepare(path: str, **flags: Any) -> None:
     from loader.format.documents import is_jsonl, is_metadataset, is_record_file
 
     from .flags import PrepareFlags
-    from .run import check_record_file, prepare_dataset, prepare_jsonl
+    from .run import prepare_dataset
+    from .single_files import check_record_file, prepare_jsonl
 
     path = check_path(path, meta_folder=flags["meta_folder"])
     settings = PrepareFlags(path=path, media=media_filter_of(flags), **flags)

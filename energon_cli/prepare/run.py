@@ -33,7 +33,7 @@ from loader.inspect import (
     inspect_folder,
     plural,
 )
-from loader.storage import open_parent, open_storage
+from loader.storage import open_storage
 
 from ..console import error_console, escape_controls, output_console, print_json
 from ..progress import ProgressBar
@@ -52,7 +52,7 @@ from .report import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["check_record_file", "prepare_dataset", "prepare_jsonl"]
+__all__ = ["prepare_dataset"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,42 +271,3 @@ def _show_draft(draft: _Draft, console: Console) -> None:
     show_files(console, draft.files, folder=draft.meta_folder)
     show_notes(console, warnings, label="warning", style="yellow")
     show_notes(console, draft.notes, label="note")
-
-
-def prepare_jsonl(flags: PrepareFlags) -> None:
-    """Index the lines of a JSONL file."""
-    from loader.format import jsonl
-
-    check_flags(flags)
-    if flags.media:
-        raise click.UsageError(f"{flags.media.flag}: a JSONL file contains no media files.")
-    storage, name = open_parent(flags.path)
-    size_bytes = storage.stat(name).size_bytes
-    with ProgressBar("Reading lines", unit="bytes", enabled=flags.progress) as bar:
-        index_lines = jsonl.build_jsonl_index if flags.dry_run else jsonl.prepare_jsonl
-        index = index_lines(storage, name, progress=lambda done: bar.update(done, size_bytes))
-    document = {"path": flags.path, "samples": len(index), "bytes": size_bytes, "dry_run": flags.dry_run}
-    if flags.as_json:
-        print_json(document)
-        return
-    verb = "would index" if flags.dry_run else "indexed"
-    output_console().print(
-        f"{verb} {flags.path}: {plural(len(index), 'sample')}, {format_bytes(size_bytes)}", soft_wrap=True
-    )
-
-
-def check_record_file(flags: PrepareFlags) -> None:
-    """Open a token file or Parquet file, and report that it needs no index."""
-    from loader.format.records import open_record_path
-
-    check_flags(flags)
-    file = open_record_path(flags.path)
-    document = {"path": flags.path, "samples": len(file), "bytes": file.size_bytes, "dry_run": flags.dry_run}
-    if flags.as_json:
-        print_json(document)
-        return
-    size = format_bytes(file.size_bytes)
-    output_console().print(
-        f"nothing to prepare: {flags.path} can be loaded as it is, {plural(len(file), 'sample')}, {size}",
-        soft_wrap=True,
-    )

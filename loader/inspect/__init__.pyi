@@ -3,9 +3,8 @@
 from .facts import (
     dataset_facts as dataset_facts,
     jsonl_facts as jsonl_facts,
-    media_facts as media_facts,
-    media_folder_facts as media_folder_facts,
     path_facts as path_facts,
+    tar_facts as tar_facts,
 )
 from .fields import (
     FieldView as FieldView,
@@ -28,6 +27,10 @@ from .lint import (
     exclusion_advice as exclusion_advice,
     is_only_media_folder as is_only_media_folder,
     run_lint as run_lint,
+)
+from .media_summary import (
+    media_facts as media_facts,
+    media_folder_facts as media_folder_facts,
 )
 from .metadataset import metadataset_facts as metadataset_facts
 from .picture import (
@@ -61,5 +64,4 @@ from .text import (
     format_count as format_count,
     plural as plural,
 )
-from .unprepared import tar_facts as tar_facts
 from .views import open_views as open_views

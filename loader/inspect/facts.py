@@ -1,15 +1,11 @@
-"""Collect facts about a dataset, file of samples or folder of media files, as plain data with stable keys."""
+"""Collect facts about what a path names, as plain data with stable keys."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import closing
-from itertools import islice
-from statistics import median_low
+from collections.abc import Callable
 from typing import Any
 
-from ..errors import EnergonError, StorageError
+from ..errors import EnergonError
 from ..format import nv_meta
 from ..format.dataset_folder import DatasetFolder
 from ..format.documents.dataset_config import DatasetConfig
@@ -17,16 +13,15 @@ from ..format.documents.providers import data_path, is_metadataset, is_record_fi
 from ..format.documents.split_config import SplitConfig
 from ..format.filters.files import filter_names
 from ..format.index.layout import SampleIndex
-from ..format.media.metadata import AVMetadata, ImageMetadata, MediaMetadataReader, is_media_folder
-from ..format.media.tables import read_media_filter
-from ..format.unprepared.tar_folder import is_prepared
+from ..format.media.metadata import is_media_folder
+from ..format.unprepared.scan import scan_tars
+from ..format.unprepared.tar_folder import find_tars, is_unprepared
 from ..storage import Storage, open_parent
+from .media_summary import media_facts, media_folder_facts
 from .record_facts import record_facts
-from .unprepared import tar_facts
+from .unprepared import one_line, scan_note
 
-__all__ = ["dataset_facts", "jsonl_facts", "media_facts", "media_folder_facts", "path_facts"]
-
-_MAX_ENTRIES = 100_000  # media files to summarise: more would take seconds
+__all__ = ["dataset_facts", "jsonl_facts", "path_facts", "tar_facts"]
 
 
 def path_facts(
@@ -65,7 +60,7 @@ def path_facts(
     storage = nv_meta.open_dataset_storage(path, meta_folder)
     if is_media_folder(storage):
         return media_folder_facts(storage)
-    if meta_folder is None and storage.exists("") and not is_prepared(storage):
+    if is_unprepared(storage, meta_folder):
         return tar_facts(path, workers=workers, on_progress=on_progress)
     return dataset_facts(
         DatasetFolder(
@@ -100,6 +95,41 @@ def dataset_facts(dataset: DatasetFolder) -> dict[str, Any]:
     if dataset.records is None:
         facts["compat"] = dataset.storage.exists(nv_meta.INDEX_SQLITE)
     return facts
+
+
+def tar_facts(path: str, *, workers: int = 1, on_progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:
+    """Return the facts about tar shards that are not prepared, by their headers, under the same keys.
+
+    Args:
+        path: A tar file, or a folder that is not prepared.
+        workers: Number of worker processes that scan shards.
+        on_progress: Called after each shard with the numbers of scanned shards and of all shards.
+
+    Raises:
+        StorageError: The path holds no tar files.
+    """
+    tars = find_tars(path)
+    scan = scan_tars(tars, workers=workers, on_progress=on_progress)
+    layout = scan.index.layout
+    return {
+        "path": path if tars.is_file else tars.storage.path(""),
+        "type": "webdataset",
+        "samples": layout.samples,
+        "shards": len(tars.shards),
+        "bytes": sum(shard.size_bytes for shard in tars.shards),
+        **_config_facts(None),
+        "splits": [],
+        "excluded": _excluded_facts(None),
+        "filters": [],
+        "parts": _part_facts(scan.index),
+        "media_metadata": None,
+        "prepared": None,
+        "index": {"uuid": None, "state": "none", "changed": [], "missing": [], "touched": 0},
+        "duplicate_keys": layout.duplicate_keys,
+        "damaged": [one_line(error) for error in scan.damaged],
+        "compressed": list(tars.compressed),
+        "note": scan_note(tars, scan),
+    }
 
 
 def _filter_facts(dataset: DatasetFolder) -> list[dict[str, Any]]:
@@ -198,66 +228,3 @@ def _freshness(storage: Storage, index: SampleIndex) -> dict[str, Any]:
             touched += 1
     state = "stale" if missing or changed else "touched" if touched else "fresh"
     return {"state": state, "changed": changed, "missing": missing, "touched": touched}
-
-
-def media_folder_facts(storage: Storage) -> dict[str, Any]:
-    """Return the facts about a folder of media files.
-
-    Raises:
-        StorageError: Its ``index.sqlite`` contains no media metadata.
-    """
-    facts = media_facts(storage)
-    if facts is None:
-        raise StorageError(
-            "this folder is no prepared dataset, and has no media metadata",
-            path=storage.path(""),
-            hint=f"run: energon prepare {storage.url}",
-        )
-    return {"path": storage.path(""), "type": "files", "media_metadata": facts}
-
-
-def media_facts(storage: Storage) -> dict[str, Any] | None:
-    """Return a summary of the media metadata of a dataset or a folder of files; None if there is none.
-
-    Raises:
-        FormatError: ``index.sqlite`` is damaged.
-    """
-    media_filter = read_media_filter(storage)
-    if media_filter is None:
-        return None
-    with closing(MediaMetadataReader(storage)) as reader:
-        entries = iter(reader)
-        found = [metadata for _, metadata in islice(entries, _MAX_ENTRIES)]
-        complete = next(entries, None) is None
-    images = [metadata for metadata in found if isinstance(metadata, ImageMetadata)]
-    av = [metadata for metadata in found if isinstance(metadata, AVMetadata)]
-    videos = [metadata for metadata in av if metadata.video_width is not None]
-    sounds = [metadata for metadata in av if metadata.audio_channels is not None]
-    return {
-        "strategy": media_filter.strategy,
-        "patterns": list(media_filter.patterns),
-        "entries": len(found),
-        "complete": complete,  # False: only the first entries by name
-        "images": {
-            "count": len(images),
-            "formats": dict(Counter(image.format for image in images).most_common()),
-            "width": _spread([image.width for image in images]),
-            "height": _spread([image.height for image in images]),
-        },
-        "videos": {
-            "count": len(videos),
-            "width": _spread([video.video_width for video in videos]),
-            "height": _spread([video.video_height for video in videos]),
-            "seconds": sum(video.video_duration or 0.0 for video in videos),
-        },
-        "sounds": {
-            "count": len(sounds),
-            "sample_rates": dict(Counter(str(sound.audio_sample_rate) for sound in sounds).most_common()),
-            "seconds": sum(sound.audio_duration or 0.0 for sound in sounds),
-        },
-    }
-
-
-def _spread(values: Sequence[int | None]) -> dict[str, int] | None:
-    known = [value for value in values if value is not None]
-    return {"min": min(known), "median": median_low(known), "max": max(known)} if known else None

@@ -103,7 +103,7 @@ def _describe_bytes(name: str, data: bytes) -> FieldView:
     try:
         image_facts(data)
     except PictureError:
-        pass
+        pass  # not an image
     else:
         return _describe_image_bytes(name, data, size)
     try:

@@ -13,7 +13,7 @@ from ..format.documents.providers import data_path, is_metadataset, is_record_fi
 from ..format.lint.report import Finding, LintProgress, LintReport, SampleCheck
 from ..format.media.metadata import is_media_folder
 from ..format.nv_meta import DATASET_YAML, FOLDER, INDEX_UUID, SPLIT_YAML, open_dataset_storage
-from ..format.unprepared.tar_folder import find_tars, is_prepared
+from ..format.unprepared.tar_folder import find_tars, is_prepared, is_unprepared
 from ..storage import Storage, open_parent
 
 __all__ = [
@@ -120,7 +120,7 @@ def run_lint(request: LintRequest, on_progress: Callable[[LintProgress], None] |
 
         check = make_check(None, "") if request.level == "decode" else None
         return lint_media_folder(storage, check=check, max_findings=request.max_findings, on_progress=on_progress)
-    if is_tar_file(request.path) or (request.meta_folder is None and storage.exists("") and not is_prepared(storage)):
+    if is_tar_file(request.path) or is_unprepared(storage, request.meta_folder):
         return _lint_unprepared(request, make_check, on_progress)
     from ..format.lint.run import LintPlan, lint_dataset
 

@@ -1,10 +1,8 @@
-"""Facts and samples of tar shards that are not prepared: a folder of them, or one tar file."""
+"""View samples of tar shards that are not prepared: a folder of them, or one tar file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from ..errors import ConfigError, EnergonError
 from ..format.unprepared.scan import TarSamples, scan_first_samples, scan_tars
@@ -14,59 +12,10 @@ from .sample_view import PreviewRequest, SampleView, place_of, view_of_sample
 from .selection import Selection
 from .text import plural
 
-__all__ = ["open_tar_views", "scan_note", "tar_facts"]
+__all__ = ["one_line", "open_tar_views", "scan_note"]
 
 _MIN_SCANNED = 1000  # samples that a preview finds, so that a user can page through some
 _MAX_DAMAGED = 3  # shards in a note
-
-
-def tar_facts(path: str, *, workers: int = 1, on_progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:
-    """Return the facts about tar shards by their headers, under the keys that those of a dataset have.
-
-    Args:
-        path: A tar file, or a folder that is not prepared.
-        workers: Number of worker processes that scan shards.
-        on_progress: Called after each shard with the numbers of scanned shards and of all shards.
-
-    Raises:
-        StorageError: The path holds no tar files.
-    """
-    tars = find_tars(path)
-    scan = scan_tars(tars, workers=workers, on_progress=on_progress)
-    layout = scan.index.layout
-    return {
-        "path": path if tars.is_file else tars.storage.path(""),
-        "type": "webdataset",
-        "samples": layout.samples,
-        "shards": len(tars.shards),
-        "bytes": sum(shard.size_bytes for shard in tars.shards),
-        "sample_type": None,
-        "crude": True,
-        "field_map": None,
-        "sample_loader": None,
-        "part_filter": None,
-        "subflavors": {},
-        "splits": [],
-        "excluded": {"shards": 0, "samples": 0},
-        "filters": [],
-        "parts": [
-            {
-                "name": stats.name,
-                "samples": stats.parts,
-                "coverage": stats.parts / (layout.samples or 1),
-                "total_bytes": stats.total_bytes,
-                "median_bytes": stats.median_bytes,
-            }
-            for stats in layout.part_stats
-        ],
-        "media_metadata": None,
-        "prepared": None,
-        "index": {"uuid": None, "state": "none", "changed": [], "missing": [], "touched": 0},
-        "duplicate_keys": layout.duplicate_keys,
-        "damaged": [_one_line(error) for error in scan.damaged],
-        "compressed": list(tars.compressed),
-        "note": scan_note(tars, scan),
-    }
 
 
 def open_tar_views(request: PreviewRequest) -> SampleViews:
@@ -150,10 +99,11 @@ def _note(request: PreviewRequest, tars: TarFolder, scan: TarSamples) -> None:
         return
     request.on_note(scan_note(tars, scan))
     for error in scan.damaged[:_MAX_DAMAGED]:
-        request.on_note(f"this shard is skipped: {_one_line(error)}")
+        request.on_note(f"this shard is skipped: {one_line(error)}")
     if len(scan.damaged) > _MAX_DAMAGED:
         request.on_note(f"{len(scan.damaged) - _MAX_DAMAGED:,} more shards are skipped; energon lint lists them")
 
 
-def _one_line(error: EnergonError) -> str:
+def one_line(error: EnergonError) -> str:
+    """Format an error without its hint, after its place."""
     return f"{error.at}: {error.message}" if error.at else error.message

@@ -10,7 +10,7 @@ from ..errors import ConfigError
 from ..format.documents.providers import data_path, is_metadataset, is_record_file, is_tar_file
 from ..format.media.metadata import is_media_folder
 from ..format.nv_meta import open_dataset_storage
-from ..format.unprepared.tar_folder import is_prepared
+from ..format.unprepared.tar_folder import is_unprepared
 from .folder_views import SampleViews, open_file_views, open_folder_views, open_record_views, place_text
 from .sample_view import PreviewRequest, SampleView
 from .selection import MixOrder
@@ -41,7 +41,7 @@ def open_views(request: PreviewRequest) -> SampleViews:
     storage = open_dataset_storage(request.path, request.meta_folder)
     if is_media_folder(storage):
         return open_file_views(request)
-    if request.meta_folder is None and storage.exists("") and not is_prepared(storage):
+    if is_unprepared(storage, request.meta_folder):
         return open_tar_views(request)
     return open_folder_views(request)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 
-import numpy as np
-
+from ..arrays import IntArray
 from ..errors import ConfigError
 from ..format.dataset_folder import DatasetFolder
 from ..format.documents.providers import is_record_file
@@ -58,7 +58,8 @@ class LeafCounter:
                 count -= _count_excluded(folder, leaf.split_part, start, stop, whole)
             else:
                 kept = self._filter(folder, leaf.filter)
-                count -= _count_excluded_rows(folder, kept, leaf.split_part, range(start, stop))
+                rows = (kept.rows_of(name) for name, _ in _shards(folder, leaf.split_part))
+                count -= _count_within(kept.find(folder.excluded_samples()), rows, start, stop)
         if count <= 0:
             raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
         return count
@@ -129,31 +130,26 @@ def _count_excluded(folder: DatasetFolder, split_part: str, start: int, stop: in
     return count
 
 
-def _count_excluded_rows(folder: DatasetFolder, kept: FilterRows, split_part: str, subset: range) -> int:
-    """Count the excluded samples among those that a filter keeps, within a subset of them."""
-    excluded = kept.find(folder.excluded_samples())
-    count = begin = 0
-    for name, _ in _shards(folder, split_part):
-        rows = kept.rows_of(name)
-        inside = rows[max(0, subset.start - begin) : max(0, subset.stop - begin)]
-        count += int(excluded.searchsorted(inside.stop) - excluded.searchsorted(inside.start)) if inside else 0
-        begin += len(rows)
-    return count
-
-
 def _count_in_ranges(folder: DatasetFolder, kept: FilterRows | None, leaf: LeafPlan) -> int:
     """Count the samples of a part that has ranges of its shards; this opens the index."""
     if kept is None:
-        ranges = folder.samples_of_part(leaf.split_part, excluded_shards=True)
+        ranges, excluded = folder.samples_of_part(leaf.split_part, excluded_shards=True), folder.excluded_samples()
     else:
-        ranges = folder.rows_of_part(kept, leaf.split_part)
-    numbers = np.concatenate([np.empty(0, np.int64), *(np.arange(some.start, some.stop) for some in ranges)])
-    start, stop = resolve_subset(leaf.subset, len(numbers), at=leaf.path)
-    numbers = numbers[start:stop]
-    excluded = folder.excluded_samples() if kept is None else kept.find(folder.excluded_samples())
-    count = int((~np.isin(numbers, excluded)).sum())
+        ranges, excluded = folder.rows_of_part(kept, leaf.split_part), kept.find(folder.excluded_samples())
+    start, stop = resolve_subset(leaf.subset, sum(map(len, ranges)), at=leaf.path)
+    count = stop - start - _count_within(excluded, ranges, start, stop)
     if count <= 0:
         raise ConfigError(_no_samples(leaf, start=start, stop=stop), at=leaf.path)
+    return count
+
+
+def _count_within(numbers: IntArray, ranges: Iterable[range], start: int, stop: int) -> int:
+    """Count the numbers, which ascend, among the elements ``[start, stop)`` of concatenated ranges."""
+    count = begin = 0
+    for some in ranges:
+        inside = some[max(0, start - begin) : max(0, stop - begin)]
+        count += int(numbers.searchsorted(inside.stop) - numbers.searchsorted(inside.start)) if inside else 0
+        begin += len(some)
     return count
 
 

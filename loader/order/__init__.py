@@ -7,9 +7,11 @@
 ``finite_pass.py``        one pass with repetitions, and how it is partitioned over the lanes
 ``sequential_pass.py``    one unshuffled pass, for validation
 ``prebatched_pass.py``    a pass whose micro-batches are known ahead
+``dealt_order.py``        the order of one lane, dealt to all lanes
 ``source_order.py``       (source, lane, position) → (epoch, sample), for sources that repeat without end
 ``blend.py``              position → (source, position in the source's stream)
 ``lane_hosting.py``       micro-batch → lane, rank and worker
+``worker_share.py``       the number of samples of a worker
 ``permutation.py``        keyed permutations that are computed, not stored
 ``index_permutation.py``  the public ``permute``, and the seeds of epochs
 ``mixing.py``             hashes of integers

@@ -147,8 +147,8 @@ class LaneMixes:
         if len(starts) != len(mixes) or starts != sorted(starts):
             raise ValueError(f"expected {len(mixes) - 1} ascending positions, found {list(ends)}")
         self.number = lane
-        self.origins, row = np.unique(np.concatenate([mix.origins for mix in mixes]), return_inverse=True)
-        rows = np.split(row, np.cumsum([len(mix.origins) for mix in mixes])[:-1])
+        self.origins, row = np.unique(np.concatenate([one.origins for one in mixes]), return_inverse=True)
+        rows = np.split(row, np.cumsum([len(one.origins) for one in mixes])[:-1])
         last = np.full(len(self.origins), GONE)  # for each origin, its source in the last mix
         last[rows[-1]] = np.arange(len(rows[-1]))
         consumed = np.zeros(len(self.origins), np.int64)

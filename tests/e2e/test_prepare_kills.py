@@ -204,7 +204,7 @@ def test_a_kill_while_duplicate_keys_are_fixed_loses_no_sample(
 CHILD = """
 import sys
 from pathlib import Path
-from loader.format.prepare import shards as shard_scans
+from loader.format.prepare import scans as shard_scans
 from loader.format.prepare import run_prepare
 from loader.format.prepare.plan import PreparePlan, SplitRequest
 
@@ -342,7 +342,7 @@ def test_ctrl_c_while_workers_start_leaves_none_and_no_word_of_theirs(tmp_path: 
 def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from loader.format.prepare import shards as shard_scans
+    from loader.format.prepare import scans as shard_scans
 
     write_shards(tmp_path, 6)
 

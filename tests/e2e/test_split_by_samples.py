@@ -69,6 +69,18 @@ def test_parts_divide_every_shard_without_overlap(folder: Path) -> None:
     assert [shard.count for shard in shards] == [4, 1, 3]
 
 
+def test_ranges_of_numbers_ignore_a_shard_that_is_gone(folder: Path) -> None:
+    # The prepare ended with an error after it had written the index.
+    split = folder / ".nv-meta/split.yaml"
+    document = yaml.safe_load(split.read_text()) | {"sample_ranges": {"train": [0, 10], "val": [10, "end"]}}
+    split.write_text(yaml.safe_dump(document))
+    (folder / "train_1.tar").unlink()
+    report = run_prepare(PreparePlan(path=str(folder)))
+    assert {part: report.split[part] for part in ("train", "val")} == {"train": (3, 20), "val": (3, 51)}
+    shards = WebdatasetMeta.from_config(folder, split_part="train").shards
+    assert {shard.name: shard.count for shard in shards} == {"train_0.tar": 10, "val_0.tar": 10}
+
+
 def test_exclusions_and_filters_apply_within_the_ranges(folder: Path) -> None:
     exclude(folder, "train_0.tar/00033", "train_0.tar/00000")
     assert numbers_of(folder, "val") == [number for number in ranges(slice(8, 9)) if number != 33]

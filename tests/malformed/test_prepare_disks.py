@@ -18,7 +18,7 @@ from loader.errors import ConfigError, EnergonError, FormatError, StorageError
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.index.journal import save_scans
 from loader.format.index.shard_index import ShardIndex, index_shard
-from loader.format.prepare import shards as shard_scans
+from loader.format.prepare import scans as shard_scans
 from loader.storage import LocalStorage, Storage
 from tests.e2e.dataset_tree import (
     caption_samples,

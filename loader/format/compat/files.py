@@ -150,7 +150,7 @@ class CompatFiles:
             try:
                 return self._sqlite.finish()
             except NotPatchable:
-                pass
+                pass  # it is written again from all shards
         self._sqlite.close()
         self._storage.remove(STAGED_SQLITE)
         self._sqlite = SqliteIndexWriter(self._storage.local_path(STAGED_SQLITE))

@@ -8,7 +8,7 @@ fits it (:mod:`.current`).
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -16,7 +16,7 @@ from ...errors import FormatError
 from ...storage import Storage, read_document
 from ..nv_meta import FOLDER, INDEX_FOLDER, INDEX_SQLITE, TAR_IDX_SUFFIX, WORK_FOLDER
 
-__all__ = ["STAGING", "commit", "finish_interrupted_commit", "is_commit_pending"]
+__all__ = ["STAGING", "commit", "finish_interrupted_commit", "is_commit_pending", "stage_files"]
 
 STAGING = f"{WORK_FOLDER}/staged"
 """The folder of the files that wait for the commit."""
@@ -29,6 +29,22 @@ class _Intent(msgspec.Struct, frozen=True, kw_only=True):
 
     renames: tuple[tuple[str, str], ...]
     removals: tuple[str, ...]
+
+
+def stage_files(storage: Storage, files: Mapping[str, bytes]) -> list[tuple[str, str]]:
+    """Write small files to the staging folder, and return the renames that publish them, in the same order.
+
+    Args:
+        storage: Store of the dataset.
+        files: Name → content.
+    """
+    renames = []
+    for number, (name, data) in enumerate(files.items()):
+        path = f"{STAGING}/files/{number}"
+        with storage.create(path) as file:
+            file.write(data)
+        renames.append((path, name))
+    return renames
 
 
 def commit(storage: Storage, *, renames: Sequence[tuple[str, str]], removals: Sequence[str] = ()) -> None:

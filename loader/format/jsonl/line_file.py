@@ -27,7 +27,6 @@ class LineFile:
     Args:
         storage: Folder of the file.
         name: Name of the file in it.
-        command: Path to prepare if the index is stale; by default the file.
 
     Raises:
         FormatError: The index is missing, damaged, or not of this file.
@@ -35,12 +34,12 @@ class LineFile:
 
     decodes = True
 
-    def __init__(self, storage: Storage, name: str, *, command: str | None = None) -> None:
+    def __init__(self, storage: Storage, name: str) -> None:
         self.storage = storage
         self.name = name
         self.offsets = open_jsonl_index(storage, name).offsets
         self.size_bytes = int(self.offsets[-1])
-        self._hint = f"run: energon prepare {command or storage.path(name)}"
+        self._hint = f"run: energon prepare {storage.path(name)}"
 
     @property
     def part_names(self) -> tuple[str, ...]:

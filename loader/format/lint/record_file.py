@@ -113,7 +113,9 @@ def _check_documents(file: TokenFile, total: int) -> Iterator[Step]:
 
 def _lint_rows(storage: Storage, name: str, *, every_sample: bool) -> Generator[Step, None, int]:
     """Check the footer of a Parquet file, and decode each row group; return the number of rows."""
-    from ..parquet.row_file import CACHED_BYTES, RowFile, RowGroups
+    from ..parquet.row_cache import CACHED_BYTES
+    from ..parquet.row_file import RowFile
+    from ..parquet.row_groups import RowGroups
 
     try:
         file = RowFile(storage, name)

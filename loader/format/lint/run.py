@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 
 from ...errors import ConfigError, FormatError, StorageError
 from ..dataset_folder import DatasetFolder
 from ..documents.dataset_config import DatasetConfig
 from ..index.layout import ShardEntry
 from ..nv_meta import INDEX_SQLITE
-from ..worker_pool import run_in_workers
 from .metadata import check_config, check_duplicate_keys, check_filters, check_split, check_sqlite, unreadable_dataset
 from .record_folder import RecordShardLint
 from .report import LEVELS, Finding, LintPlan, LintProgress, LintReport, SampleCheck
+from .running import RunningLint
 from .task import DecodeTasks, LintChecker, LintTask
 
 __all__ = [
@@ -71,25 +70,15 @@ def lint_dataset(plan: LintPlan, *, on_progress: Callable[[LintProgress], None] 
     )
 
 
-class _Lint:
-    """A running lint: its findings so far, up to the maximum of the plan."""
+class _Lint(RunningLint):
+    """A running lint of a dataset."""
 
     def __init__(self, plan: LintPlan, on_progress: Callable[[LintProgress], None] | None) -> None:
-        self.findings: list[Finding] = []
-        self.complete = True
+        super().__init__(workers=plan.workers, max_findings=plan.max_findings, on_progress=on_progress)
         self.shards = 0
         self.samples = 0
         self._plan = plan
-        self._on_progress = on_progress
         self._numbers: dict[str, int] = {}  # shard → number
-
-    def add(self, findings: Sequence[Finding]) -> None:
-        """Add findings, up to the maximum."""
-        self.findings += findings
-        limit = self._plan.max_findings
-        if limit is not None and len(self.findings) > limit:
-            del self.findings[limit:]
-            self.complete = False
 
     def place(self, finding: Finding) -> tuple[int, int, str]:
         """Return the sort key of a finding in the report."""
@@ -106,11 +95,7 @@ class _Lint:
         self.add([*check_config(dataset), *check_split(dataset), *check_filters(dataset), *sqlite_findings])
         self.add(list(check_duplicate_keys(dataset.tar_index)))
         shards = _shards_to_check(dataset, plan.split_parts)
-        check = _sample_check(dataset, plan)
-        unchecked = getattr(check, "unchecked", None)
-        if unchecked:
-            self.add([Finding(code="W009", message=unchecked)])
-
+        check = self._sample_check(dataset)
         has_sqlite = dataset.storage.exists(INDEX_SQLITE) and not sqlite_findings
         numbers = self._numbers if has_sqlite else {}
         checker = LintChecker(plan, check, _readable_config(dataset), numbers)
@@ -130,10 +115,7 @@ class _Lint:
         shards = _shards_to_check(dataset, plan.split_parts)
         config = _readable_config(dataset)
         is_typed = config is not None and not config.crude  # a line that is JSON and a row are whole crude samples
-        check = _sample_check(dataset, plan) if is_typed else None
-        unchecked = getattr(check, "unchecked", None)
-        if unchecked:
-            self.add([Finding(code="W009", message=unchecked)])
+        check = self._sample_check(dataset) if is_typed else None
         self.shards, self.samples = len(shards), sum(shard.samples for shard in shards)
         lint = RecordShardLint(
             path=plan.path,
@@ -144,38 +126,33 @@ class _Lint:
             config=config,
             check=check,
         )
-        with closing(run_in_workers(lint, shards, workers=plan.workers)) as results:
-            for finished, (_, found) in enumerate(results, start=1):
-                self.add(found)
-                if self._on_progress:
-                    progress = LintProgress(
-                        done=finished, total=len(shards), unit="shards", findings=len(self.findings)
-                    )
-                    self._on_progress(progress)
-                if finished < len(shards) and self._is_full():
-                    self.complete = False
-                    return
+        for finished, _, found in self.results(lint, shards):
+            self.add(found)
+            self.report(finished, len(shards), "shards")
 
     def _run(self, checker: LintChecker, tasks: Sequence[LintTask], total: int) -> None:
         """Run tasks in workers, and report progress unless ``total`` is 0: those tasks are fast."""
-        if tasks and self._is_full():
+        if tasks and self.is_full:
             self.complete = False
             return
         done = 0
-        with closing(run_in_workers(checker, tasks, workers=self._plan.workers)) as results:
-            for finished, (number, found) in enumerate(results, start=1):
-                self.add(found)
-                samples = tasks[number].samples
-                done += 1 if samples is None else len(samples)
-                if total and self._on_progress:
-                    unit = "shards" if samples is None else "samples"
-                    self._on_progress(LintProgress(done=done, total=total, unit=unit, findings=len(self.findings)))
-                if finished < len(tasks) and self._is_full():
-                    self.complete = False
-                    return
+        for _, number, found in self.results(checker, tasks):
+            self.add(found)
+            samples = tasks[number].samples
+            done += 1 if samples is None else len(samples)
+            if total:
+                self.report(done, total, "shards" if samples is None else "samples")
 
-    def _is_full(self) -> bool:
-        return self._plan.max_findings is not None and len(self.findings) >= self._plan.max_findings
+    def _sample_check(self, dataset: DatasetFolder) -> SampleCheck | None:
+        """Return the check that decodes samples; what it cannot check is a finding."""
+        plan = self._plan
+        if plan.level != "decode" or plan.make_sample_check is None:  # a plan for level decode has one
+            return None
+        check = plan.make_sample_check(_readable_config(dataset), dataset.meta_folder)
+        unchecked = getattr(check, "unchecked", None)
+        if unchecked:
+            self.add([Finding(code="W009", message=unchecked)])
+        return check
 
 
 def _readable_config(dataset: DatasetFolder) -> DatasetConfig | None:
@@ -183,12 +160,6 @@ def _readable_config(dataset: DatasetFolder) -> DatasetConfig | None:
         return dataset.config
     except ConfigError:
         return None  # reported by check_config
-
-
-def _sample_check(dataset: DatasetFolder, plan: LintPlan) -> SampleCheck | None:
-    if plan.level != "decode" or plan.make_sample_check is None:  # a plan for level decode has one
-        return None
-    return plan.make_sample_check(_readable_config(dataset), dataset.meta_folder)
 
 
 def _shards_to_check(dataset: DatasetFolder, split_parts: tuple[str, ...] | None) -> list[ShardEntry]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +16,9 @@ from ..prepare.shards import compressed_warning
 from ..unprepared.scan import ShardSummary, join_summaries, summarize_shard
 from ..unprepared.tar_folder import TarFolder
 from ..unprepared.tar_index import TarIndex
-from ..worker_pool import run_in_workers
 from .metadata import check_duplicate_keys, unreadable_dataset
 from .report import Finding, LintProgress, LintReport, SampleCheck
+from .running import RunningLint
 from .samples import SampleLint
 from .shard import check_archive, check_parts, read_all
 from .task import DecodeTasks, LintTask
@@ -61,7 +60,7 @@ def lint_tars(
     numbers = {shard.name: number for number, shard in enumerate(tars.shards)}
     return LintReport(
         findings=tuple(
-            sorted(lint.found, key=lambda each: (numbers.get(each.shard or "", -1), each.offset or 0, each.code))
+            sorted(lint.findings, key=lambda each: (numbers.get(each.shard or "", -1), each.offset or 0, each.code))
         ),
         complete=lint.complete,
         shards=len(tars.shards),
@@ -70,41 +69,24 @@ def lint_tars(
     )
 
 
-class _TarLint:
-    """A running lint: its findings so far, up to the maximum."""
+class _TarLint(RunningLint):
+    """A running lint of tar shards."""
 
-    def __init__(
-        self,
-        tars: TarFolder,
-        *,
-        workers: int,
-        max_findings: int | None,
-        on_progress: Callable[[LintProgress], None] | None,
-    ) -> None:
-        self.found: list[Finding] = []
-        self.complete = True
+    def __init__(self, tars: TarFolder, **options: Any) -> None:
+        super().__init__(**options)
         self._tars = tars
-        self._workers = workers
-        self._max_findings = max_findings
-        self._on_progress = on_progress
-
-    def add(self, findings: Sequence[Finding]) -> None:
-        """Add findings, up to the maximum."""
-        self.found += findings
-        if self._max_findings is not None and len(self.found) > self._max_findings:
-            del self.found[self._max_findings :]
-            self.complete = False
 
     def check_headers(self, *, read_bytes: bool, reports: bool) -> TarIndex | None:
         """Check the headers of all shards; return an index of those that are whole, or None if the lint stopped."""
         summaries: dict[int, ShardSummary] = {}
         shards = self._tars.shards
         checker = _HeaderCheck(self._tars.storage, read_bytes)
-        for done, number, (summary, findings) in self._run(checker, shards):
+        for done, number, (summary, findings) in self.results(checker, shards):
             self.add(findings)
             if summary is not None:
                 summaries[number] = summary
-            self._report(done if reports else 0, len(shards), "shards")
+            if reports:
+                self.report(done, len(shards), "shards")
         if not self.complete:
             return None
         index = join_summaries(self._tars, [summaries[number] for number in sorted(summaries)])
@@ -116,23 +98,10 @@ class _TarLint:
         tasks = DecodeTasks(index.shards)
         decoded = 0
         checker = _DecodeCheck(self._tars.storage, index.layout, self._tars.path, SampleLint(check))
-        for _, number, findings in self._run(checker, tasks):
+        for _, number, findings in self.results(checker, tasks):
             self.add(findings)
             decoded += len(tasks[number].samples or ())
-            self._report(decoded, len(index), "samples")
-
-    def _run(self, checker: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple[int, int, Any]]:
-        """Yield the number of finished tasks, the number of the task and its result, until the lint is full."""
-        with closing(run_in_workers(checker, tasks, workers=self._workers)) as results:
-            for done, (number, result) in enumerate(results, start=1):
-                yield done, number, result
-                if done < len(tasks) and self._max_findings is not None and len(self.found) >= self._max_findings:
-                    self.complete = False
-                    return
-
-    def _report(self, done: int, total: int, unit: str) -> None:
-        if done and self._on_progress is not None:
-            self._on_progress(LintProgress(done=done, total=total, unit=unit, findings=len(self.found)))
+            self.report(decoded, len(index), "samples")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,57 +1,24 @@
 """A Parquet file as a file of numbered samples: each row is a sample, and each column one of its values.
 
-Rows cannot be read alone: a row group is decoded as a whole. The groups that were used last are kept as Arrow tables,
-together at most ``CACHED_BYTES`` in a process, and at least one. Shuffled reading may need more groups than that in
-turn, so the rows that were announced are taken from a group when it is decoded, together at most ``READY_BYTES``.
+Rows cannot be read alone: a row group is decoded as a whole. Shuffled reading may need more row groups in turn than the
+cache holds, so the rows that were announced are taken from a group when it is decoded.
 """
 
 from __future__ import annotations
 
-import io
-import os
-import zlib
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
-from itertools import count
-from threading import Lock
-from types import TracebackType
-from typing import Any, Self
-from weakref import finalize
+from typing import Any
 
 import numpy as np
 
 from ...arrays import IntArray
 from ...errors import FormatError, SampleError
 from ...storage import ReadableFile, Storage
+from .row_cache import row_cache, serials
+from .row_groups import PartialRow, RowGroups
 
-__all__ = ["CACHED_BYTES", "RowFile", "RowGroups", "import_parquet"]
-
-CACHED_BYTES = 256 << 20
-"""Limit of the decoded row groups that a process keeps."""
-
-READY_BYTES = 128 << 20
-"""Limit of the announced rows that a process keeps until they are read, by their mean size in their row group."""
-
-_MAX_REFUSED = 10_000
-_MAX_ROWS = 1 << 62
-_MAX_GROUP_BYTES = 4 << 30  # each worker process decodes at least one
-_VALUE_BITS = {"BOOLEAN": 1, "INT64": 64, "DOUBLE": 64, "INT96": 64}  # others: 32, or an offset of 32
-_MAGIC = b"PAR1"
-_COPY_AGAIN = "copy the file again: it is truncated or damaged"
-
-
-def import_parquet() -> Any:
-    """Import ``pyarrow.parquet``.
-
-    Raises:
-        ImportError: pyarrow is not installed; the message has the command that installs it.
-    """
-    try:
-        from pyarrow import parquet
-    except ImportError:
-        raise ImportError("Parquet files need the package pyarrow: pip install 'energon-toolkit[tables]'") from None
-    return parquet
+__all__ = ["RowFile"]
 
 
 class RowFile:
@@ -80,7 +47,7 @@ class RowFile:
             self.columns = {field.name: str(field.type) for field in groups.schema}
             self._column_bytes = _column_bytes(metadata)
             self._expected: dict[int, list[int]] = {}  # row group → its announced rows
-            self._serial = next(_serials)
+            self._serial = next(serials)
             self._footer = groups.checksum()
 
     @property
@@ -128,15 +95,15 @@ class RowFile:
         """
         if not isinstance(file, RowGroups):
             raise TypeError(f"expected the file that open() returned, found {file!r}")
-        ready = _cache.take((self._serial, number))
+        ready = row_cache.take((self._serial, number))
         if ready is not None:
             return ready
         group = int(np.searchsorted(self.ends, number, side="right"))
         first = int(self.ends[group - 1]) if group else 0
         size_bytes = self.group_bytes[group] // max(1, int(self.ends[group]) - first)  # mean of a row
         for other in self._expected.pop(group, ()):
-            if other != number and _cache.has_room((self._serial, other), size_bytes):
-                _cache.add((self._serial, other), file.row(group, other - first), size_bytes)
+            if other != number and row_cache.has_room((self._serial, other), size_bytes):
+                row_cache.add((self._serial, other), file.row(group, other - first), size_bytes)
         return file.row(group, number - first)
 
     def values(self, parts: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -145,7 +112,7 @@ class RowFile:
         Raises:
             SampleError: Python has no such value: text that is not UTF-8, or a date after the year 9999.
         """
-        if isinstance(parts, _PartialRow):
+        if isinstance(parts, PartialRow):
             name, error = next(iter(parts.errors.items()))
             raise SampleError(
                 f"column {name!r} cannot be read: {error}",
@@ -181,247 +148,3 @@ def _column_bytes(metadata: Any) -> dict[str, int]:
             column = group.column(place)
             sizes[column.path_in_schema.split(".", 1)[0]] += column.total_uncompressed_size
     return dict(sizes)
-
-
-def _decoded_bytes(group: Any) -> int:
-    """Return the least memory that the values of a row group take; compressed, they may have far fewer bytes."""
-    columns = map(group.column, range(group.num_columns))
-    return sum(column.num_values * _VALUE_BITS.get(column.physical_type, 32) // 8 for column in columns)
-
-
-class RowGroups:
-    """An open Parquet file, which returns rows from decoded row groups.
-
-    Args:
-        storage: Folder of the file.
-        name: Name of the file in it.
-
-    Raises:
-        FormatError: It is not a Parquet file, or it is truncated.
-    """
-
-    def __init__(self, storage: Storage, name: str) -> None:
-        self.path = storage.path(name)
-        self.serial = next(_serials)
-        import_parquet()
-        self._file = storage.open(name)
-        self.size_bytes = self._file.size_bytes
-        try:
-            self._check_end()
-            self._open()
-            self.metadata: Any = self._parquet.metadata
-            self.schema: Any = self._parquet.schema_arrow
-            self.rows: list[int] = [
-                self.metadata.row_group(one).num_rows for one in range(self.metadata.num_row_groups)
-            ]
-            if any(rows < 0 for rows in self.rows) or sum(self.rows) > _MAX_ROWS:
-                raise ValueError(f"its row groups have {sum(self.rows):,} rows")  # noqa: TRY301 - as pyarrow's
-        except (OSError, ValueError) as error:  # pyarrow's errors are of these classes
-            self._file.close()
-            raise self._damaged("its footer", error) from error
-        except BaseException:
-            self._file.close()
-            raise
-        finalize(self, _cache.drop, self.serial).atexit = False  # most files are dropped without close()
-
-    def _open(self) -> None:
-        """Open the file in pyarrow, for this process."""
-        self._lock = Lock()
-        self._process = os.getpid()
-        self._parquet = import_parquet().ParquetFile(_Stream(self._file))
-
-    def _check_end(self) -> None:
-        if self._file.read_at(max(0, self.size_bytes - len(_MAGIC)), len(_MAGIC)) != _MAGIC:
-            raise FormatError(
-                f"expected a Parquet file, which ends with {_MAGIC!r}; this one does not",
-                shard=self.path,
-                hint=_COPY_AGAIN,
-            )
-
-    def _damaged(self, what: str, error: Exception) -> FormatError:
-        return FormatError(f"{what} cannot be read: {_first_line(error)}", shard=self.path, hint=_COPY_AGAIN)
-
-    def checksum(self) -> int:
-        """Return a checksum of the footer."""
-        try:
-            return zlib.crc32(str(self.metadata.to_dict()).encode("utf-8", "surrogateescape"))
-        except (ValueError, OverflowError):  # a statistic that Python cannot hold
-            end = self._file.read_at(max(0, self.size_bytes - 8), 4)
-            footer_bytes = min(int.from_bytes(end, "little"), self.size_bytes)
-            return zlib.crc32(self._file.read_at(self.size_bytes - footer_bytes, footer_bytes))
-
-    def row(self, group: int, number: int) -> dict[str, Any]:
-        """Return a row of a row group as Python objects by column.
-
-        Raises:
-            FormatError: The row group is damaged.
-        """
-        columns = _cache.get(self, group)
-        try:
-            return {name: column[number].as_py() for name, column in columns}
-        except (ValueError, OverflowError):  # of one value, which must not cost the other rows
-            return _PartialRow(columns, number)
-
-    def decode(self, group: int) -> Any:
-        """Return a row group as an Arrow table.
-
-        Raises:
-            FormatError: The row group is damaged.
-        """
-        size_bytes = _decoded_bytes(self.metadata.row_group(group))
-        if size_bytes > _MAX_GROUP_BYTES:
-            raise FormatError(
-                f"row group {group} needs at least {size_bytes:,} bytes of memory; expected at most "
-                f"{_MAX_GROUP_BYTES:,}",
-                shard=self.path,
-                hint="write the file again with smaller row groups: pyarrow.parquet.write_table(…, row_group_size=…)",
-            )
-        if self._process != os.getpid():  # forked while another thread may have read
-            self._open()
-        try:
-            with self._lock:  # pyarrow deadlocks if two threads read from one Python file
-                # One thread: worker processes already use all cores.
-                table = self._parquet.read_row_group(group, use_threads=False)
-            if table.num_rows != self.rows[group]:
-                raise ValueError(f"expected {self.rows[group]:,} rows, found {table.num_rows:,}")  # noqa: TRY301
-            return table
-        except (OSError, ValueError) as error:
-            raise self._damaged(f"row group {group}", error) from error
-
-    def read_at(self, offset: int, size_bytes: int) -> bytes:
-        """Read bytes of the file."""
-        return self._file.read_at(offset, size_bytes)
-
-    def expect(self, offset: int, size_bytes: int) -> None:
-        """Ignore the announcement: rows are not byte ranges."""
-
-    def close(self) -> None:
-        """Close the file, and drop its decoded row groups."""
-        _cache.drop(self.serial)
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class _PartialRow(dict[str, Any]):
-    """The values of a row that Python can hold, and the errors of the other ones by column."""
-
-    def __init__(self, columns: list[tuple[str, Any]], number: int) -> None:
-        super().__init__()
-        self.errors: dict[str, str] = {}
-        for name, column in columns:
-            try:
-                self[name] = column[number].as_py()
-            except (ValueError, OverflowError) as error:
-                self.errors[name] = _first_line(error)
-
-
-def _first_line(error: Exception) -> str:
-    """Return the first line of an error's text, which may quote bytes of the file."""
-    lines = str(error).splitlines() or [type(error).__name__]
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in lines[0])
-
-
-class _GroupCache:
-    """The decoded row groups of a process, up to :data:`CACHED_BYTES`; the one that was not used longest goes first.
-
-    It also holds the announced rows, up to :data:`READY_BYTES`. Threads may use it at the same time: each change of its
-    dicts is one step, and a row or row group that another thread has dropped is decoded again.
-    """
-
-    def __init__(self) -> None:
-        self.ready_bytes = 0
-        self._ready: dict[tuple[int, int], tuple[dict[str, Any], int]] = {}
-        self._refused = 0  # rows in a row that found no room
-        self._groups: OrderedDict[tuple[int, int], tuple[list[tuple[str, Any]], int]] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, file: RowGroups, group: int) -> list[tuple[str, Any]]:
-        """Return names and Arrow columns of a row group; decode it if it is not here."""
-        key = (file.serial, group)
-        found = self._groups.get(key)
-        if found is not None:
-            with suppress(KeyError):  # another thread has dropped it
-                self._groups.move_to_end(key)
-            return found[0]
-        table = file.decode(group)
-        columns = list(zip(table.column_names, table.columns, strict=True))
-        self._groups[key] = columns, table.nbytes
-        self._bytes += table.nbytes
-        while self._bytes > CACHED_BYTES and len(self._groups) > 1:
-            _, (_, size_bytes) = self._groups.popitem(last=False)
-            self._bytes -= size_bytes
-        return columns
-
-    def has_room(self, key: tuple[int, int], size_bytes: int) -> bool:
-        """Return True if there is room for an announced row that is not here yet.
-
-        An iteration that ends early never reads its announced rows. So many refusals drop all of them.
-        """
-        if key in self._ready:
-            return False
-        if self.ready_bytes + size_bytes <= READY_BYTES:
-            self._refused = 0
-            return True
-        self._refused += 1
-        if self._refused > _MAX_REFUSED:
-            self._ready.clear()
-            self.ready_bytes = self._refused = 0
-        return False
-
-    def add(self, key: tuple[int, int], row: dict[str, Any], size_bytes: int) -> None:
-        """Add an announced row."""
-        self._ready[key] = row, size_bytes
-        self.ready_bytes += size_bytes
-
-    def take(self, key: tuple[int, int]) -> dict[str, Any] | None:
-        """Remove and return an announced row; None if it is not here."""
-        row, size_bytes = self._ready.pop(key, (None, 0))
-        self.ready_bytes -= size_bytes
-        return row
-
-    def drop(self, serial: int) -> None:
-        """Drop the row groups of a file that is closed."""
-        for key in [key for key in list(self._groups) if key[0] == serial]:
-            self._bytes -= self._groups.pop(key, (None, 0))[1]
-
-
-_cache = _GroupCache()
-_serials = count()
-"""Numbers of opened files, which are never used again in this process, unlike ids."""
-
-
-class _Stream(io.RawIOBase):
-    """A file with a position, as pyarrow reads it, over positioned reads."""
-
-    def __init__(self, file: ReadableFile) -> None:
-        super().__init__()
-        self._file = file
-        self._position = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size_bytes}[whence]
-        self._position = base + offset
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        if size < 0:
-            size = max(0, self._file.size_bytes - self._position)
-        data = self._file.read_at(self._position, size)
-        self._position += len(data)
-        return data

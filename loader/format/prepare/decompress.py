@@ -19,7 +19,8 @@ from typing import Any, Protocol
 from ...errors import EnergonError, FormatError, StorageError
 from ...storage import ReadableFile, Storage
 from ..nv_meta import LOCK
-from .shards import compression_of, find_compressed, raise_scan_errors, tar_name
+from .scans import raise_scan_errors
+from .shards import compression_of, find_compressed, tar_name
 
 __all__ = ["DecompressProgress", "DecompressReport", "decompress_shards"]
 
@@ -217,9 +218,6 @@ class _Decompression:
             self._done_bytes += size_bytes
             if self._on_progress is not None:
                 self._on_progress(self._done_bytes, self._total_bytes)
-
-
-_HINT = "copy or download it again, or skip it with --exclude"
 
 
 # ------------------------------------------------------------------------------------------------- the decompressors

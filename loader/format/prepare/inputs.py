@@ -18,7 +18,14 @@ from .shard_media import ShardMedia
 from .shards import ShardSearch
 from .split import PlannedSplit
 
-__all__ = ["PrepareInputs", "is_up_to_date", "read_inputs", "reusable_compat_files"]
+__all__ = [
+    "PrepareInputs",
+    "is_up_to_date",
+    "is_written",
+    "planned_files",
+    "read_inputs",
+    "reusable_compat_files",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,21 +74,31 @@ class PrepareInputs:
 
 def read_inputs(storage: Storage, plan: PreparePlan, search: ShardSearch, split: PlannedSplit) -> PrepareInputs:
     """Read the previous index, and choose the shards that need no scan."""
-    files = {f"{FOLDER}/{name}": text.encode() for name, text in plan.files.items()}
-    if split.text is not None:
-        files[f"{FOLDER}/{SPLIT_YAML}"] = split.text.encode()
     previous = PreviousIndex(storage)
     return PrepareInputs(
         storage=storage,
         plan=plan,
         search=search,
         split=split,
-        files=files,
+        files=planned_files(plan, split),
         media=ShardMedia(storage, plan.media),
         previous=previous,
         journal=Journal(storage),
         reused={} if plan.force else _unchanged_shards(plan, search, previous),
     )
+
+
+def planned_files(plan: PreparePlan, split: PlannedSplit) -> dict[str, bytes]:
+    """Return the files to write in addition to the index, path → contents."""
+    files = {f"{FOLDER}/{name}": text.encode() for name, text in plan.files.items()}
+    if split.text is not None:
+        files[f"{FOLDER}/{SPLIT_YAML}"] = split.text.encode()
+    return files
+
+
+def is_written(storage: Storage, files: Mapping[str, bytes]) -> bool:
+    """Return True if all files exist with these contents."""
+    return all(storage.exists(name) and storage.read(name) == data for name, data in files.items())
 
 
 def _unchanged_shards(plan: PreparePlan, search: ShardSearch, previous: PreviousIndex) -> dict[int, ShardEntry]:
@@ -105,7 +122,7 @@ def is_up_to_date(inputs: PrepareInputs) -> bool:
         return False
     if not inputs.media.is_up_to_date:
         return False
-    if any(not storage.exists(name) or storage.read(name) != data for name, data in inputs.files.items()):
+    if not is_written(storage, inputs.files):
         return False
     if plan.compat is False:
         return True

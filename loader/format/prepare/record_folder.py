@@ -15,14 +15,16 @@ from ..documents.dataset_files import encode_shard_info, read_shard_info
 from ..documents.providers import record_format
 from ..index.current import index_folders, read_uuid
 from ..index.layout import LAYOUT_VERSION, Layout, PartStats, ShardEntry, encode_layout
-from ..index.publish import STAGING, commit
+from ..index.publish import commit, stage_files
 from ..jsonl.index import prepare_jsonl
-from ..nv_meta import FOLDER, INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, SPLIT_YAML
+from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON
 from ..records.folder_index import RecordIndex, open_record_index
 from ..records.record_file import open_record_file
 from ..worker_pool import run_in_workers
+from .inputs import is_written, planned_files
 from .plan import PreparePlan, PrepareProgress, PrepareReport, ProgressCallback
-from .shards import ShardSearch, raise_scan_errors
+from .scans import raise_scan_errors
+from .shards import ShardSearch
 from .split import PlannedSplit
 
 __all__ = ["prepare_record_folder"]
@@ -89,15 +91,8 @@ def prepare_record_folder(
     layout = _layout(search, counted)
     if not layout.samples:
         raise FormatError("the files hold no samples", shard=storage.path(""), hint="check the path of the folder")
-    files = {f"{FOLDER}/{name}": text.encode() for name, text in plan.files.items()}
-    if split.text is not None:
-        files[f"{FOLDER}/{SPLIT_YAML}"] = split.text.encode()
-    changed = (
-        previous is None
-        or bool(to_scan)
-        or previous.shards != layout.shards
-        or any(not storage.exists(name) or storage.read(name) != data for name, data in files.items())
-    )
+    files = planned_files(plan, split)
+    changed = previous is None or bool(to_scan) or previous.shards != layout.shards or not is_written(storage, files)
     identity = _publish(storage, layout, files, previous) if changed or previous is None else previous.uuid
     return PrepareReport(
         changed=changed,
@@ -111,13 +106,7 @@ def prepare_record_folder(
         reused=len(known),
         duplicate_keys=0,
         compat=False,
-        split={
-            part: (
-                len(shards),
-                sum(len(split.samples_of(part, counted[shard].samples)) for shard in shards if shard in counted),
-            )
-            for part, shards in split.parts.items()
-        },
+        split=split.counts({shard.name: shard.samples for shard in layout.shards}),
         warnings=split.warnings,
         seconds=time.perf_counter() - started,
     )
@@ -231,15 +220,9 @@ def _publish(storage: Storage, layout: Layout, files: Mapping[str, bytes], previ
         INDEX_UUID: identity.encode(),
         INFO_JSON: encode_shard_info({shard.name: shard.samples for shard in layout.shards}),
     }
-    renames = []
-    for number, (name, data) in enumerate(contents.items()):
-        path = f"{STAGING}/files/{number}"
-        with storage.create(path) as file:
-            file.write(data)
-        renames.append((path, name))
     kept = None if previous is None else previous.uuid  # running jobs may still read it
     removals = [f"{INDEX_FOLDER}/{folder}" for folder in index_folders(storage) if folder != kept]
     if storage.exists(INDEX_SQLITE):  # of tar shards that the folder had before
         removals.append(INDEX_SQLITE)
-    commit(storage, renames=renames, removals=removals)
+    commit(storage, renames=stage_files(storage, contents), removals=removals)
     return identity

@@ -14,7 +14,7 @@ from ..compat.files import STAGED_SQLITE, CompatFiles, first_unwritable_folder, 
 from ..documents.dataset_files import encode_shard_info
 from ..index.current import index_folders
 from ..index.layout import Layout, layout_warnings
-from ..index.publish import STAGING, commit, finish_interrupted_commit, is_commit_pending
+from ..index.publish import STAGING, commit, finish_interrupted_commit, is_commit_pending, stage_files
 from ..index.writer import DuplicateKeys, IndexWriter
 from ..media.tables import MediaReport
 from ..nv_meta import INDEX_FOLDER, INDEX_SQLITE, INDEX_UUID, INFO_JSON, LOCK, WORK_FOLDER, open_dataset_storage
@@ -23,7 +23,8 @@ from .inputs import PrepareInputs, is_up_to_date, read_inputs, reusable_compat_f
 from .meta_folder import check_meta_folder
 from .plan import PreparePlan, PrepareProgress, PrepareReport, ProgressCallback
 from .record_folder import prepare_record_folder
-from .shards import ShardScans, ShardSearch, compressed_warning, find_shards
+from .scans import ShardScans
+from .shards import ShardSearch, compressed_warning, find_shards
 from .split import PlannedSplit, plan_split, rename_excluded
 
 __all__ = ["run_prepare"]
@@ -243,11 +244,7 @@ def _publish(inputs: PrepareInputs, staged: _Staged) -> str:
         INDEX_UUID: identity.encode(),
         INFO_JSON: encode_shard_info({shard.name: shard.samples for shard in staged.layout.shards}),
     }
-    for number, (name, data) in enumerate(files.items()):
-        path = f"{STAGING}/files/{number}"
-        with storage.create(path) as file:
-            file.write(data)
-        renames.append((path, name))
+    renames += stage_files(storage, files)
     # Running jobs may still read the previous index; older ones are removed.
     previous = inputs.previous.index.uuid if inputs.previous.index else None
     removals = [f"{INDEX_FOLDER}/{folder}" for folder in index_folders(storage) if folder != previous]
@@ -271,7 +268,6 @@ def _report(
     started: float,
 ) -> PrepareReport:
     """Build the report of a prepare; without staged files nothing has changed."""
-    counts = {shard.name: shard.samples for shard in layout.shards}
     scanned, resumed = (staged.scanned, staged.resumed) if staged else (0, 0)
     warnings = list(inputs.split.warnings)
     if inputs.search.compressed:
@@ -293,10 +289,7 @@ def _report(
         reused=len(inputs.shards) - scanned - resumed,
         duplicate_keys=layout.duplicate_keys,
         compat=inputs.storage.exists(INDEX_SQLITE),
-        split={
-            part: (len(shards), sum(len(inputs.split.samples_of(part, counts.get(shard, 0))) for shard in shards))
-            for part, shards in inputs.split.parts.items()
-        },
+        split=inputs.split.counts({shard.name: shard.samples for shard in layout.shards}),
         warnings=tuple(warnings),
         seconds=time.perf_counter() - started,
         media=media,

@@ -1,4 +1,4 @@
-"""Find the shards below a folder, and scan them in worker processes."""
+"""Find the shards below a folder."""
 
 from __future__ import annotations
 
@@ -7,30 +7,21 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from ...errors import ConfigError, EnergonError, FormatError, StorageError
+from ...errors import ConfigError, StorageError
 from ...storage import FileInfo, Storage
 from ..documents.providers import SHARD_SUFFIXES, Format, record_format
-from ..index.journal import Journal, ScanPlace, save_scans
-from ..index.shard_index import ShardIndex, index_shard
-from ..worker_pool import run_in_workers
 from .folder_content import content_hint, count_extensions, count_text
-from .plan import PrepareProgress, ProgressCallback
 
 __all__ = [
-    "ShardScans",
     "ShardSearch",
     "compressed_warning",
     "compression_of",
     "find_compressed",
     "find_shards",
     "is_compressed_tar",
-    "raise_scan_errors",
     "tar_name",
 ]
-
-# -------------------------------------------------------------------------------------------------------- the search
 
 _COMPRESSIONS = {
     ".tgz": "gz",
@@ -47,22 +38,23 @@ _COMPRESSIONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSearch:
-    """The shards of a folder, and the tar files that cannot be shards."""
+    """The shards of a folder, and the tar files that cannot be shards.
 
-    shards: tuple[FileInfo, ...]  # sorted by path components, as other readers of the format number them
-    format: Format | None = None  # of files of numbered samples; None for tar files
-    compressed: tuple[str, ...]  # tar files without random access, that no shard is the decompressed file of
-    excluded: int  # number of shards that ``exclude`` matched
-    counts: Mapping[str, int] = field(default_factory=dict)  # extension → number of files of the folder, in a folder
-    # without tar files
+    Attributes:
+        shards: Sorted by path components, as other readers of the format number them.
+        format: Format of files of numbered samples; None for tar files.
+        compressed: Tar files without random access, whose decompressed file is no shard.
+        counts: Extension → number of files, in a folder without tar files.
+    """
+
+    shards: tuple[FileInfo, ...]
+    format: Format | None = None
+    compressed: tuple[str, ...]
+    counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
         return [shard.name for shard in self.shards]
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(shard.size_bytes for shard in self.shards)
 
 
 def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
@@ -101,7 +93,6 @@ def find_shards(storage: Storage, *, exclude: str | None = None) -> ShardSearch:
         shards=tuple(shards),
         format=record_format(shards[0].name),
         compressed=tuple(name for name in compressed if tar_name(name) not in tars),
-        excluded=excluded,
         counts={} if found[".tar"] else count_extensions(files),
     )
 
@@ -206,158 +197,3 @@ def _visible_files(storage: Storage) -> Iterator[FileInfo]:
     if not storage.exists(""):
         raise StorageError("this folder does not exist", path=storage.path(""), hint="check the path")
     return (file for file in storage.list() if not file.name.rsplit("/", 1)[-1].startswith("."))
-
-
-# --------------------------------------------------------------------------------------------------------- the scans
-
-
-_MAX_GROUP_SHARDS = 64
-_MAX_GROUP_BYTES = 32 * 1024 * 1024  # an interrupted prepare scans at most this much again per worker
-_GROUPS_PER_WORKER = 8  # at least, so that all workers are busy up to the end
-
-
-class _Group(list[FileInfo]):
-    """Neighbouring shards that are scanned together."""
-
-    @property
-    def name(self) -> str:
-        """The shards, for the error of a worker that was killed."""
-        return self[0].name if len(self) == 1 else f"{len(self)} shards from {self[0].name} to {self[-1].name}"
-
-
-def _groups(shards: Sequence[FileInfo], workers: int) -> list[_Group]:
-    """Divide shards into groups of neighbours: many small ones, or one large one."""
-    count = max(1, min(_MAX_GROUP_SHARDS, len(shards) // (_GROUPS_PER_WORKER * max(1, workers))))
-    groups: list[_Group] = []
-    size_bytes = 0
-    for shard in shards:
-        size_bytes += shard.size_bytes
-        if not groups or len(groups[-1]) == count or size_bytes > _MAX_GROUP_BYTES:
-            groups.append(_Group())
-            size_bytes = shard.size_bytes
-        groups[-1].append(shard)
-    return groups
-
-
-class _Scanned(NamedTuple):
-    """A shard that was scanned: the place of its scan, or its error."""
-
-    place: ScanPlace | EnergonError
-    samples: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Scan:
-    """Scan a group of shards into the journal; runs in a worker."""
-
-    storage: Storage
-
-    def __call__(self, shards: _Group) -> list[_Scanned]:
-        results = [self._index(shard) for shard in shards]
-        scans = [
-            (shard, result)
-            for shard, result in zip(shards, results, strict=True)
-            if not isinstance(result, EnergonError)
-        ]
-        # An error from here on, such as a full disk, is not a fault of a shard: it ends the run.
-        places = iter(save_scans(self.storage, scans) if scans else ())
-        return [
-            _Scanned(result) if isinstance(result, EnergonError) else _Scanned(next(places), len(result))
-            for result in results
-        ]
-
-    def _index(self, shard: FileInfo) -> EnergonError | ShardIndex:
-        try:
-            index = index_shard(self.storage, shard.name)
-            now = self.storage.stat(shard.name)
-        except (FormatError, StorageError) as error:
-            return error
-        if now == shard:
-            return index
-        return FormatError(
-            f"the shard changed while it was read (now {now.size_bytes} bytes, before {shard.size_bytes})",
-            shard=self.storage.path(shard.name),
-            hint="wait until it is written, then prepare again",
-        )
-
-
-class ShardScans:
-    """Scans that workers do while a prepare writes.
-
-    Args:
-        storage: The dataset.
-        journal: Gets the places of the scans.
-        to_scan: The shards to scan.
-        total: Number of all shards, for progress; those not in ``to_scan`` count as done.
-        workers: Number of worker processes.
-        on_progress: Called at the start and after each scanned shard.
-    """
-
-    def __init__(
-        self,
-        storage: Storage,
-        journal: Journal,
-        to_scan: Sequence[FileInfo],
-        *,
-        total: int,
-        workers: int,
-        on_progress: ProgressCallback | None,
-    ) -> None:
-        self._journal = journal
-        self._groups = _groups(to_scan, workers)
-        self._total = total
-        self._samples = 0
-        self._on_progress = on_progress
-        self._open = {shard.name for shard in to_scan}
-        self._errors: dict[str, EnergonError] = {}
-        self._report()
-        self._results = run_in_workers(_Scan(storage), self._groups, workers=workers)
-
-    def wait_for(self, shard: FileInfo) -> None:
-        """Wait until a shard is in the journal.
-
-        Raises:
-            EnergonError: This shard, or another one scanned meanwhile, cannot be indexed. All scans are finished first,
-                so that the error names every damaged shard.
-        """
-        while shard.name in self._open:
-            self._take_group()
-        if self._errors:
-            while self._open:
-                self._take_group()
-            scanned = (shard.name for group in self._groups for shard in group)
-            raise_scan_errors([self._errors[name] for name in scanned if name in self._errors])
-
-    def _take_group(self) -> None:
-        number, results = next(self._results)
-        for shard, result in zip(self._groups[number], results, strict=True):
-            self._open.remove(shard.name)
-            if isinstance(result.place, EnergonError):
-                self._errors[shard.name] = result.place
-            else:
-                self._journal.add(shard, result.place)
-                self._samples += result.samples
-        if any(result.samples for result in results):
-            self._report()
-
-    def _report(self) -> None:
-        if self._on_progress:
-            done = self._total - len(self._open) - len(self._errors)
-            self._on_progress(
-                PrepareProgress(phase="scan", shards_done=done, shards_total=self._total, samples=self._samples)
-            )
-
-    def close(self) -> None:
-        """End the workers."""
-        self._results.close()
-
-
-def raise_scan_errors(errors: Sequence[EnergonError], *, action: str = "indexed") -> None:
-    """Raise the error of a shard, or one error about several shards, which cannot be indexed."""
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise FormatError(
-            f"{len(errors)} shards cannot be {action}\n" + "\n".join(str(error) for error in errors),
-            hint="fix them, or exclude them with --exclude REGEX",
-        )

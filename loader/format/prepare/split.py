@@ -31,6 +31,20 @@ class PlannedSplit:
         """Return the numbers of the samples of a part within one of its shards, which has so many samples."""
         return SplitConfig(split_parts={}, sample_ranges=self.ranges).samples_of(part, samples)
 
+    def counts(self, samples: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+        """Return for each part the numbers of its shards and of its samples.
+
+        Args:
+            samples: Shard → number of its samples; a shard of the split that is missing has none.
+
+        Raises:
+            ConfigError: A range of numbers reaches beyond a shard.
+        """
+        return {
+            part: (len(shards), sum(len(self.samples_of(part, samples[shard])) for shard in shards if shard in samples))
+            for part, shards in self.parts.items()
+        }
+
     def share_of(self, part: str) -> Fraction:
         """Return the share of its shards that belongs to a part; 1 where it is not known before the scan."""
         found = self.ranges.get(part)

@@ -12,12 +12,22 @@ from ..nv_meta import INFO_JSON, INFO_YAML
 from ..prepare.folder_content import count_text
 from ..prepare.shards import find_shards
 
-__all__ = ["TarFolder", "find_tars", "is_prepared"]
+__all__ = ["TarFolder", "find_tars", "is_prepared", "is_unprepared"]
 
 
 def is_prepared(storage: Storage) -> bool:
     """Return True if a folder has the file that ends a prepare, ``.info.json``."""
     return storage.exists(INFO_JSON) or storage.exists(INFO_YAML)
+
+
+def is_unprepared(storage: Storage, meta_folder: str | None) -> bool:
+    """Return True for an existing folder without a prepare; a folder named for its metadata should have one.
+
+    Args:
+        storage: The folder.
+        meta_folder: Folder to use instead of ``.nv-meta``.
+    """
+    return meta_folder is None and storage.exists("") and not is_prepared(storage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

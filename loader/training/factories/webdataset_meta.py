@@ -81,7 +81,7 @@ class WebdatasetMeta:
         shards = [
             ShardInfo(name=name, path=EPath(path) / name, count=count)
             for name in names
-            if (count := len(split.samples_of(split_part, folder.shard_counts.get(name, 0))))
+            if name in folder.shard_counts and (count := len(split.samples_of(split_part, folder.shard_counts[name])))
         ]
         if not shards:
             raise EmptyDatasetError(f"no shard of the split part {split_part!r} has samples", file=folder.meta_folder)

@@ -15,8 +15,10 @@ from pyarrow import parquet
 
 from loader.errors import FormatError, SampleError
 from loader.format.lint.record_file import lint_record_file
-from loader.format.parquet import row_file
+from loader.format.parquet import row_cache, row_file, row_groups
+from loader.format.parquet.row_cache import RowCache
 from loader.format.parquet.row_file import RowFile
+from loader.format.parquet.row_groups import RowGroups
 from loader.format.records.record_file import RecordReader
 from loader.storage import open_parent
 from tests.tables import row, write_rows
@@ -27,22 +29,25 @@ def reader_of(path: Path) -> RecordReader:
 
 
 @pytest.fixture(autouse=True)
-def empty_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests of this process may still hold open files, whose rows are in the cache."""
-    monkeypatch.setattr(row_file, "_cache", row_file._GroupCache())
+def cache(monkeypatch: pytest.MonkeyPatch) -> RowCache:
+    """Return an empty cache: other tests of this process may still hold open files, whose rows are in their cache."""
+    empty = RowCache()
+    monkeypatch.setattr(row_file, "row_cache", empty)
+    monkeypatch.setattr(row_groups, "row_cache", empty)
+    return empty
 
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the numbers of the row groups that are decoded from now on."""
     groups: list[int] = []
-    original = row_file.RowGroups.decode
+    original = RowGroups.decode
 
     def decode(self: Any, group: int) -> Any:
         groups.append(group)
         return original(self, group)
 
-    monkeypatch.setattr(row_file.RowGroups, "decode", decode)
+    monkeypatch.setattr(RowGroups, "decode", decode)
     return groups
 
 
@@ -66,23 +71,23 @@ def test_a_row_group_is_decoded_once_for_its_rows(tmp_path: Path, decoded: list[
 
 
 def test_the_cache_keeps_the_groups_that_were_used_last(
-    tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch, cache: RowCache
 ) -> None:
     path = write_rows(tmp_path / "x.parquet", range(21))
     reader = reader_of(path)
     table = parquet.ParquetFile(path).read_row_group(0)
-    monkeypatch.setattr(row_file, "CACHED_BYTES", table.nbytes * 5 // 2)
+    monkeypatch.setattr(row_cache, "CACHED_BYTES", table.nbytes * 5 // 2)
     for number in (0, 7, 1, 14, 2, 8):
         reader.read_parts(number)
     assert decoded == [0, 1, 2, 1]
-    assert sum(size for _, size in row_file._cache._groups.values()) == row_file._cache._bytes
+    assert sum(size for _, size in cache._groups.values()) == cache._bytes
     reader.close()
 
 
 def test_one_group_is_kept_even_if_it_is_larger_than_the_cache(
     tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_file, "CACHED_BYTES", 1)
+    monkeypatch.setattr(row_cache, "CACHED_BYTES", 1)
     path = write_rows(tmp_path / "x.parquet", range(20))
     reader = reader_of(path)
     for number in (0, 1, 2, 9):
@@ -144,51 +149,53 @@ def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path, monkeypatch: 
 
 
 def test_announced_rows_are_decoded_with_the_first_one_of_their_group(
-    tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, decoded: list[int], monkeypatch: pytest.MonkeyPatch, cache: RowCache
 ) -> None:
     """Without this, shuffled reading would decode a row group for each sample once the groups exceed the cache."""
-    monkeypatch.setattr(row_file, "CACHED_BYTES", 1)
+    monkeypatch.setattr(row_cache, "CACHED_BYTES", 1)
     reader = reader_of(write_rows(tmp_path / "x.parquet", range(28)))
     order = np.random.default_rng(0).permutation(28)
     reader.file.expect(order)
     assert [reader.read_parts(number) for number in order.tolist()] == [row(number) for number in order.tolist()]
     assert sorted(decoded) == [0, 1, 2, 3]
-    assert row_file._cache.ready_bytes == 0
+    assert cache.ready_bytes == 0
     assert reader.read_parts(3) == row(3)  # once more, without an announcement
 
 
-def test_announced_rows_have_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_file, "READY_BYTES", 300)
+def test_announced_rows_have_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: RowCache) -> None:
+    monkeypatch.setattr(row_cache, "READY_BYTES", 300)
     reader = reader_of(write_rows(tmp_path / "x.parquet", range(28)))
     order = np.random.default_rng(0).permutation(28)
     reader.file.expect(order)
     most = 0
     for number in order.tolist():
         assert reader.read_parts(number) == row(number)
-        most = max(most, row_file._cache.ready_bytes)
+        most = max(most, cache.ready_bytes)
     assert 0 < most <= 300
-    assert row_file._cache.ready_bytes == 0
+    assert cache.ready_bytes == 0
 
 
-def test_announced_rows_that_are_never_read_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_file, "READY_BYTES", 300)
-    monkeypatch.setattr(row_file, "_MAX_REFUSED", 20)
+def test_announced_rows_that_are_never_read_make_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache: RowCache
+) -> None:
+    monkeypatch.setattr(row_cache, "READY_BYTES", 300)
+    monkeypatch.setattr(row_cache, "_MAX_REFUSED", 20)
     path = write_rows(tmp_path / "x.parquet", range(28))
     for _ in range(20):
         reader = reader_of(path)
         reader.file.expect(np.arange(28))
         reader.read_parts(0)
         reader.read_parts(27)
-        assert row_file._cache.ready_bytes <= 300
+        assert cache.ready_bytes <= 300
     reader = reader_of(path)
     found = set()
     for _ in range(20):
         reader.file.expect(np.arange(7))
         reader.read_parts(0)
-        found.add(row_file._cache.take((reader.file._serial, 1)) is None)  # type: ignore[attr-defined]
+        found.add(cache.take((reader.file._serial, 1)) is None)  # type: ignore[attr-defined]
     assert False in found  # rows of earlier readers did not keep all the room
-    row_file._cache._ready.clear()
-    row_file._cache.ready_bytes = 0
+    cache._ready.clear()
+    cache.ready_bytes = 0
 
 
 def test_threads_may_read_one_file(tmp_path: Path) -> None:
@@ -203,16 +210,16 @@ def test_threads_may_read_one_file(tmp_path: Path) -> None:
         assert all(pool.map(read, range(4)))
 
 
-def test_files_that_are_dropped_leave_nothing_in_the_cache(tmp_path: Path) -> None:
+def test_files_that_are_dropped_leave_nothing_in_the_cache(tmp_path: Path, cache: RowCache) -> None:
     """A later file may have the id of an earlier one."""
     gc.collect()
-    before = row_file._cache._bytes  # of files that other tests have open
+    before = cache._bytes  # of files that other tests have open
     for number in range(50):
         reader = reader_of(write_rows(tmp_path / f"{number}.parquet", [number, number]))
         assert reader.read_parts(1) == row(number)
         del reader
     gc.collect()
-    assert row_file._cache._bytes == before
+    assert cache._bytes == before
 
 
 def not_utf8() -> pa.Array:
@@ -248,7 +255,7 @@ def test_a_row_group_that_would_fill_the_memory_is_refused(tmp_path: Path, monke
     path = tmp_path / "a.parquet"
     parquet.write_table(pa.table({"x": np.zeros(1 << 20, np.int64)}), path)
     assert path.stat().st_size < 1 << 17
-    monkeypatch.setattr(row_file, "_MAX_GROUP_BYTES", (8 << 20) - 1)
+    monkeypatch.setattr(row_groups, "_MAX_GROUP_BYTES", (8 << 20) - 1)
     with pytest.raises(FormatError, match="row group 0 needs at least 8,388,608 bytes of memory"):
         reader_of(path).read_parts(0)
 

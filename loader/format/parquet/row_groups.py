@@ -1,0 +1,211 @@
+"""An open Parquet file: its footer, and its row groups decoded by pyarrow."""
+
+from __future__ import annotations
+
+import io
+import os
+import zlib
+from threading import Lock
+from types import TracebackType
+from typing import Any, Self
+from weakref import finalize
+
+from ...errors import FormatError
+from ...storage import ReadableFile, Storage
+from .row_cache import row_cache, serials
+
+__all__ = ["PartialRow", "RowGroups"]
+
+_MAX_ROWS = 1 << 62
+_MAX_GROUP_BYTES = 4 << 30  # each worker process decodes at least one
+_VALUE_BITS = {"BOOLEAN": 1, "INT64": 64, "DOUBLE": 64, "INT96": 64}  # others: 32, or an offset of 32
+_MAGIC = b"PAR1"
+_COPY_AGAIN = "copy the file again: it is truncated or damaged"
+
+
+class RowGroups:
+    """An open Parquet file, which returns rows from decoded row groups.
+
+    Args:
+        storage: Folder of the file.
+        name: Name of the file in it.
+
+    Raises:
+        FormatError: It is not a Parquet file, or it is truncated.
+    """
+
+    def __init__(self, storage: Storage, name: str) -> None:
+        self.path = storage.path(name)
+        self.serial = next(serials)
+        _import_parquet()
+        self._file = storage.open(name)
+        self.size_bytes = self._file.size_bytes
+        try:
+            self._check_end()
+            self._open()
+            self.metadata: Any = self._parquet.metadata
+            self.schema: Any = self._parquet.schema_arrow
+            self.rows: list[int] = [
+                self.metadata.row_group(one).num_rows for one in range(self.metadata.num_row_groups)
+            ]
+            if any(rows < 0 for rows in self.rows) or sum(self.rows) > _MAX_ROWS:
+                raise ValueError(f"its row groups have {sum(self.rows):,} rows")  # noqa: TRY301 - as pyarrow's
+        except (OSError, ValueError) as error:  # pyarrow's errors are of these classes
+            self._file.close()
+            raise self._damaged("its footer", error) from error
+        except BaseException:
+            self._file.close()
+            raise
+        finalize(self, row_cache.drop, self.serial).atexit = False  # most files are dropped without close()
+
+    def _open(self) -> None:
+        """Open the file in pyarrow, for this process."""
+        self._lock = Lock()
+        self._process = os.getpid()
+        self._parquet = _import_parquet().ParquetFile(_Stream(self._file))
+
+    def _check_end(self) -> None:
+        if self._file.read_at(max(0, self.size_bytes - len(_MAGIC)), len(_MAGIC)) != _MAGIC:
+            raise FormatError(
+                f"expected a Parquet file, which ends with {_MAGIC!r}; this one does not",
+                shard=self.path,
+                hint=_COPY_AGAIN,
+            )
+
+    def _damaged(self, what: str, error: Exception) -> FormatError:
+        return FormatError(f"{what} cannot be read: {_first_line(error)}", shard=self.path, hint=_COPY_AGAIN)
+
+    def checksum(self) -> int:
+        """Return a checksum of the footer."""
+        try:
+            return zlib.crc32(str(self.metadata.to_dict()).encode("utf-8", "surrogateescape"))
+        except (ValueError, OverflowError):  # a statistic that Python cannot hold
+            end = self._file.read_at(max(0, self.size_bytes - 8), 4)
+            footer_bytes = min(int.from_bytes(end, "little"), self.size_bytes)
+            return zlib.crc32(self._file.read_at(self.size_bytes - footer_bytes, footer_bytes))
+
+    def row(self, group: int, number: int) -> dict[str, Any]:
+        """Return a row of a row group as Python objects by column.
+
+        Raises:
+            FormatError: The row group is damaged.
+        """
+        columns = row_cache.get((self.serial, group), lambda: self.decode(group))
+        try:
+            return {name: column[number].as_py() for name, column in columns}
+        except (ValueError, OverflowError):  # of one value, which must not cost the other rows
+            return PartialRow(columns, number)
+
+    def decode(self, group: int) -> Any:
+        """Return a row group as an Arrow table.
+
+        Raises:
+            FormatError: The row group is damaged.
+        """
+        size_bytes = _decoded_bytes(self.metadata.row_group(group))
+        if size_bytes > _MAX_GROUP_BYTES:
+            raise FormatError(
+                f"row group {group} needs at least {size_bytes:,} bytes of memory; expected at most "
+                f"{_MAX_GROUP_BYTES:,}",
+                shard=self.path,
+                hint="write the file again with smaller row groups: pyarrow.parquet.write_table(…, row_group_size=…)",
+            )
+        if self._process != os.getpid():  # forked while another thread may have read
+            self._open()
+        try:
+            with self._lock:  # pyarrow deadlocks if two threads read from one Python file
+                # One thread: worker processes already use all cores.
+                table = self._parquet.read_row_group(group, use_threads=False)
+            if table.num_rows != self.rows[group]:
+                raise ValueError(f"expected {self.rows[group]:,} rows, found {table.num_rows:,}")  # noqa: TRY301
+            return table
+        except (OSError, ValueError) as error:
+            raise self._damaged(f"row group {group}", error) from error
+
+    def read_at(self, offset: int, size_bytes: int) -> bytes:
+        """Read bytes of the file."""
+        return self._file.read_at(offset, size_bytes)
+
+    def expect(self, offset: int, size_bytes: int) -> None:
+        """Ignore the announcement: rows are not byte ranges."""
+
+    def close(self) -> None:
+        """Close the file, and drop its decoded row groups."""
+        row_cache.drop(self.serial)
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class PartialRow(dict[str, Any]):
+    """The values of a row that Python can hold, and the errors of the other ones by column."""
+
+    def __init__(self, columns: list[tuple[str, Any]], number: int) -> None:
+        super().__init__()
+        self.errors: dict[str, str] = {}
+        for name, column in columns:
+            try:
+                self[name] = column[number].as_py()
+            except (ValueError, OverflowError) as error:
+                self.errors[name] = _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    """Return the first line of an error's text, which may quote bytes of the file."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in lines[0])
+
+
+def _decoded_bytes(group: Any) -> int:
+    """Return the least memory that the values of a row group take; compressed, they may have far fewer bytes."""
+    columns = map(group.column, range(group.num_columns))
+    return sum(column.num_values * _VALUE_BITS.get(column.physical_type, 32) // 8 for column in columns)
+
+
+def _import_parquet() -> Any:
+    """Import ``pyarrow.parquet``.
+
+    Raises:
+        ImportError: pyarrow is not installed; the message has the command that installs it.
+    """
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise ImportError("Parquet files need the package pyarrow: pip install 'energon-toolkit[tables]'") from None
+    return parquet
+
+
+class _Stream(io.RawIOBase):
+    """A file with a position, as pyarrow reads it, over positioned reads."""
+
+    def __init__(self, file: ReadableFile) -> None:
+        super().__init__()
+        self._file = file
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._file.size_bytes}[whence]
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        if size < 0:
+            size = max(0, self._file.size_bytes - self._position)
+        data = self._file.read_at(self._position, size)
+        self._position += len(data)
+        return data

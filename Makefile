@@ -20,8 +20,16 @@ ARGS ?=
 
 PEER_BIN := .venv-peer/bin
 LOADERS_BIN := .venv-loaders/bin
-# -qq: pip warns of much that is no fault; errors still show. What is never imported need not be compiled.
-PIP := -m pip install -qq --no-compile --disable-pip-version-check
+# install PYTHON PACKAGES: of what pip prints, its errors and the files that it takes, so that no minute is silent.
+install = $(1) -m pip install --no-compile --disable-pip-version-check --progress-bar off $(2) \
+	2> >(grep --line-buffered -v '^WARNING' >&2) \
+	| sed -un -E -e 's/^ *(Downloading|Using cached|Processing) ([^ ]*\/)?([^ /-]+-[^ /-]+)[^ ]*\.whl( \([0-9.]+ .?B\))?.*/  \3\4/p' \
+		-e 's/^Installing collected packages.*/  installing the files/p'
+# compile PYTHON: byte code on all cores, of what is likely to be imported; pip would compile all on one.
+# Some files are for newer Pythons, hence true.
+compile = echo "  compiling byte code"; $(1) -m compileall -qq -j0 \
+	-x 'site-packages/(networkx|scipy|sklearn|skimage|sympy)/|site-packages/.*/(tests?|testing)/' \
+	$$($(1) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') || true
 INSTALLED := .venv/.installed
 DOCS_INSTALLED := .venv/.docs-installed
 PEER_INSTALLED := .venv-peer/.installed
@@ -121,27 +129,38 @@ clean:  ## remove what the targets above made, but for the environments
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "needs Python 3.11 or newer: make PYTHON=…")'
 	@echo "setting up .venv (a minute or two; once, and when pyproject.toml changes)"
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python $(PIP) "$(TORCH)"
-	$(BIN)/python $(PIP) --editable '.[dev]'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "1 of 2: $(TORCH)"
+	@$(call install,$(BIN)/python,"$(TORCH)")
+	@echo "2 of 2: this project, and what its tests need"
+	@$(call install,$(BIN)/python,--editable '.[dev]')
+	@$(call compile,$(BIN)/python)
 	@touch $@
 
 $(DOCS_INSTALLED): $(INSTALLED)
-	$(BIN)/python $(PIP) --editable '.[docs]'
+	@echo "setting up .venv for the documentation"
+	@$(call install,$(BIN)/python,--editable '.[docs]')
+	@$(call compile,$(BIN)/python)
 	@touch $@
 
 $(PEER_INSTALLED):
 	@echo "setting up .venv-peer with $(PEER) (a minute or two, once)"
-	test -x $(PEER_BIN)/python || $(PYTHON) -m venv .venv-peer
-	$(PEER_BIN)/python $(PIP) "$(TORCH)"
-	$(PEER_BIN)/python $(PIP) "$(PEER)"
+	@test -x $(PEER_BIN)/python || $(PYTHON) -m venv .venv-peer
+	@echo "1 of 2: $(TORCH)"
+	@$(call install,$(PEER_BIN)/python,"$(TORCH)")
+	@echo "2 of 2: $(PEER)"
+	@$(call install,$(PEER_BIN)/python,"$(PEER)")
+	@$(call compile,$(PEER_BIN)/python)
 	@touch $@
 
 # torchvision goes out again: none is built for a torch without CUDA, so pictures are decoded with Pillow.
 $(LOADERS_INSTALLED):
 	@echo "setting up .venv-loaders with $(LOADERS) (a few minutes, once)"
-	test -x $(LOADERS_BIN)/python || $(PYTHON) -m venv .venv-loaders
-	$(LOADERS_BIN)/python $(PIP) "$(TORCH)"
-	$(LOADERS_BIN)/python $(PIP) "$(TORCH)" $(LOADERS) pillow
-	$(LOADERS_BIN)/python -m pip uninstall -qq --yes torchvision
+	@test -x $(LOADERS_BIN)/python || $(PYTHON) -m venv .venv-loaders
+	@echo "1 of 2: $(TORCH)"
+	@$(call install,$(LOADERS_BIN)/python,"$(TORCH)")
+	@echo "2 of 2: $(LOADERS)"
+	@$(call install,$(LOADERS_BIN)/python,"$(TORCH)" $(LOADERS) pillow)
+	@$(LOADERS_BIN)/python -m pip uninstall -qq --yes torchvision
+	@$(call compile,$(LOADERS_BIN)/python)
 	@touch $@

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Self
 
-from demo import make_dataset
+from demo_photographs import make_dataset
 
 import loader
 from loader.format.prepare.plan import PreparePlan, SplitRequest

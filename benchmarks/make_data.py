@@ -25,7 +25,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from demo import PHOTOGRAPHS, open_photograph
+from demo_photographs import PHOTOGRAPHS, open_photograph
 from PIL import Image
 
 BLOCK = 512  # bytes; a tar file consists of blocks

@@ -9,28 +9,24 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 import shlex
 import sys
 import tempfile
 from pathlib import Path
 
-import pexpect
-import pyte
-from demo import make_dataset
+from demo_photographs import make_dataset
+from pseudo_terminal import run_in_terminal
 from pyte.screens import Char
 from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 
-COLUMNS, MAX_LINES = 80, 30
+COLUMNS, LINES = 80, 30
 COMMANDS = (
     "energon prepare photos --yes --split-ratio 2,1,1",
     "energon preview photos -n 1 --key shards/shard_000.tar/000002",
 )
-_KITTY_QUERY = re.compile("\x1b_.*?\x1b\\\\", flags=re.DOTALL)  # pyte does not know it
-_CURSOR_QUERY = "\x1b[6n"
 _HEX = re.compile(r"[0-9a-f]{6}")
 
 
@@ -49,31 +45,15 @@ def main(target: Path) -> None:
 
 def screen_of(command: str) -> list[Text]:
     """Run a command in a terminal and return the lines that the terminal shows."""
-    program, *arguments = shlex.split(command)
-    child = pexpect.spawn(
-        str(Path(sys.executable).with_name(program)),
-        arguments,
-        dimensions=(MAX_LINES, COLUMNS),
-        env=os.environ | {"TERM": "xterm-256color", "COLORTERM": "truecolor"},
-        encoding="utf-8",
+    code, screen = run_in_terminal(
+        shlex.split(command),
+        columns=COLUMNS,
+        lines=LINES,
+        variables={"TERM": "xterm-256color", "COLORTERM": "truecolor"},
     )
-    screen = pyte.Screen(COLUMNS, MAX_LINES)
-    stream = pyte.Stream(screen)
-    while True:
-        try:
-            shown = child.read_nonblocking(65536, timeout=60)
-        except pexpect.EOF:
-            break
-        stream.feed(_KITTY_QUERY.sub("", shown))
-        if _CURSOR_QUERY in shown:
-            child.send(f"\x1b[{screen.cursor.y + 1};{screen.cursor.x + 1}R")
-    child.close()
-    if child.exitstatus:
-        raise SystemExit(f"{command} exited with {child.exitstatus}:\n" + "\n".join(screen.display).rstrip())
-    lines = [styled([screen.buffer[row][column] for column in range(COLUMNS)]) for row in range(MAX_LINES)]
-    while lines and not lines[-1].plain.strip():
-        lines.pop()
-    return lines
+    if code:
+        raise SystemExit(f"{command} exited with {code}:\n" + "\n".join(screen.all_text()))
+    return [styled(line) for line in screen.all_lines()]
 
 
 def styled(cells: list[Char]) -> Text:

@@ -58,8 +58,8 @@ def blocks(text: str, language: str) -> str:
     return "".join(re.findall(rf"^```{language}\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL))
 
 
-def demo_module() -> ModuleType:
-    spec = spec_from_file_location("demo", DEMO)
+def photographs_module() -> ModuleType:
+    spec = spec_from_file_location("demo_photographs", DEMO.with_name("demo_photographs.py"))
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
@@ -93,7 +93,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which the code runs, with the demo's photographs in ``build/demo``."""
     folder = tmp_path_factory.mktemp("pages")
     dataset = folder / "build" / "demo"
-    demo_module().make_dataset(dataset)
+    photographs_module().make_dataset(dataset)
     prepare(dataset, split=SplitRequest(ratio={"train": 2.0, "val": 1.0, "test": 1.0}), files={"dataset.yaml": CONFIG})
     return folder
 

@@ -53,7 +53,7 @@ def _unshuffled_choices(flags: PrepareFlags, folder: ShardFolder, console: Conso
     given = open_choices(
         folder,
         split=split_of_flags(flags),
-        ask_split=not folder.has_split,
+        ask_split=not folder.has_split or flags.split_by == "samples",
         # A prepared dataset without a dataset.yaml stays without one, unless a flag or a menu requests it.
         ask_dataset_yaml=not flags.skip_dataset_yaml and (not folder.prepared or flags.sample_type is not None),
         **type_of_flags(flags),
@@ -98,9 +98,9 @@ def _ask_by_menus(
 
     def ask_all() -> Choices:
         asked = given
-        if folder.prepared and given.split is None and given.spec is None:
+        if folder.prepared and given.split is None and given.spec is None and flags.split_by == "shards":
             split, dataset_yaml = questions.what_to_change(has_dataset_yaml=folder.has_dataset_yaml)
-            asked = replace(given, ask_split=split or not folder.has_split, ask_dataset_yaml=dataset_yaml)
+            asked = replace(given, ask_split=split or given.ask_split, ask_dataset_yaml=dataset_yaml)
         if (asked.ask_split or asked.ask_dataset_yaml) and history.first_time("the first sample"):
             show_first_sample(console, folder.first)
         return ask(questions, asked)

@@ -117,6 +117,8 @@ def split_of_flags(flags: PrepareFlags) -> SplitRequest | None:
             return SplitRequest(patterns=tuple(parse_split_part(text) for text in flags.split_parts))
         if flags.split_ratio is not None:
             return SplitRequest(ratio=parse_ratio(flags.split_ratio))
+        if flags.split_by == "samples" and flags.yes:
+            return SplitRequest(ratio=parse_ratio("8,1,1"))
     except ConfigError as error:
         hint = "--split-parts" if flags.split_parts else "--split-ratio"
         raise click.BadParameter(
@@ -186,7 +188,7 @@ def check_consent(flags: PrepareFlags, *, has_split: bool, has_dataset_yaml: boo
     replaced = [
         name
         for name, exists, requested in (
-            ("the split", has_split, flags.split_ratio or flags.split_parts),
+            ("the split", has_split, flags.split_ratio or flags.split_parts or flags.split_by == "samples"),
             (flags.dataset_yaml_name, has_dataset_yaml, flags.sample_type),
         )
         if exists and requested

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ Job = tuple[Hashable, Callable[[], Any]]
 
 _KEPT = 32  # results
 _CLOSE_S = 2.0
+_SETTLE_S = 0.03  # with a held key, what is wanted next is known soon; the guesses before would only delay it
 
 
 class AheadWorker:
@@ -31,6 +33,7 @@ class AheadWorker:
         self._results: OrderedDict[Hashable, tuple[Any, BaseException | None]] = OrderedDict()
         self._changed = threading.Condition()
         self._closing = False
+        self._may_guess_at = 0.0
         self._thread = threading.Thread(target=self._run, name="energon-preview", daemon=True)
         self._thread.start()
 
@@ -63,14 +66,7 @@ class AheadWorker:
         self._thread.join(_CLOSE_S)
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                job = self._next()
-                while job is None and not self._closing:
-                    self._changed.wait()
-                    job = self._next()
-                if self._closing or job is None:
-                    return
+        while (job := self._take()) is not None:
             result, error = None, None
             try:
                 result = job[1]()
@@ -80,7 +76,17 @@ class AheadWorker:
                 self._results[job[0]] = (result, error)
                 while len(self._results) > _KEPT + len(self._wanted):
                     self._results.popitem(last=False)
+                if self._wanted and job[0] == self._wanted[0][0]:
+                    self._may_guess_at = time.monotonic() + _SETTLE_S
             self._on_done()
 
-    def _next(self) -> Job | None:
-        return next((job for job in self._wanted if job[0] not in self._results), None)
+    def _take(self) -> Job | None:
+        """Wait for the next job; None: the worker closes."""
+        with self._changed:
+            while not self._closing:
+                job = next((job for job in self._wanted if job[0] not in self._results), None)
+                wait_s = self._may_guess_at - time.monotonic()
+                if job is not None and (job is self._wanted[0] or wait_s <= 0):
+                    return job
+                self._changed.wait(None if job is None else wait_s)
+        return None

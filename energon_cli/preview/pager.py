@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["page_through"]
 
-_AHEAD = 4  # samples
-_SLOW_S = 0.3
-
 
 def page_through(
     console: Console,

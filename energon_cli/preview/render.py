@@ -22,7 +22,8 @@ __all__ = ["DrawingSpace", "draw_in", "in_ascii", "render_sample", "terminal_spa
 
 _MAX_LINES = 12  # of one field's text
 _MAX_LINE = 1_000  # characters of one line when piped
-_LONGEST_PIXELS = 1_600  # longest side of a decoded picture
+# The longest side of a drawn picture: each pixel takes time to encode and to show. Kitty enlarges the picture itself.
+_LONGEST_PIXELS = {"kitty": 800, "sixel": 640}
 _MIN_PICTURE_ROWS = 4
 _SIXEL_PIXELS = 320  # longest side up to which small pictures are enlarged
 _WAVE_ROWS = 3
@@ -189,12 +190,15 @@ def draw_in(picture: Picture, columns: int, rows: int, space: DrawingSpace) -> D
         PictureError: The picture cannot be decoded.
     """
     cell = space.terminal.cell
-    if space.method == "sixel":  # each pixel takes time to encode
+    limit = _LONGEST_PIXELS.get(space.method, 0)
+    if space.method == "sixel":
         longest = max(picture.width, picture.height)
-        columns = min(columns, math.ceil(picture.width * max(1.0, _SIXEL_PIXELS / longest) / cell[0]))
+        scale = max(1.0, _SIXEL_PIXELS / longest) if longest <= limit else limit / longest
+        columns = min(columns, math.ceil(picture.width * scale / cell[0]))
     width, height = fit_cells(picture.width, picture.height, columns, rows, aspect=cell[1] / cell[0])
-    across, down = cell if space.method in ("kitty", "sixel") else (2, 4)  # smooth enough for one pixel or two
-    image = picture.load(min(_LONGEST_PIXELS, max(width * across, height * down)))
+    across, down = cell if limit else (2, 4)  # smooth enough for one pixel or two
+    needed = max(width * across, height * down)
+    image = picture.load(min(limit, needed) if limit else needed)
     return draw_picture(
         image,
         width,

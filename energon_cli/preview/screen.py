@@ -64,7 +64,9 @@ class Screen:
             self.write("\n".join([*lines, in_ascii(footer), ""]))
             return 0
         height = max(1, self.rows - 1)
-        shown = [self._cut(line, number) for number, line in enumerate(lines[first : first + height])]
+        shown = lines[first : first + height]
+        if first:
+            shown = [self._cut(line, number) for number, line in enumerate(shown)]
         # Text that is written over replaces half blocks without a flicker; Sixel needs to be erased.
         erase = "\x1b[2J" if self.space is not None and self.space.method == "sixel" else ""
         body = "\r\n".join(f"\x1b[K{line}" for line in shown)
@@ -81,8 +83,8 @@ class Screen:
 
     def write(self, text: str) -> None:
         """Write to the terminal; signal handlers may call this at any time."""
-        data = text.encode(self._encoding, "backslashreplace")
-        while data:
+        data = memoryview(text.encode(self._encoding, "backslashreplace"))
+        while data:  # a terminal takes a few kilobytes at a time
             data = data[os.write(sys.stdout.fileno(), data) :]
 
     def _footer(self, footer: str) -> str:

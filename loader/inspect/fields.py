@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from collections.abc import Mapping
@@ -243,6 +244,8 @@ def _range_of(array: Any) -> tuple[float, float] | None:
     """Return the smallest and the largest number of an array; of a large array, those of a sample."""
     try:
         some = _flat(array)
+        with contextlib.suppress(AttributeError, TypeError, RuntimeError):
+            some = some.numpy()  # of a tensor: quicker than torch here; but bfloat16 has no type in numpy
         low, high = some.min().item(), some.max().item()
     except Exception:  # noqa: BLE001 - strings, objects: no order, no range
         return None

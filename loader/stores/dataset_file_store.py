@@ -15,11 +15,11 @@ from ..format.index.dataset_index import DatasetIndex, PartLocation
 from ..format.index.layout import ShardEntry
 from ..format.index.sample_bytes import read_sample
 from ..format.media.metadata import MediaMetadata, MediaMetadataReader
-from ..format.nv_meta import INFO_JSON, INFO_YAML
+from ..format.nv_meta import INFO_JSON, INFO_YAML, open_dataset_storage
 from ..format.tar.names import key_without_shard, printable, split_member_name
 from ..renamed_parameters import renamed_parameters
 from ..samples.source_info import SourceInfo
-from ..storage import ReadableFile, open_storage
+from ..storage import ReadableFile
 from .file_store import FileStore, MissingFileError
 
 __all__ = ["DatasetFileStore", "OpenDataset", "open_dataset"]
@@ -38,6 +38,7 @@ class DatasetFileStore(FileStore[bytes]):
 
     Args:
         path: Path of the dataset's folder.
+        meta_folder: Folder to use instead of its ``.nv-meta``.
 
     Raises:
         StorageError: The folder is missing, or not prepared.
@@ -45,24 +46,25 @@ class DatasetFileStore(FileStore[bytes]):
         FormatError: The index is damaged.
     """
 
-    __slots__ = ("_opened", "_path")
+    __slots__ = ("_meta_folder", "_opened", "_path")
 
     @renamed_parameters(dataset_path="path")
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, meta_folder: str | os.PathLike[str] | None = None) -> None:
         self._path = os.fspath(path)
-        self._opened: OpenDataset | None = open_dataset(path)
+        self._meta_folder = None if meta_folder is None else os.path.abspath(meta_folder)
+        self._opened: OpenDataset | None = open_dataset(path, self._meta_folder)
 
-    def __getstate__(self) -> str:
-        return self._path
+    def __getstate__(self) -> tuple[str, str | None]:
+        return self._path, self._meta_folder
 
-    def __setstate__(self, path: str) -> None:
-        self._path = path
+    def __setstate__(self, state: tuple[str, str | None]) -> None:
+        self._path, self._meta_folder = state
         self._opened = None
 
     def _dataset(self) -> OpenDataset:
         opened = self._opened
         if opened is None:
-            opened = self._opened = open_dataset(self._path)
+            opened = self._opened = open_dataset(self._path, self._meta_folder)
         return opened
 
     def __getitem__(self, key: str) -> tuple[bytes, SourceInfo]:
@@ -142,13 +144,14 @@ class DatasetFileStore(FileStore[bytes]):
         )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, DatasetFileStore) and self._path == other._path
+        return isinstance(other, DatasetFileStore) and self.__getstate__() == other.__getstate__()
 
     def __hash__(self) -> int:
-        return hash((DatasetFileStore, self._path))
+        return hash((DatasetFileStore, self._path, self._meta_folder))
 
     def __repr__(self) -> str:
-        return f"DatasetFileStore({self._path!r})"
+        meta = "" if self._meta_folder is None else f", meta_folder={self._meta_folder!r}"
+        return f"DatasetFileStore({self._path!r}{meta})"
 
 
 # ------------------------------------------------------------------------------------------------- the open dataset
@@ -208,7 +211,7 @@ _opened: WeakValueDictionary[tuple[object, ...], OpenDataset] = WeakValueDiction
 """The datasets that stores of this process have open, by path and version."""
 
 
-def open_dataset(path: str | os.PathLike[str]) -> OpenDataset:
+def open_dataset(path: str | os.PathLike[str], meta_folder: str | None = None) -> OpenDataset:
     """Open a dataset, or return it if a store of this process has it open.
 
     Raises:
@@ -216,17 +219,17 @@ def open_dataset(path: str | os.PathLike[str]) -> OpenDataset:
         ConfigError: ``.info.json`` is invalid.
         FormatError: The index is damaged.
     """
-    version = _version(path)
+    version = _version(path, meta_folder)
     opened = _opened.get(version) if version else None
     if opened is None:
-        opened = OpenDataset(DatasetFolder(path))
+        opened = OpenDataset(DatasetFolder(path, meta_folder=meta_folder))
         if version:
             opened = _opened.setdefault(version, opened)
     return opened
 
 
-def _version(path: str | os.PathLike[str]) -> tuple[object, ...] | None:
+def _version(path: str | os.PathLike[str], meta_folder: str | None) -> tuple[object, ...] | None:
     """Return values that change when the dataset is prepared again; None if it is not prepared."""
-    storage = open_storage(path)
+    storage = open_dataset_storage(path, meta_folder)
     info = next((name for name in (INFO_JSON, INFO_YAML) if storage.exists(name)), None)
-    return (storage.path(""), read_uuid(storage), storage.stat(info).mtime_ns) if info else None
+    return (storage.path(""), meta_folder, read_uuid(storage), storage.stat(info).mtime_ns) if info else None

@@ -73,6 +73,14 @@ def test_a_split_by_samples_divides_each_shard(captions: Path, energon: RunEnerg
     }
     assert "kept as before: the split" in energon("prepare", captions, "--yes").out
     assert energon("lint", captions).code == 0
+    energon("prepare", captions, "--yes", "--split-ratio", "2,1")
+    again = energon("prepare", captions, "--yes", "--split-by", "samples")  # replaces the split, by its proposal
+    assert "kept as before: dataset.yaml" in again.out
+    assert read_yaml(captions, "split.yaml")["sample_ranges"]["train"] == ["0%", "80%"]
+    silent = energon("prepare", captions, "--non-interactive", "--split-by", "samples")
+    assert (silent.code, "would replace the split" in silent.err) == (2, True)
+    silent = energon("prepare", captions, "--non-interactive", "--split-by", "samples", "--force-overwrite")
+    assert (silent.code, "--non-interactive requires a split" in silent.err) == (2, True)
     refused = energon("prepare", captions, "--yes", "--split-by", "samples", "--split-parts", "a:.*")
     assert (refused.code, "--split-by samples applies to a ratio" in refused.err) == (2, True)
 

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 
+from energon_cli.preview import ahead
 from energon_cli.preview.ahead import AheadWorker
 
 
@@ -37,6 +38,18 @@ def test_the_most_urgent_result_comes_first_and_only_once() -> None:
     assert [waiting.worker.get(name) for name in "cba"] == ["C", "B", "A"]
     waiting.worker.close()
     assert order == ["a", "b", "c"]
+
+
+def test_a_guess_waits_until_the_next_wish_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "_SETTLE_S", 5.0)
+    waiting = Waiting()
+    order: list[str] = []
+    waiting.worker.want([(name, partial(order.append, name)) for name in ("seen", "guessed")])
+    waiting.wait(1)
+    waiting.worker.want([("jumped to", partial(order.append, "jumped to"))])
+    waiting.wait(1)
+    waiting.worker.close()
+    assert order == ["seen", "jumped to"]
 
 
 def test_results_are_bounded() -> None:

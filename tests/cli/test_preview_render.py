@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, strategies as st
 from PIL import Image
 
 from energon_cli.preview.drawing import draw_picture, fit_cells, half_blocks
-from energon_cli.preview.render import DrawingSpace
+from energon_cli.preview.render import DrawingSpace, draw_in
 from energon_cli.preview.terminal import PictureMethod, Terminal
 from loader.inspect import describe_part, describe_value
 from tests.unit.inspect.test_fields import draw, encode, photograph
@@ -54,6 +56,22 @@ def test_every_way_of_drawing_can_draw_every_picture(method: PictureMethod, size
     space = DrawingSpace(columns=80, rows=24, pictures=True, terminal=Terminal(method=method))
     view = describe_part("png", encode(Image.new("L", size, 255)))
     assert {"kitty": "\x1b_G", "sixel": "\x1bP", "blocks": "▀", "shades": "█"}[method] in draw(view, space=space)
+
+
+@pytest.mark.parametrize(("method", "longest"), [("kitty", 800), ("sixel", 640)])
+def test_a_picture_has_no_more_pixels_than_are_quickly_shown(method: PictureMethod, longest: int) -> None:
+    terminal = Terminal(method=method, cell=(20, 40))
+    space = DrawingSpace(columns=200, rows=60, pictures=True, terminal=terminal)
+    [picture] = describe_part("png", encode(Image.new("RGB", (2000, 1000)))).pictures
+    loaded: list[int] = []
+
+    def load(pixels: int) -> Image.Image:
+        loaded.append(pixels)
+        return picture.load(pixels)
+
+    drawing = draw_in(replace(picture, load=load), 200, 60, space)
+    assert loaded == [longest]
+    assert drawing.width == (200 if method == "kitty" else longest // 20)  # Kitty enlarges the picture itself
 
 
 @pytest.mark.parametrize("method", ["kitty", "sixel", "blocks", "shades"])

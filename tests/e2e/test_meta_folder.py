@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +13,15 @@ import yaml
 
 import loader
 from loader import (
+    CaptioningWebdataset,
+    Cooker,
+    DatasetFileStore,
+    FileStore,
+    TaskEncoder,
     TextSample,
     WorkerConfig,
+    basic_sample_keys,
+    cooker,
     get_loader,
     get_savable_loader,
     get_train_dataset,
@@ -21,8 +29,10 @@ from loader import (
     get_val_datasets,
 )
 from loader.errors import ConfigError
+from loader.format import DatasetFolder
 from loader.metadataset import prepare_metadataset
-from tests.e2e.text_dataset import write_texts
+from loader.training.factories.prepare_dataset import prepare_dataset
+from tests.e2e.text_dataset import CRUDE, write_texts
 from tests.small_disks import read_only
 
 JOINER = {"__module__": __name__, "__function__": "joined"}
@@ -130,6 +140,47 @@ def test_metadatasets_and_joins_name_meta_folders(
     val = get_val_dataset(mix, worker_config=config(), batch_size=2)
     assert texts(get_loader(val)) == [f"{text} and {text}" for text in ALL_VAL]
     assert [report.rows for report in prepare_metadataset(mix)] == [2]
+
+
+class _Prefixed(TaskEncoder[Any, Any, Any, Any]):
+    """Cooks crude samples with their own dataset as a store."""
+
+    @staticmethod
+    @cooker(need_primary=True)
+    def cook(sample: dict[str, Any], primary: FileStore[Any]) -> TextSample:
+        text, _ = primary[".txt"]
+        return TextSample(**basic_sample_keys(sample), text=f"stored {text}")
+
+    cookers = (Cooker(cook),)
+
+
+def test_stores_read_a_dataset_with_a_meta_folder(moved: tuple[Path, Path]) -> None:
+    path, meta = moved
+    store = DatasetFileStore(path, meta_folder=meta)
+    assert store["00003.txt"][0] == pickle.loads(pickle.dumps(store))["00003.txt"][0] == b"text 3"
+    (meta / "dataset.yaml").write_text(CRUDE)
+    train = get_train_dataset(
+        path,
+        worker_config=config(1),
+        batch_size=4,
+        shuffle_buffer_size=None,
+        max_samples_per_sequence=None,
+        repeat=False,
+        task_encoder=_Prefixed(),
+        meta_folder=meta,
+    )
+    assert texts(get_loader(train)) == [f"stored {text}" for text in ALL_TRAIN]
+    made = CaptioningWebdataset(path, training=False, worker_config=config(), meta_folder=meta)
+    assert made.as_file_store()["00003.txt"][0] == b"text 3"
+
+
+def test_scripts_prepare_with_a_meta_folder(moved: tuple[Path, Path], tmp_path: Path) -> None:
+    path, _ = moved
+    meta, shards = tmp_path / "again", [shard.name for shard in sorted(path.glob("*.tar"))]
+    before = sorted(path.rglob("*"))
+    prepare_dataset(path, shards, split_parts_ratio=[("train", 1.0)], workers=1, meta_folder=meta)
+    assert len(DatasetFolder(path, meta_folder=meta).index) == 10
+    assert sorted(path.rglob("*")) == before
 
 
 def test_a_meta_folder_with_a_metadataset_or_a_file_is_refused(tmp_path: Path) -> None:

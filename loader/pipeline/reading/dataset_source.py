@@ -142,6 +142,7 @@ class DatasetSource:
         """Stores that a cooker may use in addition to the sample."""
         return SourceStores(
             path=self.request.path if self._records is None else None,
+            meta_folder=self.request.meta_folder,
             aux_urls=self.request.aux,
             decoder=self.decoder,
             trust_code=self.request.trust_code,

@@ -148,12 +148,14 @@ class SourceStores:
 
     Args:
         path: Folder of the source's own dataset; None if its parts have no names.
+        meta_folder: Folder to use instead of its ``.nv-meta``.
         aux_urls: Name of an auxiliary store → its URL.
         decoder: Decoder of their content; None leaves it bytes.
         trust_code: Allow pickles in them to be loaded.
     """
 
     path: str | None = None
+    meta_folder: str | None = None
     aux_urls: Mapping[str, str] = field(default_factory=dict)
     decoder: AnyDecoder | None = None
     trust_code: bool = False
@@ -173,7 +175,9 @@ class SourceStores:
     @cached_property
     def primary(self) -> FileStore[Any] | None:
         """Store of the source's own parts."""
-        return None if self.path is None else self._decoded(DatasetFileStore(self.path))
+        if self.path is None:
+            return None
+        return self._decoded(DatasetFileStore(self.path, meta_folder=self.meta_folder))
 
     def _decoded(self, store: FileStore[Any]) -> FileStore[Any]:
         decoder: Any = self.decoder

@@ -302,13 +302,13 @@ class SourceFactory(BaseCoreDatasetFactory[Any]):
         Raises:
             EnergonError: The parts have no names.
         """
-        path = self._source.stores.path
-        if path is None:
+        stores = self._source.stores
+        if stores.path is None:
             raise EnergonError(
                 "samples of a join, or of JSONL, token and Parquet files have no names to look them up by",
                 at=self._source.describe(),
             )
-        return DatasetFileStore(path)
+        return DatasetFileStore(stores.path, meta_folder=stores.meta_folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,13 +11,13 @@ from ...errors import ConfigError, Fault
 from ...format.documents.brace_patterns import expand_pattern
 from ...format.documents.messages import did_you_mean
 from ...format.media.kind import MediaFilter
-from ...format.nv_meta import SPLIT_YAML
+from ...format.nv_meta import SPLIT_YAML, open_dataset_storage
 from ...format.prepare.plan import PreparePlan, PrepareProgress, PrepareReport, SplitRequest
 from ...format.prepare.run import run_prepare
 from ...format.prepare.shards import find_shards
 from ...format.prepare.split import plan_split
 from ...progress_bar import progress_bar
-from ...storage import Storage, open_storage
+from ...storage import Storage
 
 __all__ = ["ProgressFunction", "prepare_dataset"]
 
@@ -39,6 +39,7 @@ def prepare_dataset(
     tar_index_only: bool = False,
     media_filter: MediaFilter | None = None,
     fix_duplicates: bool = False,
+    meta_folder: str | os.PathLike[str] | None = None,
 ) -> PrepareReport:
     """Index and split shards as ``energon prepare`` does, but write no ``dataset.yaml``.
 
@@ -55,13 +56,15 @@ def prepare_dataset(
         tar_index_only: Write no split.
         media_filter: Parts to collect media metadata of.
         fix_duplicates: Rename keys that occur in several shards, in copies of these shards.
+        meta_folder: Folder to use instead of ``.nv-meta``, for folders that cannot be written. Nothing is written next
+            to the shards then, so it conflicts with ``media_filter`` and ``fix_duplicates``.
 
     Raises:
         ConfigError: Shards are missing, or the split is invalid.
         FormatError: Shards are damaged.
         StorageError: A folder is missing or cannot be written.
     """
-    storage = open_storage(parent_path)
+    storage = open_dataset_storage(parent_path, meta_folder)
     present = [shard.name for shard in find_shards(storage).shards]
     wanted = _wanted(storage, paths, present)
     split = None if tar_index_only else _split_request(split_parts_ratio, split_parts_patterns, shuffle_seed)
@@ -78,6 +81,7 @@ def prepare_dataset(
         files=files,
         media=media_filter,
         fix_duplicates=fix_duplicates,
+        meta_folder=None if meta_folder is None else os.fspath(meta_folder),
     )
     if progress and progress_fn is None:
         progress_fn = progress_bar

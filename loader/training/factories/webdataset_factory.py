@@ -152,7 +152,7 @@ class BaseWebdatasetFactory(BaseCoreDatasetFactory[T_co], DescribedDataset[T_co]
         Raises:
             StorageError: The folder is missing or not prepared.
         """
-        return DatasetFileStore(self.path)
+        return DatasetFileStore(self.path, meta_folder=self._meta_folder)
 
 
 class DefaultGenericWebdatasetFactory(BaseWebdatasetFactory[T_co]):

@@ -20,7 +20,7 @@ from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
 from .plain_pickle import PickleLimitError, UnknownGlobalError, read_pickle
 from .plain_values import HINT, max_values, too_many_values
 
-__all__ = ["CheckpointFile", "Form", "read_checkpoint"]
+__all__ = ["CheckpointFile", "Form", "load_with_tensors", "read_checkpoint"]
 
 Form = Literal["json", "torch"]
 
@@ -71,6 +71,23 @@ def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
         _check_size(size, text)
         return CheckpointFile(path=text, form="json", content=_read_json(storage.read(name), text))
     raise StateError(f"expected JSON or a file of torch.save, found {_kind(head)}", at=text, hint=HINT)
+
+
+def load_with_tensors(path: str) -> Any:
+    """Load a file of ``torch.save`` that :func:`read_checkpoint` accepted, with its tensors on the CPU.
+
+    The data of tensors is read when it is used.
+
+    Raises:
+        StateError: ``torch.load(…, weights_only=True)`` refuses the file.
+    """
+    import torch
+
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise StateError(f"torch cannot read this file: {reason}", at=path, hint=HINT) from error
 
 
 def _read_json(data: bytes, path: str) -> Any:

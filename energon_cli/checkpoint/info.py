@@ -24,6 +24,8 @@ _EXAMPLES = (
         "energon checkpoint info /data/run/step_1000 --json | jq '.runs[0].batch'",
     ),
 )
+_MAX_STATES_SHOWN = 200  # of a file
+_MAX_TEXT = 4000  # characters of a line
 _KINDS = {
     "endless": "endless",
     "finite": "finite pass",
@@ -45,17 +47,18 @@ def info(files: tuple[str, ...], *, as_json: bool) -> None:
     read or contains no state, or if the states of a run do not match.
     """
     from loader.errors import EnergonError
+    from loader.training.states import group_by_run
 
     from ..console import output_console, print_json
     from .files import read_state_files
 
     documents: list[dict[str, Any]] = []
-    runs: list[list[tuple[str, RunState]]] = []
+    states: list[tuple[str, RunState]] = []
     for path, found in read_state_files(files):
         documents.append(_file_facts(path, found))
-        for one in [] if isinstance(found, EnergonError) else found.states:
-            _add(runs, f"{path}: {_place(one.place)}", one.state)
-    facts = {"files": documents, "runs": [_run_facts(run) for run in runs]}
+        if not isinstance(found, EnergonError):
+            states += [(f"{path}: {_place(one.place)}", one.state) for one in found.states]
+    facts = {"files": documents, "runs": [_run_facts(run) for run in group_by_run(states)]}
     if as_json:
         print_json(facts)
     else:
@@ -82,21 +85,6 @@ def _place(place: Any) -> str:
     return place_text(place)
 
 
-def _add(runs: list[list[tuple[str, RunState]]], where: str, state: RunState) -> None:
-    """Add a state to its run; start a new run if the same rank already has another state."""
-    from loader.training.states import is_same_run
-
-    for run in runs:
-        if not is_same_run(run[0][1], state):
-            continue
-        same_rank = [other for _, other in run if other.rank == state.rank]
-        if not same_rank:
-            run.append((where, state))
-        if not same_rank or state in same_rank:
-            return
-    runs.append([(where, state)])
-
-
 def _run_facts(run: Sequence[tuple[str, RunState]]) -> dict[str, Any]:
     from loader.training.states import describe_run
 
@@ -115,15 +103,24 @@ def _show(console: Console, facts: dict[str, Any]) -> None:
         console.print(Text(escape_controls(file["path"]), style="bold"), soft_wrap=True)
         if file["fault"]:
             console.print(Text(escape_controls(f"  error: {file['fault']}", keep="\n"), style="red"), soft_wrap=True)
-        for state in file["states"]:
+        for state in file["states"][:_MAX_STATES_SHOWN]:
             place = f" at {state['place']}" if state["place"] else ""
             text = f"  state of rank {state['rank']} of {state['ranks']}{place}"
-            console.print(escape_controls(text), soft_wrap=True)
+            console.print(_line(text), soft_wrap=True)
+        if (more := len(file["states"]) - _MAX_STATES_SHOWN) > 0:
+            console.print(f"  … and {more:,} more states; --json lists them", soft_wrap=True)
     for run in facts["runs"]:
         console.print()
         console.print(Text(_headline(run), style="bold"), soft_wrap=True)
         for label, value in _lines(run):
-            console.print(Text.assemble((f"{label:<12}", "cyan"), escape_controls(value)), soft_wrap=True)
+            console.print(Text.assemble((f"{label:<12}", "cyan"), _line(value)), soft_wrap=True)
+
+
+def _line(text: str) -> str:
+    """Return a text without control characters; a hostile file has texts of a hundred megabytes."""
+    from ..console import escape_controls
+
+    return escape_controls(text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]} …")
 
 
 def _headline(run: dict[str, Any]) -> str:

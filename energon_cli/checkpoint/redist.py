@@ -49,7 +49,8 @@ def redist(
     the new ranks continue with exactly the same batches.
 
     The new number must divide the number of lanes; energon checkpoint info lists the choices. Without --new-world-size,
-    the command prompts for it. Only the states are written; other contents of INPUT_FILES are not copied.
+    the command prompts for it. Only the states are written; other contents of INPUT_FILES are not copied. A checkpoint
+    of Lightning is copied whole, with the states of its loaders replaced.
     """
     from loader.inspect import plural
     from loader.training.states import redistribute_files

@@ -13,6 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from ..format.media.av_container import display_delay
+
 if TYPE_CHECKING:
     from av import VideoFrame
     from av.container import InputContainer
@@ -187,4 +189,5 @@ def read_frame_times(container: InputContainer, stream: VideoStream) -> list[int
             continue
         times.append(clock if packet.pts is None else packet.pts)
         clock = times[-1] + (packet.duration or 1)
-    return sorted(times)
+    delay = display_delay(container, stream, min(times, default=None))
+    return sorted(time - delay for time in times)

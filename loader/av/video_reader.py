@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from ..format.media.av_container import import_av, is_indexed, video_stream
+from ..format.media.av_container import display_delay, import_av, is_indexed, video_stream
 from .media_reader import MediaReader
 
 if TYPE_CHECKING:
@@ -58,7 +58,10 @@ class VideoReader(MediaReader):
         self._can_seek = self._can_seek and stream.start_time is not None
         rate = stream.average_rate or stream.guessed_rate or stream.base_rate
         self._default_duration = max(round(1 / (rate * self.clock)), 1) if rate else 1
-        self._begin(container.decode(stream), is_first=True)
+        frames = container.decode(stream)
+        first = next(frames, None)
+        self._delay = display_delay(container, stream, None if first is None else first.pts)
+        self._begin(frames if first is None else chain([first], frames), is_first=True)
 
     def _begin(self, frames: Iterator[VideoFrame], *, is_first: bool) -> None:
         self._frames = frames
@@ -69,7 +72,8 @@ class VideoReader(MediaReader):
     def _decode_next(self, expected: int) -> None:
         """Decode the frame after the one that was read last."""
         self._next_frame = next(self._frames, None)
-        self._position = expected if self._next_frame is None or self._next_frame.pts is None else self._next_frame.pts
+        frame = self._next_frame
+        self._position = expected if frame is None or frame.pts is None else frame.pts - self._delay
 
     def read(self) -> TimedFrame | None:
         """Return the next frame; None after the last one."""
@@ -123,7 +127,7 @@ class VideoReader(MediaReader):
                 first = next(frames, None)
             except av.FFmpegError:  # the format cannot seek, or the decoder starts inside a group
                 return False
-            if first is not None and first.pts is not None and first.pts <= place and first.key_frame:
+            if first is not None and first.pts is not None and first.pts - self._delay <= place and first.key_frame:
                 self._begin(chain([first], frames), is_first=False)
                 return True
         return False

@@ -99,11 +99,13 @@ class DatasetFileStore(FileStore[bytes]):
         samples = index.find_first_full(name)
         if not samples and (bare := key_without_shard(name)) is not None:
             samples = index.find_first_full(bare)
-        matches = [(sample, part) for sample in samples if (part := index.part(sample, part_name)) is not None]
+        matches = [(sample, found) for sample in samples if (found := index.shard_and_part(sample, part_name))]
         if len(matches) != 1:
             raise self._ambiguous(key, [row[0] for row in matches]) if matches else self._missing(name, part_name)
-        sample, part = matches[0]
-        return index.shard_of(sample), part, f"{index.key(sample)}.{part_name}"
+        sample, (shard, part) = matches[0]
+        # A bare key in ASCII is the member's name; reading it from the index takes a microsecond.
+        member = key if ".tar/" not in key and key.isascii() else f"{index.key(sample)}.{part_name}"
+        return shard, part, member
 
     def get_path(self) -> str:
         return self._path

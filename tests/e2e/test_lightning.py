@@ -14,6 +14,7 @@ import torch
 from lightning.fabric import Fabric
 from torch.utils.data import DataLoader
 
+from energon_cli.main import main
 from loader import (
     IdentityMultiEpochDatasetWrapper,
     MegatronDataModule,
@@ -45,13 +46,13 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(write_texts(tmp_path_factory.mktemp("lightning") / "texts"))
 
 
-def loader_of(texts: str, *, workers: int = 0, **options: Any) -> SavableDataLoader[Any]:
+def loader_of(texts: str, *, workers: int = 0, rank: int = 0, ranks: int = 1, **options: Any) -> SavableDataLoader[Any]:
     dataset = get_train_dataset(
         texts,
         batch_size=4,
         shuffle_buffer_size=20,
         max_samples_per_sequence=5,
-        worker_config=WorkerConfig(rank=0, world_size=1, num_workers=workers),
+        worker_config=WorkerConfig(rank=rank, world_size=ranks, num_workers=workers),
         **options,
     )
     return get_savable_loader(dataset)
@@ -166,6 +167,65 @@ def test_an_endless_loader_is_validated_after_each_epoch(texts: str, tmp_path: P
     model = fit(tmp_path, 2 * steps, model_type=ValidatedRecorder, train_dataloaders=train, val_dataloaders=validation)
     assert model.seen == [batch.text for batch in islice(loader_of(texts), 2 * steps)]
     assert model.validated == 2 * VAL
+
+
+def redistribute(checkpoint: Path, folder: Path, ranks: int) -> Path:
+    command = ["checkpoint", "redist", str(checkpoint), str(folder), "--new-world-size", str(ranks)]
+    assert main(command) == 0
+    assert [path.name for path in folder.iterdir()] == [checkpoint.name]
+    return folder / checkpoint.name
+
+
+def without_loader(checkpoint: Path) -> Any:
+    content = torch.load(checkpoint, weights_only=True)
+    (loader,) = content["loops"]["fit_loop"]["state_dict"].pop("combined_loader")
+    return content, loader
+
+
+def test_a_checkpoint_is_converted_to_other_ranks_and_keeps_the_trainer(
+    texts: str, expected: list[list[str]], tmp_path: Path
+) -> None:
+    fit(tmp_path / "1", 3, train_dataloaders=loader_of(texts))
+    two = redistribute(tmp_path / "1" / "3.ckpt", tmp_path / "2", 2)
+    one = redistribute(two, tmp_path / "again", 1)
+    trainer_state, _ = without_loader(tmp_path / "1" / "3.ckpt")
+    for converted in (two, one):
+        assert without_loader(converted)[0] == trainer_state
+    seen = []
+    for rank in range(2):
+        loader = loader_of(texts, rank=rank, ranks=2)
+        loader.load_state_dict(without_loader(two)[1])
+        seen.append([batch.text for batch in islice(loader, 5)])
+    assert [batch for step in zip(*seen, strict=True) for batch in step] == expected[3:13]
+    again = fit(tmp_path / "c", 9, train_dataloaders=loader_of(texts), checkpoint=one)
+    assert again.seen == expected[3:9]
+
+
+def test_the_state_of_a_data_module_is_converted_with_that_of_the_loader(
+    texts: str, expected: list[list[str]], tmp_path: Path
+) -> None:
+    fit(tmp_path / "1", 3, model_type=ValidatedRecorder, datamodule=Texts(texts))
+    two = redistribute(tmp_path / "1" / "3.ckpt", tmp_path / "2", 2)
+    content = torch.load(two, weights_only=True)
+    assert [state["rank"] for state in content["Texts"]["run"]] == [0, 1]
+    one = redistribute(two, tmp_path / "again", 1)
+    again = fit(tmp_path / "b", 6, model_type=ValidatedRecorder, datamodule=Texts(texts), checkpoint=one)
+    assert again.seen == expected[3:6]
+
+
+def test_a_checkpoint_is_replaced_only_with_the_flag_and_converted_alone(
+    texts: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fit(tmp_path, 2, train_dataloaders=loader_of(texts))
+    path = tmp_path / "1.ckpt"
+    for arguments, message in (
+        ([str(path), str(tmp_path)], "exist already"),
+        ([str(tmp_path), str(tmp_path / "new")], "expected one checkpoint of Lightning"),
+    ):
+        assert main(["checkpoint", "redist", *arguments, "--new-world-size", "2"]) == 1
+        assert message in capsys.readouterr().err
+    assert main(["checkpoint", "redist", str(path), str(tmp_path), "--new-world-size", "2", "--overwrite"]) == 0
+    assert [state["rank"] for state in without_loader(path)[1]["states of all ranks"]] == [0, 1]
 
 
 class Texts(pl.LightningDataModule):

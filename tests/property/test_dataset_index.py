@@ -283,3 +283,13 @@ def test_warnings_of_a_layout_are_limited_and_counted(tmp_path: Path) -> None:
     assert "100 parts a sample" in warnings[14]
     assert len(warnings) == 15
     assert list(chain(*[shard.warnings for shard in layout.shards])) == ["odd"] * 12
+
+
+@pytest.mark.parametrize("margin", [None, 0, 3, 1 << 20], ids=str)
+def test_each_of_many_keys_is_found_wherever_its_hash_is(margin: int | None, tmp_path: Path) -> None:
+    members = [(f"{number:05}", "txt", 0) for number in range(4000)]
+    index, _ = write_index(tmp_path, [members], tarfile.USTAR_FORMAT)
+    if margin is not None:  # rows around the expected one that are searched before all others
+        index._hash_margin = margin
+    assert [index.find(key) for key, _, _ in members] == [[number] for number in range(4000)]
+    assert not any(index.find(f"{number:06}") for number in range(4000))

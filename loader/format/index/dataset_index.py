@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from math import isqrt
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -23,8 +24,7 @@ from .shard_index import ShardIndex
 __all__ = ["DatasetIndex", "PartLocation"]
 
 
-@dataclass(frozen=True, slots=True)
-class PartLocation:
+class PartLocation(NamedTuple):
     """The byte range of a part in its shard: ``[offset, offset + size_bytes)``."""
 
     name: str
@@ -75,6 +75,7 @@ class DatasetIndex(SampleIndex):
         self.key_hash: npt.NDArray[np.uint64] = columns["key_hash"]
         self.key_sample: npt.NDArray[np.uint64] = columns["key_sample"]
         self._rows = _Rows(**{name: memoryview(cast("Any", column)) for name, column in columns.items()})
+        self._hash_margin = 2 * isqrt(2 * isqrt(layout.samples)) + 16
         self._check_rows(storage)
 
     def _check_rows(self, storage: Storage) -> None:
@@ -125,21 +126,31 @@ class DatasetIndex(SampleIndex):
         Raises:
             FormatError: As :meth:`parts` does.
         """
+        found = self.shard_and_part(sample, name)
+        return None if found is None else found[1]
+
+    def shard_and_part(self, sample: int, name: str) -> tuple[ShardEntry, PartLocation] | None:
+        """Return the shard and the byte range of one part of a sample; None if the sample has no part of that name.
+
+        Raises:
+            FormatError: As :meth:`parts` does.
+        """
         number = self._number_of_part.get(name)
         if number is None:
             return None
         rows = self._rows
+        names = rows.part_name
         row, first = rows.part_ends[sample] - 1, rows.part_ends[sample - 1] if sample else 0
-        if row >= len(rows.part_name):
+        if row >= len(names):
             raise self._contradiction(f"the parts of sample {sample} have no rows")
-        while row >= first and rows.part_name[row] != number:
+        while row >= first and names[row] != number:
             row -= 1  # from the end: of two parts of one name the last one is used, as if the shard were unpacked
         if row < first:
             return None
-        offset, size = rows.part_offset[row] * BLOCK, rows.part_size[row]
-        if offset == 0 or offset + size > self.shard_of(sample).size_bytes:
+        offset, size, shard = rows.part_offset[row] * BLOCK, rows.part_size[row], self.shard_of(sample)
+        if offset == 0 or offset + size > shard.size_bytes:
             raise self._contradiction(f"sample {sample} has a part outside of its shard")
-        return PartLocation(name, offset, size)
+        return shard, PartLocation(name, offset, size)
 
     @cached_property
     def _number_of_part(self) -> dict[str, int]:
@@ -183,15 +194,32 @@ class DatasetIndex(SampleIndex):
     def _find(self, key: bytes, among: range | None = None) -> list[int]:
         """Return the samples of a key; rows of one hash ascend by sample, so a range of samples is bisected."""
         wanted = hash_key(key)
-        hashes, samples = self._rows.key_hash, self._rows.key_sample
-        start = bisect_left(hashes, wanted)
-        stop = bisect_right(hashes, wanted, start)
+        hashes, samples, rows = self._rows.key_hash, self._rows.key_sample, len(self)
+        if not rows:
+            return []
+        # Hashes are even over 64 bits: the row is near its share of the rows, and nearer to the share of the distance
+        # from there. So a look-up touches few pages of the file, and takes half the time of a bisection of all rows.
+        row = wanted * rows >> 64
+        row += (wanted - hashes[row]) * rows >> 64
+        low, high = row - self._hash_margin, row + self._hash_margin
+        if low >= 0 and high < rows and hashes[low] < wanted < hashes[high]:
+            start = bisect_left(hashes, wanted, low + 1, high)
+        else:
+            start = bisect_left(hashes, wanted)
+            if start == rows:
+                return []
+        if hashes[start] != wanted:
+            return []
+        stop = start + 1
+        if stop < rows and hashes[stop] == wanted:
+            stop = bisect_right(hashes, wanted, stop)
         if among is not None:
             start, stop = bisect_left(samples, among.start, start, stop), bisect_left(samples, among.stop, start, stop)
         found = []
-        for sample in samples[start:stop]:
-            if sample >= len(self):
-                raise self._contradiction(f"a key belongs to sample {sample} of {len(self)}")
+        for row in range(start, stop):  # slicing a memoryview takes half a microsecond
+            sample = samples[row]
+            if sample >= rows:
+                raise self._contradiction(f"a key belongs to sample {sample} of {rows}")
             if self._key(sample) == key and (among is None or sample in among):
                 found.append(sample)
         return found

@@ -78,18 +78,15 @@ def hash_key(key: bytes) -> int:
     >>> hex(hash_key(b"000123"))
     '0x11387ee9641c3579'
     """
-    # With Python integers, because numpy takes twenty times as long for one key.
-    state = _mix_one(len(key) + _GOLDEN_ONE)
-    for (word,) in iter_unpack("<Q", key.ljust((len(key) + 7) & -8, b"\0")):
-        state = _mix_one((state ^ word) + _GOLDEN_ONE)
+    # With Python integers, because numpy takes twenty times as long for one key; calls of a function would add half.
+    words = ((0,), *iter_unpack("<Q", key.ljust((len(key) + 7) & -8, b"\0")))
+    state = len(key)
+    for (word,) in words:
+        state = ((state ^ word) + _GOLDEN_ONE) & _MASK
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
+        state ^= state >> 31
     return state
-
-
-def _mix_one(x: int) -> int:
-    x &= _MASK
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
-    return x ^ (x >> 31)
 
 
 _ROWS_AT_ONCE = 1 << 20

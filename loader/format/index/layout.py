@@ -141,8 +141,9 @@ class SampleIndex(ABC):
 
     def shard_of(self, sample: int) -> ShardEntry:
         """Return the shard of a sample."""
-        if not 0 <= sample < len(self):
-            raise IndexError(f"expected a sample in [0, {len(self)}), found {sample}")
+        samples = self.layout.samples
+        if not 0 <= sample < samples:
+            raise IndexError(f"expected a sample in [0, {samples}), found {sample}")
         # Shards without samples start at the same sample as the next shard: the last of them has the sample.
         return self.layout.shards[bisect_right(self._shard_starts, sample) - 1]
 

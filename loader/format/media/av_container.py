@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "audio_stream",
+    "display_delay",
     "import_av",
     "is_indexed",
     "media_error",
@@ -123,6 +124,22 @@ def media_start(container: InputContainer) -> Fraction:
         if stream is not None and stream.start_time is not None and stream.time_base is not None
     ]
     return min(starts, default=Fraction(0))
+
+
+def display_delay(container: InputContainer, stream: VideoStream, first: int | None) -> int:
+    """Return the ticks by which the times of frames are late: in AVI files with B-frames, which have no such times.
+
+    FFmpeg counts the frames of an AVI file as they are decoded, and adds the delay of the reordering. So the first
+    frame seems to start one or two frames after the start of the stream.
+
+    Args:
+        container: Open file.
+        stream: Video stream of that file.
+        first: Time of the first frame in display order.
+    """
+    if container.format.name != "avi" or first is None:
+        return 0
+    return max(first - (stream.start_time or 0), 0)
 
 
 def is_indexed(container: InputContainer) -> bool:

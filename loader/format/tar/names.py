@@ -50,8 +50,11 @@ def split_member_name(name: str) -> tuple[str, str] | None:
     >>> split_member_name("__info__/a.json"), split_member_name("README"), split_member_name("a/.hidden.txt")
     (None, None, None)
     """
+    if "/" not in name:
+        stem, dot, part_name = name.partition(".")
+        return (stem, part_name) if dot and stem else None
     first = name.split("/", 1)[0]
-    if "/" in name and len(first) >= 4 and first.startswith("__") and first.endswith("__"):
+    if len(first) >= 4 and first.startswith("__") and first.endswith("__"):
         return None
     folder, slash, last = name.rpartition("/")
     stem, dot, part_name = last.partition(".")

@@ -3,7 +3,7 @@
 from .describe import (
     describe_run as describe_run,
     describe_state as describe_state,
-    is_same_run as is_same_run,
+    group_by_run as group_by_run,
 )
 from .files import (
     Redistributed as Redistributed,

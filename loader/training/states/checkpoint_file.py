@@ -1,11 +1,14 @@
-"""Read files of checkpoints, JSON or written by ``torch.save``, without running code from them."""
+"""Read files of checkpoints, JSON or written by ``torch.save``, without running code from them.
+
+A hostile file is refused in about the time that reading its bytes takes: its values are counted before they are made.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import pickle  # only for its UnpicklingError; nothing is read with it
 import re
+import struct
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,14 +17,17 @@ from typing import Any, Literal
 from ...errors import StateError
 from ...storage import max_document_bytes, open_storage
 from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
+from .plain_pickle import PickleLimitError, UnknownGlobalError, read_pickle
+from .plain_values import HINT, max_values, too_many_values
 
-__all__ = ["CheckpointFile", "Form", "read_checkpoint"]
+__all__ = ["CheckpointFile", "Form", "load_with_tensors", "read_checkpoint"]
 
 Form = Literal["json", "torch"]
 
 _ZIP = b"PK\x03\x04"
 _OLD_TORCH = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."  # the first bytes of torch.save before version 1.6
-_HINT = "save the loader's state in a separate file: torch.save(loader.save_state_rank(), path), or as JSON"
+_OLD_TORCH_PICKLES = 3  # before that of the object: a magic number, the version, facts of the machine
+_MAX_DIRECTORY_BYTES = 1 << 24  # the list of the records of a zip file; 200,000 tensors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +37,7 @@ class CheckpointFile:
     Attributes:
         path: The file.
         form: The file's format.
-        content: Nested dicts and lists; also tensors in a file of ``torch.save``.
+        content: Nested dicts and lists; in a file of ``torch.save`` also :class:`~.plain_pickle.Opaque` values.
     """
 
     path: str
@@ -40,15 +46,13 @@ class CheckpointFile:
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
-    """Read a JSON file, or a file of ``torch.save``.
+    """Read a JSON file, or the plain data in a file of ``torch.save``.
 
-    A file of ``torch.save`` is read with ``weights_only=True``; the data of tensors is read at first access. A pickle
-    that names other classes or functions is refused, and none of them is imported. Torch is imported only for such a
-    file.
+    Tensors are not read. A pickle that names other classes or functions is refused, and none of them is imported.
 
     Raises:
         StorageError: The file is missing, or cannot be read.
-        StateError: The file has another format, is truncated, or holds objects that would run code.
+        StateError: The file has another format, is truncated, too large, or holds objects that would run code.
     """
     folder, name = os.path.split(os.path.abspath(os.fspath(path)))
     storage = open_storage(folder)
@@ -56,18 +60,39 @@ def read_checkpoint(path: str | os.PathLike[str]) -> CheckpointFile:
         head, size = file.read_at(0, 4096), file.size_bytes
     text = os.fspath(path)
     if head.startswith(_ZIP):
-        content = _read_zip(storage.local_path(name), text)
-        return CheckpointFile(path=text, form="torch", content=content)
+        pickled = _read_zip(storage.local_path(name), text)
+        return CheckpointFile(path=text, form="torch", content=_unpickle(pickled, text))
     if head.startswith(_OLD_TORCH):
         _check_size(size, text)
-        return CheckpointFile(path=text, form="torch", content=_load(storage.local_path(name), text, mmap=False))
+        return CheckpointFile(
+            path=text, form="torch", content=_unpickle(storage.read(name), text, skipped=_OLD_TORCH_PICKLES)
+        )
     if head.lstrip()[:1] in (b"{", b"["):
         _check_size(size, text)
         return CheckpointFile(path=text, form="json", content=_read_json(storage.read(name), text))
-    raise StateError(f"expected JSON or a file of torch.save, found {_kind(head)}", at=text, hint=_HINT)
+    raise StateError(f"expected JSON or a file of torch.save, found {_kind(head)}", at=text, hint=HINT)
+
+
+def load_with_tensors(path: str) -> Any:
+    """Load a file of ``torch.save`` that :func:`read_checkpoint` accepted, with its tensors on the CPU.
+
+    The data of tensors is read when it is used.
+
+    Raises:
+        StateError: ``torch.load(…, weights_only=True)`` refuses the file.
+    """
+    import torch
+
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise StateError(f"torch cannot read this file: {reason}", at=path, hint=HINT) from error
 
 
 def _read_json(data: bytes, path: str) -> Any:
+    if sum(map(data.count, (b",", b"[", b"{"))) > max_values():  # values take up to fifty times their text in memory
+        raise too_many_values(path)
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
@@ -76,58 +101,73 @@ def _read_json(data: bytes, path: str) -> Any:
         ) from error
 
 
-def _read_zip(path: Path, text: str) -> Any:
+def _read_zip(path: Path, text: str) -> bytes:
+    """Return the pickle in a file of torch.save; its checksum is compared."""
     try:
+        _check_directory(path, text)
         with zipfile.ZipFile(path) as archive:
             pickles = [member for member in archive.infolist() if re.fullmatch(r"[^/]+/data\.pkl", member.filename)]
             if len(pickles) == 1:
-                _check_size(pickles[0].file_size, text)
-                _check_sum(archive, pickles[0])
+                member = pickles[0]
+                _check_size(member.file_size, text)
+                if not member.CRC:  # torch can be told to write no checksums
+                    del member.CRC
+                return archive.read(member)
     except StateError:
         raise
     except Exception as error:  # a damaged zip file raises a dozen kinds of errors
         raise StateError(
             f"this file of torch.save is damaged: {error}", at=text, hint="was it written to its end?"
         ) from error
-    if len(pickles) != 1:
-        raise StateError("torch.save did not write this zip file: it has no data.pkl", at=text, hint=_HINT)
-    return _load(path, text, mmap=True)
+    raise StateError("torch.save did not write this zip file: it has no data.pkl", at=text, hint=HINT)
 
 
-def _check_sum(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-    """Read the pickle to its end, where zipfile compares the checksum: torch does not, and would load wrong numbers."""
-    if member.compress_type == zipfile.ZIP_STORED and member.CRC:  # torch can be told to write no checksums
-        with archive.open(member) as file:
-            while file.read(1 << 20):
-                pass
+def _check_directory(path: Path, text: str) -> None:
+    """Raise StateError if the list of the records is so long that zipfile would take minutes to read it."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(size - (1 << 16), 0))
+        tail = file.read()
+    end, end_64 = tail.rfind(b"PK\x05\x06"), tail.rfind(b"PK\x06\x06")
+    sizes = [struct.unpack_from("<I", tail, end + 12)[0]] if 0 <= end <= len(tail) - 16 else []
+    sizes += [struct.unpack_from("<Q", tail, end_64 + 40)[0]] if 0 <= end_64 <= len(tail) - 48 else []
+    if min(sizes, default=0) > _MAX_DIRECTORY_BYTES:
+        raise StateError(
+            f"expected a file of at most 200,000 tensors, found a list of records of {min(sizes) >> 20} MiB",
+            at=text,
+            hint=HINT,
+        )
 
 
-def _load(path: Path, text: str, *, mmap: bool) -> Any:
-    import torch
-
+def _unpickle(data: bytes, path: str, *, skipped: int = 0) -> Any:
+    """Return the value of a pickle, after a number of others."""
+    start, value = 0, None
+    limit = 2 * max_values()  # most values take two instructions
     try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-    except Exception as error:
-        raise _not_loaded(error, text) from error
+        for _ in range(skipped + 1):
+            value, start = read_pickle(data, start=start, max_instructions=limit)
+    except PickleLimitError as error:
+        raise too_many_values(path) from error
+    except UnknownGlobalError as error:
+        raise _unknown(str(error), path) from error
+    except ValueError as error:
+        raise StateError(
+            f"this file of torch.save cannot be read: {error}", at=path, hint="was it written to its end?"
+        ) from error
+    return value
 
 
-def _not_loaded(error: Exception, path: str) -> StateError:
-    reason = str(error).strip()
-    named = re.search(r"GLOBAL (\S+) (?:was not|whose module)", reason)  # the wording of torch since version 2.4
-    if named is None and not isinstance(error, pickle.UnpicklingError):
-        first = reason.splitlines()[0] if reason else type(error).__name__
-        return StateError(f"torch cannot read this file: {first}", at=path, hint="was it written to its end?")
-    names = named[1] if named else "classes"
-    if names.startswith("megatron.energon."):
+def _unknown(name: str, path: str) -> StateError:
+    if name.startswith("megatron.energon."):
         return StateError(
-            f"this is a state of megatron-energon (it holds {names}), which cannot be restored here",
+            f"this is a state of megatron-energon (it holds {name}), which cannot be restored here",
             at=path,
             hint="start the data of the run from the beginning",
         )
     return StateError(
-        f"this file was not read: it holds objects of {names}, and reading such a pickle may run code",
+        f"this file was not read: it holds objects of {name}, and reading such a pickle may run code",
         at=path,
-        hint=_HINT,
+        hint=HINT,
     )
 
 
@@ -137,7 +177,7 @@ def _check_size(size_bytes: int, path: str) -> None:
         raise StateError(
             f"expected at most {limit >> 20} MiB of plain data, found {size_bytes >> 20} MiB",
             at=path,
-            hint=f"{_HINT}; if it is one, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={size_bytes}",
+            hint=f"{HINT}; if it is one, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={size_bytes}",
         )
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ...errors import StateError
 from .run_state import RunState
 from .split_state import ranks_of_run, redistribute_states
 
-__all__ = ["describe_run", "describe_state", "is_same_run", "samples_waiting"]
+__all__ = ["describe_run", "describe_state", "group_by_run", "samples_waiting"]
 
 _MAX_RANKS = 100_000  # bounds the list of missing ranks
+_MAX_RUNS = 1000
 
 
 def describe_state(state: RunState) -> dict[str, Any]:
@@ -36,7 +40,7 @@ def describe_run(states: Sequence[RunState]) -> dict[str, Any]:
     """Describe the run of the states of some or all ranks; keys are stable.
 
     Args:
-        states: At least one; :func:`is_same_run` is true for each pair.
+        states: At least one, all in one group of :func:`group_by_run`.
 
     Returns:
         ``ranks missing_ranks fault lanes lanes_begun possible_ranks kind seed batch steps passes ended samples_waiting
@@ -76,10 +80,35 @@ def describe_run(states: Sequence[RunState]) -> dict[str, Any]:
     }
 
 
-def is_same_run(one: RunState, other: RunState) -> bool:
-    """Return True if two states may be of ranks of one run: they agree in lanes, ranks, seed, kind and dataset."""
-    names = ("lanes", "ranks", "seed", "kind", "dataset")
-    return all(getattr(one, name) == getattr(other, name) for name in names)
+def group_by_run(states: Iterable[tuple[str, RunState]]) -> list[list[tuple[str, RunState]]]:
+    """Group states by run: they agree in lanes, ranks, seed, kind and dataset. A rank has one state in each.
+
+    Args:
+        states: Pairs of a place and a state. Of equal states, the first one counts: some frameworks save those of all
+            ranks on each rank.
+
+    Raises:
+        StateError: The states are of more than 1,000 runs.
+    """
+    runs: dict[tuple[bytes, int], list[tuple[str, RunState]]] = {}
+    seen: set[bytes] = set()
+    states_of_rank: Counter[tuple[bytes, int | None]] = Counter()
+    for where, state in states:
+        digest = _digest(state.to_plain())
+        if digest in seen:
+            continue
+        seen.add(digest)
+        run = _digest([state.lanes, state.ranks, state.seed, state.kind, state.dataset])
+        number = states_of_rank[run, state.rank]
+        states_of_rank[run, state.rank] += 1
+        runs.setdefault((run, number), []).append((where, state))
+        if len(runs) > _MAX_RUNS:
+            raise StateError(f"found states of more than {_MAX_RUNS:,} runs", hint="pass fewer files")
+    return [*runs.values()]
+
+
+def _digest(plain: Any) -> bytes:
+    return hashlib.blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=16).digest()
 
 
 def samples_waiting(lane_state: Mapping[str, Any]) -> int:

@@ -14,6 +14,7 @@ from ...errors import StateError, StorageError
 from ...storage import open_storage
 from .checkpoint_file import Form, read_checkpoint
 from .find import FoundState, Place, find_states, place_text
+from .lightning_file import is_lightning, rewrite_lightning
 from .run_state import RunState
 from .split_state import redistribute_states
 
@@ -33,12 +34,14 @@ class StateFile:
         form: The file's format.
         states: In the order of the file; may be empty.
         others: The places of other values in the dicts that contain the states: ``("model", "step")``.
+        is_lightning: True for a checkpoint of Lightning, whose other values stay when it is rewritten.
     """
 
     path: str
     form: Form
     states: tuple[FoundState, ...]
     others: tuple[str, ...]
+    is_lightning: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +101,13 @@ def read_state_file(path: str | os.PathLike[str], *, place: str | None = None) -
     if place is not None:
         states = [one for one in states if place_text(one.place) == place or place_text(one.place[:-1]) == place]
     others = dict.fromkeys(name for one in states for name in _other_places(file.content, one.place))
-    return StateFile(path=file.path, form=file.form, states=tuple(states), others=tuple(others))
+    return StateFile(
+        path=file.path,
+        form=file.form,
+        states=tuple(states),
+        others=tuple(others),
+        is_lightning=file.form == "torch" and is_lightning(file.content),
+    )
 
 
 def _other_places(document: Any, place: Place) -> list[str]:
@@ -121,7 +130,8 @@ def redistribute_files(
     The new files have the form of the old ones, so that the same code restores them. Files with one state each become
     files with one state each, named alike with the number of the rank (``_rank000`` is appended if names have no
     number). A list of all states in one file becomes such a list. States keep their keys; other values are dropped. If
-    one file cannot be written, the other new ones are removed.
+    one file cannot be written, the other new ones are removed. A checkpoint of Lightning has the states of all ranks,
+    and becomes one file, in which all other values stay.
 
     Args:
         files: The states of all ranks.
@@ -133,6 +143,8 @@ def redistribute_files(
         StateError: The states are not those of all ranks of one run, or the run cannot continue on so many ranks.
         StorageError: A file exists, or cannot be written.
     """
+    if any(file.is_lightning for file in files):
+        return _redistribute_lightning(files, ranks, folder, overwrite=overwrite)
     states = _distinct([one.state for file in files for one in file.states])
     place, in_list = _common_place(files)
     parts = redistribute_states(states, ranks)
@@ -151,6 +163,28 @@ def redistribute_files(
         folder=os.fspath(folder),
         files=tuple(names),
         dropped=tuple(dropped),
+    )
+
+
+def _redistribute_lightning(
+    files: Sequence[StateFile], ranks: int, folder: str | os.PathLike[str], *, overwrite: bool
+) -> Redistributed:
+    if len(files) > 1:
+        raise StateError(
+            f"expected one checkpoint of Lightning, which has the states of all ranks, found {len(files)} files",
+            hint="convert one checkpoint at a time",
+        )
+    file = files[0]
+    name = os.path.basename(file.path)
+    _check_existing_files(folder, [name], [], overwrite=overwrite)
+    parts = rewrite_lightning(file.path, file.states, ranks, folder)
+    return Redistributed(
+        ranks_before=file.states[0].state.ranks,
+        ranks=ranks,
+        batch=min(part.batch for part in parts),
+        folder=os.fspath(folder),
+        files=(name,),
+        dropped=(),
     )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from ...errors import StateError
+from .plain_values import check_plain, check_size, max_values, too_many_values
 from .run_state import RunState
 
 __all__ = ["FoundState", "Place", "find_states", "place_text"]
@@ -17,8 +17,6 @@ Place = tuple[str | int, ...]
 
 _STATE_KEYS = frozenset({"version", "lanes", "ranks", "rank", "lane"})
 _MAX_DEPTH = 64
-_MAX_VALUES = 2_000_000
-_PLAIN_TYPES = (str, int, float, type(None))  # a bool is an int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,15 +35,18 @@ def find_states(document: Any) -> list[FoundState]:
             nested deeper than 64 levels.
 
     Raises:
-        StateError: A state is damaged or of another version, or the document has millions of dicts and lists.
+        StateError: A state is damaged or of another version, or the document has more values than
+            :func:`~.plain_values.max_values`.
 
     >>> find_states({"model": {}, "step": 3})
     []
     """
     found = []
+    allowed = max_values()  # in all states: they may share their values, which are then visited once for each
     for place, value in _mappings(document):
         try:
-            _check_plain(value)
+            allowed -= check_size(value, allowed)
+            check_plain(value)
             state = RunState.from_plain(value)
         except StateError as error:
             error.at = place_text(place) or None
@@ -66,53 +67,29 @@ def place_text(place: Place) -> str:
 def _mappings(document: Any) -> Iterator[tuple[Place, Mapping[Any, Any]]]:
     """Yield the mappings that have the keys of a state, with their places."""
     seen: set[int] = set()  # a pickle may hold reference cycles, or few lists that nest to billions by references
-    pending: list[tuple[Place, Any]] = [((), document)]
-    while pending:
-        place, value = pending.pop()
-        if id(value) in seen or len(place) > _MAX_DEPTH:
+    limit = max_values()
+    place: list[str | int] = []  # the document itself has a key, too, which is not part of places
+    levels: list[Iterator[tuple[str | int, Any]]] = [iter([("", document)])]  # entries that remain, by depth
+    while levels:
+        entry = next(levels[-1], None)
+        if entry is None:
+            levels.pop()
+            del place[len(levels) - 1 :]
+            continue
+        key, value = entry
+        if not isinstance(value, Mapping | list | tuple) or id(value) in seen or len(levels) > _MAX_DEPTH:
             continue
         seen.add(id(value))
-        if len(seen) + len(pending) > _MAX_VALUES:
-            raise _too_many()
-        if isinstance(value, Mapping):
-            if value.keys() >= _STATE_KEYS:
-                yield place, value
-                continue
-            entries: Iterator[tuple[str | int, Any]] = ((str(key), inner) for key, inner in value.items())
-        elif isinstance(value, list | tuple):
-            entries = iter(enumerate(value))
+        if len(seen) > limit:
+            raise too_many_values()
+        if isinstance(value, Mapping) and value.keys() >= _STATE_KEYS:
+            yield (*place, key)[1:], value
         else:
-            continue
-        inner = [(key, one) for key, one in entries if isinstance(one, Mapping | list | tuple)]
-        if len(inner) > _MAX_VALUES:
-            raise _too_many()
-        pending.extend(((*place, key), one) for key, one in reversed(inner))
+            place.append(key)
+            levels.append(_entries(value))
 
 
-def _too_many() -> StateError:
-    return StateError(f"expected a checkpoint, found more than {_MAX_VALUES:,} dicts and lists")
-
-
-def _check_plain(state: Any) -> None:
-    """Check that a state is plain data of bounded size, before it is compared or copied.
-
-    Raises:
-        StateError: The state holds other objects, or too many values.
-    """
-    pending = [(0, state)]
-    values = 0
-    while pending:
-        depth, value = pending.pop()
-        values += 1
-        if values + len(pending) > _MAX_VALUES or depth > _MAX_DEPTH:
-            raise StateError("this state is damaged: it is larger than the states that loaders save")
-        if isinstance(value, Mapping):
-            if not all(isinstance(key, str) for key in value):
-                raise StateError("this state is damaged: it has keys that are not strings")
-            pending.extend((depth + 1, inner) for inner in value.values())
-        elif isinstance(value, list | tuple):
-            pending.extend((depth + 1, inner) for inner in value)
-        elif isinstance(value, float) and not isfinite(value):
-            raise StateError(f"this state is damaged: it holds {value}, which JSON cannot represent")
-        elif not isinstance(value, _PLAIN_TYPES):
-            raise StateError(f"this state is damaged: it holds a {type(value).__name__}, and a state is plain data")
+def _entries(value: Mapping[Any, Any] | Sequence[Any]) -> Iterator[tuple[str | int, Any]]:
+    if isinstance(value, Mapping):
+        return ((str(key), inner) for key, inner in value.items())
+    return iter(enumerate(value))

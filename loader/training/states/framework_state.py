@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 from ...errors import StateError
 from ...pipeline.contract.worker_config import WorkerConfig
+from .lightning_file import ALL_RANKS
 
 __all__ = [
     "broadcast_states",
@@ -22,8 +23,6 @@ __all__ = [
     "rank_in_group",
     "restore_framework_state",
 ]
-
-_ALL_RANKS = "states of all ranks"
 
 
 class _Loader(Protocol):
@@ -44,13 +43,13 @@ def framework_state(loader: _Loader) -> dict[str, Any]:
     state = loader.save_state_rank()
     if config.world_size == 1 or not is_distributed():
         return state
-    return {_ALL_RANKS: broadcast_states(gather_states(state, config, 0), config, 0)}
+    return {ALL_RANKS: broadcast_states(gather_states(state, config, 0), config, 0)}
 
 
 def restore_framework_state(loader: _Loader, state: dict[str, Any]) -> None:
     """Restore the result of :func:`framework_state`; states of all ranks also on another number of ranks."""
     if isinstance(state, dict):
-        states = state.get(_ALL_RANKS)
+        states = state.get(ALL_RANKS)
         if states is None and state.get("ranks") == 1 != loader.worker_config.world_size:
             states = [state]  # the run was saved on a single rank
         if states is not None:

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import StateError
 from ...format.documents.messages import short_repr
 from .mix_history import MixChanges, checked_mix_changes, merge_mix_changes
+from .plain_values import check_size, max_values
 
 if TYPE_CHECKING:  # programs that only read states need no stages, and no torch
     from ...pipeline.contract.stage import State
@@ -53,6 +54,7 @@ _log = logging.getLogger(__name__)
 _VERSION, _EDITED_VERSION = 1, 2
 _MAX_SHOWN = 8
 _MAX_LANES = 1 << 32
+_MAX_SEED = 1 << 128
 _MAX_BATCHES = 1 << 53  # every JSON reader keeps smaller integers exactly
 
 
@@ -126,8 +128,11 @@ class RunState:
             )
         if saved["version"] not in (_VERSION, _EDITED_VERSION):
             raise StateError(
-                f"expected a state of version {_VERSION} or {_EDITED_VERSION}, found version {saved['version']!r}"
+                f"expected a state of version {_VERSION} or {_EDITED_VERSION}, "
+                f"found version {short_repr(saved['version'])}"
             )
+        for name in ("dataset", "mix_changes"):  # the rest is checked by its types, lane by lane
+            check_size(saved.get(name), max_values())
         try:
             state = cls(
                 lanes=_integer(saved["lanes"]),
@@ -160,6 +165,7 @@ class RunState:
             ("lanes", self.lanes - 1, _MAX_LANES),
             ("ranks", self.ranks - 1, _MAX_LANES),
             ("rank", self.rank or 0, self.ranks),
+            ("seed", abs(self.seed), _MAX_SEED),
             ("batch", self.batch, _MAX_BATCHES),
             ("steps", min(self.steps, default=0), _MAX_BATCHES),
             ("steps", max(self.steps, default=0), _MAX_BATCHES),

@@ -29,6 +29,8 @@ VIDEOS: dict[str, dict[str, Any]] = {
     "h264 in Matroska that begins late": {"pts": LATE, "container": "matroska"},
     "mpeg4": {"video": "mpeg4"},
     "mpeg4 in AVI": {"video": "mpeg4", "container": "avi", "b_frames": 0},
+    "mpeg4 with B-frames in AVI": {"video": "mpeg4", "container": "avi", "b_frames": 2},
+    "mpeg4 with one keyframe in AVI": {"video": "mpeg4", "container": "avi", "b_frames": 2, "gop": 1000},
     "vp9": {"video": "libvpx-vp9", "container": "webm"},
     "vp9 in IVF": {"video": "libvpx-vp9", "container": "ivf"},
 }

@@ -7,17 +7,16 @@ from typing import Any
 import pytest
 
 from loader import StateError
-from loader.training.states import find as module
 from loader.training.states.find import find_states
 from loader.training.states.run_state import RunState
 
 
 def test_a_document_of_too_many_lists_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MAX_VALUES", 1000)
+    monkeypatch.setenv("ENERGON_MAX_DOCUMENT_BYTES", "64000")
     wide: list[Any] = [[] for _ in range(2000)]
     many: list[list[list[Any]]] = [[[] for _ in range(40)] for _ in range(40)]
     for document in (wide, many):
-        with pytest.raises(StateError, match="found more than 1,000 dicts and lists"):
+        with pytest.raises(StateError, match="expected a state of at most 1,000 values, found more"):
             find_states(document)
     assert find_states({"weights": [0.5] * 5000}) == []
 

@@ -1,0 +1,255 @@
+"""Read the plain data in a pickle of ``torch.save``, in bounded time and memory, without running code from it.
+
+Python's own unpickler is no protection: a hundred megabytes of one-byte instructions become gigabytes of objects, and a
+kilobyte of nested tuples takes ages to hash. This one executes the instructions that ``torch.save`` writes, counts
+them, and imports nothing. Tensors and other objects of torch become :class:`Opaque` values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from struct import unpack_from
+from typing import Any
+
+__all__ = ["Opaque", "PickleLimitError", "UnknownGlobalError", "read_pickle"]
+
+_PLAIN_MODULES = {
+    "torch",
+    "torch._utils",
+    "torch._tensor",
+    "torch.nn.parameter",
+    "torch.serialization",
+    "torch.storage",
+}
+"""Modules whose objects are read as opaque values; ``torch.load(weights_only=True)`` decides about each of them."""
+_DICTS = {"collections.OrderedDict", "collections.Counter", "collections.defaultdict"}
+_OTHERS = {
+    "_codecs.encode",
+    *(f"{module}.{name}" for module in ("builtins", "__builtin__") for name in ("bytearray", "complex", "set")),
+}
+_MAX_INTEGER_BYTES = 1024
+_MARK = object()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opaque:
+    """A value that is no plain data: a tensor, a storage, a class.
+
+    Attributes:
+        name: Name of the class or function that makes it.
+    """
+
+    name: str
+
+
+class UnknownGlobalError(ValueError):
+    """The pickle names a class or function of unknown effect; the argument is its name."""
+
+
+class PickleLimitError(ValueError):
+    """The pickle has more instructions than allowed."""
+
+
+def read_pickle(data: bytes, *, start: int = 0, max_instructions: int) -> tuple[Any, int]:
+    """Read one pickle.
+
+    Args:
+        data: A pickle of protocol 2; other data may follow.
+        start: Offset of the pickle.
+        max_instructions: Limit of its instructions. Each takes less than a microsecond, and makes at most one object.
+
+    Returns:
+        The value, and the offset of its end.
+
+    Raises:
+        UnknownGlobalError: It names a class or function other than those of tensors.
+        PickleLimitError: It has too many instructions.
+        ValueError: It is damaged, or has instructions that ``torch.save`` does not write.
+    """
+    try:
+        return _Machine(data, start).run(max_instructions)
+    except (IndexError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
+        raise ValueError(f"its pickle is damaged ({type(error).__name__}: {error})") from error
+
+
+class _Machine:
+    """The stack, the memo and the position of a pickle that is read."""
+
+    def __init__(self, data: bytes, start: int) -> None:
+        self.data, self.at = data, start
+        self.stack: list[Any] = []
+
+    def run(self, max_instructions: int) -> tuple[Any, int]:  # noqa: C901, PLR0912 - a branch per instruction is fast
+        data, stack, memo = self.data, self.stack, dict[int, Any]()
+        at, size = self.at, len(self.data)
+        for _ in range(max_instructions):
+            code = data[at]
+            at += 1
+            # The most frequent instructions come first.
+            if code == 0x71:  # q, BINPUT
+                memo[data[at]] = stack[-1]
+                at += 1
+            elif code == 0x72:  # r, LONG_BINPUT
+                memo[unpack_from("<I", data, at)[0]] = stack[-1]
+                at += 4
+            elif code == 0x4B:  # K, BININT1
+                stack.append(data[at])
+                at += 1
+            elif code == 0x4D:  # M, BININT2
+                stack.append(data[at] | data[at + 1] << 8)
+                at += 2
+            elif code == 0x4A:  # J, BININT
+                stack.append(unpack_from("<i", data, at)[0])
+                at += 4
+            elif code == 0x68:  # h, BINGET
+                stack.append(memo[data[at]])
+                at += 1
+            elif code == 0x6A:  # j, LONG_BINGET
+                stack.append(memo[unpack_from("<I", data, at)[0]])
+                at += 4
+            elif code == 0x58:  # X, BINUNICODE
+                end = at + 4 + unpack_from("<I", data, at)[0]
+                stack.append(_checked_slice(data, at + 4, end).decode("utf-8", "surrogatepass"))
+                at = end
+            elif code == 0x28:  # (, MARK
+                stack.append(_MARK)
+            elif code in _SIMPLE:
+                _SIMPLE[code](stack)
+            elif code == 0x47:  # G, BINFLOAT
+                stack.append(unpack_from(">d", data, at)[0])
+                at += 8
+            elif code in (0x8A, 0x8B):  # LONG1, LONG4
+                width = 1 if code == 0x8A else 4
+                end = at + width + int.from_bytes(data[at : at + width], "little")
+                if end - at - width > _MAX_INTEGER_BYTES:
+                    raise ValueError("its pickle is damaged (an integer has thousands of digits)")
+                stack.append(int.from_bytes(_checked_slice(data, at + width, end), "little", signed=True))
+                at = end
+            elif code == 0x63:  # c, GLOBAL
+                middle = data.index(b"\n", at, at + 1024)
+                end = data.index(b"\n", middle + 1, middle + 1024)
+                stack.append(_global(data[at:middle].decode(), data[middle + 1 : end].decode()))
+                at = end + 1
+            elif code == 0x80:  # PROTO
+                if data[at] != 2:
+                    raise ValueError(f"its pickle has protocol {data[at]}, torch.save writes protocol 2")
+                at += 1
+            elif code == 0x2E:  # STOP
+                return stack.pop(), at
+            else:
+                raise ValueError(f"its pickle has the instruction {code:#x}, which torch.save does not write")
+            if at > size:
+                raise IndexError("it is cut off")
+        raise PickleLimitError(f"more than {max_instructions:,} instructions")
+
+
+def _checked_slice(data: bytes, start: int, end: int) -> bytes:
+    if end > len(data):
+        raise IndexError("it is cut off")
+    return data[start:end]
+
+
+def _global(module: str, name: str) -> Opaque:
+    full = f"{module}.{name}"
+    if module not in _PLAIN_MODULES and full not in _DICTS and full not in _OTHERS:
+        raise UnknownGlobalError(full)
+    return Opaque(full)
+
+
+# ---------------------------------------------------------------------------------------------- simple instructions
+
+
+def _pop_mark(stack: list[Any]) -> list[Any]:
+    """Remove and return the values above the last mark, and the mark."""
+    for place in range(len(stack) - 1, -1, -1):
+        if stack[place] is _MARK:
+            values = stack[place + 1 :]
+            del stack[place:]
+            return values
+    raise IndexError("a mark is missing")
+
+
+def _append(stack: list[Any]) -> None:
+    value = stack.pop()
+    _extend(stack[-1], [value])
+
+
+def _appends(stack: list[Any]) -> None:
+    values = _pop_mark(stack)
+    _extend(stack[-1], values)
+
+
+def _extend(target: Any, values: list[Any]) -> None:
+    if type(target) is list:
+        target += values
+    elif not isinstance(target, Opaque):
+        raise TypeError(f"it appends to a {type(target).__name__}")
+
+
+def _set_item(stack: list[Any]) -> None:
+    value, key = stack.pop(), stack.pop()
+    _update(stack[-1], [key, value])
+
+
+def _set_items(stack: list[Any]) -> None:
+    values = _pop_mark(stack)
+    _update(stack[-1], values)
+
+
+def _update(target: Any, values: list[Any]) -> None:
+    if type(target) is dict:
+        for key, value in zip(values[::2], values[1::2], strict=True):
+            # Nested tuples would take ages to hash.
+            target[key if key is None or isinstance(key, str | int | float | Opaque) else Opaque("tuple")] = value
+    elif not isinstance(target, Opaque):
+        raise TypeError(f"it sets items of a {type(target).__name__}")
+
+
+def _reduce(stack: list[Any]) -> None:
+    _, made = stack.pop(), stack.pop().name
+    if made in _DICTS:
+        stack.append({})
+    else:
+        stack.append(Opaque("Tensor" if "_rebuild" in made else made.rpartition(".")[2]))
+
+
+def _build(stack: list[Any]) -> None:
+    stack.pop()
+    if not isinstance(stack[-1], dict | Opaque):  # a dict of a model has attributes, too
+        raise TypeError(f"it sets attributes of a {type(stack[-1]).__name__}")
+
+
+def _persistent(stack: list[Any]) -> None:
+    stack[-1] = Opaque("storage")
+
+
+def _tuple_of(count: int) -> Any:
+    def pack(stack: list[Any]) -> None:
+        if len(stack) < count:
+            raise IndexError("a tuple lacks values")
+        stack[-count:] = [tuple(stack[-count:])]
+
+    return pack
+
+
+_SIMPLE = {
+    ord("]"): lambda stack: stack.append([]),
+    ord("}"): lambda stack: stack.append({}),
+    ord(")"): lambda stack: stack.append(()),
+    ord("N"): lambda stack: stack.append(None),
+    0x88: lambda stack: stack.append(True),
+    0x89: lambda stack: stack.append(False),
+    ord("e"): _appends,
+    ord("a"): _append,
+    ord("u"): _set_items,
+    ord("s"): _set_item,
+    ord("t"): lambda stack: stack.append(tuple(_pop_mark(stack))),
+    0x85: _tuple_of(1),
+    0x86: _tuple_of(2),
+    0x87: _tuple_of(3),
+    ord("R"): _reduce,
+    0x81: _reduce,  # NEWOBJ
+    ord("b"): _build,
+    ord("Q"): _persistent,
+}
+"""Instructions without arguments."""

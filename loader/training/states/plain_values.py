@@ -1,0 +1,86 @@
+"""Check that values are plain data, and not more than a state has, before they are compared or copied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from ...errors import StateError
+from ...storage import max_document_bytes
+from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
+from .plain_pickle import Opaque
+
+__all__ = ["HINT", "check_plain", "check_size", "max_values", "too_many_values"]
+
+HINT = "save the loader's state in a separate file: torch.save(loader.save_state_rank(), path), or as JSON"
+
+_BYTES_PER_VALUE = 64
+"""Share of the limit of bytes that allows one value. The states of 10,000 ranks have three million values."""
+
+_MAX_DEPTH = 200  # chains of stages nest one level for each stage
+_PLAIN_TYPES = (str, int, float, type(None))  # a bool is an int
+
+
+def max_values() -> int:
+    """Return the limit of the values in a file."""
+    return max(max_document_bytes() // _BYTES_PER_VALUE, 1)
+
+
+def too_many_values(path: str | None = None) -> StateError:
+    """Return the error for a file with more values than :func:`max_values`."""
+    needed = max_document_bytes() * 4
+    return StateError(
+        f"expected a state of at most {max_values():,} values, found more",
+        at=path,
+        hint=f"{HINT}; if it is one, set the environment variable {DOCUMENT_LIMIT_VARIABLE}={needed}",
+    )
+
+
+def check_size(value: Any, limit: int) -> int:
+    """Check that a value is no larger and no deeper than states are; return its number of values.
+
+    Values that are referenced several times count each time, and long strings count as several.
+
+    Raises:
+        StateError: It is larger or deeper.
+    """
+    pending = [(0, value)]
+    values = 0
+    while pending:
+        depth, value = pending.pop()
+        values += 1
+        if isinstance(value, Mapping):
+            values += sum(len(key) for key in value if isinstance(key, str)) // _BYTES_PER_VALUE
+            pending.extend((depth + 1, inner) for inner in value.values())
+        elif isinstance(value, list | tuple):
+            pending.extend((depth + 1, inner) for inner in value)
+        elif isinstance(value, str):
+            values += len(value) // _BYTES_PER_VALUE
+        if values + len(pending) > limit:
+            raise too_many_values()
+        if depth > _MAX_DEPTH:
+            raise StateError("this state is damaged: it nests deeper than the states that loaders save")
+    return values
+
+
+def check_plain(state: Any) -> None:
+    """Check that a state, whose size was checked, is plain data.
+
+    Raises:
+        StateError: It holds other objects, or numbers that JSON cannot represent.
+    """
+    pending = [state]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Mapping):
+            if not all(isinstance(key, str) for key in value):
+                raise StateError("this state is damaged: it has keys that are not strings")
+            pending.extend(value.values())
+        elif isinstance(value, list | tuple):
+            pending.extend(value)
+        elif isinstance(value, float) and not isfinite(value):
+            raise StateError(f"this state is damaged: it holds {value}, which JSON cannot represent")
+        elif not isinstance(value, _PLAIN_TYPES):
+            name = value.name if isinstance(value, Opaque) else type(value).__name__
+            raise StateError(f"this state is damaged: it holds a {name}, and a state is plain data")

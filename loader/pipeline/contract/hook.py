@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import ConfigError, SkipSample
 from ...order import mix
 from ...samples.hooks import restores_encoder_seeds, restores_seeds
-from ..failures.policy import hook_name
+from ..failures.policy import hook_name, stage_and_hook
 from .item_id import ItemId, integers_of, sample_index_of, samples_in
 from .lane import Lane
 from .rng import preserve_rng_state, seed_sample
@@ -29,6 +29,7 @@ class Hook:
         lane: The lane.
         failure_tolerance: Consecutive failures that end the run; None: the number set for the function.
         takes_batches: The items are micro-batches: ``current_sample_index`` is the number of the micro-batch.
+        stage: The name of the stage, for messages.
         may_return_none: None is a result like others; by default an error, since most such functions lack a ``return``.
     """
 
@@ -46,6 +47,7 @@ class Hook:
         "_seed",
         "_takes_batches",
         "_tolerance",
+        "name",
         "skips",
     )
 
@@ -57,6 +59,7 @@ class Hook:
         failure_tolerance: int | None = None,
         takes_batches: bool = False,
         may_return_none: bool = False,
+        stage: str = "",
     ) -> None:
         self._function = function
         self._may_return_none = may_return_none
@@ -71,7 +74,8 @@ class Hook:
         # Two hooks of a chain draw different numbers for the same sample.
         name = getattr(function, "__qualname__", type(function).__qualname__)
         self._seed = int(mix(lane.seed, zlib.crc32(name.encode())))
-        self.skips = lane.failures.skips_of(function)
+        self.name = stage_and_hook(stage, function)
+        self.skips = lane.failures.skips_of(function, self.name)
 
     def call(self, argument: Any, item_id: ItemId) -> Any:
         """Call the function.

@@ -51,6 +51,10 @@ class Neighbours(Protocol):
     def number(self) -> int:
         """The lane."""
 
+    @property
+    def count(self) -> int:
+        """The number of the other lanes."""
+
     def add(self, stage: str, own: Any) -> None:
         """Register the :class:`LaneInput` of a stage of this lane.
 

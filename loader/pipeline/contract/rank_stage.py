@@ -47,6 +47,11 @@ class RankStage(SavableDataset[Any]):
         return count
 
     @property
+    def repeats_input(self) -> bool:
+        """True if an iteration continues, without end, where a pass of the input ends."""
+        return False
+
+    @property
     def counts_on_rank(self) -> bool:
         return True
 

@@ -159,6 +159,11 @@ class SavableDataset(DatasetMethods[T_co], ABC):
         """Number of items of all lanes in one pass; None if it is endless, or not known in advance."""
         return self.inputs[0].items if self.keeps_positions and self.inputs else None
 
+    @stage_property
+    def round_samples(self) -> int:
+        """Number of samples until each one of the data has come in all lanes together; 0 if not known."""
+        return sum(upstream.round_samples for upstream in self.inputs)
+
     def nominal_items(self, worker: int, workers: int) -> int:
         """Return the number of items of an epoch on a worker, if each stage makes one item of each input item.
 

@@ -15,10 +15,20 @@ from ...samples.hooks import default_failure_tolerance, failure_tolerance
 from .error_handlers import Failure, SampleErrorHandler, report_to, reraise_exception
 from .sample_name import joined_names, keys_of_sample, places_of_sample, sources_of_sample
 
-__all__ = ["SKIP_TOLERANCE", "EndlessSkips", "FailurePolicy", "ends_run", "hook_name", "three_argument_handler"]
+__all__ = [
+    "SKIP_TOLERANCE",
+    "EndlessSkips",
+    "FailurePolicy",
+    "ends_run",
+    "hook_name",
+    "stage_and_hook",
+    "three_argument_handler",
+]
 
 SKIP_TOLERANCE = 20_000
-"""Consecutive samples that a hook may skip before it has kept any, by default."""
+"""Consecutive samples that a hook may skip before it has kept any, by default, unless the data are large."""
+
+_ROUNDS = 20  # through the data; if one of its samples is good, a lane misses it in this time with probability e^-20
 
 _FATAL_ERRORS = (
     FatalSampleError,
@@ -71,13 +81,17 @@ class FailurePolicy:
         tolerance: Consecutive failures of a hook that end the run; 0 and None: no number of failures ends it. A stage,
             ``@stateless(failure_tolerance=…)`` or the task encoder's ``__default_failure_tolerance__`` may set another
             number for a hook.
-        skip_tolerance: Consecutive samples that a hook may skip before it has kept any; None: any number.
+        skip_tolerance: Consecutive samples that a hook may skip before it has kept any; None: any number. The default
+            grows with the data.
+        samples: Samples in a round through the data, of which each is one at least.
 
     Attributes:
         pending: True while ``succeeded`` has to be called: a hook's last call has failed.
         dropped: By reason, the number of samples that hooks skipped or failed for.
         last: The last failure and its error.
-        has_remainder: True if a stage dropped samples that all hooks had kept, for ``drop_last``.
+        remainder: The stage that dropped samples that all hooks had kept, for ``drop_last``, and why; empty if none.
+        samples: As passed.
+        skip_tolerance: As passed, but grown with the data.
 
     Raises:
         ConfigError: The tolerance is negative, or the handler takes other arguments.
@@ -89,13 +103,14 @@ class FailurePolicy:
         "_lane",
         "_not_rebuilt",
         "_restore_handler",
-        "_skip_tolerance",
         "_skips",
         "_tolerance",
         "dropped",
-        "has_remainder",
         "last",
         "pending",
+        "remainder",
+        "samples",
+        "skip_tolerance",
     )
 
     def __init__(
@@ -106,19 +121,27 @@ class FailurePolicy:
         lane: int,
         tolerance: int | None = 100,
         skip_tolerance: int | None = SKIP_TOLERANCE,
+        samples: int = 0,
     ) -> None:
         self._handler: SampleErrorHandler = three_argument_handler(handler)
         self._restore_handler: SampleErrorHandler = three_argument_handler(restore_handler)
         self._not_rebuilt: tuple[Exception, Hook, Any] | None = None
         self._lane = lane
         self._tolerance = _checked(tolerance or 0)
-        self._skip_tolerance = skip_tolerance
+        if skip_tolerance == SKIP_TOLERANCE:
+            skip_tolerance = max(skip_tolerance, _ROUNDS * samples)
+        self.skip_tolerance = skip_tolerance
+        self.samples = samples
         self._in_a_row: dict[object, tuple[int, str]] = {}  # number of failures, and text of the first one
         self._skips: dict[tuple[object, str], EndlessSkips] = {}
         self.pending = False
         self.dropped: Counter[str] = Counter()
-        self.has_remainder = False
+        self.remainder = ""
         self.last: tuple[Failure, Exception] | None = None
+
+    def reasons(self) -> str:
+        """Return why samples were dropped, most frequent reason first: ``"encode_sample skipped: 40"``."""
+        return ", ".join(f"{reason}: {samples}" for reason, samples in self.dropped.most_common())
 
     def skips_of(self, hook: Hook, name: str | None = None) -> EndlessSkips:
         """Return the counter of a hook's skips; a hook that is opened again, for another pass, has the same one.
@@ -130,7 +153,7 @@ class FailurePolicy:
         name = name or (hook if isinstance(hook, str) else hook_name(hook))
         key = (_identity(hook), name)
         if key not in self._skips:
-            self._skips[key] = EndlessSkips(name, self._lane, self._skip_tolerance, self.dropped)
+            self._skips[key] = EndlessSkips(name, self._lane, self.skip_tolerance, self.dropped)
         return self._skips[key]
 
     def failed(
@@ -244,6 +267,16 @@ def hook_name(hook: Callable[..., Any]) -> str:
     while not hasattr(hook, "__name__") and hasattr(hook, "func"):
         hook = hook.func  # functools.partial has no name, but func
     return str(getattr(hook, "__name__", type(hook).__name__))
+
+
+def stage_and_hook(stage: str, hook: Callable[..., Any]) -> str:
+    """Return the name of a stage and of the function that it calls, for messages.
+
+    >>> stage_and_hook("encode_sample", print)
+    'encode_sample (print)'
+    """
+    name = hook_name(hook)
+    return name if stage in ("", name) else f"{stage} ({name})"
 
 
 def _checked(tolerance: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from math import ceil
 from typing import Any, Protocol, cast
 
 from ...arrays import IntArray
@@ -97,6 +98,10 @@ class ReadDataset(SavableDataset[Raw]):
     @property
     def items(self) -> int | None:
         return self.plan.items([source.samples for source in self.sources])
+
+    @property
+    def round_samples(self) -> int:
+        return self.plan.round_samples([source.samples for source in self.sources])
 
     def nominal_items(self, worker: int, workers: int) -> int:
         samples = [source.samples for source in self.sources]
@@ -235,6 +240,9 @@ class OrderPlan(Protocol):
     def items(self, samples: Sequence[int]) -> int | None:
         """Return the number of samples of a pass; None without end."""
 
+    def round_samples(self, samples: Sequence[int]) -> int:
+        """Return the number of samples until each one has come."""
+
     def epoch_repetitions(self, sources: int) -> Sequence[float]:
         """Return how often a sample of each source comes in an epoch."""
 
@@ -289,6 +297,12 @@ class ShuffledPlan:
     def items(self, samples: Sequence[int]) -> int | None:
         return None if self.repetitions is None else _pass_samples(samples, self.repetitions)
 
+    def round_samples(self, samples: Sequence[int]) -> int:
+        if self.repetitions is not None:
+            return sum(samples)
+        total = sum(self.weights)
+        return ceil(max(count * total / weight for count, weight in zip(samples, self.weights, strict=True) if weight))
+
     def epoch_repetitions(self, sources: int) -> Sequence[float]:
         return self.repetitions or self.shares or (1.0,) * sources
 
@@ -328,6 +342,9 @@ class SequentialPlan:
         return order if self.deal is None else PrebatchedPass(order, self.deal)
 
     def items(self, samples: Sequence[int]) -> int | None:
+        return sum(samples)
+
+    def round_samples(self, samples: Sequence[int]) -> int:
         return sum(samples)
 
     def epoch_repetitions(self, sources: int) -> Sequence[float]:

@@ -104,9 +104,16 @@ class _BatchRunning:
         self._upstream = LaneInput(definition.inputs[0], lane, state, self._stage)
         self._lane = lane
         self._size = definition.batch_size
-        self._hook = Hook(definition.batcher, lane, failure_tolerance=definition.failure_tolerance, takes_batches=True)
+        self._hook = Hook(
+            definition.batcher,
+            lane,
+            failure_tolerance=definition.failure_tolerance,
+            takes_batches=True,
+            stage=definition.name,
+        )
         self._drops_last = definition.drop_last
         self._at_positions = definition.at_positions and lane.neighbours is None
+        self._name = definition.name
         self._key = definition.key
         self._number = state.get(self._key, 0)  # of the next batch, where batches are at positions
         self.state = self._state_of_positions if self._at_positions else self._upstream.state
@@ -129,7 +136,7 @@ class _BatchRunning:
                     lane_ended, source_next = True, self._upstream.next_of_others
                     continue
                 if not values or self._drops_last:
-                    self._lane.failures.has_remainder |= bool(values)
+                    self._drop(values)
                     raise
                 break
             if value is not SKIPPED:
@@ -147,7 +154,7 @@ class _BatchRunning:
                 value, item_id = self._upstream.next()
             except StopIteration:
                 if item_id == -1 or self._drops_last:
-                    self._lane.failures.has_remainder |= bool(values)
+                    self._drop(values)
                     raise
                 break
             if value is not SKIPPED:
@@ -155,6 +162,13 @@ class _BatchRunning:
                 item_ids.append(item_id)
         self._number += 1
         return values, tuple(item_ids)
+
+    def _drop(self, values: list[Any]) -> None:
+        """Note the samples that ``drop_last`` drops."""
+        if values:
+            self._lane.failures.remainder = (
+                f"drop_last of {self._name} dropped {len(values)} samples, fewer than batch_size={self._size}"
+            )
 
     def _joined(self, values: list[Any], item_ids: tuple[ItemId, ...]) -> tuple[Any, ItemId]:
         if not values:

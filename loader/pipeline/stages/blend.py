@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import isfinite
+from math import ceil, isfinite
 from typing import Any, TypeVar
 
 import numpy as np
@@ -60,6 +60,14 @@ class BlendDataset(SavableDataset[T]):
     @property
     def drains_worker(self) -> bool:
         return all(upstream.drains_worker for upstream in self.inputs)
+
+    @property
+    def round_samples(self) -> int:
+        total = sum(self.weights)
+        rounds = [
+            upstream.round_samples * total / weight for upstream, weight in zip(self.inputs, self.weights, strict=True)
+        ]
+        return ceil(max(rounds))
 
     def settings(self) -> dict[str, Any]:
         return {"weights": list(self.weights)}

@@ -34,6 +34,10 @@ class EpochizeDataset(RankStage):
     def settings(self) -> dict[str, Any]:
         return {"length": self.length}
 
+    @property
+    def repeats_input(self) -> bool:
+        return True
+
     def __len__(self) -> int:
         return self.length
 

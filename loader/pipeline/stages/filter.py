@@ -10,6 +10,7 @@ from ..contract.item_id import ItemId
 from ..contract.lane import Lane
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.worker_config import WorkerConfig
+from ..failures.policy import stage_and_hook
 
 __all__ = ["FilterDataset"]
 
@@ -56,7 +57,9 @@ class _FilterRunning:
     def __init__(self, definition: FilterDataset[Any], lane: Lane, state: State) -> None:
         self._upstream = definition.inputs[0].open(lane, state)
         self._filter = Hook(definition.filter_fn, lane, may_return_none=True)
-        self._skips = lane.failures.skips_of(definition.filter_fn, definition.name)
+        self._skips = lane.failures.skips_of(
+            definition.filter_fn, stage_and_hook(definition.name, definition.filter_fn)
+        )
 
     def next(self) -> tuple[Any, ItemId]:
         value, item_id = self._upstream.next()

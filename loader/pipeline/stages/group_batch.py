@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from math import inf
 from typing import Any, ClassVar, TypeVar
 
-from ...errors import ConfigError, SkipSample
+from ...errors import ConfigError, RepeatedSampleError, SkipSample
 from ...samples.batching.collate import generic_batch
 from ..contract.buffered import BufferedItem
 from ..contract.hook import Hook
@@ -16,6 +17,7 @@ from ..contract.rng import preserve_rng_state
 from ..contract.stage import SKIPPED, Running, SavableDataset, State
 from ..contract.state_schema import BUFFERED_ITEM, Schema
 from ..contract.worker_config import WorkerConfig
+from ..failures.policy import SKIP_TOLERANCE
 
 __all__ = ["GroupBatchDataset"]
 
@@ -109,11 +111,13 @@ class _GroupBatchRunning:
         self._upstream.release = self._release
         self._lane = lane
         self._fixed_size = definition.fixed_batch_size
-        self._criterion = Hook(definition.sample_group_key, lane)
+        self._criterion = Hook(definition.sample_group_key, lane, stage="batch_group_criterion")
         self._batcher = Hook(
-            definition.batcher, lane, failure_tolerance=definition.failure_tolerance, takes_batches=True
+            definition.batcher, lane, failure_tolerance=definition.failure_tolerance, takes_batches=True, stage="batch"
         )
         self._drops_last = definition.drop_last
+        failures = lane.failures
+        self._max_groups = inf if failures.skip_tolerance is None else max(SKIP_TOLERANCE, failures.samples)
         self._key = definition.key
         self._groups: dict[Hashable, _Group] = {}  # in the order of their first samples
         self._full: deque[_Group] = deque()  # joined from several lanes
@@ -145,13 +149,27 @@ class _GroupBatchRunning:
                 continue
             key, size = found
             group = self._groups.setdefault(key, _Group(size, []))
+            if len(self._groups) > self._max_groups:
+                raise self._endless_groups(size)
             group.samples.append(BufferedItem(item_id, self._lane.context.batch_index, value))
             if len(group.samples) >= group.size:
                 return self._joined(self._groups.pop(key).samples)
 
+    def _endless_groups(self, size: int) -> RepeatedSampleError:
+        """Return the error for groups of which there are more than samples, so that they do not fill."""
+        return RepeatedSampleError(
+            f"{self._criterion.name} has returned {len(self._groups)} keys in lane {self._lane.number} whose "
+            f"batches are not full; the last one is to have {size} samples",
+            hint="return equal keys for samples of one batch, such as a size rounded to a multiple; to allow more, "
+            "pass WorkerConfig(skip_tolerance=None)",
+        )
+
     def _next_partial(self) -> tuple[Any, ItemId]:
         if self._drops_last or not self._groups:
-            self._lane.failures.has_remainder |= bool(self._groups)
+            if self._groups:
+                self._lane.failures.remainder = (
+                    f"drop_last dropped {len(self._groups)} groups of {self._criterion.name} that were not full"
+                )
             self._groups.clear()
             raise StopIteration
         return self._joined(self._groups.pop(next(iter(self._groups))).samples)

@@ -78,6 +78,7 @@ class _MapRunning:
             lane,
             failure_tolerance=definition.failure_tolerance,
             takes_batches=definition.takes_batches,
+            stage=definition.name,
         )
         self._lane = lane
         self._key = definition.key

@@ -154,9 +154,11 @@ class _SelectionRunning:
         self._lane = lane
         self._size = definition.buffer_size
         of_packer, of_encoder = definition.failure_tolerances
-        self._select = Hook(definition.pre_packer, lane, failure_tolerance=of_packer)
+        self._select = Hook(definition.pre_packer, lane, failure_tolerance=of_packer, stage=definition.name)
         encoder = definition.sample_encoder
-        self._encode = None if encoder is None else Hook(encoder, lane, failure_tolerance=of_encoder)
+        self._encode = (
+            None if encoder is None else Hook(encoder, lane, failure_tolerance=of_encoder, stage="postencode_sample")
+        )
         self._key = definition.key
         own = state.get(self._key, {"batch": None, "groups": []})
         self._batch: int | None = own["batch"]  # the micro-batch during which the buffer was filled

@@ -35,6 +35,7 @@ class LaneBatches:
     Args:
         chain: The stages of the lanes.
         options: Options of the worker processes.
+        is_repeated: A stage of the rank begins the next pass where one ends.
 
     Attributes:
         lanes: L.
@@ -45,8 +46,9 @@ class LaneBatches:
         rules: The rules of the run; those of a restored run until its pass starts over.
     """
 
-    def __init__(self, chain: SavableDataset[Any], options: StreamOptions) -> None:
+    def __init__(self, chain: SavableDataset[Any], options: StreamOptions, *, is_repeated: bool = False) -> None:
         self.chain = chain
+        self._is_repeated = is_repeated
         self._options = options
         self._in_turn = not chain.starts_over or chain.items is not None
         self._stream: BatchStream | None = None
@@ -108,7 +110,7 @@ class LaneBatches:
         # The end of the pass stays recorded: other ranks may still deliver their last micro-batch, and save then.
         self.ended = True
         if not self._has_batches and config.skip_tolerance is not None:
-            check_dropped(dropped)
+            check_dropped(dropped, is_repeated=self.chain.repeats or self._is_repeated)
 
     @property
     def is_running(self) -> bool:

@@ -131,7 +131,7 @@ class LoaderRun:
         self.chain = self.built
         self.mix_changes: MixChanges = ()
         self.options = options
-        self.lanes = LaneBatches(self.chain, options)
+        self.lanes = LaneBatches(self.chain, options, is_repeated=any(stage.repeats_input for stage in stages))
         self.steps = RankChain(stages, self.lanes)
         self._log = LoaderLog(dataset) if dataset.worker_config.should_log(1) else None
         self._continues = False  # the next iteration continues, even if the loader is one that starts over

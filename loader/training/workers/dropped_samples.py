@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from .worker_errors import PackedError, pack_error, unpack_error
 
 __all__ = ["DroppedSamples", "check_dropped", "dropped_samples"]
 
+_log = logging.getLogger(__name__)
+
 _MIN_DROPPED = 10
 """Samples of a rank's pass of which some must make a micro-batch; of fewer, all may be bad by chance."""
 
@@ -22,11 +25,13 @@ class DroppedSamples:
     """The samples of a pass of which a worker made no micro-batch.
 
     Attributes:
-        by_reason: Their number, by hook and reason; empty if others were kept, but dropped by ``drop_last``.
+        by_reason: Their number, by hook and reason.
+        remainder: Why ``drop_last`` dropped samples that hooks kept; empty if it dropped none.
         last_failure: The error of the last one that failed; None if none has.
     """
 
     by_reason: Counter[str]
+    remainder: str
     last_failure: PackedError | None
 
 
@@ -38,12 +43,12 @@ def dropped_samples(lanes: Iterable[FailurePolicy], *, worker: int) -> DroppedSa
         worker: The number of the worker, for messages.
     """
     dropped: Counter[str] = Counter()
-    has_remainder, last = False, None
+    remainder, last = "", None
     for failures in lanes:
         dropped.update(failures.dropped)
-        has_remainder |= failures.has_remainder
+        remainder = failures.remainder or remainder
         last = failures.last or last
-    if not (dropped or has_remainder):
+    if not (dropped or remainder):
         return None
     packed = None
     if last is not None:
@@ -51,23 +56,32 @@ def dropped_samples(lanes: Iterable[FailurePolicy], *, worker: int) -> DroppedSa
         error = failure.stop(f"{failure.hook} failed", cause, hint="", cause=failure.text_of(cause))
         error.__cause__ = cause
         packed = pack_error(error, worker=worker)
-    return DroppedSamples(Counter() if has_remainder else dropped, packed)
+    return DroppedSamples(dropped, remainder, packed)
 
 
-def check_dropped(reports: Sequence[DroppedSamples]) -> None:
+def check_dropped(reports: Sequence[DroppedSamples], *, is_repeated: bool) -> None:
     """Raise an error for a pass without micro-batches of which all samples were dropped.
 
     Args:
         reports: Those of all workers of a rank; workers without samples have none.
+        is_repeated: The pass is one of several without end, of which none would have a micro-batch.
 
     Raises:
-        RepeatedSampleError: All samples were skipped, or failed.
+        RepeatedSampleError: All samples were skipped, or failed; or the pass is repeated, and its samples are too few
+            for a micro-batch.
     """
     dropped = sum((report.by_reason for report in reports), Counter[str]())
+    remainder = next((report.remainder for report in reports if report.remainder), "")
+    if remainder:
+        if is_repeated:
+            raise RepeatedSampleError(
+                f"this run without end has no micro-batch: {remainder}",
+                hint="pass a smaller batch_size, or drop_last=False (batch_drop_last=False)",
+            )
+        _log.warning("this pass has no micro-batch: %s", remainder)
+        return
     if dropped.total() < _MIN_DROPPED:
         return
-    if not all(report.by_reason for report in reports):
-        return  # some samples were kept, but are too few for a micro-batch
     reasons = ", ".join(f"{reason}: {samples}" for reason, samples in dropped.most_common())
     failures = [unpack_error(report.last_failure) for report in reports if report.last_failure is not None]
     last: Any = failures[-1] if failures else None

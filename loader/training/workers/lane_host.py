@@ -294,6 +294,7 @@ def open_lane(
             restore_handler=config.restore_error_handler,
             lane=number,
             skip_tolerance=config.skip_tolerance,
+            samples=dataset.round_samples,
         ),
         context=HookContext(cache=NoCachePool(), worker_config=config),
         last_sample=last_sample,

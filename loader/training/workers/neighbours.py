@@ -39,6 +39,7 @@ class WorkerNeighbours:
         self.registered: dict[str, Any] = {}
         self._changed = changed
         self._lanes = lanes
+        self.count = len(lanes)
 
     def add(self, stage: str, own: Any) -> None:
         """Register the input of a stage of this lane, or a stage that opens one of several inputs at a time."""

@@ -85,7 +85,7 @@ def test_a_hook_that_skips_everything_warns_and_ends_the_run(
 
 def test_a_filter_that_keeps_nothing_ends_the_run(small: Path) -> None:
     kept = FilterDataset(dataset(small, TaskEncoder(), batch_size=None), lambda sample: False)
-    with pytest.raises(SampleError, match="FilterDataset has skipped 200 samples"):
+    with pytest.raises(SampleError, match=r"FilterDataset \(<lambda>\) has skipped 200 samples"):
         next(iter(get_loader(kept)))
 
 
@@ -162,9 +162,10 @@ def test_a_hook_that_drops_every_sample_ends_the_run(
     named = hook if function is not fail else "fail"
     expected = rf"{named} (skipped|failed with ValueError): 20\b" if ends else rf"{named} (has skipped 200|failed 100)"
     if function is skip:
-        expected = expected.replace(hook, "skip")
+        stage = "PackingDataset" if hook == "pack_selected_samples" else hook
+        expected = expected.replace(hook, rf"{stage} \(skip\)", 1)
     elif function is select_nothing:
-        expected = expected.replace(hook, "select_nothing")
+        expected = expected.replace(hook, rf"{hook} \(select_nothing\)", 1)
     with pytest.raises(RepeatedSampleError, match=expected) as caught:
         list(get_loader(made))
     assert isinstance(caught.value, FatalSampleError)

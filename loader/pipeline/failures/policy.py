@@ -255,7 +255,7 @@ def _checked(tolerance: int) -> int:
 
 
 def three_argument_handler(handler: Callable[..., Any]) -> SampleErrorHandler:
-    """Return a handler of three arguments for one that takes three, or two: ``(error, key)``.
+    """Return a handler of three arguments for one that takes at most two: ``(error, key)``.
 
     Raises:
         ConfigError: The handler takes other arguments.
@@ -288,10 +288,6 @@ def _arguments(handler: Callable[..., Any]) -> int:
         signature = inspect.signature(handler)
     except (TypeError, ValueError):  # a function written in C may have no signature
         return 3
-    parameters = list(signature.parameters.values())
-    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    if len(positional) > 2 and positional[2].default is not inspect.Parameter.empty and positional[2].name != "sources":
-        return 2  # an optional parameter of the handler that is not meant for sources
     for count in (3, 2):
         try:
             signature.bind(*range(count))

@@ -68,10 +68,11 @@ class FailurePolicy:
         handler: Called for each failure as ``handler(error, sample, sources)`` or ``handler(error, key)``.
         restore_handler: Called instead for samples that fail while a state is restored; these failures do not count.
         lane: The lane's number, for messages.
-        tolerance: Consecutive failures of a hook that end the run; 0 and None: no number of failures ends it. A stage,
+        tolerance: Consecutive failures of a hook that end the run; 0 and None: as many as ``skip_tolerance``. A stage,
             ``@stateless(failure_tolerance=…)`` or the task encoder's ``__default_failure_tolerance__`` may set another
             number for a hook.
-        skip_tolerance: Consecutive samples that a hook may skip before it has kept any; None: any number.
+        skip_tolerance: Consecutive samples that a hook may skip before it has kept any, or fail for if it has no other
+            tolerance; None: any number.
 
     Attributes:
         pending: True while ``succeeded`` has to be called: a hook's last call has failed.
@@ -203,14 +204,14 @@ class FailurePolicy:
         count = before + 1
         self._in_a_row[name] = count, first
         self.pending = True
-        if not _checked(tolerance):
-            return
-        if count >= tolerance:
+        limit = _checked(tolerance) or self._skip_tolerance
+        if limit is not None and count >= limit:
+            more = "@stateless(failure_tolerance=…), 0 for as many as samples may be skipped"
             raise failure.stop(
                 f"{failure.hook} failed {count} time{'s' if count > 1 else ''} in a row in lane {self._lane}",
                 error,
                 hint="read the warnings about these samples in the log; to allow more failures, pass "
-                "@stateless(failure_tolerance=…), 0 for any number",
+                f"{more if tolerance else 'WorkerConfig(skip_tolerance=…), None for any number'}",
                 cause=first,
             ) from error
 

@@ -37,7 +37,8 @@ def check_path(path: str, *, takes_tar: bool = False, meta_folder: str | None = 
     if meta_folder == "":
         raise click.BadParameter("this is empty; check whether a shell variable is unset", param_hint="--meta-folder")
     is_document = is_record_file(path) or is_metadataset(path)
-    if is_document and not os.path.lexists(path):
+    is_pair = path.endswith(".bin") and os.path.exists(path.removesuffix("bin") + "idx")  # opening it names what lacks
+    if is_document and not is_pair and not os.path.lexists(path):
         raise StorageError("this file does not exist", path=path, hint="check the path")
     if (is_document or (takes_tar and is_tar_file(path))) and meta_folder is not None:
         better = " Set meta_folder at its datasets." if is_metadataset(path) else ""

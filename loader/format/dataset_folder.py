@@ -16,7 +16,7 @@ from ..errors import ConfigError, FormatError, StorageError
 from ..storage import ReadableFile, Storage, open_storage, read_document
 from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
-from .documents.providers import SHARD_SUFFIXES, record_format
+from .documents.providers import SHARD_SUFFIXES, fault_of_file, record_format
 from .documents.split_config import SplitConfig, split_sample_name
 from .filters.files import FilterFiles, filter_names
 from .filters.rows import FilteredShard, FilterRows, open_filter
@@ -65,6 +65,9 @@ class DatasetFolder:
             raise StorageError("this folder does not exist", path=self.path, hint="check the path")
         counts = read_shard_info(self.storage)
         if counts is None:
+            fault = fault_of_file(self.path)
+            if fault is not None:
+                raise StorageError(fault[0], path=self.path, hint=fault[1])
             flag = "" if meta_folder is None else f" --meta-folder {os.fspath(meta_folder)}"
             where = ".nv-meta/.info.json" if meta_folder is None else f".info.json in {self.meta_folder}"
             raise StorageError(

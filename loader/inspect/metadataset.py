@@ -9,6 +9,7 @@ from ..errors import ConfigError, EnergonError
 from ..metadataset.documents.leaf_plan import JoinMember, LeafPlan
 from ..metadataset.documents.paths import DatasetPaths
 from ..metadataset.leaf_samples import LeafCounter
+from ..metadataset.plans.blend_units import SAMPLES
 from ..metadataset.plans.plan_leaves import plan_splits
 from ..metadataset.plans.plan_node import PlanNode
 
@@ -113,8 +114,13 @@ class _SplitFacts:
         return times / self._pass if times is not None and self._pass else None
 
     def _expected_repetitions(self, leaf: LeafPlan) -> float | None:
-        """Return the repetitions of each sample in a pass, or in as many samples as the whole mix has."""
+        """Return the repetitions of each sample in a pass, or in as many samples as the whole mix has.
+
+        None if a blend with a unit leads to the leaf: its share of samples depends on their sizes.
+        """
         samples = self._counts[id(leaf)][0]
+        if any(step.unit != SAMPLES for step in leaf.blends):
+            return None
         if leaf.weight is None:
             return 1.0 if leaf.repetitions is None else leaf.repetitions
         return leaf.weight * self._total / samples if self._total is not None and samples else None

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from ..errors import StorageError
-from ..format.documents.providers import data_path, format_of
+from ..format.documents.providers import data_path, fault_of_file, format_of
 from ..format.media.metadata import MediaMetadata
 from ..format.nv_meta import INFO_JSON, INFO_YAML
 from ..samples.source_info import SourceInfo
@@ -40,7 +40,7 @@ def open_aux_store(url: str | os.PathLike[str]) -> FileStore[Any]:
     """
     text = os.fspath(url)
     if text.startswith(_FILESYSTEM):
-        return SystemFileStore(_check_exists(text.removeprefix(_FILESYSTEM)))
+        return SystemFileStore(_check_exists(text.removeprefix(_FILESYSTEM), of_files=True))
     protocol, separator, _ = text.partition("://")
     if separator and protocol not in ("file", "local"):
         raise StorageError(
@@ -62,8 +62,12 @@ def open_aux_store(url: str | os.PathLike[str]) -> FileStore[Any]:
     return DatasetFileStore(url)
 
 
-def _check_exists(folder: str) -> str:
+def _check_exists(folder: str, *, of_files: bool = False) -> str:
     path = open_storage(folder).path("")
+    if os.path.isfile(path):
+        fault = None if of_files else fault_of_file(path)
+        message, hint = fault or ("this is a file; expected a folder", "give the folder that contains it")
+        raise StorageError(message, path=path, hint=hint)
     if not os.path.isdir(path):
         raise StorageError("this folder does not exist", path=path, hint="check the path")
     return folder

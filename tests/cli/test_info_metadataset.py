@@ -114,6 +114,18 @@ def test_shares_and_repetitions_of_weights(facts: Facts) -> None:
     assert (other["share"], other["samples"], other["expected_repetitions"]) == (0.25, 2, 1.0)
 
 
+def test_samples_of_a_blend_with_a_unit_have_no_known_repetitions(datasets: Path, energon: RunEnergon) -> None:
+    by_tokens = {"blend_weight_unit": "tokens", "blend": [{"path": "a", "weight": 3}, {"path": "b"}]}
+    write_mix(datasets, "tokens.yaml", train=by_tokens)
+    mix = write_mix(datasets, train=[{"path": "tokens.yaml"}, {"path": "texts.jsonl"}])
+    [split] = energon("info", mix, "--json").json["splits"]
+    assert [leaf["expected_repetitions"] for leaf in leaves(split["tree"])] == [
+        None,
+        None,
+        pytest.approx(split["samples"] * 0.5 / 2),
+    ]
+
+
 def test_shares_and_repetitions_of_a_pass(datasets: Path, energon: RunEnergon) -> None:
     blend = {"blend_epochized": [{"path": "a", "repetitions": 2}, {"path": "texts.jsonl", "repetitions": 0.5}]}
     [split] = energon("info", write_mix(datasets, train=blend), "--json").json["splits"]

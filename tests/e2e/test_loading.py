@@ -19,6 +19,7 @@ import yaml
 from loader import (
     BatchDataset,
     ConfigError,
+    EPath,
     FilterDataset,
     LimitDataset,
     MapDataset,
@@ -142,7 +143,7 @@ def test_a_validation_dataset_comes_with_its_source(data: Data) -> None:
     ((dataset, source),) = get_val_datasets(
         data.texts, worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0), batch_size=4
     )
-    assert (source.path, source.split_part) == (str(data.texts), "val")
+    assert (source.path, source.split_part, source.place) == (EPath(data.texts), "val", "")
     assert keys_of(get_loader(dataset)) == VAL_BATCHES
 
 

@@ -18,6 +18,7 @@ from loader import (
     ConfigError,
     Cooker,
     EnergonError,
+    EPath,
     SampleDecoder,
     SavableDataset,
     TaskEncoder,
@@ -164,7 +165,11 @@ def test_validation_datasets_come_one_by_one_with_their_sources(data: MixedData)
         "vals.yaml", {"val": {"blend": [{"path": "more", "subflavors": {"kind": "m"}}, {"path": "texts"}]}}
     )
     found = get_val_datasets(path, worker_config=ONE, batch_size=None, task_encoder=Plain())
-    assert [source.path for _, source in found] == [str(data.more), str(data.texts)]
+    assert [source.path for _, source in found] == [EPath(data.more), EPath(data.texts)]
+    assert [source.paths for _, source in found] == [[EPath(data.more)], [EPath(data.texts)]]
+    assert [source.name for _, source in found] == ["more", "texts"]
+    assert [source.place for _, source in found] == ["splits.val.blend[0]", "splits.val.blend[1]"]
+    assert not any(source.training for _, source in found)
     assert [source.subflavors for _, source in found] == [{"kind": "m"}, {}]
     assert [len(list(get_loader(dataset))) for dataset, _ in found] == [5, 61]
 

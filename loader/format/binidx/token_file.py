@@ -113,7 +113,16 @@ class TokenFile:
         self.storage = storage
         self.name = name
         self.index_name = name.removesuffix(".bin") + ".idx"
-        self.size_bytes = storage.stat(name).size_bytes
+        try:
+            self.size_bytes = storage.stat(name).size_bytes
+        except StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError) and storage.exists(self.index_name):
+                raise FormatError(
+                    f"the tokens of this index are missing: there is no {name} next to it",
+                    shard=self.index_path,
+                    hint="copy both files of the pair",
+                ) from error
+            raise
         try:
             with storage.open(self.index_name) as file:
                 self._start = file.read_at(0, _PROBE_BYTES)

@@ -15,6 +15,7 @@ __all__ = [
     "Format",
     "Provider",
     "data_path",
+    "fault_of_file",
     "format_of",
     "is_jsonl",
     "is_metadataset",
@@ -113,17 +114,31 @@ def record_format(shard: str) -> Format | None:
     return format_of(shard) if shard.endswith(SHARD_SUFFIXES[1:]) else None
 
 
+def fault_of_file(path: str) -> tuple[str, str] | None:
+    """Return a message and a hint for a file that is given as a dataset, but has no such format; None for others.
+
+    Args:
+        path: An absolute path, or a URL.
+    """
+    if provider_of(path).suffixes or not os.path.isfile(path):
+        return None
+    if path.endswith(".tar"):
+        return "a single tar file is not a dataset", f"give its folder: {os.path.dirname(path)}"
+    endings = [ending for one in PROVIDERS for ending in one.suffixes]
+    message = "this file is no dataset; expected a folder of shards, or a file that ends in "
+    return f"{message}{', '.join(endings[:-1])} or {endings[-1]}", "convert it: docs/how-to/write-shards.md shows how"
+
+
 def data_path(path: str) -> str:
     """Return the path of the data file for a prefix as Megatron-LM writes them; other paths are returned unchanged.
 
-    ``/data/tokens`` names the pair ``/data/tokens.bin`` and ``/data/tokens.idx``. A folder of that name has precedence.
+    ``/data/tokens`` names the pair ``/data/tokens.bin`` and ``/data/tokens.idx``. One of the two files is enough, so
+    that the error names the missing one. A file or folder with exactly this name has precedence.
     The prefix of a pair on another machine needs the suffix ``.bin``: looking it up would cost a request per dataset.
 
     Args:
         path: An absolute path, or a URL.
     """
-    if provider_of(path).suffixes or "://" in path:
+    if path.endswith((*provider_of(path).suffixes, *SHARD_SUFFIXES)) or "://" in path or os.path.lexists(path):
         return path
-    if os.path.isfile(path + _IDX) and os.path.isfile(path + _BIN) and not os.path.isdir(path):
-        return path + _BIN
-    return path
+    return path + _BIN if os.path.isfile(path + _BIN) or os.path.isfile(path + _IDX) else path

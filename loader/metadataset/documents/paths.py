@@ -7,7 +7,7 @@ from functools import cache
 
 from ...errors import StorageError
 from ...format.documents.load_request import is_url, resolve_path
-from ...format.documents.providers import is_record_file
+from ...format.documents.providers import fault_of_file, is_record_file
 from ...format.nv_meta import INFO_JSON, INFO_YAML, open_dataset_storage
 from ...storage import open_storage
 from .references import FILESYSTEM
@@ -54,9 +54,12 @@ def _fault_of_dataset(path: str, meta_folder: str | None = None) -> str | None:
         return None  # opening it raises if the URL cannot be read
     if is_record_file(path):
         return None if _exists(path) else f"there is no such file: {display_path(path)}"
-    if not _exists(path):
-        return f"there is no such folder: {display_path(path)}"
     name = display_path(path)
+    if not _exists(path):
+        return f"there is no such folder: {name}"
+    of_file = fault_of_file(path)
+    if of_file is not None:
+        return f"{name}: {of_file[0]}; {of_file[1]}"
     if meta_folder is not None:
         storage = open_dataset_storage(path, meta_folder)
         if any(map(storage.exists, (INFO_JSON, INFO_YAML))):

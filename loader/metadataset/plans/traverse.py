@@ -10,6 +10,7 @@ from typing import Any
 from ...errors import ConfigError
 from ...format.documents.messages import did_you_mean
 from ...format.documents.providers import is_metadataset
+from ...storage import EPath
 from ..documents.leaf_plan import JoinMember, LeafPlan
 from ..documents.references import FILESYSTEM
 from .plan_leaves import plan_tree
@@ -17,7 +18,7 @@ from .plan_leaves import plan_tree
 __all__ = ["TraversedDatasetReference", "traverse_metadataset"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class TraversedDatasetReference:
     """One dataset that a metadataset references.
 
@@ -29,11 +30,11 @@ class TraversedDatasetReference:
         place: Place of the reference; see :class:`.LeafPlan`.
     """
 
-    path: str
+    path: EPath
     split_part: str
-    aux: dict[str, str]
+    aux: dict[str, EPath]
     subflavors: dict[str, Any]
-    place: str
+    place: str = ""
 
 
 def traverse_metadataset(
@@ -71,9 +72,9 @@ def _sources(leaf: LeafPlan) -> Iterator[LeafPlan | JoinMember]:
 
 def _traversed(source: LeafPlan | JoinMember) -> TraversedDatasetReference:
     return TraversedDatasetReference(
-        path=source.path,
+        path=EPath(source.path),
         split_part=source.split_part,
-        aux={name: store.removeprefix(FILESYSTEM) for name, store in source.aux.items()},
+        aux={name: EPath(store.removeprefix(FILESYSTEM)) for name, store in source.aux.items()},
         subflavors=dict(source.subflavors),
         place=source.place,
     )

@@ -148,9 +148,9 @@ class Hook:
             return SKIPPED
         except Exception as error:
             return self.failed(error, argument)
-        if self.skips.count and not isinstance(result, GeneratorType):
+        # That a generator was created is no success: its body has not begun.
+        if (self.skips.count or self._failures.pending) and not isinstance(result, GeneratorType):
             self.skips.count = 0
-        if self._failures.pending:
             self.succeeded(argument)
         return result
 

@@ -78,11 +78,11 @@ class FailurePolicy:
         handler: Called for each failure as ``handler(error, sample, sources)`` or ``handler(error, key)``.
         restore_handler: Called instead for samples that fail while a state is restored; these failures do not count.
         lane: The lane's number, for messages.
-        tolerance: Consecutive failures of a hook that end the run; 0 and None: no number of failures ends it. A stage,
+        tolerance: Consecutive failures of a hook that end the run; 0 and None: as many as ``skip_tolerance``. A stage,
             ``@stateless(failure_tolerance=…)`` or the task encoder's ``__default_failure_tolerance__`` may set another
             number for a hook.
-        skip_tolerance: Consecutive samples that a hook may skip before it has kept any; None: any number. The default
-            grows with the data.
+        skip_tolerance: Consecutive samples that a hook may skip before it has kept any, or fail for if it has no other
+            tolerance; None: any number. The default grows with the data.
         samples: Samples in a round through the data, of which each is one at least.
 
     Attributes:
@@ -226,14 +226,14 @@ class FailurePolicy:
         count = before + 1
         self._in_a_row[name] = count, first
         self.pending = True
-        if not _checked(tolerance):
-            return
-        if count >= tolerance:
+        limit = _checked(tolerance) or self.skip_tolerance
+        if limit is not None and count >= limit:
+            more = "@stateless(failure_tolerance=…), 0 for as many as samples may be skipped"
             raise failure.stop(
                 f"{failure.hook} failed {count} time{'s' if count > 1 else ''} in a row in lane {self._lane}",
                 error,
                 hint="read the warnings about these samples in the log; to allow more failures, pass "
-                "@stateless(failure_tolerance=…), 0 for any number",
+                f"{more if tolerance else 'WorkerConfig(skip_tolerance=…), None for any number'}",
                 cause=first,
             ) from error
 
@@ -288,7 +288,7 @@ def _checked(tolerance: int) -> int:
 
 
 def three_argument_handler(handler: Callable[..., Any]) -> SampleErrorHandler:
-    """Return a handler of three arguments for one that takes three, or two: ``(error, key)``.
+    """Return a handler of three arguments for one that takes at most two: ``(error, key)``.
 
     Raises:
         ConfigError: The handler takes other arguments.
@@ -321,10 +321,6 @@ def _arguments(handler: Callable[..., Any]) -> int:
         signature = inspect.signature(handler)
     except (TypeError, ValueError):  # a function written in C may have no signature
         return 3
-    parameters = list(signature.parameters.values())
-    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    if len(positional) > 2 and positional[2].default is not inspect.Parameter.empty and positional[2].name != "sources":
-        return 2  # an optional parameter of the handler that is not meant for sources
     for count in (3, 2):
         try:
             signature.bind(*range(count))

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ...arrays import IntArray
 from ...cached_property import cached_property
+from ...format.documents.load_request import LoadRequest
 from ...format.filters.rows import FilterRows
 from ...format.index.locations import SampleLocations
 from ...samples.building.sample_builder import RawSample
@@ -46,6 +47,10 @@ Raw = RawSample | RawRow
 
 class Source(Protocol):
     """One dataset of a run; open handles are dropped when it is pickled."""
+
+    @property
+    def request(self) -> LoadRequest:
+        """The request: what was loaded, and the choices made about it."""
 
     @property
     def samples(self) -> int:

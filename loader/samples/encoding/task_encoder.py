@@ -37,7 +37,7 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         decoder: Decodes the parts of samples; None keeps them as bytes.
         cookers: Build samples from crude ones.
         __default_failure_tolerance__: Consecutive failures of a hook that stop the run, unless
-            ``@stateless(failure_tolerance=…)`` sets another number for that hook; 0 allows any number.
+            ``@stateless(failure_tolerance=…)`` sets another number for that hook; 0 allows 20,000.
 
     >>> class Lower(TaskEncoder):
     ...     def encode_sample(self, sample):

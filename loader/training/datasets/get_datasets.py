@@ -8,12 +8,11 @@ from inspect import signature
 from typing import Any
 
 from ...errors import ConfigError
-from ...metadataset.documents.leaf_plan import LeafPlan
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.contract.worker_config import WorkerConfig, check_integers
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from .open_sources import DatasetArguments, LoadedSource
-from .run_datasets import LoadedDatasets
+from .run_datasets import LoadedDatasets, SourceFactory
 
 __all__ = ["get_train_dataset", "get_val_dataset", "get_val_datasets"]
 
@@ -206,15 +205,16 @@ def get_val_datasets(
     even_ranks: bool = False,
     task_encoder: TaskEncoder[Any, Any, Any, Any] | None = None,
     **kwargs: Any,
-) -> list[tuple[SavableDataset[Any], LeafPlan]]:
+) -> list[tuple[SavableDataset[Any], SourceFactory]]:
     """Build the validation datasets of a metadataset one by one, to measure them separately.
 
     Args:
         path: As in :func:`get_val_dataset`; likewise the other arguments.
 
     Returns:
-        ``[(dataset, source), …]``. A source has the ``path``, ``split_part`` and ``subflavors`` of its dataset, and
-        its ``place`` in the metadataset. A single dataset returns one pair.
+        ``[(dataset, source), …]``. A source is a dataset as ``build_val_datasets`` receives it, with ``name``,
+        ``path``, ``paths``, ``split_part`` and ``subflavors``, and its ``place`` in the metadataset. A single dataset
+        returns one pair.
 
     Raises:
         StorageError: As in :func:`get_val_dataset`; likewise the other errors.
@@ -236,7 +236,7 @@ def get_val_datasets(
                 limit=limit,
                 even_ranks=even_ranks,
             ),
-            one.plan,
+            LoadedDatasets.of([one], training=False, worker_config=config).factories[0],
         )
         for one in arguments.open(encoder, training=False)
     ]

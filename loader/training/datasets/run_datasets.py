@@ -44,6 +44,7 @@ class SourceSpec:
         weight: Share of a blend without end; None if the mix is one of repetitions.
         repetitions: Repetitions in a pass; None if the mix is one of weights, which has no pass.
         blends: The weighted blends that lead to it; see :class:`.LeafPlan`.
+        place: Its place in the document that names it; see :class:`.LeafPlan`.
     """
 
     source: Source
@@ -52,6 +53,7 @@ class SourceSpec:
     weight: float | None = None
     repetitions: float | None = None
     blends: tuple[BlendStep, ...] = ()
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,7 @@ class LoadedDatasets:
                 weight=(one.plan.weight or 1.0) if is_weighted else None,
                 repetitions=None if is_weighted else 1.0 if one.plan.repetitions is None else one.plan.repetitions,
                 blends=one.plan.blends if is_weighted else (),
+                place=one.plan.place,
             )
             for one in loaded
         )
@@ -105,23 +108,32 @@ class LoadedDatasets:
         return tuple(spec.source for spec in self.specs)
 
     @property
+    def factories(self) -> list[SourceFactory]:
+        """Datasets one by one, without their shares of the mix."""
+        return [
+            SourceFactory(
+                spec.source,
+                place=spec.place,
+                training=self.training,
+                worker_config=self.worker_config,
+                shuffle_over_epochs=spec.epochs_together,
+                max_samples_per_sequence=spec.slice_length,
+            )
+            for spec in self.specs
+        ]
+
+    @property
     def datasets(self) -> list[LoadedDataset]:
         """Datasets one by one, for code that builds the chain by hand."""
         is_repeated = self.blend_mode is DatasetBlendMode.SAMPLE_REPETITIONS
         return [
             LoadedDataset(
-                dataset=SourceFactory(
-                    spec.source,
-                    training=self.training,
-                    worker_config=self.worker_config,
-                    shuffle_over_epochs=spec.epochs_together,
-                    max_samples_per_sequence=spec.slice_length,
-                ),
+                dataset=factory,
                 weight=spec.weight,
                 repetitions=spec.repetitions if is_repeated else None,
                 aux=spec.source.stores.aux,
             )
-            for spec in self.specs
+            for spec, factory in zip(self.specs, self.factories, strict=True)
         ]
 
     @property
@@ -281,15 +293,28 @@ class SourceFactory(BaseCoreDatasetFactory[Any]):
 
     Args:
         source: The source.
+        place: Its place in the metadataset that names it.
         **options: Arguments of :class:`BaseCoreDatasetFactory`.
+
+    Attributes:
+        name: Name of the folder or file of samples; of a join, that of its metadataset.
+        path: Path of the folder or file of samples; of a join, that of its metadataset.
+        paths: Folder or file of samples; of a join, those of its members.
+        split_part: Part of the split.
+        subflavors: Labels of all samples.
+        place: Place in the document that names it (``splits.val.blend[2]``); empty without a metadataset.
     """
 
-    def __init__(self, source: Source, **options: Any) -> None:
+    def __init__(self, source: Source, *, place: str = "", **options: Any) -> None:
         super().__init__(**options)
         self._source = source
-        request = getattr(source, "request", None)
-        self.paths = [] if request is None else [EPath(request.path)]
-        self.subflavors = {} if request is None else dict(request.subflavors)
+        request = source.request
+        self.path = EPath(request.path)
+        self.name = self.path.name
+        self.paths = [EPath(one.request.path) for one in getattr(source, "members", (source,))]
+        self.split_part = request.split_part
+        self.subflavors = dict(request.subflavors)
+        self.place = place
 
     @property
     def source(self) -> Source:

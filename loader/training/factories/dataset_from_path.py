@@ -16,7 +16,7 @@ from ...metadataset.joins.prepare_metadataset import prepare_metadataset
 from ...metadataset.plans.traverse import TraversedDatasetReference, traverse_metadataset
 from ...pipeline.contract.worker_config import WorkerConfig
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
-from ...storage import open_storage, read_document
+from ...storage import EPath, open_storage, read_document
 from ..datasets.dataset_factory import BaseCoreDatasetFactory, DatasetSubset
 from ..datasets.open_sources import DatasetArguments
 from ..datasets.run_datasets import LoadedDatasets
@@ -116,10 +116,9 @@ class DatasetLoaderInterface(ABC):
         """List the datasets at the path, without opening any."""
         if is_metadataset(self.path):
             return traverse_metadataset(self.path, split_part=split_part)
-        path = os.path.abspath(os.fspath(self.path))
         part = self.split_part or split_part
         return [
-            TraversedDatasetReference(path=path, split_part=part, aux={}, subflavors=dict(self.subflavors), place="")
+            TraversedDatasetReference(path=EPath(self.path), split_part=part, aux={}, subflavors=dict(self.subflavors))
         ]
 
 

@@ -161,6 +161,10 @@ _HINTS = {  # by the signal that ended the process
     "SIGSEGV": "a library written in C crashed; see the stack below for the call",
     "SIGTERM": "a scheduler or a script ended the process; see its log",
 }
+_HINT_FOR_EXIT_0 = (
+    "an interrupt (SIGINT, Ctrl-C) ends a worker with exit code 0, as do a SIGTERM that its own rank sends, and "
+    "sys.exit() in a hook"
+)
 
 
 def worker_died_error(
@@ -186,7 +190,7 @@ def worker_died_error(
     error = WorkerError(
         f"{name_worker(worker, process.pid)} {how}" + (f"; {others} more ended, too" if others else ""),
         at=describe_last_sample(board, worker, describe),
-        hint=_HINTS.get(name, "see what the process printed before it ended"),
+        hint=_HINTS.get(name, "see what the process printed before it ended" if code else _HINT_FOR_EXIT_0),
     )
     stack = read_crash_stack(board, worker)
     if stack is not None:

@@ -149,6 +149,13 @@ def test_without_a_split_file_there_are_no_parts(folder: Path) -> None:
         dataset.samples_of_part("train")
 
 
+def test_a_file_of_another_format_is_no_folder_to_prepare(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").touch()
+    with pytest.raises(StorageError, match="this file is no dataset") as caught:
+        DatasetFolder(tmp_path / "data.csv")
+    assert caught.value.hint == "convert it: docs/how-to/write-shards.md shows how"
+
+
 def test_files_asked_for_by_name_must_be_there(folder: Path) -> None:
     dataset = DatasetFolder(folder, split_config="other.yaml", dataset_config="another.yaml")
     for ask in (lambda: dataset.split, lambda: dataset.config):

@@ -236,6 +236,13 @@ def test_a_folder_that_is_not_prepared_is_a_fault(files: MetadatasetFiles) -> No
     ]
 
 
+def test_a_file_of_another_format_is_a_fault_and_needs_no_prepare(files: MetadatasetFiles) -> None:
+    (files.folder / "data.csv").touch()
+    (fault,) = files.faults_of_train({"path": "data.csv"})
+    assert "this file is no dataset; expected a folder of shards" in fault
+    assert "energon prepare" not in fault
+
+
 def test_datasets_of_other_splits_need_not_be_there(files: MetadatasetFiles) -> None:
     files.write("mix.yaml", {"train": {"path": "a"}, "test": {"path": "on_another_machine"}})
     assert len(files.plan()) == 1

@@ -35,6 +35,13 @@ def test_a_folder_that_is_not_prepared_may_be_meant_as_files(tmp_path: Path) -> 
     assert caught.value.hint == f"run: energon prepare {tmp_path}; or, for plain files, write filesystem://{tmp_path}"
 
 
+@pytest.mark.parametrize(("scheme", "message"), [("", "this file is no dataset"), ("filesystem://", "this is a file")])
+def test_a_file_is_no_folder(tmp_path: Path, scheme: str, message: str) -> None:
+    (tmp_path / "data.csv").touch()
+    with pytest.raises(StorageError, match=message):
+        open_aux_store(f"{scheme}{tmp_path}/data.csv")
+
+
 @pytest.mark.parametrize("scheme", ["", "filesystem://"])
 def test_a_folder_that_is_missing_is_told_when_the_store_is_opened(tmp_path: Path, scheme: str) -> None:
     with pytest.raises(StorageError, match="this folder does not exist"):

@@ -185,6 +185,29 @@ def arguments_of_handler():
 
 
 @facts.add
+def a_third_parameter_of_any_name_gets_the_sources():
+    received = []
+
+    def handler(error, failed, where=None):
+        received.append([type(error).__name__, type(failed).__name__, described(where)])
+
+    handler.arguments = received
+    run(failing("encode_sample", 1), handler)
+    return received
+
+
+class FailsBeforeYielding(Encoder):
+    def encode_sample(self, sample):
+        raise ValueError("broken")
+        yield sample
+
+
+@facts.add
+def generators_that_always_fail():
+    return run(FailsBeforeYielding(), Calls())
+
+
+@facts.add
 def skipped_samples_reach_no_handler():
     handler = Calls()
     return run(failing("encode_sample", 50, error=SkipSample), handler)

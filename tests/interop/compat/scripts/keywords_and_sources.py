@@ -26,11 +26,18 @@ from megatron.energon import (
     generic_batch,
     get_savable_loader,
     get_train_dataset,
+    get_val_dataset,
     stateless,
 )
 from megatron.energon.epathlib import EPath
 
-DIFFERS: dict[str, str] = {}
+DIFFERS = {
+    "a_source_as_dataclass": (
+        "`SourceInfo` is a named tuple: `dataclasses.fields(source)` raises `TypeError`, and "
+        "`dataclasses.asdict(sample)` keeps it; `source._asdict()` returns a dict."
+    ),
+    "indexes_of_sources": "Its `index` counts the samples of the whole dataset",
+}
 
 facts = Facts()
 
@@ -87,6 +94,26 @@ def decorators_by_keyword():
 def fields_of_a_source():
     source = SourceInfo(dataset_path="/data", index=3, shard_name="a.tar", file_names=("3.txt",))
     return [source.index, source.shard_name, list(source.file_names)]
+
+
+@facts.add
+def a_source_as_dataclass():
+    (source,) = next(iter(load(DefaultTaskEncoder(), batch_size=None))).__sources__
+    try:
+        names = [one.name for one in dataclasses.fields(source)]
+    except TypeError:
+        names = "TypeError"
+    sample = TextSample(__key__="a", __restore_key__=(), text="", __sources__=(source,))
+    kept = dataclasses.asdict(sample)["__sources__"][0]
+    return names, type(kept).__name__, hasattr(source, "_asdict")
+
+
+@facts.add
+def indexes_of_sources():
+    dataset = get_val_dataset(
+        facts.folder / "texts", batch_size=None, worker_config=WorkerConfig(rank=0, world_size=1, num_workers=0)
+    )
+    return [source.index for sample in get_savable_loader(dataset) for source in sample.__sources__][:3]
 
 
 def shape(sources):
@@ -181,12 +208,6 @@ def a_source_is_a_dataclass():
         len({source, same}),
         copy.deepcopy(source) == source,
     ]
-
-
-@facts.add
-def sources_of_a_sample_as_a_dict():
-    sample = dataclasses.asdict(next(iter(load(DefaultTaskEncoder(), batch_size=None))))
-    return [type(sample["__sources__"]).__name__, sorted(sample["__sources__"][0])]
 
 
 facts.report()

@@ -63,6 +63,17 @@ def test_documents_are_counted(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------------------------------- damage
 
 
+def test_an_index_without_its_tokens_names_both_files(tmp_path: Path) -> None:
+    path = write_tokens(tmp_path / "x", [[1]])
+    path.unlink()
+    with pytest.raises(FormatError, match=r"there is no x\.bin next to it") as caught:
+        opened(path)
+    assert str(tmp_path / "x.idx") in str(caught.value)
+    (tmp_path / "x.idx").unlink()
+    with pytest.raises(StorageError):
+        opened(path)
+
+
 def change(path: Path, start: int, data: bytes) -> None:
     content = bytearray(path.read_bytes())
     content[start : start + len(data)] = data

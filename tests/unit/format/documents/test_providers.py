@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from loader.format.documents.providers import PROVIDERS, data_path, format_of
+from loader.format.documents.providers import PROVIDERS, data_path, fault_of_file, format_of
 from tests.token_files import write_tokens
 
 
@@ -40,6 +40,31 @@ def test_a_prefix_names_a_pair_of_token_files(tmp_path: Path) -> None:
     assert data_path(str(prefix)) == str(data)
     assert data_path(str(data)) == str(data)
     assert data_path(f"s3:/{prefix}") == f"s3:/{prefix}"
+
+
+@pytest.mark.parametrize("suffix", [".bin", ".idx"])
+def test_one_file_of_a_pair_is_enough_for_the_prefix(tmp_path: Path, suffix: str) -> None:
+    write_tokens(tmp_path / "half", [[1]])
+    (tmp_path / f"half{suffix}").unlink()
+    assert data_path(str(tmp_path / "half")) == str(tmp_path / "half.bin")
+
+
+def test_a_shard_with_an_index_is_no_prefix(tmp_path: Path) -> None:
+    (tmp_path / "shard.tar.idx").touch()  # an index of megatron-energon, whose shard is missing
+    assert data_path(str(tmp_path / "shard.tar")) == str(tmp_path / "shard.tar")
+
+
+def test_a_file_of_another_format_is_no_dataset(tmp_path: Path) -> None:
+    for name in ("data.csv", "shard.tar", "tokens.bin"):
+        (tmp_path / name).touch()
+    fault = fault_of_file(str(tmp_path / "data.csv"))
+    assert fault is not None
+    assert fault[0].endswith("or a file that ends in .yaml, .yml, .jsonl, .bin or .parquet")
+    assert fault_of_file(str(tmp_path / "shard.tar")) == (
+        "a single tar file is not a dataset", f"give its folder: {tmp_path}",
+    )  # fmt: skip
+    assert fault_of_file(str(tmp_path / "tokens.bin")) is None
+    assert fault_of_file(str(tmp_path)) is None
 
 
 def test_a_folder_has_precedence_over_a_prefix(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from loader.errors import ConfigError
 from loader.metadataset.plans.traverse import TraversedDatasetReference, traverse_metadataset
+from loader.storage import EPath
 from tests.unit.metadataset.metadataset_files import MetadatasetFiles
 
 
@@ -25,19 +26,29 @@ def test_all_datasets_are_listed_even_if_none_exists(tmp_path: Path, files: Meta
     )
     assert traverse_metadataset(mix, split_part="train") == [
         TraversedDatasetReference(
-            path=str(tmp_path / "no/where"),
+            path=EPath(tmp_path / "no/where"),
             split_part="train",
-            aux={"x": str(tmp_path / "f"), "y": "msc://p/b"},
+            aux={"x": EPath(tmp_path / "f"), "y": EPath("msc://p/b")},
             subflavors={"k": 1},
             place="inner.yaml: splits.train",
         ),
         TraversedDatasetReference(
-            path=str(tmp_path / "p"), split_part="train", aux={}, subflavors={}, place="splits.train.blend[1].join[0]"
+            path=EPath(tmp_path / "p"), split_part="train", aux={}, subflavors={}, place="splits.train.blend[1].join[0]"
         ),
         TraversedDatasetReference(
-            path="s3://bucket/q", split_part="all", aux={}, subflavors={}, place="splits.train.blend[1].join[1]"
+            path=EPath("s3://bucket/q"), split_part="all", aux={}, subflavors={}, place="splits.train.blend[1].join[1]"
         ),
     ]
+
+
+def test_a_reference_is_built_from_positional_arguments() -> None:
+    found = TraversedDatasetReference(EPath("/data/a"), "val", {}, {"k": 1})
+    assert (found.path / "x", found.split_part, found.subflavors, found.place) == (
+        EPath("/data/a/x"),
+        "val",
+        {"k": 1},
+        "",
+    )
 
 
 def test_only_metadatasets_are_traversed(files: MetadatasetFiles) -> None:

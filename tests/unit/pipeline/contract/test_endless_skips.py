@@ -116,6 +116,12 @@ def fail(self: Any, samples: Any) -> Any:
     raise ValueError("broken")
 
 
+def fail_before_yielding(self: Any, samples: Any) -> Any:
+    if samples is not None:
+        raise ValueError("broken")
+    yield samples
+
+
 def select_nothing(self: Any, samples: Any) -> Any:
     return []
 
@@ -131,6 +137,7 @@ PACKED = {"packing_buffer_size": 4}
     [
         ("encode_sample", skip, {}),
         ("encode_sample", fail, {}),
+        ("encode_sample", fail_before_yielding, {}),
         ("batch", skip, {}),
         ("batch", fail, {}),
         ("encode_batch", skip, {}),
@@ -159,7 +166,7 @@ def test_a_hook_that_drops_every_sample_ends_the_run(
         repeat=not ends,
         **options,
     )
-    named = hook if function is not fail else "fail"
+    named = "fail" if function is fail else "fail_before_yielding" if function is fail_before_yielding else hook
     expected = rf"{named} (skipped|failed with ValueError): 20\b" if ends else rf"{named} (has skipped 200|failed 100)"
     if function is skip:
         stage = "PackingDataset" if hook == "pack_selected_samples" else hook
@@ -169,8 +176,22 @@ def test_a_hook_that_drops_every_sample_ends_the_run(
     with pytest.raises(RepeatedSampleError, match=expected) as caught:
         list(get_loader(made))
     assert isinstance(caught.value, FatalSampleError)
-    if function is fail:
+    if function in {fail, fail_before_yielding}:
         assert isinstance(caught.value.__cause__, ValueError)
+
+
+@pytest.mark.parametrize("function", [fail, fail_before_yielding])
+def test_a_hook_without_a_tolerance_that_always_fails_ends_the_run(small: Path, function: Any) -> None:
+    encoder = type("Encoder", (Hooks,), {"encode_sample": function, "__default_failure_tolerance__": 0})()
+    config = WorkerConfig(
+        rank=0, world_size=1, num_workers=0, lanes=2, skip_tolerance=150, global_error_handler=lambda *_: None
+    )
+    options: dict[str, Any] = {"batch_size": 2, "shuffle_buffer_size": None, "max_samples_per_sequence": 5}
+    made = get_train_dataset(small, worker_config=config, task_encoder=encoder, **options)
+    with pytest.raises(RepeatedSampleError, match="failed 150 times in a row") as caught:
+        next(iter(get_loader(made)))
+    assert caught.value.hint is not None
+    assert "WorkerConfig(skip_tolerance=…)" in caught.value.hint
 
 
 def test_a_few_samples_may_all_be_skipped(tmp_path: Path) -> None:

@@ -173,8 +173,8 @@ class Handler:
     def of_two(self, error: Exception, key: str) -> None:
         self.received = (error, key)
 
-    def of_two_and_its_own(self, error: Exception, key: str, verbose: bool = False) -> None:
-        self.received = (error, key, verbose)
+    def of_three_under_other_names(self, error: Exception, failed: Any, origin: Any = None) -> None:
+        self.received = (error, failed, origin)
 
 
 ERROR = ValueError("x")
@@ -187,7 +187,7 @@ ERROR = ValueError("x")
         ("of_three_or_two", (ERROR, SAMPLE, SOURCES)),
         ("of_any", (ERROR, SAMPLE, SOURCES)),
         ("of_two", (ERROR, "a.tar/0001")),
-        ("of_two_and_its_own", (ERROR, "a.tar/0001", False)),
+        ("of_three_under_other_names", (ERROR, SAMPLE, SOURCES)),
     ],
 )
 def test_a_handler_takes_the_sample_and_its_sources_or_only_the_key(method: str, received: Any) -> None:

@@ -213,8 +213,13 @@ def test_a_hook_may_have_another_tolerance() -> None:
 
 
 @pytest.mark.parametrize("tolerance", [0, None])
-def test_without_a_tolerance_no_number_of_failures_stops_the_run(tolerance: Any) -> None:
+def test_without_a_tolerance_as_many_failures_stop_the_run_as_skips(tolerance: Any) -> None:
     fail(made_policy(tolerance=tolerance), times=1000)
+    policy = FailurePolicy(lambda *_: None, lane=0, tolerance=tolerance, skip_tolerance=1500)
+    fail(policy, times=1499)
+    with pytest.raises(SampleError, match="failed 1500 times in a row"):
+        fail(policy)
+    fail(FailurePolicy(lambda *_: None, lane=0, tolerance=tolerance, skip_tolerance=None), times=2000)
 
 
 class Patient:

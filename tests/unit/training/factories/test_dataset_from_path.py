@@ -10,6 +10,7 @@ from loader import (
     ConfigError,
     DatasetLoader,
     DefaultTaskEncoder,
+    EPath,
     Metadataset,
     MetadatasetV2,
     StorageError,
@@ -78,8 +79,8 @@ def test_datasets_are_listed_without_being_opened(data: MixedData) -> None:
     path = data.write("list.yaml", {"train": {"blend": [{"path": "texts"}, {"path": "gone"}]}})
     found = load_dataset(path).traverse(split_part="train")
     assert found == traverse_metadataset(path, split_part="train")
-    assert [one.path for one in found] == [str(data.texts), str(data.folder / "gone")]
-    assert [one.path for one in load_dataset(data.more).traverse(split_part="val")] == [str(data.more)]
+    assert [one.path for one in found] == [EPath(data.texts), EPath(data.folder / "gone")]
+    assert [one.path for one in load_dataset(data.more).traverse(split_part="val")] == [EPath(data.more)]
 
 
 def test_only_joins_are_prepared(data: MixedData) -> None:

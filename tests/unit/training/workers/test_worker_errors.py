@@ -240,3 +240,5 @@ def test_a_worker_that_exited_with_0_too_early_is_named() -> None:
         error = worker_died_error(started.processes, started.board)
     assert error is not None
     assert error.message.endswith("ended with exit code 0 in the middle of its work")
+    assert error.hint is not None
+    assert error.hint.startswith("an interrupt (SIGINT, Ctrl-C) ends a worker with exit code 0")

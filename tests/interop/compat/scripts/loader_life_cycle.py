@@ -25,6 +25,7 @@ facts = Facts()
 DIFFERS = {
     "type_of_the_sampler": "`loader.sampler` is a `DistributedSampler` without indexes, so that frameworks add none.",
     "start_method_of_workers": "`loader.multiprocessing_context` is None unless the call passes one.",
+    "datasets_are_iterable_ones_of_torch": "Datasets are no `torch.utils.data.IterableDataset`.",
 }
 
 
@@ -108,6 +109,12 @@ def type_of_the_sampler():
 def start_method_of_workers():
     context = get_savable_loader(train_dataset(2)).multiprocessing_context
     return None if context is None else context.get_start_method()
+
+
+@facts.add
+def datasets_are_iterable_ones_of_torch():
+    dataset = train_dataset()
+    return [isinstance(one, torch.utils.data.IterableDataset) for one in (dataset, get_loader(dataset).dataset)]
 
 
 @facts.add

@@ -156,7 +156,7 @@ class _RepeatRunning:
         self._empty = 0  # consecutive passes without an item, of all lanes of the worker if they finish passes together
         self._first = self._pass
         self._dropped = 0  # samples that were dropped before the first of these passes
-        self._last_kept: int = self._pass - 1  # the last pass with an item
+        self._last_kept: int = self._pass - (not self._taken)  # the last pass with an item
         self._other: tuple[int, Running] | None = None  # another pass, which the last load opened
         if lane.neighbours is not None:
             lane.neighbours.add(lane.path, self)
@@ -196,7 +196,8 @@ class _RepeatRunning:
         if self._definition.inputs[0].items == 0:
             return True
         if self._is_same:
-            return self._empty >= (_MAX_EMPTY if failures.dropped or failures.remainder else 1)
+            # Before a restore, other lanes may have taken all items of this one in the pass in which it begins.
+            return self._empty >= (_MAX_EMPTY if failures.dropped or failures.remainder else 1 + self._joins)
         if 0 < _MAX_EMPTY * failures.samples <= failures.dropped.total() - self._dropped and self._empty >= _MAX_EMPTY:
             return True
         neighbours = self._lane.neighbours

@@ -1,0 +1,62 @@
+"""A loader whose whole process group is killed leaves nothing in shared memory or in the temporary directory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.unit.pipeline.tar_dataset import texts, write_dataset
+
+ROOT = Path(__file__).parents[2]
+
+PROGRAM = """
+import multiprocessing, sys, time
+from pathlib import Path
+from loader import WorkerConfig, get_loader, get_train_dataset
+
+if __name__ == "__main__":
+    path, method, mark, prefix = sys.argv[1:]
+    multiprocessing.current_process()._config["semprefix"] = "/" + prefix  # as Python names its semaphores
+    config = WorkerConfig(rank=0, world_size=1, num_workers=2)
+    dataset = get_train_dataset(path, batch_size=2, shuffle_buffer_size=None, max_samples_per_sequence=5,
+                                worker_config=config)
+    Path(mark + ".building").touch()
+    loader = get_loader(dataset, multiprocessing_context=method)
+    loader.start()
+    Path(mark + ".started").touch()
+    for number, _ in enumerate(loader):
+        if number == 5:
+            Path(mark + ".running").touch()
+        time.sleep(0.001)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["started", "running"])
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_a_killed_loader_leaves_no_name(tmp_path: Path, method: str, moment: str) -> None:
+    data = write_dataset(tmp_path / "data", {"a.tar": texts(0, 20)})
+    script, temporary, mark = tmp_path / "program.py", tmp_path / "temporary", tmp_path / "mark"
+    script.write_text(PROGRAM)
+    temporary.mkdir()
+    prefix = f"kill{os.getpid()}{method}{moment}"
+    paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    program = subprocess.Popen(
+        [sys.executable, str(script), str(data), method, str(mark), prefix],
+        env=os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": paths, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)},
+        start_new_session=True,
+    )
+    reached = Path(f"{mark}.{moment}")
+    while not reached.exists():
+        assert program.poll() is None
+        time.sleep(0.001)
+    os.killpg(program.pid, signal.SIGKILL)
+    program.wait()
+    assert [name for name in os.listdir("/dev/shm") if prefix in name] == []
+    assert [str(path.relative_to(temporary)) for path in temporary.rglob("*")] == []

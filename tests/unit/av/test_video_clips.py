@@ -15,6 +15,7 @@ from hypothesis import given, settings, strategies as st
 
 from loader.av import AVDecoder
 from loader.av.video_reader import VideoReader
+from loader.format.media.av_container import open_av
 from tests.unit.av.encoded_media import encode, number_in, numbers_in, rotated, trimmed
 
 LATE = [number + 20 for number in range(50)]
@@ -240,7 +241,7 @@ def test_frames_that_stay_long_are_found_although_frames_before_a_clip_are_skipp
 @pytest.mark.parametrize("name", ["h264 with one keyframe", "mpeg4 with one keyframe in AVI"])
 def test_frames_that_no_other_needs_are_not_decoded_on_the_way_to_a_clip(name: str) -> None:
     file = io.BytesIO(video(name))
-    with av.open(file) as container:
+    with open_av(file) as container:
         reader = VideoReader(container, file)
         wanted = round(Fraction(40, 10) / reader.clock)
         reader.advance_to(wanted)

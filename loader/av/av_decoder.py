@@ -52,7 +52,7 @@ class AVDecoder:
     """
 
     max_video_pixels: ClassVar[int | None] = 1 << 32
-    max_audio_samples: ClassVar[int | None] = 1 << 31
+    max_audio_samples: ClassVar[int | None] = 1 << 29
 
     __slots__ = ("_frame_times", "stream", "suppress_warnings", "threads")
 

@@ -19,7 +19,10 @@ __all__ = ["TimedFrame", "VideoReader"]
 
 _STEPS_BACK_S = (0, 1, 5, 25)  # earlier seek targets, tried if a container's index leads past the requested time
 _MIN_SEEK_S = 2  # in containers without an index of keyframes, decoding is faster over shorter distances
+_FULL_FRAMES = 8  # before a requested time, decoded without skipping any
+_SKIPPABLE = frozenset({"h264", "mpeg4"})  # codecs in which no frame needs those that are marked as unreferenced
 _MAX_SHORTFALL_S = 1  # a video that ends earlier than its header says by more than this has lost frames
+_NEVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,10 +61,27 @@ class VideoReader(MediaReader):
         self._can_seek = self._can_seek and stream.start_time is not None
         rate = stream.average_rate or stream.guessed_rate or stream.base_rate
         self._default_duration = max(round(1 / (rate * self.clock)), 1) if rate else 1
-        frames = container.decode(stream)
+        self._delay = 0
+        self._wanted = self._full_from = -_NEVER
+        self._can_skip = stream.codec_context.name in _SKIPPABLE
+        frames = self._decode()
         first = next(frames, None)
         self._delay = display_delay(container, stream, None if first is None else first.pts)
         self._begin(frames if first is None else chain([first], frames), is_first=True)
+
+    def _decode(self) -> Iterator[VideoFrame]:
+        """Decode packets; before ``_full_from``, without the frames that no other frame needs."""
+        codec = self.stream.codec_context
+        for packet in self._container.demux(self.stream):
+            if self._can_skip:
+                is_skipped = packet.pts is not None and packet.pts - self._delay < self._full_from
+                codec.skip_frame = "NONREF" if is_skipped else "DEFAULT"
+            yield from packet.decode()
+
+    def advance_to(self, place: int) -> None:
+        super().advance_to(place)
+        self._wanted = place
+        self._full_from = place - _FULL_FRAMES * self._default_duration if self._can_skip else -_NEVER
 
     def _begin(self, frames: Iterator[VideoFrame], *, is_first: bool) -> None:
         self._frames = frames
@@ -85,6 +105,8 @@ class VideoReader(MediaReader):
             return None
         end = start + (frame.duration or self._default_duration)
         self._decode_next(end)
+        if start < self._full_from and (self._next_frame is None or self._position > self._wanted):
+            return self._read_without_skipping()
         self._next_is_first = False
         return TimedFrame(
             frame=frame,
@@ -92,6 +114,13 @@ class VideoReader(MediaReader):
             end=end if self._next_frame is None else max(self._position, start + 1),
             is_first=is_first,
         )
+
+    def _read_without_skipping(self) -> TimedFrame | None:
+        """Start over: no frame begins shortly before the wanted time, so one that was skipped may be visible then."""
+        wanted, self._full_from = self._wanted, -_NEVER
+        if not (self._can_seek and self._seek(wanted)):
+            self._rewind()
+        return self.read()
 
     def _check_end(self) -> None:
         """Raise an error if the container's index lists frames that the file does not have."""
@@ -123,7 +152,7 @@ class VideoReader(MediaReader):
                 return False
             try:
                 self._container.seek(target, stream=self.stream)
-                frames = self._container.decode(self.stream)
+                frames = self._decode()
                 first = next(frames, None)
             except av.FFmpegError:  # the format cannot seek, or the decoder starts inside a group
                 return False

@@ -14,6 +14,8 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from loader.av import AVDecoder
+from loader.av.video_reader import VideoReader
+from loader.format.media.av_container import open_av
 from tests.unit.av.encoded_media import encode, number_in, numbers_in, rotated, trimmed
 
 LATE = [number + 20 for number in range(50)]
@@ -34,6 +36,7 @@ VIDEOS: dict[str, dict[str, Any]] = {
     "vp9": {"video": "libvpx-vp9", "container": "webm"},
     "vp9 in IVF": {"video": "libvpx-vp9", "container": "ivf"},
 }
+PAUSES = [number + 60 * (number // 7) for number in range(50)]  # every seventh frame stays for six seconds
 UNEVEN = [0, 1, 2, 5, 6, 10, 11, 12, 13, 20, 21, 25, 30, 31, 32]
 by_video = pytest.mark.parametrize("name", VIDEOS)
 
@@ -222,3 +225,26 @@ def test_the_pixels_are_those_of_pyav() -> None:
     found = AVDecoder(video()).get_video().video_clips[0]
     assert torch.equal(found, torch.stack([torch.from_numpy(frame) for frame in expected]).permute(0, 3, 1, 2))
     assert number_in(found[7]) == 7
+
+
+@pytest.mark.parametrize("codec", ["libx264", "mpeg4"])
+@pytest.mark.parametrize("gop", [10, 1000])
+def test_frames_that_stay_long_are_found_although_frames_before_a_clip_are_skipped(codec: str, gop: int) -> None:
+    data = encode(video=codec, container="matroska", pts=PAUSES, gop=gop)
+    for number, start in enumerate(PAUSES[:-1]):
+        for time in (start, PAUSES[number + 1] - 1):
+            assert clips(data, (time / 10 + 0.01, time / 10 + 0.01))[0] == [[number]], time
+    times = [(start / 10 + 0.01, start / 10 + 0.01) for start in PAUSES]
+    assert clips(data, *times)[0] == [[number] for number in range(50)]
+
+
+@pytest.mark.parametrize("name", ["h264 with one keyframe", "mpeg4 with one keyframe in AVI"])
+def test_frames_that_no_other_needs_are_not_decoded_on_the_way_to_a_clip(name: str) -> None:
+    file = io.BytesIO(video(name))
+    with open_av(file) as container:
+        reader = VideoReader(container, file)
+        wanted = round(Fraction(40, 10) / reader.clock)
+        reader.advance_to(wanted)
+        read = [frame for frame in iter(reader.read, None) if frame.end <= wanted]
+    assert len(read) < 35
+    assert max(frame.end for frame in read) == wanted

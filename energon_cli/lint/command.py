@@ -69,7 +69,7 @@ def lint(
     """
     path = check_path(path, takes_tar=True, meta_folder=meta_folder)
     unit = _checked_unit(path, level=level, fix=fix, split_parts=split_parts, meta_folder=meta_folder)
-    from loader.errors import ConfigError
+    from loader.errors import ConfigError, EnergonError
     from loader.format import usable_cores
     from loader.inspect import LintRequest, exclude_broken, run_lint
 
@@ -93,11 +93,18 @@ def lint(
             report = run_lint(request, lambda now: bar.update(now.done, now.total))
         except ConfigError as error:  # about the flags; faults of the dataset are findings
             raise click.UsageError(f"--split-parts: {error.message}.") from error
-    fixed = exclude_broken(path, report, split_config=split_config, meta_folder=meta_folder) if fix else None
+    fixed, refusal = None, None
+    if fix:
+        try:
+            fixed = exclude_broken(path, report, split_config=split_config, meta_folder=meta_folder)
+        except EnergonError as error:  # the findings say what is wrong; the refusal comes behind them
+            refusal = error
     if as_json:
         print_json(lint_document(path, level, report, None if fixed is None else fixed.samples))
     else:
-        show_lint(output_console(), request, report, fixed, list_all=list_all)
+        show_lint(output_console(), request, report, fixed, list_all=list_all, with_advice=not fix)
+    if refusal is not None:
+        raise refusal
     if report.errors or not report.complete:  # unchecked samples may be broken
         raise click.exceptions.Exit(1)
 

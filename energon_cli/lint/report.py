@@ -59,6 +59,7 @@ def show_lint(
     fixed: ExcludedSamples | None,
     *,
     list_all: bool = False,
+    with_advice: bool = True,
 ) -> None:
     """Print the findings and a summary.
 
@@ -68,6 +69,7 @@ def show_lint(
         report: Its report.
         fixed: The samples that ``--fix`` excluded; None without that flag.
         list_all: Print each finding; otherwise findings of one cause share a line.
+        with_advice: Say whether ``--fix`` would exclude samples.
     """
     from loader.format.lint import FindingGroup, group_findings
     from loader.inspect import plural
@@ -99,8 +101,8 @@ def show_lint(
             "run lint again to list the remaining findings",
             soft_wrap=True,
         )
-        return
-    _show_advice(console, request, report)
+    elif with_advice:
+        _show_advice(console, request, report)
 
 
 def _show_advice(console: Console, request: LintRequest, report: LintReport) -> None:

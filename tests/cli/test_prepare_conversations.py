@@ -43,6 +43,7 @@ def test_a_proposal_keeps_all_text(tmp_path: Path, energon: RunEnergon, name: st
     folder = write_dataset(tmp_path, name)
     done = energon("prepare", folder, "--yes")
     assert note in done.out
+    assert "warning" not in done.out + done.err
     linted = energon("lint", folder, "--level", "decode", "--trust-code")
     assert linted.code == 0, linted.out
     assert shown in energon("preview", folder, "--trust-code").out

@@ -195,4 +195,5 @@ def _place_images(turns: list[Turn], places: Sequence[int], images: int) -> None
             raise ValueError(f"found {images} images, and neither a place for them nor a turn of the user")
         first.content[:0] = range(images)
     elif set(places) != set(range(images)):
-        raise ValueError(f"found {len(places)} places of images ({IMAGE_PLACEHOLDER}), expected {images}, one an image")
+        found = "1 place" if len(places) == 1 else f"{len(places)} places"
+        raise ValueError(f"found {found} of images ({IMAGE_PLACEHOLDER}), expected {images}, one for each image")

@@ -72,8 +72,8 @@ def test_the_text_of_a_turn_has_placeholders() -> None:
             "items of type 'text' or 'image', found type 'video'",
         ),
         ({"messages": [], "system": 3}, None, "expected text as the system prompt, found int"),
-        (SHAREGPT, 0, "found 1 places of images"),
-        (SHAREGPT, 2, "found 1 places of images"),
+        (SHAREGPT, 0, "found 1 place of images"),
+        (SHAREGPT, 2, "found 1 place of images"),
         ([{"from": "gpt", "value": "A cat."}], 1, "neither a place for them nor a turn of the user"),
     ],
 )

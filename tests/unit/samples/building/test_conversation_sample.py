@@ -59,7 +59,7 @@ def test_a_batch_lists_turns_and_images_of_each_sample() -> None:
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
-        (parts_of(images=0), "found 1 places of images (<image>), expected 0"),
+        (parts_of(images=0), "found 1 place of images (<image>), expected 0"),
         (parts_of(turns=["Hi"]), "message 0: expected an object, found str"),
     ],
 )

@@ -26,13 +26,13 @@ version 2, which earlier versions of the library refuse.
 
 from __future__ import annotations
 
-import logging
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...errors import StateError
+from ...escaped_log import get_logger
 from ...format.documents.messages import short_repr
 from .mix_history import MixChanges, checked_mix_changes, merge_mix_changes
 
@@ -48,7 +48,7 @@ FINITE = "finite"
 LANE_BY_LANE = "lane by lane"
 """Lanes one after another, each to its end, on any number of ranks."""
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _VERSION, _EDITED_VERSION = 1, 2
 _MAX_SHOWN = 8

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 from ...errors import StateError
+from .plain_data import MAX_DEPTH, MAX_VALUES, check_plain
 from .run_state import RunState
 
 __all__ = ["FoundState", "Place", "find_states", "place_text"]
@@ -16,9 +16,6 @@ Place = tuple[str | int, ...]
 """The keys and positions that lead to a value."""
 
 _STATE_KEYS = frozenset({"version", "lanes", "ranks", "rank", "lane"})
-_MAX_DEPTH = 64
-_MAX_VALUES = 2_000_000
-_PLAIN_TYPES = (str, int, float, type(None))  # a bool is an int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +42,7 @@ def find_states(document: Any) -> list[FoundState]:
     found = []
     for place, value in _mappings(document):
         try:
-            _check_plain(value)
+            check_plain(value, is_json=True)
             state = RunState.from_plain(value)
         except StateError as error:
             error.at = place_text(place) or None
@@ -69,10 +66,10 @@ def _mappings(document: Any) -> Iterator[tuple[Place, Mapping[Any, Any]]]:
     pending: list[tuple[Place, Any]] = [((), document)]
     while pending:
         place, value = pending.pop()
-        if id(value) in seen or len(place) > _MAX_DEPTH:
+        if id(value) in seen or len(place) > MAX_DEPTH:
             continue
         seen.add(id(value))
-        if len(seen) + len(pending) > _MAX_VALUES:
+        if len(seen) + len(pending) > MAX_VALUES:
             raise _too_many()
         if isinstance(value, Mapping):
             if value.keys() >= _STATE_KEYS:
@@ -84,35 +81,10 @@ def _mappings(document: Any) -> Iterator[tuple[Place, Mapping[Any, Any]]]:
         else:
             continue
         inner = [(key, one) for key, one in entries if isinstance(one, Mapping | list | tuple)]
-        if len(inner) > _MAX_VALUES:
+        if len(inner) > MAX_VALUES:
             raise _too_many()
         pending.extend(((*place, key), one) for key, one in reversed(inner))
 
 
 def _too_many() -> StateError:
-    return StateError(f"expected a checkpoint, found more than {_MAX_VALUES:,} dicts and lists")
-
-
-def _check_plain(state: Any) -> None:
-    """Check that a state is plain data of bounded size, before it is compared or copied.
-
-    Raises:
-        StateError: The state holds other objects, or too many values.
-    """
-    pending = [(0, state)]
-    values = 0
-    while pending:
-        depth, value = pending.pop()
-        values += 1
-        if values + len(pending) > _MAX_VALUES or depth > _MAX_DEPTH:
-            raise StateError("this state is damaged: it is larger than the states that loaders save")
-        if isinstance(value, Mapping):
-            if not all(isinstance(key, str) for key in value):
-                raise StateError("this state is damaged: it has keys that are not strings")
-            pending.extend((depth + 1, inner) for inner in value.values())
-        elif isinstance(value, list | tuple):
-            pending.extend((depth + 1, inner) for inner in value)
-        elif isinstance(value, float) and not isfinite(value):
-            raise StateError(f"this state is damaged: it holds {value}, which JSON cannot represent")
-        elif not isinstance(value, _PLAIN_TYPES):
-            raise StateError(f"this state is damaged: it holds a {type(value).__name__}, and a state is plain data")
+    return StateError(f"expected a checkpoint, found more than {MAX_VALUES:,} dicts and lists")

@@ -35,6 +35,7 @@ from ...errors import StateError
 from ...escaped_log import get_logger
 from ...format.documents.messages import short_repr
 from .mix_history import MixChanges, checked_mix_changes, merge_mix_changes
+from .plain_data import check_plain
 
 if TYPE_CHECKING:  # programs that only read states need no stages, and no torch
     from ...pipeline.contract.stage import State
@@ -124,6 +125,7 @@ class RunState:
                 f"expected the result of save_state_rank(), found {_described(saved)}",
                 hint="pass the result of the loader's save_state_rank() or save_state_global()",
             )
+        check_plain(saved)
         if saved["version"] not in (_VERSION, _EDITED_VERSION):
             raise StateError(
                 f"expected a state of version {_VERSION} or {_EDITED_VERSION}, found version {saved['version']!r}"

@@ -13,7 +13,7 @@ from loader.training.states.run_state import RunState
 
 
 def test_a_document_of_too_many_lists_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MAX_VALUES", 1000)
+    monkeypatch.setattr(module, "MAX_VALUES", 1000)
     wide: list[Any] = [[] for _ in range(2000)]
     many: list[list[list[Any]]] = [[[] for _ in range(40)] for _ in range(40)]
     for document in (wide, many):

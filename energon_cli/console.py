@@ -67,7 +67,14 @@ def _console(stream: Any) -> Console:
     from rich.console import Console
 
     class PlainConsole(Console):
-        """A console that raises on a broken pipe, for :func:`energon_cli.main.main` to handle; rich would exit."""
+        """A console that escapes plain text.
+
+        It raises on a broken pipe, for :func:`energon_cli.main.main` to handle; rich would exit.
+        """
+
+        def print(self, *objects: Any, **options: Any) -> None:
+            shown = (escape_controls(one, keep="\n\t") if isinstance(one, str) else one for one in objects)
+            super().print(*shown, **options)
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError

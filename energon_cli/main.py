@@ -140,11 +140,16 @@ def _run(arguments: list[str], debug: list[bool]) -> int:
             if debug[0] and not isinstance(sys.exception(), click.exceptions.Exit | click.UsageError):
                 import traceback
 
-                click.echo(traceback.format_exc(), err=True)
+                from .console import escape_controls
+
+                click.echo(escape_controls(traceback.format_exc(), keep="\n\t"), err=True)
             raise
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.ClickException as error:
+        from .console import escape_controls
+
+        vars(error)["message"] = escape_controls(error.message, keep="\n")  # type checkers take it for final
         error.show()
         return error.exit_code
     except click.Abort:

@@ -45,9 +45,14 @@ __all__ = [
     "escape_controls",
 ]
 
-# Control characters, line separators and bidirectional marks could rewrite the terminal's contents.
-# Lone surrogates represent bytes that are not UTF-8; no encoding can print them.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+# Control characters, line separators and bidirectional marks could rewrite the terminal's contents, and characters
+# without width hide what differs between two names. Lone surrogates represent bytes that are not UTF-8; no encoding can
+# print them. Joiners (U+200C, U+200D) form letters and emoji of many scripts, but join nothing next to ASCII.
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff"
+    "\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "|(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])"
+)
 
 
 def escape_controls(text: str, *, keep: str = "") -> str:
@@ -69,7 +74,8 @@ def escape_controls(text: str, *, keep: str = "") -> str:
         if 0xDC80 <= code <= 0xDCFF:
             code -= 0xDC00  # a byte decoded with surrogateescape
         named = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character)
-        return named or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
+        form = "\\x{:02x}" if code < 0x100 else "\\u{:04x}" if code < 0x10000 else "\\U{:08x}"
+        return named or form.format(code)
 
     return _UNSAFE.sub(escape, text)
 

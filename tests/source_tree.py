@@ -21,6 +21,7 @@ LAYERS = (
     "loader.arrays",
     "loader.moved_modules",
     "loader.errors",
+    "loader.escaped_log",
     "loader.cached_property",
     "loader.progress_bar",
     "loader.renamed_parameters",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Collection
 from dataclasses import replace
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from ..cached_property import cached_property
 from ..errors import ConfigError, FormatError, StorageError
+from ..escaped_log import get_logger
 from ..storage import ReadableFile, Storage, open_storage, read_document
 from .documents.dataset_config import DatasetConfig, parse_dataset_config
 from .documents.dataset_files import current_split_file, read_shard_info, read_split_config
@@ -31,7 +31,7 @@ from .tar.names import decode_name, printable
 
 __all__ = ["DatasetFolder", "open_fresh_shard"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _PREPARE_AGAIN = "run energon prepare again on this dataset"
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from typing import Any, Literal
 
 from ..errors import ConfigError
+from ..escaped_log import get_logger
 from ..pipeline.contract.stage import SavableDataset
 from ..pipeline.contract.worker_config import WorkerConfig
 from ..samples.encoding.task_encoder import DefaultTaskEncoder
@@ -18,7 +18,7 @@ from .energon_dataloader import EnergonDataloader
 
 __all__ = ["EnergonMultiModalDataModule"]
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _TRAINING_ONLY = ("repeat", "shuffle_over_epochs_multiplier", "virtual_epoch_length")
 _VALIDATION_ONLY = ("limit",)

@@ -6,6 +6,7 @@ import os
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
+from ..errors import escape_controls
 from ..storage.epath import EPath
 
 __all__ = ["SourceInfo", "add_source_info", "get_source_info"]
@@ -61,7 +62,7 @@ class SourceInfo(_SourceFields):
 
     def __str__(self) -> str:
         where = str(self[0]) if self.shard_name is None else f"{self[0]}/{self.shard_name}"
-        return f"{where}: {', '.join(self.file_names)}" if self.file_names else where
+        return escape_controls(f"{where}: {', '.join(self.file_names)}" if self.file_names else where)
 
 
 def add_source_info(sample: T, *source_infos: SourceInfo) -> T:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
-import logging
 import time
 from collections.abc import Callable
 from typing import TypeVar
+
+from ..escaped_log import get_logger
 
 __all__ = ["PAUSES_S", "retry"]
 
@@ -15,7 +16,7 @@ PAUSES_S = (0.1, 0.5, 2.0)
 
 _PASSING = frozenset({errno.EIO, errno.EREMOTEIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN, errno.EHOSTDOWN})
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 T = TypeVar("T")
 

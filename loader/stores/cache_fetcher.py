@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -11,13 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ..escaped_log import get_logger
 from .cache_entry import CacheEntry, EntryState, Fetched
 from .file_store import FileStore
 from .scratch_file import Extent, ScratchFile, whole_blocks
 
 __all__ = ["CacheFetcher"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _SPACE_POLL_S = 0.2
 _JOIN_S = 5.0

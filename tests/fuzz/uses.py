@@ -1,177 +1,143 @@
-"""Use files as a user does: load, look up, and run the commands."""
+"""The files that the fuzzer changes, and the steps that it then takes with them."""
 
 from __future__ import annotations
 
-import io
-import json
 import shutil
-import wave
-from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
-import torch
+from tests.fuzz.steps import Step, commands, decode_media, loading, look_up, parts, restoring, stores
 
-from energon_cli.main import main
-from loader import DefaultTaskEncoder, WorkerConfig, get_loader, get_train_dataset
-from loader.format.dataset_folder import DatasetFolder
-from loader.format.prepare.plan import PreparePlan, SplitRequest
-from loader.format.prepare.run import run_prepare
-from loader.metadataset.joins.open_join import open_join
-from loader.metadataset.joins.prepare_metadataset import prepare_metadataset
-from loader.metadataset.plans.plan_leaves import plan_leaves
-from loader.training.states.files import read_state_file
-from tests.e2e.dataset_tree import write_shard
-
-__all__ = ["USES", "Use", "write_files"]
-
-_CRUDE = "__module__: megatron.energon\n__class__: CrudeWebdataset\n"
-_BLEND = {"blend": [{"path": "texts", "weight": 2}, {"path": "others"}]}
-_JOIN = {"join": [{"path": "texts"}, {"path": "others"}], "joiner": {"__module__": "x", "__class__": "Y"}}
+__all__ = ["USES", "Use"]
 
 
 @dataclass(frozen=True)
 class Use:
-    """A use of the files of a folder, and the patterns of the files that it reads."""
+    """Files, as patterns in a folder, and the steps that read them; maybe others of the folder, too."""
 
     files: tuple[str, ...]
-    run: Callable[[Path], str]
+    steps: tuple[Step, ...]
+    reads_all: bool = False
+
+    @property
+    def needs(self) -> set[str]:
+        """Return the names, in the folder, of what the steps read; empty for everything."""
+        return set() if self.reads_all else {pattern.partition("/")[0].partition("*")[0] for pattern in self.files}
 
 
-def write_files(folder: Path) -> None:
-    """Write datasets, metadatasets, a join and states into a folder."""
-    for name in ("texts", "others"):
-        for shard in range(2):
-            samples = {f"{shard}{number}": {"txt": b"a %d" % number, "wav": _wav()} for number in range(5)}
-            write_shard(folder / f"{name}/{shard}.tar", samples)
-        run_prepare(
-            PreparePlan(
-                path=str(folder / name),
-                split=SplitRequest(ratio={"train": 1.0}),
-                files={"dataset.yaml": _CRUDE},
-                workers=1,
-            )
-        )
-    for name, split in (("mix", _BLEND), ("join", _JOIN)):
-        document = {"__module__": "megatron.energon", "__class__": "MetadatasetV2", "splits": {"train": split}}
-        (folder / f"{name}.yaml").write_text(json.dumps(document, indent=1))
-    prepare_metadataset(folder / "join.yaml")
-    loader = _loader(folder / "texts")
-    next(iter(loader))
-    state = loader.save_state_rank()
-    torch.save(state, folder / "state.pt")
-    (folder / "state.json").write_text(json.dumps(state))
-    (folder / "lines.jsonl").write_text("".join(json.dumps({"id": n, "text": f"t{n}"}) + "\n" for n in range(9)))
-    _command("prepare", str(folder / "lines.jsonl"))
-
-
-def _wav() -> bytes:
-    file = io.BytesIO()
-    with wave.open(file, "wb") as audio:
-        audio.setnchannels(1)
-        audio.setsampwidth(2)
-        audio.setframerate(8000)
-        audio.writeframes(bytes(200))
-    return file.getvalue()
-
-
-class _Encoder(DefaultTaskEncoder[Any, Any, Any, Any]):
-    decoder = None
-
-    def batch(self, samples: list[Any]) -> list[Any]:
-        return samples
-
-
-def _loader(path: Path) -> Any:
-    dataset = get_train_dataset(
-        path,
-        batch_size=2,
-        shuffle_buffer_size=4,
-        max_samples_per_sequence=3,
-        task_encoder=_Encoder(),
-        worker_config=WorkerConfig.default_worker_config(num_workers=0),
+def _looks(name: str, options: str = "") -> tuple[Step, ...]:
+    """Return steps of the commands that only read."""
+    place = f"@{name} {options}"
+    levels = ("headers", "bytes", "decode")
+    return (
+        commands(f"info {place}", f"info {place} --json"),
+        *(commands(f"lint {place} --parallel 1 --level {level}") for level in levels),
+        commands(f"lint {place} --parallel 1 --json", f"lint {place} --parallel 1 --all"),
+        commands(f"preview {place} -n 3", f"preview {place} -n 3 --json --shuffle", f"preview {place} --crude"),
+        commands(f"preview {place} --key 0.tar/01 --json", f"preview {place} --split-parts train --index 3"),
     )
-    return get_loader(dataset)
 
 
-def _command(*arguments: str) -> str:
-    """Run a command, and return what it prints."""
-    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
-        main(arguments)
-    return out.getvalue() + err.getvalue()
+def _prepares(name: str, options: str = "") -> tuple[Step, ...]:
+    """Return steps that prepare again: what is there, from nothing, and all shards."""
+    line = f"prepare @{name} {options} --yes --num-workers 1"
+
+    def prepare_new(folder: Path) -> str:
+        shutil.rmtree(folder / name / ".nv-meta", ignore_errors=True)
+        return commands(f"{line} --media-metadata-by-header --json")(folder)
+
+    return (
+        commands(line, f"info @{name} {options}"),
+        prepare_new,
+        commands(f"{line} --force-overwrite --split-ratio 1,1 --split-by samples --compat"),
+        commands(f"{line} --fix-duplicates", f"lint @{name} {options} --parallel 1 --fix --level headers"),
+    )
 
 
-def _load(folder: Path) -> str:
-    for _ in islice(_loader(folder / "texts"), 8):
-        pass
-    index = DatasetFolder(folder / "texts").tar_index
-    for sample in range(min(len(index), 20)):
-        index.parts(sample)
-        index.part(sample, "txt")
-        index.find(index.full_key(sample))
-    return ""
+def _dataset(name: str, *, raw: bool = True) -> Use:
+    files = (f"{name}/*.tar", f"{name}/*.idx", f"{name}/.nv-meta/**/*", f"{name}/.nv-meta/.*")
+    loads = (loading(name, raw=raw), loading(name, filter_name="some") if name == "texts" else loading(name, raw=False))
+    return Use(files, (*_looks(name), *_prepares(name), *loads, look_up(name), parts(name)))
 
 
-def _load_mix(folder: Path) -> str:
-    for _ in islice(_loader(folder / "mix.yaml"), 4):
-        pass
-    return ""
+def _file(*names: str, also: tuple[str, ...] = (), loads: bool = True) -> Use:
+    """Return the use of single files, which are read under the first name."""
+    steps = [*_looks(names[0]), commands(f"prepare @{names[0]} --num-workers 1", f"info @{names[0]}")]
+    if loads:
+        steps += [loading(names[0]), loading(names[0], filter_name="some")]
+    return Use((*names, *also), tuple(steps))
 
 
-def _open_join(folder: Path) -> str:
-    for leaf in plan_leaves(folder / "join.yaml", split_part="train", training=True):
-        if leaf.join is not None:
-            open_join(leaf.join)
-    return ""
+def _mix(name: str, *also: str) -> Use:
+    steps = (*_looks(name), commands(f"prepare {'@' + name} --num-workers 1"), loading(name), stores)
+    return Use((name, *also), steps, reads_all=True)
 
 
-def _restore(folder: Path) -> str:
-    for name in ("state.pt", "state.json"):
-        for found in read_state_file(folder / name).states:
-            loader = _loader(folder / "texts")
-            loader.restore_state_rank(found.state.to_plain())
-            next(iter(loader))
-    return ""
-
-
-def _load_lines(folder: Path) -> str:
-    for _ in islice(_loader(folder / "lines.jsonl"), 4):
-        pass
-    return _command("info", str(folder / "lines.jsonl"))
-
-
-def _prepare(folder: Path) -> str:
-    shutil.rmtree(folder / "texts/.nv-meta")
-    return _command("prepare", str(folder / "texts"), "--yes", "--media-metadata-by-header", "--num-workers", "1")
-
-
-def _commands(*commands: tuple[str, ...]) -> Callable[[Path], str]:
-    def run(folder: Path) -> str:
-        found: Iterator[str] = (
-            _command(*[str(folder / one[1:]) if one[0] == "@" else one for one in command]) for command in commands
-        )
-        return "\n".join(found)
-
-    return run
-
-
-_DATASET = ("texts/*.tar", "texts/.nv-meta/**/*")
-_MIX = ("mix.yaml", "texts/.nv-meta/*")
+_META = "texts/.nv-meta/*"
 USES = (
-    Use(_DATASET, _load),
-    Use(_DATASET, _commands(("info", "@texts"), ("preview", "@texts", "-n", "2"))),
-    Use(_DATASET, _commands(("lint", "@texts"))),
-    Use(("texts/*.tar",), _prepare),
-    Use(_MIX, _load_mix),
-    Use(_MIX, _commands(("info", "@mix.yaml"), ("lint", "@mix.yaml"))),
-    Use(("join.yaml", "join.yaml.joins/*"), _open_join),
-    Use(("state.pt", "state.json"), _restore),
+    _dataset("texts"),
+    _dataset("photos", raw=False),
+    _dataset("media"),
+    _dataset("coded"),
+    _dataset("ranges"),
+    Use(("interrupted/.nv-meta/**/*", "interrupted/*.tar"), (*_prepares("interrupted"), *_looks("interrupted"))),
+    Use(("bare/*.tar",), (*_looks("bare"), *_looks("bare/0.tar"), *_prepares("bare"))),
+    Use(("packed/*.gz",), (*_prepares("packed", "--decompress"), *_looks("packed"))),
     Use(
-        ("state.pt", "state.json"),
-        _commands(("checkpoint", "info", "@state.pt"), ("checkpoint", "info", "@state.json")),
+        ("outside/*.tar", "outside-meta/**/*"),
+        (
+            *_looks("outside", "--meta-folder @outside-meta"),
+            *_prepares("outside", "--meta-folder @outside-meta"),
+            loading("outside", meta_folder="outside-meta"),
+        ),
     ),
-    Use(("lines.jsonl", "lines.jsonl.*"), _load_lines),
+    Use(
+        ("plain/a.*", "plain/.nv-meta/**/*"),
+        (
+            *_looks("plain"),
+            commands("prepare-media @plain --media-metadata-by-header --num-workers 1"),
+            decode_media,
+        ),
+    ),
+    _file("tokens.bin", "tokens.idx", also=("tokens.bin.some.*",)),
+    _file("rows.parquet", also=("rows.parquet.some.*",)),
+    _file("lines.jsonl", also=("lines.jsonl.*",)),
+    Use(
+        ("tables/*.parquet", "tables/.nv-meta/*", "tables/.nv-meta/.*"),
+        (*_looks("tables"), *_prepares("tables"), loading("tables"), loading("tables", filter_name="some")),
+    ),
+    Use(
+        ("pages/*.jsonl", "pages/*.idx", "pages/.nv-meta/*", "pages/.nv-meta/.*"),
+        (*_looks("pages"), *_prepares("pages"), loading("pages")),
+    ),
+    _mix("mix.yaml", _META),
+    _mix("epochs.yaml", _META),
+    _mix("nested.yaml", "mix.yaml", "epochs.yaml"),
+    _mix("records.yaml", "tokens.idx", "lines.jsonl.idx"),
+    _mix("first.yaml", _META),
+    _mix("join.yaml", "join.yaml.joins/*", "others/.nv-meta/*"),
+    _mix("peer.yaml", "peer.yaml.cache/*", "texts/*.idx"),
+    Use(
+        ("mix.yaml", "photos/.nv-meta/**/*", "plain/.nv-meta/**/*", "lines.jsonl*", "tokens.*"),
+        (stores,),
+        reads_all=True,
+    ),
+    Use(
+        ("texts/.nv-meta/filter_*",),
+        (loading("texts", filter_name="some"), loading("mix.yaml"), *_looks("mix.yaml")),
+        reads_all=True,
+    ),
+    Use(
+        ("state_*.pt", "states.pt", "states.json", "old.pt"),
+        (
+            restoring("state_0.pt", "state_1.pt"),
+            restoring("states.pt", "old.pt"),
+            restoring("states.json"),
+            commands("checkpoint info @state_0.pt @state_1.pt", "checkpoint info @states.json @states.pt @old.pt"),
+            commands("checkpoint redist @state_0.pt @state_1.pt @new --new-world-size 1 --json"),
+            commands("checkpoint redist @states.json @new --new-world-size 1", "checkpoint info @states.pt --json"),
+        ),
+        reads_all=True,
+    ),
+    Use((_META, "texts/*.tar"), (restoring("states.json"),), reads_all=True),
 )

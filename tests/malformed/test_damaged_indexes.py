@@ -8,6 +8,7 @@ import pickle
 import random
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -421,6 +422,7 @@ def test_counts_of_shards_are_read_from_both_forms(tmp_path: Path) -> None:
         [0, 512, 2048],
         [0, 512, 1 << 62],
         [0, -(1 << 63), 1024],
+        [0, 1 << 62, -(1 << 63)],  # differences that overflow are positive
     ],
 )
 def test_offsets_of_samples_that_cannot_be_are_not_read(tmp_path: Path, offsets: list[int]) -> None:
@@ -452,3 +454,16 @@ def test_a_shard_s_index_cut_anywhere_is_refused(dataset: LocalStorage) -> None:
     for start in (b"[]\n", b"{}\n", b"7\n", b"[" * 100_000, b'{"part_names": 7}\n'):
         with pytest.raises(FormatError):
             decode_shard_index(start + good.partition(b"\n")[2], name="a.tar")
+
+
+@pytest.mark.parametrize("column", ["part_ends", "key_ends"])
+def test_ends_whose_differences_overflow_are_refused(dataset: LocalStorage, column: str) -> None:
+    dataset.local_path("many.tar").write_bytes(b"".join(member(b"%d.t" % number) for number in range(4)) + END)
+    index = index_shard(dataset, "many.tar")
+    ends = getattr(index, column)
+    wrong = np.array([1 << 62, -(1 << 63), -(1 << 62), ends[-1]])
+    assert (np.diff(wrong, prepend=0) >= 0).all()
+    changed: dict[str, Any] = {column: wrong}
+    data = encode_shard_index(replace(index, **changed))
+    with pytest.raises(FormatError, match="a column of ends does not ascend"):
+        decode_shard_index(data, name="many.tar")

@@ -13,23 +13,36 @@ import pytest
 import torch
 
 from energon_cli import main as main_module
-from loader import DefaultTaskEncoder, WorkerConfig, get_loader, get_train_dataset
+from loader import DefaultTaskEncoder, EnergonDataloader, SavableDataset, WorkerConfig, get_loader, get_train_dataset
 from loader.errors import EnergonError, StateError
 from loader.training.states.files import read_state_file
 from tests.e2e.text_dataset import write_texts
 
 
-@pytest.fixture(scope="module")
-def state(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    dataset = get_train_dataset(
-        write_texts(tmp_path_factory.mktemp("data") / "d"),
+def open_texts(folder: Path, encoder: DefaultTaskEncoder[Any, Any, Any, Any]) -> SavableDataset[Any]:
+    return get_train_dataset(
+        folder,
         batch_size=2,
         shuffle_buffer_size=None,
         max_samples_per_sequence=None,
-        task_encoder=DefaultTaskEncoder(),
+        task_encoder=encoder,
         worker_config=WorkerConfig.default_worker_config(num_workers=0),
     )
-    loader = get_loader(dataset)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_texts(tmp_path_factory.mktemp("data") / "d")
+
+
+@pytest.fixture(scope="module")
+def texts(folder: Path) -> SavableDataset[Any]:
+    return open_texts(folder, DefaultTaskEncoder())
+
+
+@pytest.fixture(scope="module")
+def state(texts: SavableDataset[Any]) -> dict[str, Any]:
+    loader = get_loader(texts)
     next(iter(loader))
     return loader.save_state_rank()
 
@@ -99,3 +112,89 @@ def test_random_damage_ends_in_an_error_or_the_same_state(tmp_path: Path, state:
         except EnergonError:
             refused += 1
     assert refused > 30
+
+
+def endless_list() -> list[Any]:
+    endless: list[Any] = []
+    endless.append(endless)
+    return endless
+
+
+def nested_list() -> list[Any]:
+    """Return few lists that nest to billions of values."""
+    nested: list[Any] = [0] * 10
+    for _ in range(20):
+        nested = [nested] * 10
+    return nested
+
+
+FOREIGN: dict[str, Any] = {
+    "a tensor": torch.zeros(3),
+    "a tensor of one number": torch.tensor(5),
+    "bytes": b"x",
+    "a complex number": 1j,
+    "a dtype": torch.float16,
+    "an endless list": endless_list(),
+    "a nested list": nested_list(),
+}
+
+
+@pytest.mark.parametrize("field", ["version", "ranks", "lane", "steps", "ended", "dataset", "mix_changes"])
+@pytest.mark.parametrize("value", FOREIGN.values(), ids=FOREIGN)
+def test_a_state_that_is_not_plain_data_is_refused(
+    texts: SavableDataset[Any], state: dict[str, Any], field: str, value: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENERGON_MAX_DOCUMENT_BYTES", str(2000 * 64))
+    damaged = {**state, field: value}
+    for restore in (
+        lambda loader: loader.restore_state_rank(damaged),
+        lambda loader: loader.restore_state_global([damaged]),
+        lambda loader: loader.load_state_dict(damaged),
+        lambda loader: EnergonDataloader(loader).restore_state(damaged),
+    ):
+        with pytest.raises(StateError):
+            restore(get_loader(texts))
+
+
+_NO_KEYS: tuple[Any, ...] = (None, 7, "key", [], {}, b"key", [[]], torch.zeros(3))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(lambda _, value=value: value for value in _NO_KEYS),
+        *(
+            lambda key, place=place, value=value: [*key[:place], value, *key[place + 1 :]]
+            for place in range(4)
+            for value in (*FOREIGN.values(), None, -1, 0.5, float("nan"), 10**30, 1 << 63, [], [[]], ["x", 0], "", True)
+            if not (place == 2 and value is None)
+            and not (place == 3 and isinstance(value, list) and not value)  # these are valid
+        ),
+    ],
+)
+def test_a_damaged_key_of_a_sample_is_refused(
+    texts: SavableDataset[Any], change: Callable[[Any], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ENERGON_MAX_DOCUMENT_BYTES", str(2000 * 64))
+    loader = get_loader(texts)
+    key = next(iter(loader)).__restore_key__
+    assert loader.restore_sample(list(key)).__restore_key__ == key
+    with pytest.raises(StateError):
+        loader.restore_sample(change(list(key)))
+
+
+class Failing(DefaultTaskEncoder[Any, Any, Any, Any]):
+    """Encoder whose hook fails once it is asked to."""
+
+    fails = False
+
+    def encode_sample(self, sample: Any) -> Any:
+        return sample if not Failing.fails else [][len(sample.text)]
+
+
+def test_the_error_of_a_hook_is_not_taken_for_that_of_a_key(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = get_loader(open_texts(folder, Failing()))
+    key = next(iter(loader)).__restore_key__
+    monkeypatch.setattr(Failing, "fails", True)
+    with pytest.raises(IndexError, match="list index out of range"):
+        loader.restore_sample(key)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import sqlite3
 import uuid
@@ -17,6 +16,7 @@ import msgspec
 import numpy as np
 
 from ...errors import FormatError
+from ...escaped_log import get_logger
 from ...storage import FileInfo, LocalStorage, Storage
 from ...version import __version__
 from ..index.current import current_index, read_uuid
@@ -32,7 +32,7 @@ from .sqlite_index import open_sqlite
 __all__ = ["build_foreign_index"]
 
 _BUILDING = f"{INDEX_FOLDER}/.building"
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _MAX_ROWS = (1 << 31) - 2  # of one shard: fetchmany takes a 32-bit number
 _Offset = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from ...errors import ConfigError, Fault
+from ...errors import ConfigError, Fault, escape_controls
 from ..nv_meta import SPLIT_YAML
 from .brace_patterns import MAX_NAMES, compact_names, expand_pattern
 from .messages import did_you_mean, short_text
@@ -148,7 +148,7 @@ def _parse_json(text: str, file: str) -> Any:
         for key, value in pairs:
             if key in mapping and key in _LAST_WINS:
                 replaced = f"{file}: {short_text(key)} is given twice; the last one is used"
-                warnings.warn(replaced, UserWarning, stacklevel=2)
+                warnings.warn(escape_controls(replaced), UserWarning, stacklevel=2)
             elif key in mapping:
                 repeated.append(Fault(place="", message=f"{short_text(key)} is given twice"))
             mapping[key] = value

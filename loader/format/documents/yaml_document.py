@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from ...errors import ConfigError, Fault
+from ...errors import ConfigError, Fault, escape_controls
 
 __all__ = ["parse_yaml"]
 
@@ -100,7 +100,7 @@ def parse_yaml(text: str, *, file: str, last_wins: Collection[str] = ()) -> Any:
     if loader.repeated:
         raise ConfigError(file=file, faults=loader.repeated, hint="remove one of the two")
     for replaced in loader.replaced:
-        warnings.warn(f"{file}, {replaced}", UserWarning, stacklevel=2)
+        warnings.warn(escape_controls(f"{file}, {replaced}"), UserWarning, stacklevel=2)
     return value
 
 

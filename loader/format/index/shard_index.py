@@ -310,7 +310,9 @@ def _check_ranges(index: ShardIndex, end: int) -> None:
     if rows != [parts] * 2 or rows_of_samples != [samples] * 3 or len(index.sample_offsets) not in (0, samples + 1):
         raise ValueError("its columns differ in length")
     for ends, last in ((index.part_ends, parts), (index.key_ends, len(index.key_bytes))):
-        if (np.diff(ends, prepend=0) < 0).any() or (int(ends[-1]) if samples else 0) != last:
+        # Differences of numbers in range do not overflow.
+        is_outside = ((ends < 0) | (ends > last)).any()
+        if is_outside or (np.diff(ends, prepend=0) < 0).any() or (int(ends[-1]) if samples else 0) != last:
             raise ValueError("a column of ends does not ascend to the last row")
     for column, low, high in (
         (index.part_name, 0, len(index.part_names) - 1),
@@ -321,8 +323,11 @@ def _check_ranges(index: ShardIndex, end: int) -> None:
     ):
         if ((column < low) | (column > high)).any():
             raise ValueError(f"a column has values outside of [{low}, {high}]")
-    is_outside = index.part_offset + index.part_size > end
-    if is_outside.any() or (np.diff(index.part_ends, prepend=0) == 0).any() or (index.part_offset % BLOCK).any():
+    if (
+        (index.part_size > end - index.part_offset).any()
+        or (np.diff(index.part_ends, prepend=0) == 0).any()
+        or (index.part_offset % BLOCK).any()
+    ):
         raise ValueError("a sample has no parts, or parts at invalid offsets")
     if (index.key_hash[1:] < index.key_hash[:-1]).any() or (np.bincount(index.key_order, minlength=samples) != 1).any():
         raise ValueError("its hashes are not sorted, or do not have every sample once")

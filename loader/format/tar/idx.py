@@ -31,7 +31,8 @@ def read_tar_idx(storage: Storage, shard: str, *, samples: int, shard_size: int)
     """
     if not has_tar_idx(storage, shard, samples):
         return None
-    offsets = np.frombuffer(storage.read(shard + TAR_IDX_SUFFIX), dtype="<u8").astype(np.int64)
-    ascending = offsets[0] >= 0 and (np.diff(offsets) >= BLOCK).all() and offsets[-1] <= shard_size
-    fits = ascending and (offsets % BLOCK == 0).all()
-    return offsets if fits else None
+    offsets = np.frombuffer(storage.read(shard + TAR_IDX_SUFFIX), dtype="<u8")
+    if (offsets > shard_size).any() or (offsets % BLOCK).any():  # differences of larger ones may overflow
+        return None
+    signed = offsets.astype(np.int64)
+    return signed if (np.diff(signed) >= BLOCK).all() else None

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from ...errors import ConfigError, Fault
+from ...errors import ConfigError, Fault, escape_controls
 from ...format.documents.dataset_config import is_own_module
 from ...format.documents.messages import did_you_mean, short_keys, short_repr
 from ...format.documents.yaml_document import parse_yaml
@@ -132,7 +132,9 @@ def _check_top_level_keys(reader: MappingReader, file: str, *, is_v1: bool) -> N
     unknown = {key: value for key, value in reader.mapping.items() if key not in _TOP_LEVEL_KEYS}
     if unknown:
         warnings.warn(
-            f"{file}: the keys {short_keys(unknown)} are ignored; known are {', '.join(_TOP_LEVEL_KEYS)}",
+            escape_controls(
+                f"{file}: the keys {short_keys(unknown)} are ignored; known are {', '.join(_TOP_LEVEL_KEYS)}"
+            ),
             UserWarning,
             stacklevel=2,
         )

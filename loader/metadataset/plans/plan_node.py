@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Literal
 
+from ...errors import escape_controls
 from ...format.documents.providers import is_record_file
 from ...format.documents.subset import do_overlap
 from ..documents.leaf_plan import LeafPlan
@@ -59,7 +60,7 @@ _MAX_COMPARED = 50
 def warn_of_repeated_leaves(root: PlanNode) -> None:
     """Warn of each of :func:`find_repeated_leaves`."""
     for message in find_repeated_leaves(root):
-        warnings.warn(message, UserWarning, stacklevel=4)
+        warnings.warn(escape_controls(message), UserWarning, stacklevel=4)
 
 
 def find_repeated_leaves(root: PlanNode) -> Iterator[str]:

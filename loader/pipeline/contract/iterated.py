@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ...errors import StateError
+from ...errors import StateError, escape_controls
 from .buffered import BufferedItem
 from .dataset_methods import BOUND, in_user_iteration, inherits_stage
 from .inner_datasets import replace_datasets
@@ -262,4 +262,4 @@ def warn_once(message: str) -> None:
     """Warn, unless the same message has been shown in this process."""
     if message not in _warned:
         _warned.add(message)
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        warnings.warn(escape_controls(message), RuntimeWarning, stacklevel=2)

@@ -6,7 +6,7 @@ from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from ...errors import ConfigError
+from ...errors import ConfigError, escape_controls
 from ...order import worker_share
 from .dataset_methods import DatasetMethods, inherits_stage
 from .inner_datasets import inner_datasets
@@ -218,7 +218,7 @@ class SavableDataset(DatasetMethods[T_co], ABC):
                 yield (rest if number else first) + line
 
     def __str__(self) -> str:
-        return "\n".join(self.lines())
+        return "\n".join(map(escape_controls, self.lines()))
 
     def __getitem__(self, index: Any) -> Any:
         # Without it, torch's DataLoader, which takes the dataset for one of numbered samples, would blame the dataset.

@@ -269,7 +269,7 @@ class WorkerConfig:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Opened for each line: an open file would be inherited by forked processes.
         with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(dict(data), ensure_ascii=False, default=str) + "\n")
+            file.write(json.dumps(dict(data), default=str) + "\n")
 
     def debug_file(self, path: str | Path) -> Path:
         """Fill in the ``{worker_id}``, ``{rank}`` and ``{pid}`` of a ``worker_debug_path`` for the running process.

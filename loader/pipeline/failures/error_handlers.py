@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -11,6 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from ...errors import EnergonError, RepeatedSampleError, escape_controls
+from ...escaped_log import get_logger
 from ...renamed_parameters import renamed_parameters
 from .sample_name import joined_names, keys_of_sample, places_of_sample
 
@@ -23,7 +23,7 @@ __all__ = [
     "reraise_exception",
 ]
 
-_log = logging.getLogger("loader.pipeline.error_handlers")  # documented: logging configurations use this name
+_log = get_logger("loader.pipeline.error_handlers")  # documented: logging configurations use this name
 
 SampleErrorHandler = Callable[[Exception, Any, Any], None]
 """Called with the error, the sample (or list of samples) that failed, and its sources, None if not known."""
@@ -56,6 +56,7 @@ class Failure:
     def note_on(self, error: BaseException) -> None:
         """Add a note to an error that names hook and sample."""
         note = f"raised by {self.hook} for {self.sample}" + (f"\n  at: {self.place}" if self.places else "")
+        note = escape_controls(note, keep="\n")
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import errno
 import inspect
-import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ConfigError, FatalSampleError, FormatError, RepeatedSampleError, StorageError, TrustError
+from ...escaped_log import get_logger
 from ...samples.hooks import default_failure_tolerance, failure_tolerance
 from .error_handlers import Failure, SampleErrorHandler, report_to, reraise_exception
 from .sample_name import joined_names, keys_of_sample, places_of_sample, sources_of_sample
@@ -330,7 +330,7 @@ def _arguments(handler: Callable[..., Any]) -> int:
     return 0
 
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _WARN_AT = 10_000
 _STOP_AT = 1_000_000

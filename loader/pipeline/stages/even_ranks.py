@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,13 +9,14 @@ import torch
 from torch import distributed
 
 from ...errors import ConfigError
+from ...escaped_log import get_logger
 from ..contract.rank_stage import RankInput, RankRunning, RankStage, rank_stage_below
 from ..contract.stage import SavableDataset
 from ..contract.worker_config import WorkerConfig
 
 __all__ = ["EvenRanksDataset"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 Agreement = Callable[[bool], tuple[bool, bool]]
 """``agree(this rank has another micro-batch)`` returns ``(all ranks have one, some rank has one)``."""

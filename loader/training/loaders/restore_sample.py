@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from ...errors import StateError
-from ...pipeline.contract.item_id import as_item_id
+from ...format.documents.messages import short_repr
+from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.lane import RULES, Lane, set_restore_key
 from ...pipeline.contract.rng import preserve_rng_state, seed_batch
 from ...pipeline.contract.stage import IteratedDataset, SavableDataset
@@ -13,9 +15,15 @@ from ...pipeline.stages.blend import BlendDataset
 from ...pipeline.stages.concat import ConcatDataset
 from ...pipeline.stages.repeat import RepeatDataset
 from ...samples.hooks import in_hook_context
+from ..states.plain_values import check_plain, check_size, max_values
 from ..workers.lane_host import MICRO_BATCH, open_lane
 
 __all__ = ["restore_sample"]
+
+_HINT = "pass batch.__restore_key__ unchanged"
+_MAX_NUMBER = 1 << 48
+"""Above the positions and numbers of micro-batches that a run reaches."""
+_PACKAGE = __name__.partition(".")[0] + "."
 
 
 def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int, rules: int = RULES) -> Any:
@@ -32,12 +40,7 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int, rules:
     Raises:
         StateError: The key has another form, or the run has no such stage or lane.
     """
-    key = as_item_id(key)
-    if not (isinstance(key, tuple) and len(key) == 4 and isinstance(key[0], str) and isinstance(key[1], int)):
-        raise StateError(
-            f"expected the __restore_key__ of a sample or batch of this loader, found {key!r}",
-            hint="pass batch.__restore_key__ unchanged",
-        )
+    key = _checked_key(key)
     stage, number, batch, item_id = key
     if not 0 <= number < lanes:
         raise StateError(f"the key is of lane {number}; this run has lanes 0 to {lanes - 1}")
@@ -51,9 +54,57 @@ def restore_sample(dataset: SavableDataset[Any], key: Any, *, lanes: int, rules:
             seed = dataset.worker_config.seed_offset
             seed_batch(seed, batch % lanes, batch // lanes)
             lane.context.rng_parts = (seed, batch % lanes, batch // lanes)
-        value = found[0].open(found[1], {}).load(item_id)
+        running = found[0].open(found[1], {})
+        try:
+            value = running.load(item_id)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            if not _is_of_this_library(error):
+                raise  # an error of a hook
+            raise StateError(
+                f"the key {short_repr(key)} does not fit this dataset: {type(error).__name__}: {error}", hint=_HINT
+            ) from error
     set_restore_key(value, stage, found[1], item_id)
     return value
+
+
+def _checked_key(key: Any) -> tuple[str, int, int | None, ItemId]:
+    """Return a key as nested tuples.
+
+    Raises:
+        StateError: It has another form, or holds something that no key has.
+    """
+    try:
+        check_size(key, max_values())
+        check_plain(key)
+        stage, lane, batch, item_id = key
+        if not isinstance(stage, str):
+            raise TypeError(stage)  # noqa: TRY301 - handled below
+        return stage, _checked_number(lane), None if batch is None else _checked_number(batch), _checked_item(item_id)
+    except (StateError, TypeError, ValueError):
+        raise StateError(
+            f"expected the __restore_key__ of a sample or batch of this loader, found {short_repr(key)}", hint=_HINT
+        ) from None
+
+
+def _checked_item(value: Any) -> ItemId:
+    if not isinstance(value, list | tuple):
+        return _checked_number(value)
+    stage = value[:1] if value and isinstance(value[0], str) else ()
+    return *stage, *map(_checked_item, value[len(stage) :])
+
+
+def _checked_number(value: Any) -> int:
+    if isinstance(value, bool) or not 0 <= operator.index(value) < _MAX_NUMBER:
+        raise ValueError(value)
+    return operator.index(value)
+
+
+def _is_of_this_library(error: BaseException) -> bool:
+    """Return True if a line of this library raised an error, and not one of a hook."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith(_PACKAGE)
 
 
 def _stage(dataset: SavableDataset[Any], lane: Lane, wanted: str) -> tuple[SavableDataset[Any], Lane] | None:

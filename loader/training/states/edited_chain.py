@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Mapping
 from copy import copy
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import StateError
+from ...escaped_log import get_logger
 from ...pipeline.contract.stage import SavableDataset, State
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.stages.blend import BlendDataset
@@ -28,7 +28,7 @@ _HINT = (
     f"{VARIABLE}=1; otherwise build the dataset with the documents of the run that was saved"
 )
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

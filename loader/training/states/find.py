@@ -46,7 +46,7 @@ def find_states(document: Any) -> list[FoundState]:
     for place, value in _mappings(document):
         try:
             allowed -= check_size(value, allowed)
-            check_plain(value)
+            check_plain(value, is_json=True)
             state = RunState.from_plain(value)
         except StateError as error:
             error.at = place_text(place) or None

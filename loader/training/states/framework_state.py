@@ -50,7 +50,8 @@ def restore_framework_state(loader: _Loader, state: dict[str, Any]) -> None:
     """Restore the result of :func:`framework_state`; states of all ranks also on another number of ranks."""
     if isinstance(state, dict):
         states = state.get(ALL_RANKS)
-        if states is None and state.get("ranks") == 1 != loader.worker_config.world_size:
+        ranks = state.get("ranks")
+        if states is None and isinstance(ranks, int) and ranks == 1 != loader.worker_config.world_size:
             states = [state]  # the run was saved on a single rank
         if states is not None:
             loader.restore_state_global(states)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+import numpy as np
+
 from ...errors import StateError
 from ...storage import max_document_bytes
 from ...storage.protocol import DOCUMENT_LIMIT_VARIABLE
@@ -64,23 +66,29 @@ def check_size(value: Any, limit: int) -> int:
     return values
 
 
-def check_plain(state: Any) -> None:
+def check_plain(state: Any, *, is_json: bool = False) -> None:
     """Check that a state, whose size was checked, is plain data.
 
+    Args:
+        state: The state.
+        is_json: Refuse what JSON cannot represent, too: keys that are no strings, infinite numbers, and numbers of
+            numpy, to which some frameworks convert Python's.
+
     Raises:
-        StateError: It holds other objects, or numbers that JSON cannot represent.
+        StateError: It holds other objects, such as tensors, which do not compare as values do.
     """
+    plain_types = _PLAIN_TYPES if is_json else (*_PLAIN_TYPES, np.number)
     pending = [state]
     while pending:
         value = pending.pop()
         if isinstance(value, Mapping):
-            if not all(isinstance(key, str) for key in value):
+            if is_json and not all(isinstance(key, str) for key in value):
                 raise StateError("this state is damaged: it has keys that are not strings")
             pending.extend(value.values())
         elif isinstance(value, list | tuple):
             pending.extend(value)
-        elif isinstance(value, float) and not isfinite(value):
+        elif isinstance(value, float) and is_json and not isfinite(value):
             raise StateError(f"this state is damaged: it holds {value}, which JSON cannot represent")
-        elif not isinstance(value, _PLAIN_TYPES):
+        elif not isinstance(value, plain_types):
             name = value.name if isinstance(value, Opaque) else type(value).__name__
             raise StateError(f"this state is damaged: it holds a {name}, and a state is plain data")

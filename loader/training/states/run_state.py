@@ -26,16 +26,16 @@ version 2, which earlier versions of the library refuse.
 
 from __future__ import annotations
 
-import logging
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...errors import StateError
+from ...escaped_log import get_logger
 from ...format.documents.messages import short_repr
 from .mix_history import MixChanges, checked_mix_changes, merge_mix_changes
-from .plain_values import check_size, max_values
+from .plain_values import check_plain, check_size, max_values
 
 if TYPE_CHECKING:  # programs that only read states need no stages, and no torch
     from ...pipeline.contract.stage import State
@@ -49,7 +49,7 @@ FINITE = "finite"
 LANE_BY_LANE = "lane by lane"
 """Lanes one after another, each to its end, on any number of ranks."""
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 _VERSION, _EDITED_VERSION = 1, 2
 _MAX_SHOWN = 8
@@ -126,13 +126,13 @@ class RunState:
                 f"expected the result of save_state_rank(), found {_described(saved)}",
                 hint="pass the result of the loader's save_state_rank() or save_state_global()",
             )
+        check_size(saved, max_values())
+        check_plain(saved)
         if saved["version"] not in (_VERSION, _EDITED_VERSION):
             raise StateError(
                 f"expected a state of version {_VERSION} or {_EDITED_VERSION}, "
                 f"found version {short_repr(saved['version'])}"
             )
-        for name in ("dataset", "mix_changes"):  # the rest is checked by its types, lane by lane
-            check_size(saved.get(name), max_values())
         try:
             state = cls(
                 lanes=_integer(saved["lanes"]),

@@ -8,7 +8,6 @@ signal ends the wait; as for Ctrl-C, its handler runs in the main thread itself.
 from __future__ import annotations
 
 import inspect
-import logging
 import os
 import signal
 import threading
@@ -20,6 +19,7 @@ from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
 from ...errors import ConfigError, WorkerError
+from ...escaped_log import get_logger
 from ...pipeline.contract.item_id import ItemId
 from ...pipeline.contract.lane import Lane
 from ...pipeline.contract.stage import Running, SavableDataset, State
@@ -30,7 +30,7 @@ from .worker_errors import describe_last_sample, describe_stack, name_worker
 
 __all__ = ["Watchdog", "WatchdogDataset"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 T = TypeVar("T")
 

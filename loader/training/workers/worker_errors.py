@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from typing import Any, NoReturn
 
-from ...errors import WorkerError
+from ...errors import WorkerError, escape_controls
 from ...pipeline.contract.stage import SavableDataset
 from ...pipeline.reading.read import ReadDataset
 from ...pipeline.reading.sample_chunk import SourceTable
@@ -63,7 +63,7 @@ def pack_error(error: BaseException, *, worker: int | None = None) -> PackedErro
     return PackedError(
         links=tuple(_pickle_error(link) for link in chain),
         texts=tuple(_text(link) for link in chain),
-        trace="".join(traceback.format_exception(error)).rstrip(),
+        trace=escape_controls("".join(traceback.format_exception(error)), keep="\n\t").rstrip(),
         worker=worker,
     )
 

@@ -1,0 +1,36 @@
+"""Loggers whose records have no characters that a terminal would interpret."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+
+from .errors import escape_controls
+
+__all__ = ["get_logger"]
+
+_KEPT = "\n\t"
+
+
+def get_logger(name: str) -> logging.Logger:
+    """Return the logger of a name, which escapes keys, paths and captions in messages and tracebacks.
+
+    Records without such characters are not changed.
+    """
+    logger = logging.getLogger(name)
+    if _escape not in logger.filters:
+        logger.addFilter(_escape)
+    return logger
+
+
+def _escape(record: logging.LogRecord) -> bool:
+    message = record.getMessage()
+    escaped = escape_controls(message, keep=_KEPT)
+    if escaped != message:
+        record.msg, record.args = escaped, None
+    if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
+        trace = "".join(traceback.format_exception(record.exc_info[1])).rstrip("\n")
+        escaped = escape_controls(trace, keep=_KEPT)
+        if escaped != trace:
+            record.exc_text = escaped  # formatters print it in place of the exception
+    return True

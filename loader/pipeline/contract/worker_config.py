@@ -116,6 +116,9 @@ class WorkerConfig:
     def __post_init__(self) -> None:
         check_integers({name: getattr(self, name) for name in _INTEGERS}, may_be_none=False)
         check_integers({"lanes": self.lanes, "skip_tolerance": self.skip_tolerance})
+        for name in ("global_error_handler", "restore_error_handler"):
+            if not callable(getattr(self, name)):
+                raise TypeError(f"expected a function as {name}, found {getattr(self, name)!r}")
         if self.world_size < 1 or not 0 <= self.rank < self.world_size:
             raise ConfigError(f"expected 0 <= rank < world_size, found rank {self.rank} of {self.world_size}")
         if self.num_workers < 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from multiprocessing import get_all_start_methods
 from numbers import Real
 from typing import Any, Literal, TypedDict, TypeVar, get_args
 
@@ -58,6 +59,11 @@ class StreamOptions:
             raise ConfigError(
                 f"expected a worker_type of {', '.join(map(repr, get_args(WorkerType)))}, found {self.worker_type!r}",
                 hint="for processes that start in another way, pass multiprocessing_context='spawn' or 'forkserver'",
+            )
+        if self.multiprocessing_context not in (None, *get_all_start_methods()):
+            raise ConfigError(
+                f"expected a multiprocessing_context of {', '.join(map(repr, get_all_start_methods()))}, found "
+                f"{self.multiprocessing_context!r}"
             )
         if self.worker_type is not None and self.multiprocessing_context not in (None, self.worker_type):
             raise ConfigError(

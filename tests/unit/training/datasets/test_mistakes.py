@@ -171,6 +171,10 @@ def test_loader_options_of_another_type_are_errors(folder: Path) -> None:
         get_loader(dataset, prefetch_factor="2")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="as watchdog_timeout_seconds, found '60'"):
         get_loader(dataset, watchdog_timeout_seconds="60")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"expected a multiprocessing_context of 'fork', .*found 'thread'"):
+        get_loader(dataset, multiprocessing_context="thread")
+    with pytest.raises(TypeError, match="expected a function as global_error_handler, found 3"):
+        WorkerConfig(rank=0, world_size=1, num_workers=0, global_error_handler=3)  # type: ignore[arg-type]
 
 
 def test_torchs_loader_around_a_dataset_is_an_error_that_names_get_loader(folder: Path) -> None:

@@ -19,7 +19,7 @@ from ..failures.error_handlers import log_exception, reraise_exception
 from ..failures.policy import SKIP_TOLERANCE
 from ..worker_identity import worker_number
 
-__all__ = ["ErrorHandler", "WorkerConfig", "check_integers"]
+__all__ = ["ErrorHandler", "WorkerConfig", "check_booleans", "check_integers"]
 
 _WORKER = 22  # separates the seeds of workers from other seeds
 _INTEGERS = ("rank", "world_size", "num_workers", "seed_offset")
@@ -51,6 +51,24 @@ def check_integers(arguments: Mapping[str, object], *, may_be_none: bool = True)
         text = str(value).strip()
         fix = f"; pass {name}={int(text)}" if text.isdecimal() else ""
         raise TypeError(f"expected an integer as {name}, found {value!r} ({type(value).__name__}){fix}")
+
+
+def check_booleans(arguments: Mapping[str, object]) -> None:
+    """Check that arguments are no texts: ``"no"`` is true.
+
+    Args:
+        arguments: Values by name.
+
+    Raises:
+        TypeError: A value is a text.
+
+    >>> check_booleans({"repeat": "no"})
+    Traceback (most recent call last):
+    TypeError: expected True or False as repeat, found 'no' (str)
+    """
+    for name, value in arguments.items():
+        if isinstance(value, str | bytes):
+            raise TypeError(f"expected True or False as {name}, found {value!r} ({type(value).__name__})")
 
 
 class _InnerContext(HookContext):

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...errors import ConfigError
 from ...pipeline.contract.stage import SavableDataset
-from ...pipeline.contract.worker_config import WorkerConfig, check_integers
+from ...pipeline.contract.worker_config import WorkerConfig, check_booleans, check_integers
 from ...samples.encoding.task_encoder import DefaultTaskEncoder, TaskEncoder
 from .open_sources import DatasetArguments, LoadedSource
 from .run_datasets import LoadedDatasets, SourceFactory
@@ -85,6 +85,7 @@ def get_train_dataset(
             "shuffle_buffer_size": shuffle_buffer_size,
         }
     )
+    check_booleans({"batch_drop_last": batch_drop_last, "repeat": repeat, "even_ranks": even_ranks})
     loaded = arguments.open(encoder, training=True)
     datasets = LoadedDatasets.of(
         loaded, slice_length=_checked_slice_length(max_samples_per_sequence), worker_config=config
@@ -251,6 +252,7 @@ def _chain(
     **options: Any,
 ) -> SavableDataset[Any]:
     check_integers({name: options[name] for name in ("batch_size", "packing_buffer_size", "limit")})
+    check_booleans({"batch_drop_last": options["batch_drop_last"], "even_ranks": even_ranks})
     datasets = LoadedDatasets.of(loaded, training=False, worker_config=worker_config)
     chain: SavableDataset[Any] = encoder.build_val_datasets(
         datasets=datasets,

@@ -95,9 +95,11 @@ class DatasetArguments:
             **choices: Other fields of the request.
 
         Raises:
-            TypeError: An argument is set by this function itself.
+            TypeError: An argument is set by this function itself, or the path is none.
             ConfigError: ``key_format`` is none.
         """
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"expected a path for {caller}(), found {path!r}")
         unknown: dict[str, str] = {}
         for name in given:
             if name not in _KNOWN:

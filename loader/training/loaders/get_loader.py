@@ -56,10 +56,12 @@ def get_loader(
 
     Raises:
         ConfigError: The worker config differs from the dataset's, or options are out of range.
-        TypeError: ``dataset`` is no dataset, or ``cache_pool`` no cache pool.
+        TypeError: ``dataset`` is no dataset, or another argument has another type.
     """
     if not isinstance(dataset, SavableDataset):
         raise _no_dataset(dataset)
+    if worker_config is not None and not isinstance(worker_config, WorkerConfig):
+        raise TypeError(f"expected a WorkerConfig or None as worker_config, found {worker_config!r}")
     if worker_config is not None and worker_config != dataset.worker_config:
         raise ConfigError(
             "the worker_config differs from the one that the dataset was built with",

@@ -10,7 +10,7 @@ from numbers import Real
 from typing import Any, Literal, TypedDict, TypeVar, get_args
 
 from ...errors import ConfigError
-from ...pipeline.contract.worker_config import check_integers
+from ...pipeline.contract.worker_config import check_booleans, check_integers
 from ...stores.cache_pool import CachePool
 
 __all__ = ["CheckpointKeywords", "LoaderKeywords", "StreamOptions", "WorkerType", "collect_garbage_every"]
@@ -18,6 +18,8 @@ __all__ = ["CheckpointKeywords", "LoaderKeywords", "StreamOptions", "WorkerType"
 WorkerType = Literal["fork", "thread", "main"]
 
 T = TypeVar("T")
+
+_BOOLEANS = ("fail_on_timeout", "pin_memory", "progress", "gc_freeze_at_start")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,7 @@ class StreamOptions:
                 f"{type(self.cache_pool).__name__}"
             )
         check_integers({"prefetch_factor": self.prefetch_factor}, may_be_none=False)
+        check_booleans({name: getattr(self, name) for name in _BOOLEANS})
         check_integers({"gc_collect_every_n_steps": self.gc_collect_every_n_steps})
         for name in ("watchdog_timeout_seconds", "watchdog_initial_timeout_seconds"):
             value = getattr(self, name)

@@ -143,6 +143,8 @@ def test_a_filter_may_return_none(folder: Path) -> None:
         ("task_encoder", DefaultTaskEncoder, "found the class DefaultTaskEncoder; pass DefaultTaskEncoder(…)"),
         ("task_encoder", nothing, "expected a TaskEncoder as task_encoder, found 'nothing'; derive"),
         ("worker_config", 4, "expected a WorkerConfig as worker_config, found 4; pass WorkerConfig.default_"),
+        ("repeat", "no", "expected True or False as repeat, found 'no' (str)"),
+        ("batch_drop_last", "yes", "expected True or False as batch_drop_last, found 'yes' (str)"),
         ("worker_config", WorkerConfig, "expected a WorkerConfig as worker_config, found WorkerConfig; pass"),
     ],
 )
@@ -150,6 +152,13 @@ def test_an_argument_of_another_type_is_an_error(name: str, value: Any, message:
     with pytest.raises(TypeError) as caught:
         get_train_dataset(folder, **{"worker_config": ONE, **ARGUMENTS, name: value})
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("get", [get_train_dataset, get_val_dataset])
+@pytest.mark.parametrize("path", [None, 3])
+def test_a_path_of_another_type_is_an_error(get: Any, path: Any) -> None:
+    with pytest.raises(TypeError, match=f"expected a path for {get.__name__}\\(\\), found {path}"):
+        get(path, worker_config=ONE, **(ARGUMENTS if get is get_train_dataset else {"batch_size": 2}))
 
 
 @pytest.mark.parametrize(
@@ -171,6 +180,10 @@ def test_loader_options_of_another_type_are_errors(folder: Path) -> None:
         get_loader(dataset, prefetch_factor="2")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="as watchdog_timeout_seconds, found '60'"):
         get_loader(dataset, watchdog_timeout_seconds="60")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="expected True or False as pin_memory, found 'no'"):
+        get_loader(dataset, pin_memory="no")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="expected a WorkerConfig or None as worker_config, found 3"):
+        get_loader(dataset, worker_config=3)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"expected a multiprocessing_context of 'fork', .*found 'thread'"):
         get_loader(dataset, multiprocessing_context="thread")
     with pytest.raises(TypeError, match="expected a function as global_error_handler, found 3"):

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from numbers import Integral
 from typing import Any
 
+from ..errors import StateError
+from ..format.documents.messages import short_repr
 from .num_microbatches_calculator import tell_consumed_samples
 
 __all__ = ["MegatronDataModule"]
@@ -76,8 +79,17 @@ class MegatronDataModule(_LightningDataModule):  # type: ignore[misc]  # the bas
 
         Args:
             state_dict: A state from :meth:`state_dict`.
+
+        Raises:
+            StateError: It has no number of consumed samples.
         """
-        consumed_samples = state_dict["consumed_samples"]
+        saved = state_dict.get("consumed_samples")
+        if not isinstance(saved, Integral) or int(saved) < 0:
+            raise StateError(
+                f"expected a number of samples as consumed_samples, found {short_repr(saved)}",
+                hint="the checkpoint is damaged, or of another data module: start with an older one",
+            )
+        consumed_samples = int(saved)
         self.data_sampler.init_consumed_samples = consumed_samples
         self.data_sampler.prev_consumed_samples = consumed_samples
         tell_consumed_samples(consumed_samples)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import loader
+from loader.integrations.megatron_data_sampler import MegatronDataSampler
 from tests.source_tree import ROOT
 
 MODULE = "loader.integrations.megatron_data_module"
@@ -90,3 +91,12 @@ def test_a_broken_lightning_raises_its_own_error(
     install_lightning(monkeypatch, tmp_path, "import what_it_lacks")
     with pytest.raises(ModuleNotFoundError, match="what_it_lacks"):
         importlib.import_module(MODULE)
+
+
+@pytest.mark.parametrize("state", [{}, {"consumed_samples": "9"}, {"consumed_samples": -1}, {"consumed_samples": None}])
+def test_a_state_without_a_number_of_samples_is_an_error(state: dict[str, Any]) -> None:
+    module = loader.MegatronDataModule()
+    module.data_sampler = MegatronDataSampler(global_batch_size=8)
+    with pytest.raises(loader.StateError, match="expected a number of samples as consumed_samples"):
+        module.load_state_dict(state)
+    assert module.data_sampler.init_consumed_samples == 0

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from loader.inspect import SampleView
+from loader.inspect import SampleView, plural
 
 from ..console import escape_controls
 from .ahead import AheadWorker, Job
@@ -172,7 +172,7 @@ class Walk:
         elif len(self._notes):
             parts.append(f"{len(self._notes)} noted")
         if self._more_lines and self._grid is None:
-            parts.insert(0, f"↓ {self._more_lines} more lines")
+            parts.insert(0, f"↓ {plural(self._more_lines, 'more line')}")
         return " · ".join(parts)
 
     def _sample(self) -> SampleView | None:

@@ -54,4 +54,4 @@ def test_a_subset_is_passed_when_a_path_is_opened(folder: Path) -> None:
     assert len(DatasetLoader(path=folder).get_dataset(training=True, worker_config=ONE, subset=half)) == 3
     again = DatasetLoader(path=folder).get_dataset(training=True, worker_config=ONE, shuffle_over_epochs=2)
     assert again.shuffle_over_epochs == 2
-    assert [one.path for one in opened.traverse(EPath(folder), split_part="train")] == [str(folder)]
+    assert [one.path for one in opened.traverse(EPath(folder), split_part="train")] == [EPath(folder)]

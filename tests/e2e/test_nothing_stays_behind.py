@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,14 +39,20 @@ if __name__ == "__main__":
 """
 
 
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    # In a path as long as that of tmp_path, Python's fork server cannot have a socket.
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", ["started", "running"])
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-def test_a_killed_loader_leaves_no_name(tmp_path: Path, method: str, moment: str) -> None:
+def test_a_killed_loader_leaves_no_name(tmp_path: Path, temporary: Path, method: str, moment: str) -> None:
     data = write_dataset(tmp_path / "data", {"a.tar": texts(0, 20)})
-    script, temporary, mark = tmp_path / "program.py", tmp_path / "temporary", tmp_path / "mark"
+    script, mark = tmp_path / "program.py", tmp_path / "mark"
     script.write_text(PROGRAM)
-    temporary.mkdir()
     prefix = f"kill{os.getpid()}{method}{moment}"
     paths = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     program = subprocess.Popen(

@@ -30,7 +30,6 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from ...transport.message import PackedMessage, pack_message, unpack_message
 from ...transport.segments import SegmentFlags, SegmentPool, forget_segments, has_segments
 from .lane_host import LaneHost, Message
-from .start_context import start_context
 from .stream_options import StreamOptions, collect_garbage_every
 from .worker_board import WorkerBoard, register_stack_dump
 from .worker_errors import PackedError, pack_error
@@ -193,7 +192,7 @@ class WorkerBundles:
                     prefetch_factor=options.prefetch_factor,
                     collate_fn=_identity,
                     generator=torch.Generator(),  # torch draws a seed; the trainer's own generator must not move
-                    multiprocessing_context=start_context(start_method),
+                    multiprocessing_context=_context(start_method),
                 )
             )
         # Also ends workers that no code closes. The garbage collector would end torch's queues first; torch could then
@@ -291,6 +290,15 @@ class _Bundles(_MultiProcessingDataLoaderIter):
         if self._shutdown and not found[0]:
             raise _WorkersEnded
         return found
+
+
+def _context(start_method: str | None) -> Any:
+    """Return what torch's DataLoader takes as ``multiprocessing_context``."""
+    if (start_method or multiprocessing.get_start_method()) == "fork":
+        return start_method
+    from .start_context import start_context  # few programs need it
+
+    return start_context(start_method)
 
 
 class _BundleLoader(DataLoader[Any]):

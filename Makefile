@@ -12,7 +12,8 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 PEER ?= megatron-energon[av-decode]==7.4.1
 LOADERS ?= webdataset==1.0.2 mosaicml-streaming==0.13.0 litdata==0.2.76
-PYTEST_WORKERS ?= 2
+# More than the two processors of small machines: tests also wait for processes and terminals.
+PYTEST_WORKERS ?= 3
 BIN := .venv/bin
 # Tests kill processes, race threads and fill disks: one that fails gets a second run, and the report names it.
 PYTEST := $(BIN)/pytest -n $(PYTEST_WORKERS) --reruns 1 --reruns-delay 1 -raR

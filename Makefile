@@ -40,7 +40,7 @@ LOADERS_INSTALLED := .venv-loaders/.installed
 COVERED := loader/format loader/order
 COVERED_PERCENT := 95
 COVERING := tests/malformed tests/unit/av tests/unit/format tests/unit/order tests/unit/storage \
-	$(addprefix tests/property/test_,dataset_index.py dealt_order.py edited_orders.py key_table.py permute.py tar_rename.py tar_scan.py) \
+	$(addprefix tests/property/test_,dataset_index.py dealt_order.py edited_orders.py key_table.py permute.py small_shards.py tar_rename.py tar_scan.py) \
 	tests/e2e/test_meta_folder.py tests/unit/stores/test_dataset_file_store.py \
 	$(addprefix tests/cli/test_,info.py lint_files.py lint_jsonl.py meta_folder.py prepare_conversations.py prepare_media.py unprepared.py)
 

@@ -183,6 +183,7 @@ class LocalStorage:
         self.url = os.fspath(root)
         self._root = os.path.abspath(self.url)
         self._replaced = None if replaced is None else (replaced[0], os.path.abspath(replaced[1]))
+        self._checked_folders = {""}  # hidden ones that are no links
 
     def path(self, name: str) -> str:
         if name.startswith("/") or ".." in name.split("/"):
@@ -215,15 +216,21 @@ class LocalStorage:
                 path=self.path(name),
                 hint=f"to change files of the folder, use its own {self._replaced[0]}",
             )
-        folders = name.split("/")[:-1]
-        if folders and folders[0].startswith("."):
-            for depth in range(2, len(folders) + 1):
-                folder = self.path("/".join(folders[:depth]))
-                if os.path.islink(folder):
-                    raise StorageError(
-                        "expected a folder, found a link to another folder", path=folder, hint="remove the link"
-                    )
+        folder = name.rpartition("/")[0]
+        if folder not in self._checked_folders and folder.startswith("."):
+            self._check_folder(folder)
         return self.path(name)
+
+    def _check_folder(self, name: str) -> None:
+        folders = name.split("/")
+        for depth in range(2, len(folders) + 1):
+            folder = self.path("/".join(folders[:depth]))
+            if os.path.islink(folder):
+                raise StorageError(
+                    "expected a folder, found a link to another folder", path=folder, hint="remove the link"
+                )
+        if os.path.isdir(self.path(name)):  # a missing one may become a link
+            self._checked_folders.add(name)
 
     def check_target(self, name: str) -> None:
         path = self._writable_path(name)
@@ -276,7 +283,8 @@ class LocalStorage:
                 links[os.path.join(base, name)] = links[base] + os.path.islink(os.path.join(base, name))
             # Links to folders of links multiply: two in each folder, thirty levels deep, make a billion paths.
             folders[:] = [name for name in folders if links[os.path.join(base, name)] <= _MAX_LINKS]
-            names.extend(os.path.join(folder, os.path.relpath(os.path.join(base, name), top)) for name in files)
+            prefix = os.path.normpath(os.path.join(folder, os.path.relpath(base, top)))
+            names.extend(files if prefix == "." else [f"{prefix}/{name}" for name in files])
         for name in sorted(names):
             try:
                 status = os.stat(self.path(name))
@@ -314,12 +322,31 @@ class LocalStorage:
                 raise_storage_error("write this file", path, error)
             raise
 
+    def write_new(self, name: str, data: bytes) -> None:
+        path = self._writable_path(name)
+        try:
+            try:
+                fd = os.open(path, _NEW_FILE, 0o666)
+            except FileNotFoundError:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                fd = os.open(path, _NEW_FILE, 0o666)
+            try:
+                done = os.write(fd, data)
+                while done < len(data):
+                    done += os.write(fd, data[done:])
+            finally:
+                os.close(fd)
+        except OSError as error:
+            raise_storage_error("write this file", path, error)
+
     def rename(self, old: str, new: str) -> None:
         source, target = self._writable_path(old), self._writable_path(new)
         try:
-            if not os.path.isdir(os.path.dirname(target)):
+            try:
+                os.replace(source, target)
+            except FileNotFoundError:
                 os.makedirs(os.path.dirname(target), exist_ok=True)
-            os.replace(source, target)
+                os.replace(source, target)
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise_storage_error(f"rename {old} to this", target, error)
@@ -348,6 +375,7 @@ class LocalStorage:
 
     def remove(self, name: str) -> None:
         path = self._writable_path(name)
+        self._checked_folders = {""}
         try:
             if os.path.isdir(path) and not os.path.islink(path):
                 shutil.rmtree(path)

@@ -129,6 +129,9 @@ class Storage(Protocol):
             durable: Wait until the disk has it, so that it also survives a power cut.
         """
 
+    def write_new(self, name: str, data: bytes) -> None:
+        """Write a small file that does not exist, at least cost: a kill or a power cut may leave it cut short."""
+
     def is_writable(self, folder: str) -> bool:
         """Return True if files can be created in a folder, or in a missing folder once it is created."""
 

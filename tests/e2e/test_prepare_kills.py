@@ -227,6 +227,7 @@ def hold(progress):
         time.sleep(60)
 
 shard_scans.index_shard = slow
+shard_scans.index_small_shards = lambda _, shards: [None] * len(shards)
 workers = 1 if mode == "hold" else 2
 run_prepare(PreparePlan(path=folder, workers=workers, split=SplitRequest(ratio={"train": 1.0})), on_progress=hold)
 """
@@ -356,6 +357,7 @@ def test_a_killed_worker_is_named_with_its_shard_and_the_next_run_goes_on(
         patch.delitem(sys.modules, "torch", raising=False)
         patch.setattr(threading, "active_count", lambda: 1)
         patch.setattr(shard_scans, "index_shard", suicide)
+        patch.setattr(shard_scans, "index_small_shards", lambda _, shards: [None] * len(shards))
         with pytest.raises(WorkerError, match=r"was killed by signal 9 while it worked on shard_003\.tar"):
             prepare(tmp_path, workers=2)
     assert not (tmp_path / ".nv-meta/.info.json").exists()

@@ -8,7 +8,8 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from loader.errors import ConfigError, EnergonError, FormatError, StorageError
 from loader.format.dataset_folder import DatasetFolder
 from loader.format.index.journal import save_scans
 from loader.format.index.shard_index import ShardIndex, index_shard
+from loader.format.index.small_shards import index_small_shards
 from loader.format.prepare import scans as shard_scans
-from loader.storage import LocalStorage, Storage
+from loader.storage import FileInfo, LocalStorage, Storage
 from tests.e2e.dataset_tree import (
     caption_samples,
     copy_of,
@@ -328,26 +330,39 @@ def test_a_missing_folder_and_a_wrong_pattern_are_told(tmp_path: Path) -> None:
         prepare(write_shards(tmp_path, 1), exclude="(")
 
 
+@pytest.mark.parametrize("scan", ["alone", "together"])
 @pytest.mark.parametrize("change", ["grows", "vanishes", "is touched"])
 def test_a_shard_that_changes_while_it_is_read_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, scan: str
 ) -> None:
     folder = write_shards(tmp_path, 4)
     path = shard_path(folder, 2)
 
-    def disturbed(storage: Storage, name: str) -> ShardIndex:
-        if name == path.name and change == "vanishes":
+    @contextmanager
+    def disturbed() -> Iterator[None]:
+        if change == "vanishes":
             path.unlink()
-        index = index_shard(storage, name)
-        if name == path.name and change == "grows":
+        yield
+        if change == "grows":
             with path.open("ab") as file:
                 file.write(bytes(512))
-        elif name == path.name:
+        elif change == "is touched":
             os.utime(path)
-        return index
+
+    def alone(storage: Storage, name: str) -> ShardIndex:
+        with disturbed() if name == path.name else nullcontext():
+            return index_shard(storage, name)
+
+    def together(storage: Storage, shards: Sequence[FileInfo]) -> list[ShardIndex | None]:
+        with disturbed() if path.name in [shard.name for shard in shards] else nullcontext():
+            return index_small_shards(storage, shards)
 
     with monkeypatch.context() as patch:
-        patch.setattr(shard_scans, "index_shard", disturbed)
+        if scan == "alone":
+            patch.setattr(shard_scans, "index_small_shards", lambda _, shards: [None] * len(shards))
+            patch.setattr(shard_scans, "index_shard", alone)
+        else:
+            patch.setattr(shard_scans, "index_small_shards", together)
         with pytest.raises((FormatError, StorageError)) as caught:
             prepare(folder)
     assert caught.value.at is not None

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ...errors import FormatError
 from ...storage import FileInfo, Storage
 from ..index.dataset_index import DatasetIndex
+from ..index.journal import shard_digest
 from ..index.layout import ShardEntry
 from ..index.publish import STAGING
 from ..index.shard_index import ShardIndex
@@ -29,6 +30,7 @@ __all__ = [
     "CompatFiles",
     "cannot_express",
     "first_unwritable_folder",
+    "stage_tar_idx",
     "stale_compat_files",
     "why_inexpressible",
 ]
@@ -83,8 +85,14 @@ class CompatFiles:
         """Return True if :meth:`add` must be called for a shard."""
         return self.reason is None and number not in self._unchanged
 
-    def add(self, number: int, index: ShardIndex) -> None:
-        """Add one shard. Shards may come in any order."""
+    def add(self, number: int, index: ShardIndex, *, is_staged: bool = False) -> None:
+        """Add one shard. Shards may come in any order.
+
+        Args:
+            number: Number of the shard.
+            index: Its index.
+            is_staged: :func:`stage_tar_idx` has written its ``.tar.idx``.
+        """
         shard = self._shards[number]
         reason = cannot_express(index)
         if reason:
@@ -95,10 +103,9 @@ class CompatFiles:
                 self._sqlite.add(number, index)
             except NotPatchable:
                 self._is_damaged = True
-        staged = f"{STAGING}/tar_idx/{number}"
-        with self._storage.create(staged, durable=False) as file:
-            file.write(tar_idx_bytes(index.sample_offsets))
-        self._renames.append((staged, shard.name + TAR_IDX_SUFFIX))
+        if not is_staged:
+            stage_tar_idx(self._storage, shard, index)
+        self._renames.append((_staged_tar_idx(shard), shard.name + TAR_IDX_SUFFIX))
 
     def give_up(self, reason: str, *, hint: str | None = None) -> None:
         """Skip the files, or fail if they are required.
@@ -163,6 +170,15 @@ class CompatFiles:
         self._sqlite.close()
 
 
+def _staged_tar_idx(shard: FileInfo) -> str:
+    return f"{STAGING}/tar_idx/{shard_digest(shard).hex()}"
+
+
+def stage_tar_idx(storage: Storage, shard: FileInfo, index: ShardIndex) -> None:
+    """Write the ``.tar.idx`` of a shard to the staging folder."""
+    storage.write_new(_staged_tar_idx(shard), tar_idx_bytes(index.sample_offsets))
+
+
 def why_inexpressible(storage: Storage, index: DatasetIndex) -> str | None:
     """Return the reason why an indexed dataset cannot have compat files, or None if it can."""
     if index.layout.duplicate_keys:
@@ -193,10 +209,16 @@ def _are_names_utf8(
     key_bytes: npt.NDArray[np.uint8], key_ends: npt.NDArray[np.integer], part_names: Iterable[str]
 ) -> bool:
     """Check that the joined keys and the part names are UTF-8, as text in SQLite must be."""
+    data = key_bytes.tobytes()
+    if data.isascii() and all(name.isascii() for name in part_names):
+        return True
+    data = key_bytes.tobytes()
+    if data.isascii() and all(name.isascii() for name in part_names):
+        return True
     if (key_bytes[key_ends[:-1]] & 0xC0 == 0x80).any():
         return False  # A key starts with a continuation byte, which is valid only after the end of the key before.
     try:
-        codecs.utf_8_decode(key_bytes.data, "strict", True)
+        codecs.utf_8_decode(data, "strict", True)
         for name in part_names:
             name.encode("utf-8")
     except UnicodeError:

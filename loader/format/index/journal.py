@@ -18,7 +18,7 @@ from ...storage import FileInfo, ReadableFile, Storage
 from ..nv_meta import WORK_FOLDER
 from .shard_index import ShardIndex, decode_shard_index, encode_shard_index
 
-__all__ = ["Journal", "ScanPlace", "save_scans"]
+__all__ = ["Journal", "ScanPlace", "save_scans", "shard_digest"]
 
 _FOLDER = f"{WORK_FOLDER}/scans"
 _SUFFIX = ".scans"
@@ -72,15 +72,15 @@ class Journal:
 
     def has(self, shard: FileInfo) -> bool:
         """Return True if there is a scan of a shard as it is now."""
-        return _digest(shard) in self._places
+        return shard_digest(shard) in self._places
 
     def add(self, shard: FileInfo, place: ScanPlace) -> None:
         """Add a scan that :func:`save_scans` stored in another process."""
-        self._places[_digest(shard)] = place
+        self._places[shard_digest(shard)] = place
 
     def load(self, shard: FileInfo) -> ShardIndex | None:
         """Return the scan of a shard as it is now; None if it is missing or damaged."""
-        place = self._places.get(_digest(shard))
+        place = self._places.get(shard_digest(shard))
         if place is None:
             return None
         data = self._read(place)
@@ -121,13 +121,13 @@ def save_scans(storage: Storage, scans: Sequence[tuple[FileInfo, ShardIndex]]) -
     Returns:
         The place of each scan, for :meth:`Journal.add`.
     """
-    name = f"{_FOLDER}/{_digest(scans[0][0]).hex()}{_SUFFIX}"
+    name = f"{_FOLDER}/{shard_digest(scans[0][0]).hex()}{_SUFFIX}"
     places, start = [], 0
     with storage.create(name, durable=False) as file:
         for shard, index in scans:
             scan = encode_shard_index(index)
             checksum = zlib.crc32(scan)
-            file.write(_PREFIX.pack(_digest(shard), len(scan), checksum))
+            file.write(_PREFIX.pack(shard_digest(shard), len(scan), checksum))
             file.write(scan)
             start += _PREFIX.size
             places.append(ScanPlace(name, start, start + len(scan), checksum, is_new=True))
@@ -135,6 +135,7 @@ def save_scans(storage: Storage, scans: Sequence[tuple[FileInfo, ShardIndex]]) -
     return places
 
 
-def _digest(shard: FileInfo) -> bytes:
+def shard_digest(shard: FileInfo) -> bytes:
+    """Return a digest of a shard's name, size and time of change."""
     version = f"{shard.name}\0{shard.size_bytes}\0{shard.mtime_ns}".encode("utf-8", "surrogateescape")
     return hashlib.sha256(version).digest()[:_DIGEST_BYTES]

@@ -15,11 +15,11 @@ import numpy.typing as npt
 from ...errors import FormatError
 from ...storage import Storage
 from ..tar.header import BLOCK
-from ..tar.names import decode_name, split_member_names
+from ..tar.names import SplitNames, decode_name, split_member_names
 from ..tar.scan import MemberBatch, TarScan
 from .keys import hash_keys
 
-__all__ = ["ShardIndex", "decode_shard_index", "encode_shard_index", "index_shard"]
+__all__ = ["ShardIndex", "decode_shard_index", "encode_shard_index", "index_shard", "starts_of_keys"]
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -132,10 +132,8 @@ class _Columns:
         self._part_offset.append(batch.content_offset[rows][split.taken])
         self._part_size.append(batch.size_bytes[rows][split.taken])
 
-        words = split.keys.view(np.uint64)  # (k, w / 8)
-        starts_sample = np.empty(len(words), dtype=np.bool_)
+        starts_sample = starts_of_keys(split)
         starts_sample[0] = split.keys[0, : split.key_lengths[0]].tobytes() != self._last_key
-        starts_sample[1:] = (split.key_lengths[1:] != split.key_lengths[:-1]) | (words[1:] != words[:-1]).any(axis=1)
         self._last_key = split.keys[-1, : split.key_lengths[-1]].tobytes()
 
         first = np.flatnonzero(starts_sample)
@@ -176,6 +174,14 @@ class _Columns:
         index = _gather_scattered(index)
         plain = index.sample_offsets[:-1] == index.first_part_offsets() - BLOCK
         return replace(index, plain=bool(plain.all()))
+
+
+def starts_of_keys(split: SplitNames) -> npt.NDArray[np.bool_]:
+    """Return True for the first name and for each name with another key than the one before, shape (k,)."""
+    words, lengths = split.keys.view(np.uint64), split.key_lengths  # (k, w / 8), (k,)
+    starts = np.ones(len(words), dtype=np.bool_)
+    starts[1:] = (lengths[1:] != lengths[:-1]) | (words[1:] != words[:-1]).any(axis=1)
+    return starts
 
 
 def _join(pieces: list[npt.NDArray[_Number]], dtype: type[_Number]) -> npt.NDArray[_Number]:

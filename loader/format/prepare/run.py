@@ -153,7 +153,15 @@ def _stage_files(inputs: PrepareInputs, on_progress: ProgressCallback | None) ->
         )
     with ExitStack() as stack:
         stack.enter_context(closing(journal))
-        scans = ShardScans(storage, journal, to_scan, total=len(shards), workers=plan.workers, on_progress=on_progress)
+        scans = ShardScans(
+            storage,
+            journal,
+            to_scan,
+            stage_tar_idx=plan.compat is not False,
+            total=len(shards),
+            workers=plan.workers,
+            on_progress=on_progress,
+        )
         stack.enter_context(closing(scans))
         compat = _open_compat_files(inputs)
         if compat:
@@ -213,7 +221,8 @@ def _write_shards(inputs: PrepareInputs, scans: ShardScans, writer: IndexWriter,
             index = inputs.load_index(number)
             writer.add(shard, index)
         if compat and compat.needs(number):
-            compat.add(number, inputs.load_index(number) if index is None else index)
+            index = inputs.load_index(number) if index is None else index
+            compat.add(number, index, is_staged=scans.has_staged(shard))
 
 
 # ------------------------------------------------------------------------------------------------------ publish

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from ...errors import EnergonError, FormatError, StorageError
 from ...storage import FileInfo, Storage
+from ..compat.files import stage_tar_idx
 from ..index.journal import Journal, ScanPlace, save_scans
 from ..index.shard_index import ShardIndex, index_shard
+from ..index.small_shards import index_small_shards
 from ..worker_pool import run_in_workers
 from .plan import PrepareProgress, ProgressCallback
 
@@ -55,9 +57,11 @@ class _Scan:
     """Scan a group of shards into the journal; runs in a worker."""
 
     storage: Storage
+    stage_tar_idx: bool
 
     def __call__(self, shards: _Group) -> list[_Scanned]:
-        results = [self._index(shard) for shard in shards]
+        small = index_small_shards(self.storage, shards)
+        results = [self._index(shard, index) for shard, index in zip(shards, small, strict=True)]
         scans = [
             (shard, result)
             for shard, result in zip(shards, results, strict=True)
@@ -65,14 +69,18 @@ class _Scan:
         ]
         # An error from here on, such as a full disk, is not a fault of a shard: it ends the run.
         places = iter(save_scans(self.storage, scans) if scans else ())
+        if self.stage_tar_idx:
+            for shard, index in scans:
+                stage_tar_idx(self.storage, shard, index)
         return [
             _Scanned(result) if isinstance(result, EnergonError) else _Scanned(next(places), len(result))
             for result in results
         ]
 
-    def _index(self, shard: FileInfo) -> EnergonError | ShardIndex:
+    def _index(self, shard: FileInfo, index: ShardIndex | None) -> EnergonError | ShardIndex:
         try:
-            index = index_shard(self.storage, shard.name)
+            if index is None:
+                index = index_shard(self.storage, shard.name)
             now = self.storage.stat(shard.name)
         except (FormatError, StorageError) as error:
             return error
@@ -92,6 +100,7 @@ class ShardScans:
         storage: The dataset.
         journal: Gets the places of the scans.
         to_scan: The shards to scan.
+        stage_tar_idx: Also write the ``.tar.idx`` files to the staging folder.
         total: Number of all shards, for progress; those not in ``to_scan`` count as done.
         workers: Number of worker processes.
         on_progress: Called at the start and after each scanned shard.
@@ -103,6 +112,7 @@ class ShardScans:
         journal: Journal,
         to_scan: Sequence[FileInfo],
         *,
+        stage_tar_idx: bool,
         total: int,
         workers: int,
         on_progress: ProgressCallback | None,
@@ -113,9 +123,10 @@ class ShardScans:
         self._samples = 0
         self._on_progress = on_progress
         self._open = {shard.name for shard in to_scan}
+        self._staged = frozenset(self._open) if stage_tar_idx else frozenset()
         self._errors: dict[str, EnergonError] = {}
         self._report()
-        self._results = run_in_workers(_Scan(storage), self._groups, workers=workers)
+        self._results = run_in_workers(_Scan(storage, stage_tar_idx), self._groups, workers=workers)
 
     def wait_for(self, shard: FileInfo) -> None:
         """Wait until a shard is in the journal.
@@ -131,6 +142,10 @@ class ShardScans:
                 self._take_group()
             scanned = (shard.name for group in self._groups for shard in group)
             raise_scan_errors([self._errors[name] for name in scanned if name in self._errors])
+
+    def has_staged(self, shard: FileInfo) -> bool:
+        """Return True if a worker has written the ``.tar.idx`` of a shard."""
+        return shard.name in self._staged
 
     def _take_group(self) -> None:
         number, results = next(self._results)

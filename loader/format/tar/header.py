@@ -27,6 +27,7 @@ __all__ = [
     "header_name",
     "header_names",
     "header_size",
+    "headers_are_plain",
     "parse_number",
     "parse_pax_records",
     "sparse_member",
@@ -239,6 +240,14 @@ def checksums_match(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     usual = ((digits >= 0) & (digits <= 7)).all(axis=1)
     matches: npt.NDArray[np.bool_] = usual & (value == computed)
     return matches
+
+
+def headers_are_plain(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Check (m, 512) headers: False for a wrong checksum or size field, and for one in an unusual format."""
+    digits = headers[:, 124:135]
+    plain: npt.NDArray[np.bool_] = checksums_match(headers)
+    plain &= ((digits >= ord("0")) & (digits <= ord("7"))).all(axis=1) & ((headers[:, 135] | ord(" ")) == ord(" "))
+    return plain
 
 
 def header_names(headers: npt.NDArray[np.uint8], replaced: dict[int, bytes]) -> npt.NDArray[np.bytes_]:

@@ -24,10 +24,10 @@ from .header import (
     check_name,
     check_not_compressed,
     check_size,
-    checksums_match,
     header_name,
     header_names,
     header_size,
+    headers_are_plain,
     parse_pax_records,
     sparse_member,
 )
@@ -299,10 +299,7 @@ class TarScan:
 
     def _verify(self, headers: npt.NDArray[np.uint8]) -> None:
         """Check checksums and size fields; report the first bad header exactly."""
-        suspicious = ~checksums_match(headers)
-        digits = headers[:, 124:135]
-        suspicious |= ((digits < 48) | (digits > 55)).any(axis=1) | ((headers[:, 135] | 32) != 32)
-        for row in np.flatnonzero(suspicious).tolist():
+        for row in np.flatnonzero(~headers_are_plain(headers)).tolist():
             header, offset = headers[row].tobytes(), self._rows.offsets[row]
             check_header(header, shard=self._shard, offset=offset)
             if row not in self._rows.parsed:

@@ -125,7 +125,9 @@ def test_every_shard_that_cannot_be_scanned_is_named_in_whatever_order_the_resul
     monkeypatch.setattr(module, "run_in_workers", run_in_order)
     shards = find_shards(storage).shards
     progress: list[PrepareProgress] = []
-    scans = ShardScans(storage, Journal(storage), shards, total=5, workers=3, on_progress=progress.append)
+    scans = ShardScans(
+        storage, Journal(storage), shards, stage_tar_idx=False, total=5, workers=3, on_progress=progress.append
+    )
     with pytest.raises(FormatError, match="3 shards cannot be indexed") as caught:
         scans.wait_for(shards[0])
     assert all(storage.path(shard.name) in caught.value.message for shard in shards)
@@ -139,7 +141,9 @@ def test_many_small_shards_are_scanned_in_groups_and_resumed_one_by_one(tmp_path
     storage = LocalStorage(tmp_path)
     shards, journal = find_shards(storage).shards, Journal(storage)
     progress: list[PrepareProgress] = []
-    with closing(ShardScans(storage, journal, shards, total=300, workers=2, on_progress=progress.append)) as scans:
+    with closing(
+        ShardScans(storage, journal, shards, stage_tar_idx=False, total=300, workers=2, on_progress=progress.append)
+    ) as scans:
         for shard in shards:
             scans.wait_for(shard)
             index = journal.load(shard)

@@ -6,6 +6,7 @@
 `epath.py`        `EPath`, the path type of megatron-energon
 `durable_copy.py` copies across disks, and flushes to the disk
 `file_lock.py`    locks between processes and threads
+`file_stream.py`  a file read at offsets, as a Python file with a position
 `memory_map.py`   files mapped into memory
 `retry.py`        repetition of reads that fail for a moment
 `urls.py`         the protocols of URLs, and the store of each
@@ -13,15 +14,27 @@
 """
 
 from .epath import EPath
+from .file_stream import FileStream
 from .local import LocalStorage
 from .memory_map import map_file
-from .protocol import ByteRange, FileInfo, ReadableFile, Storage, max_document_bytes, raise_storage_error, read_document
+from .protocol import (
+    ByteRange,
+    ClosesOnExit,
+    FileInfo,
+    ReadableFile,
+    Storage,
+    max_document_bytes,
+    raise_storage_error,
+    read_document,
+)
 from .urls import open_parent, open_storage, split_url
 
 __all__ = [
     "ByteRange",
+    "ClosesOnExit",
     "EPath",
     "FileInfo",
+    "FileStream",
     "LocalStorage",
     "ReadableFile",
     "Storage",

@@ -9,13 +9,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from stat import S_ISREG
-from types import TracebackType
-from typing import BinaryIO, NoReturn, Self
+from typing import BinaryIO, NoReturn
 
 from ..errors import StorageError
 from .durable_copy import copy_into_place, flush_files, temporary_name
 from .file_lock import hold_lock
-from .protocol import ByteRange, FileInfo, raise_storage_error
+from .protocol import ByteRange, ClosesOnExit, FileInfo, raise_storage_error
 from .retry import retry
 
 __all__ = ["LocalStorage"]
@@ -31,7 +30,7 @@ def _open(path: str) -> int:
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # else a pipe waits for its other end
 
 
-class _LocalFile:
+class _LocalFile(ClosesOnExit):
     """A file read by ``pread``."""
 
     __slots__ = ("_fd", "_mtime_ns", "_path", "size_bytes")
@@ -114,14 +113,6 @@ class _LocalFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         self.close()

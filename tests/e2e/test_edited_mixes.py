@@ -511,6 +511,15 @@ def test_a_loader_of_the_same_dataset_is_not_edited_by_a_restore_of_another(data
     assert "mix_changes" not in edited.save_state_rank()
 
 
+def test_a_refused_restore_keeps_the_mix_of_the_loader(data: Mixes) -> None:
+    states = state_of(partial(train, data.write(leaf("a", 3), leaf("b", 1))))
+    config = WorkerConfig(rank=0, world_size=1, num_workers=0, lanes=LANES)
+    loader = get_savable_loader(train(data.write(leaf("a", 1), leaf("d", 1)), config, virtual_epoch_length=5))
+    with pytest.raises(StateError, match="counts of 0 virtual epochs and limits"):
+        loader.restore_state_global(states, allow_mix_change=True)
+    assert "mix_changes" not in loader.save_state_rank()
+
+
 def damage(name: str, value: Any) -> Callable[[dict[str, Any]], None]:
     def change(state: dict[str, Any]) -> None:
         state["mix_changes"][0]["stages"]["0 read"][name] = value

@@ -560,6 +560,17 @@ def test_damaged_changes_of_a_mix_are_refused(data: Mixes, change: Callable[[Any
         next(iter(loader.with_restored_state_rank(state)))
 
 
+def test_a_damaged_description_of_the_mix_is_another_dataset(data: Mixes) -> None:
+    def build(config: WorkerConfig, *, weight: float) -> SavableDataset[Any]:
+        return BlendDataset((train(data.folder / "a", config), weight), (train(data.folder / "b", config), 1))
+
+    [state] = state_of(partial(build, weight=3))
+    state["dataset"][1]["weights"] = [0, 0]
+    loader = get_savable_loader(build(WorkerConfig(rank=0, world_size=1, num_workers=0), weight=1))
+    with pytest.raises(StateError, match="another dataset or pipeline"):
+        loader.restore_state_rank(state, allow_mix_change=True)
+
+
 def test_validation_is_not_a_mix_that_continues(data: Mixes) -> None:
     def build(config: WorkerConfig, *, name: str) -> SavableDataset[Any]:
         return get_val_dataset(data.folder / name, worker_config=config, batch_size=2, task_encoder=Plain())

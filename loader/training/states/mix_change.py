@@ -125,7 +125,7 @@ def find_mix_change(
         StateError: A position in the state is damaged.
     """
     place = _SavedPlace(lanes=lanes, scale=scale, changes=changes, is_dealt=is_dealt, seed=seed)
-    with suppress(LookupError, TypeError, AttributeError, ValueError):  # the description is damaged
+    with suppress(LookupError, TypeError, AttributeError, ArithmeticError, ValueError):  # a damaged description
         return _compare(chain, saved, place)
     return None
 

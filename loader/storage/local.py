@@ -191,7 +191,10 @@ class LocalStorage:
     def local_path(self, name: str = "") -> Path:
         return Path(self.path(name))
 
-    def open(self, name: str) -> _LocalFile:
+    def copy_of_fixed(self, name: str) -> Path:
+        return Path(self.path(name))
+
+    def open(self, name: str, info: FileInfo | None = None) -> _LocalFile:  # noqa: ARG002 - the system tells it
         return _LocalFile(self.path(name))
 
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:

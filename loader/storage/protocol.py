@@ -66,11 +66,15 @@ class ByteRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileInfo:
-    """The name of a file relative to its store's root, its size, and the time of its last change."""
+    """The name of a file relative to its store's root, its size, and the time of its last change.
+
+    Files of object stores also have a version, ``etag``.
+    """
 
     name: str
     size_bytes: int
     mtime_ns: int
+    etag: str = ""
 
 
 class ClosesOnExit:
@@ -125,8 +129,13 @@ class Storage(Protocol):
     url: str
     """The root as the user writes it, for messages."""
 
-    def open(self, name: str) -> ReadableFile:
-        """Open a file for positioned reads."""
+    def open(self, name: str, info: FileInfo | None = None) -> ReadableFile:
+        """Open a file for positioned reads.
+
+        Args:
+            name: The file.
+            info: Its size and version, if they are known; a remote store then sends no request for them.
+        """
 
     def read(self, name: str, byte_range: ByteRange | None = None) -> bytes:
         """Read a whole file or a range of it."""
@@ -179,7 +188,10 @@ class Storage(Protocol):
         """
 
     def local_path(self, name: str = "") -> Path:
-        """Return the path for tools that need a file of this machine (SQLite, memory maps)."""
+        """Return the path for tools that need a file of this machine (SQLite, memory maps): a copy of a remote file."""
+
+    def copy_of_fixed(self, name: str) -> Path:
+        """Return such a path for a file that never changes under its name."""
 
     def path(self, name: str) -> str:
         """Return the full path or URL of a name, for messages."""

@@ -7,6 +7,7 @@ import os
 from ..errors import StorageError
 from .local import LocalStorage
 from .protocol import Storage
+from .remote import PROTOCOLS, RemoteStorage
 
 __all__ = ["open_parent", "open_storage", "split_url"]
 
@@ -44,6 +45,8 @@ def open_storage(
     protocol, rest = split_url(path)
     if not protocol:
         return LocalStorage(rest, replaced=replaced)
+    if protocol in PROTOCOLS:
+        return RemoteStorage(os.fspath(path))
     raise StorageError(
         f"cannot read {protocol}:// URLs; expected a folder of this machine",
         path=os.fspath(path),

@@ -104,7 +104,7 @@ def map_column(storage: Storage, name: str, dtype: str) -> npt.NDArray[np.generi
         if found != np.dtype(dtype):
             raise _unusable(storage, name, f"expected a column of {np.dtype(dtype).str!r}, found {found.str!r}")
         # A plain array over a map: creating and indexing an np.memmap takes ten times as long.
-        column = np.frombuffer(map_file(storage.local_path(name)), found, rows, offset) if rows else np.empty(0, found)
+        column = np.frombuffer(map_file(storage.copy_of_fixed(name)), found, rows, offset) if rows else np.empty(0, found)
         column.flags.writeable = False
         return column
     except (StorageError, OSError, ValueError) as error:  # the file was cut after its header was read

@@ -1,0 +1,50 @@
+"""The interface of clients: single requests to one bucket, without retries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+__all__ = ["ClientObject", "ObjectClient", "Received"]
+
+
+class ClientObject(NamedTuple):
+    """An object as it is listed."""
+
+    key: str
+    size_bytes: int
+    mtime_ns: int
+    etag: str  # without quotes; empty if the store has none
+
+
+class Received(NamedTuple):
+    """Bytes of an object, and what the answer says about the object."""
+
+    data: bytes | memoryview
+    size_bytes: int  # of the whole object
+    etag: str
+
+
+class ObjectClient(Protocol):
+    """Requests to one bucket. Every method raises :class:`.failures.RequestFailure`; threads may share a client."""
+
+    def get(self, key: str, start: int, stop: int) -> Received:
+        """Get the bytes [start, stop) of an object, or those up to its end; the length is checked."""
+
+    def get_all(self, key: str) -> Received:
+        """Get a whole object."""
+
+    def head(self, key: str) -> ClientObject:
+        """Get the size and version of an object."""
+
+    def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:
+        """Yield the objects below a prefix that ends with a slash or is empty, sorted, a page a request."""
+
+    def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
+        """Store an object, and return its version; only if there is none, or only over one version."""
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete objects; missing ones are no failure."""
+
+    def refresh(self) -> None:
+        """Get new credentials."""

@@ -1,0 +1,77 @@
+"""The client of a URL in this process, chosen so that no process that forks holds a client of Rust."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from functools import partial
+
+from .client import ObjectClient
+from .object_url import ObjectUrl
+from .options import StorageOptions, options_for
+
+__all__ = ["client_of", "may_use_rust", "use_rust_here"]
+
+_lock = threading.Lock()
+_clients: dict[tuple[object, ...], ObjectClient] = {}
+_has_used_rust = False  # here, or before a fork of this process
+_is_forked_after_use = False
+_is_told = False
+
+
+def use_rust_here() -> None:
+    """Allow clients of Rust in this process, which promises not to fork from now on, or only to run helpers' requests."""
+    global _is_told  # noqa: PLW0603 - one setting for each process
+    _is_told = True
+
+
+def may_use_rust() -> bool:
+    """Return True if this process may hold a client of Rust: it is a worker, or was told to, and no fork spoiled it."""
+    if _is_forked_after_use:
+        return False
+    return _is_told or multiprocessing.parent_process() is not None
+
+
+def client_of(url: ObjectUrl, options: StorageOptions | None = None) -> ObjectClient:
+    """Return the client of a URL's bucket, which all threads of this process share.
+
+    Args:
+        url: A URL in the bucket.
+        options: Endpoint, region and limits; None for those of the environment.
+
+    Raises:
+        ConfigError: A package is missing, or the options are wrong.
+    """
+    global _has_used_rust  # noqa: PLW0603
+    options = options_for(str(url)) if options is None else options
+    direct = may_use_rust()
+    key = (url.protocol, url.container, url.account, options, direct)
+    with _lock:
+        client = _clients.get(key)
+        if client is None:
+            client = _open(url, options, direct=direct)
+            _clients[key] = client
+            _has_used_rust = _has_used_rust or direct
+    return client
+
+
+def _open(url: ObjectUrl, options: StorageOptions, *, direct: bool) -> ObjectClient:
+    if direct:
+        from .obstore_client import ObstoreClient
+
+        return ObstoreClient(url, options)
+    from .helper_client import HelperClient
+
+    return HelperClient(url, options)
+
+
+def _forget_in_child() -> None:
+    global _is_forked_after_use, _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+    _clients.clear()
+    _is_forked_after_use = _is_forked_after_use or _has_used_rust
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=partial(_forget_in_child))

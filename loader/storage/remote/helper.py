@@ -1,0 +1,112 @@
+"""The helper process: sends the requests of a process that may fork. Run as ``python -m loader.storage.remote.helper``.
+
+Messages are pickles of plain tuples behind their length; the parent is the only one at the other end of the pipes.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import struct
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, BinaryIO
+
+from ...errors import EnergonError
+from .client import ObjectClient
+from .clients import client_of, use_rust_here
+from .failures import RequestFailure
+from .object_url import ObjectUrl
+from .options import StorageOptions
+
+__all__ = ["main", "read_message", "write_message"]
+
+_LENGTH = struct.Struct("<Q")
+_THREADS = 64
+
+
+def read_message(stream: BinaryIO) -> Any:
+    """Read one message.
+
+    Raises:
+        EOFError: The other process has ended.
+    """
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError
+    data = stream.read(_LENGTH.unpack(head)[0])
+    return pickle.loads(data)  # noqa: S301 - written by the other end of a pipe of our own
+
+
+def write_message(stream: BinaryIO, message: Any) -> None:
+    """Write one message."""
+    data = pickle.dumps(message, protocol=5)
+    rest = memoryview(_LENGTH.pack(len(data)) + data)
+    while rest:  # the stream has no buffer, which a fork would copy with a half of a message in it
+        rest = rest[stream.write(rest) :]
+
+
+class _Server:
+    def __init__(self, answers: BinaryIO) -> None:
+        self._answers = answers
+        self._writing = threading.Lock()
+        self._listings: dict[int, Iterator[Any]] = {}
+
+    def serve(self, number: int, url: ObjectUrl, options: StorageOptions, method: str, arguments: Any) -> None:
+        answer: tuple[str, Any]
+        try:
+            answer = ("result", self._result(client_of(url, options), method, arguments))
+        except RequestFailure as failure:
+            answer = ("failure", (failure.cause, failure.remedy.name, failure.kind, failure.retry_after_s))
+        except EnergonError as error:
+            answer = ("error", (error.message, error.at, error.hint))
+        except Exception as error:  # noqa: BLE001 - the parent raises it
+            answer = ("bug", f"{type(error).__name__}: {error}")
+        with self._writing:
+            write_message(self._answers, (number, *answer))
+
+    def _result(self, client: ObjectClient, method: str, arguments: Any) -> Any:
+        match method:
+            case "get" | "get_all":
+                received = getattr(client, method)(*arguments)
+                return bytes(received.data), received.size_bytes, received.etag
+            case "pages":  # one page for each message
+                if arguments[0] is not None:
+                    self._listings[arguments[1]] = iter(client.pages(arguments[0]))
+                page = next(self._listings[arguments[1]], None)
+                if page is None:
+                    del self._listings[arguments[1]]
+                return None if page is None else [tuple(found) for found in page]
+            case "head":
+                return tuple(client.head(*arguments))
+            case "put":
+                key, data, if_absent, if_etag = arguments
+                return client.put(key, data, if_absent=if_absent, if_etag=if_etag)
+            case "delete" | "refresh":
+                return getattr(client, method)(*arguments)
+        raise ValueError(method)
+
+
+def main() -> None:
+    """Answer requests until the parent has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole process group; the parent ends this one
+    use_rust_here()
+    requests = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # prints of libraries must not get between the answers
+    server = _Server(answers)
+    with ThreadPoolExecutor(_THREADS) as threads:
+        while True:
+            try:
+                message = read_message(requests)
+            except EOFError:
+                break
+            threads.submit(server.serve, *message)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

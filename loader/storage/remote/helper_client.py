@@ -1,0 +1,146 @@
+"""Send requests through a helper process, from a process that may fork."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO, cast
+
+from ...errors import ConfigError, StorageError
+from .client import ClientObject, Received
+from .failures import Remedy, RequestFailure
+from .helper import read_message, write_message
+from .object_url import ObjectUrl
+from .options import StorageOptions
+
+__all__ = ["HelperClient"]
+
+
+class _Helper:
+    """The helper of this process; its threads wait for their own answers."""
+
+    def __init__(self) -> None:
+        # A new session would keep Ctrl-C away, and the terminal from ending it.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "loader.storage.remote.helper"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
+        self.owner = os.getpid()
+        self._requests = cast(BinaryIO, self._process.stdin)
+        self._answers = io.BufferedReader(cast(io.FileIO, self._process.stdout))
+        self._numbers = itertools.count()
+        self._writing = threading.Lock()
+        self._arrived = threading.Condition()
+        self._waiting: dict[int, Any] = {}
+        self._has_ended = False
+        self._thread = threading.Thread(target=self._receive, daemon=True, name="storage-helper")
+        self._thread.start()
+
+    def _receive(self) -> None:
+        while True:
+            try:
+                number, kind, content = read_message(self._answers)
+            except (EOFError, OSError, ValueError):
+                with self._arrived:
+                    self._has_ended = True
+                    self._arrived.notify_all()
+                return
+            with self._arrived:
+                self._waiting[number] = (kind, content)
+                self._arrived.notify_all()
+
+    def call(self, url: ObjectUrl, options: StorageOptions, method: str, *arguments: Any) -> Any:
+        number = next(self._numbers)
+        try:
+            with self._writing:
+                write_message(self._requests, (number, url, options, method, arguments))
+        except (OSError, ValueError):
+            self._has_ended = True
+        with self._arrived:
+            self._arrived.wait_for(lambda: number in self._waiting or self._has_ended)
+            if number not in self._waiting:
+                raise RequestFailure("the helper process has ended", Remedy.RETRY_FEW)
+            kind, content = self._waiting.pop(number)
+        if kind == "failure":
+            cause, remedy, failure_kind, retry_after_s = content
+            raise RequestFailure(cause, Remedy[remedy], kind=failure_kind, retry_after_s=retry_after_s)
+        if kind == "error":
+            message, at, hint = content
+            raise ConfigError(message, at=at, hint=hint)
+        if kind == "bug":
+            raise StorageError(f"the helper process failed: {content}", path=str(url))
+        return content
+
+    @property
+    def is_usable(self) -> bool:
+        return not self._has_ended and self.owner == os.getpid()
+
+
+_lock = threading.Lock()
+_helper: _Helper | None = None
+
+
+def _current() -> _Helper:
+    global _helper  # noqa: PLW0603 - one helper for each process
+    with _lock:
+        if _helper is None or not _helper.is_usable:
+            _helper = _Helper()
+        return _helper
+
+
+def _forget_in_child() -> None:
+    global _helper, _lock  # noqa: PLW0603
+    # The pipes of the parent's helper stay open in this process; it reads the end of its input when both have ended.
+    _helper, _lock = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)
+
+_listings = itertools.count()
+
+
+class HelperClient:
+    """Requests to one bucket, sent by the helper process.
+
+    Args:
+        url: A URL in the bucket.
+        options: Endpoint, region and limits.
+    """
+
+    def __init__(self, url: ObjectUrl, options: StorageOptions) -> None:
+        self._bucket = (url, options)
+
+    def get(self, key: str, start: int, stop: int) -> Received:
+        return Received(*_current().call(*self._bucket, "get", key, start, stop))
+
+    def get_all(self, key: str) -> Received:
+        return Received(*_current().call(*self._bucket, "get_all", key))
+
+    def head(self, key: str) -> ClientObject:
+        return ClientObject(*_current().call(*self._bucket, "head", key))
+
+    def pages(self, prefix: str) -> Iterator[Sequence[ClientObject]]:
+        listing, start = next(_listings), prefix
+        helper = _current()
+        page = helper.call(*self._bucket, "pages", start, listing)
+        while page is not None:
+            yield [ClientObject(*found) for found in page]
+            page = helper.call(*self._bucket, "pages", None, listing)
+
+    def put(self, key: str, data: bytes, *, if_absent: bool = False, if_etag: str | None = None) -> str:
+        return str(_current().call(*self._bucket, "put", key, data, if_absent, if_etag))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        _current().call(*self._bucket, "delete", tuple(keys))
+
+    def refresh(self) -> None:
+        _current().call(*self._bucket, "refresh")

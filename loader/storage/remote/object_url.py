@@ -1,0 +1,85 @@
+"""Parse the URLs of datasets in object stores, and strip what must not be shown."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from ...errors import ConfigError
+
+__all__ = ["PROTOCOLS", "ObjectUrl", "parse_object_url", "redact_urls"]
+
+PROTOCOLS = frozenset({"s3", "gs", "az", "abfs", "abfss", "http", "https", "msc"})
+"""Protocols of object stores."""
+
+_SECRETS = re.compile(r"(?P<start>\b[a-z][a-z0-9+.-]*://)(?:[^/\s?#@]*@)?(?P<path>[^\s?'\"<>]*)(?P<query>\?[^\s'\"<>]*)?")
+
+
+class ObjectUrl(NamedTuple):
+    """The parts of a URL.
+
+    Attributes:
+        protocol: ``s3``, ``gs``, ``az``, ``http``, ``https`` or ``msc``; Azure's other names are ``az``.
+        container: Bucket, container, ``host[:port]`` or profile.
+        key: Path in it, without slashes at its ends.
+        account: Account of Azure, from an ``abfs://container@account.…`` URL.
+    """
+
+    protocol: str
+    container: str
+    key: str
+    account: str = ""
+
+    def __str__(self) -> str:
+        at = f"@{self.account}.dfs.core.windows.net" if self.account else ""
+        root = f"{'abfss' if self.account else self.protocol}://{self.container}{at}"
+        return f"{root}/{self.key}" if self.key else root
+
+
+def parse_object_url(url: str) -> ObjectUrl:
+    """Split a URL into its parts.
+
+    Raises:
+        ConfigError: The URL has no bucket, or holds credentials, options or ``..``.
+
+    >>> parse_object_url("s3://bucket/data/coco/")
+    ObjectUrl(protocol='s3', container='bucket', key='data/coco', account='')
+    >>> str(parse_object_url("abfs://images@team.dfs.core.windows.net/coco"))
+    'abfss://images@team.dfs.core.windows.net/coco'
+    """
+    protocol, _, rest = url.partition("://")
+    container, _, key = rest.partition("/")
+    key = key.strip("/")
+    account = ""
+    if protocol in ("abfs", "abfss"):
+        protocol = "az"
+        container, at, host = container.partition("@")
+        if at:
+            account, _, domain = host.partition(".")
+            if domain not in ("dfs.core.windows.net", "blob.core.windows.net"):
+                raise _invalid(url, f"expected abfss://CONTAINER@ACCOUNT.dfs.core.windows.net/PATH, found {domain!r}")
+    if "?" in rest:
+        raise _invalid(url, "a URL of a dataset has no query", "give options by storage_options or --storage-option")
+    if "@" in container:
+        raise _invalid(url, "a URL must not hold credentials", "set them in the environment")
+    if not container:
+        raise _invalid(url, "it has no bucket", "write it like s3://bucket/path")
+    if any(part in ("..", ".") for part in key.split("/")) or "\0" in url:
+        raise _invalid(url, "it has a part '.' or '..'", "write the whole path")
+    if protocol in ("http", "https") and not urlsplit(f"http://{container}").hostname:
+        raise _invalid(url, "it has no host", "write it like https://host/path")
+    return ObjectUrl(protocol, container, key, account)
+
+
+def redact_urls(text: str) -> str:
+    """Remove user names, passwords and queries from all URLs of a text.
+
+    >>> redact_urls("GET https://me:secret@host/x?sig=secret failed")
+    'GET https://host/x failed'
+    """
+    return _SECRETS.sub(r"\g<start>\g<path>", text)
+
+
+def _invalid(url: str, found: str, hint: str | None = None) -> ConfigError:
+    return ConfigError(f"cannot use this URL: {found}", at=redact_urls(url), hint=hint)

@@ -1,0 +1,97 @@
+"""Options of object stores: endpoints, regions and limits. Credentials come from the environment, never from here."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ...errors import ConfigError
+
+__all__ = ["OPTIONS_VARIABLE", "StorageOptions", "options_for", "parse_storage_options", "remember_options"]
+
+OPTIONS_VARIABLE = "ENERGON_STORAGE_OPTIONS"
+"""Environment variable with options as JSON, URL prefix → options, which workers inherit."""
+
+
+class StorageOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of an object store.
+
+    Attributes:
+        endpoint_url: URL of the service; None takes it from the environment, or the provider's own.
+        region: Region of the bucket.
+        anonymous: Send no credentials, for public buckets.
+        profile: Profile of ``~/.aws/config``.
+        request_payer: Pay for the requests to a bucket of that kind.
+        virtual_hosted: Put the bucket into the host's name; None decides by the endpoint.
+        deadline_s: Seconds after which a request that keeps failing stops the run.
+        stall_s: Seconds without a byte after which a request is sent again.
+        max_requests: Requests at a time, for each process.
+    """
+
+    endpoint_url: str | None = None
+    region: str | None = None
+    anonymous: bool = False
+    profile: str | None = None
+    request_payer: bool = False
+    virtual_hosted: bool | None = None
+    deadline_s: float = 300.0
+    stall_s: float = 10.0
+    max_requests: int = 64
+
+
+_CREDENTIALS = ("key", "secret", "token", "password", "sas", "credential")
+
+
+def parse_storage_options(options: Mapping[str, Any]) -> StorageOptions:
+    """Check options given by name; texts are converted, as of a command line.
+
+    Raises:
+        ConfigError: An option is unknown or of another type, or a credential.
+    """
+    for name in options:
+        if any(word in name.lower() for word in _CREDENTIALS):
+            raise ConfigError(
+                f"{name} is a credential, which is not an option: options are written to states and logs",
+                hint="set it in the environment, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+            )
+    try:
+        found = msgspec.convert(dict(options), StorageOptions, strict=False)
+    except msgspec.ValidationError as error:
+        names = ", ".join(StorageOptions.__struct_fields__)
+        raise ConfigError(f"wrong storage options: {error}", hint=f"options are {names}") from error
+    if found.deadline_s <= 0 or found.stall_s <= 0 or found.max_requests < 1:
+        raise ConfigError("expected storage options deadline_s and stall_s above 0, and max_requests of at least 1")
+    return found
+
+
+def options_for(url: str) -> StorageOptions:
+    """Return the options of a URL: those of its longest prefix in the environment variable.
+
+    Raises:
+        ConfigError: The environment variable holds no valid options.
+    """
+    prefixes = [prefix for prefix in _remembered() if not prefix or f"{url}/".startswith(f"{prefix.rstrip('/')}/")]
+    return parse_storage_options(_remembered()[max(prefixes, key=len)]) if prefixes else StorageOptions()
+
+
+def remember_options(url: str, options: Mapping[str, Any]) -> None:
+    """Use options for a URL and all below it, in this process and those that it starts from now on."""
+    parse_storage_options(options)
+    os.environ[OPTIONS_VARIABLE] = json.dumps({**_remembered(), url: dict(options)}, sort_keys=True)
+
+
+def _remembered() -> dict[str, dict[str, Any]]:
+    text = os.environ.get(OPTIONS_VARIABLE, "")
+    if not text:
+        return {}
+    try:
+        return msgspec.json.decode(text, type=dict[str, dict[str, Any]])
+    except msgspec.DecodeError as error:
+        raise ConfigError(
+            f"cannot read the environment variable {OPTIONS_VARIABLE}: {error}",
+            hint='write JSON like {"s3://bucket": {"endpoint_url": "https://minio.local"}}',
+        ) from error

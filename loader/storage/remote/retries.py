@@ -1,0 +1,106 @@
+"""Send requests again: the only layer that does."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ...errors import FormatError, StorageError
+from .failures import Remedy, RequestFailure
+
+__all__ = ["Retries"]
+
+_T = TypeVar("_T")
+_LOG = logging.getLogger("loader.storage")
+_FIRST_DELAY_S, _MAX_DELAY_S = 0.1, 15.0
+_MIN_TRIES = 3
+_FEW_TRIES = 3
+_FIRST_WARNING_S, _NEXT_WARNINGS_S = 10.0, 30.0
+_PREPARE_AGAIN = "run energon prepare again on this dataset"
+_CHECK_ACCESS = (
+    "check the credentials that are looked at: AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_ROLE_ARN,"
+    " GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_*; or set the storage option anonymous=true"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """The policy of repeated requests.
+
+    Attributes:
+        deadline_s: Seconds after which a request is given up, after at least three tries.
+        clock: Returns seconds.
+        sleep: Waits some seconds.
+        refresh: Called once after a denied request, to get new credentials.
+    """
+
+    deadline_s: float = 300.0
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    refresh: Callable[[], None] | None = None
+
+    def run(self, attempt: Callable[[], _T], *, action: str, url: str) -> _T:
+        """Return what ``attempt`` returns, which is called again after failures that may pass.
+
+        Args:
+            attempt: Sends the request; raises :class:`RequestFailure`.
+            action: What the request does, for messages: ``read bytes 0–512 of``.
+            url: The object, for messages.
+
+        Raises:
+            FormatError: The object has changed.
+            StorageError: The request failed for good; the cause is a ``FileNotFoundError`` if the object is missing.
+        """
+        started, tries, warned_s = self.clock(), 0, _FIRST_WARNING_S
+        has_refreshed = False
+        while True:
+            tries += 1
+            try:
+                return attempt()
+            except RequestFailure as failure:
+                spent_s = self.clock() - started
+                if failure.remedy is Remedy.REFRESH and self.refresh is not None and not has_refreshed:
+                    has_refreshed = True
+                    self.refresh()
+                    continue
+                delay_s = self._delay_s(failure, tries, spent_s)
+                if delay_s is None:
+                    error = _error(failure, action, url, tries, spent_s)
+                    raise error from error.__cause__ or failure
+                if spent_s >= warned_s:
+                    _LOG.warning("cannot %s %s: %s; tried %d times in %.0f s", action, url, failure.cause, tries, spent_s)
+                    warned_s = spent_s + _NEXT_WARNINGS_S
+                self.sleep(delay_s)
+
+    def _delay_s(self, failure: RequestFailure, tries: int, spent_s: float) -> float | None:
+        """Return the seconds to wait before the next try; None if there is none."""
+        if failure.remedy is Remedy.RETRY_FEW and tries >= _FEW_TRIES:
+            return None
+        if failure.remedy not in (Remedy.RETRY, Remedy.SLOW_DOWN, Remedy.RETRY_FEW):
+            return None
+        delay_s = random.uniform(0, min(_MAX_DELAY_S, _FIRST_DELAY_S * 2 ** min(tries, 20)))  # noqa: S311
+        if failure.retry_after_s is not None:
+            delay_s = max(delay_s, failure.retry_after_s)
+        if tries >= _MIN_TRIES and spent_s + delay_s > self.deadline_s:
+            return None
+        return delay_s
+
+
+def _error(
+    failure: RequestFailure, action: str, url: str, tries: int, spent_s: float
+) -> StorageError | FormatError:
+    if failure.kind == "changed":
+        return FormatError(f"this object changed since it was prepared: {failure.cause}", at=url, hint=_PREPARE_AGAIN)
+    if failure.kind == "missing":
+        error = StorageError(f"cannot {action} this object: it does not exist", path=url, hint="check the URL")
+        error.__cause__ = FileNotFoundError(url)
+        return error
+    if failure.kind == "denied":
+        return StorageError(f"cannot {action} this object: {failure.cause}", path=url, hint=_CHECK_ACCESS)
+    after = f" after {tries} tries in {spent_s:.0f} s" if tries > 1 else ""
+    hint = "check the network and the service, then start again: nothing was skipped" if tries > 1 else None
+    return StorageError(f"cannot {action} this object: {failure.cause}{after}", path=url, hint=hint)
